@@ -1,4 +1,16 @@
-"""How many topics, clusters or features does the data have, and how sure can one be?"""
+"""How many topics, clusters or features do the data have, and how sure can one be?
+
+```python
+import lvsearch as lv
+
+corpus = lv.Corpus.from_texts(texts)
+result = lv.search(lv.models.LDA(), corpus)  # a posterior over the number of topics
+result.best.topics()
+```
+
+`search` compares sizes, and `fit` fits one size. `Corpus`, `Points`, `Groups` and `PairedCorpus` hold data. Models are
+in `lv.models`, priors over sizes in `lv.sizes`.
+"""
 
 from lvsearch import quiet_start as _quiet_start  # noqa: F401 — first, so that Ctrl-C is heard meanwhile
 
@@ -82,12 +94,12 @@ __version__ = version("lvsearch")
 
 
 def __getattr__(name: str) -> ModuleType:
-    """`lv.sklearn` when it is first asked for: scikit-learn takes most of a second to import."""
+    """Import `lv.sklearn` when it is first used, because scikit-learn takes most of a second to import."""
     if name != "sklearn":
         raise AttributeError(f"module 'lvsearch' has no attribute {name!r}")
     return import_module("lvsearch.sklearn")
 
 
 def __dir__() -> list[str]:
-    """What README promises, and no more: modules stay reachable by their full names."""
+    """Return the public names only; other modules can be reached by their full names."""
     return [*__all__, "__version__"]

@@ -1,4 +1,4 @@
-"""`python -m lvsearch` is the command `lvsearch`."""
+"""Run the command `lvsearch` as `python -m lvsearch`."""
 
 from lvsearch.command.cli import main
 

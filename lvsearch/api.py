@@ -1,4 +1,4 @@
-"""`lv.search`, `lv.fit`, `lv.load`, `lv.resume`: what most people call."""
+"""The main functions for users: `lv.search`, `lv.fit`, `lv.load` and `lv.resume`."""
 
 import sys
 import time
@@ -22,7 +22,7 @@ from lvsearch.fitted.kinds import fitted
 from lvsearch.fitted.model import FittedModel
 from lvsearch.inference import several_processes
 from lvsearch.inference.compiles import compiles, compiles_since, prepare_programs
-from lvsearch.interrupts import put_off, watched
+from lvsearch.interrupts import postpone_interrupts, remember_interrupts
 from lvsearch.models.contract import Model
 from lvsearch.models.plain_arguments import as_path, check_flags, one_of, shown, whole_number
 from lvsearch.recommending.evaluator import PARTS, PREDICTIVE, checked_prior, model_evaluator
@@ -42,14 +42,16 @@ from lvsearch.sizing.sizes import Size, SizePrior, as_size
 from lvsearch.workers.remote_fits import Executor, Workers, check_executor
 
 REPORT = "report"
-"""The folder of a search's report, in that of the search."""
+"""The name of the report's folder, inside the folder of the search."""
 FITTED = ("marginal", "bound", "plug-in")
 EVIDENCE = (*FITTED, PREDICTIVE)
 STARTS = 3
-"""Plug-in, of 20 seeds on each of three small corpora of three obvious kinds of documents: the first fit of size 3,
-grown from that of size 2, kept two kinds in one topic in 3 of 20; two fits never both did (`plug_in_starts.py`)."""
+"""The default number of starts. For plug-in evidence it was measured on three small corpora of three clearly separate
+kinds of documents, with 20 seeds each. The first fit of size 3, grown from that of size 2, kept two kinds in one topic
+in 3 of 20 runs. The best of two fits never did (`plug_in_starts.py`).
+"""
 CHECKED_SIZE, USUAL_SIZE = 3, 64
-"""At which a model of one's own is looked at before a search; for which memory is planned without a largest size."""
+"""The size at which a user's own model is checked, and the size for which memory is planned if there is no largest."""
 LARGEST_SIZE = 2**31 - 1
 
 
@@ -76,45 +78,75 @@ def search(
     executor: Executor | None = None,
     mesh: Mesh | None = None,
 ) -> SearchResult:
-    """How many? A posterior over the model's sizes, with bounds and honest uncertainty.
+    """Search for the number of topics, clusters or other components, and return a posterior over it.
 
-    model: a model of `lv.models`, or `lv.from_numpyro(f)`, `lv.from_function(f)`, or any `Evaluator`. data: for models
-    of documents a `Corpus`, or counts (documents, words) as a sparse or dense matrix or a data frame; for models of
-    rows `Points`, or a matrix or data frame of numbers (NaN is an error: say what is missing with `Points`); for models
-    of images with captions a `PairedCorpus`, or a pair (regions, captions); for models of groups of rows `Groups`, or a
-    list with a matrix for every group; for a NumPyro model whatever it takes; None for a function.
-    model may be of one's own (`lv.models.Model`): it is looked at by `lv.models.check` before its first search or fit.
-    A model of a process (`lv.models.DPMixture`, `HDP`, `HDPMixture`, `HLDA`) has no size: ask `lv.occupied`.
-    prior: from `lv.sizes`; by default a weak one, by which every further component is 5 % less probable (`sizes.weak`).
-    evidence: "marginal" is the evidence p(data | size) itself, parameters integrated out, annealed from both sides: it
-    answers "how many". "predictive" fits a grid of sizes without a part of the data and scores them on it, in a minute
-    or two on 100,000 words: `result.recommended` is the smallest size that predicts as well as any. "bound" puts a
-    mean-field lower bound plus log K! for the labellings in the evidence's place: quick, and no answer, since its
-    distance from the evidence is unknown and grows with the size. "plug-in" is p(data | size, θ_size) at estimated
-    parameters (Chiang & Poole), which grows with size. Its bounds need no assumption, but they are proved of these
-    fits, not of the best parameters of a size, which a fit may miss by any number of nats. A function has its own: it
-    is searched as its `nested` says.
+    ```python
+    result = lv.search(lv.models.LDA(), corpus, seed=0)
+    result.best_size  # the most probable number of topics
+    result.posterior()  # a table of all sizes, with standard errors
+    ```
 
-    When it stops: max_size, the largest size to try; seconds, of this call; width, of the proved bounds in nats;
-    Ctrl-C, which keeps everything done. Without any, a marginal search stops when the sizes near the mode are settled.
+    Without `max_size`, `seconds` or `width`, a marginal search stops when the sizes that may be the best are known well
+    enough. Ctrl-C stops any search and keeps all that was done.
 
-    starts: marginal: annealings of a size at most, each three times as long as the last. bound: fits of each size near
-    the mode. plug-in: fits of every size, of which the best counts. Default 3. predictive: parts that the data are cut
-    into, each left out in turn until the answer is settled; default 10. grow: begin the first fit of a size from a
-    smaller one's. exhaustive: visit every size up to max_size. keep: fitted models to keep. per_token: weigh evidence
-    per token (per observed cell of a matrix) against the prior, for reproducing published figures; it is not a
-    probability of the data. held_out: data on the axes of `data` that no fit looks at; they stay with the result
-    (`result.held_out`), to compare sizes on; "predictive" asks these, and leaves out nothing else. robustness: when the
-    search has finished, ask fewer units too (`SearchResult.robustness`). out: a new folder, written after every step,
-    from which `lv.resume(out)` goes on. report: with `out`, write the page `report/index.html` there at the end.
-    executor: whose workers make fits, many at once: `lv.WorkerPool`, or one as in `concurrent.futures`. mesh: of
-    devices that share the units of each fit, of this process, or of all that `lv.distributed.initialize` brought
-    together: each calls this, process 0 writes, and its clock and its Ctrl-C count.
+    Args:
+        model: a model of `lv.models`, your own `lv.models.Model`, `lv.from_numpyro(f)`, `lv.from_function(f)`, or any
+            `Evaluator`. Your own model is checked by `lv.models.check` first. A process (`lv.models.DPMixture`, `HDP`,
+            `HDPMixture`, `HLDA`) has no size: use `lv.occupied`.
+        data: for models of documents a `Corpus`, texts, or counts (documents, words). For models of rows `Points`, or a
+            matrix or data frame of numbers without NaN. For images with captions a `PairedCorpus` or a pair (regions,
+            captions). For models of groups `Groups`, or a list of matrices. A NumPyro model gets whatever it takes.
+            None for a function.
+        prior: over sizes, from `lv.sizes`. By default a weak one, in which each further component is 5 % less probable
+            (`sizes.weak`).
+        evidence: how sizes are compared: "marginal", "predictive", "bound" or "plug-in"; see below. A function has its
+            own evidence, and is searched as its `nested` says.
+        max_size: the largest size to try.
+        seconds: the time after which this call stops.
+        width: the width of the proved bounds, in nats, at which the search stops.
+        seed: of all random numbers; the same seed gives the same result.
+        starts: for "marginal" the largest number of annealings per size, each three times as long as the last. For
+            "bound" the number of fits of each size near the best. For "plug-in" the number of fits of every size, of
+            which the best counts. All three have 3 by default. For "predictive" the number of parts of the data, of
+            which one at a time is left out; default 10.
+        grow: begin the first fit of a size from the fit of a smaller one.
+        exhaustive: visit every size up to `max_size`.
+        keep: the number of fitted models to keep.
+        per_token: weigh the evidence per token (per observed cell of a matrix) against the prior, to reproduce
+            published figures. The result is not a probability of the data.
+        held_out: data on the axes of `data` that no fit sees. They are kept as `result.held_out`, to compare sizes on.
+            "predictive" scores sizes on them, and then leaves out nothing else.
+        robustness: also compute `SearchResult.robustness` when the search has finished.
+        out: a new folder that is written after every step. `lv.resume(out)` continues from it.
+        report: with `out`, write the page `report/index.html` at the end.
+        progress: show a progress bar.
+        executor: makes many fits at once: `lv.WorkerPool`, or an executor as in `concurrent.futures`.
+        mesh: devices that share the units of each fit. They may belong to several processes that
+            `lv.distributed.initialize` joined. Then each process makes this call; process 0 writes, and its clock and
+            its Ctrl-C count.
 
-    Raises ValueError for bad arguments and data, FileExistsError where `out` holds something, OSError where it is used.
+    The kinds of evidence:
+
+    - "marginal" is the evidence p(data | size), with parameters integrated out, annealed from both sides. It answers
+      "how many".
+    - "predictive" fits a grid of sizes without a part of the data and scores them on it. It takes a minute or two on
+      100,000 words. `result.recommended` is the smallest size that predicts as well as any.
+    - "bound" uses a mean-field lower bound plus log K! for the labellings. It is quick, but no answer: its unknown
+      distance from the evidence grows with the size.
+    - "plug-in" is p(data | size, θ_size) at estimated parameters (Chiang & Poole), which grows with the size. Its
+      bounds need no assumption, but hold for the parameters that were fitted only. The best parameters of a size may be
+      better by any number of nats.
+
+    Returns:
+        A `SearchResult`.
+
+    Raises:
+        ValueError: bad arguments or data.
+        FileExistsError: `out` holds something already.
+        OSError: another process uses `out`.
     """
     one_of("evidence", evidence, EVIDENCE)
-    _check_elsewhere(executor, mesh)
+    _check_executor_and_mesh(executor, mesh)
     budget, seed, keep = _budget(seconds, width), checked_seed(seed), whole_number("keep", keep, least=1)
     usual = PARTS if evidence == PREDICTIVE else STARTS
     starts = usual if starts is None else whole_number("starts", starts, least=1)
@@ -139,7 +171,9 @@ def search(
 def _limit(
     evaluator: Evaluator, prior: SizePrior, budget: Budget, max_size: int | Size | None, exhaustive: bool
 ) -> Size | None:
-    """The largest size to try, of the prior's dimension; ValueError where the search would not know where to end."""
+    """Return the largest size to try as a tuple, or None. Raises ValueError if the search would not know where to
+    end.
+    """
     if len(evaluator.size_names) != prior.dimension:
         raise ValueError(
             f"got a prior over {prior.dimension} size variable(s), expected {len(evaluator.size_names)} "
@@ -158,7 +192,9 @@ def _limit(
 
 
 def _size(size: Any, dimension: int) -> Size:
-    """`as_size`, of sizes that a fit may have: arrays count their entries in 32 bits."""
+    """Return a size as a tuple, as `as_size` does. Raises ValueError above 2³¹ − 1, since arrays count their
+    entries in 32 bits.
+    """
     if max(sizes := as_size(size, dimension)) > LARGEST_SIZE:
         raise ValueError(f"got size {shown(size)}, expected at most {LARGEST_SIZE:,} of each")
     return sizes
@@ -175,16 +211,19 @@ def resume(
     executor: Executor | None = None,
     mesh: Mesh | None = None,
 ) -> SearchResult:
-    """Go on with the search saved in `folder`, to the same result as if it had never stopped.
+    """Continue the search saved in `folder`, to the same result as if it had never stopped.
 
-    seconds, width: when to stop early, as in `search`; robustness, report, executor, mesh: as there.
+    folder: the `out` of an earlier search
+    seconds, width: when to stop early, as for `search`
+    robustness, report, progress, executor, mesh: as for `search`
 
+    Returns the `SearchResult`.
     Raises FileNotFoundError for a missing folder, ValueError for one that is damaged or was not written by lvsearch,
-    and for robustness of a search that cannot be asked it, OSError for a folder that another process is writing to.
+    and OSError if another process writes to it. `robustness` raises ValueError for a search that it does not fit.
     """
     budget = _budget(seconds, width)
     check_flags(robustness=robustness, report=report)
-    _check_elsewhere(executor, mesh)
+    _check_executor_and_mesh(executor, mesh)
     with ExitStack() as holding:
         folder = as_path("folder", folder)
         several_processes.check_in_first_process(mesh, lambda: holding.enter_context(known_folder(folder)))
@@ -192,13 +231,13 @@ def resume(
         if robustness:
             check_robust(result)
         if mesh is not None and isinstance(result.evaluator, ModelEvaluator):
-            result = replace(result, evaluator=result.evaluator.on(mesh))
+            result = replace(result, evaluator=result.evaluator.split_over(mesh))
         ended = _run(result, budget, folder, robustness, progress, executor, mesh)
-        return _reported(ended, folder, report, progress, mesh)
+        return _finish_report(ended, folder, report, progress, mesh)
 
 
 def load(folder: str | Path) -> SearchResult:
-    """The result saved in `folder`; nothing is fitted. Errors as for `resume`."""
+    """Return the result saved in `folder`, without fitting anything. Raises the errors of `resume`."""
     return SearchResult.load(folder)
 
 
@@ -212,16 +251,24 @@ def fit(
     starts: int = 1,
     mesh: Mesh | None = None,
 ) -> FittedModel:
-    """One model at one size, no search: the best of `starts` fits from scratch.
+    """Fit one model at one size, without a search, and return the best of several fits from scratch.
 
-    data, evidence, mesh: as in `search`, whose fits from scratch are the same for the same seed.
-    Raises ValueError for bad arguments and data, and where no fit is a number.
+    model: a model of `lv.models`, or your own
+    data: as for `search`
+    size: a number, or a tuple for several size variables
+    evidence: "marginal" or "bound" for the mean-field fit, "plug-in" for estimated parameters
+    seed: of the starts; the fits are those that a search with this seed makes from scratch
+    starts: the number of fits
+    mesh: devices that share the units, as for `search`
+
+    Returns a `FittedModel`.
+    Raises ValueError for bad arguments and data, and if every fit failed.
     """
     one_of("evidence", evidence, FITTED)
     require_model(model)
     size, seed = _size(size, len(model.size_names)), checked_seed(seed)
     starts = whole_number("starts", starts, least=1)
-    _check_elsewhere(None, mesh)
+    _check_executor_and_mesh(None, mesh)
     if model.only_size not in (None, size):
         raise ValueError(f"got size={size}, expected {model.only_size}, the only size that {type(model).__name__} has")
     training = data_for(model, data)
@@ -234,7 +281,8 @@ def fit(
     return fitted(best, training)
 
 
-def _check_elsewhere(executor: Any, mesh: Any) -> None:
+def _check_executor_and_mesh(executor: Any, mesh: Any) -> None:
+    """Raise ValueError for an executor or a mesh of the wrong type, or for both together."""
     check_executor(executor)
     if not isinstance(mesh, Mesh | None):
         raise ValueError(f"got mesh={shown(mesh)}, expected a jax.sharding.Mesh, such as jax.make_mesh gives, or None")
@@ -243,6 +291,7 @@ def _check_elsewhere(executor: Any, mesh: Any) -> None:
 
 
 def _budget(seconds: float | int | None, width: float | int | None) -> Budget:
+    """Return the limits of time and width. Raises ValueError for negative numbers and NaN."""
     for name, value in (("seconds", seconds), ("width", width)):
         if value is not None and not (isinstance(value, Real) and value >= 0):  # also for NaN
             raise ValueError(f"got {name}={shown(value)}, expected a number of at least 0, or None for no limit")
@@ -256,7 +305,9 @@ def _evaluator(
     settings: SearchSettings,
     mesh: Mesh | None,
 ) -> tuple[Evaluator, Data | None, Data | None]:
-    """What makes the fits, the data that they are made of, and the data held out."""
+    """Return (evaluator that makes the fits, training data, held-out data) of a search. Raises ValueError for
+    models that have no size to search.
+    """
     if isinstance(model, Model):
         if model.process:
             raise ValueError(
@@ -277,11 +328,15 @@ def _evaluator(
         return evaluator, training, kept_back
     if held_out is not None:
         raise ValueError("a search over a function has no data: nothing can be held out of it")
-    return _brought(model, data, settings, mesh), None, None
+    return _foreign_evaluator(model, data, settings, mesh), None, None
 
 
-def _brought(model: NumpyroModel | Evaluator, data: Any, settings: SearchSettings, mesh: Mesh | None) -> Evaluator:
-    """What makes the fits of somebody else's model or function."""
+def _foreign_evaluator(
+    model: NumpyroModel | Evaluator, data: Any, settings: SearchSettings, mesh: Mesh | None
+) -> Evaluator:
+    """Return the evaluator of a NumPyro model, a function, or a user's own evaluator. Raises ValueError for options
+    that these do not have.
+    """
     if mesh is not None:
         raise ValueError(f"got a mesh for {model!r}, expected a model of lv.models or one like it: units are split")
     if isinstance(model, NumpyroModel):
@@ -313,7 +368,10 @@ def _run(
     executor: Executor | None,
     mesh: Mesh | None,
 ) -> SearchResult:
-    """The search gone on with, and fewer units asked where that is wanted and it finished."""
+    """Run or continue a search, save it after every step, and compute its robustness if asked to.
+
+    The robustness is computed only if the search finished and has an answer.
+    """
     prepare_programs()
     began, compiled = time.monotonic(), compiles()
     together = several_processes.spans_processes(mesh)
@@ -321,7 +379,8 @@ def _run(
     if progress and isinstance(result.evaluator, ModelEvaluator):
         print(f"memory: {_memory(result.evaluator, result.settings)}", file=sys.stderr)
 
-    def with_state(state: SearchState) -> SearchResult:
+    def result_with_state(state: SearchState) -> SearchResult:
+        """Return the result with a new state. Checks of the old result are dropped if its visits changed."""
         return replace(
             result,
             state=state,
@@ -331,24 +390,25 @@ def _run(
         )
 
     def save(state: SearchState) -> None:
+        """Write the present state to the folder of the search, if it has one."""
         if out is not None:
-            save_search(with_state(state), Path(out))
+            save_search(result_with_state(state), Path(out))
 
     going_on = partial(
         run, result.evaluator, result.prior, result.settings, result.state, budget=budget, save=save, progress=progress
     )
-    with watched():
+    with remember_interrupts():
         if executor is None:
-            with put_off() if together else nullcontext():
+            with postpone_interrupts() if together else nullcontext():
                 state = going_on(agreed=several_processes.broadcast_from_first if together else bool)
         else:
             with Workers(result.evaluator, result.prior, result.settings, executor) as workers:
                 state = going_on(make=workers.make)
-        ended = with_state(state)
+        ended = result_with_state(state)
         if together and isinstance(result.evaluator, ModelEvaluator):
-            ended = replace(ended, evaluator=result.evaluator.alone())
+            ended = replace(ended, evaluator=result.evaluator.without_mesh())
         if robustness and state.is_finished and has_answer(ended):
-            ended = _asked_of_fewer(ended, progress)
+            ended = _add_robustness(ended, progress)
             if out is not None:
                 save_search(ended, Path(out))
     return ended
@@ -364,16 +424,21 @@ def _run_in_new_folder(
     executor: Executor | None,
     mesh: Mesh | None,
 ) -> SearchResult:
+    """Run a search that writes to a new folder, and write its page at the end."""
     encode_search(result)  # what cannot be stored is refused before there is a folder
     with ExitStack() as holding:
         several_processes.check_in_first_process(mesh, lambda: holding.enter_context(new_folder(out)))
         if several_processes.is_writing_process(mesh):
             save_search(result, out)  # from here on there is something to resume
-        return _reported(_run(result, budget, out, robustness, progress, executor, mesh), out, report, progress, mesh)
+        return _finish_report(
+            _run(result, budget, out, robustness, progress, executor, mesh), out, report, progress, mesh
+        )
 
 
-def _asked_of_fewer(result: SearchResult, progress: bool) -> SearchResult:
-    """With `robustness`; as it is, saying so, where that is interrupted."""
+def _add_robustness(result: SearchResult, progress: bool) -> SearchResult:
+    """Return the result with its robustness. If Ctrl-C interrupts the computation, print so and return the result as it
+    is.
+    """
     try:
         return result.with_robustness(result.robustness(progress=progress))
     except KeyboardInterrupt:
@@ -381,8 +446,11 @@ def _asked_of_fewer(result: SearchResult, progress: bool) -> SearchResult:
         return result
 
 
-def _reported(result: SearchResult, folder: Path, wanted: bool, progress: bool, mesh: Mesh | None) -> SearchResult:
-    """The result as it is, its page written where there is an answer to write of."""
+def _finish_report(result: SearchResult, folder: Path, wanted: bool, progress: bool, mesh: Mesh | None) -> SearchResult:
+    """Write the page of a result if it is wanted and there is an answer, and return the result.
+
+    With several processes only the first one writes, and all others wait for it.
+    """
     if wanted and has_answer(result) and several_processes.is_writing_process(mesh):
         _write_page(result, folder, progress)
     several_processes.wait_for_all(mesh)  # who is done first does not leave while a page is still being written
@@ -390,6 +458,7 @@ def _reported(result: SearchResult, folder: Path, wanted: bool, progress: bool, 
 
 
 def _write_page(result: SearchResult, folder: Path, progress: bool) -> None:
+    """Write the page of a search into its folder, with a comparison on held-out data if there are any."""
     interrupted = result.state.stopped == "interrupted"  # whoever stops it does not wait for a comparison
     compared = result.held_out is not None and comparable(result.held_out) and not interrupted
     path = write_page(result, folder / REPORT, held_out=result.compare_held_out() if compared else None)
@@ -397,8 +466,8 @@ def _write_page(result: SearchResult, folder: Path, progress: bool) -> None:
         print(f"report: {path.resolve().as_uri()}", file=sys.stderr)
 
 
-def _memory(evaluator: ModelEvaluator, settings: SearchSettings) -> str:
-    """What the largest fit takes; where no largest size is set, that of `USUAL_SIZE`."""
+def _memory_in_words(evaluator: ModelEvaluator, settings: SearchSettings) -> str:
+    """Return in words how much memory the largest fit takes. Without a largest size, that of size 64 is described."""
     size = settings.max_size or (USUAL_SIZE,) * len(evaluator.size_names)
     names = zip(size, evaluator.size_names, strict=True)
     return evaluator.memory_plan(size).describe(" × ".join(f"{number} {name}" for number, name in names))

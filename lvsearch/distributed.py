@@ -1,6 +1,6 @@
-"""Several processes, on one machine or many, that search together: `lv.distributed.initialize`.
+"""Join several processes, on one machine or many, so that they search together: `lv.distributed.initialize`.
 
-Each runs the same script on the same data, and the devices of all of them make one mesh:
+Each process runs the same script on the same data, and the devices of all of them make one mesh:
 
     lv.distributed.initialize()
     mesh = jax.make_mesh((len(jax.devices()),), ("documents",))
@@ -16,9 +16,9 @@ from lvsearch.models.plain_arguments import shown, whole_number
 __all__ = ["initialize"]
 
 TIMEOUT = 100
-"""Seconds, those of JAX."""
+"""The default time after which a silent process is given up, in seconds; that of JAX."""
 MPI = (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"))
-"""Where Open MPI, and MPICH with those made from it, say which process of how many this is."""
+"""The environment variables in which Open MPI and MPICH give the rank and the number of processes."""
 
 
 def initialize(
@@ -30,19 +30,21 @@ def initialize(
     start_timeout: int = 300,
     bind: str | None = None,
 ) -> None:
-    """Make this process one of several that compute together. To be called in each, before anything else of JAX.
+    """Make this process one of several that compute together. Call it in each process, before any other use of JAX.
 
-    coordinator: "host:port" of process 0, at which the others find it; a free port. num_processes, process_id: how many
-    there are, and which this is, from 0. What is left out is read from what Slurm, Open MPI, Kubernetes and clouds of
-    TPUs set, as `jax.distributed.initialize` does; under any `mpiexec` the coordinator alone is enough.
-    timeout: seconds after which a process that is not heard of any more is given up: the others then end, with a
-    message. A script that is done waits so long for the others, too. start_timeout: seconds to wait for all at first.
-    bind: "host:port" of this machine at which process 0 listens, by default at `coordinator` and nowhere else; needed
-    where the others reach it by an address that it has not itself. Whoever reaches that port can take part: only
-    machines and people that are trusted may (`docs/how-to/many-machines.md`).
+    coordinator: "host:port" of process 0, where the others find it; a free port
+    num_processes, process_id: the number of processes, and the number of this one, from 0. If left out, they are read
+        from the variables of Slurm, Open MPI, Kubernetes or TPU clouds, as `jax.distributed.initialize` does. Under any
+        `mpiexec` the coordinator alone is enough
+    timeout: seconds after which a silent process is given up; the others then end with a message. A script that is done
+        waits equally long for the others
+    start_timeout: seconds to wait for all processes at the start
+    bind: "host:port" of this machine on which process 0 listens; by default `coordinator` only. It is needed if the
+        others reach process 0 by an address that its machine does not have. Whoever reaches this port can take part, so
+        let only trusted machines and people reach it (`docs/how-to/many-machines.md`)
 
-    Raises ValueError for numbers that make no sense, or that are not said and cannot be found, RuntimeError where JAX
-    is in use already, or the others do not come.
+    Raises ValueError for invalid numbers, or if they are not given and cannot be found. Raises RuntimeError if JAX is
+    in use already, or if the others do not come.
     """
     timeout = whole_number("timeout", timeout, least=1)
     start_timeout = whole_number("start_timeout", start_timeout, least=1)
@@ -55,7 +57,7 @@ def initialize(
         most = None if num_processes is None else num_processes - 1
         process_id = whole_number("process_id", process_id, least=0, most=most)
     if coordinator is not None and num_processes is process_id is None:
-        num_processes, process_id = _said_by_mpi()
+        num_processes, process_id = _mpi_size_and_rank()
     jax.config.update("jax_cpu_collectives_implementation", "gloo")  # sums over CPUs of several processes
     # programs that sum over CPUs must not overlap: two at once wait for each other's threads for ever
     jax.config.update("jax_cpu_enable_async_dispatch", False)
@@ -78,12 +80,13 @@ def initialize(
 
 
 def _is_address(text: str) -> bool:
+    """Return True for text of the form "host:port"."""
     host, _, port = text.rpartition(":")
     return bool(host) and port.isdecimal()
 
 
-def _said_by_mpi() -> tuple[int | None, int | None]:
-    """(processes, which this is), where `mpiexec` began this one."""
+def _mpi_size_and_rank() -> tuple[int | None, int | None]:
+    """Return (number of processes, number of this one) as `mpiexec` gives them, or (None, None)."""
     for rank, size in MPI:
         if rank in os.environ and size in os.environ:
             return int(os.environ[size]), int(os.environ[rank])

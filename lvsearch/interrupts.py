@@ -1,7 +1,8 @@
-"""Ctrl-C that is not lost.
+"""Make sure that no Ctrl-C is lost.
 
-Python raises KeyboardInterrupt wherever it just is. Inside a callback of the garbage collector, such as JAX's, it would
-be printed and lost: there the handler here raises nothing. It remembers, so that a search stops at its next step.
+Python raises KeyboardInterrupt at whatever it is doing. Inside a callback of the garbage collector, such as JAX's, the
+exception would be printed and lost. There the handler of this module raises nothing, but remembers the Ctrl-C, and the
+search stops at its next step.
 """
 
 import gc
@@ -13,18 +14,20 @@ from types import FrameType
 
 from lvsearch.quiet_start import INTERRUPTED
 
-_pressed, _put_off = threading.Event(), threading.Event()
+_was_pressed, _is_postponed = threading.Event(), threading.Event()
 
 
 @contextmanager
-def watched() -> Iterator[None]:
-    """Remember Ctrl-C from here on: see `pressed`. Inside another, in other threads, and where somebody else handles
-    it, nothing changes."""
+def remember_interrupts() -> Iterator[None]:
+    """Remember every Ctrl-C inside this context, for `was_interrupted`.
+
+    Nothing changes inside another such context, in other threads, and if somebody else handles Ctrl-C.
+    """
     ours = threading.current_thread() is threading.main_thread()
     if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
-    _pressed.clear()
+    _was_pressed.clear()
     signal.signal(signal.SIGINT, _handle)
     try:
         yield
@@ -33,37 +36,42 @@ def watched() -> Iterator[None]:
 
 
 @contextmanager
-def put_off() -> Iterator[None]:
-    """Inside: the first Ctrl-C raises nothing, and is there for `pressed`; the next one, before that was asked, ends
-    the process (SystemExit).
+def postpone_interrupts() -> Iterator[None]:
+    """Inside this context the first Ctrl-C is only remembered, for `was_interrupted`; the second one ends the process.
 
-    For processes that compute together: one that left in the middle and went on elsewhere would be waited for.
+    The second one raises SystemExit if `was_interrupted` was not called in between. This is for processes that compute
+    together: if one of them left in the middle, the others would wait for it.
     """
-    _put_off.set()
+    _is_postponed.set()
     try:
         yield
     finally:
-        _put_off.clear()
+        _is_postponed.clear()
 
 
-def pressed() -> bool:
-    """Whether Ctrl-C came since `watched` began, whoever swallowed it; once: asked again, it is as if it had not."""
-    was = _pressed.is_set()
-    _pressed.clear()
+def was_interrupted() -> bool:
+    """Return True if Ctrl-C was pressed since `remember_interrupts` began or since the last call, whatever caught
+    it.
+    """
+    was = _was_pressed.is_set()
+    _was_pressed.clear()
     return was
 
 
 def _handle(number: int, frame: FrameType | None) -> None:
-    again = _pressed.is_set()
-    _pressed.set()
-    if not _put_off.is_set() and not _is_swallowed(frame):
+    """Handle Ctrl-C: remember it, and raise KeyboardInterrupt unless it is put off or would be lost."""
+    again = _was_pressed.is_set()
+    _was_pressed.set()
+    if not _is_postponed.is_set() and not _is_swallowed(frame):
         raise KeyboardInterrupt
-    if again and _put_off.is_set():
+    if again and _is_postponed.is_set():
         raise SystemExit(INTERRUPTED)
 
 
 def _is_swallowed(frame: FrameType | None) -> bool:
-    """Whether what is raised here would be printed and lost: in a callback of the garbage collector or a `__del__`."""
+    """Return True if an exception raised here would be printed and lost, in a callback of the garbage collector or a
+    `__del__`.
+    """
     callbacks = {getattr(callback, "__code__", None) for callback in gc.callbacks}
     while frame is not None:
         if frame.f_code in callbacks or frame.f_code.co_name == "__del__":

@@ -1,7 +1,7 @@
-"""One progress bar for all that takes long: on a terminal and in a notebook, and nowhere else.
+"""One kind of progress bar for everything that takes long, shown on terminals and in notebooks only.
 
-Off a terminal a bar would fill a log with its own copies. In a notebook without ipywidgets it is plain text, without
-the warning that tqdm prints in red there.
+In a log file a bar would fill the file with copies of itself. In a notebook without ipywidgets it is plain text,
+without tqdm's red warning.
 """
 
 import sys
@@ -11,8 +11,14 @@ from tqdm import tqdm
 
 
 def progress_bar(total: int | None, name: str, unit: str, *, wanted: bool = True, initial: int = 0) -> "tqdm":
-    """A bar of `total` steps (None: not known), `initial` of them done; it draws nothing unless it is `wanted` and
-    somebody can see it."""
+    """Return a tqdm progress bar. It draws nothing unless it is wanted and there is a terminal or notebook to draw on.
+
+    total: the number of steps; None if it is not known
+    name: the text before the bar
+    unit: the noun for a step
+    wanted: False makes a bar that is never drawn
+    initial: the number of steps that are done already
+    """
     kind = tqdm
     notebook = _in_notebook()
     if notebook and find_spec("ipywidgets") is not None:
@@ -22,7 +28,7 @@ def progress_bar(total: int | None, name: str, unit: str, *, wanted: bool = True
 
 
 def _in_notebook() -> bool:
-    """Whether a Jupyter kernel runs this: one is there already, or there is none."""
+    """Return True if this code runs in a Jupyter kernel."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     return shell is not None and "IPKernelApp" in shell.config

@@ -1,7 +1,7 @@
-"""Ctrl-C while the command `lvsearch` is still being imported: one line, where Python would print a traceback.
+"""Handle Ctrl-C while the command `lvsearch` is still being imported: print one line instead of a traceback.
 
-Imported before everything else; it does something only in a process that is the command. `lvsearch.interrupts` hears
-Ctrl-C from the moment at which the command knows what it was asked.
+This module is imported before all others, and acts only in a process that is the command. `lvsearch.interrupts` handles
+Ctrl-C from the moment at which the command has parsed its arguments.
 """
 
 import os
@@ -12,12 +12,12 @@ from pathlib import Path
 from types import FrameType
 
 INTERRUPTED = 130
-"""Exit status, as shells have it."""
+"""The exit status after Ctrl-C, as shells have it."""
 COMMAND = "lvsearch"
 
 
 def end_quietly(number: int, frame: FrameType | None) -> None:
-    """The handler of Ctrl-C of a command that has nothing to keep yet: say so, and end this process."""
+    """Handle Ctrl-C of a command that has nothing to keep yet: say so, and end this process."""
     os.write(2, b"lvsearch: interrupted; nothing was written\n")
     os._exit(INTERRUPTED)
 
@@ -29,11 +29,12 @@ def listen_again() -> None:
 
 
 def _is_main_thread() -> bool:
+    """Return True in the main thread, the only one that may set signal handlers."""
     return threading.current_thread() is threading.main_thread()
 
 
 def _is_command() -> bool:
-    """Whether this process was begun as `lvsearch …` or `python -m lvsearch …`, and not by such a one."""
+    """Return True if this process was started as `lvsearch …` or `python -m lvsearch …`."""
     return any(Path(word).stem == COMMAND for word in sys.orig_argv[:3])
 
 

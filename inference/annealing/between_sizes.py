@@ -1,14 +1,16 @@
-"""Annealing between two sizes of one model: how much evidence a step from the smaller to the larger one gains.
+"""Annealing between two sizes of one model: by how many nats the larger size raises the evidence.
 
-A chain between sizes leads from π_0, whose normaliser is p(data | smaller size) and whose draws are made of draws of
-the smaller size's posterior, to the posterior of the larger size. Forward paths estimate
+A chain between sizes leads from a distribution π_0 to the posterior of the larger size. The normaliser of π_0 is p(data
+| smaller size), and draws of π_0 are made from draws of the smaller size's posterior. Forward paths estimate
 
     log p(data | larger) − log p(data | smaller)
 
-from below on average, backward ones from above, exactly as on a path from a known distribution (`particles`); but
-π_0 is known by draws only, which come from a chain of the smaller size that has converged, as far as one can tell.
-Relabellings are measured at both ends: posteriors of both sizes are mixtures of all labellings, of which a chain sees
-one, or some, or all.
+from below on average, and backward paths from above, exactly as on a path from a known distribution (`particles`). The
+difference is that π_0 is known by draws only. They come from a chain of the smaller size that has converged, as far as
+one can tell.
+
+Relabellings are corrected for at both ends. The posteriors of both sizes are mixtures over all labellings, of which a
+chain may have seen one, some or all.
 """
 
 from collections.abc import Callable
@@ -27,18 +29,20 @@ from lvsearch.models.kernels import kernel
 
 @runtime_checkable
 class ChainBetweenSizes(Chain, Protocol):
-    """A `Chain` from the posterior of one size to that of a larger one."""
+    """A `Chain` whose path leads from the posterior of one size to that of a larger size."""
 
     def split(self, key: Key[Array, ""], state: State) -> State:
-        """Return draws of π_0 made of draws of the smaller size's posterior."""
+        """Return draws of π_0 made from draws of the smaller size's posterior."""
         ...
 
     def log_switch(self, state: State) -> Float[Array, " particle"]:
-        """Return what is switched at once at the start of the path, nats: log of where the path begins less log π_0."""
+        """Return the log weight of a jump at the start of the path, nats: log of the first density on the path minus
+        log π_0.
+        """
         ...
 
     def smaller_label_scores(self, state: State) -> Float[Array, "particle component component"]:
-        """Return label scores (see `Chain`) of the state as one of the smaller size."""
+        """Return label scores (see `Chain`) of the state, read as a state of the smaller size."""
         ...
 
 
@@ -47,9 +51,9 @@ class Gain(NamedTuple):
 
     | field | meaning |
     |---|---|
-    | `forward` | from the smaller size, (path,): low on average |
-    | `backward` | from the larger size, (path,): high on average |
-    | `temperatures` | how many each path has |
+    | `forward` | estimates of paths from the smaller size, (path,): low on average |
+    | `backward` | estimates of paths from the larger size, (path,): high on average |
+    | `temperatures` | number of temperatures of each path |
     """
 
     forward: Float64[np.ndarray, " path"]
@@ -60,9 +64,11 @@ class Gain(NamedTuple):
 def gain_upwards(
     chain: ChainBetweenSizes, key: Key[Array, ""], smaller: State, temperatures: Float64[np.ndarray, " step"]
 ) -> Float64[np.ndarray, " path"]:
-    """Estimate the gain along paths from the smaller size to the larger one.
+    """Estimate the gain along paths from the smaller size to the larger one; low on average.
 
-    smaller: draws of the smaller size's posterior, one per path. temperatures: 0 < t_1 < … ≤ 1, the last one 1.
+    smaller: draws of the smaller size's posterior, one per path.
+    temperatures: 0 < t_1 < … ≤ 1, the last one 1.
+
     Returns one estimate per path, nats.
     """
     key_labels, key_split, key_path, key_end = split_key(key, 4)
@@ -83,9 +89,11 @@ def gain_upwards(
 def gain_downwards(
     chain: ChainBetweenSizes, key: Key[Array, ""], larger: State, temperatures: Float64[np.ndarray, " step"]
 ) -> Float64[np.ndarray, " path"]:
-    """Estimate the gain along paths from the larger size back to the smaller one.
+    """Estimate the gain along paths from the larger size back to the smaller one; high on average.
 
-    larger: draws of the larger size's posterior, one per path. temperatures: as for `gain_upwards`.
+    larger: draws of the larger size's posterior, one per path.
+    temperatures: as for `gain_upwards`.
+
     Returns one estimate per path, nats.
     """
     key_labels, key_path, key_end = split_key(key, 3)
@@ -112,7 +120,10 @@ def gain_downwards(
 def _named(
     chain: ChainBetweenSizes, key: Array, state: State, scores: Callable[[ChainBetweenSizes, State], Array]
 ) -> tuple[State, np.ndarray]:
-    """Draw a labelling of each state in proportion to its label scores; and what that labelling is worth, nats."""
+    """Draw a labelling of each state in proportion to its label scores.
+
+    Returns the relabelled states, and the log weight of each labelling, log(K! f / Σ_σ f), nats (`log_labelling`).
+    """
     order = draw_orders(np.asarray(scores(chain, state)), generator(key))
     state = relabel_all(chain, state, order)
     return state, log_labelling(np.asarray(scores(chain, state)))

@@ -1,11 +1,13 @@
-"""Any density on real coordinates, on a path from its prior to its posterior: Hamiltonian Monte Carlo on the way.
+"""A path from the prior to the posterior of any density on real coordinates, moved along by Hamiltonian Monte Carlo.
 
     π_t(u) ∝ p(u) p(data | u)^t,      0 ≤ t ≤ 1
 
-where p(u) is the prior of unconstrained coordinates, from which draws are made, and p(data | u) whatever the program
-makes of them. A sweep is a few Hamiltonian trajectories (Neal 2011) that end in a Metropolis step, so that it leaves
-π_t as it is whatever the lengths of its steps. These are tabulated along the path by `tuning`, beforehand: on the runs
-that count they depend on the temperature alone.
+Here p(u) is the prior of unconstrained coordinates, from which draws can be made, and p(data | u) is the program's
+likelihood. A sweep is a few Hamiltonian trajectories that end in a Metropolis step. So it leaves π_t unchanged whatever
+the lengths of its leapfrog steps. `tuning` tabulates these lengths along the path beforehand; on the runs that count
+they depend on the temperature alone.
+
+Source: Neal 2011.
 """
 
 from collections.abc import Callable
@@ -19,20 +21,23 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 LEAPS, TRAJECTORIES = 5, 3
-"""Leapfrog steps of a trajectory, and trajectories of a sweep."""
+"""Number of leapfrog steps of a trajectory, and number of trajectories of a sweep."""
 SHORTEST = 0.1
-"""A trajectory's steps are those of the table times a number drawn between this and 1, even on the log scale:
-components without data are as wide as the prior, those with data narrow, and one length does not suit both."""
+"""Smallest random factor on the leapfrog steps of a trajectory.
+
+The factor is drawn between `SHORTEST` and 1, uniformly on the log scale. Components without data are as wide as the
+prior and those with data are narrow, so one length does not suit both.
+"""
 
 
 class StepLengths(NamedTuple):
-    """How far a leapfrog step goes along each coordinate, by temperature: log of the lengths, interpolated evenly."""
+    """The length of a leapfrog step along each coordinate, as a table over temperatures of log lengths."""
 
     temperature: Float[Array | np.ndarray, " node"]
     log_length: Float[Array | np.ndarray, "node coordinate"]
 
     def at(self, temperature: Any) -> Float[Array, " coordinate"]:
-        """log of the length along each coordinate."""
+        """Return the log length along each coordinate at a temperature, by linear interpolation."""
         return jax.vmap(lambda known: jnp.interp(temperature, self.temperature, known), 1)(self.log_length)
 
 
@@ -44,7 +49,7 @@ class DensityState(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Particles, log p(data | u) there, log π_t and its gradient, nats."""
+    """Positions of all particles, with log p(data | u), log π_t and its gradient there, nats."""
 
     position: Float[Array, "particle coordinate"]
     log_likelihood: Float[Array, " particle"]
@@ -53,7 +58,9 @@ class Place(NamedTuple):
 
 
 class Flight(NamedTuple):
-    """Trajectories under way: where they began and what momentum they began with, where they are, their steps."""
+    """Trajectories under way: their origins and first momenta (`kick`), present positions and momenta, and step
+    lengths.
+    """
 
     origin: Place
     kick: Float[Array, "particle coordinate"]
@@ -63,37 +70,42 @@ class Flight(NamedTuple):
 
 
 class Traced(eqx.Module):
-    """A function of arrays, traced once: the arrays that it closed over are leaves, and Python never runs again.
+    """A function of arrays that was traced once. The arrays it closed over are leaves, and Python never runs again.
 
-    So programs whose tracing is no business of threads, as NumPyro's handlers are, may run in several.
+    So a program whose tracing is not thread-safe, such as NumPyro's handlers, can run in several threads.
     """
 
     constants: tuple[Array, ...]
     jaxpr: Any = eqx.field(static=True)
 
     def __call__(self, *arguments: Array) -> Array:
+        """Evaluate the traced function."""
         (value,) = jax.core.eval_jaxpr(self.jaxpr, self.constants, *arguments)
         return value
 
 
 def traced(function: Callable[..., Array], *like: Array) -> Traced:
-    """The function as traced at arrays of these shapes."""
+    """Trace a function at arrays of these shapes.
+
+    function: returns one array.
+    like: arrays of the shapes and types of its arguments.
+    """
     closed = jax.make_jaxpr(function)(*like)
     return Traced(tuple(map(jnp.asarray, closed.consts)), closed.jaxpr)
 
 
 class DensityChain(eqx.Module):
-    """The chain of one program and data set at one size; closed over nothing that is not a leaf of it.
+    """The annealing chain of one program and data set at one size. Everything it closes over is a leaf of it.
 
     | field | meaning |
     |---|---|
     | `draw` | (key, size) -> coordinates, a draw of the prior |
     | `log_densities` | (coordinates, size) -> log p(u), a density of coordinates, and log p(data | u), nats |
     | `size` | one number per size variable; traced |
-    | `lengths` | of leapfrog steps, from `tuning.tuned` |
-    | `work` | numbers that one evaluation makes: what a sweep costs, about |
+    | `lengths` | leapfrog step lengths, from `tuning.tuned` |
+    | `work` | how many numbers one evaluation makes, which is roughly the cost of a sweep |
 
-    Relabelling: draws of the prior know no labelling, so there is nothing to correct.
+    Draws of the prior do not depend on a labelling, so no correction for relabelling is needed.
     """
 
     draw: Traced
@@ -104,50 +116,56 @@ class DensityChain(eqx.Module):
 
     @property
     def elements(self) -> int:
+        """The number of latent variables that one sweep of a particle draws, roughly the cost of a sweep."""
         return self.work
 
     @property
     def lanes(self) -> int:
+        """The number of particles up to which twice as many take less than twice as long."""
         return 64
 
     @property
     def directed(self) -> bool:
-        return False  # every trajectory is its own reversal, and all are alike
+        """Whether a backward sweep differs from a forward one."""
+        return False  # a sweep of reversible, identically distributed trajectories is its own time reversal
 
     def init(self, key: Key[Array, ""], particles: int) -> DensityState:
-        """Draws of the prior."""
+        """Draw particles from the prior."""
         position = jax.vmap(lambda k: self.draw(k, self.size))(jax.random.split(key, particles))
         return DensityState(position, self._log_densities(position)[:, 1])
 
     def step(
         self, key: Key[Array, ""], state: DensityState, temperature: Float[Array, ""], *, backward: bool
     ) -> DensityState:
+        """Make one sweep of `TRAJECTORIES` Hamiltonian trajectories, which leaves π_t unchanged."""
         del backward
         log_length = self.lengths.at(temperature)
         place, _ = self.flown(key, state, temperature, TRAJECTORIES, lambda rule, _, __: (rule, log_length), None)
         return DensityState(place.position, place.log_likelihood)
 
     def log_ratio(self, state: DensityState) -> Float[Array, " particle"]:
-        """log p(data | coordinates), nats."""
+        """Return log p(data | coordinates) of each particle, nats."""
         return jnp.asarray(state.log_likelihood)
 
     def log_density(self, state: DensityState) -> Float[Array, " particle"]:
-        """log p(coordinates, data), nats."""
+        """Return log p(coordinates, data) of each particle, nats."""
         return self._log_densities(jnp.asarray(state.position)).sum(1)
 
     def _log_densities(self, position: Array) -> Float[Array, "particle two"]:
+        """Return log p(u) and log p(data | u) of each particle, nats."""
         return jax.vmap(lambda u: self.log_densities(u, self.size))(position)
 
     def label_scores(self, state: DensityState) -> None:
-        """None: the prior knows no labelling."""
+        """Return None, because the prior does not depend on a labelling."""
         del state
 
     def relabel(self, state: DensityState, order: Int[Array, "particle component"]) -> DensityState:
-        """The same state: nothing is labelled."""
+        """Return the state unchanged, because it has no labels."""
         del order
         return state
 
     def take(self, state: DensityState, particles: Int[Array, " chosen"]) -> DensityState:
+        """Return the chosen particles, in the given order."""
         return DensityState(state.position[particles], state.log_likelihood[particles])
 
     def flown(
@@ -159,14 +177,25 @@ class DensityChain(eqx.Module):
         rule: Callable[[Any, Place, Array], tuple[Any, Array]],
         memory: Any,
     ) -> tuple[Place, Any]:
-        """Where the particles are after so many trajectories, each with its Metropolis step, and what the rule kept.
+        """Move the particles along several Hamiltonian trajectories, each with its Metropolis step.
 
-        rule: (memory, where the particles are, the probability with which each ended its last trajectory) -> (memory,
-        log lengths of the next steps). One loop over all leapfrog steps, in which the gradient stands once: compiling
-        it is what small problems wait for. The first round only evaluates, so that its trajectory of no length is kept.
+        state: the particles.
+        temperature: t of π_t.
+        trajectories: how many.
+        rule: (memory, places of the particles, acceptance probabilities of the last trajectories) -> (memory, log
+            lengths of the next steps).
+        memory: the first memory of the rule.
+
+        Returns the places of the particles and the rule's last memory.
+
+        One loop runs over all leapfrog steps, so that the gradient is compiled once; compile time dominates on small
+        problems. The first round only evaluates the density. Its trajectory has length 0 and is always kept.
         """
 
         def turned(key: Array, there: Place, flight: Flight, memory: Any, first: Any) -> tuple[Flight, Any]:
+            """End each trajectory with a Metropolis step, and begin the next one with fresh momentum and step
+            length.
+            """
             key_accept, key_momentum, key_length = jax.random.split(key, 3)
             gain = there.log_density - flight.origin.log_density
             gain = gain + 0.5 * ((flight.kick**2).sum(1) - (flight.momentum**2).sum(1))
@@ -181,6 +210,7 @@ class DensityChain(eqx.Module):
             return Flight(origin, kick, origin.position, kick, jnp.exp(log_length + shrunk)), memory
 
         def leap(i: Array, carry: tuple[Flight, Any]) -> tuple[Flight, Any]:
+            """Make one leapfrog step, ending the trajectory at every `LEAPS`-th one."""
             flight, memory = carry
             there = self.place(flight.position, temperature)
             flight = flight._replace(momentum=flight.momentum + 0.5 * flight.length * there.gradient)
@@ -202,7 +232,7 @@ class DensityChain(eqx.Module):
         return flight.origin, memory
 
     def place(self, position: Float[Array, "particle coordinate"], temperature: Any) -> Place:
-        """log π_t and its gradient, nats, at all particles."""
+        """Return log π_t and its gradient at all particles, nats."""
 
         def tempered(u: Array) -> tuple[Array, Array]:
             log_prior, log_likelihood = self.log_densities(u, self.size)

@@ -1,4 +1,4 @@
-"""Annealed evidence of any model at one size: which path, how long, how many particles."""
+"""Annealed evidence of any model at one size: choice of the path, its length and the number of particles."""
 
 from collections.abc import Sequence
 from functools import singledispatch
@@ -20,37 +20,55 @@ from lvsearch.inference.sharding import devices_at_work, in_processes
 from lvsearch.models.contract import Model
 
 FIRST_STEPS, FIRST_DRAWS = 24, 48_000
-"""Temperatures of the cheapest annealing, and latents drawn in it by one particle, if that is more."""
+"""Temperatures of the cheapest annealing, and the number of latents that one of its particles draws, if that is
+more.
+"""
 MOST_FIRST_STEPS = 96
 GROWTH = 3
-"""Every further annealing of a size has this many times the temperatures."""
+"""Factor by which the number of temperatures grows with every further annealing of a size."""
 ISLAND = 16
-"""Particles that resample among themselves, where data are small."""
+"""Particles in a group that resamples among itself, where data are small."""
 MOST_ALONG_DATA = 4
-"""Times `ISLAND` on a path along few data: the first units weigh most, and many particles have them right."""
+"""Largest multiple of `ISLAND` on a path along few data.
+
+The first units weigh most there, and many particles hold them well.
+"""
 TEMPERATURES_A_SWEEP = 12
-"""Temperatures of a path whose work, along the data, is one sweep over all units. 300 rows in three clusters, 2, 4
-and 6 components: ends of 288 temperatures are 13, 7 and 3 nats apart, of 8 sweeps half a nat (`along_rows.py`)."""
+"""Temperatures of a path whose work, along the data, is one sweep over all units.
+
+Measured on 300 rows in three clusters with 2, 4 and 6 components: the ends of 288 temperatures are 13, 7 and 3 nats
+apart, and the ends of 8 sweeps half a nat (`along_rows.py`).
+"""
 MANY_LATENTS = 60_000
-"""Latents from which on a path has one particle in each half."""
+"""Above this number of latents a path has one particle in each half."""
 FEWEST_FOR_PILOT = 8
 ORDER = 0x0DE2
-"""What sets the key of the order of units apart from that of the path along them."""
+"""Folded into a key to separate the order of units from the path along them."""
 HALVES = 2
-"""Groups of islands that run side by side, each in a thread of its own and on a mesh on a device of its own, of
-another process where there are several: results do not depend on the timing."""
+"""Number of halves: groups of particle groups that run side by side, each in its own thread.
+
+On a mesh each half runs on its own device, of another process where there are several. Results do not depend on timing.
+"""
 NEAR, FAR = 10.0, 4000.0
-"""Nats between the two directions, and nats times temperatures, beyond both of which a second path is taken, from where
-the first one ended. On a smooth path the distance falls as one over the temperatures: more of them will do. Their
-product was 2,000 to 2,600 on corpora that leave the number of topics open, 14,000 on such as settle it."""
+"""Thresholds for a second path: the distance between both directions in nats, and distance times temperatures.
+
+If both are exceeded, a second path is annealed from where the first one ended. On a smooth path the distance falls as
+one over the temperatures, and then more temperatures suffice. Distance times temperatures was 2,000 to 2,600 on corpora
+that leave the number of topics open, and 14,000 on corpora that decide it.
+"""
 
 HOPELESS = 3
-"""Steps of a pilot, in each of which weights spread by a nat, for each temperature of a path, beyond which its two ends
-are bound to lie too far apart: hundreds of nats on corpora that settle the number of topics, in 24 temperatures."""
+"""Pilot steps per temperature of a path beyond which its two ends are bound to lie too far apart.
+
+In each pilot step weights spread by a nat. On corpora that decide the number of topics, 24 temperatures leave the ends
+hundreds of nats apart.
+"""
 
 
 class Effort(NamedTuple):
-    """How hard to try: temperatures, and in each half the islands and the particles of each."""
+    """The work of one annealing: the number of temperatures, and in each half the particle groups and particles in
+    each.
+    """
 
     steps: int
     islands: int
@@ -58,15 +76,21 @@ class Effort(NamedTuple):
 
 
 class Anchor(NamedTuple):
-    """A path from a q that knows one labelling and one mode, and the standard error of q's own evidence, nats."""
+    """A path from a q around one labelling and one mode, and the standard error of q's own evidence, nats."""
 
     chain: Chain
     error: float
 
 
 class TwoSided(NamedTuple):
-    """log p(data | size) annealed from q and back again, nats, per island; anchor_error: see `Anchor`, None where q
-    knows no labelling; moved: whether all paths did (`Annealed.moved`): where not, the numbers say nothing."""
+    """log p(data | size) annealed from q to the posterior and back, nats, one value per particle group.
+
+    | field | meaning |
+    |---|---|
+    | `forward`, `backward` | estimates of each direction, (island,) |
+    | `anchor_error` | see `Anchor`; None where q covers all labellings |
+    | `moved` | whether states changed on all paths (`Annealed.moved`); if not, the numbers mean nothing |
+    """
 
     forward: Float64[np.ndarray, " island"]
     backward: Float64[np.ndarray, " island"]
@@ -76,66 +100,82 @@ class TwoSided(NamedTuple):
 
 @singledispatch
 def evidence_chain(model: Model, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> Chain:
-    """The best path known to the posterior of this type of model; `estimate`: a fit to begin from, where one helps.
+    """Return the best known annealing path to the posterior of this type of model.
 
-    Raises ValueError for models whose evidence cannot be annealed, saying why.
+    estimate: a fit to begin from, for models where a fit gives a better path; else None.
+
+    Raises ValueError, with the reason, for models whose evidence cannot be annealed.
     """
     return flat_chain(model, data, size, capacity_of(size))
 
 
 @singledispatch
 def sampled_chain(model: Model, data: Dataset, size: tuple[int, ...]) -> Chain:
-    """The chain whose draws are recorded for people: by default the one that is annealed. A model has another where the
-    annealed one integrates out what people ask for.
+    """Return the chain whose draws are recorded for people, by default the one that is annealed.
 
-    Raises ValueError as `evidence_chain`.
+    A model registers another chain where the annealed one integrates out variables that people ask for.
+
+    Raises ValueError as `evidence_chain` does.
     """
     return evidence_chain(model, data, size, None)
 
 
 @singledispatch
 def path_needs_fit(model: Model, data: Dataset) -> bool:
-    """Whether `evidence_chain` makes a better path of a fit than of None."""
+    """Return whether `evidence_chain` gives a better path with a fit than with None."""
     return False
 
 
 @singledispatch
 def anchored_chain(chain: Chain, key: Key[Array, ""], states: Sequence[State]) -> Anchor | None:
-    """A path to the same posterior from a q around the best of all these particles: shorter, but in one labelling and
-    one mode. None for chains that have none."""
+    """Return a path to the same posterior from a q around the best of the given particles, or None for chains without
+    one.
+
+    Such a path is shorter, but stays in one labelling and one mode.
+
+    states: particles of the posterior, one state per half.
+    """
     return None
 
 
 @singledispatch
 def along_data(chain: Chain) -> bool:
-    """Whether the path from the prior leads along the data (`prefixes`), and not along temperatures."""
+    """Return whether the path from the prior leads along the data (`prefixes`) rather than along temperatures."""
     return False
 
 
 @singledispatch
 def patience(chain: Chain) -> float:
-    """Nats between the two directions, times temperatures, up to which more temperatures on the path from the prior are
-    expected to do, and a second path is not worth its time. 0 for chains whose second path is cheap and exact."""
+    """Return the limit on (nats between both directions) × temperatures below which no second path is annealed.
+
+    Below the limit, more temperatures on the path from the prior are expected to suffice. It is 0 for chains whose
+    second path is cheap and exact.
+    """
     return FAR
 
 
 @singledispatch
 def first_steps(chain: Chain) -> int:
-    """Temperatures of the cheapest annealing: by default so many that one particle draws `FIRST_DRAWS` latents, within
-    limits."""
+    """Return the number of temperatures of the cheapest annealing.
+
+    By default one particle then draws `FIRST_DRAWS` latents, within limits.
+    """
     return min(max(FIRST_STEPS, FIRST_DRAWS // max(1, chain.elements)), MOST_FIRST_STEPS)
 
 
 @singledispatch
 def bytes_while_annealed(model: Model, data: Dataset) -> int:
-    """Return about how many bytes annealing holds beside what a fit does; 0 where that is less than the fit itself."""
+    """Return roughly how many bytes annealing holds in addition to a fit; 0 where that is less than the fit itself."""
     return 0
 
 
 @singledispatch
 def measures_gains(model: Model, data: Dataset) -> bool:
-    """Return whether sizes of this model are compared on these data by what one part more gains (`gain_of_last_part`),
-    and not by the evidence of each size: where data are many, two paths from a fit or the prior end too far apart."""
+    """Return whether sizes of this model are compared on these data by the gain of one more part (`gain_of_last_part`).
+
+    Otherwise they are compared by the evidence of each size. Gains are needed where data are many, because two paths
+    from a fit or the prior then end too far apart.
+    """
     return False
 
 
@@ -143,17 +183,21 @@ def measures_gains(model: Model, data: Dataset) -> bool:
 def gain_of_last_part(
     model: Model, data: Dataset, size: tuple[int, ...], estimate: Estimate, key: Key[Array, ""], trial: int
 ) -> Gain:
-    """Measure log p(data | size) − log p(data | size − 1), nats, in the mode that `estimate`, a fit of this size, is
-    in.
+    """Measure log p(data | size) − log p(data | size − 1), nats, in the mode of the fit `estimate`.
 
-    trial: how often it was measured before; later trials may take longer. Raises TypeError for models without such a
-    path.
+    estimate: a fit of this size.
+    trial: how often the gain was measured before; later trials may take longer.
+
+    Raises TypeError for models without such a path.
     """
     raise TypeError(f"no path between two sizes is registered for {type(model).__name__}")
 
 
 def effort(chain: Chain, trial: int) -> Effort:
-    """The `trial`-th annealing of a size: longer than the one before, fewer particles where data are large."""
+    """Return the work of the `trial`-th annealing of a size, from 0: longer than the one before.
+
+    Larger data get fewer particles.
+    """
     elements = chain.elements
     steps = first_steps(chain) * GROWTH**trial
     if elements <= 1_000 and along_data(chain):
@@ -164,16 +208,25 @@ def effort(chain: Chain, trial: int) -> Effort:
 
 
 def pace(chain: Chain, key: Key[Array, ""], work: Effort) -> Profile:
-    """What `anneal` spaces its temperatures by: a pilot; evenly where particles are too few to tell how weights
-    spread, and where there are no temperatures."""
+    """Return the profile by which `anneal` spaces its temperatures: that of a pilot run.
+
+    Temperatures are evenly spaced where particles are too few to tell how weights spread. Paths along data have none.
+    """
     if work.islands * work.particles < FEWEST_FOR_PILOT or along_data(chain):
         return Profile(np.array([0.0, 1.0]), np.zeros(2), np.zeros(2))
     return pilot(chain, key, islands=work.islands, particles=work.particles)
 
 
 def anneal(chain: Chain, key: Key[Array, ""], work: Effort, profile: Profile) -> tuple[TwoSided, ...]:
-    """Forward and backward paths; where those from a prior end far apart, a second pair on the path that begins with
-    where the first one ended. Where that is sure beforehand, the first is gone one way only, to find that beginning."""
+    """Anneal forward and backward, and return one or two pairs of estimates.
+
+    Where both directions of a path from a prior end far apart, a second pair follows on a path from where the first one
+    ended (`anchored_chain`). Where the pilot shows this beforehand, the first path runs forward only, to find that
+    beginning.
+
+    work: numbers of temperatures and particles.
+    profile: how to space the temperatures, from `pace`.
+    """
     key_first, key_anchors, key_second = split_key(key, 3)
     if len(profile.temperature) > HOPELESS * work.steps and not _labelled(chain):
         temperatures = schedule(profile, work.steps)
@@ -190,14 +243,14 @@ def anneal(chain: Chain, key: Key[Array, ""], work: Effort, profile: Profile) ->
 
 
 def _labelled(chain: Chain) -> bool:
-    """Whether q knows one labelling."""
+    """Return whether q is around one labelling rather than symmetric in the components."""
     return jax.eval_shape(lambda key: chain.label_scores(chain.init(key, 1)), jax.random.key(0)) is not None
 
 
 def _from_an_anchor(
     chain: Chain, key_anchors: Array, key_paths: Array, work: Effort, states: Sequence[State]
 ) -> TwoSided | None:
-    """Both ways on the path from a q around the best of these particles; None where there is no such path."""
+    """Anneal both ways on the path from a q around the best of these particles; None where there is no such path."""
     key_anchor, key_pilot = split_key(key_anchors)
     anchor = anchored_chain(chain, key_anchor, states)
     if anchor is None:
@@ -210,15 +263,18 @@ def _from_an_anchor(
 def both_ways(
     chain: Chain, key: Key[Array, ""], work: Effort, profile: Profile, truth: State | None = None
 ) -> tuple[TwoSided, Sequence[State]]:
-    """Forward and backward paths, and where the forward ones ended, for each half.
+    """Anneal forward and backward, in `HALVES` independent halves.
 
-    truth: draws of the posterior, where these are known, for the backward paths to begin with; None: they begin where
-    the forward ones ended.
+    truth: draws of the posterior to begin the backward paths with, where they are known. With None the backward paths
+        begin where the forward ones ended.
+
+    Returns the estimates, and the states in which the forward paths of each half ended.
     """
     temperatures = schedule(profile, work.steps)
     devices = devices_at_work()
 
     def half(number: int) -> tuple[TwoSided, State]:
+        """Run one half, on its own device where there are several."""
         if not devices:
             return one_half(number)
         with jax.default_device(devices[number % len(devices)]):
@@ -226,6 +282,7 @@ def both_ways(
             return ends, jax.tree.map(np.asarray, state)
 
     def one_half(number: int) -> tuple[TwoSided, State]:
+        """Run one half on the current device."""
         key_forward, key_backward = split_key(folded(key, number))
         if along_data(chain):
             return _along_data(chain, key_forward, key_backward, work, truth)
@@ -244,7 +301,7 @@ def both_ways(
 def _along_data(
     chain: Chain, key_forward: Array, key_backward: Array, work: Effort, truth: State | None
 ) -> tuple[TwoSided, State]:
-    """One half of `both_ways`, units in the place of temperatures."""
+    """Run one half of `both_ways` on a path along the data, with units in the place of temperatures."""
     sampler = sequential(chain, folded(key_forward, ORDER))
     assert sampler is not None  # `along_data` is registered for chains that have one
     sweeps = -(-work.steps // TEMPERATURES_A_SWEEP)

@@ -1,7 +1,7 @@
-"""Draws from Gamma and Dirichlet distributions, whole arrays at a time.
+"""Draws from Gamma distributions, whole arrays at a time.
 
-`jax.random.gamma` runs its rejection loop element by element on CPUs; in a sweep over many particles that is most of
-the time. Here every round proposes for the whole array, and the rare rejected elements are proposed again.
+On CPUs `jax.random.gamma` runs its rejection loop element by element, which takes most of the time of a sweep over many
+particles. Here every round proposes for the whole array, and the few rejected elements are proposed again.
 """
 
 import jax
@@ -10,10 +10,14 @@ from jaxtyping import Array, Float, Key
 
 
 def log_gamma_draws(key: Key[Array, ""], shape: Float[Array, "*element"]) -> Float[Array, "*element"]:
-    """log x, x ~ Gamma(shape, 1), shape > 0, in its floating type.
+    """Draw log x for x ~ Gamma(shape, 1), elementwise, in the floating type of `shape`.
 
-    Source: Marsaglia & Tsang (2000): with d = a − 1/3, (1 + z / √(9d))³ d for normal z, at least 95 % accepted for
-    a ≥ 1. A smaller a is raised by 1 and the draw multiplied by u^(1/a), on the log scale, where nothing underflows.
+    shape: positive.
+
+    The proposal is (1 + z / √(9d))³ d with d = a − 1/3 and normal z; at least 95 % are accepted for a ≥ 1. A smaller a
+    is raised by 1 and the draw multiplied by u^(1/a). This happens on the log scale, where nothing underflows.
+
+    Source: Marsaglia & Tsang (2000).
     """
     key_boost, key_rounds = jax.random.split(key)
     small = shape < 1
@@ -21,9 +25,11 @@ def log_gamma_draws(key: Key[Array, ""], shape: Float[Array, "*element"]) -> Flo
     c = 1 / jnp.sqrt(9 * d)
 
     def unfinished(state: tuple[Array, Array, Array]) -> Array:
+        """Return whether any element still lacks an accepted proposal."""
         return ~state[1].all()
 
     def propose(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        """Propose for every element again, and keep proposals where none was accepted before."""
         log_v, done, index = state
         key_z, key_u = jax.random.split(jax.random.fold_in(key_rounds, index))
         z = jax.random.normal(key_z, shape.shape, shape.dtype)

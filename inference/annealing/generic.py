@@ -1,15 +1,16 @@
-"""Any model on a path from a q of independent sites to its posterior: the oracle of every faster chain.
+"""An annealing path for any model, from a q of independent latent variables to its posterior.
 
-With q = Π_site Π_element q(element), each factor in its site's family at natural parameter λ, the complete conditional
-of a site under π_t ∝ q^(1−t) p(·, data)^t is in that family too, at
+It is slow, and serves as the reference for every faster chain. q = Π_site Π_element q(element), each factor in the
+exponential family of its latent variable (a *site*) with natural parameter λ. The complete conditional of a site under
+π_t ∝ q^(1−t) p(·, data)^t is then in the same family, at
 
     (1 − t) λ + t ∂ log-joint / ∂ t(site) / copies                                        (Blei 2004, Eq. 2.18)
 
-so the tempered sweep is the sweep of `gibbs` with one line more. q is either *flat*, what the priors alone say of each
-site, which is symmetric in the components and covers everything (for little data), or a mean-field fit, which is near
-the posterior and knows one labelling.
+so the tempered sweep is the sweep of `gibbs` with one more line. There are two choices of q. The *flat* q is what the
+priors alone say of each site; it is symmetric in the components and covers everything (for little data). A mean-field
+fit is near the posterior, and is around one labelling.
 
-Sweeps visit sites in the model's order in both directions, so a backward path is not the exact time reversal of a
+Sweeps visit sites in the model's order in both directions. So a backward path is not the exact time reversal of a
 forward one; each is a valid annealing of its own.
 """
 
@@ -23,8 +24,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.data.dataset import Batch, Dataset
-from lvsearch.inference.engine.gibbs import GibbsState, Tilt, conditional_draw, swept
-from lvsearch.inference.engine.meanfield import cast, expected_statistics, local_lengths, within
+from lvsearch.inference.engine.gibbs import GibbsState, Tilt, conditional_draw, sweep_state
+from lvsearch.inference.engine.meanfield import cast, expected_statistics, local_lengths, unit_masks
 from lvsearch.inference.engine.meanfield_starts import blank_globals
 from lvsearch.models.contract import Masks, Model, Site, Statistics, Unit
 from lvsearch.models.exponential.family import inner
@@ -35,11 +36,11 @@ PRIOR_SWEEPS = 5
 
 
 class GenericChain(eqx.Module):
-    """The chain of one model, data set and size. States are `GibbsState`s, particles on the first axis.
+    """The annealing chain of one model, data set and size. States are `GibbsState`s with particles on the first axis.
 
     | field | meaning |
     |---|---|
-    | `model`, `batches`, `unit_ids`, `size` | what is sampled; `size` is traced |
+    | `model`, `batches`, `unit_ids`, `size` | the model and data to sample; `size` is traced |
     | `globals`, `locals` | λ of q: site -> natural parameters; locals of each batch, units leading |
     | `sharpness` | f = q(globals)^sharpness in `label_scores`; 0 where q is symmetric |
     | `size_axis` | the axis whose entries are exchangeable; None where none is, or q is symmetric |
@@ -57,40 +58,51 @@ class GenericChain(eqx.Module):
 
     @property
     def elements(self) -> int:
+        """The number of values that one sweep of a particle draws."""
         return sum(leaf.size for leaf in jax.tree.leaves((self.globals, self.locals)))
 
     def init(self, key: Key[Array, ""], particles: int) -> GibbsState:
+        """Draw particles from q."""
         return jax.vmap(self._drawn)(jax.random.split(key, particles))
 
     @property
     def lanes(self) -> int:
+        """The number of particles up to which twice as many take less than twice as long."""
         return 32
 
     @property
     def directed(self) -> bool:
+        """Whether a backward sweep differs from a forward one."""
         return False
 
     def step(
         self, key: Key[Array, ""], state: GibbsState, temperature: Float[Array, ""], *, backward: bool
     ) -> GibbsState:
-        del backward  # see above
+        """Make one tempered Gibbs sweep over all sites of every particle."""
+        del backward  # both directions visit sites in the same order
         keys = jax.random.split(key, len(jax.tree.leaves(state)[0]))
         on = self.model.active(self.size, self.capacity)
 
         def one(particle_key: Array, s: GibbsState) -> GibbsState:
             tilt = Tilt(temperature, self.globals, self.locals)
-            return swept(self.model, particle_key, s, self.batches, self.unit_ids, on, tilt)
+            return sweep_state(self.model, particle_key, s, self.batches, self.unit_ids, on, tilt)
 
         return jax.vmap(one)(keys, state)
 
     def log_ratio(self, state: GibbsState) -> Float[Array, " particle"]:
+        """Return log p(state, data) − log q(state) of each particle, nats."""
         return self.log_density(state) - jax.vmap(self._log_q)(state)
 
     def log_density(self, state: GibbsState) -> Float[Array, " particle"]:
+        """Return log p(state, data) of each particle, nats."""
         return jax.vmap(self._log_joint)(state)
 
     def label_scores(self, state: GibbsState) -> Float[Array, "particle component component"] | None:
-        """S[k, l] = sharpness · log q(component k = the state's component l), over the global sites, nats."""
+        """Return S[k, l] = sharpness · log q(component k = the state's component l), summed over the global sites,
+        nats.
+
+        Returns None where q is symmetric or no axis is exchangeable.
+        """
         axis = self.size_axis
         if axis is None:
             return None
@@ -98,6 +110,7 @@ class GenericChain(eqx.Module):
         exists = on[axis]
 
         def one(g: dict[str, Statistics]) -> Array:
+            """Return the scores of one particle, without the factor `sharpness`."""
             total = jnp.zeros((len(exists), len(exists)))
             for name, site in self.model.globals().items():
                 if axis not in site.element_axes:
@@ -119,8 +132,10 @@ class GenericChain(eqx.Module):
         return jnp.where(both, scores, jnp.where(jnp.eye(len(exists), dtype=bool), 0.0, -jnp.inf))
 
     def relabel(self, state: GibbsState, order: Int[Array, "particle component"]) -> GibbsState:
+        """Return the state in which component l of each particle becomes component order[l]."""
+
         def one(s: GibbsState, new: Array) -> GibbsState:
-            old = jnp.argsort(new)  # component new[l] is what component l was
+            old = jnp.argsort(new)  # inverse order: new component k was component old[k]
 
             def moved(site: Site, statistics: Statistics, leading: int) -> Statistics:
                 def leaf_moved(leaf: Array) -> Array:
@@ -138,21 +153,24 @@ class GenericChain(eqx.Module):
         return jax.vmap(one)(state, order)
 
     def take(self, state: GibbsState, particles: Int[Array, " chosen"]) -> GibbsState:
+        """Return the chosen particles, in the given order."""
         return jax.tree.map(lambda leaf: leaf[particles], state)
 
     # ── densities ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _log_joint(self, state: GibbsState) -> Float[Array, ""]:
+        """Return log p(state, data) of one particle, nats."""
         on = self.model.active(self.size, self.capacity)
         total = self.model.log_prior(state.globals, on)
         for batch, l in zip(self.batches, state.locals, strict=True):
             per_unit = jax.vmap(
-                lambda unit, lu: self.model.log_unit(state.globals, lu, unit, within(self.model, unit, on))
+                lambda unit, lu: self.model.log_unit(state.globals, lu, unit, unit_masks(self.model, unit, on))
             )(batch.units, l)
             total = total + jnp.where(batch.weight > 0, batch.weight * per_unit, 0).sum()
         return total
 
     def _log_q(self, state: GibbsState) -> Float[Array, ""]:
+        """Return log q(state) of one particle, nats."""
         on = self.model.active(self.size, self.capacity)
         total = jnp.zeros(())
         for name, site in self.model.globals().items():
@@ -160,7 +178,7 @@ class GenericChain(eqx.Module):
         for batch, natural, l in zip(self.batches, self.locals, state.locals, strict=True):
 
             def one_unit(unit: Unit, eta: dict[str, Statistics], lu: dict[str, Statistics]) -> Array:
-                exists = within(self.model, unit, on)
+                exists = unit_masks(self.model, unit, on)
                 log_q = jnp.zeros(())
                 for name, site in self.model.locals().items():
                     density = _log_density(site, eta[name], lu[name], exists)
@@ -172,6 +190,7 @@ class GenericChain(eqx.Module):
         return total
 
     def _drawn(self, key: Key[Array, ""]) -> GibbsState:
+        """Draw one particle from q."""
         on = self.model.active(self.size, self.capacity)
         key_globals, key_locals = jax.random.split(key)
         g = {
@@ -180,7 +199,7 @@ class GenericChain(eqx.Module):
         }
 
         def one_unit(unit: Unit, unit_id: Any, natural: dict[str, Statistics]) -> dict[str, Statistics]:
-            exists, unit_key = within(self.model, unit, on), jax.random.fold_in(key_locals, unit_id)
+            exists, unit_key = unit_masks(self.model, unit, on), jax.random.fold_in(key_locals, unit_id)
             return {
                 name: conditional_draw(jax.random.fold_in(unit_key, place), site, natural[name], unit, exists)
                 for place, (name, site) in enumerate(self.model.locals().items())
@@ -194,7 +213,10 @@ class GenericChain(eqx.Module):
 
 
 def _log_density(site: Site, natural: Statistics, statistics: Statistics, on: Masks) -> Float[Array, "..."]:
-    """log q of each element at its statistics, 0 where it does not exist; one copy's, where it has several."""
+    """Return log q of each element at its statistics, 0 where the element does not exist.
+
+    An element with several copies counts once.
+    """
     mask = site.event_mask(on)
     log = inner(site.family, natural, statistics, mask) - site.family.log_normaliser(natural, mask)
     exists = site.element_mask(on, len(site.element_axes))
@@ -202,10 +224,13 @@ def _log_density(site: Site, natural: Statistics, statistics: Statistics, on: Ma
 
 
 def flat_chain(model: Model, data: Dataset, size: tuple[int, ...], capacity: tuple[int, ...]) -> GenericChain:
-    """From what the priors alone say. ValueError for a model with gated elements or point estimates.
+    """Return the chain that begins with a flat q, made from the priors alone.
 
-    Globals: mean field on the prior, which is exact where its sites are independent. Indicators: every entry alike.
-    Other locals: what `log_unit` says of them with the globals at those means and no indicators.
+    Global sites get a mean-field fit to the prior, which is exact where the prior's sites are independent. Indicators
+    get equal probability for every entry. Other local sites get what `log_unit` says of them with globals at those
+    means and no indicators.
+
+    Raises ValueError for a model with gated elements or point estimates.
     """
     batches, sizes = cast(data, np.float64).batches, tuple(np.int32(n) for n in size)
     with jax.enable_x64(True):
@@ -220,7 +245,10 @@ def chain_from_priors(
     size: tuple[Any, ...],
     capacity: tuple[int, ...],
 ) -> GenericChain:
-    """`flat_chain`, to be traced by its caller, in the precision of the batches' weights; size may be traced."""
+    """Build the chain of `flat_chain` inside a traced caller, in the precision of the batches' weights.
+
+    size: may be traced.
+    """
     _check(model)
     dtype = jnp.asarray(batches[0].weight).dtype
     natural, mean = _flat_globals(model, extents, size, capacity, dtype)
@@ -237,9 +265,13 @@ def fitted_chain(
     locals_: tuple[Mapping[str, Statistics], ...],
     size_axis: str | None,
 ) -> GenericChain:
-    """From a mean-field fit: natural parameters of its globals (padded to the capacity) and of each batch's locals.
+    """Return the chain that begins with a mean-field fit.
 
-    size_axis: whose entries are exchangeable under the model's priors; None where they are not. Errors as above.
+    globals_: natural parameters of the fit's globals, padded to the capacity.
+    locals_: natural parameters of each batch's locals.
+    size_axis: the axis whose entries are exchangeable under the model's priors; None where none is.
+
+    Raises ValueError as `flat_chain` does.
     """
     _check(model)
     sharpness = np.asarray(min(1.0, 10.0 * size[0] / max(1, data.n_units)))
@@ -249,6 +281,7 @@ def fitted_chain(
 
 
 def _check(model: Model) -> None:
+    """Raise ValueError for a model with gated elements."""
     sites = {**model.globals(), **model.locals()}
     if any(site.gate is not None for site in sites.values()):
         raise ValueError(
@@ -262,10 +295,11 @@ def _check(model: Model) -> None:
 def _flat_globals(
     model: Model, extents: Mapping[str, int], size: tuple[Any, ...], capacity: tuple[int, ...], dtype: Any
 ) -> tuple[dict[str, Statistics], dict[str, Statistics]]:
+    """Return natural parameters and means of the global sites under a mean-field fit to the prior."""
     on = model.active(size, capacity)
     natural, mean = blank_globals(model, extents, size, capacity, dtype)
     natural, mean = dict(natural), dict(mean)
-    sites = sorted(model.globals().items(), key=lambda entry: len(entry[1].axes))  # scales before what they scale
+    sites = sorted(model.globals().items(), key=lambda entry: len(entry[1].axes))  # scales before scaled variables
     for _ in range(PRIOR_SWEEPS):
         for name, site in sites:
             gradient = jax.grad(lambda m, n=name: model.log_prior({**mean, n: m}, on))(mean[name])
@@ -284,11 +318,12 @@ def _flat_locals(
     *,
     capacity: tuple[int, ...],
 ) -> dict[str, Statistics]:
+    """Return natural parameters of the local sites of each unit in a batch, under the flat q."""
     on = model.active(size, capacity)
     dtype = jnp.asarray(batch.weight).dtype
 
     def one(unit: Unit) -> dict[str, Statistics]:
-        exists, sites = within(model, unit, on), model.locals()
+        exists, sites = unit_masks(model, unit, on), model.locals()
         lengths = local_lengths(model, unit, on)
         blank = {n: s.family.zeros(tuple(lengths[axis] for axis in s.axes), dtype) for n, s in sites.items()}
         natural = dict(blank)

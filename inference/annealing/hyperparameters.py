@@ -1,7 +1,8 @@
-"""Hyper-parameters on a path: where they come from and go to, and how they move.
+"""Hyper-parameters on an annealing path: the two ends of their path, and a slice move along it.
 
-With a Gamma prior p(h) and a Gamma q(h) to begin with, q(h)^(1−t) p(h)^t is a Gamma for every t. Whatever else depends
-on h, a slice on the scale of logarithms leaves the product as it is, and is its own time reversal.
+With a Gamma prior p(h) and a first distribution q(h) that is a Gamma, q(h)^(1−t) p(h)^t is a Gamma for every t. Any
+other factor that depends on h is covered by a slice move on the log scale. That move leaves the product unchanged, and
+is its own time reversal.
 """
 
 from collections.abc import Callable
@@ -16,41 +17,44 @@ from lvsearch.models.exponential.digamma import log_gamma_positive
 from lvsearch.models.hyperpriors import GammaPrior
 
 ABOUT = 4.0
-"""Shape of q's Gamma about a number: half the number is its standard deviation. A q ten times as wide as the posterior
-costs two nats of distance, one that is too narrow is mended on the way."""
+"""Shape of the Gamma q about a number, whose standard deviation is then half the number.
+
+A q ten times as wide as the posterior costs two nats of distance. A q that is too narrow is corrected on the way.
+"""
 WIDTH = 4.0
-"""Of a slice's first interval, in log h."""
+"""Width of a slice's first interval, in log h."""
 
 
 class Course(NamedTuple):
-    """Where a hyper-parameter comes from and goes to: `prior` p(h), `start` q(h)."""
+    """The two ends of a hyper-parameter's path: the prior p(h), and the first distribution q(h) (`start`)."""
 
     prior: GammaPrior
     start: GammaPrior
 
     def at(self, temperature: Float[Array, ""]) -> tuple[Array, Array]:
-        """Shape and rate of the Gamma ∝ q(h)^(1−t) p(h)^t."""
+        """Return shape and rate of the Gamma ∝ q(h)^(1−t) p(h)^t."""
         (shape, rate), (first_shape, first_rate) = ((jnp.asarray(each) for each in prior) for prior in self)
         t = temperature
         return (1 - t) * first_shape + t * shape, (1 - t) * first_rate + t * rate
 
     def log_prior(self, log_value: Float[Array, "*number particle"]) -> Float[Array, "*number particle"]:
-        """log p(h), a density of h."""
+        """Return log p(h), a density of h, nats."""
         return _log_gamma_density(self.prior, log_value)
 
     def log_ratio(self, log_value: Float[Array, "*number particle"]) -> Float[Array, "*number particle"]:
-        """log p(h) − log q(h)."""
+        """Return log p(h) − log q(h), nats."""
         return self.log_prior(log_value) - _log_gamma_density(self.start, log_value)
 
 
 def _log_gamma_density(prior: GammaPrior, log_value: Array) -> Array:
+    """Return the log density of a Gamma at h = e^log_value, a density of h, nats."""
     shape, rate = (jnp.asarray(each, log_value.dtype) for each in prior)
     constant = shape * jnp.log(rate) - log_gamma_positive(shape)
     return constant + (shape - 1) * log_value - rate * jnp.exp(log_value)
 
 
 def gamma_about(value: Any) -> GammaPrior:
-    """A Gamma with this mean."""
+    """Return a Gamma distribution with this mean and shape `ABOUT`."""
     return GammaPrior(np.asarray(ABOUT), np.asarray(ABOUT / value))
 
 
@@ -59,11 +63,16 @@ def slice_moved(
     start: Float[Array, "number particle"],
     log_density: Callable[[Float[Array, "number particle"]], Float[Array, "number particle"]],
 ) -> Float[Array, "number particle"]:
-    """One move of each number, which leaves its density as it is and is reversible: a slice, an interval of `WIDTH`
-    placed over it at random, shrunk towards the start wherever a draw falls outside of the slice (Neal 2003, §4, with
-    no stepping out). A density that is not a number ends the search for a draw: it is passed on, to be reported.
+    """Move each number once by slice sampling, a reversible move that leaves its density unchanged.
 
-    log_density: of each number, whatever the others are.
+    An interval of `WIDTH` is placed at random over the start, and shrunk towards the start wherever a draw falls
+    outside the slice. There is no stepping out. A density that is not a number ends the search for a draw. The value is
+    passed on, so that it is reported.
+
+    start: the numbers, on the log scale, shape (number, particle).
+    log_density: log density of each number, whatever the others are, nats.
+
+    Source: Neal 2003, §4.
     """
     key_slice, key_draws = jax.random.split(key)
     height, place = jax.random.uniform(key_slice, (2, *start.shape), start.dtype)
@@ -71,9 +80,11 @@ def slice_moved(
     low = start - WIDTH * place
 
     def searching(carry: tuple[Array, Array, Array, Array, Array]) -> Array:
+        """Return whether any number still lacks a draw inside its slice."""
         return ~carry[-1].all()
 
     def draw(carry: tuple[Array, Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array, Array]:
+        """Draw from each interval again, and shrink the intervals whose draw falls outside the slice."""
         index, low, high, new, done = carry
         share = jax.random.uniform(jax.random.fold_in(key_draws, index), start.shape, start.dtype)
         proposed = jnp.where(done, new, low + share * (high - low))

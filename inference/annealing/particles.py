@@ -1,22 +1,25 @@
-"""Annealing a chain from q to the posterior and back: sequential Monte Carlo, in both directions.
+"""Annealing a chain from q to the posterior and back: sequential Monte Carlo in both directions.
 
 Along temperatures 0 = t_0 < … < t_n = 1 a population of particles is weighted by
 
     log w += (t_j − t_{j−1}) (log p(state, data) − log q(state)),      state ~ π_{t_{j−1}}      (or `Curved.log_gain`)
 
-and moved by a sweep that leaves π_{t_j} as it is (Neal 2001; Jarzynski 1997). Particles are resampled inside *islands*
-that never meet, systematically, whenever an island's effective sample size falls below half of it (Del Moral, Doucet &
-Jasra 2006).
+and moved by a sweep that leaves π_{t_j} unchanged (Neal 2001; Jarzynski 1997). Particles are divided into groups,
+called *islands* in the code, and resampled systematically within their group only. A group is resampled whenever its
+effective sample size falls below half of it (Del Moral, Doucet & Jasra 2006).
 
-What is exact. Forward, from draws of q: each island's p̂ has E[p̂] = p(data), whatever the number of particles, steps
-or sweeps, as long as the temperatures were fixed beforehand. So log p̂ is low on average, and by Markov's inequality is
-above log p(data) by more than c nats with probability at most e^−c. Backward, from draws of the posterior: the same for
-1/p(data), so −log p̂ is high on average (Grosse, Ghahramani & Adams 2015).
-What is assumed. Backward paths of simulated data may begin at the true latents, which *are* a draw of the posterior. On
-real data they begin where the forward ones ended, which is one only as far as these have converged.
-What is seen. A chain that never moves is plain importance sampling from q: forward paths end in the best draws of q,
-and backward ones, beginning there, agree with them but for log(particles), however far below log p(data) both are.
-Nothing in the two ends tells, so each path says whether any state changed on it (`Annealed.moved`).
+Exact: forward, from draws of q, each group's p̂ has E[p̂] = p(data), whatever the number of particles, steps or sweeps,
+    as long as the temperatures were fixed beforehand. So log p̂ is low on average. By Markov's inequality it is above
+    log p(data) by more than c nats with probability at most e^−c. Backward, from draws of the posterior, the same holds
+    for 1/p(data), so −log p̂ is high on average (Grosse, Ghahramani & Adams 2015).
+
+Assumed: backward paths begin in the posterior. For simulated data they may begin at the true latents, which *are* a
+    draw of the posterior. On real data they begin where the forward paths ended, which is the posterior only as far as
+    these have converged.
+
+Checked: a chain that never moves is plain importance sampling from q. Its forward paths end in the best draws of q, and
+    its backward paths, which begin there, agree with them up to log(particles). Both can then be far below log p(data),
+    and nothing in the two ends shows it. So each path says whether any state changed on it (`Annealed.moved`).
 """
 
 from collections.abc import Callable
@@ -35,24 +38,24 @@ from lvsearch.inference.generators import folded, generator, split_key
 from lvsearch.models.kernels import kernel
 
 CHUNK = 16
-"""Temperatures in one call of the compiled program."""
+"""Number of temperatures in one call of the compiled program."""
 CONDITIONAL_ESS = 0.5
-"""What a pilot's step leaves of the effective sample size: about one nat of standard deviation a step."""
+"""Share of the effective sample size that a pilot's step leaves: about one nat of standard deviation per step."""
 MOST_PILOT_STEPS = 400
 STEP_PRECISION = 1e-3
-"""Relative, of a pilot's step: it is found by halving, and every try weighs all particles."""
+"""Relative precision of a pilot's step. The step is found by halving, and every try weighs all particles."""
 CONSTANT = 1e-6
-"""Nats of standard deviation below which log p − log q is one number: any chain is right then."""
+"""Standard deviation in nats below which log p − log q counts as one number. Any chain is right then."""
 
 
 class Population(NamedTuple):
-    """Particles on their way, island after island.
+    """Particles on a path, stored group after group.
 
     | field | shape | meaning |
     |---|---|---|
-    | `state` | | of all particles |
-    | `log_weight` | (particle,) | since the island was last resampled |
-    | `log_total` | (island,) | log of the average weight up to there |
+    | `state` | | states of all particles |
+    | `log_weight` | (particle,) | log weight since the group was last resampled |
+    | `log_total` | (island,) | log of the group's average weight up to its last resampling |
     """
 
     state: State
@@ -61,7 +64,7 @@ class Population(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """log p − log q at each temperature, over all particles: mean and standard deviation, nats."""
+    """The mean and standard deviation of log p − log q over all particles at each temperature, nats."""
 
     temperature: Float64[np.ndarray, " step"]
     mean: Float64[np.ndarray, " step"]
@@ -69,15 +72,15 @@ class Profile(NamedTuple):
 
 
 class Annealed(NamedTuple):
-    """Where an annealing ended.
+    """The end of an annealing.
 
     | field | shape | meaning |
     |---|---|---|
     | `log_evidence` | (island,) | forward: log p̂; backward: −log of the estimate of 1/p; nats |
-    | `state` | | of all particles, equally weighted (resampled inside islands) |
-    | `profile` | | along the way |
-    | `labelled` | | whether q knows one labelling |
-    | `moved` | | whether any state changed; forward also where log p − log q is one number under q: nothing needs to |
+    | `state` | | states of all particles, equally weighted (resampled within groups) |
+    | `profile` | | log p − log q along the way |
+    | `labelled` | | whether q is around one labelling |
+    | `moved` | | whether any state changed; forward also True where log p − log q is constant under q |
     """
 
     log_evidence: Float64[np.ndarray, " island"]
@@ -97,10 +100,14 @@ def forward(
     begin: State | None = None,
     short: bool = False,
 ) -> Annealed:
-    """From draws of q to the posterior. temperatures: 0 < t_1 < … ≤ 1, the last one 1. particles: in each island.
+    """Anneal from draws of q to the posterior.
 
-    begin: states of all particles that the first sweep, at temperature 0, makes draws of q of; None: such draws.
-    short: whether the path is gone but once, by a program that compiles sooner and runs longer where data are few.
+    temperatures: 0 < t_1 < … ≤ 1, the last one 1.
+    islands: number of particle groups.
+    particles: number of particles in each group.
+    begin: states of all particles, which the first sweep at temperature 0 turns into draws of q. None: draw them from
+        q.
+    short: whether the path runs only once, by a program that compiles sooner and runs longer where data are few.
     """
     key_init, key_path, key_end = split_key(key, 3)
     with jax.enable_x64(True):
@@ -130,7 +137,12 @@ def forward(
 def backward(
     chain: Chain, key: Key[Array, ""], state: State, temperatures: Float64[np.ndarray, " step"], *, islands: int
 ) -> Annealed:
-    """From draws of the posterior to q: `state` holds all islands' particles. temperatures: as for `forward`."""
+    """Anneal from draws of the posterior to q.
+
+    state: draws of the posterior, the particles of all groups.
+    temperatures: as for `forward`.
+    islands: number of particle groups.
+    """
     key_labels, key_path, key_end = split_key(key, 3)
     with jax.enable_x64(True):
         scores = label_scores(chain, state)
@@ -151,10 +163,13 @@ def backward(
 
 
 def pilot(chain: Chain, key: Key[Array, ""], *, islands: int, particles: int, most: int = MOST_PILOT_STEPS) -> Profile:
-    """One cheap forward run that chooses its own temperatures: every step leaves half of the effective sample size.
+    """Run one cheap forward path that chooses its own temperatures, and return its profile.
 
-    Its temperatures, refined by `schedule`, are fixed beforehand for the runs that count. As many particles as those
-    have, so that one program serves both; the step is chosen from all of them together.
+    Every step leaves half of the effective sample size, computed over all particles together. The temperatures, refined
+    by `schedule`, are then fixed beforehand for the runs that count. A pilot with as many particles as those runs uses
+    the same compiled program.
+
+    most: largest number of steps.
     """
     key_init, key_path = split_key(key)
     with jax.enable_x64(True):
@@ -181,7 +196,7 @@ def pilot(chain: Chain, key: Key[Array, ""], *, islands: int, particles: int, mo
 
 
 def schedule(profile: Profile, steps: int) -> Float64[np.ndarray, " step"]:
-    """`steps` temperatures up to 1 that are as dense, relative to each other, as those of a pilot."""
+    """Return `steps` temperatures up to 1, spaced in proportion to those of a pilot."""
     known = profile.temperature
     return np.interp(np.linspace(0, len(known) - 1, steps + 1)[1:], np.arange(len(known)), known)
 
@@ -190,7 +205,10 @@ def schedule(profile: Profile, steps: int) -> Float64[np.ndarray, " step"]:
 
 
 def start_population(state: State, islands: int, particles: int) -> Population:
-    """All particles at the start of a path, equally weighted. particles: in each island."""
+    """Return all particles at the start of a path, equally weighted.
+
+    particles: number in each group.
+    """
     return Population(state, np.zeros(islands * particles), np.zeros(islands))
 
 
@@ -206,7 +224,16 @@ def move_along(
     always_resample: bool = False,
     short: bool = False,
 ) -> tuple[Population, Profile, bool]:
-    """At each temperature a sweep, then the weight of the way to the next one; and whether any state changed."""
+    """Move the population along a path: at each temperature make a sweep, then add the weight of the step to the next
+    one.
+
+    increments: the step from each temperature to the next one.
+    backward: whether sweeps run in reverse order.
+    always_resample: whether to resample before every sweep, not only below half the effective sample size.
+    short: see `forward`.
+
+    Returns the population, the profile, and whether any state changed.
+    """
     visited = []
     for first in range(0, len(temperatures), CHUNK):
         n = min(CHUNK, len(temperatures) - first)
@@ -240,6 +267,14 @@ def _advance(
     islands: int,
     backward: bool,
 ) -> tuple[Population, Float[Array, "three chunk"]]:
+    """Move the population along one chunk of temperatures, of which the first `n` count (compiled).
+
+    chunk: temperatures and increments, shape (2, chunk).
+
+    Returns the population, and the mean and deviation of log p − log q and whether a state changed, at each
+    temperature.
+    """
+
     def one(index: Array, carry: tuple[Population, Array]) -> tuple[Population, Array]:
         population, seen = carry
         key_resample, key_step = jax.random.split(jax.random.fold_in(key, index))
@@ -263,8 +298,12 @@ _advance_shortly = kernel(static_argnames=("islands", "backward"), short=True)(_
 def traced_both_ways(
     chain: Chain, key: Key[Array, ""], temperatures: Float[Array, " step"], *, islands: int, particles: int
 ) -> tuple[Float[Array, " island"], Float[Array, " island"]]:
-    """`forward` from q and `backward` from where it ended, to be traced by their caller: log p̂ and −log of the
-    estimate of 1/p, nats. For chains whose q knows no labelling."""
+    """Run `forward` from q and `backward` from where it ended, inside a traced caller.
+
+    Only for chains whose q is symmetric in the labels.
+
+    Returns log p̂ and −log of the estimate of 1/p of each group, nats.
+    """
     key_init, key_there, key_end, key_back, key_last = jax.random.split(key, 5)
     state = chain.init(key_init, islands * particles)
     blank = jnp.zeros_like(chain.log_ratio(state))
@@ -282,7 +321,10 @@ def traced_both_ways(
 
 
 def resampled(chain: Selectable, key: Array, population: Population, islands: int, least: Any) -> Population:
-    """Systematic resampling of the islands whose effective sample size is below `least` of their particles."""
+    """Resample systematically the groups whose effective sample size is below the share `least` of their particles.
+
+    Returns the population in which these groups have equal weights.
+    """
     weights = jnp.asarray(population.log_weight).reshape(islands, -1)
     particles = weights.shape[1]
     share = jax.nn.softmax(weights, axis=1)
@@ -308,21 +350,25 @@ _resample_all = kernel(static_argnames=("islands",), brief=True)(
 def end_paths(
     chain: Chain, key: Array, population: Population, *, islands: int, sign: float
 ) -> tuple[Float64[np.ndarray, " island"], State]:
-    """log of each island's average weight along the whole path, nats, times `sign`; and all particles, resampled inside
-    islands to equal weights."""
+    """Return `sign` times the log average weight of each group along the whole path, nats, and equally weighted
+    particles.
+    """
     population = _resample_all(chain, key, population, islands=islands)
     return sign * np.asarray(population.log_total, np.float64), population.state
 
 
 @kernel(static_argnames=("particles",))
 def drawn(chain: Chain, key: Array, *, particles: int) -> State:
-    """Draws of q, compiled with full effort: arguments are small, and some chains sweep to draw."""
+    """Draw particles from q.
+
+    The program is compiled with full effort, because arguments are small and some chains sweep in order to draw.
+    """
     return chain.init(key, particles)
 
 
 @kernel()
 def log_densities(chain: Any, state: Any) -> Float[Array, " particle"]:
-    """log p(data, state) of each particle, nats, a density of what is real in the state."""
+    """Return log p(data, state) of each particle, nats, a density in the real-valued latents."""
     return chain.log_density(state)
 
 
@@ -332,29 +378,39 @@ _log_gain = kernel(brief=True)(lambda chain, state, before, after: chain.log_gai
 
 @kernel(brief=True)
 def label_scores(chain: Any, state: Any) -> Float[Array, "particle component component"] | None:
-    """What each component of each particle is worth under each label, nats (`Chain`); None: q knows no labelling."""
+    """Return the label scores of each particle (see `Chain`), nats; None where q is symmetric in the labels."""
     return chain.label_scores(state)
 
 
 @kernel(brief=True)
 def relabel_all(chain: Any, state: Any, order: Int[Array | np.ndarray, "particle component"]) -> Any:
-    """The states with their components in another order each (`Chain`)."""
+    """Return the states with the components of each particle in the given order (see `Chain`)."""
     return chain.relabel(state, order)
 
 
 def _n_particles(chain: Chain, state: State) -> int:
+    """Return the number of particles in a state."""
     return _log_ratio.eval_shape(chain, state).shape[0]
 
 
 def _gain_seen(chain: Chain, state: State, ratio: np.ndarray, t: float, step: float) -> np.ndarray:
-    """What a step from temperature t weighs each particle by, nats."""
+    """Return the log weight of each particle for a step from temperature t to t + step, nats.
+
+    ratio: log p − log q of each particle, used unless the chain is `Curved`.
+    """
     return np.asarray(_log_gain(chain, state, t, t + step)) if isinstance(chain, Curved) else step * ratio
 
 
 def next_temperature(gain: Callable[[float], np.ndarray], t: float) -> float:
-    """The temperature at which one step leaves `CONDITIONAL_ESS` of equally weighted particles; at most 1."""
+    """Return the temperature at which one step leaves the share `CONDITIONAL_ESS` of equally weighted particles; at
+    most 1.
+
+    gain: function of a step that returns log weights of all particles, nats.
+    t: the present temperature.
+    """
 
     def left(step: float) -> float:
+        """Return the share of the effective sample size that remains after a step."""
         log_weight = gain(step)
         weight = np.exp(log_weight - log_weight.max())
         return float(weight.sum() ** 2 / (weight**2).sum() / len(weight))

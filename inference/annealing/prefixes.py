@@ -1,16 +1,18 @@
-"""A path to the posterior along the data: of the first unit, of the first two, … of all, and back.
+"""An annealing path along the data: the posteriors of the first unit, of the first two, … of all units, and back.
 
     π_m(z_1 … z_m) = p(z_1 … z_m | x_1 … x_m),      m = 0, 1, …, n
 
-Forward, the next unit weighs each particle by what it predicted, p(x_m | x_1 … x_{m−1}, z_1 … z_{m−1}), and draws its
-latents given them; now and then a sweep over all latents so far leaves π_m as it is (Liu & Chen 1998; MacEachern, Clyde
-& Liu 1999; Chopin 2002). Backward, from draws of π_n, the sweeps are made in reverse order and the last unit is dropped
-again and again, each weighing by 1 / p(x_m | …): the time reversal of the forward path, which is one of annealed
-importance sampling with units in the place of temperatures. What is exact and what is assumed is said there
-(`particles`), with one thing more: forward, E[p̂] = p(x_1 … x_m) for every m on the way.
+Forward, the next unit weighs each particle by its predictive probability p(x_m | x_1 … x_{m−1}, z_1 … z_{m−1}), and its
+latents are drawn given those before. Now and then a sweep over all latents so far leaves π_m unchanged (Liu & Chen
+1998; MacEachern, Clyde & Liu 1999; Chopin 2002).
 
-No unit is ever half there, so that clusters form as their rows come: where rows lie in groups apart from each other,
-tempered paths hold all of them in one for long and part them late.
+Backward, from draws of π_n, sweeps are made in reverse order and the last unit is removed again and again, each
+weighing by 1 / p(x_m | …). This is the time reversal of the forward path: annealed importance sampling with units in
+the place of temperatures. `particles` says what is exact and what is assumed. In addition, E[p̂] = p(x_1 … x_m) for
+every m on the forward path.
+
+No unit is ever present in part, so clusters form as their rows arrive. Where rows lie in well-separated groups,
+tempered paths hold all of them in one cluster for long and separate them late.
 """
 
 from functools import singledispatch
@@ -28,28 +30,33 @@ from lvsearch.inference.generators import generator
 from lvsearch.models.kernels import kernel
 
 REMOVED = 0x4E40
-"""What sets the key of a unit's removal apart from that of the resampling after it."""
+"""Folded into a key to separate a unit's removal from the resampling after it."""
 
 
 @singledispatch
 def sequential(chain: Chain, key: Key[Array, ""]) -> Sequential | None:
-    """The chain's units in an order drawn by the key; None for chains whose path is one of temperatures."""
+    """Return the chain's units in an order drawn with the key; None for chains whose path is along temperatures."""
     return None
 
 
 def in_turn(key: Key[Array, ""], real: Bool[np.ndarray, " place"]) -> tuple[np.ndarray, np.ndarray]:
-    """(Places in the order in which units come, drawn by the key, padding last; how many units there are)."""
+    """Draw an order of the units.
+
+    real: which places hold units rather than padding.
+
+    Returns the places in the order in which units come, padding last, and the number of units.
+    """
     order = np.concatenate([generator(key).permutation(np.flatnonzero(real)), np.flatnonzero(~real)])
     return order, np.asarray(real.sum(), np.int32)
 
 
 class Grown(NamedTuple):
-    """Where a path along the data ended.
+    """The end of a forward path along the data.
 
     | field | shape | meaning |
     |---|---|---|
-    | `log_evidence` | (unit, island) | log p̂(the first m units) at [m − 1], nats; at padding that of all |
-    | `state` | | of all particles, equally weighted |
+    | `log_evidence` | (unit, island) | log p̂(the first m units) at [m − 1], nats; at padding that of all units |
+    | `state` | | states of all particles, equally weighted |
     | `moved` | | whether a sweep changed any state, or none needs to (`particles.Annealed`) |
     """
 
@@ -59,15 +66,20 @@ class Grown(NamedTuple):
 
 
 class Shrunk(NamedTuple):
-    """What a path back says: −log of the estimate of 1 / p(all units), (island,), nats; `moved` as of `Grown`."""
+    """The end of a backward path: −log of the estimate of 1 / p(all units), shape (island,), nats; `moved` as of
+    `Grown`.
+    """
 
     log_evidence: Float64[np.ndarray, " island"]
     moved: bool
 
 
 def revisits(units: int, sweeps: int) -> Bool[np.ndarray, " unit"]:
-    """After which units all latents so far are drawn again: whenever there are 1 + 1/sweeps times those of the last
-    time, so that the work is about that of `sweeps` sweeps over all units, and of one when the last has come."""
+    """Return after which units a sweep over all latents so far takes place, shape (unit,).
+
+    A sweep is due whenever there are 1 + 1/sweeps times as many units as at the last one, and after the last unit. So
+    the total work is about that of `sweeps` sweeps over all units.
+    """
     due, last = np.zeros(units, bool), 0.0
     for unit in range(units):
         if unit + 1 >= (1 + 1 / sweeps) * last or unit == units - 1:
@@ -76,7 +88,13 @@ def revisits(units: int, sweeps: int) -> Bool[np.ndarray, " unit"]:
 
 
 def grow(sampler: Sequential, key: Key[Array, ""], sweeps: int, *, islands: int, particles: int) -> Grown:
-    """Forward, from no unit to all. particles: in each island."""
+    """Run the forward path, from no unit to all units.
+
+    sampler: the units in their order.
+    sweeps: the work in sweeps over all units, see `revisits`.
+    islands: number of particle groups.
+    particles: number of particles in each group.
+    """
     with jax.enable_x64(True):
         due = _padded_revisits(sampler, sweeps)
         population, found, moved = _grow(sampler, key, due, islands=islands, particles=particles)
@@ -84,7 +102,11 @@ def grow(sampler: Sequential, key: Key[Array, ""], sweeps: int, *, islands: int,
 
 
 def shrink(sampler: Sequential, key: Key[Array, ""], state: State, sweeps: int, *, islands: int) -> Shrunk:
-    """Backward, from draws of the posterior of all units, `state`, to none; sweeps where the forward path had them."""
+    """Run the backward path, from draws of the posterior of all units to no unit.
+
+    state: draws of the posterior of all units.
+    sweeps: as on the forward path, so that sweeps take place after the same units.
+    """
     with jax.enable_x64(True):
         due = _padded_revisits(sampler, sweeps)
         log_total, moved = _shrink(sampler, key, state, due, islands=islands)
@@ -92,6 +114,7 @@ def shrink(sampler: Sequential, key: Key[Array, ""], state: State, sweeps: int, 
 
 
 def _padded_revisits(sampler: Sequential, sweeps: int) -> Bool[np.ndarray, " place"]:
+    """Return `revisits`, padded with False to the places of the sampler."""
     units = int(sampler.n_units)
     return np.pad(revisits(units, sweeps), (0, sampler.places - units))
 
@@ -101,7 +124,11 @@ def _padded_revisits(sampler: Sequential, sweeps: int) -> Bool[np.ndarray, " pla
 def _grow(
     sampler: Sequential, key: Key[Array, ""], due: Bool[Array, " place"], *, islands: int, particles: int
 ) -> tuple[Population, Float[Array, "place island"], Bool[Array, ""]]:
-    """(all particles, equally weighted; log p̂ after each unit; whether a sweep moved any, or all were always alike)."""
+    """Run the forward path (compiled).
+
+    Returns all particles, equally weighted; log p̂ after each unit; and whether a sweep moved any particle, or weights
+    were always alike.
+    """
     later = jnp.arange(sampler.places)[:, None]
 
     def one(unit: Array, carry: Any) -> Any:
@@ -130,7 +157,11 @@ def _grow(
 def _shrink(
     sampler: Sequential, key: Key[Array, ""], state: State, due: Bool[Array, " place"], *, islands: int
 ) -> tuple[Float[Array, " island"], Bool[Array, ""]]:
-    """(log of the estimate of 1 / p(all units), whether a sweep moved any particle, or all were always alike)."""
+    """Run the backward path (compiled).
+
+    Returns log of the estimate of 1 / p(all units), and whether a sweep moved any particle, or weights were always
+    alike.
+    """
     n_units = jnp.asarray(sampler.n_units)
 
     def one(done: Array, carry: Any) -> Any:
@@ -153,17 +184,18 @@ def _shrink(
 def _revisited(
     sampler: Sequential, key: Key[Array, ""], state: State, due: Bool[Array, " place"], unit: Array, *, backward: bool
 ) -> State:
-    """After a unit that it is due for, one sweep over all latents so far."""
+    """Make one sweep over all latents so far if one is due after `unit`, else return the state unchanged."""
     return jax.lax.cond(due[unit], lambda s: sampler.revisit(key, s, unit + 1, backward=backward), lambda s: s, state)
 
 
 def _log_averages(population: Population, islands: int) -> Float[Array, " island"]:
-    """log p̂ of each island."""
+    """Return log p̂ of each particle group, nats."""
     weights = jnp.asarray(population.log_weight).reshape(islands, -1)
     average = jax.scipy.special.logsumexp(weights, axis=1) - jnp.log(weights.shape[1])
     return jnp.asarray(population.log_total) + average
 
 
 def _differ(before: State, after: State) -> Bool[Array, ""]:
+    """Return whether any entry of the two states differs."""
     leaves = zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True)
     return jnp.stack([jnp.any(one != other) for one, other in leaves]).any()

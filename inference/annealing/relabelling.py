@@ -1,16 +1,17 @@
-"""Relabellings, measured: what the labelling of a state is worth, and drawing one.
+"""Corrections for relabelling: the log weight of the labelling of a state, and draws of labellings.
 
 A model whose K components are exchangeable has p(σ state, data) = p(state, data) for all K! relabellings σ, while a fit
-q knows one of them. For *any* positive function f,
+q is around one of them. For *any* positive function f,
 
     Σ_state p(state, data) f(state) / Σ_σ f(σ state) = p(data) / K!      exactly,
 
-since averaging the left side over relabelled states replaces f by its own sum. So an annealing that ends with the term
-log(K! f(state) / Σ_σ f(σ state)) is unbiased for p(data) whether or not the particles found other labellings: it is
-log K! where they all kept q's, 0 where components are as good as interchanged, and between the two where it lies there.
+because averaging the left side over relabelled states replaces f by its own sum. So an annealing that ends with the
+term log(K! f(state) / Σ_σ f(σ state)) is unbiased for p(data), whether or not the particles found other labellings. The
+term is log K! where all particles kept q's labelling, and 0 where components are fully interchanged.
 
-With f(σ state) = exp Σ_l S[σ(l), l] the sum is a permanent. After scaling to a doubly stochastic matrix it falls apart
-into few small blocks, components that cannot be told from each other; each is summed exactly, over subsets of its rows.
+With f(σ state) = exp Σ_l S[σ(l), l] the sum is a permanent. After scaling to a doubly stochastic matrix it splits into
+a few small blocks of components that cannot be told from each other. Each block is summed exactly, over subsets of its
+rows.
 """
 
 import numpy as np
@@ -20,19 +21,21 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import gammaln
 
 NEGLIGIBLE = 1e-14
-"""Entries of a doubly stochastic matrix that are no longer counted."""
+"""Entries of a doubly stochastic matrix below this value are ignored."""
 LOWEST = -1e12
-"""Stands for −∞ where the best relabelling is looked for."""
+"""Replaces −∞ in the search for the best relabelling."""
 LARGEST_BLOCK = 14
-"""Components of one block that are summed exactly, 2^14 subsets; larger blocks are sampled."""
+"""Components of the largest block that is summed exactly, over 2^14 subsets; larger blocks are sampled."""
 DRAWS = 2000
 
 
 def log_labelling(scores: Float[np.ndarray, "particle k k"]) -> Float[np.ndarray, " particle"]:
-    """log(K! f(state) / Σ_σ f(σ state)) of each particle, nats.
+    """Return log(K! f(state) / Σ_σ f(σ state)) of each particle, nats: the log weight of its labelling.
 
     A component that does not exist has −∞ off the diagonal and is not counted among the K. Components of several kinds,
-    such as clusters of rows and of columns, have −∞ between them: K! is the product of each kind's.
+    such as clusters of rows and of columns, have −∞ between them; K! is then the product over kinds.
+
+    scores: S[k, l] of each particle, nats, shape (particle, K, K).
     """
     _, kind = connected_components(csr_array(np.isfinite(scores[0])), directed=False)
     relabellings = gammaln(np.bincount(kind) + 1.0).sum()
@@ -42,18 +45,18 @@ def log_labelling(scores: Float[np.ndarray, "particle k k"]) -> Float[np.ndarray
 
 
 def draw_orders(scores: Float[np.ndarray, "particle k k"], rng: np.random.Generator) -> Int[np.ndarray, "particle k"]:
-    """For each particle a relabelling σ drawn in proportion to f(σ state); order[l] = σ(l)."""
+    """Draw for each particle a relabelling σ in proportion to f(σ state); order[l] = σ(l)."""
     return np.stack([_draw_order(each, rng) for each in _balanced(scores)[0]])
 
 
 def log_permanent(scores: Float[np.ndarray, "k k"]) -> float:
-    """log Σ_σ exp Σ_l scores[σ(l), l]."""
+    """Return log Σ_σ exp Σ_l scores[σ(l), l]."""
     scaled, log_scale = _balanced(np.asarray(scores)[None])
     return _log_permanent(scaled[0], log_scale[0])
 
 
 def _log_permanent(scaled: Float[np.ndarray, "k k"], log_scale: float) -> float:
-    """log of the permanent of e^log_scale times a matrix that `_balanced` made."""
+    """Return the log of the permanent of e^log_scale times a matrix that `_balanced` made."""
     total = log_scale
     for rows, columns in _blocks(scaled):
         block = scaled[np.ix_(rows, columns)]
@@ -64,11 +67,13 @@ def _log_permanent(scaled: Float[np.ndarray, "k k"], log_scale: float) -> float:
 def _balanced(
     scores: Float[np.ndarray, "particle k k"],
 ) -> tuple[Float[np.ndarray, "particle k k"], Float[np.ndarray, " particle"]]:
-    """exp(scores) scaled to rows and columns that sum to 1 (Sinkhorn), and the log of what its permanent lost by it.
+    """Scale exp(scores) to rows and columns that sum to 1 (Sinkhorn).
 
-    All particles together, and without the entries that stand alone in all of them: the others are few. Each begins
-    with no entry above those of its best relabelling: from scores hundreds of nats apart, Sinkhorn by itself would need
-    hundreds of rounds.
+    Returns the scaled matrices, and the log of the factor by which scaling changed each permanent.
+
+    All particles are scaled together, without components that stand alone in all of them, since the others are few.
+    `_begun` shifts the scores first. From scores hundreds of nats apart, Sinkhorn by itself would need hundreds of
+    rounds.
     """
     finite = np.isfinite(scores).any(0)
     alone = (finite.sum(0) == 1) & (finite.sum(1) == 1) & np.diag(finite)
@@ -91,19 +96,20 @@ def _balanced(
 def _begun(
     scores: Float[np.ndarray, "particle k k"],
 ) -> tuple[Float[np.ndarray, "particle k k"], Float[np.ndarray, " particle"]]:
-    """Rows and columns shifted so that the entries of the best relabelling are 0 and no other is above, and the sum of
-    what they were shifted by.
+    """Shift rows and columns so that the entries of the best relabelling are 0 and no other entry is above 0.
+
+    Returns the shifted scores, and the sum of the shifts of each particle.
 
     With the best relabelling on the diagonal and D[k, l] = scores[k, l] − scores[l, l], no cycle of D has a positive
-    sum, so the longest paths r_l = max_k (r_k + D[k, l]) exist, and D[k, l] + r_k − r_l ≤ 0 (the dual of assignment).
+    sum. So the longest paths r_l = max_k (r_k + D[k, l]) exist, and D[k, l] + r_k − r_l ≤ 0 (the dual of assignment).
     """
-    from scipy.optimize import linear_sum_assignment  # a tenth of a second that only this needs
+    from scipy.optimize import linear_sum_assignment  # imported here: the import takes a tenth of a second
 
     log, lost = np.empty_like(scores), np.zeros(len(scores))
     for number, each in enumerate(scores):
         row, column = linear_sum_assignment(np.where(np.isfinite(each), each, LOWEST), maximize=True)
         back = np.argsort(column)
-        own = each[row, column][back]  # of each column
+        own = each[row, column][back]  # entry of the best relabelling in each column
         above = each[row[back]] - own
         longest = np.zeros(len(each))
         for _ in range(len(each)):
@@ -114,7 +120,7 @@ def _begun(
 
 
 def _blocks(scaled: Float[np.ndarray, "k k"]) -> list[tuple[np.ndarray, np.ndarray]]:
-    """(rows, columns) that hold all entries that count together."""
+    """Split the matrix into its connected blocks of non-negligible entries. Returns (rows, columns) of each block."""
     n = len(scaled)
     row, column = np.nonzero(scaled > NEGLIGIBLE)
     graph = csr_array((np.ones(len(row)), (row, column + n)), shape=(2 * n, 2 * n))
@@ -123,9 +129,9 @@ def _blocks(scaled: Float[np.ndarray, "k k"]) -> list[tuple[np.ndarray, np.ndarr
 
 
 def _subset_sums(block: Float[np.ndarray, "b b"]) -> Float[np.ndarray, " subsets"]:
-    """For each set of rows (bits) that is taken, the sum over ways to give the remaining rows to the last columns.
+    """Return, for each set of rows already used (bits), the sum over ways to assign the other rows to the last columns.
 
-    Entry 0 is the permanent. Only additions of positive numbers: no digits are lost.
+    Entry 0 is the permanent. Only positive numbers are added, so no digits are lost.
     """
     n = len(block)
     subsets = np.arange(1 << n)
@@ -140,7 +146,7 @@ def _subset_sums(block: Float[np.ndarray, "b b"]) -> Float[np.ndarray, " subsets
 
 
 def _sampled_permanent(block: Float[np.ndarray, "b b"]) -> float:
-    """An unbiased estimate by sequential sampling of rows for each column, from a fixed seed."""
+    """Estimate a permanent without bias by drawing rows for each column in turn, from a fixed seed."""
     rng = np.random.default_rng(0)
     weights = np.ones(DRAWS)
     free = np.ones((DRAWS, len(block)))
@@ -154,6 +160,7 @@ def _sampled_permanent(block: Float[np.ndarray, "b b"]) -> float:
 
 
 def _draw_order(scaled: Float[np.ndarray, "k k"], rng: np.random.Generator) -> Int[np.ndarray, " k"]:
+    """Draw a relabelling in proportion to its product of entries of a scaled matrix, block by block."""
     order = np.zeros(len(scaled), np.int64)
     for rows, columns in _blocks(scaled):
         block = scaled[np.ix_(rows, columns)]
@@ -172,7 +179,7 @@ def _draw_order(scaled: Float[np.ndarray, "k k"], rng: np.random.Generator) -> I
 
 
 def _swapped(block: Float[np.ndarray, "b b"], rng: np.random.Generator) -> Int[np.ndarray, " b"]:
-    """A long Metropolis chain of exchanges, for blocks too large to sum."""
+    """Draw a relabelling of a block too large to sum, by a long Metropolis chain of exchanges."""
     n = len(block)
     order, log = np.arange(n), np.log(block + NEGLIGIBLE)
     for a, b, uniform in zip(

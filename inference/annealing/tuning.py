@@ -1,7 +1,7 @@
-"""How long the leapfrog steps of a `DensityChain` are along its path, and how its temperatures lie: one pilot.
+"""Tuning of a `DensityChain`: one pilot run finds the lengths of leapfrog steps and the spacing of temperatures.
 
-Lengths follow the mean square of the gradient, E_t[(∂ log π_t / ∂u)²] = −E_t[∂² log π_t / ∂u²]: the curvature where
-the particles are. It is the same in every labelling, where the spread of the particles mixes labellings up.
+Lengths follow the mean square of the gradient, E_t[(∂ log π_t / ∂u)²] = −E_t[∂² log π_t / ∂u²], which is the curvature
+where the particles are. It is the same in every labelling. The spread of the particles, in contrast, mixes labellings.
 """
 
 from functools import partial
@@ -20,26 +20,32 @@ from lvsearch.inference.generators import generator
 from lvsearch.models.kernels import kernel
 
 ACCEPTED = 0.8
-"""The probability that a trajectory is accepted, averaged over particles and their drawn lengths."""
+"""Target of the acceptance probability of a trajectory, averaged over particles and their drawn lengths."""
 ROUNDS, GAIN = 6, 0.6
-"""Trajectories at each temperature, and what of the distance to `ACCEPTED` each adds to the log of the lengths."""
+"""Number of trajectories at each temperature, and the gain of the stochastic approximation.
+
+After each trajectory the log length changes by `GAIN` × (acceptance − `ACCEPTED`).
+"""
 FIRST_LENGTH = 0.5
-"""Of a leapfrog step, in units of 1/√curvature."""
+"""First length of a leapfrog step, in units of 1/√curvature."""
 LEAST_CURVATURE = 1e-12
 NODES = 33
-"""Of the table that is kept, so that one compiled program serves all sizes of one shape."""
+"""Number of temperatures in the stored table, fixed so that one compiled program serves all sizes of one shape."""
 
 
 def untuned(n_coordinates: int) -> StepLengths:
-    """A table in the shape of every other, which says nothing yet."""
+    """Return a table of step lengths of the usual shape whose values mean nothing yet."""
     return StepLengths(np.linspace(0.0, 1.0, NODES), np.zeros((NODES, n_coordinates)))
 
 
 def tuned(chain: DensityChain, key: Key[Array, ""], particles: int) -> tuple[DensityChain, Profile]:
-    """The chain with its step lengths tabulated, and the profile of the pilot that found them.
+    """Tune a chain by one pilot run.
 
-    particles: of the pilot, which resamples all of them together at temperatures that each leave half of the effective
-    sample size. Where log p(data | u) is no number it stops, and the profile shows that.
+    particles: number of particles of the pilot. All of them are resampled together, at temperatures that each leave
+        half of the effective sample size.
+
+    Returns the chain with its step lengths tabulated, and the pilot's profile. Where log p(data | u) is not a number
+    the pilot stops, and the profile shows it.
     """
     key_init, key_path = jax.random.split(key)
     draw = generator(key)
@@ -64,7 +70,7 @@ def tuned(chain: DensityChain, key: Key[Array, ""], particles: int) -> tuple[Den
 
 
 def _table(temperature: np.ndarray, log_length: np.ndarray) -> StepLengths:
-    """At `NODES` temperatures that are as dense, relative to each other, as those given."""
+    """Return the step lengths at `NODES` temperatures that are spaced in proportion to those given."""
     known = np.arange(len(temperature))
     places = np.linspace(0, len(temperature) - 1, NODES)
     columns = [np.interp(places, known, column) for column in log_length.T]
@@ -76,9 +82,13 @@ def _table(temperature: np.ndarray, log_length: np.ndarray) -> StepLengths:
 def _settled(
     chain: DensityChain, key: Array, state: DensityState, temperature: Any, factor: Any
 ) -> tuple[DensityState, Array, Array]:
-    """(particles, log lengths, the log of their factor) after some trajectories at one temperature."""
+    """Adapt the step lengths during `ROUNDS` trajectories at one temperature (compiled).
+
+    Returns the particles, the log lengths, and the log of the lengths' factor.
+    """
 
     def corrected(memory: tuple[Array, Array, Array], place: Place, chance: Array) -> tuple[tuple, Array]:
+        """Update the log factor from the acceptance probability, and return the next log lengths."""
         factor, _, first = memory
         square = jnp.where(jnp.isfinite(place.gradient), place.gradient, 0.0) ** 2
         factor = factor + jnp.where(first, 0.0, GAIN * (chance.mean() - ACCEPTED))

@@ -19,7 +19,7 @@ from jaxtyping import Array
 
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Batch
-from lvsearch.inference.engine.meanfield import Beliefs, batch_log_joint, expected_statistics, sweep_site, within
+from lvsearch.inference.engine.meanfield import Beliefs, batch_log_joint, expected_statistics, sweep_site, unit_masks
 from lvsearch.inference.sharding import units_of
 from lvsearch.models.annotated import AnnotatedModel
 from lvsearch.models.contract import Masks, Site, Statistics
@@ -51,7 +51,7 @@ def collapsed_sweep(
     l: expected statistics of the image's latent variables, by name.
     on: which entries of each axis exist.
     """
-    exists = within(model, unit, on)
+    exists = unit_masks(model, unit, on)
     alpha = model.alpha(on)
 
     def log_joint(means: Mapping[str, Statistics]) -> Array:

@@ -1,1 +1,4 @@
-"""What is derived from any log-joint: mean field, Gibbs sampling, estimators, hyper-parameters, scores."""
+"""Inference that works for any model, derived from its log-joint.
+
+It has mean field, Gibbs sampling, estimators, fitted hyper-parameters, and scores of units.
+"""

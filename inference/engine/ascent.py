@@ -1,4 +1,4 @@
-"""Coordinate ascent in one compiled loop: sweeps until one gains too little, the bound of each kept."""
+"""Coordinate ascent as one compiled loop, which keeps the bound of every sweep."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -11,18 +11,18 @@ from jaxtyping import Array, Float
 from lvsearch.inference.engine.meanfield import Beliefs
 
 TRACE_LENGTH = 1000
-"""Sweeps of one ascent at most."""
+"""The largest number of sweeps of one ascent."""
 
 
 class AscentTrace(NamedTuple):
-    """State of a compiled ascent.
+    """The state of a compiled ascent.
 
     | field | meaning |
     |---|---|
     | `beliefs` | q(globals) |
-    | `locals` | q of what of the units does not follow from the globals in closed form; None where all does |
-    | `bounds` | the bound before each sweep, nats; nan beyond `sweeps` |
-    | `sweeps` | sweeps made |
+    | `locals` | the part of q(locals) that does not follow from the globals in closed form; None if all of it does |
+    | `bounds` | the bound before each sweep, nats; nan from entry `sweeps` on |
+    | `sweeps` | how many sweeps were made |
     """
 
     beliefs: Beliefs
@@ -30,19 +30,31 @@ class AscentTrace(NamedTuple):
     bounds: Float[Array, " sweep"]
     sweeps: Array
 
-    def made(self) -> Float[np.ndarray, " sweep"]:
-        """The bounds of the sweeps made, nats, float64."""
+    def bound_history(self) -> Float[np.ndarray, " sweep"]:
+        """Return the bound before each sweep that was made, in nats, as float64 NumPy array (sweep,)."""
         return np.asarray(self.bounds, np.float64)[: int(self.sweeps)]
 
 
 Sweep = Callable[[Beliefs, Any], tuple[Beliefs, Any, Array]]
-"""(q(globals), locals) → (both after a sweep, the bound before it in nats)."""
+"""The type of one sweep: (q(globals), locals) → (q(globals), locals, bound), where the bound is the one before the
+sweep, in nats.
+"""
 
 
 def sweep_until_settled(
     sweep: Sweep, beliefs: Beliefs, l: Any, tolerance: float | Array, sweeps: int | Array, dtype: Any
 ) -> AscentTrace:
-    """At most `sweeps` (and `TRACE_LENGTH`) sweeps, until one gains less than `tolerance` nats. For `jit` to trace."""
+    """Repeat `sweep` until one sweep gains at most `tolerance` nats, and return the trace of the ascent.
+
+    It is plain JAX code without `jit` of its own: call it inside a compiled function.
+
+    sweep: one sweep of coordinate ascent (`Sweep`).
+    beliefs: q(globals) to start from.
+    l: q of the locals to start from, in the form that `sweep` takes.
+    tolerance: the gain of the bound, in nats, at which the ascent ends.
+    sweeps: the most sweeps to make; never more than `TRACE_LENGTH`.
+    dtype: the floating-point type of the bounds.
+    """
 
     def body(carry: tuple[AscentTrace, Array]) -> tuple[AscentTrace, Array]:
         trace, last = carry
@@ -51,7 +63,7 @@ def sweep_until_settled(
         return AscentTrace(new, l, bounds, trace.sweeps + 1), jnp.stack([last[1], bound])
 
     def going(carry: tuple[AscentTrace, Array]) -> Array:
-        trace, last = carry
+        trace, last = carry  # last: the bounds before the last two sweeps
         settled = (trace.sweeps > 1) & ~(last[1] - last[0] > tolerance)
         return (trace.sweeps < jnp.minimum(sweeps, TRACE_LENGTH)) & ~settled
 

@@ -1,4 +1,7 @@
-"""What a fitted model says about units: the representation and bounds of each, by the generic engine or a kernel."""
+"""What a fitted model says about each unit of data: its representation and its bounds.
+
+The functions here work for any model. Kernels register faster versions for their model types.
+"""
 
 from functools import singledispatch
 from typing import Any, NamedTuple
@@ -10,16 +13,27 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, padded_natural, point_of
 from lvsearch.inference.engine.meanfield import batch_bound, cast, fit_locals
 from lvsearch.inference.engine.meanfield_starts import blank_locals
-from lvsearch.inference.engine.representation import differs_in_length, existing, gathered, representing_value
+from lvsearch.inference.engine.representation import (
+    differs_in_length,
+    existing_values,
+    in_data_order,
+    representing_value,
+)
 from lvsearch.models.contract import Model
 
 UNIT_SWEEPS, UNIT_TOLERANCE = 100, 1e-4
 
 
 class Described(NamedTuple):
-    """Per unit of a data set, in its order: the expected value of the representing site, and the bound in nats.
+    """The description of every unit of a data set, in the order of the data set.
 
-    `representation`: (units, …), or, where units differ in how many elements they have, one array for each.
+    | field | meaning |
+    |---|---|
+    | `representation` | the expected value of the representing site of each unit (see below) |
+    | `log_lower` | a lower bound on log p(unit), the parameters at their posterior means, (units,), nats |
+
+    `representation` is an array (units, …). If units differ in how many elements they have, it is a list with one array
+    for each unit.
     """
 
     representation: Any
@@ -28,7 +42,10 @@ class Described(NamedTuple):
 
 @singledispatch
 def unit_ceilings(model: Model, data: Dataset) -> np.ndarray:
-    """A number ≥ log p(unit | any size, any parameters) for each unit, nats; `inf` where there is none."""
+    """Return a number ≥ log p(unit | any size, any parameters) for each unit, (units,), in nats.
+
+    The number is `inf` for models without such a ceiling.
+    """
     one_by_one = [
         np.array(
             [model.ceiling(jax.tree.map(lambda leaf, r=row: leaf[r : r + 1], batch.units)) for row in range(len(ids))]
@@ -40,9 +57,10 @@ def unit_ceilings(model: Model, data: Dataset) -> np.ndarray:
 
 @singledispatch
 def bound_units(model: Model, estimate: Estimate, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """(lower, upper) ends of log p(unit | parameters at their posterior means), nats, one of each per unit.
+    """Return lower and upper bounds on log p(unit | parameters at their posterior means).
 
-    Where nothing better is known the upper end is the model's ceiling of that unit.
+    Returns: (lower, upper), each (units,), in nats. The upper bound is the model's ceiling for the unit, unless the
+        model's type has a better one registered.
     """
     lower = describe_units(model, estimate, data).log_lower
     return lower, np.maximum(lower, unit_ceilings(model, data))
@@ -50,11 +68,16 @@ def bound_units(model: Model, estimate: Estimate, data: Dataset) -> tuple[np.nda
 
 @singledispatch
 def describe_units(model: Model, estimate: Estimate, data: Dataset) -> Described:
-    """Fit the locals of new units with the parameters at their posterior means; model: `estimate.model`.
+    """Fit the locals of new units, with the parameters fixed at their posterior means, and describe the units.
 
-    All in float64: rows far from 0, such as times in seconds since 1970, lose the digits that tell components apart
-    when they are rounded to float32 before a model has centred them. The bound is a lower bound on log p(unit | θ̂) at
-    the point estimate θ̂, in nats.
+    model: the fitted model, `estimate.model`.
+    estimate: the fit whose parameters are used.
+    data: the units to describe; they may be other units than those that were fitted.
+
+    All of it runs in float64. Rows far from 0, such as times in seconds since 1970, would lose the digits that tell
+    components apart if they were rounded to float32 before the model centres them.
+
+    Returns: representations and lower bounds on log p(unit | θ̂), with θ̂ the posterior means (`Described`).
     """
     size = estimate.size
     capacity = capacity_of(size)
@@ -69,7 +92,7 @@ def describe_units(model: Model, estimate: Estimate, data: Dataset) -> Described
                 model, g, batch, start, size, capacity=capacity, sweeps=UNIT_SWEEPS, tolerance=UNIT_TOLERANCE
             )
             lower.append(np.asarray(batch_bound(model, g, batch, settled, size, capacity=capacity)))
-            representation.append(existing(model, batch, np.asarray(representing_value(model, settled, on)), on))
-    described_units = gathered(data, representation)
+            representation.append(existing_values(model, batch, np.asarray(representing_value(model, settled, on)), on))
+    described_units = in_data_order(data, representation)
     ragged = differs_in_length(model, data.batches[0].units)
     return Described(described_units if ragged else np.stack(described_units), data.gather(lower))

@@ -1,7 +1,8 @@
-"""Empirical Bayes: hyper-parameters that maximise the evidence bound at fixed beliefs.
+"""Empirical Bayes: find the hyper-parameters that maximise the evidence bound while q is fixed.
 
-Dirichlet parameters by Newton's method (Blei 2004, §3.4.2; the linear-time step is Minka 2000), in float64 on the host
-because a few hundred numbers decide; anything else by gradient ascent on the bound itself (`ascend_hyperparameters`).
+Dirichlet parameters are found by Newton's method (Blei 2004, §3.4.2; the linear-time step is Minka 2000). That runs in
+float64 on the host, since there are at most a few hundred numbers. All other hyper-parameters are found by gradient
+ascent on the bound (`ascend_hyperparameters`).
 """
 
 from collections.abc import Callable
@@ -18,16 +19,20 @@ from lvsearch.models.contract import Model
 from lvsearch.models.kernels import kernel
 
 NEWTON_STEPS = 100
+"""The largest number of Newton steps."""
 
 
 def newton_dirichlet(
     concentration: Float64[np.ndarray, " entry"], mean_log: Float64[np.ndarray, " entry"], *, floor: float = 1e-6
 ) -> Float64[np.ndarray, " entry"]:
-    """The α that maximises log Γ(Σα) − Σ log Γ(α_k) + Σ (α_k − 1) mean_log_k, from `concentration`.
+    """Return the α that maximises log Γ(Σα) − Σ log Γ(α_k) + Σ (α_k − 1) mean_log_k, by Newton's method.
 
-    mean_log: the average over documents of E[log θ_k] (the derivative of L in §3.4.2, divided by M). The Hessian is
-    diagonal plus a constant, so a step costs O(K); a step that would leave the positive numbers is halved.
-    floor: smallest value, for entries that no document uses.
+    The Hessian is diagonal plus a constant, so one step costs O(K). A step that would leave the positive numbers is
+    halved until it does not.
+
+    concentration: the α to start from, (entry,).
+    mean_log: the average over documents of E[log θ_k], (entry,). This is the derivative of L in §3.4.2, divided by M.
+    floor: the smallest value of an entry; it is reached by entries that no document uses.
     """
     alpha = np.maximum(concentration, floor)
     if alpha.size == 1:  # a simplex of one point: any α gives the same likelihood
@@ -49,9 +54,14 @@ def newton_dirichlet(
 
 
 def newton_symmetric(total: float, entries: int, mean_log_sum: float) -> float:
-    """The total A that maximises log Γ(A) − n log Γ(A/n) + A/n · mean_log_sum, n = `entries`: one shared parameter.
+    """Return the total A of a symmetric Dirichlet that maximises log Γ(A) − n log Γ(A/n) + (A/n) · mean_log_sum.
 
-    mean_log_sum: the average over draws of Σ_k E[log θ_k]. Newton's method in log A.
+    The method is Newton's in log A. With fewer than two entries the likelihood does not depend on A, and `total` is
+    returned.
+
+    total: the A to start from.
+    entries: n, the number of entries of the Dirichlet.
+    mean_log_sum: the average over draws of Σ_k E[log θ_k].
     """
     if entries < 2:
         return total
@@ -72,6 +82,10 @@ def newton_symmetric(total: float, entries: int, mean_log_sum: float) -> float:
 def _ascend(
     logs: Any, rest: Any, args: Any, learning_rate: float | int | Array, bound: Callable[[Any, Any], Array], steps: int
 ) -> Any:
+    """Return the logarithms of the hyper-parameters after `steps` steps of Adam uphill on `bound`.
+
+    `logs` and `rest` are the model in two parts: the logarithms of its array leaves, and everything else.
+    """
     import optax
 
     optimiser = optax.adam(learning_rate)
@@ -95,10 +109,17 @@ def ascend_hyperparameters(
     steps: int = 200,
     learning_rate: float = 0.05,
 ) -> Model:
-    """The model with its (positive) hyper-parameters moved uphill on `bound(model, args)`, in log space, by Adam.
+    """Return the model with its hyper-parameters moved uphill on `bound(model, args)`, by Adam in log space.
 
-    bound: a module-level function (it is a compile key) of the model and `args`, such as the evidence bound at fixed
-    beliefs. For hyper-parameters that have no Newton step; what is not an array leaf (a family's settings) stays.
+    It is meant for positive hyper-parameters that have no Newton step. Leaves of the model that are not arrays, such as
+    a family's settings, stay as they are.
+
+    model: the model with the hyper-parameters to start from.
+    bound: a function of the model and `args`, such as the evidence bound at fixed beliefs. It must be defined at module
+        level, since it is a key of the compiled program.
+    args: the second argument of `bound`, a pytree.
+    steps: how many steps of Adam are made.
+    learning_rate: Adam's learning rate, in units of the logarithm.
     """
     import optax  # noqa: F401 — a tenth of a second, so not at the top; and not first while `_ascend` is traced
 

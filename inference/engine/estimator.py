@@ -1,8 +1,8 @@
-"""What fits a model at one size: the common face of the generic engine and of the hand-written kernels.
+"""Estimators, which fit a model at one size: the interface that all share, and the generic one for any model.
 
-`estimator(model, data)` gives the fastest estimator known for the model's type; a kernel registers itself with
-`estimator.register(ModelType)`. Every estimator answers with an `Estimate`, whose bounds are computed in float64 at
-exactly the state that it carries.
+`estimator(model, data)` returns the fastest estimator known for the model's type. A kernel registers its own with
+`estimator.register(ModelType)`. Every estimator returns an `Estimate`, whose bounds are computed in float64 at exactly
+the state that it carries.
 """
 
 from collections.abc import Mapping
@@ -33,11 +33,12 @@ from lvsearch.models.kernels import kernel
 
 @runtime_checkable
 class Estimator(Protocol):
-    """Fits one model to one data set at any size.
+    """An object that fits one model to one data set at any size.
 
-    `shrinks`: warm starts are fits of slightly larger sizes, whose components are merged; else of smaller sizes, to
-    which components are added.
-    `chunks`: how small the chunks are that it works in, which decides the bits of its results.
+    `shrinks`: True if warm starts are fits of slightly larger sizes, whose components are merged. False if they are
+        fits of smaller sizes, to which components are added.
+    `chunks`: the largest chunks of data that it works in at a time. They bound its memory and decide the rounding of
+        its results.
     """
 
     chunks: Chunks
@@ -46,15 +47,18 @@ class Estimator(Protocol):
     def shrinks(self) -> bool: ...
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
-        """One fit: from scratch with `key`, or from the fit of another size."""
+        """Fit the model at one size: from scratch with `key`, or from the fit of another size, `start`."""
         ...
 
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
-        """What one fit of this size holds at most in these chunks."""
+        """Return the most memory that one fit of this size holds, part by part, with the present chunks."""
         ...
 
     def with_chunks(self, chunks: Chunks) -> "Estimator":
-        """The same model and data in other chunks; the same plan says that there are none smaller."""
+        """Return an estimator of the same model and data that works in other chunks.
+
+        If its plan is the same as before, no smaller chunks exist.
+        """
         ...
 
 
@@ -62,36 +66,44 @@ Own = TypeVar("Own", bound="BaseEstimator")
 
 
 class BaseEstimator:
-    """What estimators have in common. A kernel's own says how it fits and what memory that takes."""
+    """The base of all estimators, which holds the model and the chunks. A subclass adds `fit` and `memory_plan`."""
 
     shrinks = False
 
     def __init__(self, model: Model):
+        """Keep the model, with the chunks that suit this machine."""
         self.model = model
         self.chunks = machine_chunks()
 
     def with_chunks(self: Own, chunks: Chunks) -> Own:
-        """The same model and data in other chunks, where the kernel works in any; else itself, but for their name."""
+        """Return a copy that works in these chunks. A kernel that does not work in chunks is not changed by them."""
         other = copy(self)
         other.chunks = chunks
         return other
 
 
 class GenericEstimator(BaseEstimator):
-    """Batch mean field by the generic engine, for any model that has no kernel of its own."""
+    """Mean field by the generic engine with all data in every sweep, for any model that has no kernel of its own."""
 
     def __init__(self, model: Model, data: Dataset, *, sweeps: int = 200, tolerance: float = 1e-5):
+        """Keep the model and the data; nothing is computed.
+
+        sweeps: the most sweeps of a fit.
+        tolerance: a fit ends when a sweep gains less than this many nats per unit.
+        """
         super().__init__(model)
         self.data, self.sweeps, self.tolerance = data, sweeps, tolerance
 
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
-        """Coarse: the arrays by their shapes, times how many of each are alive at once; see `resident_plan`."""
+        """Return a coarse plan: the sizes of arrays by their shapes, times how many of each exist at once
+        (`resident_plan`).
+        """
         return resident_plan(self.model, self.data, size, capacity_of(size))
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
-        """Coordinate ascent from scattered locals, or from the locals that follow from a smaller fit plus a scatter.
+        """Fit by coordinate ascent from random locals, or from a smaller fit with random components added.
 
-        In float32, or in float64 where the data would lose digits that tell units apart (`needs_double`).
+        The fit is in float32, or in float64 if float32 would lose digits that tell units apart (`needs_double`).
         """
         capacity, double = capacity_of(size), needs_double(self.data)
         with jax.enable_x64(double):
@@ -107,7 +119,7 @@ class GenericEstimator(BaseEstimator):
         return Estimate(self.model, size, natural, lower, np.inf, len(fitted.trace))
 
     def _grown(self, begin: MeanField, start: Estimate, size: tuple[int, ...], capacity: tuple[int, ...]) -> MeanField:
-        """Components of `start` where it has them, scattered ones where it has not."""
+        """Return the start `begin` with the components of the smaller fit `start` in the places that `start` has."""
         old = pad_axes(self.model, start.natural, start.size, capacity)
         small = {axis: np.asarray(mask) for axis, mask in self.model.active(start.size, capacity).items()}
         natural = {}
@@ -125,14 +137,15 @@ class GenericEstimator(BaseEstimator):
 
 
 ROUNDING_SHARE = 1e-4
-"""Of a column's standard deviation: cells that rounding to float32 moves by more no longer tell units well apart."""
+"""The largest rounding error that float32 may cause in a cell, as a share of its column's standard deviation."""
 
 
 def needs_double(data: Dataset) -> bool:
-    """Whether rounding to float32 moves some cell by more than `ROUNDING_SHARE` of how widely its column spreads.
+    """Return True if rounding to float32 moves some cell by more than `ROUNDING_SHARE` of its column's standard
+    deviation.
 
-    Columns are the last axis of the units' floating-point leaves. Zeros, which stand for padding and for what was not
-    observed, are exact in any precision and are left out of the spread.
+    Columns are the last axis of the units' float64 arrays. Zeros stand for padding and for missing cells. They are
+    exact in any precision and are left out of the standard deviation.
     """
 
     def loses(leaf: np.ndarray) -> bool:
@@ -148,14 +161,18 @@ def needs_double(data: Dataset) -> bool:
 
 
 PROGRAMS = 150 * MIB
-"""What compiling the generic engine for one capacity and layout leaves allocated, about."""
+"""About how many bytes stay allocated after the generic engine was compiled for one capacity and layout."""
 DATA_COPIES, LOCALS_COPIES, GLOBALS_COPIES = 3, 4, 6
-"""Data: as they are, in float32, in float64. Locals: before and after a sweep, each with natural parameters and means
-(one `Beliefs`), a sweep's gradients, and float64 of one batch. Globals: as locals, and the prior's gradient."""
+"""How many copies of each kind of array exist at once, counted in float32.
+
+Data: as given, in float32, in float64. Locals: before and after a sweep, each with natural parameters and means (one
+    `Beliefs`), a sweep's gradients, and float64 of one batch. Globals: as locals, and the prior's gradient.
+"""
 
 
 def resident_plan(model: Model, data: Dataset, size: tuple[int, ...], capacity: tuple[int, ...]) -> MemoryPlan:
-    """What the generic engine holds with all units resident, in bytes: data × 3 + q(locals) × 4 + q(globals) × 6.
+    """Return the memory of the generic engine with all units at hand: data × 3 + q(locals) × 4 + q(globals) × 6, in
+    bytes.
 
     Shapes are evaluated abstractly: nothing is compiled or allocated.
     """
@@ -186,7 +203,11 @@ def exact_bound(
     size: tuple[int, ...],
     capacity: tuple[int, ...],
 ) -> float:
-    """The bound in float64 at exactly these globals, the locals refreshed by one sweep, in nats."""
+    """Return the evidence lower bound in float64 at exactly these natural parameters of the globals, in nats.
+
+    natural: of existing components only, as they are recorded.
+    fitted: the fit whose locals are the start of one more sweep over the locals, in float64.
+    """
     with jax.enable_x64(True):
         beliefs, total = recorded_at(model, natural, size, capacity)
         for batch, l in zip(cast(data, np.float64).batches, fitted.locals, strict=True):
@@ -207,12 +228,12 @@ def _recorded_units(
     *,
     capacity: tuple[int, ...],
 ) -> Float[Array, " units"]:
-    """The bound of each unit after one sweep of its locals, nats, not weighted."""
+    """Return the bound of each unit after one more sweep over its locals, (units,), in nats, without weights."""
     refreshed = fit_locals(model, g, batch, start, size, capacity=capacity, sweeps=1)
     return batch_bound(model, g, batch, refreshed, size, capacity=capacity)
 
 
 @singledispatch
 def estimator(model: Model, data: Dataset) -> Estimator:
-    """The fastest estimator known for this type of model."""
+    """Return the fastest estimator that is known for this type of model; by default the generic one."""
     return GenericEstimator(model, data)

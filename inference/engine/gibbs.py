@@ -1,12 +1,12 @@
-"""Blocked Gibbs sampling from the gradient of the log-joint: the generic sampler.
+"""Blocked Gibbs sampling from the gradient of the log-joint: the sampler for any model.
 
 Source: Blei (2004), §2.2.1. The gradient of the log-joint at *sampled* statistics is the natural parameter of the
-complete conditional, so a sweep is the mean-field sweep with "expected statistics" replaced by "sampled statistics". An
-element of c copies is c indicators with one conditional: their average is a multinomial of c divided by c. A site whose
-elements interact is sampled one slice at a time. Elements whose gate is 0 do not exist and are drawn from a
-pseudo-prior, which the conditional of the indicator that gates them counts (`gates`).
+    complete conditional. So a sweep is the mean-field sweep with sampled statistics instead of expected ones. An
+    element of c copies is c indicators with one conditional; their average is a multinomial of c divided by c. A site
+    whose elements interact is sampled one slice at a time. Elements whose gate is 0 do not exist. They are drawn from a
+    pseudo-prior, which the conditional of the indicator that gates them counts (`gates`).
 
-Along a path π_t ∝ q^(1−t) p(·, data)^t (`Tilt`) a conditional has natural parameter (1−t) · q's + t · the gradient.
+Along a path π_t ∝ q^(1−t) p(·, data)^t (`Tilt`) a conditional has natural parameter (1 − t) · q's + t · the gradient.
 """
 
 from collections.abc import Mapping
@@ -19,21 +19,31 @@ from jaxtyping import Array
 
 from lvsearch.inference.data.dataset import Batch
 from lvsearch.inference.engine.gates import pseudo_prior, with_gated_entropy
-from lvsearch.inference.engine.meanfield import complete_conditional, mask_elements, within
+from lvsearch.inference.engine.meanfield import complete_conditional, mask_elements, unit_masks
 from lvsearch.models.contract import Masks, Model, Site, Statistics, Unit
 from lvsearch.models.families import IndicatorFamily
 from lvsearch.models.kernels import kernel
 
 
 class GibbsState(NamedTuple):
-    """Sampled statistics: of the globals, and of the locals of each batch (units leading)."""
+    """The sampled statistics of all sites.
+
+    `globals`: by site name. `locals`: by site name, for each batch, with units on the leading axis.
+    """
 
     globals: dict[str, Statistics]
     locals: tuple[dict[str, Statistics], ...]
 
 
 class Tilt(NamedTuple):
-    """Where on the path from q to the posterior: the temperature t, and q's natural parameters (locals: by batch)."""
+    """A place on the path from q to the posterior.
+
+    | field | meaning |
+    |---|---|
+    | `temperature` | t: 0 is q, 1 is the posterior |
+    | `globals` | natural parameters of q(globals), by site |
+    | `locals` | natural parameters of q(locals), by site, for each batch |
+    """
 
     temperature: Array
     globals: Mapping[str, Statistics]
@@ -41,7 +51,11 @@ class Tilt(NamedTuple):
 
 
 def conditional_draw(key: Array, site: Site, natural: Statistics, unit: Unit | None, on: Masks) -> Statistics:
-    """A draw of the site's statistics from its family at natural parameters, 0 where elements do not exist."""
+    """Draw the statistics of a site from its family, with 0 at elements that do not exist.
+
+    natural: natural parameters of the distribution to draw from.
+    unit: the unit whose copies count; None for a global site. An element of c copies gets the average of c draws.
+    """
     event_mask = site.event_mask(on)
     if site.copies is None:
         sampled = site.family.sample(key, natural, event_mask)
@@ -61,6 +75,13 @@ def _sample_site(
     on: Masks,
     tilt: tuple[Array, Statistics] | None,
 ) -> dict[str, Statistics]:
+    """Return `state` with one site drawn from its complete conditional, slice by slice if its elements interact.
+
+    state: the statistics of all sites that `log_joint` reads, by name.
+    tilt: (temperature t, natural parameters of q of this site) on an annealing path. The conditional then has natural
+        parameter (1 − t) · q's + t · the gradient. None samples the posterior.
+    """
+
     def step(step_key: Array, s: dict[str, Statistics]) -> Statistics:
         gradient = jax.grad(lambda m: log_joint({**s, name: m}))(s[name])
         natural = complete_conditional(site, gradient, unit)
@@ -77,10 +98,10 @@ def _sample_site(
     def one_slice(index: Array, s: dict[str, Statistics]) -> dict[str, Statistics]:
         here = jnp.arange(length) == index
 
-        def put(new: Array, old: Array) -> Array:
+        def replace_slice(new: Array, old: Array) -> Array:
             return jnp.where(here.reshape([-1 if a == axis else 1 for a in range(new.ndim)]), new, old)
 
-        return {**s, name: jax.tree.map(put, step(jax.random.fold_in(key, index), s), s[name])}
+        return {**s, name: jax.tree.map(replace_slice, step(jax.random.fold_in(key, index), s), s[name])}
 
     return jax.lax.fori_loop(0, length, one_slice, state)
 
@@ -96,14 +117,15 @@ def gibbs_sweep(
     *,
     capacity: tuple[int, ...],
 ) -> GibbsState:
-    """One sweep over all locals, then all globals.
+    """Draw all locals and then all globals once, from their complete conditionals. This version is compiled.
 
-    unit_ids: (units,) of each batch. A unit's key is folded with its id: the same draw whatever the batch.
+    unit_ids: the number of each unit, (units,) for each batch. A unit's key is folded with its number, so its draw does
+        not depend on how units are batched.
     """
-    return swept(model, key, state, batches, unit_ids, model.active(size, capacity))
+    return sweep_state(model, key, state, batches, unit_ids, model.active(size, capacity))
 
 
-def swept(
+def sweep_state(
     model: Model,
     key: Array,
     state: GibbsState,
@@ -112,17 +134,22 @@ def swept(
     on: Masks,
     tilt: Tilt | None = None,
 ) -> GibbsState:
-    """`gibbs_sweep`, to be traced by its caller; with `tilt`, one that leaves that place of the path as it is.
+    """Draw all locals and then all globals once: `gibbs_sweep` for a caller that is itself compiled.
 
-    unit_ids: (units,) of each batch.
+    unit_ids: the number of each unit, (units,) for each batch.
+    on: the masks of existing entries.
+    tilt: a place on the path from q to the posterior, whose distribution the sweep then leaves invariant. None samples
+        the posterior.
     """
     key_locals, key_globals = jax.random.split(key)
     sites = model.locals()
 
+    # Locals: units are independent given the globals.
+
     def one_unit(
         unit_key: Array, unit: Unit, l: dict[str, Statistics], reference: Mapping[str, Statistics] | None
     ) -> dict[str, Statistics]:
-        exists = within(model, unit, on)
+        exists = unit_masks(model, unit, on)
         absent = {n: pseudo_prior(n, site, l[n]) for n, site in sites.items() if site.gate is not None}
 
         def log_unit(m: dict[str, Statistics]) -> Array:
@@ -141,6 +168,7 @@ def swept(
         keys = jax.vmap(lambda i: jax.random.fold_in(key_locals, i))(ids)
         sampled.append(jax.vmap(one_unit)(keys, batch.units, l, reference))
 
+    # Globals, given all locals just drawn.
     def log_joint(g: Mapping[str, Statistics]) -> Array:
         total = model.log_prior(g, on)
         for batch, l in zip(batches, sampled, strict=True):

@@ -1,7 +1,7 @@
-"""Mean field from the gradient of the log-joint: the generic engine.
+"""Mean field from the gradient of the log-joint: coordinate ascent for any model.
 
-Source: Blei (2004), §2.2.2. The factorisation is q = Π_site Π_element q(element), each factor in its site's family, and
-one coordinate step sets (Eq. 2.18)
+Source: Blei (2004), §2.2.2. The factorisation is q = Π_site Π_element q(element), with each factor in its site's
+    family. One coordinate step sets (Eq. 2.18)
 
     natural parameter of q*(site) = ∂ log-joint / ∂ E[t(site)] / copies,     E[t(site)] ← ∇ log-normaliser,
 
@@ -9,9 +9,9 @@ which is exact coordinate ascent on the evidence lower bound
 
     L(q) = log_prior(E[t]) + H[globals] + Σ_u weight_u (log_unit(E[t]) + H[locals_u])  ≤  log p(data),    in nats.
 
-A site whose elements interact (`Site.slices`) takes the step one slice at a time: all at once would not be coordinate
-ascent. An element of c copies is one factor standing for c equal ones, so its gradient is divided by c and its entropy
-counts c times. Elements with a gate have factors given that they exist (`gates`).
+A site whose elements interact (`Site.slices`) takes the step one slice at a time. All slices at once would not be
+coordinate ascent. An element of c copies is one factor that stands for c equal ones, so its gradient is divided by c
+and its entropy counts c times. Elements with a gate have factors given that they exist (`gates`).
 """
 
 from collections.abc import Mapping
@@ -24,13 +24,16 @@ from jaxtyping import Array, Float
 
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Batch, Dataset
-from lvsearch.inference.engine.gates import gate_of, given_chosen, site_entropy, with_gated_entropy
+from lvsearch.inference.engine.gates import gate_of, site_entropy, with_gated_entropy, with_open_gate
 from lvsearch.models.contract import Masks, Model, Site, Statistics, Unit
 from lvsearch.models.kernels import kernel
 
 
 class Beliefs(NamedTuple):
-    """q over some sites: `natural` parameters and `mean` = E[t], site name -> statistic-shaped pytree."""
+    """q over some sites, as {site name: pytree shaped like the site's statistics}.
+
+    `natural`: natural parameters. `mean`: expected statistics E[t].
+    """
 
     natural: dict[str, Statistics]
     mean: dict[str, Statistics]
@@ -40,12 +43,12 @@ class Beliefs(NamedTuple):
 
 
 def _leading(values: Array, leaf: Array) -> Array:
-    """`values` (elements…) reshaped to broadcast against a statistic's leaf (elements…, event…)."""
+    """Return `values` (elements…) reshaped to broadcast against a statistic's leaf (elements…, event…)."""
     return values.reshape(values.shape + (1,) * (leaf.ndim - values.ndim))
 
 
 def mask_elements(site: Site, statistics: Statistics, on: Masks) -> Statistics:
-    """Statistics with 0 at the elements that do not exist."""
+    """Return the statistics of a site with 0 at the elements that do not exist."""
 
     def masked(leaf: Array) -> Array:
         mask = site.element_mask(on, len(site.element_axes))
@@ -55,7 +58,13 @@ def mask_elements(site: Site, statistics: Statistics, on: Masks) -> Statistics:
 
 
 def complete_conditional(site: Site, gradient: Statistics, unit: Unit | None) -> Statistics:
-    """The natural parameter: the gradient of the log-joint per copy (Eq. 2.18); 0 at padding."""
+    """Return the natural parameter of q*(site), the gradient of the log-joint divided by the copies (Eq. 2.18).
+
+    gradient: ∂ log-joint / ∂ E[t(site)].
+    unit: the unit whose copies count; None for a global site.
+
+    Returns: shaped like `gradient`; 0 at padding, where there are 0 copies.
+    """
     if site.copies is None:
         return gradient
     copies = site.copies(unit)
@@ -68,14 +77,15 @@ def complete_conditional(site: Site, gradient: Statistics, unit: Unit | None) ->
 
 
 def expected_statistics(site: Site, natural: Statistics, on: Masks) -> Statistics:
-    """E[t] of the elements that exist, 0 elsewhere."""
+    """Return E[t] of a site under natural parameters `natural`, with 0 at elements that do not exist."""
     return mask_elements(site, site.family.mean(natural, site.event_mask(on)), on)
 
 
 def sweep_site(site: Site, name: str, beliefs: Beliefs, log_joint: Any, unit: Unit | None, on: Masks) -> Beliefs:
-    """One coordinate step of one site; slice by slice where its elements interact.
+    """Return `beliefs` after one coordinate step of one site, taken slice by slice if its elements interact.
 
-    log_joint: {site name: statistics} -> scalar, at the current values of everything else.
+    log_joint: {site name: statistics} -> scalar in nats, at the current values of everything else.
+    unit: the unit whose copies count; None for a global site.
     """
 
     def step(b: Beliefs) -> tuple[Statistics, Statistics]:
@@ -93,13 +103,13 @@ def sweep_site(site: Site, name: str, beliefs: Beliefs, log_joint: Any, unit: Un
     def one_slice(index: Array, b: Beliefs) -> Beliefs:
         here = jnp.arange(length) == index
 
-        def put(new: Array, old: Array) -> Array:
+        def replace_slice(new: Array, old: Array) -> Array:
             return jnp.where(here.reshape([-1 if a == axis else 1 for a in range(new.ndim)]), new, old)
 
         natural, mean = step(b)
         return Beliefs(
-            {**b.natural, name: jax.tree.map(put, natural, b.natural[name])},
-            {**b.mean, name: jax.tree.map(put, mean, b.mean[name])},
+            {**b.natural, name: jax.tree.map(replace_slice, natural, b.natural[name])},
+            {**b.mean, name: jax.tree.map(replace_slice, mean, b.mean[name])},
         )
 
     return jax.lax.fori_loop(0, length, one_slice, beliefs)
@@ -108,33 +118,44 @@ def sweep_site(site: Site, name: str, beliefs: Beliefs, log_joint: Any, unit: Un
 # ── one unit ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def within(model: Model, unit: Unit, on: Masks) -> Masks:
-    """The masks of the size, and those of the unit's own axes (entries that only padding adds do not exist)."""
+def unit_masks(model: Model, unit: Unit, on: Masks) -> Masks:
+    """Return the masks of the size together with the masks of the unit's own axes.
+
+    Entries of a unit's axis that only padding adds do not exist.
+    """
     return {**on, **{axis: extent for axis, extent in model.extents(unit).items() if not isinstance(extent, int)}}
 
 
 def local_lengths(model: Model, unit: Unit, on: Masks) -> dict[str, int]:
-    """Lengths of the axes of the local sites."""
+    """Return the length of each axis that local sites have, as {axis name: length}."""
     extents = {**on, **model.extents(unit)}
     return {axis: extent if isinstance(extent, int) else len(extent) for axis, extent in extents.items()}
 
 
 def sweep_unit(model: Model, g: Mapping[str, Statistics], unit: Unit, beliefs: Beliefs, on: Masks) -> Beliefs:
-    """One coordinate step of each local site of one unit, in the model's order."""
-    on, sites = within(model, unit, on), model.locals()
+    """Return q(locals) of one unit after one coordinate step of each local site, in the model's order.
+
+    g: the expected statistics of the globals.
+    beliefs: q(locals) of the unit before.
+    """
+    on, sites = unit_masks(model, unit, on), model.locals()
 
     def log_unit(l: dict[str, Statistics]) -> Array:
         return model.log_unit(g, l, unit, on)
 
     for name, site in sites.items():
-        log_joint = given_chosen(site, with_gated_entropy(sites, name, log_unit, beliefs.natural, unit, on))
+        log_joint = with_open_gate(site, with_gated_entropy(sites, name, log_unit, beliefs.natural, unit, on))
         beliefs = sweep_site(site, name, beliefs, log_joint, unit, on)
     return beliefs
 
 
 def unit_bound(model: Model, g: Mapping[str, Statistics], unit: Unit, beliefs: Beliefs, on: Masks) -> Float[Array, ""]:
-    """log_unit at the expected statistics plus the entropy of the locals, as far as they exist, in nats."""
-    on = within(model, unit, on)
+    """Return log_unit at the expected statistics plus the entropy of q(locals), in nats: one unit's part of the bound.
+
+    g: the expected statistics of the globals.
+    beliefs: q(locals) of the unit.
+    """
+    on = unit_masks(model, unit, on)
     natural, mean = beliefs
     entropy = sum(site_entropy(s, natural[n], unit, on, gate_of(s, mean, on)) for n, s in model.locals().items())
     return model.log_unit(g, beliefs.mean, unit, on) + entropy
@@ -144,7 +165,7 @@ def unit_bound(model: Model, g: Mapping[str, Statistics], unit: Unit, beliefs: B
 
 
 def sweep_units(model: Model, g: Mapping[str, Statistics], batch: Batch, beliefs: Beliefs, on: Masks) -> Beliefs:
-    """One coordinate step of each local site of every unit."""
+    """Return q(locals) of every unit of a batch after one coordinate step of each local site."""
     return jax.vmap(lambda unit, b: sweep_unit(model, g, unit, b, on))(batch.units, beliefs)
 
 
@@ -157,7 +178,12 @@ def settle_units(
     sweeps: int | Array,
     tolerance: float | Array,
 ) -> Beliefs:
-    """At most `sweeps` sweeps, until no statistic of a unit moves by `tolerance`."""
+    """Sweep over the locals of a batch until no statistic moves by more than `tolerance`, at most `sweeps` times.
+
+    Plain JAX code for callers that are compiled; `fit_locals` is the compiled version.
+
+    Returns: q(locals) of every unit.
+    """
 
     def body(carry: tuple[Array, Beliefs, Array]) -> tuple[Array, Beliefs, Array]:
         n, b, _ = carry
@@ -172,7 +198,7 @@ def settle_units(
 def unit_bounds(
     model: Model, g: Mapping[str, Statistics], batch: Batch, beliefs: Beliefs, on: Masks
 ) -> Float[Array, " units"]:
-    """The bound of every unit, in nats, not weighted; 0 for padding."""
+    """Return the bound of every unit of a batch, (units,), in nats, without weights; 0 for padding."""
     per_unit = jax.vmap(lambda unit, b: unit_bound(model, g, unit, b, on))(batch.units, beliefs)
     return jnp.where(batch.weight > 0, per_unit, 0)
 
@@ -190,14 +216,25 @@ def fit_locals(
     sweeps: int,
     tolerance: float | Array = 0.0,
 ) -> Beliefs:
-    """Coordinate ascent on the locals of a batch: at most `sweeps` sweeps, until no statistic moves by `tolerance`."""
+    """Fit q(locals) of a batch with the globals fixed, by coordinate ascent from `start`.
+
+    g: the expected statistics, or point values, of the globals.
+    start: q(locals) to begin with (`blank_locals` if nothing is known).
+    sweeps: the most sweeps to make.
+    tolerance: it stops when no statistic moves by more than this.
+
+    Returns: q(locals) of every unit, with units on the leading axis.
+    """
     return settle_units(model, g, batch, start, model.active(size, capacity), sweeps, tolerance)
 
 
 def batch_log_joint(
     model: Model, g: Mapping[str, Statistics], batch: Batch, l: dict[str, Statistics], on: Masks
 ) -> Array:
-    """What the units of a batch add to the log-joint, weighted, in nats: ()."""
+    """Return Σ_u weight_u log p(locals_u, unit_u | globals) over the units of a batch, in nats.
+
+    g, l: the statistics of the globals, and of the locals of all units.
+    """
     per_unit = jax.vmap(lambda unit, lu: model.log_unit(g, lu, unit, on))(batch.units, l)
     return jnp.where(batch.weight > 0, batch.weight * per_unit, 0).sum()
 
@@ -213,7 +250,10 @@ def batch_statistics(
     *,
     capacity: tuple[int, ...],
 ) -> dict[str, Statistics]:
-    """What a batch adds to the natural parameters of the globals: ∂ (its weighted part of the log-joint) / ∂ E[t]."""
+    """Return the statistics that a batch adds to the natural parameters of the globals.
+
+    They are ∂ (weighted log-joint of the batch) / ∂ E[t(globals)], by site.
+    """
     on = model.active(size, capacity)
     return jax.grad(lambda m: batch_log_joint(model, m, batch, l, on))(dict(g))
 
@@ -229,7 +269,7 @@ def batch_bound(
     *,
     capacity: tuple[int, ...],
 ) -> Float[Array, " units"]:
-    """The bound of each unit of a batch given the globals, in nats, not weighted; 0 for padding."""
+    """Return the bound of each unit of a batch given the globals, (units,), in nats, without weights; 0 for padding."""
     return unit_bounds(model, g, batch, beliefs, model.active(size, capacity))
 
 
@@ -247,11 +287,14 @@ def update_globals(
     *,
     capacity: tuple[int, ...],
 ) -> Beliefs:
-    """Each global site from the prior's gradient plus collected batch statistics.
+    """Return q(globals) with each site set to the prior's gradient plus the collected statistics of batches.
 
-    rate 1 is the coordinate step (batch or memoized); a rate in (0, 1] with the statistics of a reweighted minibatch is
-    the stochastic natural-gradient step. Only for models whose batch statistics do not depend on the global being
-    updated (`resident_sweep` is for the others).
+    It is for models whose batch statistics do not depend on the globals that are updated. `resident_sweep` is for the
+    others.
+
+    statistics: the sum of `batch_statistics` over all batches.
+    rate: 1 is the coordinate step (batch or memoized). A rate in (0, 1], with the statistics of a reweighted minibatch,
+        is the stochastic natural-gradient step.
     """
     on = model.active(size, capacity)
     for name, site in model.globals().items():
@@ -274,7 +317,12 @@ def resident_sweep(
     *,
     capacity: tuple[int, ...],
 ) -> Beliefs:
-    """One coordinate step of each global site with all units at hand, slice by slice where the elements interact."""
+    """Return q(globals) after one coordinate step of each global site, with all units at hand.
+
+    Sites whose elements interact are updated slice by slice.
+
+    l: the expected statistics of the locals, for each batch.
+    """
     on = model.active(size, capacity)
 
     def log_joint(g: dict[str, Statistics]) -> Array:
@@ -289,7 +337,9 @@ def resident_sweep(
 @kernel(static_argnames=("capacity",), brief=True)
 @counted
 def globals_bound(model: Model, beliefs: Beliefs, size: tuple[Array | int, ...], *, capacity: tuple[int, ...]) -> Array:
-    """log_prior at the expected statistics plus the entropy of the globals, in nats: ()."""
+    """Return log_prior at the expected statistics plus the entropy of q(globals), in nats: the globals' part of the
+    bound.
+    """
     on = model.active(size, capacity)
     entropy = sum(site_entropy(s, beliefs.natural[n], None, on) for n, s in model.globals().items())
     return model.log_prior(beliefs.mean, on) + entropy
@@ -299,11 +349,19 @@ def globals_bound(model: Model, beliefs: Beliefs, size: tuple[Array | int, ...],
 
 
 LOCAL_TOLERANCE = 1e-6
-"""What a statistic of a unit must move by for another sweep of the locals: in float32 no more is to be had."""
+"""The change of a unit's statistics below which its sweeps end. In float32, more sweeps would gain nothing."""
 
 
 class MeanField(NamedTuple):
-    """A mean-field fit: the globals, the locals of each batch, the bound after every sweep (nats), if it settled."""
+    """A mean-field fit.
+
+    | field | meaning |
+    |---|---|
+    | `beliefs` | q(globals) |
+    | `locals` | q(locals) of each batch |
+    | `trace` | the bound after every sweep, nats |
+    | `converged` | True if the last sweep gained less than the tolerance |
+    """
 
     beliefs: Beliefs
     locals: tuple[Beliefs, ...]
@@ -322,9 +380,13 @@ def ascend(
     local_sweeps: int = 20,
     tolerance: float = 1e-5,
 ) -> MeanField:
-    """Coordinate ascent from `start` until a sweep gains less than `tolerance` nats per unit of weight.
+    """Fit all of q by coordinate ascent from `start`, until a sweep gains less than `tolerance` nats per unit of
+    weight.
 
-    Locals to convergence, then globals, then the bound at exactly the state that is returned.
+    A sweep fits the locals, then updates the globals, then computes the bound at the state so reached.
+
+    sweeps: the most sweeps over all data.
+    local_sweeps: the most sweeps over the locals within one of them.
     """
     dtype = jax.tree.leaves(start.beliefs)[0].dtype
     batches = cast(data, dtype).batches
@@ -362,7 +424,7 @@ def bound(
     *,
     capacity: tuple[int, ...],
 ) -> float:
-    """The evidence lower bound at this state, in nats; per-unit terms are summed in float64."""
+    """Return the evidence lower bound at this state, in nats. The bounds of units are summed in float64."""
     total = float(globals_bound(model, beliefs, size, capacity=capacity))
     for batch, lb in zip(batches, l, strict=True):
         per_unit = batch_bound(model, beliefs.mean, batch, lb, size, capacity=capacity)
@@ -371,7 +433,7 @@ def bound(
 
 
 def cast(data: Dataset, dtype: Any) -> Dataset:
-    """The data set with floating-point leaves in `dtype`."""
+    """Return the data set with its floating-point arrays converted to `dtype`."""
 
     def convert(leaf: np.ndarray) -> np.ndarray:
         return leaf.astype(dtype) if np.issubdtype(leaf.dtype, np.floating) else leaf

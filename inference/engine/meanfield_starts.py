@@ -1,4 +1,4 @@
-"""Where mean field begins: nothing known, or locals scattered about so that components differ."""
+"""Starts of mean field: blank statistics, or random locals that make components differ."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -11,7 +11,7 @@ from jaxtyping import Array
 
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Batch, Dataset
-from lvsearch.inference.engine.gates import given_chosen
+from lvsearch.inference.engine.gates import with_open_gate
 from lvsearch.inference.engine.meanfield import (
     Beliefs,
     MeanField,
@@ -20,7 +20,7 @@ from lvsearch.inference.engine.meanfield import (
     local_lengths,
     resident_sweep,
     sweep_site,
-    within,
+    unit_masks,
 )
 from lvsearch.models.contract import Masks, Model, Site, Statistics, Unit
 from lvsearch.models.families import IndicatorFamily
@@ -30,7 +30,7 @@ from lvsearch.models.kernels import kernel
 def scattered_start(
     model: Model, key: Array, data: Dataset, size: tuple[int, ...], capacity: tuple[int, ...], dtype: Any = np.float32
 ) -> MeanField:
-    """A start for `ascend`: scattered locals, and the globals that follow from them."""
+    """Return a random start for `ascend`: random locals, and the globals that follow from them."""
     blank = blank_globals(model, data.extents, size, capacity, dtype)
     batches = cast(data, dtype).batches
     scattered = tuple(
@@ -45,13 +45,17 @@ def scattered_start(
 def blank_globals(
     model: Model, extents: Mapping[str, int], size: tuple[Any, ...], capacity: tuple[int, ...], dtype: Any = np.float32
 ) -> Beliefs:
-    """Zero statistics of the globals: the value that contributes nothing to a multilinear log-joint."""
+    """Return q(globals) with all numbers 0, the value that adds nothing to a multilinear log-joint.
+
+    extents: lengths of the axes of the globals that are not size axes, such as {"word": V}.
+    """
     lengths = {**{axis: mask.shape[0] for axis, mask in model.active(size, capacity).items()}, **extents}
     shapes = jax.eval_shape(lambda: _blank(model.globals(), lengths, dtype))
     return jax.tree.map(lambda leaf: jax.device_put(np.zeros(leaf.shape, leaf.dtype)), shapes)  # no program of its own
 
 
 def _blank(sites: Mapping[str, Site], lengths: Mapping[str, int], dtype: Any) -> Beliefs:
+    """Return q with zeros for natural parameters and means of every site, given the lengths of all axes."""
     zeros = {n: s.family.zeros(tuple(lengths[axis] for axis in s.axes), dtype) for n, s in sites.items()}
     return Beliefs(dict(zeros), dict(zeros))
 
@@ -59,14 +63,17 @@ def _blank(sites: Mapping[str, Site], lengths: Mapping[str, int], dtype: Any) ->
 @kernel(static_argnames=("capacity",), brief=True)
 @counted
 def blank_locals(model: Model, batch: Batch, size: tuple[Array | int, ...], *, capacity: tuple[int, ...]) -> Beliefs:
-    """Zero statistics for every unit of a batch: where `fit_locals` starts when nothing better is known."""
+    """Return q(locals) with all numbers 0 for every unit of a batch.
+
+    `fit_locals` starts from it when nothing better is known.
+    """
     on = model.active(size, capacity)
     dtype = jnp.asarray(batch.weight).dtype
     return jax.vmap(lambda unit: blank_unit(model, unit, on, dtype))(batch.units)
 
 
 def blank_unit(model: Model, unit: Unit, on: Masks, dtype: Any) -> Beliefs:
-    """Zero statistics for the locals of one unit."""
+    """Return q(locals) of one unit with all numbers 0."""
     return _blank(model.locals(), local_lengths(model, unit, on), dtype)
 
 
@@ -83,18 +90,22 @@ def scattered_locals(
     capacity: tuple[int, ...],
     sharpness: float = 3.0,
 ) -> Beliefs:
-    """Locals that break the symmetry between components: topics started from documents (Blei §3.6).
+    """Return random q(locals) of a batch that break the symmetry between components (Blei 2004, §3.6).
 
-    All indicators of a unit lean towards the same randomly chosen components (natural parameters sharpness · N(0, 1)),
-    so that components start from whole units, not from a blur of all; the other sites follow by a coordinate step. Keys
-    are folded with the unit's id: the same draw whatever the batch.
+    All indicators of a unit lean towards the same randomly chosen components, with natural parameters `sharpness` ·
+    N(0, 1). So components start from whole units, not from a blur of all units. The other sites follow by one
+    coordinate step.
+
+    blank_g: zero statistics of the globals (`blank_globals`).
+    unit_ids: the number of each unit, (units,). Keys are folded with it, so that a unit's draw does not depend on its
+        batch.
     """
     on = model.active(size, capacity)
     dtype = jax.tree.leaves(blank_g)[0].dtype
     g = _scales_at_their_prior(model, blank_g, on)
 
     def one(unit: Unit, unit_id: Any) -> Beliefs:
-        exists = within(model, unit, on)
+        exists = unit_masks(model, unit, on)
         beliefs = blank_unit(model, unit, on, dtype)
         unit_key = jax.random.fold_in(key, unit_id)
         for position, (name, site) in enumerate(model.locals().items()):
@@ -105,7 +116,7 @@ def scattered_locals(
                 beliefs = Beliefs({**beliefs.natural, name: natural}, {**beliefs.mean, name: mean})
         for name, site in model.locals().items():
             if not isinstance(site.family, IndicatorFamily):
-                log_joint = given_chosen(site, lambda l: model.log_unit(g, l, unit, exists))
+                log_joint = with_open_gate(site, lambda l: model.log_unit(g, l, unit, exists))
                 beliefs = sweep_site(site, name, beliefs, log_joint, unit, exists)
         return beliefs
 
@@ -113,13 +124,16 @@ def scattered_locals(
 
 
 def _leaning(key: Array, site: Site, sharpness: float, leaf: Array) -> Array:
-    """One random event for all elements."""
+    """Return random natural parameters shaped like `leaf`, the same event for all elements of the site."""
     event = leaf.shape[len(site.element_axes) :] or leaf.shape[-1:]
     return jnp.broadcast_to(sharpness * jax.random.normal(key, event, leaf.dtype), leaf.shape)
 
 
 def _scales_at_their_prior(model: Model, blank_g: Mapping[str, Statistics], on: Masks) -> dict[str, Statistics]:
-    """Sites without axes, which are hyper-parameters, at what `log_prior` alone says: a scale of 0 is not one."""
+    """Return `blank_g` with sites without axes, such as scales, at their expectation under `log_prior` alone.
+
+    A scale cannot be 0.
+    """
     g = dict(blank_g)
     for name, site in model.globals().items():
         if not site.axes:

@@ -1,7 +1,8 @@
-"""A reference posterior: the model as a NumPyro model on its continuous sites, its indicators summed out.
+"""A model as a NumPyro model on its continuous sites, with its indicators summed out.
 
-For checking the engines against NUTS on small data, and for people (`lv.to_numpyro`); slow, and exact as the chain
-grows. The density of a value x of a site is that of its statistic, which the site's family finds (`statistics_at`).
+It checks the engines against NUTS on small data, and people get it as `lv.to_numpyro`. It is slow, and exact as the
+chain grows. The density of a value x of a site is that of its statistic, which the site's family computes
+(`statistics_at`).
 """
 
 from collections.abc import Callable
@@ -23,10 +24,13 @@ from lvsearch.models.kernels import full_precision
 
 
 def reference_model(given: Model, data: Dataset, size: tuple[int, ...]) -> Callable[[], None]:
-    """A function for `numpyro.infer.NUTS`, its joint density p(data, globals, continuous locals | size).
+    """Return a NumPyro model function whose joint density is p(data, globals, continuous locals | size).
 
-    Sites are named as in the model; locals of batch b are "name/b", units leading. Values are x, not statistics.
-    Raises ValueError for a model with point estimates (they have no posterior), and as `log_unit_summed` does.
+    Pass it to `numpyro.infer.NUTS`. Its sites are named as in the model. The locals of batch b are called "name/b",
+    with units on the leading axis. Values are x, not statistics.
+
+    Raises ValueError for a model with point estimates, which have no posterior, and for indicators that cannot be
+    summed out (`log_unit_summed`).
     """
     on = given.active(size, size)
     lengths = {**{axis: len(mask) for axis, mask in on.items()}, **data.extents}
@@ -60,7 +64,7 @@ def reference_model(given: Model, data: Dataset, size: tuple[int, ...]) -> Calla
 
 
 def _draw(name: str, site: Site, shape: tuple[int, ...]) -> Statistics:
-    """Statistics of a value with the support of the site's family and no density of its own."""
+    """Declare a NumPyro site, flat on the support of the site's family, and return the statistics of its value."""
     natural = site.family.legal(shape, float)
     like = site.family.to_numpyro(natural)
     if isinstance(like, dist.Delta):
@@ -70,7 +74,10 @@ def _draw(name: str, site: Site, shape: tuple[int, ...]) -> Statistics:
 
 
 def _copied(leaf: Any) -> Any:
-    """A copy, floats in the session's precision: JAX keeps by identity what a program closes over, and would hand this
-    very leaf, as float32, to programs in float64 later (jaxlib 0.10)."""
+    """Return a copy of an array, with floats in the session's precision.
+
+    JAX (jaxlib 0.10) keeps arrays that a program closes over by identity. It would hand the same float32 array to later
+    programs in float64.
+    """
     array = np.asarray(leaf)
     return jnp.asarray(np.array(array, jnp.result_type(float) if array.dtype.kind == "f" else array.dtype))

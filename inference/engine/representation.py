@@ -1,4 +1,4 @@
-"""What describes a unit, without padding: the entries and elements that exist."""
+"""The representation of each unit without padding: only entries and elements that exist."""
 
 from collections.abc import Sequence
 
@@ -8,26 +8,35 @@ import numpy as np
 from jaxtyping import Array
 
 from lvsearch.inference.data.dataset import Batch, Dataset
-from lvsearch.inference.engine.meanfield import Beliefs, within
+from lvsearch.inference.engine.meanfield import Beliefs, unit_masks
 from lvsearch.models.contract import Masks, Model, Unit
 from lvsearch.models.families import IndicatorFamily
 from lvsearch.models.kernels import kernel
 
 
 def differs_in_length(model: Model, units: Unit) -> bool:
-    """Whether units may differ in how many elements of `representation` they have: by copies, or by masks of theirs."""
+    """Return True if units may differ in how many elements of the model's `representation` site they have.
+
+    They may if the site has copies, or if a unit's own masks decide the length of one of its axes.
+    """
     site = model.locals()[model.representation]
     own = model.extents(jax.tree.map(lambda leaf: leaf[0], units))
     return site.copies is not None or any(not isinstance(own.get(axis, 0), int) for axis in site.axes)
 
 
-def existing(model: Model, batch: Batch, values: np.ndarray, on: Masks) -> list[np.ndarray]:
-    """The representing site's values of each unit of a batch, cut to what exists: components, and the unit's own
-    elements, which padding and elements of no copies are not. values: units leading."""
+def existing_values(model: Model, batch: Batch, values: np.ndarray, on: Masks) -> list[np.ndarray]:
+    """Return the values of the representing site of each unit of a batch, without padding.
+
+    What stays are the existing components and the unit's own elements. Elements that are padding, or have no copies,
+    are removed.
+
+    values: of all units, (units, …).
+    on: the masks of existing components.
+    """
     site = model.locals()[model.representation]
 
     def masks(unit: Unit) -> list[jax.Array]:
-        exists = within(model, unit, on)
+        exists = unit_masks(model, unit, on)
         each = [exists.get(axis, jnp.ones(n, bool)) for axis, n in zip(site.axes, values.shape[1:], strict=False)]
         if site.copies is not None:
             counted = site.copies(unit) > 0
@@ -42,7 +51,10 @@ def existing(model: Model, batch: Batch, values: np.ndarray, on: Masks) -> list[
 
 @kernel(brief=True)
 def representing_value(model: Model, local: Beliefs, on: Masks) -> Array:
-    """The expected value of the representing site under q of each unit, (units, …), padding included."""
+    """Return the expected value of the representing site under q of each unit, (units, …), padding included.
+
+    local: q(locals) of the units.
+    """
     site = model.locals()[model.representation]
     described = site.family.point(local.natural[model.representation], site.event_mask(on))
     if isinstance(site.family, IndicatorFamily):  # its expected value is a probability, not a choice
@@ -50,8 +62,11 @@ def representing_value(model: Model, local: Beliefs, on: Masks) -> Array:
     return site.family.value(described, site.event_mask(on))
 
 
-def gathered(data: Dataset, per_batch: Sequence[list[np.ndarray]]) -> list[np.ndarray]:
-    """One array for each unit, in the order of the data set."""
+def in_data_order(data: Dataset, per_batch: Sequence[list[np.ndarray]]) -> list[np.ndarray]:
+    """Return one array for each unit, in the order of the data set.
+
+    per_batch: for each batch, one array for each of its units, in the order of the batch.
+    """
     by_unit = {
         int(unit): value
         for ids, values in zip(data.unit_ids, per_batch, strict=True)

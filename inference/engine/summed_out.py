@@ -1,12 +1,12 @@
 """Indicators summed out exactly.
 
-The log-joint is linear in an indicator, so the sum over its values is Σ_element copies · log Σ_k exp(natural_k), the
-natural parameters taken at z = 0 (Blei 2004, Eq. 2.18 read as a complete conditional):
+The log-joint is linear in an indicator. So the sum over its values is Σ_element copies · log Σ_k exp(natural_k), with
+the natural parameters taken at z = 0 (Blei 2004, Eq. 2.18 read as a complete conditional):
 
     log Σ_z exp log_unit(z) = log_unit(z = 0) + Σ_element copies · log-normaliser(natural),    q(z) = p(z | all else).
 
-Only for indicators that do not interact with each other, inside one site or across sites. Elements with a gate count as
-far as they exist, at the value given for the indicator that gates them.
+This holds only for indicators that do not interact with each other, inside one site or across sites. The term of an
+element with a gate is multiplied by the gate, at the given value of the indicator that is the gate.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from lvsearch.inference.engine.gates import gate_of
-from lvsearch.inference.engine.meanfield import complete_conditional, expected_statistics, within
+from lvsearch.inference.engine.meanfield import complete_conditional, expected_statistics, unit_masks
 from lvsearch.models.contract import Masks, Model, Statistics, Unit
 from lvsearch.models.families import IndicatorFamily
 
@@ -29,13 +29,18 @@ def log_unit_summed(
     on: Masks,
     summed: tuple[str, ...],
 ) -> tuple[Float[Array, ""], dict[str, Statistics]]:
-    """(log of log_unit summed over the indicators named in `summed`, in nats; their complete conditionals' means).
+    """Return the log of exp(log_unit) summed over the values of the indicators named in `summed`.
 
-    l: statistics of the other local sites, and arrays of the right shape (any value) for those in `summed`.
+    g: the statistics of the globals.
+    l: the statistics of the other local sites, and arrays of the right shape (any value) for those in `summed`.
+    summed: names of local sites to sum out.
+
+    Returns: (the log of the sum in nats, {name: the mean of its complete conditional} for the sites in `summed`).
+
     Raises ValueError for a site that is not an indicator, whose elements interact, or whose gate is summed out too.
     """
     sites = model.locals()
-    on = within(model, unit, on)
+    on = unit_masks(model, unit, on)
     for name in summed:
         if not isinstance(sites[name].family, IndicatorFamily) or sites[name].slices is not None:
             raise ValueError(

@@ -1,9 +1,11 @@
-"""Coordinate ascent in tiles: the generic engine's steps on as many units at a time as stay in the cache.
+"""Coordinate ascent in tiles: the generic engine's steps, on as many units at a time as stay in the cache.
 
-The steps are those of `meanfield`, the model's own gradients; only their order differs. A pass takes the tiles one
-after the other, updates their locals and adds up what they say about the globals, so that neither the gradients nor
-the natural parameters of all units are ever held at once. It serves models whose units' statistics do not depend on
-the globals that they update (`update_globals`). What cuts units into tiles is `data.tiles`.
+The steps are those of `meanfield`, by the model's own gradients; only their order differs. A pass takes one tile after
+the other, updates its locals, and adds up what its units say about the globals. So the gradients and natural parameters
+of all units are never held at once.
+
+It serves models whose batch statistics do not depend on the globals that they update (`update_globals`). `data.tiles`
+cuts units into tiles.
 """
 
 from collections.abc import Callable
@@ -26,15 +28,21 @@ from lvsearch.models.kernels import kernel
 @kernel(static_argnames=("capacity",), brief=True)
 @counted
 def blank_tile(model: Model, batch: Batch, size: tuple[Array | int, ...], *, capacity: tuple[int, ...]) -> Any:
-    """Zero statistics of the locals of every unit."""
+    """Return zero statistics of the locals of every unit of a tile."""
     on = model.active(size, capacity)
     dtype = jnp.asarray(batch.weight).dtype
     return jax.vmap(lambda unit: blank_unit(model, unit, on, dtype).mean)(batch.units)
 
 
 class TileStep(NamedTuple):
-    """What a tile's step leaves: its locals' expected statistics (unit, …), `total` with what its units add to the
-    natural parameters of the globals, and the bound of each unit given the globals (unit,), nats, not weighted."""
+    """The result of one step on a tile.
+
+    | field | meaning |
+    |---|---|
+    | `locals` | the expected statistics of the tile's locals, (unit, …) |
+    | `total` | natural parameters of the globals: the argument `total` plus what the tile's units add |
+    | `bounds` | the bound of each unit given the globals, (unit,), nats, without weights |
+    """
 
     locals: Any
     total: dict[str, Statistics]
@@ -55,7 +63,12 @@ def tile_step(
     capacity: tuple[int, ...],
     sweeps: int,
 ) -> TileStep:
-    """`sweeps` sweeps over the locals of a tile's units, starting from the expected statistics `l`."""
+    """Sweep `sweeps` times over the locals of a tile's units and add their statistics of the globals to `total`.
+
+    g: the expected statistics of the globals.
+    l: the expected statistics of the tile's locals to start from.
+    total: the statistics of the globals summed over the tiles before this one.
+    """
     on = model.active(size, capacity)
     beliefs = jax.lax.fori_loop(0, sweeps, lambda _, b: sweep_units(model, g, batch, b, on), Beliefs(l, l))
     bounds = unit_bounds(model, g, batch, beliefs, on)
@@ -64,7 +77,9 @@ def tile_step(
 
 
 Summary = Callable[[Model, dict[str, Statistics], Any, Beliefs, Any], Any]
-"""(model, globals' statistics, unit, its settled locals, masks) -> what is wanted of the unit: a pytree of arrays."""
+"""A function (model, statistics of the globals, unit, q(locals) of the unit, masks) -> a pytree of arrays about the
+unit.
+"""
 
 
 @units_of("batch", "start")
@@ -82,8 +97,13 @@ def settled_tile(
     capacity: tuple[int, ...],
     summary: Summary,
 ) -> Any:
-    """`summary` of every unit (unit, …), its locals brought from the expected statistics `start` to where none moves by
-    `tolerance`, in at most `sweeps` sweeps. summary: a module-level function (it is a compile key)."""
+    """Fit the locals of a tile's units with the globals fixed, and return `summary` of every unit, (unit, …).
+
+    start: the expected statistics of the locals to start from.
+    tolerance, sweeps: sweeps end when no statistic moves by more than `tolerance`, or after `sweeps` of them.
+    summary: what to compute of a fitted unit. It must be defined at module level, since it is a key of the compiled
+        program.
+    """
     on = model.active(size, capacity)
     settled = settle_units(model, g, batch, Beliefs(start, start), on, sweeps, tolerance)
     return jax.vmap(lambda unit, b: summary(model, g, unit, b, on))(batch.units, settled)

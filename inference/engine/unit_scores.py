@@ -1,4 +1,4 @@
-"""What people read off a fitted model: its parameters as values, and log p of new units with a Monte Carlo error."""
+"""Numbers for people from a fitted model: its parameters as values, and log p of new units with a Monte Carlo error."""
 
 from functools import singledispatch
 from typing import NamedTuple
@@ -14,17 +14,19 @@ from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.models.contract import Model, Statistics
 
 LOWER_BOUND = "variational lower bound"
+"""The `UnitScores.method` of scores that are lower bounds."""
 EXACT_AT_MEANS = "exact, parameters at their posterior means"
+"""The `UnitScores.method` of scores that are exact at the posterior means."""
 
 
 class UnitScores(NamedTuple):
-    """log p(unit | parameters at their posterior means) for each unit, nats.
+    """log p(unit | parameters at their posterior means) for each unit.
 
     | field | meaning |
     |---|---|
-    | `per_unit` | in the order of the data set |
-    | `monte_carlo_error` | standard error of their sum from the sampling alone; 0 where nothing is sampled |
-    | `method` | how they were computed, for people |
+    | `per_unit` | the scores in the order of the data set, (units,), nats |
+    | `monte_carlo_error` | the standard error of their sum from sampling alone, nats; 0 if nothing is sampled |
+    | `method` | how they were computed, in words for people |
     """
 
     per_unit: Float[np.ndarray, " units"]
@@ -36,19 +38,24 @@ class UnitScores(NamedTuple):
 def score_units(
     model: Model, estimate: Estimate, data: Dataset, *, capacity: tuple[int, ...], samples: int, key: Array
 ) -> UnitScores:
-    """Score units as well as is known for this type of model; model: `estimate.model`.
+    """Return log p(unit | parameters at their posterior means) for each unit, by the best method for this type of
+    model.
 
-    capacity: sizes that are compared are padded to one capacity, so that all compile once. samples and key: for methods
-    that sample; one key for all sizes makes differences between them share their noise. Where nothing better is known
-    the score is that of `describe_units`, which is exact for some models and a variational lower bound for others.
+    By default the score is the bound of `describe_units`. It is exact for some models and a variational lower bound for
+    others. `UnitScores.method` says which.
+
+    model: the fitted model, `estimate.model`.
+    capacity: the capacity that all sizes in a comparison are padded to, so that one program is compiled for all.
+    samples: how many samples methods that sample may draw.
+    key: the random key of such methods. With one key for all sizes, differences between sizes share their noise.
     """
     return described_scores(model, estimate, data)
 
 
 def described_scores(model: Model, estimate: Estimate, data: Dataset) -> UnitScores:
-    """Score units by the bound of `describe_units`; `method` says whether it is exact or a bound.
+    """Return the bounds of `describe_units` as scores, with `method` saying whether they are exact.
 
-    It is exact where a unit has one latent site whose elements do not interact: the log-joint is linear in the
+    They are exact if a unit has one latent site whose elements do not interact. The log-joint is linear in the
     statistics of that site, so its q is the exact conditional distribution given the parameters.
     """
     lower = describe_units(model, estimate, data).log_lower
@@ -58,7 +65,12 @@ def described_scores(model: Model, estimate: Estimate, data: Dataset) -> UnitSco
 
 
 def site_value(estimate: Estimate, name: str) -> Statistics:
-    """A global site at its posterior mean, existing components only: an array on `Site.axes`, or a tuple of them."""
+    """Return the value of a global site at its posterior mean, without padding.
+
+    name: the name of the site.
+
+    Returns: an array on `Site.axes`, or a tuple of arrays if the family's value has several parts.
+    """
     family = estimate.model.globals()[name].family
     natural = jax.tree.map(jnp.asarray, estimate.natural[name])
     return jax.tree.map(np.asarray, family.value(family.point(natural)))

@@ -1,4 +1,7 @@
-"""The evidence p(data | size) itself: annealed from a fit or the prior to the posterior, and back."""
+"""The evidence p(data | size), annealed from a fit or the prior to the posterior, and back.
+
+The chains of the different models are defined here. The annealing itself is in `lvsearch.inference.annealing`.
+"""
 
 from lvsearch.inference.annealing.dispatch import (
     Effort,

@@ -1,15 +1,19 @@
-"""Hidden Markov models of one size, annealed from the prior of their paths: all parameters integrated out.
+"""Hidden Markov models of one size, annealed from the prior of their paths, with all parameters integrated out.
 
     π_t(z) ∝ p(z) ∫ p(θ) Π_n p(x_n | θ_{z_n})^t dθ,      log of the integral: Σ_k A(λ + t S_k) − A(λ) + t Σ_n log h(x_n)
 
-with S_k = Σ_{z_n = k} s(x_n) (Blei 2004, Eq. 5.13, with the rows' statistics times t) and p(z) a Dirichlet–multinomial
-for the start and for every state's transitions. The move draws parameters given the path and then a whole path given
-the parameters, by the forward recursion with the rows' log-potentials times t (Chib 1996): each is a complete
-conditional of π_t(z, θ), and what is kept is the path. That is reversible, and changes nothing when states are renamed.
+Here S_k = Σ_{z_n = k} s(x_n) (Blei 2004, Eq. 5.13, with the rows' statistics times t). p(z) is a Dirichlet–multinomial
+for the start and for every state's transitions.
 
-The weight of a path is no straight line in t, and that is the point: with parameters in the state, or with the evidence
-of the rows to the power t, first temperatures weigh what no data have said yet. All sequences lie one after another as
-one path: where a sequence begins, every state is left for the start's.
+A sweep draws parameters given the path, and then a whole path given the parameters, by the forward recursion with the
+rows' log-potentials times t (Chib 1996). Each is a complete conditional of π_t(z, θ), and only the path is kept. The
+sweep is reversible, and is the same whatever the states are called.
+
+The weight of a path is not linear in t, on purpose. With parameters in the state, or with the evidence of the rows to
+the power t, the first temperatures would weigh what no data have determined yet.
+
+All sequences lie one after another as one path. At the row where a sequence begins, every state is followed by a draw
+from the start's distribution.
 """
 
 from functools import partial
@@ -28,7 +32,7 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.groups import rows_of_groups
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, check_size
 from lvsearch.inference.mixtures.packing import pack_increments, pack_statistics, unpack_sums
-from lvsearch.inference.mixtures.rows import seen_by
+from lvsearch.inference.mixtures.rows import coordinates_and_carriers
 from lvsearch.models.components import log_normalisers
 from lvsearch.models.contract import first
 from lvsearch.models.exponential.family import log_normalised
@@ -36,26 +40,27 @@ from lvsearch.models.families import MarkovChain, MarkovChainStatistics
 from lvsearch.models.hidden_markov import HiddenMarkov
 
 ROWS_STEP = 32
-"""Rows of all sequences are padded to a multiple of it, so that data sets of about one length share their programs."""
+"""The rows of all sequences are padded to a multiple of this, so that data sets of similar length share their programs.
+"""
 
 
 class PathState(NamedTuple):
-    """The state of each row, particles first."""
+    """The hidden state of each row, particles on the first axis."""
 
     labels: Int[Array, "particle row"]
 
 
 class HiddenMarkovChain(eqx.Module):
-    """A `Chain` of a `HiddenMarkov`. `of` makes one; the first `size` of `capacity` states exist.
+    """A `Chain` of a `HiddenMarkov`, made by `from_data`. The first `size` of `capacity` states exist.
 
     | field | meaning | shape |
     |---|---|---|
     | `size` | K | (), traced |
-    | `increments` | s(x_n) packed, 0 of padding | (row, packed) |
+    | `increments` | s(x_n) packed into a vector, 0 for padding | (row, packed) |
     | `log_carrier` | Σ log h(x_n), nats | () |
-    | `present` | which rows there are: the first so many | (row,) |
-    | `begins` | which rows begin a sequence | (row,) |
-    | `prior` | λ of the components | (…) a leaf |
+    | `present` | True for rows that are not padding, which come first | (row,) |
+    | `begins` | True for rows that begin a sequence | (row,) |
+    | `prior` | λ of the components | each leaf (…) |
     """
 
     model: HiddenMarkov
@@ -68,9 +73,12 @@ class HiddenMarkovChain(eqx.Module):
     capacity: int = eqx.field(static=True)
 
     @classmethod
-    def of(cls, model: HiddenMarkov, data: Dataset, size: int, capacity: int) -> "HiddenMarkovChain":
-        """Rows are in the order of the sequences. Raises ValueError for estimated components, rows without a density,
-        and a size that does not fit in the capacity."""
+    def from_data(cls, model: HiddenMarkov, data: Dataset, size: int, capacity: int) -> "HiddenMarkovChain":
+        """Return the chain of a model with `size` states. Rows are in the order of the sequences.
+
+        Raises ValueError for estimated components, rows without a density, and a size that does not fit in the
+        capacity.
+        """
         if model.concentration is None:
             raise ValueError(
                 f"got {model.describe()}, expected a model whose parameters have a prior: with estimated parameters "
@@ -83,7 +91,7 @@ class HiddenMarkovChain(eqx.Module):
         pad = -n_rows % ROWS_STEP
         starts = (np.cumsum(lengths) - lengths)[lengths > 0]
         with jax.enable_x64(True):
-            coordinates, carriers = seen_by(component, rows)
+            coordinates, carriers = coordinates_and_carriers(component, rows)
             increments = pack_increments(component, coordinates, rows.observed)
             prior = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), component.prior(rows.value.shape[1]))
         return cls(
@@ -99,6 +107,7 @@ class HiddenMarkovChain(eqx.Module):
 
     @property
     def elements(self) -> int:
+        """The number of rows, padding included."""
         return int(self.present.shape[0])
 
     @property
@@ -110,7 +119,7 @@ class HiddenMarkovChain(eqx.Module):
         return False
 
     def init(self, key: Key[Array, ""], particles: int) -> PathState:
-        """Paths from their prior."""
+        """Return paths drawn from their prior."""
         nothing, unseen = jnp.zeros(len(self.present), int), jnp.zeros(len(self.present))
         one = partial(self._drawn, labels=nothing, counted=unseen, temperature=jnp.zeros(()))
         return PathState(jax.vmap(one)(jax.random.split(key, particles)))
@@ -118,7 +127,7 @@ class HiddenMarkovChain(eqx.Module):
     def step(
         self, key: Key[Array, ""], state: PathState, temperature: Float[Array, ""], *, backward: bool
     ) -> PathState:
-        """Parameters given the path, and a path given the parameters: its own reversal."""
+        """Draw parameters given the path, and a path given the parameters. The step is its own time reversal."""
         del backward
         counted = jnp.asarray(self.present, jnp.result_type(float))
         one = partial(self._drawn, counted=counted, temperature=temperature)
@@ -129,25 +138,25 @@ class HiddenMarkovChain(eqx.Module):
     def log_gain(
         self, state: PathState, before: Float[Array, ""], after: Float[Array, ""]
     ) -> Float[Array, " particle"]:
-        """log π_after − log π_before of each path, nats, both as in the module's docstring."""
+        """Return log π_after − log π_before of each path, nats, with π_t as in the module's docstring."""
 
         def one(labels: Array) -> Array:
-            here = self._here(labels, jnp.asarray(self.present, jnp.result_type(float)))
+            here = self._indicators(labels, jnp.asarray(self.present, jnp.result_type(float)))
             ends = [log_normalisers(self.model.components, self._natural(here, t)) for t in (before, after)]
             return jnp.where(self._exists(), ends[1] - ends[0], 0.0).sum() + (after - before) * self.log_carrier
 
         return jax.vmap(one)(state.labels)
 
     def log_ratio(self, state: PathState) -> Float[Array, " particle"]:
-        """log p(rows | path), nats."""
+        """Return log p(rows | path) of each particle, nats."""
         return self.log_gain(state, jnp.zeros(()), jnp.ones(()))
 
     def log_density(self, state: PathState) -> Float[Array, " particle"]:
-        """log p(rows, path), nats."""
+        """Return log p(rows, path) of each particle, nats."""
         exists = self._exists()
 
         def one(labels: Array) -> Array:
-            starts, steps = self._counts(self._here(labels, jnp.asarray(self.present, jnp.result_type(float))))
+            starts, steps = self._counts(self._indicators(labels, jnp.asarray(self.present, jnp.result_type(float))))
             of_steps = _log_dirichlet_multinomial(steps, self.model.transition_prior(exists), exists)
             start = jnp.broadcast_to(jnp.asarray(self.model.start_concentration, starts.dtype), starts.shape)
             of_start = _log_dirichlet_multinomial(starts, start, exists)
@@ -156,23 +165,26 @@ class HiddenMarkovChain(eqx.Module):
         return jax.vmap(one)(state.labels) + self.log_ratio(state)
 
     def label_scores(self, state: PathState) -> None:
-        """None: the prior does not change under relabelling."""
+        """Return None: the prior does not change under relabelling."""
         return
 
     def relabel(self, state: PathState, order: Int[Array, "particle component"]) -> PathState:
-        """The state itself: no labelling is better than another."""
+        """Return the state as it is: no labelling is better than another."""
         return state
 
     def take(self, state: PathState, particles: Int[Array, " chosen"]) -> PathState:
-        """The named particles, in that order."""
+        """Return the state of the named particles, in that order."""
         return PathState(state.labels[particles])
 
     # ── one particle ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _drawn(self, key: Array, *, labels: Array, counted: Array, temperature: Array) -> Int[Array, " row"]:
-        """A path given parameters drawn given the rows that are `counted` (row,) 0 or 1 in `labels`."""
+        """Draw parameters given the rows that count, then a path of all rows given these parameters.
+
+        labels: the path before, (row,). counted: 1 for rows that count, else 0, (row,). temperature: t.
+        """
         keys, exists = jax.random.split(key, 4), self._exists()
-        here, model = self._here(labels, counted), self.model
+        here, model = self._indicators(labels, counted), self.model
         starts, steps = self._counts(here)
         both = exists[:, None] & exists
         start = _log_simplex(keys[0], jnp.asarray(model.start_concentration, starts.dtype) + starts, exists)
@@ -189,18 +201,22 @@ class HiddenMarkovChain(eqx.Module):
         return MarkovChain().sample(keys[3], natural, jnp.asarray(self.present)[:, None, None] & both).state.argmax(-1)
 
     def _exists(self) -> Bool[Array, " state"]:
+        """Return True for the states that exist, (state,)."""
         return first(jnp.asarray(self.size), self.capacity)
 
-    def _here(self, labels: Array, counted: Array) -> Float[Array, "row state"]:
+    def _indicators(self, labels: Array, counted: Array) -> Float[Array, "row state"]:
+        """Return 1 at each row's state if the row counts, else 0, (row, state)."""
         return (labels[:, None] == jnp.arange(self.capacity)) * counted[:, None]
 
     def _counts(self, here: Array) -> tuple[Float[Array, " state"], Float[Array, "state state"]]:
-        """Sequences that begin in each state, and steps from each state to each."""
+        """Return how many sequences begin in each state, (state,), and how many steps go from each to each, (state,
+        state).
+        """
         began = jnp.asarray(self.begins)[:, None]
         return jnp.where(began, here, 0.0).sum(0), here[:-1].T @ jnp.where(began, 0.0, here)[1:]
 
     def _natural(self, here: Array, temperature: Array) -> Any:
-        """λ + t S_k."""
+        """Return λ + t S_k of each component."""
 
         sums = here.T @ jnp.asarray(self.increments, here.dtype)
         like = jax.tree.map(
@@ -212,12 +228,12 @@ class HiddenMarkovChain(eqx.Module):
 
 
 def _log_simplex(key: Array, concentration: Array, exists: Array) -> Array:
-    """log θ, θ ~ Dirichlet(concentration) over the entries of the last axis that exist; 0 elsewhere."""
+    """Draw log θ, with θ ~ Dirichlet(concentration) over the existing entries of the last axis; other entries are 0."""
     return log_normalised(log_gamma_draws(key, concentration), exists)
 
 
 def _log_dirichlet_multinomial(counts: Array, concentration: Array, exists: Array) -> Array:
-    """log ∫ Π θ^counts Dirichlet(θ | concentration) over the last axis, nats, as far as entries exist."""
+    """Return log ∫ Π θ^counts Dirichlet(θ | concentration) dθ over the existing entries of the last axis, nats."""
     total, n = jnp.where(exists, concentration, 0.0).sum(-1), jnp.where(exists, counts, 0.0).sum(-1)
     each = jnp.where(exists, gammaln(concentration + counts) - gammaln(concentration), 0.0).sum(-1)
     return each + gammaln(jnp.where(total > 0, total, 1.0)) - gammaln(jnp.where(total > 0, total, 1.0) + n)
@@ -225,4 +241,5 @@ def _log_dirichlet_multinomial(counts: Array, concentration: Array, exists: Arra
 
 @evidence_chain.register
 def _(model: HiddenMarkov, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> HiddenMarkovChain:
-    return HiddenMarkovChain.of(model, data, size[0], capacity_of(size)[0])
+    """Return the chain over the hidden paths of the model."""
+    return HiddenMarkovChain.from_data(model, data, size[0], capacity_of(size)[0])

@@ -1,9 +1,10 @@
-"""Gaussian mixtures with independent priors of means and precisions, annealed from the prior of all their latents.
+"""Gaussian mixtures with independent priors of means and precisions, annealed from the prior of all latent variables.
 
     π_t(z, π, μ, τ, β) ∝ p(z, π, μ, τ, β) Π_n p(x_n | μ_{z_n}, τ_{z_n})^t
 
-Tempering the density of each row given its component, not the sum over components, keeps every complete conditional in
-its family: t counts the rows. With y in the model's coordinates, n_k and sums over the rows of component k,
+The density of each row given its component is tempered, not the sum over components. So every complete conditional
+stays in its family, with t as the weight of a row. With y in the model's coordinates, and n_k and sums over the rows of
+component k,
 
     z_n | · ∝ π_k exp(t Σ_d [½ log τ_kd − ½ τ_kd (y_nd − μ_kd)²])
     π | ·   ~ Dirichlet(a + n_k)
@@ -11,7 +12,7 @@ its family: t counts the rows. With y in the model's coordinates, n_k and sums o
     τ_k | · ~ Gamma(α + t n_k / 2, rate β + t Σ (y − μ_k)² / 2)
     β | ·   ~ Gamma(g + K α, rate h + Σ_k τ_k)
 
-(Richardson & Green 1997, §3, at t = 1). Components that no row is in are drawn from their prior.
+(Richardson & Green 1997, §3, at t = 1). Components without rows are drawn from their prior.
 """
 
 from typing import NamedTuple
@@ -34,11 +35,14 @@ from lvsearch.models.kernels import kernel
 from lvsearch.models.units import Row
 
 ROWS_AT_ONCE = 8
-"""Rows whose labels are drawn together: their scores stay in the cache. Data sets are padded to a multiple of it."""
+"""How many rows have their labels drawn together, so that their scores stay in the cache. Rows are padded to a
+multiple.
+"""
 
 
 class NormalState(NamedTuple):
-    """All latents, particles side by side on the last axis. Components that do not exist hold anything finite.
+    """All latent variables, particles side by side on the last axis. Components that do not exist hold any finite
+    numbers.
 
     | field | letter | shape |
     |---|---|---|
@@ -57,19 +61,19 @@ class NormalState(NamedTuple):
 
 
 @kernel(brief=True)
-def _seen_by(model: IndependentNormalMixture, rows: Row) -> tuple[Array, Array]:
-    """(Rows in the unit of the prior, log h of each in nats)."""
+def _coordinates_and_carriers(model: IndependentNormalMixture, rows: Row) -> tuple[Array, Array]:
+    """Return (the rows in the coordinates of the prior, log h of each row in nats)."""
     return jax.vmap(model.coordinates)(rows), jax.vmap(model.log_carrier)(rows)
 
 
 class IndependentNormalChain(eqx.Module):
-    """A `Chain` of an `IndependentNormalMixture`. `of` makes one; the first `size` of `capacity` components exist.
+    """A `Chain` of an `IndependentNormalMixture`, made by `from_data`. The first `size` of `capacity` components exist.
 
     | field | meaning | shape |
     |---|---|---|
     | `size` | K | (), traced |
-    | `values` | y, 0 where nothing was observed | (row, dim) |
-    | `observed` | | (row, dim) |
+    | `values` | y, 0 in missing cells | (row, dim) |
+    | `observed` | False in missing cells | (row, dim) |
     | `carriers` | Σ over observed cells of −½ log 2π − log scale | (row,) |
     | `weight` | 0 for rows of padding, else 1 | (row,) |
     """
@@ -83,18 +87,25 @@ class IndependentNormalChain(eqx.Module):
     capacity: int = eqx.field(static=True)
 
     @classmethod
-    def of(cls, model: IndependentNormalMixture, data: Dataset, size: int, capacity: int) -> "IndependentNormalChain":
-        """Rows are in the order of the batches, their padding included, so that data sets of one padded length share
-        their programs. Raises ValueError for rows weighted otherwise than 0 or 1, and a size that does not fit in the
-        capacity."""
+    def from_data(
+        cls, model: IndependentNormalMixture, data: Dataset, size: int, capacity: int
+    ) -> "IndependentNormalChain":
+        """Return the chain of a mixture with `size` components.
+
+        Rows are in the order of the batches, with their padding, so that data sets of one padded length share their
+        programs.
+
+        Raises ValueError for rows whose weight is neither 0 nor 1, and for a size that does not fit in the capacity.
+        """
         check_size(size, capacity)
         units, weight = padded_rows(data)
         with jax.enable_x64(True):
-            values, carriers = map(np.asarray, _seen_by(model, units))
+            values, carriers = map(np.asarray, _coordinates_and_carriers(model, units))
         return cls(model, np.asarray(size), values, np.asarray(units.observed), carriers, weight, capacity)
 
     @property
     def elements(self) -> int:
+        """The number of rows: each has its label drawn in a sweep."""
         return len(self.weight)
 
     @property
@@ -106,7 +117,7 @@ class IndependentNormalChain(eqx.Module):
         return True
 
     def init(self, key: Key[Array, ""], particles: int) -> NormalState:
-        """All latents from their prior."""
+        """Return all latent variables drawn from their prior."""
         keys, (n_rows, n_dims) = jax.random.split(key, 5), self.values.shape
         each = jnp.zeros((self.capacity, n_dims, particles))
         rate = jnp.exp(log_gamma_draws(keys[0], each[0] + self.model.rate_shape)) / self.model.rate_rate
@@ -122,7 +133,7 @@ class IndependentNormalChain(eqx.Module):
     def step(
         self, key: Key[Array, ""], state: NormalState, temperature: Float[Array, ""], *, backward: bool
     ) -> NormalState:
-        """Labels, weights, means, precisions, rates; in the reverse order where `backward`."""
+        """Draw labels, weights, means, precisions and rates in turn; in the reverse order if `backward`."""
         key_labels, key_globals = jax.random.split(key)
 
         def labelled(state: NormalState) -> NormalState:
@@ -133,14 +144,16 @@ class IndependentNormalChain(eqx.Module):
         return self._globals(key_globals, labelled(state), temperature, backward=False)
 
     def log_ratio(self, state: NormalState) -> Float[Array, " particle"]:
-        """log p(rows | labels, means, precisions), nats."""
+        """Return log p(rows | labels, means, precisions) of each particle, nats."""
         chosen = state.labels[:, None]
         mean, precision = (jnp.take_along_axis(leaf, chosen, axis=0) for leaf in (state.mean, state.precision))
         cells = jnp.log(precision) - precision * (self.values[..., None] - mean) ** 2
         return 0.5 * jnp.where(self.observed[..., None], cells, 0.0).sum((0, 1)) + jnp.asarray(self.carriers).sum()
 
     def log_density(self, state: NormalState) -> Float[Array, " particle"]:
-        """log p(rows, labels, weights, means, precisions, rates), nats, from the model itself."""
+        """Return log p(rows, labels, weights, means, precisions, rates) of each particle, nats, computed by the
+        model.
+        """
         on = self.model.active((jnp.asarray(self.size),), (self.capacity,))
         units = Row(self.model.location + self.model.scale * self.values, self.observed)
 
@@ -158,19 +171,19 @@ class IndependentNormalChain(eqx.Module):
         return jax.vmap(one, in_axes=-1)(*state)
 
     def label_scores(self, state: NormalState) -> None:
-        """None: the prior does not change under relabelling."""
+        """Return None: the prior does not change under relabelling."""
         return
 
     def relabel(self, state: NormalState, order: Int[Array, "particle component"]) -> NormalState:
-        """The state itself: no labelling is better than another."""
+        """Return the state as it is: no labelling is better than another."""
         return state
 
     def take(self, state: NormalState, particles: Int[Array, " chosen"]) -> NormalState:
-        """The named particles, in that order."""
+        """Return the state of the named particles, in that order."""
         return jax.tree.map(lambda leaf: leaf[..., particles], state)
 
     def _labels(self, key: Array, state: NormalState, temperature: Array) -> Int[Array, "row particle"]:
-        """Every row's label given all else."""
+        """Draw every row's label given all other variables, (row, particle)."""
         uniforms = jax.random.uniform(key, state.labels.shape, state.mean.dtype)
         half_log = 0.5 * jnp.log(state.precision)
 
@@ -184,7 +197,10 @@ class IndependentNormalChain(eqx.Module):
     def chosen(
         self, score: Float[Array, "component particle"], uniform: Float[Array, " particle"]
     ) -> Int[Array, " particle"]:
-        """A component drawn in proportion to exp(score), of those that exist."""
+        """Draw an existing component in proportion to exp(score), (particle,).
+
+        uniform: one uniform draw for each particle, by which the component is found.
+        """
         cumulative = jnp.cumsum(jnp.exp(score - score.max(0)), axis=0)
         label = (cumulative < uniform * cumulative[-1]).sum(0, dtype=jnp.int32)
         return jnp.minimum(label, jnp.asarray(self.size, jnp.int32) - 1)
@@ -192,11 +208,15 @@ class IndependentNormalChain(eqx.Module):
     def _cells(
         self, state: NormalState, half_log: Float[Array, "component dim particle"], y: Array, observed: Array
     ) -> Float[Array, "component particle"]:
+        """Return Σ_d [½ log τ_kd − ½ τ_kd (y_d − μ_kd)²] of one row y under each component, (component, particle).
+
+        half_log: ½ log τ. observed: the row's observed cells, over which the sum goes.
+        """
         cells = half_log - 0.5 * state.precision * (y[:, None] - state.mean) ** 2
         return jnp.where(observed[:, None], cells, 0.0).sum(1)
 
     def _globals(self, key: Array, state: NormalState, temperature: Array, *, backward: bool) -> NormalState:
-        """Weights, means, precisions, rates given the labels, or in the reverse order."""
+        """Draw weights, means, precisions and rates in turn, given the labels; in the reverse order if `backward`."""
         keys, model = jax.random.split(key, 4), self.model
         rows, n, total, squares = self._sums(state.labels)
         exists = first(jnp.asarray(self.size), self.capacity)[:, None, None]
@@ -225,8 +245,11 @@ class IndependentNormalChain(eqx.Module):
         return state
 
     def _sums(self, labels: Int[Array, "row particle"]) -> tuple[Array, Array, Array, Array]:
-        """(rows, observed cells, Σ y, Σ y²) of each component; the first (component, particle), the others with dim."""
-        here = labels[:, None] == jnp.arange(self.capacity, dtype=jnp.int32)[:, None]
+        """Return the sums over each component's rows: how many rows, how many observed cells, Σ y, Σ y².
+
+        The first is (component, particle), the others (component, dim, particle).
+        """
+        here = labels[:, None] == jnp.arange(self.capacity, dtype=jnp.int32)[:, None]  # (row, component, particle)
         y, seen = jnp.asarray(self.values)[:, None, :, None], jnp.asarray(self.observed)[:, None, :, None]
         rows = jnp.where(here, jnp.asarray(self.weight)[:, None, None], 0.0).sum(0)
         n, total, squares = (jnp.where(here[:, :, None], x, 0.0).sum(0) for x in (seen.astype(y.dtype), y, y**2))
@@ -235,7 +258,7 @@ class IndependentNormalChain(eqx.Module):
     def _log_weights(
         self, key: Array, counts: Float[Array, "component particle"]
     ) -> Float[Array, "component particle"]:
-        """log π given the rows of each component; −inf for components that do not exist."""
+        """Draw log π given how many rows each component has; −inf for components that do not exist."""
         log_gamma = log_gamma_draws(key, jnp.asarray(self.model.concentration) + counts)
         exists = first(jnp.asarray(self.size), self.capacity)[:, None]
         return jax.nn.log_softmax(jnp.where(exists, log_gamma, -jnp.inf), axis=0)
@@ -243,4 +266,5 @@ class IndependentNormalChain(eqx.Module):
 
 @sampled_chain.register
 def _(model: IndependentNormalMixture, data: Dataset, size: tuple[int, ...]) -> IndependentNormalChain:
-    return IndependentNormalChain.of(model, data, size[0], capacity_of(size)[0])
+    """Return the chain whose draws have all the parameters that people ask for."""
+    return IndependentNormalChain.from_data(model, data, size[0], capacity_of(size)[0])

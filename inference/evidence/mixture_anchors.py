@@ -1,4 +1,4 @@
-"""Where another path of a mixture ended: its labels, as the beginning of a second path (`mixtures`), about them."""
+"""The second annealing path of a mixture, around the labels at which the first path ended (see `mixtures`)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,28 +14,41 @@ from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, Collapse
 from lvsearch.models.kernels import kernel
 
 SETTLING, AVERAGED, SETTLED = 10, 20, 16
-"""Sweeps before the averages, those averaged over, and the particles that settle."""
+"""Sweeps before the labels are averaged, sweeps averaged over, and the number of particles that are swept."""
 ANYWHERE = 0.02
-"""Probability under q that a label is drawn evenly."""
+"""The probability under q that a row's label is drawn evenly over all labels."""
 
 
 @patience.register
 def _(chain: CollapsedMixtureChain) -> float:
-    """q of labels is normalised and as cheap to draw from as the prior."""
+    """Return 0: the second path is always worth its time, since its q is normalised and as cheap to draw from as the
+    prior.
+    """
     return 0.0
 
 
 @anchored_chain.register
 def _(chain: CollapsedMixtureChain, key: Key[Array, ""], states: Sequence[CollapsedState]) -> Anchor:
-    """About the labels of the best particle (`settled`)."""
-    anchor, _ = settled(chain, key, states)
+    """Return the path around the labels of the best particle (`settled_labels`)."""
+    anchor, _ = settled_labels(chain, key, states)
     return Anchor(chain.about(anchor), 0.0)
 
 
-def settled(chain: Any, key: Key[Array, ""], states: Sequence[Any]) -> tuple[Float[np.ndarray, "row label"], Any]:
-    """log q of each row's label, nats, and the state it is about: that of the particle which, of those with the highest
-    joint, has it still after some sweeps. q: how often a row has a label over further sweeps, a little of it
-    spread evenly. chain: of mixtures, its states with `labels`."""
+def settled_labels(
+    chain: Any, key: Key[Array, ""], states: Sequence[Any]
+) -> tuple[Float[np.ndarray, "row label"], Any]:
+    """Find the best labels that a path ended with, and return a distribution q of labels around them.
+
+    The particles with the highest joint are swept on at temperature 1. The one whose joint is then highest on average
+    is the best. q(row's label) is how often the row had the label in those sweeps, mixed with a little of the even
+    distribution.
+
+    chain: a chain of a mixture, whose states have `labels`.
+    states: final states of the first path.
+
+    Returns: (log q of each row's label in nats, (row, label), and -inf for labels that do not exist; the final state of
+        the best particle).
+    """
     with jax.enable_x64(True):
         together = chain.beside(states)
         order = np.argsort(-np.asarray(log_densities(chain, together)), kind="stable")
@@ -49,8 +62,11 @@ def settled(chain: Any, key: Key[Array, ""], states: Sequence[Any]) -> tuple[Flo
 
 @kernel()
 def _averaged(chain: Any, key: Array, state: Any) -> tuple[Any, Array, Array]:
-    """(Where the particles end, how often each row had each label (row, particle, label), the average joint
-    in nats)."""
+    """Sweep all particles at temperature 1 and average over the later sweeps.
+
+    Returns: (the final state, the share of sweeps in which each row had each label (row, particle, label), the average
+        of log p(rows, labels) in nats (particle,)).
+    """
     places = jnp.arange(chain.names.number)
 
     def one(index: Array, carry: tuple[Any, Array, Array]) -> tuple[Any, Array, Array]:

@@ -1,17 +1,20 @@
-"""Mixtures of one size, annealed from the prior of their labels: weights and parameters integrated out.
+"""Mixtures of one size, annealed from the prior of their labels, with weights and parameters integrated out.
 
     π_t(z) ∝ p(z) p(rows | z)^t,      p(z) = Γ(Ka) / Γ(Ka + N) Π_k Γ(n_k + a) / Γ(a)        (Dirichlet–multinomial)
     log p(rows | z) = Σ_k [A(λ + Σ_{z_n = k} s(x_n)) − A(λ)] + Σ_n log h(x_n)                (Blei 2004, Eq. 5.13)
 
-A sweep draws one row after another from the tempered conditional, in which both factors of the joint are ratios:
+A sweep draws one row after another from its tempered conditional, in which both factors of the joint are ratios:
 
     π_t(z_n = k | the others) ∝ (n_k + a) · exp(t [A(λ + S_k + s(x_n)) − A(λ + S_k)]),
 
-n_k and S_k without row n; h(x_n) is the same for every k. The path does not change when components are renamed.
-Where rows arise in one of V variants (`models.components`), z_n is a component and a variant (`variant_labels`), p(z)
-has Π_n p(v_n) too, and row n has s_v(x_n) and h_v(x_n).
+with n_k and S_k taken without row n. h(x_n) is the same for every k. The path does not change when components are
+renamed.
 
-Where its two directions end far apart there is a second path (`anchored_chain`), about one labelling r of the rows:
+If rows arise in one of V variants (`models.components`), z_n is a component and a variant (`variant_labels`). Then p(z)
+has the further factor Π_n p(v_n), and row n has s_v(x_n) and h_v(x_n).
+
+If the forward and the backward paths end far apart, there is a second path (`anchored_chain`), around one labelling r
+of the rows:
 
     π_t(z) ∝ q(z)^(1−t) p(rows, z)^t,      q(z) = Π_n r_n[z_n].
 """
@@ -30,28 +33,29 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows
 from lvsearch.inference.engine.estimate import check_size
 from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining, VariantLabels
-from lvsearch.inference.mixtures.rows import seen_by, variants
+from lvsearch.inference.mixtures.rows import coordinates_and_carriers, variants
 from lvsearch.models.components import Component
 from lvsearch.models.contract import HyperparameterArray, first
 from lvsearch.models.finite_mixture import FiniteMixture
 
 Choose = Callable[[CollapsedState, Joining], Int[Array, " particle"]]
-"""What says a row's label: of the state without the row, and what the row makes of each label."""
+"""A function that chooses a row's label: (the state without the row, the row's scores) -> labels, (particle,)."""
 
 
 class CollapsedMixtureChain(eqx.Module):
-    """A `Chain` over the labels of a `FiniteMixture`. `of` makes one; the first `size` of `capacity` components exist.
+    """A `Chain` over the labels of a `FiniteMixture`, made by `from_data`. The first `size` of `capacity` components
+    exist.
 
     | field | letter | shape |
     |---|---|---|
     | `component` | the kind of component | |
     | `concentration` | a | () |
     | `size` | K | (), traced |
-    | `increments` | s_v(x_n) | (row, variant, …) a leaf |
+    | `increments` | s_v(x_n) | each leaf (row, variant, …) |
     | `carriers` | log h(x_n), nats | (row,) |
     | `tilts` | log h_v(x_n) − log h(x_n), nats | (row, variant) |
     | `weight` | 0 for rows of padding, else 1 | (row,) |
-    | `prior` | λ | (…) a leaf |
+    | `prior` | λ | each leaf (…) |
     | `anchor` | log r | (row, label), nats; None for the path from the prior |
     """
 
@@ -67,11 +71,13 @@ class CollapsedMixtureChain(eqx.Module):
     capacity: int = eqx.field(static=True)
 
     @classmethod
-    def of(cls, model: FiniteMixture, data: Dataset, size: int, capacity: int) -> "CollapsedMixtureChain":
-        """Rows are in the order of the batches, their padding included, so that data sets of one padded length share
-        their programs.
+    def from_data(cls, model: FiniteMixture, data: Dataset, size: int, capacity: int) -> "CollapsedMixtureChain":
+        """Return the chain of a mixture with `size` components on the path from the prior.
 
-        Raises ValueError for estimated components, rows without a density, rows weighted otherwise than 0 or 1, and a
+        Rows are in the order of the batches, with their padding, so that data sets of one padded length share their
+        programs.
+
+        Raises ValueError for estimated components, rows without a density, rows whose weight is neither 0 nor 1, and a
         size that does not fit in the capacity.
         """
         component = model.components
@@ -84,7 +90,7 @@ class CollapsedMixtureChain(eqx.Module):
         units, weight = padded_rows(data)
         component.check(units)
         with jax.enable_x64(True):
-            coordinates, carriers = seen_by(component, units)
+            coordinates, carriers = coordinates_and_carriers(component, units)
             one = component.at_prior_means().prior(units.value.shape[1])
             prior = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), one)
             increments, tilts = jax.tree.map(np.asarray, variants(component, coordinates, units.observed))
@@ -103,6 +109,7 @@ class CollapsedMixtureChain(eqx.Module):
 
     @property
     def elements(self) -> int:
+        """The number of rows: each has its label drawn in a sweep."""
         return len(self.weight)
 
     @property
@@ -114,11 +121,14 @@ class CollapsedMixtureChain(eqx.Module):
         return True
 
     def init(self, key: Key[Array, ""], particles: int) -> CollapsedState:
-        """Labels from q."""
+        """Return states with labels drawn from q."""
         return self.of_labels(self.drawn(key, particles))
 
     def drawn(self, key: Key[Array, ""], particles: int) -> Int[Array, "row particle"]:
-        """Labels from q. Those of the prior: weights are drawn, then labels given the weights."""
+        """Draw labels from q, (row, particle): from the prior, or from r on the path around a labelling.
+
+        From the prior, weights are drawn first, then labels given the weights.
+        """
         if self.anchor is not None:
             log_q = self._rows(self.anchor)[:, None]
             return jax.random.categorical(key, log_q, shape=(len(self.weight), particles)).astype(jnp.int32)
@@ -130,18 +140,24 @@ class CollapsedMixtureChain(eqx.Module):
         labels = jax.random.categorical(key_labels, log_weights, axis=0, shape=shape).astype(jnp.int32)
         log_variants = self._rows(self.component.log_variants)
         drawn = jax.random.categorical(jax.random.fold_in(key_labels, 0), log_variants, shape=shape)
-        return self.names.of(labels, drawn.astype(jnp.int32))
+        return self.names.combine(labels, drawn.astype(jnp.int32))
 
     def step(
         self, key: Key[Array, ""], state: CollapsedState, temperature: Float[Array, ""], *, backward: bool
     ) -> CollapsedState:
-        """Every row in turn, the last one first where `backward`."""
-        return self.swept(key, state, temperature, backward, jax.tree.map(self._rows, self.prior))
+        """Draw every row's label in turn from its tempered conditional. A `backward` sweep visits the last row first.
 
-    def swept(
+        Returns: the new state.
+        """
+        return self.sweep_rows(key, state, temperature, backward, jax.tree.map(self._rows, self.prior))
+
+    def sweep_rows(
         self, key: Key[Array, ""], state: CollapsedState, temperature: Float[Array, ""], backward: bool, prior: Any
     ) -> CollapsedState:
-        """`step` under this λ: (…) a leaf, or (particle, …). Rows of padding stay where they are."""
+        """Do the same as `step`, under a given λ. Rows of padding keep their labels.
+
+        prior: λ, each leaf (…), or (particle, …) if every particle has its own.
+        """
         state = self.of_labels(state.labels, prior)  # summed anew, so that rounding does not add up over sweeps
         uniforms = jax.random.uniform(key, state.labels.shape, state.counts.dtype)
         order = jnp.argsort(self._rows(self.weight) == 0, stable=True)
@@ -168,15 +184,16 @@ class CollapsedMixtureChain(eqx.Module):
         choose: Choose,
         prior: Any,
     ) -> tuple[CollapsedState, Float[Array, "component particle"]]:
-        """Take one row out, let `choose` say its label, and put it there.
+        """Take one row out of its component, let `choose` choose its label, and put it there.
 
-        normaliser: A(λ + S_k) with the row where it was.
-        choose: (the state without the row, what the row makes of each label) -> the row's labels, (particle,).
-        prior: λ, (…) a leaf, or (particle, …).
+        normaliser: A(λ + S_k) with the row still in its old component, (component, particle).
+        choose: (the state without the row, the row's scores) -> the row's labels, (particle,).
+        prior: λ, each leaf (…), or (particle, …).
 
-        Returns the state, and A(λ + S_k) with the row where it now is.
+        Returns: (the state, A(λ + S_k) with the row in its new component).
         """
-        left = self.without(state, row, prior)
+        left = self.remove_row(state, row, prior)
+        # Only the component that lost the row has a new normaliser.
         component = self.names.components(state.labels[row])
         changed = jax.tree.map(lambda sums: sums[component, jnp.arange(len(component))], left.natural)
         was = self._places == component
@@ -186,13 +203,15 @@ class CollapsedMixtureChain(eqx.Module):
         label = choose(left, joining)
         joins = self._places == self.names.components(label)
         normaliser = jnp.where(joins, self.names.in_variant_of(label, joining.normaliser), normaliser)
-        return self.joined(left, row, label, joining.natural), normaliser
+        return self.add_row(left, row, label, joining.natural), normaliser
 
     def tempered(
         self, joining: Joining, row: Int[Array, ""], temperature: Float[Array, ""] | None
     ) -> Float[Array, "label particle"]:
-        """log π_t of the row's label given all others, but for a constant. temperature: None is 1, on the path from the
-        prior."""
+        """Return log π_t of the row's label given all other labels, up to a constant, (label, particle), in nats.
+
+        temperature: t; None means 1 on the path from the prior.
+        """
         if temperature is None:
             return joining.score
         if self.anchor is None:
@@ -202,7 +221,10 @@ class CollapsedMixtureChain(eqx.Module):
     def joining(
         self, state: CollapsedState, row: Int[Array, ""], normaliser: Float[Array, "component particle"]
     ) -> Joining:
-        """What the row, which is in no component, makes of each. normaliser: A(λ + S_k)."""
+        """Return the scores of a row that is in no component, for each label that it might get.
+
+        normaliser: A(λ + S_k) without the row, (component, particle).
+        """
 
         def with_row(sums: Array, s: Any) -> Array:
             each = sums[:, None] + self._rows(s)[row][None, :, None]
@@ -218,16 +240,22 @@ class CollapsedMixtureChain(eqx.Module):
     def chosen(
         self, score: Float[Array, "label particle"], uniform: Float[Array, " particle"]
     ) -> Int[Array, " particle"]:
-        """A label drawn in proportion to exp(score), of components that exist."""
+        """Draw a label in proportion to exp(score), among those of components that exist, (particle,).
+
+        uniform: one uniform draw for each particle, by which the label is found.
+        """
         score = jnp.where(self.names.exist(self.size), score, -jnp.inf)
         cumulative = jnp.cumsum(jnp.exp(score - score.max(0)), axis=0)
         new = (cumulative < uniform * cumulative[-1]).sum(0, dtype=jnp.int32)
         return jnp.minimum(new, jnp.asarray(self.size * self.names.n_variants, jnp.int32) - 1)
 
-    def joined(
+    def add_row(
         self, state: CollapsedState, row: Int[Array, ""], labels: Int[Array, " particle"], natural: Any
     ) -> CollapsedState:
-        """The row with these labels, `natural`: the parameters of components with it under each label."""
+        """Return the state with a row, which was in no component, put into components by its labels.
+
+        natural: λ + S_k + s_v(row) under each label, from `joining`.
+        """
         joins = self._places == self.names.components(labels)
         natural = jax.tree.map(lambda leaf: self.names.in_variant_of(labels, leaf), natural)
         return CollapsedState(
@@ -236,8 +264,13 @@ class CollapsedMixtureChain(eqx.Module):
             jax.tree.map(lambda sums, more: jnp.where(_aligned(joins, sums), more, sums), state.natural, natural),
         )
 
-    def without(self, state: CollapsedState, row: Int[Array, ""], prior: Any) -> CollapsedState:
-        """The row in no component; what is left without any row has λ itself, `prior`: (…) a leaf, or (particle, …)."""
+    def remove_row(self, state: CollapsedState, row: Int[Array, ""], prior: Any) -> CollapsedState:
+        """Return the state with one row taken out of its component. Its entry of `labels` keeps the old label.
+
+        A component that is left without rows gets λ itself, not a difference with rounding errors.
+
+        prior: λ, each leaf (…), or (particle, …).
+        """
         label = state.labels[row]
         leaves = self._places == self.names.components(label)
         counts = state.counts - leaves
@@ -251,37 +284,45 @@ class CollapsedMixtureChain(eqx.Module):
         return CollapsedState(state.labels, counts, jax.tree.map(less, state.natural, self.increments, prior))
 
     def total_concentration(self) -> Float[Array, ""]:
-        """Ka."""
+        """Return K a, the total of the Dirichlet's parameters."""
         return jnp.asarray(self.size) * self._concentration()
 
     # ── densities and labels ────────────────────────────────────────────────────────────────────────────────────────
 
     def log_ratio(self, state: CollapsedState) -> Float[Array, " particle"]:
-        """log p(rows, labels) − log q(labels): from the prior, log p(rows | labels)."""
+        """Return log p(rows, labels) − log q(labels), nats. On the path from the prior this is log p(rows | labels)."""
         return self.log_rows(state) + self.log_labels_ratio(state)
 
     def log_rows(self, state: CollapsedState) -> Float[Array, " particle"]:
-        """log p(rows | labels)."""
+        """Return log p(rows | labels) of each particle, nats."""
         empty = self.normalisers(jax.tree.map(lambda leaf: self._rows(leaf)[None, None], self.prior)).sum()
         gains = jnp.where(self.exists(), self.normalisers(state.natural).sum(-1) - empty, 0.0)
         return gains.sum(0) + self.log_carried(state.labels)
 
     def gains(self, natural: Any, prior: Any) -> Float[Array, "cell particle"]:
-        """Σ_k A(λ + S_k) − A(λ), cell by cell where these are independent, else in one. prior: λ, (particle, …)."""
+        """Return Σ_k A(λ + S_k) − A(λ) for each cell, (cell, particle), nats.
+
+        If the cells of a row are not independent given its component, there is one cell.
+
+        prior: λ of each particle, each leaf (particle, …).
+        """
         before = self.normalisers(jax.tree.map(lambda leaf: leaf[None], prior))
         return jnp.where(self.exists()[..., None], self.normalisers(natural) - before, 0.0).sum(0).T
 
     def prior_natural(self, component: Component, n_dims: int) -> Any:
-        """λ of one component, (…) a leaf. component: its hyper-parameters given."""
+        """Return λ of one component, each leaf (…).
+
+        component: the kind of component, with all its hyper-parameters given as numbers.
+        """
         return component.prior(n_dims)
 
     def log_carried(self, labels: Int[Array, "row particle"]) -> Float[Array, " particle"]:
-        """Σ_n log h_v(x_n)."""
+        """Return Σ_n log h_v(x_n) of each particle, nats."""
         tilts = jnp.take_along_axis(self._rows(self.tilts), self.names.variants(labels), axis=1).sum(0)
         return tilts + self._rows(self.carriers).sum()
 
     def log_labels(self, state: CollapsedState) -> Float[Array, " particle"]:
-        """log p(labels)."""
+        """Return log p(labels) of each particle, nats."""
         a, total = self._concentration(), self.total_concentration()
         each = jnp.where(self.exists(), gammaln(state.counts + a) - gammaln(a), 0.0).sum(0)
         of_components = each + gammaln(total) - gammaln(total + self._rows(self.weight).sum())
@@ -289,19 +330,21 @@ class CollapsedMixtureChain(eqx.Module):
         return of_components + (self._rows(self.weight)[:, None] * drawn).sum(0)
 
     def log_labels_ratio(self, state: CollapsedState) -> Float[Array, " particle"]:
-        """log p(labels) − log q(labels): 0 on the path from the prior."""
+        """Return log p(labels) − log q(labels), nats, which is 0 on the path from the prior."""
         if self.anchor is None:
             return jnp.zeros(state.labels.shape[1])
         chosen = jnp.take_along_axis(self._rows(self.anchor), state.labels, axis=1)
         return self.log_labels(state) - (self._rows(self.weight)[:, None] * chosen).sum(0)
 
     def log_density(self, state: CollapsedState) -> Float[Array, " particle"]:
-        """log p(rows, labels)."""
+        """Return log p(rows, labels) of each particle, nats."""
         return self.log_rows(state) + self.log_labels(state)
 
     def label_scores(self, state: CollapsedState) -> Float[Array, "particle component component"] | None:
-        """S[k, l] = Σ log r_n[k] over the rows of component l, nats: f = q. None for the prior, which does not change
-        under relabelling."""
+        """Return S[k, l] = Σ log r_n[k] over the rows n of component l, nats, so that f = q (see `Chain.label_scores`).
+
+        Returns None on the path from the prior, since the prior does not change under relabelling.
+        """
         if self.anchor is None:
             return None
         members = (state.labels[:, :, None] == jnp.arange(self.names.number)) * self._rows(self.weight)[:, None, None]
@@ -313,33 +356,37 @@ class CollapsedMixtureChain(eqx.Module):
         return jnp.where(both, scores, jnp.where(jnp.eye(self.capacity, dtype=bool), 0.0, -jnp.inf))
 
     def relabel(self, state: CollapsedState, order: Int[Array, "particle component"]) -> CollapsedState:
-        """Each state with its component l called order[l]; on the path from the prior no labelling is better."""
+        """Return each state with its component l called order[l]; on the path from the prior, the state as it is."""
         labels = self.relabelled(state.labels, order)
         return state if labels is None else self.of_labels(labels)
 
     def relabelled(
         self, labels: Int[Array, "row particle"], order: Int[Array, "particle component"]
     ) -> Int[Array, "row particle"] | None:
-        """The labels under the new names; None where no labelling is better."""
+        """Return the labels under the new names of components, or None on the path from the prior."""
         if self.anchor is None:
             return None
         named = jnp.take_along_axis(order.T, self.names.components(labels), axis=0)
-        return self.names.of(named, self.names.variants(labels))
+        return self.names.combine(named, self.names.variants(labels))
 
     def take(self, state: CollapsedState, particles: Int[Array, " chosen"]) -> CollapsedState:
-        """The named particles, in that order."""
+        """Return the state of the named particles, in that order."""
         return jax.tree.map(lambda leaf: leaf[:, particles], state)
 
     def beside(self, states: Sequence[CollapsedState]) -> CollapsedState:
-        """The particles of several states, one after another."""
+        """Return one state with the particles of several states, one after another."""
         return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *states)
 
     def about(self, anchor: Float[np.ndarray, "row component"]) -> "CollapsedMixtureChain":
-        """The second path, about these log r."""
+        """Return the chain on the second path, around the labelling with these log r."""
         return eqx.tree_at(lambda c: c.anchor, self, anchor, is_leaf=lambda leaf: leaf is None)
 
     def of_labels(self, labels: Int[Array, "row particle"], prior: Any = None) -> CollapsedState:
-        """The state of these labels, its sums taken anew. prior: λ, by default the chain's; (…) or (particle, …)."""
+        """Return the state with these labels, its sums computed from the rows.
+
+        labels: (row, particle); −1 for a row in no component.
+        prior: λ, by default the chain's own; each leaf (…), or (particle, …).
+        """
         prior = jax.tree.map(self._rows, self.prior) if prior is None else prior
         labels = labels.astype(jnp.int32)
         chosen = labels[:, None, :] == jnp.arange(self.names.number, dtype=jnp.int32)[:, None]
@@ -353,9 +400,9 @@ class CollapsedMixtureChain(eqx.Module):
         return CollapsedState(labels, sums(weight), natural)
 
     def normalisers(self, natural: Any) -> Float[Array, "component particle cell"]:
-        """A of each component of each particle, cell by cell where these are independent, else in one cell.
+        """Return A of each component of each particle, cell by cell if cells are independent, else as one cell.
 
-        Cells stand in one row while A is taken: compilers make vectors of the last axis, and columns are few.
+        The cells are put on one axis while A is computed. Compilers vectorise the last axis, and columns are few.
         """
         family, shape = self.component.prior_family, jax.tree.leaves(natural)[0].shape
         if family.event_ndim == 0:
@@ -366,25 +413,27 @@ class CollapsedMixtureChain(eqx.Module):
 
     @property
     def names(self) -> VariantLabels:
-        """What labels say."""
+        """The numbering of labels by component and variant."""
         return VariantLabels(self.capacity, self.component.n_variants)
 
     @property
     def _places(self) -> Int[Array, "component one"]:
-        """Numbers of components, in as few bits as labels have."""
+        """The numbers of the components, (component, 1), in the integer type of the labels."""
         return jnp.arange(self.capacity, dtype=jnp.int32)[:, None]
 
     def exists(self) -> Array:
+        """Return True for the components that exist, (component, 1)."""
         return first(jnp.asarray(self.size), self.capacity)[:, None]
 
     def _concentration(self) -> Array:
+        """Return a in the floating type of the session."""
         return jnp.asarray(self.concentration, jnp.result_type(float))
 
     def _rows(self, leaf: Any) -> Array:
-        """A leaf in the floating type of the session."""
+        """Return a leaf in the floating type of the session."""
         return jnp.asarray(leaf, jnp.result_type(float))
 
 
 def _aligned(mask: Array, leaf: Array) -> Array:
-    """The mask with the trailing axes of the leaf."""
+    """Return the mask with as many trailing axes of length 1 as the leaf has more axes."""
     return mask.reshape(*mask.shape, *[1] * (leaf.ndim - mask.ndim))

@@ -1,32 +1,33 @@
-"""Poisson factorisations of one size, annealed from the prior of factors and intensities: counts come in bit by bit.
+"""Poisson factorisations of one size, annealed from the prior of factors and intensities as counts come in bit by bit.
 
-At temperature t a cell has been watched for a share t of its time. Of its x counts m = ⌊t x⌋ have come and the next one
-to a share f = t x − m, and is of each factor to the power f:
+At temperature t a cell has been watched for a share t of its time. Of its x counts, m = ⌊t x⌋ have come. The next one
+has come to a share f = t x − m, and belongs to each factor with its rate to the power f:
 
     π_t(θ, β) ∝ p(θ, β) Π_nv r_nv^m g_f(θ_n1 β_1v, …, θ_nK β_Kv) e^(−t r_nv),
     r_nv = Σ_k θ_nk β_kv,      g_f(r_1, …, r_K) = Σ_k r_k^f K^(f−1),      g_0 = 1,  g_1 = Σ_k r_k
 
-over observed cells: at 0 the prior, at 1 the posterior, and no jump between. Given which factor every count is of, as
-far as it has come, all conditionals are Gamma's (Cemgil 2009, §3.1, at t = 1):
+over observed cells. At t = 0 this is the prior, at t = 1 the posterior, and it is continuous in between. Given the
+factor that every count belongs to, as far as it has come, all conditionals are Gamma distributions (Cemgil 2009, §3.1,
+at t = 1):
 
     each of m counts | · ~ Categorical(∝ θ_nk β_kv),   the next one | · ~ Categorical(∝ (θ_nk β_kv)^f)
-    θ_nk | · ~ Gamma(a/K + what row n has of k, rate a + t Σ_v β_kv)            what has come to a share f counts f
-    β_kv | · ~ Gamma(c + what column v has of k, rate c/μ_v + t Σ_n θ_nk)
+    θ_nk | · ~ Gamma(a/K + counts of factor k in row n, rate a + t Σ_v β_kv)     a count that has come to a share f is f
+    β_kv | · ~ Gamma(c + counts of factor k in column v, rate c/μ_v + t Σ_n θ_nk)
 
-The likelihood to the power t is nearly this path. Its conditionals would count what is still to come as if it were
-known: at low temperatures, where all is decided, they hardly move. Whole counts that come one by one have weights that
-no number of temperatures makes even.
+The likelihood to the power t is nearly the same path. But its conditionals would count what is still to come as if it
+were known. At low temperatures, where everything is decided, they would hardly move. Whole counts that come one by one
+have weights that no number of temperatures makes even.
 
-Where cells have noise of shape r, (Γ(r + t x)/Γ(r)) r^r (r + t r_nv)^−(r + t x) is in the place of e^(−t r_nv): what a
-Poisson watched for the same share of its time has, ε_nv integrated out. A sweep draws ε_nv | · ~ Gamma(r + t x, rate
-r + t r_nv) first; given it all is as above with ε_nv θ_nk β_kv for θ_nk β_kv, weights still with ε integrated out. An r
-that has a prior moves last, by a slice, given all but ε.
+If cells have noise of shape r, then e^(−t r_nv) is replaced by (Γ(r + t x)/Γ(r)) r^r (r + t r_nv)^−(r + t x). This is
+the term of a Poisson cell watched for the same share of its time, with ε_nv integrated out. A sweep first draws ε_nv |
+· ~ Gamma(r + t x, rate r + t r_nv). Given ε, all is as above with ε_nv θ_nk β_kv instead of θ_nk β_kv. The weights
+still have ε integrated out. If r has a prior, it moves last, by slice sampling, given all but ε.
 
-A factor's scale, θ_·k e^y and β_k e^−y, leaves every cell's mean as it is, and the conditionals above move along it by
-steps as small as the counts are many. So y is proposed by itself, from the Gaussian at the mode of its density, which
+A factor's scale, θ_·k e^y and β_k e^−y, leaves every cell's mean unchanged. The conditionals above move along it in
+steps that are small if counts are many. So y is proposed by itself, from the Gaussian at the mode of its density, which
 is log-concave: y (N a/K − V c) − e^y a Σ_n θ_nk − e^−y Σ_v β_kv c/μ_v.
 
-The path begins in the prior, which does not change when factors are renamed: nothing has to be corrected for labels.
+The path begins in the prior, which does not change when factors are renamed, so nothing has to be corrected for labels.
 """
 
 from collections.abc import Callable
@@ -55,24 +56,28 @@ from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.poisson_factorization import PoissonFactorization
 
 BLOCK = 32
-"""Cells whose counts are allocated, and whose means are summed, together: their tables stay in the cache."""
+"""How many cells have their counts allocated, and their means summed, together, so that their tables stay in the cache.
+"""
 MANY = 20_000
-"""Counts in all from which on the path begins about a fit: drawing what each of them is allocated to takes too long,
-and the way from the prior is too far."""
+"""The total of all counts above which the path begins around a fit. Drawing the factor of each count would take too
+long, and the way from the prior would be too far.
+"""
 NOISE = 0x5012E
-"""What sets the keys of the noise, and of its shape, apart from those that the same key is split into."""
+"""The number that is folded into a key for the noise and its shape, so that their draws differ from all others."""
 CELLS_STEP = 128
-"""Cells are padded to a multiple of it, so that matrices with about as many share their programs; of blocks."""
+"""Cells are padded to a multiple of this, so that matrices with about as many share their programs; a multiple of
+`BLOCK`.
+"""
 
 
 class FactorState(NamedTuple):
-    """Particles side by side. Factors that do not exist hold anything finite.
+    """Factors and intensities, particles side by side. Factors that do not exist hold any finite numbers.
 
     | field | letter | shape |
     |---|---|---|
     | `log_intensities` | log θ | (row, factor, particle) |
     | `log_factors` | log β | (dim, factor, particle) |
-    | `log_noise` | log r | (particle,); None where r is given or there is no noise |
+    | `log_noise` | log r | (particle,); None if r is given or there is no noise |
     """
 
     log_intensities: Float[Array, "row factor particle"]
@@ -81,15 +86,15 @@ class FactorState(NamedTuple):
 
 
 class PoissonFactorizationChain(eqx.Module):
-    """A `Chain` of a `PoissonFactorization`. `of` makes one; the first `size` of `capacity` factors exist.
+    """A `Chain` of a `PoissonFactorization`, made by `from_data`. The first `size` of `capacity` factors exist.
 
     | field | meaning | shape |
     |---|---|---|
     | `size` | K | (), traced |
-    | `cells` | row and column of the cells that hold a count; padding: 0, 0 | (cell, two) |
+    | `cells` | row and column of the cells with a positive count; padding: 0, 0 | (cell, two) |
     | `counts` | x of these cells; padding: 0 | (cell,) |
-    | `exposed` | 1 where a cell was observed | (row, dim) |
-    | `table` | x, 0 where nothing was observed | (row, dim) |
+    | `exposed` | 1 where a cell was observed, else 0 | (row, dim) |
+    | `table` | x, 0 in missing cells | (row, dim) |
     | `weight` | 0 for rows of padding, else 1 | (row,) |
     | `log_carrier` | −Σ log x! | () |
     """
@@ -105,9 +110,15 @@ class PoissonFactorizationChain(eqx.Module):
     capacity: int = eqx.field(static=True)
 
     @classmethod
-    def of(cls, model: PoissonFactorization, data: Dataset, size: int, capacity: int) -> "PoissonFactorizationChain":
-        """Rows are in the order of the batches, their padding included. Raises ValueError for cells that are no counts,
-        rows weighted otherwise than 0 or 1, and a size that does not fit in the capacity."""
+    def from_data(
+        cls, model: PoissonFactorization, data: Dataset, size: int, capacity: int
+    ) -> "PoissonFactorizationChain":
+        """Return the chain of a factorisation with `size` factors. Rows are in the order of the batches, with their
+        padding.
+
+        Raises ValueError for cells that are no counts, rows whose weight is neither 0 nor 1, and a size that does not
+        fit in the capacity.
+        """
         check_size(size, capacity)
         units, weight = padded_rows(data)
         model.check(units)
@@ -129,7 +140,7 @@ class PoissonFactorizationChain(eqx.Module):
 
     @property
     def elements(self) -> int:
-        """Rows, columns and cells: what each has of all factors is drawn at once."""
+        """The number of rows, columns and cells. For each, its shares of all factors are drawn at once."""
         return self.exposed.shape[0] + self.exposed.shape[1] + len(self.cells)
 
     @property
@@ -141,7 +152,7 @@ class PoissonFactorizationChain(eqx.Module):
         return False
 
     def init(self, key: Key[Array, ""], particles: int) -> FactorState:
-        """Factors and intensities from their prior."""
+        """Return factors, intensities and noise shapes drawn from their prior."""
         n_rows, n_dims = self.exposed.shape
         nothing = jnp.zeros((n_rows, self.capacity, particles)), jnp.zeros((n_dims, self.capacity, particles))
         key_intensities, key_factors = jax.random.split(key)
@@ -158,8 +169,10 @@ class PoissonFactorizationChain(eqx.Module):
     def step(
         self, key: Key[Array, ""], state: FactorState, temperature: Float[Array, ""], *, backward: bool
     ) -> FactorState:
-        """Allocations and noise, intensities, factors, scales, the noise's shape. Backward sweeps are in this order
-        too: each way is a valid annealing of its own."""
+        """Draw allocations and noise, intensities, factors, scales, and the noise's shape, in this order.
+
+        Backward sweeps have the same order. Each direction is a valid annealing of its own.
+        """
         del backward
         keys = jax.random.split(key, 4)
         of_rows, of_columns = self._allocated(keys[0], state, temperature)
@@ -178,14 +191,16 @@ class PoissonFactorizationChain(eqx.Module):
     def log_gain(
         self, state: FactorState, before: Float[Array, ""], after: Float[Array, ""]
     ) -> Float[Array, " particle"]:
-        """log π_after − log π_before, nats, both as in the module's docstring, times x!^−t."""
+        """Return log π_after − log π_before of each particle, nats, with π_t as in the module's docstring, divided by
+        (x!)^t.
+        """
         cells, counts = (jnp.asarray(leaf) for leaf in (self.cells, self.counts))
         blocks = tuple(leaf.reshape(-1, BLOCK, *leaf.shape[1:]) for leaf in (cells, counts))
 
         def of_block(block: tuple[Array, Array]) -> Array:
             where, x = block
             log_parts = state.log_intensities[where[:, 0]] + state.log_factors[where[:, 1]]
-            whole, parts = zip(*(self._come(log_parts, t * x) for t in (after, before)), strict=True)
+            whole, parts = zip(*(self._arrived_counts(log_parts, t * x) for t in (after, before)), strict=True)
             more = (whole[0] - whole[1])[:, None]
             counted = jnp.where(more != 0, more * self._log_sum(log_parts, jnp.ones_like(x)), 0.0)
             return (counted + parts[0] - parts[1]).sum(0)
@@ -194,11 +209,14 @@ class PoissonFactorizationChain(eqx.Module):
         return counted + self._log_expected(state, after) - self._log_expected(state, before)
 
     def log_ratio(self, state: FactorState) -> Float[Array, " particle"]:
-        """log p(counts | factors, intensities), nats."""
+        """Return log p(counts | factors, intensities) of each particle, nats."""
         return self.log_gain(state, jnp.zeros(()), jnp.ones(()))
 
     def log_density(self, state: FactorState) -> Float[Array, " particle"]:
-        """log p(counts, factors, intensities), nats, allocations summed out; priors as the model has them."""
+        """Return log p(counts, factors, intensities) of each particle, nats, with allocations summed out.
+
+        Factors have the density that the model gives them.
+        """
         on = self.model.active((jnp.asarray(self.size),), (self.capacity,))
         log_theta, log_beta, log_noise = state
         a = jnp.asarray(self.model.concentration, log_theta.dtype)
@@ -219,20 +237,22 @@ class PoissonFactorizationChain(eqx.Module):
         return density
 
     def label_scores(self, state: FactorState) -> None:
-        """None: the prior does not change under relabelling."""
+        """Return None: the prior does not change under relabelling."""
         return
 
     def relabel(self, state: FactorState, order: Int[Array, "particle component"]) -> FactorState:
-        """The state itself: no labelling is better than another."""
+        """Return the state as it is: no labelling is better than another."""
         return state
 
     def take(self, state: FactorState, particles: Int[Array, " chosen"]) -> FactorState:
-        """The named particles, in that order."""
+        """Return the state of the named particles, in that order."""
         return jax.tree.map(lambda leaf: leaf[..., particles], state)
 
     def _log_expected(self, state: FactorState, temperature: Array) -> Float[Array, " particle"]:
-        """What stands beside the counts on the path: Σ over observed cells of −t r_nv, nats; with noise of log ∫ p(ε)
-        ε^(t x) e^(−t ε r_nv) dε."""
+        """Return the part of log π_t that takes the place of −t r_nv, summed over observed cells, (particle,), nats.
+
+        Without noise it is Σ −t r_nv itself. With noise it is Σ log ∫ p(ε) ε^(t x) e^(−t ε r_nv) dε.
+        """
         intensities, factors = self._values(state.log_intensities), self._values(state.log_factors)
         seen = jnp.asarray(self.exposed, factors.dtype)
         if self.model.noise_shape is None:
@@ -246,7 +266,10 @@ class PoissonFactorizationChain(eqx.Module):
     # ── conditionals ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _exposed(self, key: Array, state: FactorState, temperature: Array) -> Float[Array, "row dim *particle"]:
-        """ε of the observed cells given all but the allocations, 0 of the others; without noise 1, of all particles."""
+        """Draw ε of the observed cells given all but the allocations; 0 in missing cells.
+
+        Without noise, return 1 in observed cells, without a particle axis.
+        """
         seen = jnp.asarray(self.exposed, state.log_factors.dtype)
         if self.model.noise_shape is None:
             return seen
@@ -257,12 +280,12 @@ class PoissonFactorizationChain(eqx.Module):
         return seen[..., None] * jnp.exp(log_gamma_draws(key, shape)) / (r + temperature * mean)
 
     def _noise_shape(self, state: FactorState) -> Float[Array, "*particle"]:
-        """r, of all particles where it is given."""
+        """Return r, (particle,), or () if it is given."""
         given = self.model.noise_shape
         return jnp.asarray(given) if state.log_noise is None else jnp.exp(state.log_noise)
 
     def _noise_moved(self, key: Array, state: FactorState, temperature: Array) -> FactorState:
-        """r given all but the noise itself, where it has a prior."""
+        """Return the state with r drawn by slice sampling, given all but ε; the state itself if r has no prior."""
         if not isinstance(self.model.noise_shape, GammaPrior):
             return state
         shape, rate = (jnp.asarray(each) for each in self.model.noise_shape)
@@ -275,31 +298,46 @@ class PoissonFactorizationChain(eqx.Module):
         return state._replace(log_noise=slice_moved(key, state.log_noise[None], log_density)[0])
 
     def _exists(self) -> Array:
+        """Return True for the factors that exist, (factor, 1)."""
         return first(jnp.asarray(self.size), self.capacity)[:, None]
 
     def _values(self, log_values: Array) -> Array:
-        """θ or β, 0 of factors that do not exist."""
+        """Return θ or β from its logarithm, with 0 for factors that do not exist."""
         return jnp.where(self._exists(), jnp.exp(log_values), 0.0)
 
     def _shares(self, log_parts: Float[Array, "cell factor particle"], power: Array) -> tuple[Array, Array]:
-        """The parts to a power (cell, 1, 1), the largest as 1; and the log of what that one was, nats."""
+        """Return the rates of a cell's factors to a power, divided by the largest, and the log of the largest to that
+        power.
+
+        log_parts: log r_k of each factor. power: (cell, 1, 1).
+        """
         largest = jnp.where(self._exists(), log_parts, -jnp.inf).max(1, keepdims=True)
         shares = jnp.where(self._exists(), jnp.exp(power * (log_parts - largest)), 0.0)
         return shares, (power * largest)[:, 0]
 
     def _log_sum(self, log_parts: Float[Array, "cell factor particle"], power: Array) -> Float[Array, "cell particle"]:
-        """log Σ_k r_k^power, nats. power: (cell,)"""
+        """Return log Σ_k r_k^power, (cell, particle), nats.
+
+        log_parts: log r_k of each factor. power: (cell,).
+        """
         shares, largest = self._shares(log_parts, power[:, None, None])
         return jnp.log(shares.sum(1)) + largest
 
-    def _come(self, log_parts: Float[Array, "cell factor particle"], come: Array) -> tuple[Array, Array]:
-        """Of the counts that have come (cell,): the whole ones, m (cell,), and log g_f (cell, particle), nats."""
+    def _arrived_counts(self, log_parts: Float[Array, "cell factor particle"], come: Array) -> tuple[Array, Array]:
+        """Split the counts that have come by now: return the whole ones, m, (cell,), and log g_f, (cell, particle),
+        nats.
+
+        come: t x, (cell,).
+        """
         whole = jnp.floor(come)
         share = come - whole
         return whole, self._log_sum(log_parts, share) + (share[:, None] - 1) * jnp.log(self.size)
 
     def _allocated(self, key: Array, state: FactorState, temperature: Array) -> tuple[Array, Array]:
-        """What each row and each column has of each factor, of the counts that have come: as the state's leaves."""
+        """Draw the factor of each count that has come, and return the totals by row and by column.
+
+        Returns: (totals of each row and factor, totals of each column and factor), shaped like the state's two fields.
+        """
         cells, counts = (jnp.asarray(leaf).reshape(-1, BLOCK, *leaf.shape[1:]) for leaf in (self.cells, self.counts))
         particles = state.log_factors.shape[-1]
 
@@ -312,7 +350,7 @@ class PoissonFactorizationChain(eqx.Module):
             key_block = jax.random.fold_in(key, index)
 
             def passed(power: Array) -> Callable[[Array | int], Array]:
-                """number of the count -> which ends of the factors' shares, to a power, it lies beyond."""
+                # (number of the count) -> the ends of the factors' shares, to a power, that its draw lies beyond
                 ends = jnp.cumsum(self._shares(log_parts, power[:, None, None])[0], axis=1)
 
                 def draw(number: Array | int) -> Array:
@@ -321,6 +359,8 @@ class PoissonFactorizationChain(eqx.Module):
 
                 return draw
 
+            # A count's factor is the number of ends that its uniform draw lies beyond. Sums of "beyond" over counts,
+            # differenced along the factors, are therefore the counts of each factor.
             one, next_one = passed(jnp.ones_like(x)), passed(come - whole)
 
             def another(number: Array, beyond: Array) -> Array:
@@ -336,19 +376,28 @@ class PoissonFactorizationChain(eqx.Module):
         return jax.lax.scan(one_block, nothing, (cells, counts, jnp.arange(len(cells))))[0]
 
     def _log_intensities(self, key: Array, counts: Array, exposure: Array) -> Array:
+        """Draw log θ given the counts of each row and factor.
+
+        exposure: t Σ_v β_kv, which the counts add to the prior's rate.
+        """
         a = jnp.asarray(self.model.concentration, counts.dtype)
         return log_gamma_draws(key, a / self.size + counts) - jnp.log(a + exposure)
 
     def _log_factors(self, key: Array, counts: Array, exposure: Array) -> Array:
+        """Draw log β given the counts of each column and factor.
+
+        exposure: t Σ_n θ_nk, which the counts add to the prior's rate.
+        """
         c = jnp.asarray(self.model.factor_concentration, counts.dtype)
         return log_gamma_draws(key, c + counts) - jnp.log(self._factor_rate(counts) + exposure)
 
     def _factor_rate(self, like: Array) -> Float[Array, "dim one one"]:
+        """Return c/μ_v, the prior rate of the factors, (dim, 1, 1)."""
         rate = jnp.asarray(self.model.factor_rate(), like.dtype)
         return jnp.broadcast_to(rate, like.shape[:1])[:, None, None]
 
     def _rescaled(self, key: Array, state: FactorState) -> FactorState:
-        """Every factor's scale."""
+        """Return the state with the scale of every factor moved between θ and β (see the module's docstring)."""
         real = jnp.asarray(self.weight)[:, None, None] > 0
         a = jnp.asarray(self.model.concentration, state.log_factors.dtype)
         up = a * jnp.where(real, jnp.exp(state.log_intensities), 0.0).sum(0)
@@ -361,6 +410,7 @@ class PoissonFactorizationChain(eqx.Module):
 
 @path_needs_fit.register
 def _(model: PoissonFactorization, data: Dataset) -> bool:
+    """Return True if counts are so many that the path should begin around a fit."""
     return sum(float(np.where(batch.units.observed, batch.units.value, 0.0).sum()) for batch in data.batches) > MANY
 
 
@@ -368,7 +418,9 @@ def _(model: PoissonFactorization, data: Dataset) -> bool:
 def _(
     model: PoissonFactorization, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
 ) -> PoissonFactorizationChain | AnchoredFactorization:
-    """From about the fit where counts are many, and from the prior where they are few or there is no fit."""
+    """Return a path from around the fit if counts are many, else from the prior; also from the prior if there is no
+    fit.
+    """
     if estimate is not None and path_needs_fit(model, data):
         return near_fit(model, data, size[0], estimate)
-    return PoissonFactorizationChain.of(model, data, size[0], capacity_of(size)[0])
+    return PoissonFactorizationChain.from_data(model, data, size[0], capacity_of(size)[0])

@@ -1,4 +1,7 @@
-"""What is recorded of each chain, in the names of its model. A chain of another type records its log density alone."""
+"""Recorders of the chains' states: which quantities of a state are written down, under the names of the model.
+
+A chain of a type without a recorder has its log density recorded alone.
+"""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
@@ -25,20 +28,20 @@ from lvsearch.models.contract import Model, Site, Statistics
 from lvsearch.models.families import IndicatorFamily
 
 OCCUPIED = "occupied"
-"""How many components some part of the data is in: the same whatever they are called."""
+"""The quantity that counts the components with at least one part of the data. It does not depend on their names."""
 
 
 # ── collapsed mixtures ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class MixtureRecorder(Recorder):
-    """`occupied` components, `rows` of each, and where asked for the `component` of each row."""
+    """Records the number of `occupied` components, the `rows` of each, and on request the `component` of each row."""
 
     quantities: tuple[Quantity, ...] = eqx.field(static=True)
     order: Int[np.ndarray, " units"] | None
 
     def values(self, chain: CollapsedMixtureChain, state: CollapsedState) -> tuple[Array, ...]:
-        """Padding has weight 0, so that no component counts it."""
+        """Return the quantities of each particle. Padding has weight 0, so no component counts it."""
         rows = jnp.round(state.counts).astype(jnp.int32).T
         each = () if self.order is None else (chain.names.components(state.labels[self.order]).T,)
         return (_number_used(rows), rows, *each)
@@ -46,17 +49,20 @@ class MixtureRecorder(Recorder):
 
 @recorder.register
 def _(chain: CollapsedMixtureChain, data: Dataset, *, units: bool) -> MixtureRecorder:
+    """Return the recorder of a mixture."""
     return MixtureRecorder(_counted_rows(int(chain.size), data, units), rows_of_units(data) if units else None)
 
 
 class HyperMixtureRecorder(Recorder):
-    """As `MixtureRecorder`, and first the hyper-parameters that have priors, in the components' coordinates."""
+    """Records the hyper-parameters that have priors, in the components' coordinates, and all that `MixtureRecorder`
+    does.
+    """
 
     quantities: tuple[Quantity, ...] = eqx.field(static=True)
     mixture: MixtureRecorder
 
     def values(self, chain: HyperMixture, state: HyperMixtureState) -> tuple[Array, ...]:
-        """In the order of the quantities."""
+        """Return the quantities of each particle, in the order of `quantities`."""
         hyper = [
             jnp.exp(state.log_hyper[name]).T if axes else jnp.exp(state.log_hyper[name][0])
             for name, axes in chain.component.hyper_axes.items()
@@ -67,6 +73,7 @@ class HyperMixtureRecorder(Recorder):
 
 @recorder.register
 def _(chain: HyperMixture, data: Dataset, *, units: bool) -> HyperMixtureRecorder:
+    """Return the recorder of a mixture whose hyper-parameters have priors."""
     mixture = cast(MixtureRecorder, recorder(chain.mixture, data, units=units))
     hyper = tuple(
         Quantity(name, axes, (chain.n_dims,) * len(axes), False)
@@ -77,13 +84,15 @@ def _(chain: HyperMixture, data: Dataset, *, units: bool) -> HyperMixtureRecorde
 
 
 class NormalRecorder(Recorder):
-    """As `MixtureRecorder`, and the sites of the model: `weights`, `mean`, `precision`, `rate`, in its coordinates."""
+    """Records all that `MixtureRecorder` does, and `weights`, `mean`, `precision`, `rate` in the model's
+    coordinates.
+    """
 
     quantities: tuple[Quantity, ...] = eqx.field(static=True)
     order: Int[np.ndarray, " units"] | None
 
     def values(self, chain: IndependentNormalChain, state: NormalState) -> tuple[Array, ...]:
-        """Parameters of components that do not exist are beyond the quantities' shapes."""
+        """Return the quantities of each particle. Components that do not exist lie beyond the quantities' shapes."""
         here = state.labels[:, None] == jnp.arange(chain.capacity)[:, None]
         rows = jnp.where(jnp.asarray(chain.weight)[:, None, None] > 0, here, False).sum(0).T.astype(jnp.int32)
         mean, precision, rate = (jnp.moveaxis(leaf, -1, 0) for leaf in (state.mean, state.precision, state.rate))
@@ -93,6 +102,7 @@ class NormalRecorder(Recorder):
 
 @recorder.register
 def _(chain: IndependentNormalChain, data: Dataset, *, units: bool) -> NormalRecorder:
+    """Return the recorder of a mixture with independent priors of means and precisions."""
     size, n_dims = int(chain.size), chain.values.shape[1]
     used, rows, *each = _counted_rows(size, data, units)
     sites = (
@@ -105,11 +115,13 @@ def _(chain: IndependentNormalChain, data: Dataset, *, units: bool) -> NormalRec
 
 
 def _counted_rows(size: int, data: Dataset, units: bool) -> tuple[Quantity, ...]:
+    """Return the quantities `occupied`, `rows`, and, if `units`, `component`."""
     counted = Quantity(OCCUPIED, (), (), False), Quantity("rows", ("component",), (size,), True)
     return (*counted, Quantity("component", ("unit",), (data.n_units,), True)) if units else counted
 
 
 def _number_used(counts: Array) -> Array:
+    """Return how many entries of the last axis are positive, as int32."""
     return (counts > 0).sum(-1).astype(jnp.int32)
 
 
@@ -117,12 +129,12 @@ def _number_used(counts: Array) -> Array:
 
 
 class PathRecorder(Recorder):
-    """`occupied` states and `rows` of each."""
+    """Records the number of `occupied` states and the `rows` of each."""
 
     quantities: tuple[Quantity, ...] = eqx.field(static=True)
 
     def values(self, chain: HiddenMarkovChain, state: PathState) -> tuple[Array, ...]:
-        """Padding is in no state."""
+        """Return the quantities of each particle. Padding is in no state."""
         here = (state.labels[..., None] == jnp.arange(chain.capacity)) & jnp.asarray(chain.present)[:, None]
         rows = here.sum(1).astype(jnp.int32)
         return _number_used(rows), rows
@@ -130,6 +142,7 @@ class PathRecorder(Recorder):
 
 @recorder.register
 def _(chain: HiddenMarkovChain, data: Dataset, *, units: bool) -> PathRecorder:
+    """Return the recorder of a hidden Markov model; the state of each row is not recorded."""
     rows = Quantity("rows", ("state",), (int(chain.size),), True)
     return PathRecorder((Quantity(OCCUPIED, (), (), False), rows))
 
@@ -138,13 +151,13 @@ def _(chain: HiddenMarkovChain, data: Dataset, *, units: bool) -> PathRecorder:
 
 
 class FactorRecorder(Recorder):
-    """`factors`, the `noise_shape` where it has a prior, and where asked for the `intensities` of each row."""
+    """Records `factors`, the `noise_shape` if it has a prior, and on request the `intensities` of each row."""
 
     quantities: tuple[Quantity, ...] = eqx.field(static=True)
     order: Int[np.ndarray, " units"] | None
 
     def values(self, chain: PoissonFactorizationChain, state: FactorState) -> tuple[Array, ...]:
-        """Factors that do not exist are beyond the quantities' shapes."""
+        """Return the quantities of each particle. Factors that do not exist lie beyond the quantities' shapes."""
         factors = jnp.exp(jnp.moveaxis(state.log_factors, 0, -1))  # (factor, particle, dim)
         noise = () if state.log_noise is None else (jnp.exp(state.log_noise),)
         each = () if self.order is None else (jnp.exp(jnp.moveaxis(state.log_intensities[self.order], -1, 0)),)
@@ -153,6 +166,7 @@ class FactorRecorder(Recorder):
 
 @recorder.register
 def _(chain: PoissonFactorizationChain, data: Dataset, *, units: bool) -> FactorRecorder:
+    """Return the recorder of a Poisson factorisation."""
     size = int(chain.size)
     factors = Quantity("factors", ("factor", "dim"), (size, chain.exposed.shape[1]), True)
     noise = (Quantity("noise_shape", (), (), False),) if chain.model.inferred else ()
@@ -164,12 +178,14 @@ def _(chain: PoissonFactorizationChain, data: Dataset, *, units: bool) -> Factor
 
 
 class TopicRecorder(Recorder):
-    """`occupied` topics, `tokens` of each, and where asked for `document_tokens`, those of each document."""
+    """Records the number of `occupied` topics, the `tokens` of each, and on request those of each document,
+    `document_tokens`.
+    """
 
     quantities: tuple[Quantity, ...] = eqx.field(static=True)
 
     def values(self, chain: CollapsedTopics, state: TopicState) -> tuple[Array, ...]:
-        """Whole numbers, which the chain keeps as floats."""
+        """Return the quantities of each particle. They are whole numbers, which the chain keeps as floats."""
         tokens = state.topic_total.sum(0).T.astype(jnp.int32)
         in_documents = (jnp.moveaxis(state.document_topic, -1, 0).astype(jnp.int32),)
         return (_number_used(tokens), tokens, *(in_documents if len(self.quantities) > 2 else ()))
@@ -177,6 +193,7 @@ class TopicRecorder(Recorder):
 
 @recorder.register
 def _(chain: CollapsedTopics, data: Dataset, *, units: bool) -> TopicRecorder:
+    """Return the recorder of a topic model."""
     n_topics = int((chain.alpha > 0).sum())
     counted = Quantity(OCCUPIED, (), (), False), Quantity("tokens", ("topic",), (n_topics,), True)
     each = Quantity("document_tokens", ("unit", "topic"), (data.n_units, n_topics), True)
@@ -184,19 +201,20 @@ def _(chain: CollapsedTopics, data: Dataset, *, units: bool) -> TopicRecorder:
 
 
 class HyperTopicRecorder(Recorder):
-    """As `TopicRecorder`, and first the hyper-parameters that have priors: `concentration`, `topic_concentration`."""
+    """Records `concentration` and `topic_concentration` if they have priors, and all that `TopicRecorder` does."""
 
     quantities: tuple[Quantity, ...] = eqx.field(static=True)
     topics: TopicRecorder
 
     def values(self, chain: HyperTopics, state: HyperTopicState) -> tuple[Array, ...]:
-        """In the order of the quantities."""
+        """Return the quantities of each particle, in the order of `quantities`."""
         free = [jnp.exp(each) for each in (state.log_total, state.log_eta) if each is not None]
         return (*free, *self.topics.values(chain.topics, state.topics))
 
 
 @recorder.register
 def _(chain: HyperTopics, data: Dataset, *, units: bool) -> HyperTopicRecorder:
+    """Return the recorder of a topic model whose hyper-parameters have priors."""
     topics = cast(TopicRecorder, recorder(chain.topics, data, units=units))
     names = {"concentration": chain.total, "topic_concentration": chain.eta}
     free = tuple(Quantity(name, (), (), False) for name, course in names.items() if course is not None)
@@ -207,28 +225,36 @@ def _(chain: HyperTopics, data: Dataset, *, units: bool) -> HyperTopicRecorder:
 
 
 class GenericRecorder(Recorder):
-    """The sites of a model by their names, as values and not as statistics; and `occupied`, from its indicators.
+    """Records the sites of any model by their names, as values and not as statistics, and `occupied` from its
+    indicators.
 
-    A site of several arrays is as many quantities, such as `components.mean`. An indicator with copies is recorded as
-    the share of its copies in each entry.
+    A site of several arrays is recorded as several quantities, such as `components.mean`. An indicator with copies is
+    recorded as the share of its copies in each entry.
     """
 
     quantities: tuple[Quantity, ...] = eqx.field(static=True)
     order: Int[np.ndarray, " units"] | None
 
     def values(self, chain: GenericChain, state: GibbsState) -> tuple[Array, ...]:
-        """In the order of the quantities."""
+        """Return the quantities of each particle, in the order of `quantities`."""
         found = _sites(chain, state)
         each = [*found.occupied.values(), *jax.tree.leaves([*found.globals.values()])]
         if self.order is not None:
             for batches in found.locals.values():
                 leaves = zip(*(jax.tree.leaves(batch) for batch in batches), strict=True)
-                each += [_joined(leaf)[:, self.order] for leaf in leaves]
+                each += [_concatenate_batches(leaf)[:, self.order] for leaf in leaves]
         return tuple(each)
 
 
 class _Sites(NamedTuple):
-    """`occupied`: name -> (particle,); values of the globals, and of the locals of each batch: site -> value."""
+    """The values of all sites of a state.
+
+    | field | meaning |
+    |---|---|
+    | `occupied` | name of the quantity -> (particle,) |
+    | `globals` | site -> its value |
+    | `locals` | site -> its value for the units of each batch |
+    """
 
     occupied: dict[str, Array]
     globals: dict[str, Any]
@@ -237,6 +263,7 @@ class _Sites(NamedTuple):
 
 @recorder.register
 def _(chain: GenericChain, data: Dataset, *, units: bool) -> GenericRecorder:
+    """Return the recorder of any model that is sampled by the generic chain."""
     with jax.enable_x64(True):
         found = jax.eval_shape(lambda c, key: _sites(c, c.init(key, 1)), chain, jax.random.key(0))
         on = chain.model.active(tuple(int(n) for n in chain.size), chain.capacity)
@@ -256,6 +283,7 @@ def _(chain: GenericChain, data: Dataset, *, units: bool) -> GenericRecorder:
 
 
 def _sites(chain: GenericChain, state: GibbsState) -> _Sites:
+    """Return the values of all sites of a state."""
     return _Sites(
         _occupied(chain, state),
         {name: _value(chain, site, state.globals[name]) for name, site in chain.model.globals().items()},
@@ -264,7 +292,7 @@ def _sites(chain: GenericChain, state: GibbsState) -> _Sites:
 
 
 def _value(chain: GenericChain, site: Site, statistics: Statistics) -> Any:
-    """x from t(x); the statistics themselves where an indicator stands for several copies."""
+    """Return the value x of a site from its statistics t(x); the statistics themselves if the site has copies."""
     if site.copies is not None:
         return statistics
     mask = site.event_mask(chain.model.active(chain.size, chain.capacity))
@@ -272,7 +300,7 @@ def _value(chain: GenericChain, site: Site, statistics: Statistics) -> Any:
 
 
 def _by_field(name: str, value: Any) -> dict[str, tuple[int, ...]]:
-    """Name of the quantity -> shape without the particles, of each array of a site."""
+    """Return {name of the quantity: its shape without the particles} for each array of a site."""
     fields = getattr(type(value), "_fields", None)  # the arrays of a site are one, or a NamedTuple
     if fields is None:
         return {name: value.shape[1:]}
@@ -282,8 +310,12 @@ def _by_field(name: str, value: Any) -> dict[str, tuple[int, ...]]:
 def _quantities(
     name: str, site: Site, shapes: Mapping[str, tuple[int, ...]], exists: Mapping[str, int]
 ) -> list[Quantity]:
-    """Of one site, from the shapes of its arrays. An axis that the site does not name is the other side of a matrix
-    over its last one."""
+    """Return the quantities of one site, from the shapes of its arrays by name.
+
+    An axis that the site does not name is the other side of a matrix over its last axis.
+
+    exists: how many entries exist on each size axis.
+    """
     found = []
     for field, shape in shapes.items():
         axes = (*site.axes, *(f"{axis}_across" for axis in site.axes[-1:]))[: len(shape)]
@@ -293,7 +325,7 @@ def _quantities(
 
 
 def _occupied(chain: GenericChain, state: GibbsState) -> dict[str, Array]:
-    """Name -> (particle,): for each size axis, how many of its entries an indicator of some unit has chosen."""
+    """Return {name: (particle,)}: for each size axis, how many of its entries some unit's indicator has chosen."""
     model: Model = chain.model
     axes = list(model.active(chain.size, chain.capacity))
     found = {}
@@ -313,8 +345,8 @@ def _occupied(chain: GenericChain, state: GibbsState) -> dict[str, Array]:
     return found
 
 
-def _joined(batches: tuple[Array, ...]) -> Array:
-    """(particle, row, …) of all batches one after another, shorter units padded with 0."""
+def _concatenate_batches(batches: tuple[Array, ...]) -> Array:
+    """Return one array (particle, row, …) of all batches one after another, shorter units padded with 0."""
     longest = np.max([leaf.shape[2:] for leaf in batches], axis=0).astype(int)
     padded = [
         jnp.pad(leaf, [(0, 0), (0, 0), *((0, int(n) - have) for n, have in zip(longest, leaf.shape[2:], strict=True))])

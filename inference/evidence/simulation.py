@@ -1,12 +1,12 @@
-"""Data of the shape of others, drawn from a model at one size, with the latents that they were drawn with.
+"""Data drawn from a model at one size, shaped like other data, together with the latents that they were drawn with.
 
-The latents are what makes such data worth having. Given the data they are *a draw of the posterior*, exact and for
-nothing: (latents, data) was drawn from the joint, whichever of the two came first. Paths that need a draw of the
-posterior to begin in may begin there (`truth`).
+The latents make such data useful. Given the data, they are an exact draw of the posterior at no cost: (latents, data)
+was drawn from the joint, in whichever order. Paths that have to begin in a draw of the posterior may begin there
+(`truth`).
 
-Parameters are drawn from their priors too. Data drawn at parameters fixed beforehand, those of a fit say, would look
-more like the real data, but their latents would be a draw of no posterior once parameters are integrated out: nothing
-exact could be said of their evidence.
+Parameters are drawn from their priors too. Data drawn at fixed parameters, such as those of a fit, would look more like
+the real data. But their latents would not be a draw of the posterior with parameters integrated out, so nothing exact
+could be said about their evidence.
 """
 
 from collections.abc import Mapping
@@ -29,14 +29,14 @@ from lvsearch.models.units import AnnotatedImage, BagOfWords, Row
 
 
 class Simulated(NamedTuple):
-    """Data and the latents behind them.
+    """Data and the latents that they were drawn with.
 
     | field | meaning |
     |---|---|
-    | `data` | one batch with all units, what may occur several times (a word) one at a time in a column of its own |
-    | `globals` | site -> statistics, `size` entries on size axes |
-    | `locals` | the same of each unit of the batch, units leading |
-    | `size` | |
+    | `data` | one batch with all units; each single observation (a token) has a column of its own |
+    | `globals` | site -> statistics, with `size` entries on size axes |
+    | `locals` | site -> statistics of every unit of the batch, units leading |
+    | `size` | the size that they were drawn at |
     """
 
     data: Dataset
@@ -46,11 +46,12 @@ class Simulated(NamedTuple):
 
 
 def simulated_like(data: Dataset, model: Model, size: tuple[int, ...], key: Key[Array, ""]) -> Simulated:
-    """As many units as `data` has, each as long, with the same cells missing, drawn from the model at `size`: the
-    globals from their priors, then the locals, then the units.
+    """Draw data from the model at `size`: globals from their priors, then locals, then units.
 
-    All units are drawn at once, padded to the longest. Raises ValueError for parameters without a prior, as
-    `Model.simulate` does.
+    There are as many units as `data` has, each as long, with the same cells missing. All are drawn at once, padded to
+    the longest.
+
+    Raises ValueError for parameters without a prior, as `Model.simulate` does.
     """
     weights = [np.asarray(batch.weight) for batch in data.batches]
     units = _stacked([one_a_column(batch.units) for batch in data.batches])
@@ -67,49 +68,58 @@ def simulated_like(data: Dataset, model: Model, size: tuple[int, ...], key: Key[
 def _drawn(
     model: Model, key: Key[Array, ""], size: tuple[int, ...], units: Unit, extents: Mapping[str, int]
 ) -> tuple[dict[str, Statistics], dict[str, Statistics], Unit]:
-    """`Model.simulate`, compiled: size and extents are static."""
+    """Call `Model.simulate`, compiled; size and extents are static."""
     return model.simulate(key, size, units, extents)
 
 
 @singledispatch
 def one_a_column(units: Unit) -> Unit:
-    """The units with a column for every single observation: nothing that stands for several copies at once."""
+    """Return the units with a column for every single observation, so that no column stands for several copies."""
     return units
 
 
 @one_a_column.register
 def _(units: BagOfWords) -> BagOfWords:
+    """Return the documents with one column for each token."""
     return BagOfWords(*_words_apart(units.words, units.counts))
 
 
 @one_a_column.register
 def _(units: AnnotatedImage) -> AnnotatedImage:
+    """Return the images with one column for each token of the caption."""
     return AnnotatedImage(units.regions, units.present, *_words_apart(units.words, units.counts))
 
 
 def packed(data: Dataset) -> Dataset:
-    """The data of a `Simulated` in the batches in which engines are given such units: equal words in one column."""
+    """Return simulated data in the form that engines expect of such units: one column for equal words, in batches.
+
+    data: the field `data` of a `Simulated`.
+    """
     return _packed(data.batches[0].units, data)
 
 
 @singledispatch
 def _packed(units: Unit, data: Dataset) -> Dataset:
+    """Return simulated data in the form that engines expect, by the type of the units; by default as they are."""
     return data
 
 
 @_packed.register
 def _(units: BagOfWords, data: Dataset) -> Dataset:
+    """Return the documents in batches, with one column for each different word."""
     return documents(counts_of(data))
 
 
 @_packed.register
 def _(units: Row, data: Dataset) -> Dataset:
+    """Return the rows in the order of the data set, in batches."""
     in_order = _in_order(data, units)
     return rows(np.where(in_order.observed, np.asarray(in_order.value, np.float64), 0.0), in_order.observed)
 
 
 @_packed.register
 def _(units: AnnotatedImage, data: Dataset) -> Dataset:
+    """Return the annotated images in batches, with one column for each different word of a caption."""
     images = _in_order(data, units)
     image, column = np.nonzero(images.counts)
     ones = np.ones(len(image), np.int32)
@@ -121,14 +131,14 @@ def _(units: AnnotatedImage, data: Dataset) -> Dataset:
 
 
 def _in_order(data: Dataset, units: Any) -> Any:
-    """The units in the order of the data set, without padding."""
+    """Return the units in the order of the data set, without padding."""
     ids = data.unit_ids[0]
     real = np.flatnonzero(ids >= 0)
     return jax.tree.map(lambda leaf: np.asarray(leaf)[real[np.argsort(ids[real])]], units)
 
 
 def _words_apart(words: Any, counts: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Ids and counts, 0 or 1, of a column for every token."""
+    """Return word ids and counts of 0 or 1 with a column for every token, (unit, token) each."""
     copies = np.asarray(counts).astype(np.int64)
     lengths = copies.sum(-1)
     here = np.arange(max(1, int(lengths.max(initial=0)))) < lengths[:, None]
@@ -138,12 +148,12 @@ def _words_apart(words: Any, counts: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _stacked(units: list[Unit]) -> Unit:
-    """Batches one after another, the shorter ones padded with zeros, which stand for nothing in every type of unit."""
+    """Return all batches as one, the shorter ones padded with zeros, which stand for nothing in every type of unit."""
 
-    def joined(*leaves: Any) -> np.ndarray:
+    def concatenate(*leaves: Any) -> np.ndarray:
         arrays = [np.asarray(leaf) for leaf in leaves]
         widths = np.max([array.shape[1:] for array in arrays], axis=0, initial=0)
         padding = [[(0, 0), *((0, int(w - n)) for w, n in zip(widths, a.shape[1:], strict=True))] for a in arrays]
         return np.concatenate([np.pad(array, pad) for array, pad in zip(arrays, padding, strict=True)])
 
-    return jax.tree.map(joined, *units)
+    return jax.tree.map(concatenate, *units)

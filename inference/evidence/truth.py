@@ -1,11 +1,12 @@
-"""Evidence of simulated data, from both sides, exactly: paths that end where nothing is assumed.
+"""The evidence of simulated data from both sides, with no assumption about convergence.
 
-Forward paths as ever; backward ones begin at the latents that the data were drawn with, a draw of the posterior
-(`simulation`). Both ends then hold on their own: log of the average of the forward estimates is above log p(data) by
-more than c nats with probability at most e^−c, and −log of the average of the backward ones below it likewise (Markov's
-inequality; Grosse, Ghahramani & Adams 2015; Grosse, Ancha & Roy 2016). Particles of one island may all begin at the
-same draw: the average over them is unbiased whether or not they depend on each other, and the sweep at temperature 1
-before the first weight parts them.
+Forward paths run as always. Backward paths begin at the latents that the data were drawn with, which are an exact draw
+of the posterior (`simulation`). Then each end holds by itself. The log of the average of the forward estimates is above
+log p(data) by more than c nats with probability at most e^−c. Likewise minus the log of the average of the backward
+ones is below it (Markov's inequality; Grosse, Ghahramani & Adams 2015; Grosse, Ancha & Roy 2016).
+
+All particles of one group may begin at the same draw. The average over them is unbiased whether or not they depend on
+each other, and the sweep at temperature 1 before the first weight makes them differ.
 """
 
 from functools import singledispatch
@@ -38,20 +39,25 @@ from lvsearch.models.kernels import kernel
 
 @singledispatch
 def true_state(chain: Chain, simulated: Simulated, particles: int) -> State:
-    """`particles` copies of the latents that the data of this chain were drawn with.
+    """Return a state with `particles` copies of the latents that the data were drawn with.
 
-    chain: of `simulated.data` at `simulated.size`. Raises ValueError for a type of chain that has not registered how.
+    chain: the chain of `simulated.data` at `simulated.size`.
+
+    Raises ValueError for a type of chain that has no such function registered.
     """
     raise ValueError(
-        f"got a {type(chain).__name__}, expected a chain that can begin at known latents: say how with "
+        f"got a {type(chain).__name__}, expected a chain that can begin at known latents: register how with "
         "lvsearch.inference.evidence.truth.true_state.register"
     )
 
 
 def anneal_simulated(chain: Chain, key: Key[Array, ""], simulated: Simulated, work: Effort) -> TwoSided:
-    """Forward paths, and backward paths from the true latents, along temperatures that a pilot chose; nats.
+    """Anneal forward, and backward from the true latents, and return both estimates of log p(data | size), in nats.
+
+    The temperatures are chosen by a pilot run.
 
     chain, simulated: as for `true_state`.
+    work: how many temperatures and particles.
     """
     key_pilot, key_paths = jax.random.split(key)
     with jax.enable_x64(True):
@@ -64,16 +70,19 @@ def anneal_simulated(chain: Chain, key: Key[Array, ""], simulated: Simulated, wo
 
 @true_state.register
 def _(chain: CollapsedTopics, simulated: Simulated, particles: int) -> TopicState:
-    """The topic of every token; proportions and topics are integrated out, and forgotten."""
+    """Return the true topic of every token. Proportions and topics are integrated out, so their true values are not
+    used.
+    """
     unit, ids = simulated.data.batches[0].units, simulated.data.unit_ids[0]
     row, column = np.nonzero(np.asarray(unit.counts))
     document, word = ids[row], np.asarray(unit.words)[row, column]
     topic = np.argmax(simulated.locals["assignment"], -1)[row, column]
     real = np.flatnonzero(chain.word >= 0)
+    # Equal tokens of a document are interchangeable, so tokens are matched after sorting by document and word.
     own, order = real[np.lexsort((chain.word[real], chain.document[real]))], np.lexsort((word, document))
     same = np.array_equal(chain.document[own], document[order])
     if not same or not np.array_equal(chain.word[own], word[order]):
-        raise ValueError("got a chain of other data than were simulated, expected one of simulated.data")
+        raise ValueError("got a chain of other data than the simulated ones, expected a chain of simulated.data")
     assignment = np.full((len(chain.word), particles), -1, np.int32)
     assignment[own] = topic[order][:, None]
     return chain.of_topics(jnp.asarray(assignment))
@@ -81,7 +90,7 @@ def _(chain: CollapsedTopics, simulated: Simulated, particles: int) -> TopicStat
 
 @true_state.register
 def _(chain: HyperTopics, simulated: Simulated, particles: int) -> HyperTopicState:
-    """The topic of every token, and the hyper-parameters that have priors."""
+    """Return the true topic of every token, and the true hyper-parameters that have priors."""
 
     def log_value(name: str, course: Any) -> Array | None:
         return None if course is None else jnp.full(particles, simulated.globals[name].log_value)
@@ -98,13 +107,13 @@ _of_labels = kernel(brief=True)(lambda chain, labels, *more: chain.of_labels(lab
 
 @true_state.register
 def _(chain: CollapsedMixtureChain, simulated: Simulated, particles: int) -> CollapsedState:
-    """The component and the variant of every row; weights and parameters are integrated out, and forgotten."""
+    """Return the true component and variant of every row. Weights and parameters are integrated out."""
     return _of_labels(chain, _labels(simulated, particles))
 
 
 @true_state.register
 def _(chain: HyperMixture, simulated: Simulated, particles: int) -> HyperMixtureState:
-    """The component of every row, and the hyper-parameters that have priors."""
+    """Return the true component of every row, and the true hyper-parameters that have priors."""
 
     def copies(name: str) -> Array:
         value = np.atleast_1d(np.asarray(simulated.globals[name].log_value, np.float64))
@@ -115,7 +124,7 @@ def _(chain: HyperMixture, simulated: Simulated, particles: int) -> HyperMixture
 
 @true_state.register
 def _(chain: UnigramMixtureChain, simulated: Simulated, particles: int) -> DocumentLabels:
-    """The topic of every document; weights and topics are integrated out, and forgotten."""
+    """Return the true topic of every document. Weights and topics are integrated out."""
     (ids,) = simulated.data.unit_ids
     topics = np.zeros(simulated.data.n_units, int)
     topics[ids[ids >= 0]] = np.argmax(simulated.locals["topic"], -1)[ids >= 0]
@@ -124,7 +133,7 @@ def _(chain: UnigramMixtureChain, simulated: Simulated, particles: int) -> Docum
 
 @true_state.register
 def _(chain: IndependentNormalChain, simulated: Simulated, particles: int) -> NormalState:
-    """The component of every row, weights, means, precisions and rates."""
+    """Return the true component of every row, and the true weights, means, precisions and rates."""
     g, more = simulated.globals, chain.capacity - simulated.size[0]
 
     def copies(leaf: Any, *, padding: float | None = None) -> Array:
@@ -144,7 +153,7 @@ def _(chain: IndependentNormalChain, simulated: Simulated, particles: int) -> No
 
 @true_state.register
 def _(chain: HiddenMarkovChain, simulated: Simulated, particles: int) -> PathState:
-    """The state of every row; all parameters are integrated out, and forgotten."""
+    """Return the true state of every row. All parameters are integrated out."""
     (ids,), units = simulated.data.unit_ids, simulated.data.batches[0].units
     present = np.asarray(units.present) & (ids >= 0)[:, None]
     order = np.argsort(np.broadcast_to(ids[:, None], present.shape)[present], kind="stable")
@@ -155,7 +164,7 @@ def _(chain: HiddenMarkovChain, simulated: Simulated, particles: int) -> PathSta
 
 @true_state.register
 def _(chain: PoissonFactorizationChain, simulated: Simulated, particles: int) -> FactorState:
-    """Intensities and factors; what each count is allocated to is summed out, and forgotten."""
+    """Return the true intensities and factors. The factor that each count belongs to is summed out."""
     more = chain.capacity - simulated.size[0]
 
     def copies(log_values: Any) -> Array:
@@ -172,7 +181,7 @@ def _(chain: PoissonFactorizationChain, simulated: Simulated, particles: int) ->
 
 @true_state.register
 def _(chain: AnchoredFactorization, simulated: Simulated, particles: int) -> NearState:
-    """As above, rows in the order of the data set."""
+    """Return the true intensities and factors, with rows in the order of the data set."""
     (ids,), more = simulated.data.unit_ids, chain.capacity - simulated.size[0]
     rows = np.flatnonzero(ids >= 0)[np.argsort(ids[ids >= 0], kind="stable")]
 
@@ -191,7 +200,7 @@ def _(chain: AnchoredFactorization, simulated: Simulated, particles: int) -> Nea
 
 @true_state.register
 def _(chain: GenericChain, simulated: Simulated, particles: int) -> GibbsState:
-    """The statistics of every site, 0 where elements do not exist."""
+    """Return the true statistics of every site, 0 at elements that do not exist."""
     model, size, capacity = chain.model, simulated.size, chain.capacity
     lengths = {axis: mask.shape[0] for axis, mask in model.active(size, capacity).items()}
 
@@ -209,6 +218,7 @@ def _(chain: GenericChain, simulated: Simulated, particles: int) -> GibbsState:
 
 
 def _labels(simulated: Simulated, particles: int) -> Array:
+    """Return the true label of each row, component and variant, (row, particle)."""
     label = np.argmax(simulated.locals["component"], -1)
     if "variant" in simulated.locals:
         variants = np.asarray(simulated.locals["variant"])

@@ -1,8 +1,9 @@
-"""Mixtures of unigrams whose documents come one after another: what a document is worth, given those before.
+"""Mixtures of unigrams whose documents come one after another, each weighted by its probability given those before.
 
     p(w_m | w_1 … w_{m−1}, z) = Σ_k (D_k + a) / (m − 1 + Ka) · p(w_m | the words of k)
 
-with the Dirichlet–multinomial of the collapsed sweep (`unigram_mixtures`), whose normaliser is the weight.
+with the Dirichlet–multinomial of the collapsed sweep (`unigram_mixtures`). It is the normaliser of that sweep's
+conditional.
 """
 
 import equinox as eqx
@@ -17,7 +18,14 @@ from lvsearch.inference.evidence.unigram_mixtures import DocumentLabels, Unigram
 
 
 class UnigramsInTurn(eqx.Module):
-    """A chain, and the order in which its `n_units` documents come, (document,); after them those of padding."""
+    """The documents of a mixture of unigrams in a random order: a `Sequential`.
+
+    | field | meaning |
+    |---|---|
+    | `chain` | the chain over topics of documents |
+    | `order` | the documents in the order in which they come, padding last, (document,) |
+    | `n_units` | how many documents are not padding |
+    """
 
     chain: UnigramMixtureChain
     order: Int[np.ndarray, " document"]
@@ -25,27 +33,34 @@ class UnigramsInTurn(eqx.Module):
 
     @property
     def places(self) -> int:
+        """The number of documents, padding included."""
         return len(self.order)
 
     def none_yet(self, key: Key[Array, ""], particles: int) -> DocumentLabels:
-        """No document has a topic: −1."""
+        """Return states in which no document has a topic (all are −1)."""
         return self.chain.of_labels(jnp.full((self.places, particles), -1, jnp.int32))
 
     def append(
         self, key: Key[Array, ""], state: DocumentLabels, unit: Int[Array, ""]
     ) -> tuple[DocumentLabels, Float[Array, " particle"]]:
+        """Draw the topic of the next document; return the new state and log p(document | those before), (particle,),
+        nats.
+        """
         after, score = self.chain.redrawn(state, jnp.asarray(self.order)[unit], self._uniform(key, state))
         return after, score - self._log_seats(state)
 
     def remove(
         self, key: Key[Array, ""], state: DocumentLabels, unit: Int[Array, ""]
     ) -> tuple[DocumentLabels, Float[Array, " particle"]]:
+        """Take a document out; return the new state and log p(document | those that are left), (particle,), nats."""
         left, score = self.chain.redrawn(state, jnp.asarray(self.order)[unit], None)
         return left, score - self._log_seats(left)
 
     def revisit(
         self, key: Key[Array, ""], state: DocumentLabels, units: Int[Array, ""], *, backward: bool
     ) -> DocumentLabels:
+        """Draw the topics of the first `units` documents again, one after another, at temperature 1."""
+
         def one(place: Array, state: DocumentLabels) -> DocumentLabels:
             document = jnp.asarray(self.order)[units - 1 - place if backward else place]
             return self.chain.redrawn(state, document, self._uniform(jax.random.fold_in(key, place), state))[0]
@@ -53,21 +68,26 @@ class UnigramsInTurn(eqx.Module):
         return jax.lax.fori_loop(0, units, one, state)
 
     def take(self, state: DocumentLabels, particles: Int[Array, " chosen"]) -> DocumentLabels:
+        """Return the state of the named particles, in that order."""
         return self.chain.take(state, particles)
 
     def _uniform(self, key: Key[Array, ""], state: DocumentLabels) -> Float[Array, " particle"]:
+        """Draw a uniform number for each particle."""
         return jax.random.uniform(key, state.tokens.shape[1:], state.tokens.dtype)
 
     def _log_seats(self, before: DocumentLabels) -> Float[Array, " particle"]:
+        """Return log(number of documents before + Ka), (particle,)."""
         return jnp.log(before.documents.sum(0) + self.chain.total_concentration())
 
 
 @sequential.register
 def _(chain: UnigramMixtureChain, key: Key[Array, ""]) -> UnigramsInTurn:
+    """Return the documents in an order drawn by the key."""
     real = np.concatenate([np.asarray(part.weight) for part in chain.parts]) > 0
     return UnigramsInTurn(chain, *in_turn(key, real))
 
 
 @along_data.register
 def _(chain: UnigramMixtureChain) -> bool:
+    """Return True: the path goes along the documents."""
     return True

@@ -1,13 +1,14 @@
-"""Mixtures of unigrams of one size, annealed from the prior of their labels: weights and topics integrated out.
+"""Mixtures of unigrams of one size, annealed from the prior of their labels, with weights and topics integrated out.
 
-The path of `lvsearch.inference.evidence.mixtures`, on sparse documents: with n_kw the words of topic k, N_k their sum,
+It is the path of `lvsearch.inference.evidence.mixtures` on sparse documents. With n_kw the counts of word w in topic k,
+and N_k their sum,
 
     π_t(z_d = k | the others) ∝ (D_k + a) · [p(w_d | the words of k)]^t,
     p(w_d | …) = Γ(N_k + Vη) / Γ(N_k + N_d + Vη) Π_w Γ(n_kw + n_dw + η) / Γ(n_kw + η)        (Dirichlet–multinomial)
 
-D_k, n_kw and N_k without document d, whose own words alone are looked at. The dense path holds a row as long as the
-vocabulary for each document, component and particle; on equal labels both have the same densities, but for the
-multinomial coefficients that a row of counts has and a sequence of tokens has not.
+with D_k, n_kw and N_k taken without document d. Only the words of the document are looked at, while the dense path
+holds a row as long as the vocabulary for each document, component and particle. On equal labels both have the same
+densities, except for the multinomial coefficients that a row of counts has and a sequence of tokens has not.
 """
 
 from functools import partial
@@ -30,14 +31,14 @@ from lvsearch.models.mixture_of_unigrams import MixtureOfUnigrams
 
 
 class DocumentLabels(NamedTuple):
-    """Topics of the documents, particles side by side, and the counts that they make.
+    """Topics of the documents and the counts that follow from them, for particles side by side.
 
     | field | meaning |
     |---|---|
-    | `labels` | (document, particle) |
-    | `documents` | (topic, particle) documents of each topic, D_k |
-    | `words` | (word, topic, particle) n_kw |
-    | `tokens` | (topic, particle) N_k |
+    | `labels` | (document, particle), −1 for a document in no topic |
+    | `documents` | (topic, particle): D_k, the number of documents of each topic |
+    | `words` | (word, topic, particle): n_kw |
+    | `tokens` | (topic, particle): N_k |
     """
 
     labels: Int[Array, "document particle"]
@@ -47,7 +48,7 @@ class DocumentLabels(NamedTuple):
 
 
 class PaddedDocuments(NamedTuple):
-    """Documents of one padded length. `units`: which document of the data set each is; −1 for padding."""
+    """Documents of one padded length. `units` is the number of each document in the data set, −1 for padding."""
 
     words: Int[np.ndarray | Array, "document token"]
     counts: Float[np.ndarray | Array, "document token"]
@@ -63,7 +64,7 @@ class UnigramMixtureChain(eqx.Module):
     | `concentration` | a | () |
     | `topic_concentration` | η | () |
     | `size` | K | (), traced |
-    | `parts` | n_dw | documents of one padded length each |
+    | `parts` | n_dw | the documents, grouped by padded length |
     """
 
     concentration: HyperparameterArray
@@ -74,9 +75,12 @@ class UnigramMixtureChain(eqx.Module):
     capacity: int = eqx.field(static=True)
 
     @classmethod
-    def of(cls, model: MixtureOfUnigrams, data: Dataset, size: int, capacity: int) -> "UnigramMixtureChain":
-        """Raises ValueError for estimated topics, documents weighted otherwise than 0 or 1, and a size beyond the
-        capacity."""
+    def from_data(cls, model: MixtureOfUnigrams, data: Dataset, size: int, capacity: int) -> "UnigramMixtureChain":
+        """Return the chain of a mixture with `size` topics.
+
+        Raises ValueError for estimated topics, documents whose weight is neither 0 nor 1, and a size beyond the
+        capacity.
+        """
         if model.concentration is None or model.topic_concentration is None:
             raise ValueError(
                 f"got {model.describe()}, expected topics that have a prior: with estimated ones nothing is integrated "
@@ -101,7 +105,7 @@ class UnigramMixtureChain(eqx.Module):
 
     @property
     def elements(self) -> int:
-        """Documents, padding included."""
+        """The number of documents, padding included."""
         return sum(len(part.weight) for part in self.parts)
 
     @property
@@ -113,7 +117,7 @@ class UnigramMixtureChain(eqx.Module):
         return True
 
     def init(self, key: Key[Array, ""], particles: int) -> DocumentLabels:
-        """Labels from their prior: weights are drawn, then labels given the weights."""
+        """Return states drawn from the prior: weights are drawn first, then labels given the weights."""
         key_weights, key_labels = jax.random.split(key)
         a = self._number(self.concentration)
         log_gamma = jax.random.loggamma(key_weights, a, (self.capacity, particles), dtype=a.dtype)
@@ -123,7 +127,7 @@ class UnigramMixtureChain(eqx.Module):
     def step(
         self, key: Key[Array, ""], state: DocumentLabels, temperature: Float[Array, ""], *, backward: bool
     ) -> DocumentLabels:
-        """Every document in turn, the last one first where `backward`."""
+        """Draw every document's topic in turn; a `backward` sweep visits the last document first."""
         uniforms = jax.random.uniform(key, state.labels.shape, state.tokens.dtype)
         weight = jnp.concatenate([self._leaf(part.weight) for part in self.parts])
         order, n_real = jnp.argsort(weight == 0, stable=True), (weight > 0).sum()
@@ -141,9 +145,14 @@ class UnigramMixtureChain(eqx.Module):
         uniform: Float[Array, " particle"] | None,
         temperature: Float[Array, ""] | None = None,
     ) -> tuple[DocumentLabels, Float[Array, " particle"]]:
-        """One document's topic drawn given all others' (none, −1, where `uniform` is None), and
-        log Σ_k (D_k + a) p(document | the words of k), without it. A document that is nowhere is added. temperature:
-        None is 1."""
+        """Draw one document's topic given the topics of all others. A document that is in no topic yet is added.
+
+        uniform: one uniform draw for each particle, by which the topic is found. None takes the document out (topic
+            −1).
+        temperature: t; None is 1.
+
+        Returns: (the new state, log Σ_k (D_k + a) p(document | the words of k) without the document, (particle,)).
+        """
         spans = self._spans()
         within = [
             partial(self._redrawn_within, self.parts[index], span.start, document, uniform, temperature)
@@ -161,7 +170,7 @@ class UnigramMixtureChain(eqx.Module):
         temperature: Float[Array, ""] | None,
         state: DocumentLabels,
     ) -> tuple[DocumentLabels, Float[Array, " particle"]]:
-        """`redrawn`, of a document in this part, whose first one is number `start`."""
+        """Do the same as `redrawn`, for a document in this part, whose first document has number `start`."""
         which, amounts = self._leaf(part.words)[document - start], self._leaf(part.counts)[document - start]
         counts, length, eta = amounts[:, None, None], amounts.sum(), self._number(self.topic_concentration)
         places = jnp.arange(self.capacity, dtype=jnp.int32)[:, None]
@@ -189,37 +198,37 @@ class UnigramMixtureChain(eqx.Module):
         return moved, logsumexp(score, axis=0)
 
     def log_ratio(self, state: DocumentLabels) -> Float[Array, " particle"]:
-        """log p(words | labels), nats."""
+        """Return log p(words | labels) of each particle, nats."""
         eta, n_words = self._number(self.topic_concentration), self.n_words
         of_words = (log_gamma_positive(state.words + eta) - gammaln(eta)).sum(0)
         of_topic = of_words + gammaln(n_words * eta) - gammaln(state.tokens + n_words * eta)
         return jnp.where(self._exists(), of_topic, 0.0).sum(0)
 
     def log_density(self, state: DocumentLabels) -> Float[Array, " particle"]:
-        """log p(words, labels), nats."""
+        """Return log p(words, labels) of each particle, nats."""
         a = self._number(self.concentration)
         each = jnp.where(self._exists(), gammaln(state.documents + a) - gammaln(a), 0.0).sum(0)
         total, n_documents = self.total_concentration(), state.documents.sum(0)
         return self.log_ratio(state) + each + gammaln(total) - gammaln(total + n_documents)
 
     def total_concentration(self) -> Float[Array, ""]:
-        """Ka."""
+        """Return K a, the total of the Dirichlet's parameters."""
         return jnp.asarray(self.size) * self._number(self.concentration)
 
     def label_scores(self, state: DocumentLabels) -> None:
-        """None: the prior does not change under relabelling."""
+        """Return None: the prior does not change under relabelling."""
         return
 
     def relabel(self, state: DocumentLabels, order: Int[Array, "particle component"]) -> DocumentLabels:
-        """The state itself: no labelling is better than another."""
+        """Return the state as it is: no labelling is better than another."""
         return state
 
     def take(self, state: DocumentLabels, particles: Int[Array, " chosen"]) -> DocumentLabels:
-        """The named particles, in that order."""
+        """Return the state of the named particles, in that order."""
         return jax.tree.map(lambda leaf: leaf[..., particles], state)
 
     def of_labels(self, labels: Int[Array, "document particle"]) -> DocumentLabels:
-        """The state of these labels, its counts summed; −1: a document that is in no topic."""
+        """Return the state with these labels, its counts summed from the documents; −1 is a document in no topic."""
         labels = labels.astype(jnp.int32)
         dtype, shape = self._number(1.0).dtype, (self.n_words, self.capacity, labels.shape[1])
         documents, words = jnp.zeros(shape[1:], dtype), jnp.zeros(shape, dtype)
@@ -236,26 +245,33 @@ class UnigramMixtureChain(eqx.Module):
         return DocumentLabels(labels, documents, words, words.sum(0))
 
     def labels_of(self, topics: Int[np.ndarray, " unit"], particles: int) -> Int[Array, "document particle"]:
-        """The topics of the data set's documents in this chain's order, for all particles."""
+        """Return topics of the data set's documents in this chain's order, the same for all particles.
+
+        topics: one for each document, in the order of the data set.
+        """
         units = np.concatenate([np.asarray(part.units) for part in self.parts])
         labels = np.where(units >= 0, np.asarray(topics)[np.maximum(units, 0)], 0)
         return jnp.asarray(np.repeat(labels[:, None], particles, axis=1))
 
     def _spans(self) -> list[slice]:
+        """Return the range of document numbers of each part."""
         ends = np.cumsum([len(part.weight) for part in self.parts]).tolist()
         return [slice(begin, end) for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
 
     def _exists(self) -> Array:
+        """Return True for the topics that exist, (topic, 1)."""
         return first(jnp.asarray(self.size), self.capacity)[:, None]
 
     def _number(self, value: np.ndarray | Array | float) -> Array:
+        """Return a number as an array in the floating type of the session."""
         return jnp.asarray(value, jnp.result_type(float))
 
     def _leaf(self, leaf: np.ndarray | Array) -> Array:
-        """Numbers in the floating type of the session; ids as they are."""
+        """Return numbers in the floating type of the session, and ids as they are."""
         return jnp.asarray(leaf, jnp.result_type(float) if jnp.issubdtype(leaf.dtype, jnp.floating) else None)
 
 
 @evidence_chain.register
 def _(model: MixtureOfUnigrams, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> UnigramMixtureChain:
-    return UnigramMixtureChain.of(model, data, size[0], capacity_of(size)[0])
+    """Return the chain over the topics of the documents."""
+    return UnigramMixtureChain.from_data(model, data, size[0], capacity_of(size)[0])

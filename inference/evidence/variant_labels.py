@@ -1,5 +1,6 @@
-"""Labels that say both which component a row is in and in which of V variants it arose there: k V + v, −1 for none;
-and what a chain over labels knows of the components.
+"""Labels that say which component a row is in and in which of V variants it arose there, and the states made of them.
+
+The label of component k and variant v is k V + v. It is −1 for a row that is in no component.
 """
 
 from typing import Any, NamedTuple
@@ -11,38 +12,44 @@ from lvsearch.models.contract import first
 
 
 class VariantLabels(NamedTuple):
-    """The labels of `capacity` places for components. With one variant a label is the component itself."""
+    """The numbering of labels, for `capacity` places for components and `n_variants` variants.
+
+    With one variant a label is the component itself.
+    """
 
     capacity: int
     n_variants: int
 
     @property
     def number(self) -> int:
-        """How many labels there are."""
+        """The number of labels: capacity × variants."""
         return self.capacity * self.n_variants
 
     def exist(self, size: Any) -> Bool[Array, "label one"]:
-        """Those of the first `size` components."""
+        """Return True for the labels of the first `size` components, as (label, 1)."""
         return first(jnp.asarray(size) * self.n_variants, self.number)[:, None]
 
     def components(self, labels: Int[Array, "*rows"]) -> Int[Array, "*rows"]:
-        """The component of each label."""
+        """Return the component of each label."""
         return labels // self.n_variants
 
     def variants(self, labels: Int[Array, "*rows"]) -> Int[Array, "*rows"]:
-        """The variant of each label."""
+        """Return the variant of each label."""
         return labels % self.n_variants
 
-    def of(self, components: Int[Array, "*#rows"], variants: Int[Array, "*#rows"]) -> Int[Array, "*#rows"]:
-        """The labels of these components in these variants: of one component or variant for many, as arrays do."""
+    def combine(self, components: Int[Array, "*#rows"], variants: Int[Array, "*#rows"]) -> Int[Array, "*#rows"]:
+        """Return the labels of these components in these variants; the two arrays are broadcast against each other."""
         return components * self.n_variants + variants
 
     def in_all_variants(self, leaf: Float[Array, "component particle"]) -> Float[Array, "label particle"]:
-        """The same of a component in each variant."""
+        """Repeat numbers of components for each of their variants: (component, particle) -> (label, particle)."""
         return jnp.repeat(leaf, self.n_variants, axis=0)
 
     def in_variant_of(self, labels: Int[Array, " particle"], leaf: Array) -> Array:
-        """(label, particle, …) -> (component, particle, …): of each particle in the variant of its label."""
+        """Pick, for each particle, the entries of one variant: (label, particle, …) -> (component, particle, …).
+
+        labels: one label of each particle, (particle,); its variant is the one that is picked.
+        """
         if self.n_variants == 1:
             return leaf  # no gather
         by_variant = leaf.reshape(self.capacity, self.n_variants, *leaf.shape[1:])
@@ -50,13 +57,14 @@ class VariantLabels(NamedTuple):
 
 
 class CollapsedState(NamedTuple):
-    """Labels of the rows, particles side by side, and what they make of the components.
+    """Labels of the rows, and the sums over the rows of each component that follow from them, for particles side by
+    side.
 
     | field | meaning |
     |---|---|
-    | `labels` | (row, particle): component and variant (`VariantLabels`), −1 for a row in none |
-    | `counts` | (component, particle) rows of each component, n_k |
-    | `natural` | λ + S_k: the natural parameters of p(θ_k | its rows), (component, particle, …) a leaf |
+    | `labels` | (row, particle): component and variant (`VariantLabels`), −1 for a row in no component |
+    | `counts` | (component, particle): n_k, the number of rows in each component |
+    | `natural` | λ + S_k: natural parameters of p(θ_k | its rows), each leaf (component, particle, …) |
     """
 
     labels: Int[Array, "row particle"]
@@ -65,14 +73,14 @@ class CollapsedState(NamedTuple):
 
 
 class Joining(NamedTuple):
-    """One row and all labels, each of which it might have.
+    """Scores of one row, which is in no component, for each label that it might get.
 
     | field | meaning |
     |---|---|
     | `of_label` | log (n_k + a) + log p(v), (label, particle), nats |
-    | `of_row` | A(λ + S_k + s_v(row)) − A(λ + S_k) + log h_v(row) − log h(row), nats |
-    | `natural` | λ + S_k + s_v(row), (label, particle, …) a leaf |
-    | `normaliser` | A of these |
+    | `of_row` | A(λ + S_k + s_v(row)) − A(λ + S_k) + log h_v(row) − log h(row), (label, particle), nats |
+    | `natural` | λ + S_k + s_v(row), each leaf (label, particle, …) |
+    | `normaliser` | A(λ + S_k + s_v(row)), (label, particle), nats |
     """
 
     of_label: Float[Array, "label particle"]
@@ -82,5 +90,5 @@ class Joining(NamedTuple):
 
     @property
     def score(self) -> Float[Array, "label particle"]:
-        """log of the joint with the row in each component, but for its h, nats."""
+        """The log of the joint with the row under each label, without the row's carrier h, (label, particle), nats."""
         return self.of_label + self.of_row

@@ -42,7 +42,7 @@ from lvsearch.inference.factor_analyzers import regressions
 from lvsearch.inference.factor_analyzers.candidates import Candidates, choose_candidate, draw_candidates
 from lvsearch.inference.factor_analyzers.regressions import RegressionPrior, Regressions, RegressionSums
 from lvsearch.inference.factor_analyzers.scored_labels import LogHyper, ScoredLabels
-from lvsearch.inference.mixtures.rows import seen_by
+from lvsearch.inference.mixtures.rows import coordinates_and_carriers
 from lvsearch.models.components import FactorAnalyzerComponents
 from lvsearch.models.contract import HyperparameterArray, first
 from lvsearch.models.exponential.digamma import log_gamma_positive
@@ -97,7 +97,7 @@ class FactorAnalyzerChain(eqx.Module):
         units, weight = padded_rows(data)
         (component := model.analyzers).check(units)
         with jax.enable_x64(True):
-            coordinates, carriers = map(np.asarray, seen_by(component, units))
+            coordinates, carriers = map(np.asarray, coordinates_and_carriers(component, units))
             known = np.asarray(np.all(units.observed, axis=1), np.float64)
         concentration = np.asarray(model.concentration_at(size), np.float64)
         courses = {name: Course(prior, prior) for name, prior in component.inferred.items()}

@@ -26,7 +26,7 @@ from lvsearch.inference.engine.estimate import Estimate, beliefs_at, capacity_of
 from lvsearch.inference.engine.estimator import BaseEstimator, estimator
 from lvsearch.inference.factor_analyzers.kernel import KnownRows, ascend_scored, beliefs_at_labels, responsibilities_at
 from lvsearch.inference.generators import folded, shuffled, split_key
-from lvsearch.inference.mixtures.rows import seen_by
+from lvsearch.inference.mixtures.rows import coordinates_and_carriers
 from lvsearch.inference.mixtures.starts import sequential_pass, split_along_spread
 from lvsearch.models.factor_analyzers import FactorAnalyzerMixture
 
@@ -64,7 +64,7 @@ class FactorAnalyzerEstimator(BaseEstimator):
         units, weight = rows_of(data)
         model.components.check(units)
         with jax.enable_x64(True):
-            coordinates, carriers = map(np.asarray, seen_by(model.components, units))
+            coordinates, carriers = map(np.asarray, coordinates_and_carriers(model.components, units))
         self.log_carrier, self.n_rows = float(weight @ carriers), len(weight)
         known = np.asarray(units.observed).all(1).astype(np.float64)
         pad = -len(weight) % 8  # data sets of about as many rows share their programs
@@ -97,7 +97,7 @@ class FactorAnalyzerEstimator(BaseEstimator):
             if start is not None:
                 starts.append(self._labels_from_fit(start, there, size))
             climbed = [self._climb(labels, there, size) for labels in starts]
-            ends = [trace.made()[-1] if int(trace.sweeps) else -np.inf for trace in climbed]
+            ends = [trace.bound_history()[-1] if int(trace.sweeps) else -np.inf for trace in climbed]
             natural = recorded_natural(self.model, climbed[int(np.argmax(ends))].beliefs, size, capacity)
         lower = self._bound(natural, size)
         return Estimate(self.model, size, natural, lower, np.inf, sum(int(trace.sweeps) for trace in climbed))

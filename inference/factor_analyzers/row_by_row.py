@@ -21,7 +21,7 @@ from lvsearch.inference.annealing.hyperparameters import gamma_about
 from lvsearch.inference.annealing.prefixes import in_turn, sequential
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
-from lvsearch.inference.evidence.mixture_anchors import settled
+from lvsearch.inference.evidence.mixture_anchors import settled_labels
 from lvsearch.inference.factor_analyzers.candidates import CANDIDATES, Candidates
 from lvsearch.inference.factor_analyzers.chain import FactorAnalyzerChain
 from lvsearch.inference.factor_analyzers.scored_labels import ScoredLabels
@@ -122,7 +122,7 @@ def _(chain: FactorAnalyzerChain) -> float:
 @anchored_chain.register
 def _(chain: FactorAnalyzerChain, key: Key[Array, ""], states: Sequence[ScoredLabels]) -> Anchor:
     """Return the chain about the labels and the hyper-parameters that the best particle ended with."""
-    log_r, state = settled(chain, key, states)
+    log_r, state = settled_labels(chain, key, states)
     starts = {name: gamma_about(jnp.exp(each)) for name, each in state.log_hyper.items()}
     courses = {name: course._replace(start=starts[name]) for name, course in chain.courses.items()}
     about = eqx.tree_at(lambda c: (c.anchor, c.courses), chain, (log_r, courses), is_leaf=lambda leaf: leaf is None)

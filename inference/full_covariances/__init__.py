@@ -1,4 +1,4 @@
-"""Mixtures of Gaussians with covariances of their own at one size: their annealed path, one matrix kept inverted."""
+"""Annealed paths for mixtures of Gaussians with a full covariance per component, whose inverse matrices are kept."""
 
 from lvsearch.inference.full_covariances.chain import FullCovarianceChain
 from lvsearch.inference.full_covariances.hyperparameters import HyperFullCovariances

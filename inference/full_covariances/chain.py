@@ -1,13 +1,13 @@
-"""Mixtures of Gaussians with covariances of their own, annealed: a row's worth from inverses that are kept.
+"""The annealed chain of mixtures of Gaussians with a full covariance per component, which scores rows by kept inverses.
 
-The chain of `evidence.mixtures`, its draws as there but for rounding. A row's gain is that of Student's t (Bishop 2006,
-§2.3.7), with s = zᵀN⁻¹z and the letters of `inverses`; u = 1 but for variants:
+It is the chain of `evidence.mixtures`, with the same draws up to rounding. The gain of a row is that of Student's t
+(Bishop 2006, §2.3.7). With s = zᵀN⁻¹z, the letters of `inverses`, and u = 1 except for variants,
 
     A(λ + S_k + s(x)) − A(λ + S_k) = ½D log 2 + log Γ((ν + 1)/2) − log Γ((ν + 1 − D)/2) − ½ log|N|
                                      − ½(ν + 1) log(1 + us) + ½(ν + 1 − D) log(κ + u) − ½(ν − D) log κ.
 
-On wine (178 rows of 13 columns, hyper-parameters with priors, 128 particles) a path along the rows takes 0.7 s of the
-processor; with a factor of every matrix for every row, and for every draw of a slice, it took 40.
+On wine (178 rows of 13 columns, hyper-parameters with priors, 128 particles) a path along the rows takes 0.7 s of
+processor time. With a matrix factor for every row, and for every draw of a slice, it took 40 s.
 """
 
 from typing import Any, NamedTuple
@@ -37,31 +37,33 @@ from lvsearch.models.finite_mixture import FiniteMixture
 
 
 class Directions(NamedTuple):
-    """A row before it leaves its component, and after."""
+    """The row as its components see it before it leaves its component, and after."""
 
     before: Direction
     after: Direction
 
 
 class FullCovarianceChain(CollapsedMixtureChain):
-    """A `Chain` as `CollapsedMixtureChain`, of `FullCovarianceComponents`, in variants or not: `natural` of its states
-    are `Inverses`.
+    """A `CollapsedMixtureChain` of `FullCovarianceComponents`, in variants or not, whose states have `Inverses` as
+    `natural`.
 
     | field | letter | shape |
     |---|---|---|
     | `points` | z | (row, side); 0 for rows without cells |
-    | `log_gammas` | log Γ((ν + 1)/2) − log Γ((ν + 1 − D)/2) | (number of rows,), from no row on |
+    | `log_gammas` | log Γ((ν + 1)/2) − log Γ((ν + 1 − D)/2) | (number of rows,), from 0 rows on |
 
-    λ has no mean and a diagonal B: so is N without rows.
+    λ has mean 0 and a diagonal B, so the matrix N of an empty component is diagonal too.
     """
 
     points: Float[Array | np.ndarray, "row side"]
     log_gammas: Float[Array | np.ndarray, " number"]
 
     @classmethod
-    def of(cls, model: FiniteMixture, data: Dataset, size: int, capacity: int) -> "FullCovarianceChain":
-        """Raises ValueError as `CollapsedMixtureChain.of`."""
-        chain = CollapsedMixtureChain.of(model, data, size, capacity)
+    def from_data(cls, model: FiniteMixture, data: Dataset, size: int, capacity: int) -> "FullCovarianceChain":
+        """Return the chain of a mixture with `size` components. Raises ValueError as `CollapsedMixtureChain.from_data`
+        does.
+        """
+        chain = CollapsedMixtureChain.from_data(model, data, size, capacity)
         times, sums = (leaf[:, 0] for leaf in (chain.increments.negative_half_square, chain.increments.precision_mean))
         whole = times > 0
         points = np.append(sums / np.where(whole, times, 1.0)[:, None], whole[:, None], axis=1)
@@ -81,7 +83,11 @@ class FullCovarianceChain(CollapsedMixtureChain):
         choose: Choose,
         prior: Any,
     ) -> tuple[CollapsedState, Float[Array, "component particle"]]:
-        """As of any mixture. An inverse whose rows stay the same is left as it is."""
+        """Draw one row's label again and move the row there.
+
+        Arguments and results are those of `CollapsedMixtureChain.redrawn`. The inverse of a component whose rows stay
+        the same is not changed.
+        """
         z = self._directions(state, row, prior)
         left = self._taken(state, row, z, prior, True)
         joining = self._joining(left, z.after, row, normaliser)
@@ -96,20 +102,29 @@ class FullCovarianceChain(CollapsedMixtureChain):
     def joining(
         self, state: CollapsedState, row: Int[Array, ""], normaliser: Float[Array, "component particle"]
     ) -> Joining:
-        """What the row, which is in no component, makes of each; `natural`: its direction there."""
+        """Return the scores of a row that is in no component, for each label. `natural` is the row's `Direction` in
+        each component.
+        """
         return self._joining(state, direction(state.natural, self._rows(self.points)[row]), row, normaliser)
 
-    def joined(
+    def add_row(
         self, state: CollapsedState, row: Int[Array, ""], labels: Int[Array, " particle"], natural: Direction
     ) -> CollapsedState:
-        """The row with these labels, `natural`: its direction, that of `joining`."""
+        """Return the state with a row, which was in no component, added under these labels.
+
+        natural: the row's `Direction`, as `joining` returns it.
+        """
         return self._put(state, row, labels, natural, True)
 
-    def without(self, state: CollapsedState, row: Int[Array, ""], prior: Any) -> CollapsedState:
-        """The row in no component; what is left without any row has λ itself."""
+    def remove_row(self, state: CollapsedState, row: Int[Array, ""], prior: Any) -> CollapsedState:
+        """Return the state with the row taken out of its component. A component left without rows gets λ itself."""
         return self._taken(state, row, self._directions(state, row, prior), prior, True)
 
     def _directions(self, state: CollapsedState, row: Array, prior: Any) -> Directions:
+        """Return the row's direction in each component, before and after it leaves its own.
+
+        A component that the row leaves empty has λ itself.
+        """
         point = self._rows(self.points)[row]
         leaves, times, _ = self._counted(row, state.labels[row], True)
         z, alone = direction(state.natural, point), point[:, None, None] / _diagonal(prior)
@@ -119,7 +134,11 @@ class FullCovarianceChain(CollapsedMixtureChain):
         return Directions(z, after)
 
     def _taken(self, state: CollapsedState, row: Array, z: Directions, prior: Any, moves: Any) -> CollapsedState:
-        """Without the row where it moves."""
+        """Return the state without the row, for the particles where it moves.
+
+        z: the row's directions.
+        moves: whether the row moves, (particle,) or True.
+        """
         leaves, times, degrees = self._counted(row, state.labels[row], moves)
         counts = state.counts - leaves
         natural = changed(state.natural, z.before, -times, -degrees, -times)
@@ -127,7 +146,11 @@ class FullCovarianceChain(CollapsedMixtureChain):
         return CollapsedState(state.labels, counts, natural)
 
     def _put(self, state: CollapsedState, row: Array, labels: Array, z: Direction, moves: Any) -> CollapsedState:
-        """The row, which is in no component where it moves, with these labels; z: its direction there."""
+        """Return the state with the row, which is in no component, added under these labels where it moves.
+
+        z: the row's direction in the components without it.
+        moves: whether the row moves, (particle,) or True.
+        """
         joins, times, degrees = self._counted(row, labels, moves)
         return CollapsedState(
             jax.lax.dynamic_update_index_in_dim(state.labels, labels, row, 0),
@@ -136,7 +159,7 @@ class FullCovarianceChain(CollapsedMixtureChain):
         )
 
     def _joining(self, left: CollapsedState, z: Direction, row: Array, normaliser: Array) -> Joining:
-        """`joining`, z being the row's direction."""
+        """Return the scores that `joining` returns, given the row's direction `z` in the components without it."""
         own: Inverses = left.natural
         n_dims = self.points.shape[1] - 1
         whole = self._rows(self.increments.half_log_determinant)[row, 0]
@@ -153,8 +176,11 @@ class FullCovarianceChain(CollapsedMixtureChain):
         return Joining(of_label, of_row, z, self.names.in_all_variants(normaliser) + of_row)
 
     def _counted(self, row: Array, labels: Int[Array, " particle"], moves: Any) -> tuple[Array, Array, Array]:
-        """Of each component and particle: whether these labels say it, where the row moves; how often the row counts
-        there, and for how many degrees."""
+        """Return, for each component and particle, how the row counts there under these labels.
+
+        Returns whether the row is there and moves; how many times it counts in N; and how many degrees of freedom it
+        adds.
+        """
         here = (self._places == self.names.components(labels)) & moves
         times = self._rows(self.increments.negative_half_square)[row][self.names.variants(labels)]
         return here, jnp.where(here, times, 0.0), here * self._rows(self.increments.half_log_determinant)[row, 0]
@@ -162,18 +188,23 @@ class FullCovarianceChain(CollapsedMixtureChain):
     # ── all rows ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def log_rows(self, state: CollapsedState) -> Float[Array, " particle"]:
-        """log p(rows | labels), nats."""
+        """Return log p(rows | labels) of each particle, nats."""
         prior = jax.tree.map(self._rows, self.prior)
         return self.gains(state.natural, prior)[0] + self.log_carried(state.labels)
 
     def gains(self, natural: Inverses, prior: Any) -> Float[Array, "cell particle"]:
-        """Σ_k A(λ + S_k) − A(λ), in one cell. prior: λ, (…) or (particle, …)."""
+        """Return Σ_k A(λ + S_k) − A(λ) of each particle as one cell, (1, particle), nats.
+
+        prior: λ, each leaf (…) or (particle, …).
+        """
         gains = self.normalisers(natural) - self.normalisers(_of_prior(prior))
         return jnp.where(self.exists()[..., None], gains, 0.0).sum(0).T
 
     def of_labels(self, labels: Int[Array, "row particle"], prior: Any = None) -> CollapsedState:
-        """The state of these labels, its matrices inverted anew. prior: λ, by default the chain's; (…) or
-        (particle, …)."""
+        """Return the state with these labels, its matrices inverted anew.
+
+        prior: λ, by default the chain's own; each leaf (…) or (particle, …).
+        """
         prior = jax.tree.map(self._rows, self.prior) if prior is None else prior
         labels = labels.astype(jnp.int32)
         here = self.names.components(labels)[:, None] == self._places
@@ -193,7 +224,7 @@ class FullCovarianceChain(CollapsedMixtureChain):
         return CollapsedState(labels, counts, Inverses(degrees, count, log_determinant, inverse))
 
     def normalisers(self, natural: Inverses) -> Float[Array, "component particle cell"]:
-        """A of each component of each particle, in one cell."""
+        """Return A of each component of each particle as one cell, (component, particle, 1), nats."""
         n_dims = self.points.shape[1] - 1
         degrees = natural.degrees
         log_gamma = log_gamma_positive(halves(degrees, n_dims)).sum(-1) + 0.25 * n_dims * (n_dims - 1) * LOG_PI
@@ -201,27 +232,31 @@ class FullCovarianceChain(CollapsedMixtureChain):
         return (log_gamma + of_matrix + 0.5 * (degrees - n_dims) * jnp.log(natural.count))[..., None]
 
     def take(self, state: CollapsedState, particles: Int[Array, " chosen"]) -> CollapsedState:
-        """The named particles, in that order: they are the last axis everywhere."""
+        """Return the named particles in that order; particles are on the last axis of every leaf."""
         return jax.tree.map(lambda leaf: leaf[..., particles], state)
 
     def beside(self, states: Any) -> CollapsedState:
-        """The particles of several states, one after another."""
+        """Return one state with the particles of several states, one after another."""
         return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), *states)
 
     @property
     def _prior_degrees(self) -> Array:
+        """The degrees of freedom ν of an empty component."""
         return self._rows(self.prior.half_log_determinant) + (self.points.shape[1] - 1)
 
 
 def _diagonal(prior: NormalWishartStatistics) -> Float[Array, "side one particle"]:
-    """Of N without rows, whose other entries are 0."""
+    """Return the diagonal of the matrix N of an empty component, (side, 1, particle); its other entries are 0."""
     of_matrix = jnp.diagonal(prior.negative_half_precision, axis1=-2, axis2=-1)
     both = jnp.concatenate([of_matrix, prior.negative_half_square[..., None]], axis=-1)
     return jnp.moveaxis(jnp.atleast_2d(both), -1, 0)[:, None]
 
 
 def _of_prior(prior: NormalWishartStatistics) -> Inverses:
-    """What no rows come to. prior: λ, (…) or (particle, …)."""
+    """Return the `Inverses` of an empty component.
+
+    prior: λ, each leaf (…) or (particle, …).
+    """
     diagonal = _diagonal(prior)
     n_dims = len(diagonal) - 1
     return Inverses(

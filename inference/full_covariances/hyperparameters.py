@@ -1,11 +1,12 @@
-"""Hyper-parameters of Gaussians with covariances of their own, annealed with the labels: each changes one number.
+"""Hyper-parameters of Gaussians with a full covariance per component, annealed together with the labels.
 
-The diagonal of N without rows is (spread of each column, κ), so that a hyper-parameter h that becomes h' adds
-(h' − h) e eᵀ to every N, e one of the D + 1 unit vectors: with the letters of `inverses`, n the entry of N⁻¹ there,
+The diagonal of the matrix N of an empty component is (spread of each column, κ). So a hyper-parameter that changes from
+h to h' adds (h' − h) e eᵀ to every N, where e is one of the D + 1 unit vectors. With the letters of `inverses`, and n
+the entry of N⁻¹ at e,
 
     A(λ(h') + S_k) − A(λ(h) + S_k) = −½ν log(1 + (h' − h) n) [+ ½(ν − D) log(κ'/κ) where h is κ of the prior],
 
-so that a slice weighs its draws by one number of each component.
+so a slice weighs its draws by one number of each component.
 """
 
 import jax
@@ -31,8 +32,8 @@ from lvsearch.models.finite_mixture import FiniteMixture
 class HyperFullCovariances(HyperMixture):
     """A `HyperMixture` around a `FullCovarianceChain`."""
 
-    def _moved(self, key: Array, state: HyperMixtureState, temperature: Array, backward: bool) -> LogHyper:
-        """Each hyper-parameter given the labels and the others."""
+    def _move_hyper(self, key: Array, state: HyperMixtureState, temperature: Array, backward: bool) -> LogHyper:
+        """Move each hyper-parameter given the labels and the other hyper-parameters, in reverse order if `backward`."""
         log_hyper, own = dict(state.log_hyper), state.mixture.natural
         names = list(enumerate(self.courses))
         for number, name in reversed(names) if backward else names:
@@ -43,7 +44,13 @@ class HyperFullCovariances(HyperMixture):
     def _entries_moved(
         self, key: Array, start: Array, own: Inverses, name: str, temperature: Array, backward: bool
     ) -> tuple[Array, Inverses]:
-        """log h of every column in turn, and the inverses under them."""
+        """Move the entries of one hyper-parameter, one column after another.
+
+        start: log h of each column.
+        own: the components' inverses under `start`.
+
+        Returns the new log h, and the inverses under them.
+        """
         chain, n_columns = self.mixture, len(start)
         of_columns = self.component.hyper_axes[name]
         course = [jnp.broadcast_to(jnp.ravel(each), n_columns) for each in self.courses[name].at(temperature)]
@@ -51,6 +58,7 @@ class HyperFullCovariances(HyperMixture):
         exists = chain.exists()
 
         def one(index: Array, carry: tuple[Array, Inverses]) -> tuple[Array, Inverses]:
+            """Move the entry of one column, and update the inverses."""
             value, own = carry
             column = n_columns - 1 - index if backward else index
             shape, rate = (each[column] for each in course)
@@ -58,7 +66,7 @@ class HyperFullCovariances(HyperMixture):
             now, entry, counted = value[column], own.inverse[place, place], 0.0 if of_columns else 1.0
 
             def density(log_value: Array) -> Array:
-                """(1, particle), but for what does not depend on this column."""
+                """Return log π_t of this column's entry up to a constant, (1, particle), nats."""
                 more = jnp.exp(log_value) - jnp.exp(now)
                 of_matrix = own.degrees * jnp.log1p(more * entry) - prior_degrees * (log_value - now)
                 of_count = (own.degrees - self.n_dims) * jnp.log1p(counted * more / own.count)
@@ -80,7 +88,8 @@ class HyperFullCovariances(HyperMixture):
 def _(
     component: FullCovarianceComponents, model: FiniteMixture, data: Dataset, size: int
 ) -> CollapsedMixtureChain | HyperMixture:
-    chain = FullCovarianceChain.of(model, data, size, capacity_of((size,))[0])
+    """Return the chain of full-covariance components, with hyper-parameters that have priors annealed."""
+    chain = FullCovarianceChain.from_data(model, data, size, capacity_of((size,))[0])
     return HyperFullCovariances.around(chain, model.components, data) if component.inferred else chain
 
 
@@ -88,5 +97,5 @@ def _(
 def _(
     component: StudentComponents, model: FiniteMixture, data: Dataset, size: int
 ) -> CollapsedMixtureChain | HyperMixture:
-    """As of its Gaussians."""
+    """Return the chain of the Gaussians from which Student components are made."""
     return labels_chain(component.gaussians, model, data, size)

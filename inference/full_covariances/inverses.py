@@ -1,19 +1,19 @@
-"""Matrices of all components and particles, inverted once and kept so while rows come and go.
+"""Inverse matrices of all components and particles, computed once and updated while rows come and go.
 
-A component's natural parameters (ν − D, B + κmmᵀ, κm, κ) of a Normal–Wishart are one matrix and one number more:
+The natural parameters (ν − D, B + κmmᵀ, κm, κ) of a component's Normal–Wishart are one matrix and one number:
 
     N = [[B + κmmᵀ, κm], [κmᵀ, κ]],      log|B| = log|N| − log κ,
     A = ½νD log 2 + log Γ_D(ν/2) − ½ν log|N| + ½(ν − D) log κ + ½D log 2π.
 
-A row y that counts u times adds u zzᵀ to N, z = (y, 1). By the matrix determinant lemma and the formula of Sherman &
-Morrison (1950), with s = zᵀN⁻¹z,
+A row y that counts u times adds u zzᵀ to N, where z = (y, 1). By the matrix determinant lemma and the formula of
+Sherman & Morrison (1950), with s = zᵀN⁻¹z,
 
-    log|N + u zzᵀ| = log|N| + log(1 + us),      (N + u zzᵀ)⁻¹ = N⁻¹ − u/(1 + us) · N⁻¹z (N⁻¹z)ᵀ:
+    log|N + u zzᵀ| = log|N| + log(1 + us),      (N + u zzᵀ)⁻¹ = N⁻¹ − u/(1 + us) · N⁻¹z (N⁻¹z)ᵀ.
 
-(D + 1)² products where a factor of N takes D³/6, and none that waits for another. Rounding adds up from one change to
-the next, so inverses are taken anew with every sweep.
+This takes (D + 1)² products, none of which waits for another, where a factor of N takes D³/6. Rounding adds up from one
+update to the next, so inverses are computed anew with every sweep.
 
-Particles come last, in whatever compilers make vectors of.
+Particles are on the last axis, which compilers turn into vectors.
 """
 
 from typing import NamedTuple
@@ -24,7 +24,7 @@ from jaxtyping import Array, Bool, Float
 
 
 class Inverses(NamedTuple):
-    """What the rows of each component, with its prior, come to.
+    """The sums of the rows of each component with its prior, as an inverse matrix and three numbers.
 
     | field | letter | shape |
     |---|---|---|
@@ -41,7 +41,9 @@ class Inverses(NamedTuple):
 
 
 class Direction(NamedTuple):
-    """A z as N sees it: `along` N⁻¹z, (side, component, particle); `square` zᵀN⁻¹z, (component, particle)."""
+    """A vector z as N sees it: `along` is N⁻¹z, (side, component, particle); `square` is zᵀN⁻¹z, (component,
+    particle).
+    """
 
     along: Float[Array, "side *#component #particle"]
     square: Float[Array, "*#component #particle"]
@@ -50,10 +52,14 @@ class Direction(NamedTuple):
 def inverted(
     matrices: Float[Array, "side side component particle"],
 ) -> tuple[Float[Array, "side side component particle"], Float[Array, "component particle"]]:
-    """(N⁻¹, log|N|) of symmetric positive definite N, by Gauss and Jordan's steps; log|N| is NaN where N is not."""
+    """Return (N⁻¹, log|N|) of symmetric positive definite matrices N, by Gauss–Jordan steps.
+
+    log|N| is NaN where N is not positive definite.
+    """
     places = jnp.arange(len(matrices))
 
     def swept(place: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        """Make the Gauss–Jordan step of one pivot."""
         rest, log_determinant = carry
         column = rest[place]
         pivot = column[place]
@@ -71,7 +77,7 @@ def inverted(
 
 
 def direction(of: Inverses, z: Float[Array, " side"]) -> Direction:
-    """z, the same for all."""
+    """Return the direction of the vector z, the same for all components and particles."""
     along = jnp.tensordot(z, of.inverse, 1)
     return Direction(along, jnp.tensordot(z, along, 1))
 
@@ -83,8 +89,13 @@ def changed(
     degrees: Float[Array, "component particle"],
     count: Float[Array, "component particle"],
 ) -> Inverses:
-    """With times · zzᵀ more in N, so many degrees more, and κ, which is in N too, that much larger. What leaves comes a
-    negative number of times."""
+    """Return the inverses after `times` · zzᵀ is added to N, by the formula of Sherman & Morrison.
+
+    z: the direction of the vector.
+    times: how often it is added; negative where it is removed.
+    degrees: added to ν.
+    count: added to κ, which is also part of N.
+    """
     return Inverses(
         of.degrees + degrees,
         of.count + count,
@@ -98,10 +109,10 @@ def less_squares(
     scale: Float[Array, "component particle"],
     along: Float[Array, "side component particle"],
 ) -> Float[Array, "side side component particle"]:
-    """inverse − scale · along alongᵀ.
+    """Return inverse − scale · along alongᵀ, unchanged where every scale is 0.
 
-    What a condition is asked about is computed before it: otherwise compilers compute scale, with whatever it depends
-    on, anew for each of the (D + 1)² entries.
+    The condition makes compilers compute `scale` beforehand. Otherwise they would compute it, with everything it
+    depends on, again for each of the (D + 1)² entries.
     """
 
     def less(inverse: Array, scale: Array, along: Array) -> Array:
@@ -111,7 +122,7 @@ def less_squares(
 
 
 def renewed(of: Inverses, here: Bool[Array, "component particle"], empty: Inverses) -> Inverses:
-    """`empty` here, elsewhere as it is."""
+    """Return the inverses with those marked by `here` replaced by `empty`."""
 
     def put(new: Array, old: Array) -> Array:
         return jnp.where(here, new, old)
@@ -122,6 +133,6 @@ def renewed(of: Inverses, here: Bool[Array, "component particle"], empty: Invers
 
 
 def without(z: Direction, times: Float[Array, "component particle"]) -> Direction:
-    """z as N − times · zzᵀ sees it."""
+    """Return the direction of z in N − times · zzᵀ, given its direction in N."""
     rest = 1 - times * z.square
     return Direction(z.along / rest, z.square / rest)

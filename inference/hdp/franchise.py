@@ -132,6 +132,7 @@ def seat_members(
     place = jnp.arange(n_places, dtype=jnp.int32)
 
     def one_member(carry: tuple[Any, ...], x: tuple[Array, ...]) -> tuple[tuple[Any, ...], Array]:
+        """Take one member out of its part, draw its part again, and add it there."""
         in_unit, total, emitted, beta, left, overflow = carry
         member, unit, old, uniform = x
         # take the member out; a part without members gives its weight back

@@ -34,23 +34,29 @@ class WordCounts(NamedTuple):
     eta: Float[Array | np.ndarray, " word"]
 
     def empty(self, places: int) -> Array:
+        """Return counts without words."""
         return jnp.zeros((len(self.eta), places), jnp.int32)
 
     def gather(self, labels: Array, places: int) -> Array:
+        """Return the counts of all words at the places of their labels."""
         return self.empty(places).at[jnp.asarray(self.word), labels].add(1)
 
     def densities(self, emitted: Array, member: Array, total: Array) -> Array:
+        """Return p(word | words at each place), (place,)."""
         word = jnp.asarray(self.word)[member]
         eta = jnp.asarray(self.eta)[0]
         return (emitted[word] + eta) / (total + len(self.eta) * eta)
 
     def remove(self, emitted: Array, member: Array, place: Array, last: Array) -> Array:
+        """Return the counts without one word."""
         return emitted.at[jnp.asarray(self.word)[member], place].add(-1)
 
     def add(self, emitted: Array, member: Array, place: Array) -> Array:
+        """Return the counts with one more word."""
         return emitted.at[jnp.asarray(self.word)[member], place].add(1)
 
     def log_density(self, emitted: Array, total: Array) -> Array:
+        """Return log p(all words | their places), nats."""
         eta = jnp.asarray(self.eta)[0]
         mass = len(self.eta) * eta
         of_words = jnp.where(emitted > 0, gammaln(eta + emitted) - gammaln(eta), 0.0).sum()

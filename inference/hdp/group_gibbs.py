@@ -35,8 +35,9 @@ class RowSums(NamedTuple):
 
 
 class RowEmission(NamedTuple):
-    """The likelihood of rows given components.
+    """The likelihood of rows given components, with the components' parameters integrated out.
 
+    component: the kind of component.
     increments: s(x_i), rows on the leading axis.
     prior: λ of one component.
     """
@@ -46,14 +47,17 @@ class RowEmission(NamedTuple):
     prior: Any
 
     def empty(self, places: int) -> RowSums:
+        """Return the sums of places without rows."""
         natural = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (places, *jnp.shape(leaf))), self.prior)
         return RowSums(natural, jnp.broadcast_to(self._normaliser(self.prior), (places,)))
 
     def gather(self, labels: Array, places: int) -> RowSums:
+        """Return the sums of all rows at the places of their labels."""
         natural = jax.tree.map(lambda s, p: p + jax.ops.segment_sum(s, labels, places), self.increments, self.prior)
         return RowSums(natural, log_normalisers(self.component, natural))
 
     def densities(self, emitted: RowSums, member: Array, total: Array) -> Array:
+        """Return p(row | rows at each place) up to a factor, (place,)."""
         after = jax.tree.map(jnp.add, emitted.natural, self._increment(member))
         score = log_normalisers(self.component, after) - emitted.normaliser
         return jnp.exp(score - score.max())
@@ -65,10 +69,12 @@ class RowEmission(NamedTuple):
         return self._set_place(emitted, place, left)
 
     def add(self, emitted: RowSums, member: Array, place: Array) -> RowSums:
+        """Return the sums with one more row at a place."""
         more = jax.tree.map(lambda t, s: t[place] + s, emitted.natural, self._increment(member))
         return self._set_place(emitted, place, more)
 
     def log_density(self, emitted: RowSums, total: Array) -> Array:
+        """Return log p(all rows | their places) without Σ log h(x), nats."""
         return jnp.where(total > 0, emitted.normaliser - self._normaliser(self.prior), 0.0).sum()
 
     def _set_place(self, emitted: RowSums, place: Array, one: Any) -> RowSums:
@@ -77,9 +83,11 @@ class RowEmission(NamedTuple):
         return RowSums(natural, emitted.normaliser.at[place].set(self._normaliser(one)))
 
     def _increment(self, member: Array) -> Any:
+        """Return s(x) of one row."""
         return jax.tree.map(lambda leaf: leaf[member], self.increments)
 
     def _normaliser(self, one: Any) -> Array:
+        """Return A at the natural parameters of one component, nats."""
         return log_normalisers(self.component, jax.tree.map(lambda leaf: leaf[None], one))[0]
 
 

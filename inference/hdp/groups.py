@@ -143,7 +143,7 @@ class _Run(RowsRun[GroupsEstimator]):
         """Run the ascent from the clusters of all rows together."""
         assert begin.pooled is not None
         trace = self._from_shares(self._pooled_shares(begin.pooled), self.settings.passes)
-        return trace, trace.made()
+        return trace, trace.bound_history()
 
     def finished(self, standing: Standing) -> AscentTrace:
         """Run the ascent to its end."""

@@ -237,13 +237,16 @@ def memoized_passes(
 def settle_documents(
     tiles: DocumentTiles, seating: TablePosterior, seen: Globals, *, sweeps: int | Array
 ) -> tuple[TablePosterior, Float[Array, "batch tile document"]]:
-    """Make `sweeps` coordinate steps of every document at fixed globals, and compute each one's bound there, nats:
+    """Make `sweeps` coordinate steps of every document at fixed globals, and compute each document's bound there, nats.
+
+    The bound is
 
         Σ_n c_n log Σ_t exp(E[log π_t] + Σ_k q(c_t = k) E_nk) + Σ_t (E[log p(π'_t | α)] + H[π'_t])
         + Σ_tk q(c_t = k) (E[log β_k] − log q(c_t = k)),     without E[log α] per stick.
 
-    The words' tables are at their optimum. The bound is valid at any seating. Run this inside `jax.enable_x64(True)` on
-    float64 inputs if the number is to be recorded. Slots without a document have a meaningless number.
+    The words' tables are at their optimum, and the bound is valid at any seating. Run this inside
+    `jax.enable_x64(True)` on float64 inputs if the number is to be recorded. The number of a slot without a document
+    has no meaning.
     """
     tiles = jax.tree.map(jnp.asarray, tiles)
 

@@ -219,6 +219,7 @@ def _add_all_members(
     n_units: int,
     places: int,
 ) -> FranchiseStates:
+    """Add all members one at a time, each drawn given those before it (compiled)."""
     empty = franchise.empty_state(len(unit_of), n_units, emission, places, *means)
     return lasting_state(franchise.sweep(model, empty, jnp.asarray(unit_of), emission, key, adding=True))
 

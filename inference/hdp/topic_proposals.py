@@ -31,6 +31,7 @@ class TopicShares(NamedTuple):
 
     @property
     def tokens(self) -> Float[np.ndarray, " topic"]:
+        """The expected number of tokens of each topic."""
         return self.words.sum(0)
 
 

@@ -28,12 +28,12 @@ class IndependentNormalParts(CollapsedMixtureChain):
     """
 
     @classmethod
-    def of(
+    def from_data(
         cls, model: FiniteMixture | IndependentNormalMixture, data: Dataset, size: int, capacity: int
     ) -> "IndependentNormalParts":
-        """Raises ValueError as `CollapsedMixtureChain.of`."""
+        """Raises ValueError as `CollapsedMixtureChain.from_data`."""
         alike = diagonal_form(model) if isinstance(model, IndependentNormalMixture) else model
-        chain = CollapsedMixtureChain.of(alike, data, size, capacity)
+        chain = CollapsedMixtureChain.from_data(alike, data, size, capacity)
         own = chain.component, chain.concentration, chain.size, chain.increments, chain.carriers, chain.tilts
         return cls(*own, chain.weight, chain.prior, chain.anchor, capacity)
 
@@ -54,5 +54,5 @@ def diagonal_form(model: IndependentNormalMixture) -> FiniteMixture:
 
 @evidence_chain.register
 def _(model: IndependentNormalMixture, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> HyperMixture:
-    chain = IndependentNormalParts.of(model, data, size[0], capacity_of(size)[0])
+    chain = IndependentNormalParts.from_data(model, data, size[0], capacity_of(size)[0])
     return HyperMixture.around(chain, diagonal_form(model).components, data)

@@ -1,4 +1,4 @@
-"""log p(document | α, topics): estimates with stated bias, exact sums and certified intervals, on anyone's topics."""
+"""log p(document | α, topics) for anyone's topics: estimates with stated bias, exact sums and certified intervals."""
 
 from lvsearch.inference.likelihood.bounds import Interval, document_bounds, saturated_ceiling
 from lvsearch.inference.likelihood.completion import (

@@ -1,6 +1,6 @@
-"""Annealed importance sampling with resampling (ais): from a mean-field guess to the posterior of the topics.
+"""Annealed importance sampling with resampling (ais), from a mean-field guess to the posterior of the topics.
 
-A document's tokens l have words j_l and topics k_l, the proportions are integrated out, and
+A document's tokens l have words j_l and topics k_l. The proportions are integrated out, and
 
   p(j, k | α, β) = p(k | α) Π_l β_{k_l, j_l},   p(k | α) = Π_t (α_t)_{C_t} / (Σα)_L,   C_t = tokens of topic t   (1)
 
@@ -8,9 +8,9 @@ with (a)_n the rising factorial. Particles start as independent draws of q(k) = 
 
   π_s(k) ∝ q(k)^{1−s} p(j, k)^s,   s from 0 to 1 in equal steps                                                (2)
 
-Before each step a particle's weight is multiplied by (p(j, k)/q(k))^{Δs}. After it come two moves that leave π_s as it
-is. The mean weight estimates p(j | α, β) without bias, for any number of steps and however slowly the moves mix (Neal
-2001), and still does when particles are resampled by their weights on the way (Del Moral, Doucet & Jasra 2006).
+Before each step a particle's weight is multiplied by (p(j, k)/q(k))^{Δs}. After it come two moves that leave π_s
+invariant. The mean weight estimates p(j | α, β) without bias, for any number of steps and however slowly the moves mix
+(Neal 2001). This still holds if particles are resampled by their weights on the way (Del Moral, Doucet & Jasra 2006).
 
   sweep     every token's topic is drawn given the others':  ∝ q_l(t)^{1−s} β_{t,j_l}^s (C_t + α_t)^s          (3)
   relabel   a token is chosen at random, and all tokens of its topic move together to a topic that has none, or stay:
@@ -18,14 +18,16 @@ is. The mean weight estimates p(j | α, β) without bias, for any number of step
             Sweeps move a topic of twenty tokens only by way of states that hold both topics, which a small α forbids.
 
 q is the mean field at a concentration of at least WARM. There a document's mean field still gives a token all topics
-that explain its word. At a smaller α it is one set of topics of the many that explain the document, and the particles
-would never learn of the others. No move merges two topics of many tokens: far below α = 10⁻⁴, where a document may
-have to do without one, all islands may be low together. The probability of a single topic for all tokens is known,
-and an estimate below it has an error that says so (`reach_up_to`). One that misses two topics where it has three does
-not say so, and there errors are not known to be true.
+that explain its word. At a smaller α it is one set of topics out of the many that explain the document, and the
+particles would never find the others.
 
-Particles run in independent islands, and resampling stays inside an island. The estimate is the mean of the islands'
-estimates, and the spread of the islands is what the stated error is made of (`average_of_islands`).
+No move merges two topics of many tokens. Far below α = 10⁻⁴ a document may have to do without one of them, and then all
+particle groups may be low together. The probability of a single topic for all tokens is known, and an estimate below it
+has an error that says so (`reach_up_to`). An estimate that misses states with two topics, because it has three, does
+not say so. There errors are not known to be true.
+
+Particles run in independent groups ("islands"), and are resampled within their group only. The estimate is the mean of
+the groups' estimates, and the stated error comes from their spread (`average_of_islands`).
 """
 
 from dataclasses import dataclass
@@ -49,8 +51,11 @@ from lvsearch.inference.likelihood.weights import average_of_islands
 from lvsearch.models.kernels import kernel
 
 WARM = 0.3
-"""Least concentration of the mean field that particles start from. At .01 and .1 some documents' islands disagree by
-four times as much as others' (α = .01, 30 tokens); at 1 every island's spread is one and a half times that at .3."""
+"""The least concentration of the mean field that particles start from.
+
+At .01 and .1 some documents' groups disagree by four times as much as others' (α = .01, 30 tokens). At 1 every group's
+spread is one and a half times that at .3.
+"""
 
 CYCLES = 20  # of the mean field
 FLOOR = 0.02  # share of q_l that goes to topics in proportion to β alone: no possible topic is out of reach
@@ -59,17 +64,19 @@ IMPOSSIBLE = -1e4  # log of a probability of 0, as sums of it must stay finite
 
 
 class TokenParticles(NamedTuple):
-    """Topics of all tokens. Lanes are (document, particle); the particles of one island are neighbours."""
+    """The topics of all tokens, for many documents and particles side by side; the particles of one group are
+    neighbours.
+    """
 
     topic: Int[Array, "position document particle"]
     counts: Float[Array, "topic document particle"]
-    log_weight: Float[Array, "document particle"]  # since the particle's island was last resampled
+    log_weight: Float[Array, "document particle"]  # since the particle's group was last resampled
     log_mean: Float[Array, "document island"]  # sum of the logs of the mean weights at which it was
     variance: Float[Array, "document island"]  # sum of the squared relative errors of those means
 
 
 class Document(NamedTuple):
-    """What does not change along the path."""
+    """The numbers of a tile of documents that do not change along the path."""
 
     alpha: Float[Array, " topic"]
     log_beta: Float[Array, "position topic document"]
@@ -83,7 +90,13 @@ def log_mean_field(
     beta: Float[Array, "position topic document"],
     real: Float[Array, "position document"],
 ) -> Float[Array, "position topic document"]:
-    """Return log q_l(k): CYCLES of q_l(k) ∝ β_{k,j_l} (Σ_{m≠l} q_m(k) + α_k), then FLOOR of it spread by β alone."""
+    """Return log q_l(k), the mean field that particles start from.
+
+    It is CYCLES rounds of q_l(k) ∝ β_{k,j_l} (Σ_{m≠l} q_m(k) + α_k). Then a share FLOOR of it is given to topics in
+    proportion to β alone.
+
+    real: 1 for a token, 0 for padding.
+    """
     tiny = jnp.finfo(beta.dtype).tiny
     normalised = lambda u: u / jnp.maximum(jnp.sum(u, axis=1, keepdims=True), tiny)  # noqa: E731
 
@@ -92,24 +105,24 @@ def log_mean_field(
         return normalised(beta * (jnp.maximum(rest, 0.0) + alpha[None, :, None]))
 
     q = lax.fori_loop(0, CYCLES, cycle, normalised(beta))
-    # in logs: FLOOR times a small β may be no float32, and a q of 0 under a p above 0 would never be put right
+    # In logs, since FLOOR times a small β may underflow float32. A q of 0 where p is above 0 would bias the estimate.
     floor = jnp.log(FLOOR) + log_of(beta) - jnp.log(jnp.sum(beta, axis=1, keepdims=True))
     return jnp.where(is_possible(beta), jnp.logaddexp(jnp.log(1 - FLOOR) + log_of(q), floor), IMPOSSIBLE)
 
 
 def is_possible(probability: Float[Array, "..."]) -> Bool[Array, "..."]:
-    """True where a probability is a float32 that arithmetic keeps: smaller ones are flushed to 0 by some operations."""
+    """Return True where a probability is a float32 that arithmetic keeps. Some operations flush smaller ones to 0."""
     return probability >= jnp.finfo(probability.dtype).tiny
 
 
 def log_of(probability: Float[Array, "..."]) -> Float[Array, "..."]:
-    """Return the log, IMPOSSIBLE in the place of −∞."""
+    """Return the log of a probability, with IMPOSSIBLE in the place of −∞."""
     possible = is_possible(probability)
     return jnp.where(possible, jnp.log(jnp.where(possible, probability, 1.0)), IMPOSSIBLE)
 
 
 def log_tilt(particles: TokenParticles, document: Document) -> Float[Array, "document particle"]:
-    """Return log p(j, k) − log q(k) of each particle."""
+    """Return log p(j, k) − log q(k) of each particle, in nats."""
     alpha, real = document.alpha, document.real
     per_token = jnp.take_along_axis((document.log_beta - document.log_q)[..., None], particles.topic[:, None], axis=1)
     rising = jnp.sum(log_rising(alpha[:, None, None], particles.counts), axis=0)
@@ -118,7 +131,7 @@ def log_tilt(particles: TokenParticles, document: Document) -> Float[Array, "doc
 
 
 def start(keys: Key[Array, "document particle"], document: Document, islands: int) -> TokenParticles:
-    """Draw every token's topic from q_l."""
+    """Draw every token's topic from q_l, for all particles."""
     n_positions, n_topics, n_documents = document.log_q.shape
     uniforms = block_uniforms(sweep_keys(keys, 0), 0, n_positions)
     draw = lambda log_q, u: choose(jnp.broadcast_to(jnp.exp(log_q)[..., None], (*log_q.shape, keys.shape[1])), u)  # noqa: E731
@@ -135,7 +148,10 @@ def start(keys: Key[Array, "document particle"], document: Document, islands: in
 
 
 def resample(particles: TokenParticles, uniform: Float[Array, "document island"]) -> TokenParticles:
-    """Resample, systematically, the islands whose weights are worth fewer than half of their particles."""
+    """Resample the groups whose effective number of particles is below half of them, systematically.
+
+    uniform: one uniform draw for each group.
+    """
     n_documents, islands = uniform.shape
     size = particles.log_weight.shape[1] // islands
     log_weight = particles.log_weight.reshape(n_documents, islands, size)
@@ -154,13 +170,16 @@ def resample(particles: TokenParticles, uniform: Float[Array, "document island"]
 
 
 def sum_of_weights(log_weight: Float[Array, "document island particle"]):
-    """Return the log of the sum of an island's weights, and Kish's effective number (Σw)²/Σw²."""
+    """Return the log of the sum of each group's weights, and Kish's effective number of particles (Σw)²/Σw²."""
     log_sum = logsumexp(log_weight, axis=2)
     return log_sum, jnp.exp(2 * log_sum - logsumexp(2 * log_weight, axis=2))
 
 
 def error_of_mean(effective: Float[Array, "document island"], size: int) -> Float[Array, "document island"]:
-    """Return the squared relative error of the mean of `size` weights, by the delta method."""
+    """Return the squared relative error of the mean of `size` weights, by the delta method.
+
+    effective: Kish's effective number of particles.
+    """
     return jnp.maximum(1 / effective - 1 / size, 0.0) * size / max(size - 1, 1)
 
 
@@ -171,7 +190,10 @@ def relabel(
     log_table: Float[Array, "position topic document"],
     document: Document,
 ) -> TokenParticles:
-    """Move all tokens of one topic to a topic without tokens, or leave them: a draw from π_s."""
+    """Move all tokens of one topic to a topic without tokens, or leave them: a draw from π_s.
+
+    log_table: (1 − s) log q_l(t) + s log β_{t,j_l}.
+    """
     n_topics = len(document.alpha)
     which, where = block_uniforms(keys, 0, 2)
     # a random token's topic: topics in proportion to their tokens, which the move does not change
@@ -197,14 +219,17 @@ def sweep(
     table: Float[Array, "position topic document"],
     document: Document,
 ) -> TokenParticles:
-    """Redraw the topic of every token by (3). table: q_l(t)^{1−s} β_{t,j_l}^s, up to a factor per position."""
+    """Draw the topic of every token again, by (3).
+
+    table: q_l(t)^{1−s} β_{t,j_l}^s, up to a factor for each position.
+    """
     alpha, real = document.alpha, document.real
     topics = jnp.arange(len(alpha))[:, None, None]
     size = min(BLOCK, len(table))
     count_of = lambda counts, topic: jnp.take_along_axis(counts, topic[None], axis=0)[0]  # noqa: E731
 
     def one_token(position, uniform, state):
-        topic, counts, urn = state  # urn: (C_t + α_t)^s, whose powers are taken for the two topics that change only
+        topic, counts, urn = state  # urn: (C_t + α_t)^s, computed again only for the two topics that change
         here, old = real[position][:, None], topic[position]
         less = count_of(counts, old) - here
         hot = topics == old
@@ -243,7 +268,12 @@ def _log_islands(
     islands: int,
     particles: int,
 ) -> tuple[Float[Array, "document island"], Float[Array, "document island"]]:
-    """Return the log of every island's estimate of p(j | α, β), and its variance as its own particles have it."""
+    """Return the log of each group's estimate of p(j | α, β), and the variance of that estimate by its own particles.
+
+    warm: the concentration of the mean field that particles start from. steps: how many steps of s.
+    rows: the number of each document in the corpus, with which its key is folded.
+    islands, particles: how many groups, and how many particles each has.
+    """
     beta, real = token_tile(word_topic, words, counts)
     longest = jnp.max(jnp.sum(counts, axis=1))
     document = Document(alpha, log_of(beta), log_mean_field(warm, beta, real), real, longest)
@@ -253,7 +283,7 @@ def _log_islands(
         s = (i + 1).astype(beta.dtype) / steps
         move_keys = sweep_keys(keys, i + 1)
         moved = state._replace(log_weight=state.log_weight + log_tilt(state, document) / steps)
-        # one uniform for each island, that of its first particle
+        # one uniform for each group, that of its first particle
         first = block_uniforms(sweep_keys(move_keys, 1), 0, 1)[0][:, ::particles]
         moved = resample(moved, first)
         log_table = (1 - s) * document.log_q + s * document.log_beta
@@ -267,7 +297,9 @@ def _log_islands(
 
 
 def log_of_single_topics(tile: DocumentTile, word_topic, alpha) -> Float64[np.ndarray, " document"]:
-    """Return log Σ_t p(j, k = (t, …, t) | α, β): all tokens of one topic, a part of p(j | α, β), nats."""
+    """Return log Σ_t p(j, k = (t, …, t) | α, β), in nats: the part of p(j | α, β) in which all tokens have one
+    topic.
+    """
     prior = np.asarray(alpha, np.float64)
     with np.errstate(divide="ignore"):
         log_beta = np.log(np.asarray(word_topic, np.float64)[tile.words])  # (document, position, topic)
@@ -278,9 +310,11 @@ def log_of_single_topics(tile: DocumentTile, word_topic, alpha) -> Float64[np.nd
 
 
 def reach_up_to(least: Float64[np.ndarray, " document"], estimate: LikelihoodEstimate) -> LikelihoodEstimate:
-    """Return the estimate with an error that reaches, at 2, the part of p that is known to be there.
+    """Return the estimate with an error that reaches, at 2 errors, the part of p that is known.
 
-    Far below α = 10⁻⁴ no move takes a particle from two topics to one, and all islands may be low together.
+    Far below α = 10⁻⁴ no move takes a particle from two topics to one, and all groups may be low together.
+
+    least: log of the known part (`log_of_single_topics`), nats.
     """
     missing = np.maximum(least - estimate.log_likelihood, 0.0)
     return estimate._replace(standard_error=np.maximum(estimate.standard_error, missing / 2))
@@ -288,7 +322,11 @@ def reach_up_to(least: Float64[np.ndarray, " document"], estimate: LikelihoodEst
 
 @dataclass(frozen=True)
 class AnnealedImportance:
-    """Annealed importance sampling with resampling: `samples` particles in `islands` islands, `steps` steps of s."""
+    """Annealed importance sampling with resampling.
+
+    `samples`: how many particles in all. `islands`: in how many independent groups they are. `steps`: how many steps of
+        s.
+    """
 
     bias: Bias = "unbiased"
     samples: int = 128
@@ -299,6 +337,7 @@ class AnnealedImportance:
     def estimate(
         self, topics: TopicSet, counts: sparse.csr_array, samples: int, key: Key[Array, " "]
     ) -> LikelihoodEstimate:
+        """Estimate log p of each document, with errors from the spread of the particle groups."""
         islands = min(self.islands, samples)
         particles = samples // islands
         warm = np.maximum(topics.active().alpha, WARM)

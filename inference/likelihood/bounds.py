@@ -2,23 +2,28 @@
 
 With f(θ) = Σ_w n_w log (θᵀβ)_w, N = Σ_w n_w and p(w | α, β) = E_{θ ~ Dir(α)} e^{f(θ)}:
 
-  lower   the evidence lower bound at any γ, the word indicators at their optimum                             (1)
+  lower   the evidence lower bound at any γ, with the word indicators at their optimum                        (1)
           Σ_w n_w log Σ_k e^{E log θ_k} β_kw + KL-terms, E log θ_k = ψ(γ_k) − ψ(Σγ)
   upper   f is concave and g·θ₀ = N for g = ∇f(θ₀), so f(θ) ≤ f(θ₀) − N + g·θ at any θ₀, hence
           log p ≤ f(θ₀) − N + max_k g_k                                                                       (2)
           log p ≤ f(θ₀) − N + log E_{Dir(α)} e^{g·θ}                                                          (3)
 
-(3) is never above (2) at the same θ₀. Its gradient is ∇²f(θ₀) (m − θ₀), m the mean of Dir(α) tilted by e^{g·θ}, and
-∇²f is negative: m − θ₀ is a direction of descent. The search climbs f by EM, which nearly minimises (2), then descends
-(3) from there, steps chosen by backtracking since m swings from face to face of the simplex. Any θ₀ gives a proof.
+(3) is never above (2) at the same θ₀. Its gradient is ∇²f(θ₀) (m − θ₀), with m the mean of Dir(α) tilted by e^{g·θ}.
+Since ∇²f is negative, m − θ₀ is a direction of descent. The search climbs f by EM, which nearly minimises (2), and then
+descends (3) from there. Its steps are chosen by backtracking, since m swings from face to face of the simplex. Any θ₀
+gives a proof.
 
 The expectation is a power series with positive terms. With r = (g − min g)/G in [0, 1], G = max g − min g, A = Σα,
 
   E e^{g·θ} = e^{min g} Σ_m (G^m / m!) μ_m,   μ_m = E (r·θ)^m,   E θ_k (r·θ)^m = α_k ω_k,m μ_m / (A + m)       (4)
   μ_{m+1} / μ_m = Σ_k α_k r_k ω_k,m / (A + m),   ω_k,m+1 = 1 + r_k ω_k,m (m + 1) μ_m / ((A + m) μ_{m+1})       (5)
 
-from Π_k (1 − r_k t)^{−α_k} = Σ_m (A)_m μ_m t^m / m!. Nothing is subtracted, so relative errors only add up. As μ falls
-with m, the terms left out after m = M add at most μ_M G^{M+1}/(M+1)! · 1/(1 − G/(M+2)), which is added.       (6)
+from Π_k (1 − r_k t)^{−α_k} = Σ_m (A)_m μ_m t^m / m!. Nothing is subtracted, so relative errors only add up. Since μ_m
+falls with m, the terms left out after m = M add at most
+
+  μ_M G^{M+1}/(M+1)! · 1/(1 − G/(M+2)),                                                                        (6)
+
+which is added to the sum.
 """
 
 from collections.abc import Iterator
@@ -46,7 +51,7 @@ from lvsearch.inference.likelihood.rising import log_rising
 from lvsearch.models.kernels import kernel
 
 ROUNDING_SLACK = 1e-9
-"""Both ends move outwards by this × (1 + |end|): over a thousand times the float64 error of sums this long."""
+"""Both ends move outwards by this × (1 + |end|), over a thousand times the float64 error of sums this long."""
 
 TILE_CELLS = 1 << 17  # distinct words × documents × topics per call: a float32 tile of half a megabyte stays in cache
 LOWER_STEPS = 200
@@ -58,14 +63,16 @@ MOST_TERMS = 1 << 20  # and in all: seconds for the longest documents, well belo
 
 
 class Interval(NamedTuple):
-    """Certified ends of log p(document | α, β) in nats; both −inf for a document that cannot occur."""
+    """Certified ends of log p(document | α, β), in nats; both are −inf for a document that cannot occur."""
 
     lower: Float64[np.ndarray, " document"]
     upper: Float64[np.ndarray, " document"]
 
 
 class ExpansionPoints(NamedTuple):
-    """Where the bounds are proved for one document: any values give bounds, good values tight ones."""
+    """The points at which the bounds of one document are proved. Any values give bounds, and good values give tight
+    ones.
+    """
 
     gamma: Float[Array, " topic"]  # of (1); 0 where inactive
     contact: Float[Array, " topic"]  # θ₀ of (2) and (3)
@@ -75,13 +82,13 @@ class ExpansionPoints(NamedTuple):
 
 
 def log_fit(theta: Float[Array, " topic"], beta: Float[Array, "slot topic"], counts: Float[Array, " slot"]):
-    """f(θ) and its gradient g (topic,); slots of count 0 contribute nothing."""
+    """Return f(θ) and its gradient g, (topic,). Slots of count 0 contribute nothing."""
     word = jnp.where(counts > 0, beta @ theta, 1.0)
     return jnp.sum(counts * jnp.log(word)), (counts / word) @ beta
 
 
 def lower_bound(gamma, alpha, beta, counts) -> Float[Array, " "]:
-    """(1): the evidence lower bound at Dirichlet parameters γ, in nats."""
+    """Return (1), the evidence lower bound at Dirichlet parameters γ, in nats."""
     on = alpha > 0
     a, c = jnp.where(on, alpha, 1.0), jnp.where(on, gamma, 1.0)
     expected_log = digamma(c) - digamma(jnp.sum(gamma))
@@ -92,16 +99,19 @@ def lower_bound(gamma, alpha, beta, counts) -> Float[Array, " "]:
 
 
 def most_terms(n_tokens: Float[Array, " "]) -> Float[Array, " "]:
-    """Of the series of a document of so many tokens; longer documents have a looser upper end."""
+    """Return how many terms of the series are computed at most for a document of so many tokens.
+
+    Documents that need more have a looser upper end.
+    """
     return jnp.minimum(SERIES_TERMS * (n_tokens + 50), MOST_TERMS)
 
 
 def log_tilted_mass(slope: Float[Array, " topic"], alpha: Float[Array, " topic"], log_tolerance: float, terms):
-    """(4)–(6): an upper bound on log E_{Dir(α)} e^{slope·θ}, at most e^{log_tolerance} relative above, and the
-    tilted mean.
+    """Return an upper bound on log E_{Dir(α)} e^{slope·θ}, by (4)–(6), and the mean of Dir(α) tilted by e^{slope·θ}.
 
-    Topics with α = 0 are left out. A series that would need more than `terms` is cut there: still a bound,
-    though perhaps +inf (then (2) is what remains).
+    The bound is at most a factor of about 1 + e^{log_tolerance} too large. Topics with α = 0 are left out. A series
+    that would need more than `terms` terms is cut there. The result is still a bound, though perhaps +inf, and then (2)
+    remains.
     """
     on = alpha > 0
     floor = jnp.min(jnp.where(on, slope, jnp.inf))
@@ -141,7 +151,7 @@ def log_tilted_mass(slope: Float[Array, " topic"], alpha: Float[Array, " topic"]
 
 
 def fit_gamma(alpha, beta, counts) -> Float[Array, " topic"]:
-    """Dirichlet parameters of q(θ) by coordinate ascent on (1): γ = α + Σ_w n_w φ_w."""
+    """Return the γ that maximises (1) by coordinate ascent, γ = α + Σ_w n_w φ_w, (topic,)."""
     on = alpha > 0
     n_tokens = jnp.sum(counts)
     start = jnp.where(on, alpha + n_tokens / jnp.sum(on), 0.0)
@@ -157,7 +167,10 @@ def fit_gamma(alpha, beta, counts) -> Float[Array, " topic"]:
 
 
 def find_points(alpha, beta, counts) -> ExpansionPoints:
-    """Coordinate ascent for γ; multiplicative EM to the peak of f, then descent of (3)."""
+    """Return the points at which the bounds of one document are nearly tightest.
+
+    γ is found by coordinate ascent. θ₀ is found by multiplicative EM to the peak of f, and then descent of (3).
+    """
     n_tokens = jnp.sum(counts)
     gamma = fit_gamma(alpha, beta, counts)
 
@@ -194,34 +207,34 @@ def find_points(alpha, beta, counts) -> ExpansionPoints:
 
 
 def prove(points: ExpansionPoints, alpha, beta, counts) -> tuple[Float[Array, " "], Float[Array, " "]]:
-    """Both ends at the given points, before outward rounding."""
-    # an α below float32's range was inactive in the search: γ = α is its right place
+    """Return both ends of the interval at the given points, in nats, before they are rounded outwards."""
+    # An α below float32's range was inactive in the search, so its γ is α.
     lower = lower_bound(jnp.maximum(points.gamma, alpha), alpha, beta, counts)
     n_tokens = jnp.sum(counts)
     fit, slope = log_fit(points.contact, beta, counts)
     log_mass, _ = log_tilted_mass(slope, alpha, -25.0, most_terms(n_tokens))
-    # (2) is the looser one, but it stands where the series was cut too short
+    # (2) is looser than (3), but it still holds if the series was cut too short.
     return lower, fit - n_tokens + jnp.fmin(jnp.max(slope), log_mass)
 
 
 @kernel()
 @counted
 def gamma_tile(word_topic, alpha, words, counts) -> Float[Array, "document topic"]:
-    """`fit_gamma` for a tile of documents."""
+    """Return `fit_gamma` for each document of a tile."""
     return jax.vmap(lambda w, n: fit_gamma(alpha, word_topic[w], n))(words, counts.astype(alpha.dtype))
 
 
 @kernel()
 @counted
 def find_tile(word_topic, alpha, words, counts) -> ExpansionPoints:
-    """`find_points` for a tile of documents."""
+    """Return `find_points` for each document of a tile."""
     return jax.vmap(lambda w, n: find_points(alpha, word_topic[w], n))(words, counts.astype(alpha.dtype))
 
 
 @kernel()
 @counted
 def prove_tile(word_topic, alpha, words, counts, points):
-    """`prove` for a tile of documents."""
+    """Return `prove` for each document of a tile."""
     one = lambda w, n, p: prove(p, alpha, word_topic[w], n)  # noqa: E731
     return jax.vmap(one)(words, counts.astype(alpha.dtype), points)
 
@@ -230,7 +243,10 @@ def prove_tile(word_topic, alpha, words, counts, points):
 
 
 def saturated_ceiling(counts: sparse.csr_array) -> Float64[np.ndarray, " document"]:
-    """Σ_w n_w log(n_w / N) per document: no bag-of-words mixture exceeds it. Rounded outwards, never above 0."""
+    """Return Σ_w n_w log(n_w / N) of each document, in nats, which no bag-of-words mixture exceeds.
+
+    It is rounded outwards, but never above 0.
+    """
     lengths = np.asarray(counts.sum(axis=1), np.float64)
     data = counts.data.astype(np.float64)
     terms = data * np.log(data / np.repeat(lengths, np.diff(counts.indptr)))
@@ -239,23 +255,28 @@ def saturated_ceiling(counts: sparse.csr_array) -> Float64[np.ndarray, " documen
 
 
 def document_bounds(topics: Any, alpha: Any, counts: Any) -> Interval:
-    """Certified lower and upper ends of log p(document | α, β), (D,) each, in nats.
+    """Return certified lower and upper ends of log p(document | α, β), (D,) each, in nats.
 
-    topics: (K, V), active rows sum to 1. alpha: (K,); a topic with α_k = 0 is inactive: its row may hold anything and
-    weighs nothing, so that padded models of one capacity share one compilation. counts: sparse (D, V).
-    The upper end never exceeds `saturated_ceiling`, nor 0. Raises ValueError as `read_topics` and `read_counts` do.
+    The upper end never exceeds `saturated_ceiling`, nor 0.
+
+    topics: (K, V), rows of active topics sum to 1.
+    alpha: (K,). A topic with α_k = 0 is inactive: its row may hold anything and weighs nothing, so that padded models
+        of one capacity share one compilation.
+    counts: sparse (D, V).
+
+    Raises ValueError in the same cases as `read_topics` and `read_counts`.
     """
     topic_set = read_topics(topics, alpha)
     return bounds_of(topic_set, read_counts(counts, topic_set.word_topic.shape[0]))
 
 
 def distinct_word_tiles(counts: sparse.csr_array, rows: np.ndarray, n_topics: int) -> Iterator[DocumentTile]:
-    """Tiles of distinct words small enough to stay in cache."""
+    """Return an iterator over tiles of distinct words that are small enough to stay in cache."""
     return tiles(counts, rows, tokens=False, height_of=lambda length: TILE_CELLS // (length * n_topics))
 
 
 def bounds_of(topics: TopicSet, counts: sparse.csr_array) -> Interval:
-    """`document_bounds` on checked inputs."""
+    """Do the same as `document_bounds` for inputs that were checked already."""
     impossible = impossible_documents(topics, counts)
     lower, upper = np.zeros(counts.shape[0]), np.zeros(counts.shape[0])
     lower[impossible] = upper[impossible] = -np.inf

@@ -1,10 +1,12 @@
-"""Document completion: fit a document's topic weights on part of its words, predict each of the rest.
+"""Document completion: fit a document's topic proportions on part of its words, and predict each of the rest.
 
   score_d = Σ_{w held out} n_w log Σ_k E_q[θ_k | observed] β_kw,   q(θ) = Dir(γ) by mean field
 
-With another distribution of proportions than a Dirichlet's (`proportions.py`) E[θ | observed] is that one's.
-A proper score of the prediction from the observed part alone (every held-out word is predicted without the others); not
-log p(held out | observed), which would let them inform each other. Deterministic, float64 where it is summed.
+With another distribution of proportions than a Dirichlet (`proportions.py`), E[θ | observed] is that distribution's.
+
+It is a proper score of the prediction from the observed part alone: each held-out word is predicted without the others.
+It is not log p(held out | observed), in which held-out words inform each other. It is deterministic, and summed in
+float64.
 """
 
 from dataclasses import dataclass
@@ -22,7 +24,11 @@ from lvsearch.inference.likelihood.proportions import Proportions
 
 @dataclass(frozen=True)
 class DocumentCompletion:
-    """log_score: per document, nats, −inf where a held-out word is impossible; n_tokens: held-out tokens scored."""
+    """The scores of held-out words, document by document.
+
+    `log_score`: of each document, nats, −inf if a held-out word is impossible. `n_tokens`: how many held-out tokens
+        were scored.
+    """
 
     log_score: Float64[np.ndarray, " document"]
     n_tokens: Int64[np.ndarray, " document"]
@@ -36,7 +42,8 @@ class DocumentCompletion:
 def split_documents(docs: Any, observed_fraction: float, seed: int) -> tuple[sparse.csr_array, sparse.csr_array]:
     """Split every document's tokens at random into an observed and a held-out part, (D, V) each.
 
-    ⌊observed_fraction · N⌉ tokens of each document are observed; tokens of one word are split without replacement.
+    ⌊observed_fraction · N⌉ tokens of each document are observed. Tokens of one word are split without replacement.
+
     Raises ValueError for a fraction that is not between 0 and 1.
     """
     if not 0 < observed_fraction < 1:
@@ -60,10 +67,13 @@ def split_documents(docs: Any, observed_fraction: float, seed: int) -> tuple[spa
 def document_completion(topics: Any, alpha: Any, observed: Any, held_out: Any) -> DocumentCompletion:
     """Score `held_out` counts (D, V) given `observed` counts (D, V) of the same documents, row by row.
 
-    alpha: Dirichlet parameters (K,), or a `Proportions` such as `FoldedIn()`. A document with nothing observed is
-    predicted by the prior mean α / Σα; observed words that are impossible under every topic carry no information and
-    are left out; where all of them together are impossible the score is −inf. Raises ValueError for malformed input, as
-    `document_likelihood`.
+    A document with nothing observed is predicted by the prior mean α / Σα. Observed words that are impossible under
+    every topic carry no information and are left out. If all observed words together are impossible, the score is −inf.
+
+    topics: (K, V), rows sum to 1.
+    alpha: Dirichlet parameters (K,), or a `Proportions` such as `FoldedIn()`.
+
+    Raises ValueError for malformed input, as `document_likelihood` does.
     """
     n_words = np.shape(topics)[1]
     seen, rest = read_counts(observed, n_words), read_counts(held_out, n_words)
@@ -82,8 +92,10 @@ def document_completion(topics: Any, alpha: Any, observed: Any, held_out: Any) -
 
 
 def expected_proportions(topics: Any, alpha: Any, observed: Any) -> Float64[np.ndarray, "document topic"]:
-    """E[θ | observed] of each document, rows summing to 1, NaN where its words cannot occur together; arguments as for
-    completion."""
+    """Return E[θ | observed] of each document, with rows that sum to 1, and NaN if its words cannot occur together.
+
+    The arguments are those of `document_completion`.
+    """
     topic_set = _topic_set(topics, alpha)
     seen = _possible(topic_set, read_counts(observed, topic_set.word_topic.shape[0]))
     if isinstance(alpha, Proportions):
@@ -93,7 +105,10 @@ def expected_proportions(topics: Any, alpha: Any, observed: Any) -> Float64[np.n
 
 
 def dirichlet_posterior(topics: Any, alpha: Any, observed: Any) -> Float64[np.ndarray, "document topic"]:
-    """γ of q(θ) = Dirichlet(γ), the mean-field posterior of each document's proportions; arguments as above."""
+    """Return γ of q(θ) = Dirichlet(γ), the mean-field posterior of each document's proportions, (document, topic).
+
+    The arguments are those of `document_completion`, with alpha an array.
+    """
     topic_set = read_topics(topics, alpha)
     return _posterior(topic_set, _possible(topic_set, read_counts(observed, topic_set.word_topic.shape[0])))
 
@@ -101,9 +116,10 @@ def dirichlet_posterior(topics: Any, alpha: Any, observed: Any) -> Float64[np.nd
 def proportion_draws(
     topics: Any, alpha: Any, observed: Any, draws: int, random: np.random.Generator
 ) -> Float64[np.ndarray, "draw topic"]:
-    """Draws of the proportions of ONE document given its observed words, (1, V); arguments as for completion.
+    """Draw the proportions of ONE document given its observed words, (1, V).
 
-    Of a Dirichlet by its mean-field posterior, of the discrete distributions exactly; folded in, every draw is θ̂.
+    Under a Dirichlet the draws are from its mean-field posterior; under discrete distributions they are exact. With
+    `FoldedIn` every draw is θ̂. The other arguments are those of `document_completion`.
     """
     if isinstance(alpha, Proportions):
         topic_set = _topic_set(topics, alpha)
@@ -113,17 +129,19 @@ def proportion_draws(
 
 
 def _topic_set(topics: Any, alpha: Any) -> TopicSet:
+    """Return the checked topics; with a `Proportions`, their α is 1 and means nothing."""
     return read_topics(topics, np.ones(np.shape(topics)[0]) if isinstance(alpha, Proportions) else alpha)
 
 
 def _possible(topic_set: TopicSet, seen: sparse.csr_array) -> sparse.csr_array:
-    """Without the words that no topic can produce."""
+    """Return the counts without the words that no topic can produce. It changes `seen` in place."""
     seen.data[topic_set.word_topic.max(axis=1)[seen.indices] == 0] = 0
     seen.eliminate_zeros()
     return seen
 
 
 def _posterior(topic_set: TopicSet, seen: sparse.csr_array) -> Float64[np.ndarray, "document topic"]:
+    """Return γ of each document, (document, topic), which is α for a document without words."""
     gamma = np.tile(topic_set.alpha, (seen.shape[0], 1))
     single = jnp.asarray(topic_set.rescaled()[0], jnp.float32), jnp.asarray(topic_set.alpha, jnp.float32)
 

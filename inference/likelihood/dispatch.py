@@ -1,4 +1,4 @@
-"""The public entry: a method's name picks a frozen object that does the work."""
+"""The public entry to likelihoods of documents: a method's name picks the object that does the work."""
 
 import time
 import warnings
@@ -31,13 +31,16 @@ SAMPLING: dict[str, SamplingMethod] = {
 }
 
 FEW_SAMPLES = 20.0
-"""Fewer effective samples than these are held against the certified interval."""
+"""Estimates with fewer effective samples than this are compared with their certified intervals."""
 
 SURE = 4.0
-"""Errors outside the interval from which on a warning says so: of thousands of documents a few pass 2 by chance."""
+"""How many errors outside its interval an estimate must lie to be named in a warning.
+
+Among thousands of documents, a few lie more than 2 errors outside by chance.
+"""
 
 ROUNDING = 1e-5
-"""Of an estimate from float32 samples, relative: leaving the interval by this much is no news."""
+"""The relative rounding error of an estimate from float32 samples. An interval may be left by this much."""
 
 METHODS: tuple[str, ...] = (*SAMPLING, "exact", "bounds")
 
@@ -52,42 +55,47 @@ def document_likelihood(
     key: Key[Array, " "] | None = None,
     certify: bool = True,
 ) -> DocumentLikelihood:
-    """log p(w | α, β) of every document under fixed topics, in nats.
+    """Return log p(w | α, β) of every document under fixed topics, in nats.
 
-    topics: (K, V), row k is p(word | topic k) and sums to 1. alpha: (K,) Dirichlet parameters (α_k = 0: topic off), or
-    another distribution of proportions (`Corners` of a mixture of unigrams, `TrainingDocuments` of pLSI), which
-    `method="exact"` sums.
-    docs: sparse or dense counts (D, V), or anything with `.counts` such as `lv.Corpus`.
+    topics: (K, V), row k is p(word | topic k) and sums to 1.
+    alpha: (K,) Dirichlet parameters; a topic with α_k = 0 is off. Or another distribution of proportions (`Corners` of
+        a mixture of unigrams, `TrainingDocuments` of pLSI), which `method="exact"` sums.
+    docs: sparse or dense counts (D, V), or anything with `.counts`, such as `lv.Corpus`.
+    method: one of the table below.
+    samples: how many samples. By default 200 for mfi, mfi2, hm; 128 for ais, rounded down to a multiple of 8; 100 for
+        lr, lrs.
+    key: `jax.random.key(seed)`, which sampling methods need. A document's draws depend on the key, its row and its
+        words, not on the documents around it.
+    certify: compare estimates with certified intervals, as below. False leaves the errors as the samples give them, and
+        does not compile two programs for each length of documents.
 
-    method   what                                        cost per document        bias (see DocumentLikelihood)
-    ais      annealed from mean field, with resampling   50 samples · L K         unbiased
-    lrs      left-to-right, 2√samples chains             samples · L² K / 2 (+ᵃ)  unbiased
-    lr       left-to-right, a chain per sample           samples · L² K / 2 (+ᵃ)  unbiased
-    mfi      importance sampling, mean-field proposal    samples · W K            unbiased
-    mfi2     the same, second-order proposal             samples · W K            unbiased
-    hm       harmonic mean (warns)                       samples · L K            upper
-    exact    dynamic programming over topic counts       K binom(L + K − 1, K)    none; refuses above 10⁸ updates
-    bounds   certified lower and upper end               iterations · W K         lower (and .upper)
+        method   what                                        cost per document        bias (see DocumentLikelihood)
+        ais      annealed from mean field, with resampling   50 samples · L K         unbiased
+        lrs      left-to-right, 2√samples chains             samples · L² K / 2 (+ᵃ)  unbiased
+        lr       left-to-right, a chain per sample           samples · L² K / 2 (+ᵃ)  unbiased
+        mfi      importance sampling, mean-field proposal    samples · W K            unbiased
+        mfi2     the same, second-order proposal             samples · W K            unbiased
+        hm       harmonic mean (warns)                       samples · L K            upper
+        exact    dynamic programming over topic counts       K binom(L + K − 1, K)    none; refuses above 10⁸ updates
+        bounds   certified lower and upper end               iterations · W K         lower (and .upper)
 
-    L tokens, W distinct words, K topics. ᵃ where some α_k < 1: for the descent to α, up to 100 L K per chain of lr, as
-    much again per 2 sweeps of lrs.
-    Errors of mfi, mfi2, lr and lrs are not known to be true: a set of topics that explains the document and that no
-    sample came upon adds nothing to their spread, and two of their errors hold in half to nine tenths of documents.
-    Those of ais come from islands that search on their own (`tests/benchmarks/document_likelihood_coverage.py`); below
-    α = 10⁻⁴ they are not known to be true either.
-    samples: 200 for mfi, mfi2, hm, 128 for ais (rounded down to a multiple of 8), 100 for lr, lrs unless given.
-    key: `jax.random.key(seed)`, required by the sampling methods; a document's draws depend on the key, its row and its
-    words, not on the documents around it.
-    certify: look at certified intervals as below. False leaves errors as the samples have them, and two programs for
-    each length of documents uncompiled.
+        L tokens, W distinct words, K topics. ᵃ if some α_k < 1: for the descent to α, up to 100 L K per chain of lr, as
+        much again per 2 sweeps of lrs.
 
-    Sampling runs in float32, or in float64 inside `jax.enable_x64(True)`; deciding sums are float64 always.
-    A word with probability zero under every topic gives −inf and a warning. Where fewer than 20 effective samples carry
-    an estimate (ais, lrs: always), its certified interval is computed too: it caps the error, and a RuntimeWarning says
-    how many estimates contradict theirs. Raises ValueError for malformed input, for α_k outside {0} ∪ [10⁻³⁰, 10⁶] and
-    for documents of more than 2²⁴ tokens.
+    Errors of mfi, mfi2, lr and lrs are not known to be true. A set of topics that explains the document but was never
+    sampled adds nothing to their spread, and two of their errors hold in half to nine tenths of documents. Errors of
+    ais come from groups of particles that search independently (`tests/benchmarks/document_likelihood_coverage.py`).
+    Below α = 10⁻⁴ they are not known to be true either.
+
+    Sampling runs in float32, or in float64 inside `jax.enable_x64(True)`. Deciding sums are always float64. A word with
+    probability zero under every topic gives −inf and a warning. If fewer than 20 effective samples carry an estimate
+    (always so with ais and lrs), its certified interval is computed too. It caps the error, and a RuntimeWarning says
+    how many estimates contradict theirs.
+
+    Raises ValueError for malformed input, for α_k outside {0} ∪ [10⁻³⁰, 10⁶] and for documents of more than 2²⁴ tokens.
+
     Sources: Neal 2001; Del Moral, Doucet & Jasra 2006 (ais); Buntine 2009 (hm, mfi, mfi2, lr, lrs); Wallach, Murray,
-    Salakhutdinov & Mimno 2009 (lr).
+        Salakhutdinov & Mimno 2009 (lr).
     """
     one_of("method", method, tuple(METHODS))
     if isinstance(alpha, Proportions):
@@ -118,7 +126,7 @@ def document_likelihood(
 
 
 def _discrete(topics: Any, proportions: Proportions, docs: Any, method: str, samples: int | None) -> DocumentLikelihood:
-    """Under a distribution of proportions that is summed."""
+    """Return the exact likelihood of every document under a distribution of proportions that can be summed."""
     if method != "exact" or samples is not None:
         raise ValueError(
             f'got method {method!r} and samples={samples} for {type(proportions).__name__}, expected method="exact" '
@@ -140,6 +148,7 @@ def _sample(
     key: Key[Array, " "] | None,
     certify: bool,
 ) -> DocumentLikelihood:
+    """Return the likelihood of every document by a sampling method, with errors compared with certified intervals."""
     estimator = SAMPLING[method]
     if key is None:
         raise ValueError(f"got no key for the sampling method {method!r}; pass key=jax.random.key(0), or another seed")
@@ -154,11 +163,12 @@ def _sample(
 
 
 def held_to_bounds(topic_set: TopicSet, counts: sparse.csr_array, estimate: LikelihoodEstimate) -> LikelihoodEstimate:
-    """The estimates of few effective samples, with errors that their certified intervals allow.
+    """Return the estimates with errors that their certified intervals allow. Only those of few effective samples
+    change.
 
-    The truth is inside, so no error exceeds the distance to the far end: half of it is a standard error that covers at
-    2, and the largest that makes sense. An estimate further outside than 2 of its errors gets that one; one further
-    than SURE, which chance hardly explains, is named in a warning.
+    The truth lies in the interval, so no error needs to exceed the distance to the far end. Half that distance is a
+    standard error that covers at 2, and is the largest that makes sense. An estimate further outside than 2 of its
+    errors gets that error. If one is further outside than SURE errors, which chance hardly explains, a warning says so.
     """
     doubtful = np.flatnonzero(estimate.effective_sample_size < FEW_SAMPLES)
     if not doubtful.size:

@@ -1,7 +1,7 @@
-"""Borders and buckets: checked topics, and documents padded to a few lengths so that little is compiled.
+"""Checks of topics and documents, and tiles of documents padded to a few lengths, so that little is compiled.
 
-A document's padded length depends on that document alone, and so do its random draws; a tile's number of rows
-depends on shapes alone. Every estimator of this package loops over `tiles` and fills a result row by row.
+A document's padded length depends on that document alone, and so do its random draws. A tile's number of rows depends
+on shapes alone. Every estimator of this package loops over `tiles` and fills a result row by row.
 """
 
 import os
@@ -19,19 +19,22 @@ from lvsearch.models.plain_arguments import numbers
 Result = TypeVar("Result")
 
 SUM_TOLERANCE = 1e-4
-"""Largest |row sum − 1| taken for rounding in someone's float32 topics; such rows are renormalised in float64."""
+"""The largest |row sum − 1| that counts as rounding of float32 topics. Such rows are renormalised in float64."""
 
 SHORTEST_PADDED_LENGTH = 16
+"""The smallest length that documents are padded to."""
 
 LEAST_ALPHA, MOST_ALPHA = 1e-30, 1e6
-"""Range of an active α_k: 1/α must be a float32 beside log α, and α + 1 differ from α there."""
+"""The range of an active α_k. In it 1/α is a float32 like log α, and α + 1 differs from α."""
 
 MOST_TOKENS = 1 << 24
-"""Of one document: every whole number up to here is a float32, and sums of int32 counts are far from their end."""
+"""The most tokens of one document. Every whole number up to here is a float32, and sums of int32 counts do not
+overflow.
+"""
 
 
 class TopicSet(NamedTuple):
-    """Checked topics. Inactive ones (alpha 0) keep their place and weigh nothing."""
+    """Checked topics. Inactive ones (with alpha 0) keep their place and weigh nothing."""
 
     word_topic: Float64[
         np.ndarray, "word topic"
@@ -39,14 +42,14 @@ class TopicSet(NamedTuple):
     alpha: Float64[np.ndarray, " topic"]  # Dirichlet parameters, ≥ 0, at least one > 0
 
     def active(self) -> "TopicSet":
-        """The same model without its inactive topics."""
+        """Return the same topics without the inactive ones."""
         on = self.alpha > 0
         return TopicSet(self.word_topic[:, on], self.alpha[on])
 
     def rescaled(self) -> tuple[Float64[np.ndarray, "word topic"], Float64[np.ndarray, " word"]]:
-        """Each word's probabilities divided by their largest over topics, and the logs of those divisors.
+        """Return each word's probabilities divided by their largest over topics, and the logs of these divisors.
 
-        What is left fits float32 without underflow; a word that no topic produces keeps its zeros, divisor 1.
+        The quotients fit float32 without underflow. A word that no topic produces keeps its zeros, and has divisor 1.
         """
         largest = self.word_topic.max(axis=1)
         divisor = np.where(largest > 0, largest, 1.0)
@@ -62,14 +65,14 @@ class DocumentTile(NamedTuple):
 
     @property
     def padded_rows(self) -> Int32[np.ndarray, " document"]:
-        """`rows`, with zeros for the padding."""
+        """`rows`, with zeros for the padding, (document,)."""
         return np.pad(self.rows, (0, len(self.words) - len(self.rows))).astype(np.int32)
 
 
 def read_topics(topics: Any, alpha: Any) -> TopicSet:
-    """Check topics (K, V) and alpha (K,), and renormalise rows in float64.
+    """Check topics (K, V) and alpha (K,), and return them with rows renormalised in float64.
 
-    Raises ValueError on wrong shapes, NaN, negative entries, active rows whose sum is not 1, no active topic, and α
+    Raises ValueError for wrong shapes, NaN, negative entries, active rows whose sum is not 1, no active topic, and α
     outside [LEAST_ALPHA, MOST_ALPHA].
     """
     topics, alpha = numbers("topics", topics), numbers("alpha", alpha)
@@ -105,13 +108,15 @@ def read_topics(topics: Any, alpha: Any) -> TopicSet:
 
 
 def read_counts(docs: Any, n_words: int) -> sparse.csr_array:
-    """Counts (D, V) as int32 rows with sorted words and no stored zeros.
+    """Check counts (D, V) and return them as int32 rows with sorted words and no stored zeros.
 
-    `docs`: a scipy sparse matrix or array, a dense array, or anything with `.counts`.
-    Raises ValueError on another number of axes or words, on negative counts, on counts that are not whole numbers, and
-    on documents of more than MOST_TOKENS tokens.
+    docs: a scipy sparse matrix or array, a dense array, or anything with `.counts`.
+    n_words: V, the number of words of the topics.
+
+    Raises ValueError for another number of axes or words, for negative counts, for counts that are not whole numbers,
+    and for documents of more than MOST_TOKENS tokens.
     """
-    # float64 first: the sums of duplicates and lengths wrap in someone's int32
+    # float64 first, since sums of duplicates and of lengths could overflow narrower integer types
     given = getattr(docs, "counts", docs)
     given = given.astype(np.float64) if sparse.issparse(given) else numbers("docs", given)
     if given.ndim != 2:
@@ -136,7 +141,7 @@ def read_counts(docs: Any, n_words: int) -> sparse.csr_array:
 
 
 def impossible_documents(topics: TopicSet, counts: sparse.csr_array) -> np.ndarray:
-    """Mask (D,): the document holds a word that has probability zero under every active topic."""
+    """Return True for documents that hold a word with probability zero under every active topic, (document,)."""
     unreachable = topics.word_topic.max(axis=1) == 0
     return counts @ unreachable.astype(np.float64) > 0
 
@@ -144,22 +149,23 @@ def impossible_documents(topics: TopicSet, counts: sparse.csr_array) -> np.ndarr
 def row_of(
     counts: sparse.csr_array, row: int | np.integer
 ) -> tuple[Int32[np.ndarray, " slot"], Int32[np.ndarray, " slot"]]:
-    """Distinct words of one document and their counts."""
+    """Return the distinct words of one document and their counts, (slot,) each."""
     span = slice(counts.indptr[row], counts.indptr[row + 1])
     return np.asarray(counts.indices[span], np.int32), np.asarray(counts.data[span], np.int32)
 
 
 def padded_length(length: int) -> int:
-    """The next power of two, at least 16."""
+    """Return the length that a document is padded to: the next power of two, at least 16."""
     return max(SHORTEST_PADDED_LENGTH, 1 << max(length - 1, 0).bit_length())
 
 
 def tiles(
     counts: sparse.csr_array, rows: Int[np.ndarray, " document"], *, tokens: bool, height_of: Callable[[int], int]
 ) -> Iterator[DocumentTile]:
-    """Documents `rows` in tiles of about `height_of(padded length)` documents, short documents first.
+    """Yield the documents `rows` in tiles of about `height_of(padded length)` documents, short documents first.
 
-    tokens=False: a slot is a distinct word with its count; tokens=True: a slot is one token (count 1), in word order.
+    tokens: if False, a slot is a distinct word with its count; if True, a slot is one token (count 1), in word order.
+    height_of: the wanted number of documents of a tile, for a padded length.
     """
     sizes = np.diff(counts.indptr) if not tokens else np.asarray(counts.sum(axis=1)).astype(np.int64)
     padded = np.array([padded_length(int(size)) for size in sizes], dtype=np.int64)
@@ -180,10 +186,10 @@ def tiles(
 
 
 def map_tiles(work: Callable[[DocumentTile], Result], pieces: Iterator[DocumentTile]) -> Iterator[Result]:
-    """`work` on every tile, in order.
+    """Yield `work` of every tile, in order.
 
-    XLA runs small kernels on one core, so on CPU tiles go to as many threads as there are cores. What a tile gives
-    depends on nothing but the tile: neither threads nor order change a bit.
+    XLA runs small kernels on one core, so on a CPU as many threads as there are cores share the tiles. A tile's result
+    depends on the tile alone. Neither threads nor order change a bit of it.
     """
     threads = (os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
     double = bool(jax.config.jax_enable_x64)  # pyright: ignore[reportAttributeAccessIssue]

@@ -4,8 +4,8 @@ With k_1 … k_l drawn from the Pólya urn, the joint of the first l words and t
 
   P_0(0) = 1,   P_{l+1}(C + e_k) += P_l(C) · (C_k + α_k) / (l + Σα) · β_{k, j_{l+1}},   p(j) = Σ_C P_L(C)
 
-There are binom(l + K − 1, K − 1) count vectors where there are K^l assignments: never more, so plain enumeration is
-never cheaper (the tests enumerate, as the oracle of this oracle). Logs throughout, in float64.
+There are binom(l + K − 1, K − 1) count vectors and K^l assignments. There are never more count vectors, so plain
+enumeration is never cheaper; tests compare with it. All is in logs and float64.
 """
 
 from math import comb
@@ -18,20 +18,23 @@ from scipy.special import logsumexp
 from lvsearch.inference.likelihood.documents import TopicSet, impossible_documents, row_of
 
 MOST_CELLS = 10**8
-"""Refused above this many updates (P_l(C), k), summed over documents: a few tens of seconds and under 2 GB."""
+"""The most updates (P_l(C), k) that are made, summed over documents. They take some tens of seconds and under 2 GB."""
 
 CELLS_AT_ONCE = 10**7
+"""The most numbers P_l(C) held at once for a group of documents."""
 
 
 def cost(n_tokens: int, n_topics: int) -> int:
-    """Updates (P_l(C), k) for one document: K · Σ_l binom(l + K − 1, K − 1) = K · binom(L + K − 1, K)."""
+    """Return how many updates (P_l(C), k) one document takes: K · Σ_l binom(l + K − 1, K − 1) = K · binom(L + K − 1,
+    K).
+    """
     return n_topics * comb(n_tokens + n_topics - 1, n_topics)
 
 
 def exact_log_likelihood(topics: TopicSet, counts: sparse.csr_array) -> Float64[np.ndarray, " document"]:
-    """Exact log p per document in nats; −inf for an impossible document, 0 for an empty one.
+    """Return the exact log p of each document, in nats: −inf for an impossible document, and 0 for an empty one.
 
-    Raises ValueError, before allocating, when the work exceeds `MOST_CELLS`.
+    Raises ValueError, before it allocates memory, if the work exceeds `MOST_CELLS`.
     """
     topics = topics.active()
     n_topics = len(topics.alpha)
@@ -58,13 +61,18 @@ def exact_log_likelihood(topics: TopicSet, counts: sparse.csr_array) -> Float64[
 
 
 def _rank(states: Int64[np.ndarray, "state topic"], binomial: Int64[np.ndarray, "n k"]) -> Int64[np.ndarray, " state"]:
-    """Place of each count vector among those of its total: a combinatorial number, bars at C_1 + … + C_i + i − 1."""
+    """Return the number of each count vector among those of its total, (state,).
+
+    It is a combinatorial number, with bars at C_1 + … + C_i + i − 1.
+
+    binomial: the table of binomial coefficients.
+    """
     bars = np.cumsum(states[:, :-1], axis=1) + np.arange(states.shape[1] - 1)
     return binomial[bars, np.arange(1, states.shape[1])].sum(axis=1)
 
 
 def _forward(topics: TopicSet, counts: sparse.csr_array, rows: np.ndarray, lengths: np.ndarray):
-    """The recursion for documents in ascending order of length, all at once."""
+    """Return log p of documents in ascending order of length, by the recursion for all of them at once."""
     n_topics, longest = len(topics.alpha), int(lengths.max())
     words = np.zeros((len(rows), longest), np.int64)
     for place, row in enumerate(rows):
@@ -74,6 +82,7 @@ def _forward(topics: TopicSet, counts: sparse.csr_array, rows: np.ndarray, lengt
     binomial = np.array([[comb(n, k) for k in range(n_topics)] for n in range(longest + n_topics)], np.int64)
     states, log_joint = np.zeros((1, n_topics), np.int64), np.zeros((len(rows), 1))
     result = np.zeros(len(rows))
+    # One position at a time: every count vector grows by each topic. Documents that end here leave the recursion.
     for position in range(longest):
         log_urn = np.log((states + topics.alpha) / (position + topics.alpha.sum()))
         size = comb(position + n_topics, n_topics - 1)

@@ -1,6 +1,6 @@
-"""One Gibbs sweep over the topic assignments of many documents at once, documents in the vector lanes.
+"""Gibbs sweeps over the topic assignments of many documents at once, with documents in the vector lanes.
 
-For a document with words j and topic counts C of the assignments k, Dirichlet α integrated out:
+For a document with words j and topic counts C of the assignments k, with Dirichlet α integrated out:
 
   p(k_l = t | k_¬l, j) ∝ (C_t^¬l + α_t) β_{t, j_l}
 """
@@ -13,20 +13,25 @@ from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
 MOST_TOPICS_BY_MATRIX = 256
-"""Up to here running sums are a triangular product: at 100 topics still 2.5 times faster than XLA's `cumsum` on CPU."""
+"""Up to this many topics, running sums are a triangular product. At 100 topics it is still 2.5 times faster than XLA's
+`cumsum` on CPU.
+"""
 
 BLOCK = 64  # positions whose random numbers are drawn in one go: 16 and 256 cost half as much time again
 
 
 class Assignment(NamedTuple):
-    """Current topics. Lanes are (document, chain)."""
+    """The present topics of all tokens, and the counts of each topic, for each (document, chain)."""
 
     topic: Int[Array, "position document chain"]
     counts: Float[Array, "topic document chain"]
 
 
 def choose(weight: Float[Array, "topic document chain"], uniform: Float[Array, "document chain"]):
-    """Draw a topic per lane by inverting the running sum of the unnormalised weights."""
+    """Draw a topic for each document and chain in proportion to `weight`, (document, chain).
+
+    uniform: one uniform draw for each; the running sum of the weights is inverted at it.
+    """
     n_topics = weight.shape[0]
     if n_topics <= MOST_TOPICS_BY_MATRIX:
         triangle = jnp.tril(jnp.ones((n_topics, n_topics), weight.dtype))
@@ -37,7 +42,10 @@ def choose(weight: Float[Array, "topic document chain"], uniform: Float[Array, "
 
 
 def one_hot(topic: Int[Array, "document chain"], n_topics: int, real: Float[Array, " document"]):
-    """Counts of one token per lane; padding counts nothing."""
+    """Return the counts of one token of each document and chain, (topic, document, chain); padding counts nothing.
+
+    real: 1 for a token, 0 for padding, (document,).
+    """
     return (jnp.arange(n_topics)[:, None, None] == topic).astype(real.dtype) * real[:, None]
 
 
@@ -49,7 +57,7 @@ def resample(
     beta: Float[Array, "position topic document"],
     real: Float[Array, "position document"],
 ) -> Assignment:
-    """Redraw the topic of one position given all the others."""
+    """Draw the topic of one position again, given the topics of all others."""
     n_topics = len(alpha)
     rest = state.counts - one_hot(state.topic[position], n_topics, real[position])
     weight = (rest + alpha[:, None, None]) * beta[position][:, :, None]
@@ -58,7 +66,10 @@ def resample(
 
 
 def sweep(keys: Key[Array, "document chain"], n_positions, state, alpha, beta, real) -> Assignment:
-    """Redraw positions 0 … n_positions − 1 in order."""
+    """Draw the topics of positions 0 … n_positions − 1 again, in order.
+
+    keys: of each document and chain, for this sweep. beta: β of every token. real: 1 for a token, 0 for padding.
+    """
 
     size = min(BLOCK, len(beta))
 
@@ -72,22 +83,28 @@ def sweep(keys: Key[Array, "document chain"], n_positions, state, alpha, beta, r
 
 
 def lane_keys(key: Key[Array, " "], rows: Int[Array, " document"], chains: int) -> Key[Array, "document chain"]:
-    """A key per document (its row in the corpus) and chain: the same whatever the batch."""
+    """Return a key for each document and chain, (document, chain).
+
+    A document's key depends on its row in the corpus, so it is the same in any batch.
+    """
     by_document = jax.vmap(lambda row: jax.random.fold_in(key, row))(rows)
     return jax.vmap(lambda k: jax.vmap(lambda chain: jax.random.fold_in(k, chain))(jnp.arange(chains)))(by_document)
 
 
 def sweep_keys(keys: Key[Array, "document chain"], step) -> Key[Array, "document chain"]:
-    """The lanes' keys for one sweep."""
+    """Return the keys of each document and chain for one sweep, number `step`."""
     return jax.vmap(jax.vmap(lambda key: jax.random.fold_in(key, step)))(keys)
 
 
 def block_uniforms(keys: Key[Array, "document chain"], block, size: int) -> Float[Array, "position document chain"]:
-    """Uniforms for one block of positions: drawn by the block so that short sweeps draw little."""
+    """Return uniform draws for one block of positions, (position, document, chain).
+
+    They are drawn block by block, so that short sweeps draw few.
+    """
     draw = lambda key: jax.random.uniform(jax.random.fold_in(key, block), (size,))  # noqa: E731
     return jnp.moveaxis(jax.vmap(jax.vmap(draw))(keys), -1, 0)
 
 
 def token_tile(word_topic: Float[Array, "word topic"], words, counts):
-    """β of every token (position, topic, document) and which positions are real (position, document)."""
+    """Return β of every token (position, topic, document), and 1 for tokens and 0 for padding, (position, document)."""
     return word_topic[words].transpose(1, 2, 0), counts.T.astype(word_topic.dtype)

@@ -2,8 +2,8 @@
 
   1 / p̂(j) = mean over k ~ p(k | j) of 1 / p(j | k),   p(j | k) = Π_l β_{k_l, j_l}                     (Buntine §3.2)
 
-The mean of inverses is dominated by the few worst samples, which are rarely seen, so p̂ is too high: by Jensen
-E log p̂ ≥ log p for samples of the posterior.
+The mean of inverses is dominated by the few worst samples, which are rarely seen, so p̂ is too high. By Jensen's
+inequality E log p̂ ≥ log p for samples of the posterior.
 """
 
 import warnings
@@ -29,7 +29,7 @@ BURN_IN = 20  # sweeps before the first sample
 
 @kernel(static_argnames=("samples",))
 def _log_inverses(word_topic, alpha, words, counts, rows, key, samples: int):
-    """−log p(j | k) after each sweep (sample, document)."""
+    """Return −log p(j | k) after each sweep of one Gibbs chain, (sample, document), nats."""
     beta, real = token_tile(word_topic, words, counts)
     n_topics, n_documents = beta.shape[1:]
     keys = lane_keys(key, rows, 1)
@@ -42,7 +42,7 @@ def _log_inverses(word_topic, alpha, words, counts, rows, key, samples: int):
         chosen = jnp.take_along_axis(log_beta, state.topic.transpose(0, 2, 1), axis=1)[:, 0]
         return state, record.at[jnp.maximum(r - BURN_IN, 0)].set(-jnp.sum(chosen * real, axis=0))
 
-    # any start the model allows: each token in its likeliest topic
+    # start with each token in its most probable topic, which the model allows
     topic = jnp.argmax(beta, axis=1)[:, :, None].astype(jnp.int32)
     start_counts = jnp.sum(jax.vmap(lambda t, r: one_hot(t, n_topics, r))(topic, real), axis=0)
     start = Assignment(topic, start_counts), jnp.zeros((samples, n_documents))
@@ -51,7 +51,7 @@ def _log_inverses(word_topic, alpha, words, counts, rows, key, samples: int):
 
 @dataclass(frozen=True)
 class HarmonicMean:
-    """The harmonic mean of p(j | k) over sweeps of one Gibbs chain."""
+    """The harmonic mean of p(j | k) over the sweeps of one Gibbs chain."""
 
     bias: Bias = "upper"
     samples: int = 200
@@ -59,6 +59,7 @@ class HarmonicMean:
     def estimate(
         self, topics: TopicSet, counts: sparse.csr_array, samples: int, key: Key[Array, " "]
     ) -> LikelihoodEstimate:
+        """Estimate log p of each document, with a warning that the method is badly biased upwards."""
         warnings.warn(
             "the harmonic mean is badly biased upwards and its standard error is not to be trusted; it is kept for "
             'comparison with the literature only: use method="ais"',

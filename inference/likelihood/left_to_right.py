@@ -1,37 +1,44 @@
-"""Left-to-right estimators: Wallach's particles (lr) and Buntine's sequential sampler (lrs), weighted so that they are
-unbiased on p.
+"""Left-to-right estimators, weighted so that they are unbiased on p.
+
+They are Wallach's particles (lr) and Buntine's sequential sampler (lrs).
 
   log p(j | α, β) = Σ_l log p(j_l | j_<l),   p(j_l | k_<l, j_<l) = Σ_t β_{t,j_l} (C_t(k_<l) + α_t) / (l + Σα)  (Eq. 5–7)
 
-A chain goes from position to position. It sweeps k_<l given j_<l R times, records the predictive probability w_r of
-j_l after each sweep, goes on from the state of sweep r with probability w_r / Σw, draws k_l given j_l, and multiplies
-its weight W by w̄_l = Σ_r w_r / R.
+A chain goes from position to position. At position l it sweeps k_<l given j_<l R times, and records the predictive
+probability w_r of j_l after each sweep. It goes on from the state of sweep r with probability w_r / Σw, draws k_l given
+j_l, and multiplies its weight W by w̄_l = Σ_r w_r / R.
 
-Claim: E W φ(k_≤l) = Σ_k p(k_≤l, j_≤l) φ(k_≤l) for every φ, so E W = p(j) at the end, whatever R. By induction: a sweep
-leaves p(k_<l, j_<l) invariant, so every one of its R states is as properly weighted as the last one of position l − 1;
-the new factor and the choice give w̄ Σ_r (w_r / R w̄) Σ_t p(k_l = t | k_r, j_≤l) φ = Σ_r Σ_t p(k_l = t, j_l | k_r) φ / R,
-whose mean is the claim at l. This is annealing's argument (Neal 2001, Jarzynski 1997); the data are the temperature.
+Claim: E W φ(k_≤l) = Σ_k p(k_≤l, j_≤l) φ(k_≤l) for every φ, so E W = p(j) at the end, whatever R.
 
-The estimate is the average of W over independent chains. An average per position, over chains, multiplied afterwards
-(as printed, §3.5) is biased to either side: after one sweep chains are not draws from p(k_<l | j_<l), and W says by how
-much. One chain (§3.6) whose sweeps cross no valley between modes of p(k | j) never learns of the others, nor can its
-own spread: at small α that is most documents. Hence, after the last word, a second annealing:
+Proof by induction. A sweep leaves p(k_<l, j_<l) invariant, so each of its R states is as properly weighted as the last
+one of position l − 1. The new factor and the choice give w̄ Σ_r (w_r / R w̄) Σ_t p(k_l = t | k_r, j_≤l) φ = Σ_r Σ_t
+p(k_l = t, j_l | k_r) φ / R, whose mean is the claim at l. This is annealing's argument (Neal 2001, Jarzynski 1997) with
+the data in the place of temperatures.
+
+The estimate is the average of W over independent chains. An average over chains at each position, multiplied afterwards
+(as printed, §3.5), is biased to either side. After one sweep chains are not draws from p(k_<l | j_<l), and W says by
+how much.
+
+One chain (§3.6) whose sweeps do not cross between modes of p(k | j) never finds the other modes, and its own spread
+does not show it. At small α that is so for most documents. So a second annealing follows after the last word:
 
   α_0 = max(α, 1) falls to α in geometric steps, W ← W · p(k | α_t+1) / p(k | α_t), then one sweep at α_t+1       (A)
 
-the claim holding by the same induction. At α ≥ 1 sweeps mix; modes part, and lose topics, slowly on the way down. A
-topic of many tokens is not lost one token at a time: far below α = 10⁻⁴, where a document may have to do without one,
-estimates are low in nearly every run, their errors say so (`doubted`), and mfi, whose proposal has the smaller
-supports, is to be preferred. Few chains that all missed a mode show it by no error: `annealed.py` resamples and moves
+The claim holds by the same induction. At α ≥ 1 sweeps mix. On the way down modes part, and lose topics, slowly. A topic
+of many tokens is not lost one token at a time. Far below α = 10⁻⁴, where a document may have to do without one,
+estimates are low in nearly every run. Their errors say so (`doubted`), and mfi is to be preferred, since its proposal
+has the smaller supports. A few chains that all missed a mode show it by no error. `annealed.py` resamples and moves
 whole topics, which these chains do not.
 
   lr   `samples` chains, one sweep each per position
   lrs  2√samples chains, √samples/2 sweeps each per position (rounded up): less spread per chain, and (A) in steps that
        shrink with the sweeps. Twenty chains find a mode of a tenth of them in seven runs of eight, ten in two of three
 
-log p̂ is low by Jensen, by half its squared error where that is small. Chains are independent, so the error comes from
-the spread of W. Departures from Buntine: the weights; (A); §3.6 as printed uses the sweep at l, which conditions on
-j_l, for p(j_l | ·), which is biased. The order of a bag of words is by word index.
+log p̂ is low by Jensen's inequality, by half its squared error if that is small. Chains are independent, so the error
+comes from the spread of W.
+
+Departures from Buntine: the weights, and (A). Also, §3.6 as printed uses the sweep at l, which conditions on j_l, for
+p(j_l | ·), which is biased. The order of a bag of words is by word index.
 """
 
 from dataclasses import dataclass
@@ -62,11 +69,14 @@ from lvsearch.inference.likelihood.weights import average_of_weights
 from lvsearch.models.kernels import kernel
 
 WARM_ALPHA = 1.0
-"""α_0 of (A), at least: half of it, or a quarter, leaves more spread at every α below .1."""
+"""The least α_0 of (A). Half of it, or a quarter, leaves more spread at every α below .1."""
 
 LOG_STEP, AT_SWEEPS = 0.1, 2
-"""Fall of log α per step of (A), up to AT_SWEEPS sweeps per position: at five, .04. Halving it takes a third off the
-errors at α = 10⁻⁴, where it is most of the work on short documents."""
+"""The fall of log α per step of (A), and the sweeps per position up to which it has this size.
+
+With five sweeps a step is .04. Half the step takes a third off the errors at α = 10⁻⁴, where it is most of the work on
+short documents.
+"""
 
 SLOW_FALL = 10.0  # of log α in steps that small: from 1 to 5e-5; below, no sweep changes the topics in use
 
@@ -77,9 +87,11 @@ LANES = 512  # documents × chains per call: enough to hide the loop's overhead,
 def _log_weights(
     word_topic, warm, alpha, steps, slow_part, words, counts, lengths, rows, key, chains: int, sweeps: int
 ):
-    """log W of every chain (document, chain), annealed from α `warm` to `alpha`, and what of it is the last step's.
+    """Return log W of every chain (document, chain), annealed from α `warm` to `alpha`, and the last step's part of it.
 
-    `steps` equal steps of log α cover the part `slow_part` of the way; the last of them goes on to its end.
+    steps, slow_part: `steps` equal steps of log α cover the part `slow_part` of the way. The last of them goes on to
+        the end.
+    chains, sweeps: how many chains each document has, and how many sweeps a chain makes at each position.
     """
     beta, real = token_tile(word_topic, words, counts)
     n_positions, n_topics, n_documents = beta.shape
@@ -97,7 +109,8 @@ def _log_weights(
             step = sweep_keys(keys, position * (sweeps + 1) + r)
             state = sweep(step, position, state, warm, beta, real)
             w = jnp.sum(joint(state, position), axis=0)
-            # a reservoir of one: sweep r stays with probability w_r / Σw; its uniform is of a block no sweep reaches
+            # Keep sweep r with probability w_r / Σw (reservoir sampling of one). Its uniform comes from a block of
+            # draws that no sweep uses.
             replace = block_uniforms(step, n_positions, 1)[0] * (sum_ + w) < w
             kept = jax.tree.map(lambda new, old: jnp.where(replace, new, old), state, kept)
             return state, kept, sum_ + w
@@ -133,15 +146,22 @@ def _log_weights(
 
 
 def doubted(estimate: LikelihoodEstimate, log_weights: np.ndarray, last: np.ndarray) -> LikelihoodEstimate:
-    """The estimate with half of what the last step took off as a further error: a chain that could have done without
-    a topic had lost less of it, so that the truth is between the estimate and the one before that step."""
+    """Return the estimate with half of the last step's loss as a further error.
+
+    A chain that could have done without a topic would have lost less in that step. So the truth is between the estimate
+    and the one before the step.
+
+    last: the last step's part of each log weight.
+    """
     taken = average_of_weights(log_weights - last).log_likelihood - estimate.log_likelihood
     return estimate._replace(standard_error=np.hypot(estimate.standard_error, np.maximum(taken, 0.0) / 2))
 
 
 @dataclass(frozen=True)
 class LeftToRight:
-    """Left-to-right estimation: few chains of several sweeps share the samples, or (`particles`) each has its own."""
+    """Left-to-right estimation: a few chains of several sweeps share the samples, or each sample is a chain
+    (`particles`).
+    """
 
     particles: bool
     bias: Bias = "unbiased"
@@ -150,6 +170,7 @@ class LeftToRight:
     def estimate(
         self, topics: TopicSet, counts: sparse.csr_array, samples: int, key: Key[Array, " "]
     ) -> LikelihoodEstimate:
+        """Estimate log p of each document, with errors from the spread of the chains' weights."""
         chains = samples if self.particles else min(samples, ceil(2 * sqrt(samples)))
         sweeps = ceil(samples / chains)
         target = topics.active().alpha
@@ -177,5 +198,5 @@ class LeftToRight:
             estimate = average_of_weights(log_weights)
             return doubted(estimate, log_weights, np.asarray(last, np.float64)) if fall > slow else estimate
 
-        # short documents fill the lanes too
+        # a tile has the same number of lanes whatever the length of its documents
         return estimate_tiles(topics, counts, one_tile, tokens=True, height_of=lambda _: max(1, LANES // chains))

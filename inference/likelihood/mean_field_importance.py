@@ -9,19 +9,22 @@ The pseudo-counts n^c are mean-field expected topic counts n_k = Σ_l q_l(k), wi
   mfi     E log u ≈ log ū                ū_k = Σ_{m≠l} q_m(k) + α_k                                              (Eq. 4)
   mfi2    E log u ≈ log ū − σ²/(2ū²)     σ²_k = Σ_{m≠l} q_m(k)(1 − q_m(k))
 
-All tokens are updated together, in ten cycles (tokens of one word share one q). Departures from Buntine:
+All tokens are updated together, in ten cycles (tokens of one word share one q). There are these departures from
+Buntine.
 
-  θ is drawn and k summed out, not k drawn from Π_l q_l, under which the counts C vary far less than under p(k | j): a
-  proposal narrower than its target has errors larger than those it shows.
-  Where α is small p(θ | j) has a mode for every set of topics that explains the words, and one mean field is one mode:
-  it is fitted on a falling chain of supports, the topic of least n dropped each time, down to a single topic, and on
-  the sibling of each, where the topic dropped stays and the next smallest goes. The shares π go with e^{ELBO/2} (the
-  bound is loose by nats), of which DEFENSIVE is spread evenly. A mode of yet other topics is missed, and no error
-  shows that: at α = .01, 50 topics and 30 tokens two errors hold in 67 to 84 % of documents, and single ones are low
-  by a nat. `annealed.py` searches further, and says so in its error.
-  Each n^c is also taken WIDER times, and n = 0, the prior, is a component: q is at least PRIOR times the prior.
-  Draws are stratified over components. C ≥ 0, so in mfi2 the expectation is held at log α_k, where the expansion, for
-  rare topics, runs off towards −∞.
+- θ is drawn and k summed out. Buntine draws k from Π_l q_l, under which the counts C vary far less than under p(k | j).
+  A proposal narrower than its target has errors larger than those it shows.
+- If α is small, p(θ | j) has a mode for every set of topics that explains the words, while one mean field is one mode.
+  So it is fitted on a falling chain of supports: the topic of least n is dropped each time, down to a single topic. It
+  is also fitted on the sibling of each support, in which the topic dropped stays and the next smallest goes.
+- The shares π are proportional to e^{ELBO/2}, since the bound is loose by nats. A part DEFENSIVE of them is spread
+  evenly.
+- A mode of yet other topics is missed, and no error shows that. At α = .01, 50 topics and 30 tokens, two errors hold in
+  67 to 84 % of documents, and single estimates are low by a nat. `annealed.py` searches further, and its error says so.
+- Each n^c is also taken WIDER times, and n = 0, the prior, is a component, so q is at least PRIOR times the prior.
+  Draws are stratified over components.
+- C ≥ 0, so in mfi2 the expectation is held at log α_k or above. Without that the expansion runs off towards −∞ for rare
+  topics.
 """
 
 from dataclasses import dataclass
@@ -51,7 +54,7 @@ NARROW_SHARE, PRIOR = 0.6, 0.05  # of q: the components n^c, and the prior; the 
 
 
 def supports(n_topics: int) -> tuple[int, ...]:
-    """Falling numbers of topics: all, half of them while many, then one fewer each time."""
+    """Return falling numbers of topics: all, then half of them while they are many, then one fewer each time."""
     sizes = [n_topics]
     while sizes[-1] > 1:
         sizes.append(sizes[-1] // 2 if sizes[-1] > 2 * MOST_SUPPORTS_ONE_BY_ONE else sizes[-1] - 1)
@@ -68,7 +71,11 @@ def expected_counts(
     cycles: int,
     order: int,
 ) -> Float[Array, " topic"]:
-    """n of one document after `cycles` of (Eq. 4) or its second-order form, on the topics of `support`."""
+    """Return n of one document after `cycles` rounds of (Eq. 4), or of its second-order form, on the topics of
+    `support`.
+
+    order: 1 for mfi, 2 for mfi2.
+    """
     weight, inside = counts[:, None], beta * jnp.where(support, 1.0, OUTSIDE)
     normalised = lambda u: u / jnp.maximum(jnp.sum(u, axis=1, keepdims=True), jnp.finfo(u.dtype).tiny)  # noqa: E731
 
@@ -88,7 +95,9 @@ def expected_counts(
 
 
 def evidence_bound(n: Float[Array, " topic"], alpha, beta, counts) -> Float[Array, " "]:
-    """E_q f(θ) − KL, indicators at their optimum, for q = Dir(α + n): what (M)'s shares go by."""
+    """Return E_q f(θ) − KL for q = Dir(α + n), with indicators at their optimum, in nats. The shares of (M) depend on
+    it.
+    """
     expected_log = digamma(alpha + n) - digamma(jnp.sum(alpha + n))
     word = jnp.maximum(beta @ jnp.exp(expected_log), jnp.finfo(beta.dtype).tiny)
     return (
@@ -99,7 +108,7 @@ def evidence_bound(n: Float[Array, " topic"], alpha, beta, counts) -> Float[Arra
 
 
 def mixture(alpha, beta, counts, cycles: int, order: int):
-    """(M): pseudo-counts (component, topic) and log shares (component,)."""
+    """Return the proposal (M): its pseudo-counts (component, topic) and log shares (component,)."""
     n_topics = len(alpha)
 
     def fit(previous, size):
@@ -119,7 +128,10 @@ def mixture(alpha, beta, counts, cycles: int, order: int):
 
 
 def _log_weights_of_one(key, alpha, beta, counts, cycles: int, order: int, samples: int) -> Float[Array, " sample"]:
-    """log e^{f(θ)} Dir(θ; α)/q(θ) of every draw; −inf where every topic of some word underflowed."""
+    """Return log e^{f(θ)} Dir(θ; α)/q(θ) of each draw for one document, (sample,).
+
+    It is −inf if every topic of some word underflowed.
+    """
     pseudo_counts, log_share = mixture(alpha, beta, counts, cycles, order)
     of_component, of_theta = jax.random.split(key)
     points = (jnp.arange(samples) + jax.random.uniform(of_component)) / samples
@@ -140,7 +152,10 @@ def _log_weights_of_one(key, alpha, beta, counts, cycles: int, order: int, sampl
 
 @kernel(static_argnames=("cycles", "order", "samples"))
 def _log_weights(word_topic, alpha, words, counts, rows, key, cycles: int, order: int, samples: int):
-    """`_log_weights_of_one` for a tile of documents (document, sample); a key per document, by its row."""
+    """Return `_log_weights_of_one` of each document of a tile, (document, sample).
+
+    rows: the number of each document in the corpus, with which its key is folded.
+    """
 
     def one(row, word, count):
         return _log_weights_of_one(jax.random.fold_in(key, row), alpha, word_topic[word], count, cycles, order, samples)
@@ -150,7 +165,7 @@ def _log_weights(word_topic, alpha, words, counts, rows, key, cycles: int, order
 
 @dataclass(frozen=True)
 class MeanFieldImportance:
-    """Importance sampling from the mean-field proposal of the given order."""
+    """Importance sampling from the mean-field proposal of the given order: 1 for mfi, 2 for mfi2."""
 
     order: Literal[1, 2]
     cycles: int = 10  # Buntine §4.1
@@ -160,6 +175,8 @@ class MeanFieldImportance:
     def estimate(
         self, topics: TopicSet, counts: sparse.csr_array, samples: int, key: Key[Array, " "]
     ) -> LikelihoodEstimate:
+        """Estimate log p of each document, with errors from the spread of the importance weights."""
+
         def one_tile(tile: DocumentTile, word_topic, alpha) -> LikelihoodEstimate:
             log_weights = _log_weights(
                 word_topic, alpha, tile.words, tile.counts, tile.padded_rows, key, self.cycles, self.order, samples

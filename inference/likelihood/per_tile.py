@@ -1,4 +1,4 @@
-"""Run a sampling estimator over tiles of documents, in float32 where that is safe."""
+"""The loop of a sampling estimator over tiles of documents, in float32 wherever that is safe."""
 
 from collections.abc import Callable
 
@@ -11,6 +11,7 @@ from lvsearch.inference.likelihood.documents import DocumentTile, TopicSet, impo
 from lvsearch.inference.likelihood.result import LikelihoodEstimate
 
 TileEstimate = Callable[[DocumentTile, Float[Array, "word topic"], Float[Array, " topic"]], LikelihoodEstimate]
+"""A function (tile, β transposed (word, topic), α) -> estimates for the documents of the tile, padding included."""
 
 
 def estimate_tiles(
@@ -21,12 +22,15 @@ def estimate_tiles(
     tokens: bool,
     height_of: Callable[[int], int],
 ) -> LikelihoodEstimate:
-    """Estimates for every document: −inf ± 0 where a word is impossible, 0 ± 0 for an empty document.
+    """Run an estimator on tiles of documents and return estimates for every document.
 
+    Words are rescaled before they become float32, and the logs of the divisors are added back in float64. So nothing
+    underflows, and most of log p never passes through float32.
+
+    one_tile: the estimator for one tile.
     tokens, height_of: how documents are laid out, see `tiles`.
 
-    Words are rescaled before they become float32 and the logs of the divisors added back in float64: no underflow,
-    and the bulk of log p never passes through float32.
+    Returns: −inf ± 0 for a document with an impossible word, and 0 ± 0 for an empty document.
     """
     topics = topics.active()
     scaled, log_divisor = topics.rescaled()

@@ -1,6 +1,7 @@
-"""Where a document's topic proportions come from, if not from a Dirichlet: three models in the simplex of topics.
+"""Distributions of a document's topic proportions other than a Dirichlet: models on the simplex of topics.
 
-Every model of documents here draws the words of a document from Σ_k θ_k β_k. What differs is p(θ) (Blei 2004, §3.3.4):
+Every model of documents here draws the words of a document from Σ_k θ_k β_k. The models differ in p(θ) (Blei 2004,
+§3.3.4):
 
   LDA                    Dirichlet(α), a density on the whole simplex: an array (K,), E[θ | observed] by mean field;
                          or by collapsed updates                                            `CollapsedDirichlet`
@@ -8,9 +9,9 @@ Every model of documents here draws the words of a document from Σ_k θ_k β_k.
   pLSI, marginalised     the proportions of a training document, drawn at random (§3.6.1)  `TrainingDocuments`
   pLSI, folded in        none: θ is refitted to the words observed (Hofmann 1999)           `FoldedIn`
 
-The first three give log p(document), which `document_likelihood` sums exactly for the discrete ones; the last one gives
+The first three give log p(document), which `document_likelihood` sums exactly for the discrete ones. The last one gives
 none, since proportions fitted to the words that are then scored are no probability of them. All predict words of a
-document from its other words: E[θ | observed], by `document_completion`.
+document from its other words by E[θ | observed], in `document_completion`.
 """
 
 from dataclasses import dataclass
@@ -29,27 +30,31 @@ from lvsearch.inference.likelihood.documents import DocumentTile, map_tiles
 from lvsearch.models.kernels import kernel
 
 SUM_TOLERANCE = 1e-4
+"""The largest |sum − 1| of a distribution that counts as rounding."""
 TINY = 1e-30
 POINTS_AT_ONCE = 256
-"""Training documents whose distributions over words are held at once."""
+"""How many training documents have their distributions over words in memory at once."""
 FOLDING_STEPS, FOLDING_TOLERANCE = 300, 1e-4
-"""Updates of θ at most; a document stays as it is once the largest entry of an update is smaller than the tolerance."""
+"""The most updates of θ, and the largest entry of an update below which a document stays as it is."""
 
 
 @runtime_checkable
 class Proportions(Protocol):
-    """What stands in the place of a Dirichlet's α. topics: (K, V) float64, rows summing to 1; counts: (D, V)."""
+    """A distribution of topic proportions in the place of a Dirichlet's α.
+
+    In all methods, topics is (K, V) float64 with rows that sum to 1, and counts are (D, V).
+    """
 
     def log_likelihood(
         self, topics: Float64[np.ndarray, "topic word"], counts: sparse.csr_array
     ) -> Float64[np.ndarray, " document"]:
-        """log p(document) in nats; −inf where a document cannot occur."""
+        """Return log p(document), (document,), in nats; −inf for a document that cannot occur."""
         ...
 
     def expected(
         self, topics: Float64[np.ndarray, "topic word"], observed: sparse.csr_array
     ) -> Float64[np.ndarray, "document topic"]:
-        """E[θ | observed words], rows summing to 1; NaN where the observed words cannot occur together."""
+        """Return E[θ | observed words], with rows that sum to 1; NaN if the observed words cannot occur together."""
         ...
 
     def sample(
@@ -59,13 +64,20 @@ class Proportions(Protocol):
         draws: int,
         random: np.random.Generator,
     ) -> Float64[np.ndarray, "draw topic"]:
-        """Draws of θ given the observed words (1, V) of one document. ValueError where these cannot occur."""
+        """Draw θ `draws` times given the observed words (1, V) of one document.
+
+        Raises ValueError if these words cannot occur together.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class Corners:
-    """All words of a document from one topic: θ is a corner, drawn by `weights` (K,). The mixture of unigrams."""
+    """The distribution in which all words of a document are from one topic, drawn by `weights` (K,): a mixture of
+    unigrams.
+
+    θ is then a corner of the simplex.
+    """
 
     weights: Float64[np.ndarray, " topic"]
 
@@ -75,13 +87,13 @@ class Corners:
     def log_likelihood(
         self, topics: Float64[np.ndarray, "topic word"], counts: sparse.csr_array
     ) -> Float64[np.ndarray, " document"]:
-        """log Σ_k π_k Π_n β_{k, w_n}, nats, exactly."""
+        """Return log Σ_k π_k Π_n β_{k, w_n} of each document, in nats, exactly."""
         return np.asarray(logsumexp(self._log_joint(topics, counts), axis=1))
 
     def expected(
         self, topics: Float64[np.ndarray, "topic word"], observed: sparse.csr_array
     ) -> Float64[np.ndarray, "document topic"]:
-        """p(topic | observed words)."""
+        """Return p(topic | observed words) of each document."""
         return _posterior(self._log_joint(topics, observed))
 
     def sample(
@@ -91,10 +103,11 @@ class Corners:
         draws: int,
         random: np.random.Generator,
     ) -> Float64[np.ndarray, "draw topic"]:
-        """Corners, drawn by p(topic | observed words)."""
+        """Draw corners by p(topic | observed words)."""
         return np.eye(len(topics))[_drawn(self._log_joint(topics, observed), draws, random)]
 
     def _log_joint(self, topics: np.ndarray, counts: sparse.csr_array) -> Float64[np.ndarray, "document topic"]:
+        """Return log π_k + Σ_n log β_{k, w_n}, (document, topic), nats."""
         if topics.shape[0] != len(self.weights):
             raise ValueError(f"got {len(self.weights)} weights for {topics.shape[0]} topics, expected one for each")
         return np.asarray(counts @ _log(topics).T) + _log(self.weights)
@@ -102,10 +115,12 @@ class Corners:
 
 @dataclass(frozen=True)
 class TrainingDocuments:
-    """θ is that of a training document, drawn by `weights` (M,); `proportions`: (M, K), rows summing to 1.
+    """The distribution in which θ is that of a training document, drawn by `weights` (M,): marginalised pLSI.
 
-    The marginalised likelihood of pLSI: p(w) = Σ_d p(d) Π_n Σ_k θ_dk β_{k, w_n}, p(d) the share of all tokens that
-    document d has (Blei 2004, §3.6.1; Hofmann's estimate of p(d)).
+    p(w) = Σ_d p(d) Π_n Σ_k θ_dk β_{k, w_n}, with p(d) the share of all tokens that document d has (Blei 2004, §3.6.1;
+    Hofmann's estimate of p(d)).
+
+    `proportions`: (M, K), with rows that sum to 1.
     """
 
     proportions: Float64[np.ndarray, "training topic"]
@@ -123,13 +138,13 @@ class TrainingDocuments:
     def log_likelihood(
         self, topics: Float64[np.ndarray, "topic word"], counts: sparse.csr_array
     ) -> Float64[np.ndarray, " document"]:
-        """log Σ_d p(d) Π_n Σ_k θ_dk β_{k, w_n}, nats, exactly."""
+        """Return log Σ_d p(d) Π_n Σ_k θ_dk β_{k, w_n} of each document, in nats, exactly."""
         return np.asarray(logsumexp(self._log_joint(topics, counts), axis=1))
 
     def expected(
         self, topics: Float64[np.ndarray, "topic word"], observed: sparse.csr_array
     ) -> Float64[np.ndarray, "document topic"]:
-        """The average of the training documents' proportions, each weighted by p(d | observed words)."""
+        """Return the average of the training documents' proportions, each weighted by p(d | observed words)."""
         return _posterior(self._log_joint(topics, observed)) @ self.proportions
 
     def sample(
@@ -139,10 +154,11 @@ class TrainingDocuments:
         draws: int,
         random: np.random.Generator,
     ) -> Float64[np.ndarray, "draw topic"]:
-        """Proportions of training documents, drawn by p(d | observed words)."""
+        """Draw proportions of training documents by p(d | observed words)."""
         return self.proportions[_drawn(self._log_joint(topics, observed), draws, random)]
 
     def _log_joint(self, topics: np.ndarray, counts: sparse.csr_array) -> Float64[np.ndarray, "document training"]:
+        """Return log p(d) + log p(words | proportions of d), (document, training document), nats."""
         if topics.shape[0] != self.proportions.shape[1]:
             raise ValueError(f"got proportions of {self.proportions.shape[1]} topics, expected {topics.shape[0]}")
         out = np.empty((counts.shape[0], len(self.weights)))
@@ -154,12 +170,13 @@ class TrainingDocuments:
 
 @dataclass(frozen=True)
 class CollapsedDirichlet:
-    """A Dirichlet(α), alpha (K,), its posterior given words found by zeroth-order collapsed updates, not mean field.
+    """A Dirichlet(α), alpha (K,), whose posterior given words is found by zeroth-order collapsed updates, not mean
+    field.
 
-    γ = α + Σ_w n_w p(k | w) at p(k | w) ∝ γ_k β_kw: an indicator feels the *expected counts* of the others, not
-    exp E[log θ], which is smaller where a topic has few of them, so that mean field is too sure (Asuncion et al. 2009,
-    CVB0 without the subtraction of the word itself). γ / Σγ is the highest point of the posterior in the softmax basis,
-    Σ_k α_k log θ_k + log p(words | θ), which is concave (MacKay 1998).
+    γ = α + Σ_w n_w p(k | w) at p(k | w) ∝ γ_k β_kw. An indicator depends on the *expected counts* of the others, not on
+    exp E[log θ]. The latter is smaller if a topic has few of them, so that mean field is too sure (Asuncion et al.
+    2009, CVB0 without the subtraction of the word itself). γ / Σγ is the highest point of the posterior in the softmax
+    basis, Σ_k α_k log θ_k + log p(words | θ), which is concave (MacKay 1998).
     """
 
     alpha: Float64[np.ndarray, " topic"]
@@ -173,13 +190,15 @@ class CollapsedDirichlet:
     def log_likelihood(
         self, topics: Float64[np.ndarray, "topic word"], counts: sparse.csr_array
     ) -> Float64[np.ndarray, " document"]:
-        """No nats: raises ValueError. Under a Dirichlet a document has estimates and bounds of its own."""
+        """Raise ValueError: for a Dirichlet, pass alpha to `document_likelihood`, which has estimates and bounds of its
+        own.
+        """
         raise ValueError("got CollapsedDirichlet for a likelihood, expected its alpha as an array: document_likelihood")
 
     def expected(
         self, topics: Float64[np.ndarray, "topic word"], observed: sparse.csr_array
     ) -> Float64[np.ndarray, "document topic"]:
-        """γ / Σγ. Raises ValueError for topics of another number than the entries of alpha."""
+        """Return γ / Σγ of each document. Raises ValueError if alpha has not one entry for each topic."""
         if topics.shape[0] != len(self.alpha):
             raise ValueError(f"got {len(self.alpha)} entries of alpha for {topics.shape[0]} topics, expected one each")
         return fold_in(topics, observed, pseudo_counts=self.alpha)
@@ -191,16 +210,19 @@ class CollapsedDirichlet:
         draws: int,
         random: np.random.Generator,
     ) -> Float64[np.ndarray, "draw topic"]:
-        """Draws of Dirichlet(γ)."""
+        """Draw from Dirichlet(γ)."""
         total = self.alpha.sum() + observed.sum()
         return random.dirichlet(total * self.expected(topics, observed)[0], draws)
 
 
 @dataclass(frozen=True)
 class FoldedIn:
-    """θ is refitted to a document's observed words: the maximum of their likelihood, by EM with the topics fixed.
+    """Proportions that are refitted to a document's observed words: the maximum of their likelihood, with fixed topics,
+    by EM.
 
-    tempering: exponent of the E-step, as the topics were fitted with. A document without words has every topic alike.
+    A document without words has the same share of every topic.
+
+    `tempering`: the exponent of the E-step that the topics were fitted with.
     """
 
     tempering: float = 1.0
@@ -212,7 +234,7 @@ class FoldedIn:
     def log_likelihood(
         self, topics: Float64[np.ndarray, "topic word"], counts: sparse.csr_array
     ) -> Float64[np.ndarray, " document"]:
-        """Raises ValueError: there is none, in nats or otherwise."""
+        """Raise ValueError: refitted proportions give no likelihood."""
         raise ValueError(
             "got FoldedIn for a likelihood: proportions that are fitted to the words then scored are no probability of "
             "them. Use TrainingDocuments (marginalised), or document_completion, which folds in on one part of a "
@@ -222,7 +244,7 @@ class FoldedIn:
     def expected(
         self, topics: Float64[np.ndarray, "topic word"], observed: sparse.csr_array
     ) -> Float64[np.ndarray, "document topic"]:
-        """θ̂ of each document."""
+        """Return θ̂ of each document."""
         return fold_in(topics, observed, self.tempering)
 
     def sample(
@@ -232,7 +254,7 @@ class FoldedIn:
         draws: int,
         random: np.random.Generator,
     ) -> Float64[np.ndarray, "draw topic"]:
-        """θ̂ every time: a point has no spread."""
+        """Return θ̂ `draws` times: a point has no spread."""
         return np.repeat(fold_in(topics, observed, self.tempering), draws, axis=0)
 
 
@@ -242,11 +264,13 @@ def fold_in(
     tempering: float = 1.0,
     pseudo_counts: Float64[np.ndarray, " topic"] | None = None,
 ) -> Float64[np.ndarray, "document topic"]:
-    """argmax over θ of Σ_w n_w log Σ_k θ_k β_kw for each document, by EM from even proportions: it is concave.
+    """Return argmax over θ of Σ_w n_w log Σ_k θ_k β_kw for each document, by EM from even proportions.
 
-    With tempering b the fixed point of θ_k ∝ Σ_w n_w (θ_k β_kw)^b / Σ_j (θ_j β_jw)^b; with pseudo_counts a of
-    θ_k ∝ a_k + Σ_w …, the argmax with Σ_k a_k log θ_k added. Words without probability under every topic say nothing
-    and are left out; a document without others has a / Σa, or even proportions. Float32 inside.
+    The objective is concave. Words without probability under every topic are left out. A document without other words
+    gets a / Σa, or even proportions. Computed in float32.
+
+    tempering: with b it is the fixed point of θ_k ∝ Σ_w n_w (θ_k β_kw)^b / Σ_j (θ_j β_jw)^b.
+    pseudo_counts: with a it is the fixed point of θ_k ∝ a_k + Σ_w …, the argmax with Σ_k a_k log θ_k added.
     """
     n_topics = topics.shape[0]
     largest = topics.max(axis=0)
@@ -278,7 +302,10 @@ def _fold_tile(
     tempering: Array | np.ndarray,
     pseudo_counts: Float[Array | np.ndarray, " topic"],
 ) -> Float[Array, "document topic"]:
-    """A tile of documents; word_topic: β to the power of the tempering."""
+    """Return θ of each document of a tile.
+
+    word_topic: β to the power of the tempering. pseudo_counts: a, or zeros.
+    """
     added = jnp.asarray(pseudo_counts)
 
     def one(w: Array, n: Array) -> Float[Array, " topic"]:
@@ -300,11 +327,13 @@ def _fold_tile(
 
 
 def _posterior(log_joint: Float64[np.ndarray, "document point"]) -> Float64[np.ndarray, "document point"]:
+    """Return the distribution over points for each document, from log joints; NaN if no point is possible."""
     possible = np.isfinite(log_joint.max(axis=1, keepdims=True))
     return np.where(possible, softmax(np.where(possible, log_joint, 0.0), axis=1), np.nan)
 
 
 def _drawn(log_joint: np.ndarray, draws: int, random: np.random.Generator) -> np.ndarray:
+    """Draw points of one document in proportion to its joint, (draw,). Raises ValueError if no point is possible."""
     (posterior,) = _posterior(log_joint)
     if np.isnan(posterior).any():
         raise ValueError("got words that cannot occur together in one document: smooth the topics")
@@ -312,11 +341,13 @@ def _drawn(log_joint: np.ndarray, draws: int, random: np.random.Generator) -> np
 
 
 def _log(values: np.ndarray) -> np.ndarray:
+    """Return the log, −inf at 0."""
     with np.errstate(divide="ignore"):
         return np.log(values)
 
 
 def _distribution(name: str, values: np.ndarray) -> Float64[np.ndarray, " entry"]:
+    """Return `values` as a distribution, renormalised. Raises ValueError for values that are no distribution."""
     array = np.asarray(values, np.float64)
     if array.ndim != 1 or not np.all(array >= 0) or abs(array.sum() - 1) > SUM_TOLERANCE:
         raise ValueError(f"got {name} of shape {array.shape} and sum {array.sum():.6g}, expected a distribution: 1")

@@ -1,4 +1,4 @@
-"""What an estimator returns, and the contract that every estimator keeps."""
+"""The results of estimators of likelihoods, and the protocol that every sampling estimator keeps."""
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
@@ -10,10 +10,11 @@ from scipy import sparse
 from lvsearch.inference.likelihood.documents import TopicSet
 
 Bias = Literal["lower", "upper", "unbiased"]
+"""Which side of log p an estimate is on average; "unbiased" is on p itself."""
 
 
 class LikelihoodEstimate(NamedTuple):
-    """Per document, over possible documents only or over all: log p̂ in nats, its standard error, effective samples."""
+    """Estimates for each document: log p̂ in nats, its standard error, and the effective number of samples."""
 
     log_likelihood: Float64[np.ndarray, " document"]
     standard_error: Float64[np.ndarray, " document"]
@@ -22,16 +23,18 @@ class LikelihoodEstimate(NamedTuple):
 
 @dataclass(frozen=True)
 class DocumentLikelihood:
-    """Per-document log p(w | α, β) in nats; scores add over documents.
+    """log p(w | α, β) of each document, in nats. Scores add over documents.
 
-    bias: "unbiased" (on p, so low by about half a squared standard error on log p), "lower" or "upper" (stays on that
-    side on average, however many samples; for "bounds" the certified lower end).
-    standard_error is on the log scale, 0 for deterministic methods: the spread of the samples, more than that where few
-    of them share the weight (`average_of_weights`), and no more than the certified interval leaves room for. Where the
-    estimate lies outside that interval it stays as it is, with an error that reaches the far end at 2, and a warning.
-    effective_sample_size is the number of independent samples, chains or islands worth the same, NaN for deterministic
-    methods: below ten or so an error is a guess, but for "ais", whose eight islands have a Student's error.
-    `lower` and `upper`: certified ends, of method "bounds" only.
+    `bias`: "unbiased" on p, so low by about half a squared standard error on log p. "lower" or "upper" stays on that
+        side on average, however many samples; for "bounds" it is the certified lower end.
+    `standard_error`: on the log scale, 0 for deterministic methods. It is the spread of the samples, and more than that
+        if few of them share the weight (`average_of_weights`). It is no more than the certified interval leaves room
+        for. An estimate outside that interval stays as it is, with an error that reaches the far end at 2, and a
+        warning.
+    `effective_sample_size`: the number of independent samples, chains or particle groups worth the same, NaN for
+        deterministic methods. Below ten or so an error is a guess, except for "ais", whose eight particle groups have a
+        Student's error.
+    `lower`, `upper`: certified ends, of method "bounds" only.
     """
 
     method: str
@@ -46,24 +49,29 @@ class DocumentLikelihood:
 
     @property
     def total(self) -> float:
-        """log p of all documents together, nats."""
+        """log p of all documents together, in nats."""
         return float(np.sum(self.log_likelihood))
 
     @property
     def total_standard_error(self) -> float:
-        """Monte Carlo error of `total`, nats: documents are estimated independently."""
+        """The Monte Carlo error of `total`, in nats; documents are estimated independently."""
         return float(np.sqrt(np.sum(self.standard_error**2)))
 
 
 class SamplingMethod(Protocol):
-    """An estimator from random samples. A frozen dataclass: its fields are its settings."""
+    """An estimator from random samples. It is a frozen dataclass whose fields are its settings."""
 
     @property
-    def bias(self) -> Bias: ...
+    def bias(self) -> Bias:
+        """The bias of its estimates."""
 
     @property
-    def samples(self) -> int: ...
+    def samples(self) -> int:
+        """The number of samples that it draws by default."""
 
     def estimate(
         self, topics: TopicSet, counts: sparse.csr_array, samples: int, key: Key[Array, " "]
-    ) -> LikelihoodEstimate: ...
+    ) -> LikelihoodEstimate:
+        """Estimate log p of each document from so many samples. A document's draws depend on the key, its row and its
+        words.
+        """

@@ -1,19 +1,22 @@
-"""log Γ(a + x)/Γ(a) without the cancellation of two large logs."""
+"""The log of the rising factorial Γ(a + x)/Γ(a), without the cancellation of two large logs."""
 
 import jax.numpy as jnp
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
 
 STIRLING_FROM = 30.0
-"""From here on Stirling's series, its first term left out is below 1/(1680 a⁷) = 3e−14; below, gammaln is short."""
+"""The a from which Stirling's series is used. Its first term left out is then below 1/(1680 a⁷) = 3e−14.
+
+Below, the values of gammaln are small enough to be subtracted.
+"""
 
 
 def log_rising(a: Float[Array, "..."], x: Float[Array, "..."]) -> Float[Array, "..."]:
-    """log of the rising factorial (a)_x = Γ(a + x)/Γ(a), a > 0 and x ≥ 0, elementwise.
+    """Return the log of the rising factorial (a)_x = Γ(a + x)/Γ(a), for a > 0 and x ≥ 0, elementwise.
 
-    At a = 10⁴ the difference of two float32 gammalns is wrong by hundredths, at 10⁶ by units: here the error is a few
-    roundings of x log a. Stirling: log (a)_x = (a + x − ½) log(1 + x/a) + x (log a − 1) + R(a + x) − R(a),
-    R(a) = 1/(12a) − 1/(360a³) + 1/(1260a⁵).
+    At a = 10⁴ the difference of two float32 gammalns is wrong by hundredths, at 10⁶ by units. Here the error is a few
+    roundings of x log a. Stirling: log (a)_x = (a + x − ½) log(1 + x/a) + x (log a − 1) + R(a + x) − R(a), with R(a) =
+    1/(12a) − 1/(360a³) + 1/(1260a⁵).
     """
     small, large = jnp.minimum(a, STIRLING_FROM), jnp.maximum(a, STIRLING_FROM)
     remainder = lambda b: (1 / 12 - (1 / 360 - 1 / (1260 * b * b)) / (b * b)) / b  # noqa: E731

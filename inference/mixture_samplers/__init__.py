@@ -1,4 +1,4 @@
-"""Samplers of Dirichlet-process mixtures, for every kind of component: what the variational fits are compared with.
+"""Samplers of Dirichlet-process mixtures for every kind of component, with which variational fits are compared.
 
 | sampler | weights and parameters | a sweep | of |
 |---|---|---|---|
@@ -6,7 +6,7 @@
 | `blocked_gibbs` | sampled | all rows at once (§5.3.2) | the process truncated at T |
 | `slice_sampler` | sampled, as many sticks as are needed | all rows at once, given slices | the process |
 
-Between sweeps a chain is (labels, α); everything else is drawn afresh given them.
+Between sweeps a chain consists of labels and α. Everything else is drawn afresh given them.
 """
 
 from lvsearch.inference.diagnostics import RunLength, autocorrelation, raftery_lewis

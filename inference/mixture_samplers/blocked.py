@@ -1,4 +1,7 @@
-"""Blocked Gibbs sampling on the truncated process: V_T = 1, all rows drawn at once (Ishwaran & James 2001; §5.3.2)."""
+"""Blocked Gibbs sampling of the truncated process, in which V_T = 1 and all rows are drawn at once.
+
+Source: Ishwaran & James (2001); Blei (2004), §5.3.2.
+"""
 
 from functools import partial
 from typing import Any
@@ -26,10 +29,13 @@ from lvsearch.models.mixture import MixtureModel
 def blocked_gibbs(
     model: MixtureModel, data: Dataset, *, key: Array, sweeps: int, truncation: int, keep: int = 1, start: Any = None
 ) -> MixtureTrace:
-    """A chain over assignments to `truncation` sticks, the last of which takes all that is left.
+    """Run a chain over assignments of rows to `truncation` sticks, the last of which takes all that is left.
 
-    Its posterior is that of the truncated process, which tends to the process's as the truncation grows. start, keep,
-    errors: as in `collapsed_gibbs`; also ValueError for a truncation below 1.
+    Its posterior is that of the truncated process, which tends to that of the process as the truncation grows.
+
+    sweeps, keep, start: as in `collapsed_gibbs`.
+
+    Raises ValueError for a truncation below 1, and in the same cases as `collapsed_gibbs`.
     """
     if truncation < 1:
         raise ValueError(f"got truncation={truncation}, expected at least 1")
@@ -40,7 +46,13 @@ def blocked_gibbs(
 def blocked_sweep(
     model: DPMixture, key: Array, state: LabelState, rows: ChainRows, capacity: int
 ) -> tuple[LabelState, Array]:
-    """Sticks and parameters given assignments, α given sticks (Eq. 5.17), assignments given sticks and parameters."""
+    """Make one sweep: sticks and parameters given assignments, α given sticks (Eq. 5.17), assignments given all of
+    these.
+
+    capacity: the truncation.
+
+    Returns: (the state, False, since the truncation is never outgrown).
+    """
     key_sticks, key_parameters, key_alpha, key_labels = jax.random.split(key, 4)
     natural, counts = natural_of_labels(state.labels, rows, capacity)
     beyond = counts.sum() - jnp.cumsum(counts)
@@ -60,16 +72,23 @@ def blocked_sweep(
 
 
 def log_stick_occupancy(counts: Float[Array, " place"], alpha: Float[Array, ""]) -> Float[Array, ""]:
-    """log p(labels | α), sticks integrated out: Σ over all but the last of log B(1 + n_k, α + n_>k) − log B(1, α)."""
+    """Return log p(labels | α) under the truncated process, with sticks integrated out, in nats.
+
+    It is the sum over all sticks but the last of log B(1 + n_k, α + n_>k) − log B(1, α).
+
+    counts: rows of each stick.
+    """
     beyond = counts.sum() - jnp.cumsum(counts)
     return (betaln(1 + counts, alpha + beyond) - betaln(jnp.ones_like(alpha), alpha))[:-1].sum()
 
 
 def truncated_weights(counts: Float[np.ndarray, " place"], alpha: float, truncation: int) -> tuple[np.ndarray, float]:
-    """E[θ_k | assignments] (Eq. 5.16), and the mass of the sticks that no row is in beyond the places given.
+    """Return E[θ_k | assignments] (Eq. 5.16) of the given places, and the total weight of the sticks beyond them.
 
-    Sticks without rows have the prior's components, so that theirs is the prior predictive density. Places beyond the
-    truncation, which no row can be in, have no weight.
+    Sticks beyond have no rows, so their components are the prior's and their density is the prior predictive. Places
+    beyond the truncation, which no row can be in, have weight 0.
+
+    counts: rows of each place.
     """
     n = np.zeros(truncation)
     n[: len(counts)] = counts[:truncation]

@@ -1,4 +1,4 @@
-"""What all chains over partitions share: their rows, their state, the trace, and α given the partition."""
+"""What all chains over partitions share: their rows, their state, the evidence of a partition, and draws of α."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -12,13 +12,20 @@ from jaxtyping import Array, Float, Int
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import rows_of
 from lvsearch.inference.mixtures.packing import pack_increments, pack_statistics
-from lvsearch.inference.mixtures.rows import increments, seen_by
+from lvsearch.inference.mixtures.rows import coordinates_and_carriers, increments
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.hyperpriors import GammaPrior
 
 
 class ChainRows(NamedTuple):
-    """`increments` s(x_n), rows leading; the same packed (N, S); the prior λ of one component."""
+    """The rows of a chain.
+
+    | field | meaning |
+    |---|---|
+    | `increments` | s(x_n), rows on the leading axis |
+    | `packed` | s(x_n) as vectors, (N, S) |
+    | `prior` | λ, the natural parameters of one component without rows |
+    """
 
     increments: Any
     packed: Float[Array, "row packed"]
@@ -26,22 +33,28 @@ class ChainRows(NamedTuple):
 
 
 class LabelState(NamedTuple):
-    """`labels` (N,): which place each row's component has; `alpha`: the concentration."""
+    """The state of a chain: the place of each row's component (`labels`, (N,)), and the concentration `alpha`."""
 
     labels: Int[Array, " row"]
     alpha: Float[Array, ""]
 
 
 Sweep = Callable[[DPMixture, Array, LabelState, ChainRows, int], tuple[LabelState, Array]]
-"""(model, key, state, rows, capacity) -> (state, whether the capacity was too small, when the state means nothing)."""
+"""The type of one sweep: (model, key, state, rows, capacity) -> (state, True if the capacity was too small).
+
+If it was too small, the state is invalid.
+"""
 
 
 def chain_rows(model: DPMixture, data: Dataset) -> ChainRows:
-    """Increments in the floating type of the session. Raises ValueError for rows without a density."""
+    """Return the rows of a data set as a chain needs them, in the floating type of the session.
+
+    Raises ValueError for rows without a density.
+    """
     units, _ = rows_of(data)
     component = model.components
     component.check(units)
-    coordinates, _ = seen_by(component, units)
+    coordinates, _ = coordinates_and_carriers(component, units)
     prior = jax.tree.map(lambda leaf: jnp.asarray(leaf, coordinates.dtype), component.prior(coordinates.shape[1]))
     return ChainRows(
         increments(component, coordinates, units.observed),
@@ -51,7 +64,7 @@ def chain_rows(model: DPMixture, data: Dataset) -> ChainRows:
 
 
 def natural_of_labels(labels: Int[Array, " row"], rows: ChainRows, capacity: int) -> tuple[Any, Float[Array, " place"]]:
-    """(prior + Σ s(x_n) of each place's rows, rows per place)."""
+    """Return (λ + Σ s(x_n) over the rows of each place, how many rows each place has)."""
 
     def total(leaf: Array, prior: Array) -> Array:
         return prior + jax.ops.segment_sum(leaf, labels, capacity)
@@ -61,12 +74,17 @@ def natural_of_labels(labels: Int[Array, " row"], rows: ChainRows, capacity: int
 
 
 def draw_parameters(model: DPMixture, key: Array, natural: Any) -> Float[Array, "place packed"]:
-    """One draw of every place's parameters given its rows, as packed statistics."""
+    """Draw every place's parameters given its rows, and return them as packed statistics."""
     return pack_statistics(model.components, model.components.family.sample(key, natural))
 
 
 def draw_concentration(model: DPMixture, key: Array, n_rows: int, occupied: Array, alpha: Array) -> Array:
-    """α given the partition, by an auxiliary Beta variable (Escobar & West 1995, §6); the given value where fixed."""
+    """Draw α given the partition, by an auxiliary Beta variable (Escobar & West 1995, §6).
+
+    If the model's α is a given number, it is returned.
+
+    occupied: how many components have rows. alpha: the α before.
+    """
     if not isinstance(model.concentration, GammaPrior):
         return alpha
     shape, rate = (jnp.asarray(value, alpha.dtype) for value in model.concentration)
@@ -78,32 +96,35 @@ def draw_concentration(model: DPMixture, key: Array, n_rows: int, occupied: Arra
 
 
 def _log_gamma_ratio(key: Array, first: Array, second: float) -> Array:
-    """log(G₂/G₁) with G₁ ~ Gamma(first), G₂ ~ Gamma(second): the Beta variable is 1 / (1 + G₂/G₁)."""
+    """Draw log(G₂/G₁), with G₁ ~ Gamma(first) and G₂ ~ Gamma(second). The Beta variable is then 1 / (1 + G₂/G₁)."""
     key_first, key_second = jax.random.split(key)
     return jax.random.loggamma(key_second, jnp.asarray(second, first.dtype)) - jax.random.loggamma(key_first, first)
 
 
 def log_partition(model: DPMixture, state: LabelState, rows: ChainRows, capacity: int) -> Float[Array, ""]:
-    """log p(rows, partition | α) up to Σ log h(x), parameters and weights integrated out, nats."""
+    """Return log p(rows, partition | α) without Σ log h(x), with parameters and weights integrated out, in nats."""
     natural, counts = natural_of_labels(state.labels, rows, capacity)
     return log_rows(model, natural, counts, rows) + log_occupancy(counts, state.alpha)
 
 
 def log_rows(model: DPMixture, natural: Any, counts: Float[Array, " place"], rows: ChainRows) -> Float[Array, ""]:
-    """log p(rows | partition) up to Σ log h(x), parameters integrated out, nats."""
+    """Return log p(rows | partition) without Σ log h(x), with parameters integrated out, in nats.
+
+    natural: λ + Σ s(x_n) of each place. counts: rows of each place.
+    """
     family = model.components.prior_family
     after = family.log_normaliser(natural).reshape(len(counts), -1).sum(-1)
     return jnp.where(counts > 0, after - family.log_normaliser(rows.prior).sum(), 0.0).sum()
 
 
 def log_occupancy(counts: Float[Array, " place"], alpha: Float[Array, ""]) -> Float[Array, ""]:
-    """log p(partition | α) of the process, from the rows of each place (Ewens 1972), nats."""
+    """Return log p(partition | α) under the process, from the rows of each place (Ewens 1972), in nats."""
     used = counts > 0
     blocks = jnp.where(used, gammaln(jnp.where(used, counts, 1.0)) + jnp.log(alpha), 0.0).sum()
     return blocks + gammaln(alpha) - gammaln(alpha + counts.sum())
 
 
 def process_weights(counts: Float[np.ndarray, " place"], alpha: float) -> tuple[np.ndarray, float]:
-    """n_k / (N + α), and α / (N + α) for a new component."""
+    """Return the predictive weights n_k / (N + α) of the places, and α / (N + α) of a new component."""
     total = counts.sum() + alpha
     return counts / total, alpha / total

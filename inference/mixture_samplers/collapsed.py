@@ -1,8 +1,9 @@
-"""Collapsed Gibbs sampling: weights and parameters integrated out, rows drawn one at a time (Eq. 5.12–5.14).
+"""Collapsed Gibbs sampling: weights and parameters are integrated out, and rows are drawn one at a time (Eq.
+5.12–5.14).
 
     p(z_n = k | the others) ∝ n_k · p(x_n | rows of k),        a new component: α · p(x_n)
 
-where a density is a difference of two log-normalisers (Eq. 5.13; its denominator too leaves row n out).
+Each density is a difference of two log-normalisers (Eq. 5.13; its denominator too leaves row n out).
 """
 
 from typing import Any
@@ -28,10 +29,13 @@ from lvsearch.models.mixture import MixtureModel
 def collapsed_gibbs(
     model: MixtureModel, data: Dataset, *, key: Array, sweeps: int, keep: int = 1, start: Any = None
 ) -> MixtureTrace:
-    """A chain over partitions under the Dirichlet process itself.
+    """Run a chain over partitions under the Dirichlet process itself.
 
-    start: labels (N,) to begin with; by default all rows in one component. keep: keep the labels after every keep-th
-    sweep, 0 for none. Raises ValueError for a model that is no `DPMixture`, and for rows without a density.
+    sweeps: how many sweeps, each over all rows.
+    keep: keep the labels after every keep-th sweep; 0 keeps none.
+    start: labels (N,) to begin with; by default all rows are in one component.
+
+    Raises ValueError for a model that is no `DPMixture`, and for rows without a density.
     """
     return run_chain(collapsed_sweep, process_weights, model, data, key, sweeps, keep, start, None, one_by_one=True)
 
@@ -39,7 +43,10 @@ def collapsed_gibbs(
 def collapsed_sweep(
     model: DPMixture, key: Array, state: LabelState, rows: ChainRows, capacity: int
 ) -> tuple[LabelState, Array]:
-    """Every row in turn, then α. A new component takes the first free place."""
+    """Draw the component of every row in turn, and then α. A new component takes the first free place.
+
+    Returns: (the state, True if more places were needed than there are).
+    """
     component, n_rows = model.components, len(state.labels)
     key_rows, key_alpha = jax.random.split(key)
     natural, counts = natural_of_labels(state.labels, rows, capacity)
@@ -49,6 +56,7 @@ def collapsed_sweep(
 
     def one(n: Array, carry: tuple[Any, Array, Array, Array, Array]) -> tuple[Any, Array, Array, Array, Array]:
         natural, normaliser, counts, labels, overflow = carry
+        # Take row n out; a component without rows gets λ itself, so that rounding errors do not stay.
         old, increment = labels[n], jax.tree.map(lambda leaf: leaf[n], rows.increments)
         counts = counts.at[old].add(-1.0)
         alone = counts[old] < 0.5
@@ -56,6 +64,7 @@ def collapsed_sweep(
         natural = jax.tree.map(lambda t, one: t.at[old].set(one), natural, left)
         without = log_normalisers(component, jax.tree.map(lambda leaf: leaf[None], left))[0]
         normaliser = normaliser.at[old].set(without)
+        # Score all places with the row in them; only the first free one stands for a new component.
         after = log_normalisers(component, jax.tree.map(jnp.add, natural, increment))
         free = jnp.argmax(counts < 0.5)
         overflow = overflow | ~(counts[free] < 0.5)

@@ -1,4 +1,4 @@
-"""Partitions of rows as the one run loop takes them: any sweep over them, its chains side by side."""
+"""A sampler of partitions of rows for the one run loop, by any kind of sweep, with chains side by side."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,23 +21,23 @@ from lvsearch.inference.mixture_samplers.chain import (
     log_rows,
     natural_of_labels,
 )
-from lvsearch.inference.mixtures.rows import seen_by
+from lvsearch.inference.mixtures.rows import coordinates_and_carriers
 from lvsearch.inference.sampling import Quantity, Recorder
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.hyperpriors import GammaPrior
 
 FIRST_CAPACITY = 16
-"""Places for components to begin with, doubled whenever a sweep needs more."""
+"""How many places for components a sampler begins with. They are doubled whenever a sweep needs more."""
 
 
 class PartitionStates(NamedTuple):
-    """Several chains side by side.
+    """The states of several chains side by side.
 
     | field | shape | meaning |
     |---|---|---|
-    | `labels` | (particle, row) | which place each row's component has |
-    | `alpha` | (particle,) | concentration |
-    | `outgrown` | (particle,) | whether a sweep needed more places than there are |
+    | `labels` | (particle, row) | the place of each row's component |
+    | `alpha` | (particle,) | the concentration |
+    | `outgrown` | (particle,) | True if a sweep needed more places than there are |
     """
 
     labels: Int[Array, "particle row"]
@@ -46,10 +46,13 @@ class PartitionStates(NamedTuple):
 
 
 class PartitionSampler(eqx.Module):
-    """A `Sampler` of the partitions of some rows, by any `Sweep`; `Growing`, unless the sweep fills its places.
+    """A `Sampler` of the partitions of some rows, by any `Sweep`. It is `Growing`, unless the sweep has a fixed
+    truncation.
 
-    starts: labels that each chain begins with. log_carrier: Σ log h(x). log_prior: (rows per place, α) -> log p(labels
-    | α), nats. one_by_one: the sweep is a loop over the rows.
+    `starts`: the labels that each chain begins with.
+    `log_carrier`: Σ log h(x), nats.
+    `log_prior`: (rows of each place, α) -> log p(labels | α), nats.
+    `one_by_one`: True if the sweep is a loop over the rows.
     """
 
     model: DPMixture
@@ -62,7 +65,7 @@ class PartitionSampler(eqx.Module):
     one_by_one: bool = eqx.field(static=True, default=False)
 
     def init(self, key: Array, particles: int) -> PartitionStates:
-        """The starts, and α at its prior mean. ValueError for another number of chains."""
+        """Return the starts, with α at its prior mean. Raises ValueError if `particles` is not the number of starts."""
         if particles != len(self.starts):
             raise ValueError(f"got {particles} chains, expected one for each of {len(self.starts)} starts")
         prior = self.model.concentration
@@ -76,7 +79,7 @@ class PartitionSampler(eqx.Module):
     def step(
         self, key: Array, state: PartitionStates, temperature: Float[Array, ""], *, backward: bool
     ) -> PartitionStates:
-        """One sweep of each chain."""
+        """Make one sweep of each chain."""
 
         def one(k: Array, labels: Array, alpha: Array) -> tuple[LabelState, Array]:
             return self.sweep(self.model, k, LabelState(labels, alpha), self.rows, self.capacity)
@@ -85,7 +88,10 @@ class PartitionSampler(eqx.Module):
         return PartitionStates(new.labels, new.alpha, state.outgrown | outgrown)
 
     def log_density(self, state: PartitionStates) -> Float[Array, " particle"]:
-        """log p(rows, labels, α), weights and parameters integrated out; given α where that is given."""
+        """Return log p(rows, labels, α) of each chain, nats, with weights and parameters integrated out.
+
+        If α is a given number, it is log p(rows, labels | α).
+        """
         prior = self.model.concentration
 
         def one(labels: Array, alpha: Array) -> Array:
@@ -99,29 +105,34 @@ class PartitionSampler(eqx.Module):
         return jax.vmap(one)(state.labels, state.alpha) + self.log_carrier
 
     def outgrown(self, state: PartitionStates) -> Bool[Array, ""]:
-        """Of any chain."""
+        """Return True if any chain needed more places than there are."""
         return jnp.any(state.outgrown) | jnp.any(state.labels >= self.capacity)
 
     def grown(self, state: PartitionStates) -> tuple["PartitionSampler", PartitionStates]:
-        """Twice as many places."""
+        """Return a sampler with twice as many places, and the same state."""
         return replace(self, capacity=2 * self.capacity), state
 
 
 class PartitionRecorder(Recorder):
-    """`occupied` components, rows of the `largest`, the `concentration` where it is drawn, each row's `component` where
-    asked for."""
+    """Records the number of `occupied` components, the rows of the `largest`, and the `concentration` if it is drawn.
+
+    On request it records the `component` of each row too.
+    """
 
     quantities: tuple[Quantity, ...] = eqx.field(static=True)
 
     @classmethod
-    def of(cls, model: DPMixture, n_rows: int, *, units: bool) -> "PartitionRecorder":
-        """units: record the rows' components too. A given concentration, which never moves, is not recorded."""
+    def for_model(cls, model: DPMixture, n_rows: int, *, units: bool) -> "PartitionRecorder":
+        """Return the recorder for a model. A given concentration, which never changes, is not recorded.
+
+        n_rows: how many rows there are. units: record each row's component too.
+        """
         varies = ("concentration",) * isinstance(model.concentration, GammaPrior)
         numbers = tuple(Quantity(name, (), (), False) for name in ("occupied", "largest", *varies))
         return cls((*numbers, Quantity("component", ("unit",), (n_rows,), True)) if units else numbers)
 
     def values(self, chain: PartitionSampler, state: PartitionStates) -> tuple[Array, ...]:
-        """In the order of the quantities."""
+        """Return the quantities of each particle, in the order of `quantities`."""
         counts = jax.vmap(lambda labels: jnp.bincount(labels, length=chain.capacity))(state.labels)
         found = {
             "occupied": (counts > 0).sum(1),
@@ -142,12 +153,18 @@ def partition_sampler(
     *,
     one_by_one: bool = False,
 ) -> PartitionSampler:
-    """Chains from these labels. capacity, one_by_one: as for `run_chain`. Raises ValueError for rows without a
-    density."""
+    """Return a sampler of partitions whose chains start from these labels.
+
+    sweep, log_prior: see `PartitionSampler`.
+    starts: the labels of each chain, (chain, row).
+    capacity, one_by_one: as for `run_chain`.
+
+    Raises ValueError for rows without a density.
+    """
     places = FIRST_CAPACITY if capacity is None else capacity
     while capacity is None and places <= starts.max() + 1:
         places *= 2
     with jax.enable_x64(True):
         rows = chain_rows(model, data)
-        _, carriers = seen_by(model.components, rows_of(data)[0])
+        _, carriers = coordinates_and_carriers(model.components, rows_of(data)[0])
         return PartitionSampler(model, rows, starts, carriers.sum(), sweep, log_prior, places, one_by_one)

@@ -1,14 +1,17 @@
 """Slice sampling of the process: sticks are broken only as far as the smallest slice needs (Walker 2007).
 
-With u_n ~ Uniform(0, π_{z_n}), row n can be only in components with π_k > u_n, of which there are finitely many, and
-there its component is drawn by density alone (lecture 23). Given the partition and α, weights and parameters of all
-places are drawn afresh, then slices, then labels, then α given the partition.
+With u_n ~ Uniform(0, π_{z_n}), row n can be only in components with π_k > u_n. There are finitely many of them, and
+among them its component is drawn by density alone (lecture 23). In a sweep, given the partition and α, weights and
+parameters of all places are drawn afresh. Then come slices, then labels, then α given the partition.
 
 Weights are those of the process given the partition, whatever place a component has: (π_1, …, π_K, rest) ~
-Dirichlet(n_1, …, n_K, α), and the rest is broken by sticks Beta(1, α) over the places that no row is in (Teh et al.
-2006, §5.3). Drawn as sticks in the order of the places instead, they would be those given the partition *and* the
-places, which say something about α too: α would have to be drawn given both, and drawn given the partition alone the
-chain is biased (three rows without data, α ~ Gamma(2, rate 1.5): two of them together .468 of the time, truth .491)."""
+Dirichlet(n_1, …, n_K, α). The rest is broken by sticks Beta(1, α) over the places without rows (Teh et al. 2006, §5.3).
+
+Drawn as sticks in the order of the places, weights would be those given the partition *and* the places. The places say
+something about α too, so α would have to be drawn given both. Drawn given the partition alone, the chain would be
+biased. For example, with three rows without data and α ~ Gamma(2, rate 1.5), two of them are together .468 of the time,
+while the truth is .491.
+"""
 
 from typing import Any
 
@@ -33,9 +36,9 @@ from lvsearch.models.mixture import MixtureModel
 def slice_sampler(
     model: MixtureModel, data: Dataset, *, key: Array, sweeps: int, keep: int = 1, start: Any = None
 ) -> MixtureTrace:
-    """A chain over assignments to the sticks of the process itself, without truncation.
+    """Run a chain over assignments of rows to the sticks of the process itself, without truncation.
 
-    start, keep, errors: as in `collapsed_gibbs`.
+    sweeps, keep, start, errors: as in `collapsed_gibbs`.
     """
     return run_chain(slice_sweep, process_weights, model, data, key, sweeps, keep, start, None)
 
@@ -43,9 +46,12 @@ def slice_sampler(
 def slice_sweep(
     model: DPMixture, key: Array, state: LabelState, rows: ChainRows, capacity: int
 ) -> tuple[LabelState, Array]:
-    """One sweep; the capacity is too small where the places beyond it could hold more than the smallest slice.
+    """Make one sweep over weights, parameters, slices, labels and α.
 
     Every place has a key of its own, so that more places change no draw of the first ones.
+
+    Returns: (the state, True if the capacity was too small, since places beyond it could weigh more than the smallest
+        slice).
     """
     key_weights, key_parameters, key_slices, key_labels, key_alpha = jax.random.split(key, 5)
     natural, counts = natural_of_labels(state.labels, rows, capacity)
@@ -73,12 +79,15 @@ def slice_sweep(
 def draw_log_weights(
     key: Array, counts: Float[Array, " place"], alpha: Float[Array, ""]
 ) -> tuple[Float[Array, " place"], Float[Array, ""]]:
-    """(log weight of every place given how many rows it has, log of what is left for places beyond)."""
+    """Draw the weights of the process given how many rows each place has.
+
+    Returns: (log weight of every place, log of the weight left for places beyond).
+    """
     key_used, key_rest, key_sticks = jax.random.split(key, 3)
     used = counts > 0
 
     def one(place: Array, n: Array) -> tuple[Array, Array, Array]:
-        """log of a Gamma(n) variable; log of a stick Beta(1, α) and of its complement."""
+        # log of a Gamma(n) variable; log of a stick Beta(1, α), by inverting its distribution, and of its complement
         log_gamma = jax.random.loggamma(jax.random.fold_in(key_used, place), jnp.where(n > 0, n, 1.0))
         uniform = jax.random.uniform(jax.random.fold_in(key_sticks, place), (), alpha.dtype, minval=1e-300)
         log_complement = jnp.log(uniform) / alpha

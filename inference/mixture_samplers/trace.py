@@ -1,4 +1,4 @@
-"""A chain over partitions from beginning to end, and what it visited."""
+"""The run of one chain over partitions from beginning to end, and the record of what it visited."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,21 +23,21 @@ from lvsearch.models.kernels import kernel
 from lvsearch.models.mixture import MixtureModel
 
 Weights = Callable[[Float[np.ndarray, " place"], float], tuple[np.ndarray, float]]
-"""(rows per place, α) -> (expected weight of each place, expected mass left over for new components)."""
+"""A function (rows of each place, α) -> (expected weight of each place, expected weight of new components)."""
 
 
 @dataclass(frozen=True)
 class MixtureTrace:
-    """What a chain visited. Arrays have one entry per sweep.
+    """The record of one chain. Arrays have one entry for each sweep.
 
     | field | meaning |
     |---|---|
-    | `occupied` | components that some row is in |
-    | `largest` | rows in the largest one |
-    | `alpha` | concentration |
-    | `seconds` | of each sweep, averaged over those of one compiled call; the first include compiling |
+    | `occupied` | how many components have rows |
+    | `largest` | rows in the largest component |
+    | `alpha` | the concentration |
+    | `seconds` | seconds of each sweep, averaged over one compiled call; the first include compiling |
     | `kept` | (kept, N) labels after every `keep`-th sweep, by place |
-    | `kept_alpha` | (kept,) |
+    | `kept_alpha` | (kept,) the concentration after the same sweeps |
     """
 
     model: DPMixture
@@ -51,16 +51,17 @@ class MixtureTrace:
     kept_alpha: Float[np.ndarray, " kept"]
 
     def partitions(self) -> Int[np.ndarray, "kept row"]:
-        """The kept labels, numbered in order of appearance."""
+        """Return the kept labels, numbered in order of appearance, (kept, row)."""
         return np.stack([by_appearance(labels) for labels in self.kept])
 
     def predictive_log_density(self, data: Dataset) -> Float[np.ndarray, " rows"]:
-        """log of the average predictive density of each row over the kept partitions (Eq. 5.10, 5.16), nats.
+        """Return the log of the average predictive density of each row over the kept partitions (Eq. 5.10, 5.16), in
+        nats.
 
-        Raises ValueError where no partition was kept.
+        Raises ValueError if no partition was kept.
         """
         if not len(self.kept):
-            raise ValueError("got a chain that kept no partitions, expected some: run it with keep=1")
+            raise ValueError("got a chain that kept no partitions, expected some: run the chain with keep=1")
         units, _ = rows_of(data)
         component = self.model.components
         component.check(units)
@@ -89,9 +90,17 @@ def run_chain(
     *,
     one_by_one: bool = False,
 ) -> MixtureTrace:
-    """`sweeps` sweeps from `start` (labels; all rows in one component where None), in float64.
+    """Run one chain of `sweeps` sweeps in float64, and return its record.
 
-    capacity: a fixed one, for a truncation; None to grow with need. one_by_one: the sweep is a loop over the rows.
+    sweep: the kind of sweep.
+    weights: the expected weights of places, for predictive densities.
+    keep: keep the labels after every keep-th sweep; 0 keeps none.
+    start: labels to begin with; None puts all rows in one component.
+    capacity: the number of places of a truncation; None lets the places grow as needed.
+    log_prior: (rows of each place, α) -> log p(labels | α), nats.
+    one_by_one: True if the sweep is a loop over the rows.
+
+    Raises ValueError for a model that is no `DPMixture`, and for counts or starts that do not fit.
     """
     if not isinstance(model, DPMixture):
         raise ValueError(f"got a model of type {type(model).__name__}, expected a DPMixture")
@@ -111,10 +120,10 @@ def run_chain(
         seconds.extend([(now - begun) / n] * n)
         begun = now
 
-    record = PartitionRecorder.of(model, data.n_units, units=keep > 0)
+    record = PartitionRecorder.for_model(model, data.n_units, units=keep > 0)
     trace = run(sampler, key, chains=1, draws=sweeps, warmup=0, recorder=record, done=done)
     if trace.draws < sweeps:
-        raise KeyboardInterrupt  # who asked for a whole chain cannot go on with a part of it
+        raise KeyboardInterrupt  # callers need the whole chain, and cannot go on with a part of it
     chosen = slice(keep - 1, None, keep) if keep else slice(0, 0)
     prior = model.concentration
     alpha = trace["concentration"][0] if isinstance(prior, GammaPrior) else np.full(sweeps, float(prior))

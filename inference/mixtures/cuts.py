@@ -1,4 +1,4 @@
-"""Each component cut in two: where, and whether two components would explain its rows better than one."""
+"""Planes that cut each component's rows in two, and whether two components would explain these rows better than one."""
 
 from typing import Any, NamedTuple
 
@@ -14,15 +14,16 @@ from lvsearch.models.components import Component, log_normalisers
 from lvsearch.models.kernels import kernel
 
 POWER_STEPS, TWO_MEANS_STEPS = 10, 4
+"""Steps of the power iteration for a direction, and of two-means for where to cut."""
 
 
 class Cuts(NamedTuple):
-    """A hyperplane through each component's rows, and what cutting there gains.
+    """A hyperplane through each component's rows, and what a cut there would gain.
 
     | field | meaning |
     |---|---|
-    | `directions`, `middles` | (K, dim), (K,): a row x is on the far side where directions · x > middles |
-    | `gains` | (K,) log ∫ of the rows of each side by itself less that of all, with the labels' share, nats |
+    | `directions`, `middles` | (K, dim), (K,): a row x is on the far side if directions · x > middles |
+    | `gains` | (K,) log ∫ of the rows of each side by itself minus that of all, with the labels' share, nats |
     """
 
     directions: Float[Array, "component dim"]
@@ -30,7 +31,7 @@ class Cuts(NamedTuple):
     gains: Float[Array, " component"]
 
     def far(self, coordinates: Float[np.ndarray, "row dim"], component: int) -> np.ndarray:
-        """Which rows are on the far side of one component's plane, (row,) bool."""
+        """Return which rows are on the far side of one component's plane, (row,) bool."""
         return coordinates @ np.asarray(self.directions[component]) > float(self.middles[component])
 
 
@@ -39,9 +40,13 @@ class Cuts(NamedTuple):
 def find_cuts(
     component: Component, shares: Float[Array, "tile row component"], tiles: RowTiles, *, layout: PackedColumns
 ) -> Cuts:
-    """Planes across the direction in which a component's rows spread most, moved by a few steps of two means.
+    """Find a plane that cuts each component's rows in two, and what the cut would gain.
 
-    The direction is the first eigenvector of the rows' covariance, by power iteration: no matrix of columns × columns.
+    The plane starts across the direction in which the rows spread most: the first eigenvector of their covariance,
+    found by power iteration without a matrix of columns × columns. A few steps of two-means then move it.
+
+    shares: responsibilities, (tile, row, component).
+    layout: the packed columns of the rows' statistics.
     """
     weights = shares * tiles.weight[..., None]
     counts = jnp.maximum(weights.sum((0, 1)), 1e-12)
@@ -57,7 +62,7 @@ def find_cuts(
         return new / jnp.maximum(jnp.linalg.norm(new, axis=-1, keepdims=True), 1e-30)
 
     def sums(directions: Array, middles: Array) -> tuple[Array, Array]:
-        """Σ of packed increments (2K, S), of the far rows and of all, and how many they are."""
+        # Sums of packed increments of the far rows and of all rows (2K, S), and how many rows these are (2K,).
 
         def one(total: tuple[Array, Array], tile: tuple[Array, RowTiles]) -> tuple[tuple[Array, Array], None]:
             w, t = tile
@@ -82,10 +87,12 @@ def find_cuts(
         both = (n_far > 1e-6) & (n_near > 1e-6)
         return jnp.where(both[:, None], between, directions), jnp.where(both, (between * centre).sum(-1), middles)
 
+    # The plane: direction by power iteration, then both direction and place by two-means.
     begin = jax.random.normal(jax.random.key(0), means.shape, means.dtype)
     directions = jax.lax.fori_loop(0, POWER_STEPS, spread, begin)
     plane = directions, (means * directions).sum(-1)
     directions, middles = jax.lax.fori_loop(0, TWO_MEANS_STEPS, two_means, plane)
+    # The gain: log normalisers of both sides, minus those of all rows and of an empty component.
     increments, n = sums(directions, middles)
     (far, everything), (n_far, n_all) = jnp.split(increments, 2), jnp.split(n, 2)
     # one call for everything: a log normaliser may be large to compile

@@ -30,15 +30,15 @@ from lvsearch.models.mixture import MixtureModel
 
 @dataclass(frozen=True)
 class MixtureSettings:
-    """How hard to try. Tolerances in nats per row and sweep.
+    """Settings of a fit of a mixture: how much work it does. Tolerances are in nats per row and sweep.
 
     | field | meaning |
     |---|---|
-    | `starts` | sequential passes, of which the best after `start_sweeps` sweeps goes on |
-    | `start_rows` | rows that a sequential pass goes over, drawn at random where there are more |
+    | `starts` | sequential passes, of which the best after `start_sweeps` sweeps is climbed on |
+    | `start_rows` | rows that a sequential pass goes over, drawn at random if there are more |
     | `sample_rows` | with more than twice as many rows, so many of them, drawn at random, are fitted first |
-    | `sweeps`, `tolerance` | of the ascent |
-    | `settling`, `settled` | plug-in fits in float64: further sweeps to a maximum, and its tolerance |
+    | `sweeps`, `tolerance` | the most sweeps of the ascent, and the gain at which it ends |
+    | `settling`, `settled` | plug-in fits in float64: further sweeps to a maximum, and their tolerance |
     | `rounds`, `proposals` | rounds of proposals, and how many of each kind a round tries; 0 rounds for none |
     | `proposal_work` | rows × components × statistics that proposals may go over beyond what the ascent did |
     | `climb_sweeps` | sweeps given to a proposal |
@@ -61,12 +61,13 @@ class MixtureSettings:
 
 
 class MixtureEstimator(RowsEstimator):
-    """Fits any `MixtureModel` to rows: the same bound as the generic engine, in matrix products."""
+    """The estimator of any `MixtureModel` on rows. It has the same bound as the generic engine, in matrix products."""
 
     model: MixtureModel
     settings: MixtureSettings
 
     def __init__(self, model: MixtureModel, data: Dataset, settings: MixtureSettings = MixtureSettings()):
+        """Check the rows and cut them into tiles; nothing is fitted."""
         super().__init__(model)
         self.settings, self.components = settings, model.components
         self.components.check(rows_of(data)[0])
@@ -75,7 +76,11 @@ class MixtureEstimator(RowsEstimator):
         self.exact = self.components.estimated  # rows summed out at point estimates
 
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
-        """The rows in float64 and float32, one tile's work, and the responsibilities that proposals rearrange."""
+        """Return the most memory that one fit holds, part by part.
+
+        The parts are the rows in float64 and float32, one tile's work, and the responsibilities that proposals
+        rearrange.
+        """
         (capacity,) = capacity_of(size)
         tiles, n_rows = self.prepared.tiles, self.prepared.tiles.weight.size
         width = len(self.prepared.layout.varying)
@@ -95,28 +100,31 @@ class MixtureEstimator(RowsEstimator):
         )
 
     def work(self, size: tuple[int, ...]) -> float:
-        """Rows × components × statistics of one pass."""
+        """Return rows × components × statistics of one pass."""
         return float(self.prepared.n_rows) * size[0] * (len(self.prepared.layout.varying) + 1)
 
     def on_rows(self, chosen: Int[np.ndarray, " row"]) -> "MixtureEstimator":
-        """The same model on some of the rows: its fits are for starting from."""
+        """Return an estimator of the same model on some of the rows, for fits that other fits start from."""
         other = copy(self)
         other.prepared, other.n_rows = chosen_rows(self.prepared, chosen), len(chosen)
         return other
 
     def run(self, size: tuple[int, ...], dtype: Any) -> "MixtureRun":
-        """One fit at this size, to be made in this precision."""
+        """Return a fit at this size, to be made in this precision."""
         return MixtureRun(self, size, dtype)
 
     def bound(self, natural: dict[str, Statistics], size: tuple[int, ...], l: None) -> float:
-        """In float64 at exactly these natural parameters, nats, the rows at their optimum."""
+        """Return the evidence bound in float64 at exactly these natural parameters, in nats, with the rows at their
+        optimum.
+        """
         return recorded_bound(self.model, self.prepared, natural, size)
 
 
 class MixtureRun(RowsRun[MixtureEstimator]):
-    """One fit at one size in one precision."""
+    """One fit of a mixture at one size in one precision."""
 
     def __init__(self, owner: MixtureEstimator, size: tuple[int, ...], dtype: Any):
+        """Prepare a fit at this size in this precision; nothing is fitted."""
         super().__init__(owner, size, dtype)
         self.model, self.settings, self.prepared = owner.model, owner.settings, owner.prepared
         self.static = {"layout": self.prepared.layout, "capacity": self.capacity}
@@ -124,30 +132,35 @@ class MixtureRun(RowsRun[MixtureEstimator]):
 
     @property
     def most_passes(self) -> float:
-        """As many again as were made, and what `proposal_work` allows."""
+        """Passes after which no more proposals are tried: twice those of the first ascent, plus what `proposal_work`
+        allows.
+        """
         return 2 * self.passes + self.settings.proposal_work / self.owner.work(self.size)
 
     def first(self, begin: RowsStart) -> tuple[AscentTrace, Float[np.ndarray, " sweep"]]:
-        """The best of the ascents from all starts."""
+        """Climb from all starts; return the best ascent and its bounds."""
         starts = self.starts(begin)
         if self._to_a_maximum:
             starts = [*starts, self._blurred(begin.key)]
         climbed = [self._ascend(beliefs, self.settings.sweeps) for beliefs in starts]
-        ends = [trace.made() + self.prepared.log_carrier for trace in climbed]
+        ends = [trace.bound_history() + self.prepared.log_carrier for trace in climbed]
         best = max(range(len(ends)), key=lambda n: ends[n][-1] if ends[n].size else -np.inf)  # none without sweeps
         return climbed[best], ends[best]
 
     def finished(self, standing: Standing) -> AscentTrace:
-        """The ascent to its end."""
+        """Return the ascent continued to its end."""
         return self._ascend(standing.trace.beliefs, self.settings.sweeps)
 
-    def settled(self, trace: AscentTrace) -> AscentTrace:
-        """Where parameters are estimated and rows few: at the maximum. On a plateau EM gains less than any tolerance
-        for a row a sweep and still has tenths of a nat before it."""
+    def polish(self, trace: AscentTrace) -> AscentTrace:
+        """Climb on to a maximum if parameters are estimated and rows are few; else return the ascent as it is.
+
+        On a plateau, EM gains less per row and sweep than any tolerance, and may still be tenths of a nat below the
+        maximum.
+        """
         left, tolerance = self.settings.settling, self.settings.settled * self.prepared.n_rows
         while self._to_a_maximum and left > 0:
             trace = ascend_rows(self.model, trace.beliefs, self.tiles, self.size, tolerance, left, **self.static)
-            bounds = trace.made()
+            bounds = trace.bound_history()
             left, self.passes = left - len(bounds), self.passes + len(bounds)
             if len(bounds) < 2 or not bounds[-1] - bounds[-2] > tolerance:
                 break
@@ -155,12 +168,15 @@ class MixtureRun(RowsRun[MixtureEstimator]):
 
     @property
     def _to_a_maximum(self) -> bool:
-        """Whether the fit is one of few rows at estimated parameters."""
+        """True if the fit is one of few rows with estimated parameters, which is climbed to a maximum."""
         return self.model.components.estimated and self.dtype is np.float64
 
     def _blurred(self, key: Array) -> Beliefs:
-        """From rows that belong a little to every component. Of answers in categories, which have no distances, 85 % of
-        such starts reach the highest maximum known where 20 % of sequential passes do (`latent_classes.py`)."""
+        """Return q(globals) from rows that belong a little to every component.
+
+        Answers in categories have no distances. For them 85 % of such starts reach the highest maximum known, while 20
+        % of sequential passes do (`latent_classes.py`).
+        """
         weight = self.tiles.weight
         exists = jnp.arange(self.capacity[0]) < self.size[0]
         lean = jax.random.gumbel(key, (*weight.shape, self.capacity[0]), weight.dtype)
@@ -168,6 +184,7 @@ class MixtureRun(RowsRun[MixtureEstimator]):
         return beliefs_from(self.model, shares, self.tiles, self.size, **self.static)
 
     def _ascend(self, beliefs: Beliefs, sweeps: int) -> AscentTrace:
+        """Climb from `beliefs` for at most `sweeps` sweeps, and count the passes."""
         trace = ascend_rows(self.model, beliefs, self.tiles, self.size, self.tolerance, sweeps, **self.static)
         self.passes += int(trace.sweeps)
         return trace
@@ -175,12 +192,15 @@ class MixtureRun(RowsRun[MixtureEstimator]):
     # ── starts ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def starts(self, begin: RowsStart) -> list[Beliefs]:
-        """What the first ascents begin with: nothing, or a fit of another size."""
+        """Return what the first ascents begin with: q(globals) from nothing, or from a fit of another size."""
         return [self.from_nothing(begin.key)] if begin.start is None else self.grown(begin.start)
 
     def from_nothing(self, key: Array) -> Beliefs:
-        """From nothing; where rows are many, from some of them, proposals included: a component that is missing shows
-        there too, and costs less to find."""
+        """Return q(globals) to begin with if there is no other fit.
+
+        If rows are many, it is a fit of some of them, proposals included. A missing component shows there too, and
+        costs less to find.
+        """
         few, n_rows = self.settings.sample_rows, self.prepared.n_rows
         if n_rows <= 2 * few:
             return self._sequential(key)
@@ -189,16 +209,17 @@ class MixtureRun(RowsRun[MixtureEstimator]):
         return self.owner.on_rows(chosen).run(self.size, self.dtype).fit(RowsStart(key_fit, None))[0].beliefs
 
     def _sequential(self, key: Array) -> Beliefs:
-        """The best of several random orders, each climbed a little."""
+        """Return the best q(globals) of several sequential passes in random orders, each climbed a little."""
         best, height = None, -np.inf
         for number in range(self.settings.starts):
             trace = self._ascend(self._one_pass(folded(key, number)), self.settings.start_sweeps)
-            if best is None or trace.made()[-1] > height:
-                best, height = trace.beliefs, trace.made()[-1]
+            if best is None or trace.bound_history()[-1] > height:
+                best, height = trace.beliefs, trace.bound_history()[-1]
         assert best is not None
         return best
 
     def _one_pass(self, key: Array) -> Beliefs:
+        """Return q(globals) from one sequential pass over rows in random order."""
         key_order, key_pass = split_key(key)
         part = self.in_turn(shuffled(key_order, self.prepared.n_rows))
         with one_after_another():
@@ -206,7 +227,7 @@ class MixtureRun(RowsRun[MixtureEstimator]):
         return self.of_labels(part, labels)
 
     def in_turn(self, order: Int[np.ndarray, " row"]) -> RowTiles:
-        """The first `start_rows` of the rows in this order; arrays (rows, …), padded to one length."""
+        """Return the first `start_rows` of the rows in this order, as arrays (rows, …), padded to one length."""
         tiles, n_rows, most = self.prepared.tiles, self.prepared.n_rows, self.settings.start_rows
         order = order[:most]
         length = tiles.weight.size if n_rows <= most else most
@@ -219,14 +240,17 @@ class MixtureRun(RowsRun[MixtureEstimator]):
         return RowTiles(pick(tiles.coordinates).astype(self.dtype), pick(tiles.observed), weight.astype(self.dtype))
 
     def of_labels(self, part: RowTiles, labels: Int[np.ndarray, " row"]) -> Beliefs:
-        """The globals that follow from these rows having these labels."""
+        """Return the q(globals) that follows if these rows have these labels."""
         tile = jax.tree.map(lambda leaf: leaf[None], part)
         shares = (labels[:, None] == np.arange(self.capacity[0])).astype(self.dtype)[None]
         return beliefs_from(self.model, shares, tile, self.size, **self.static)
 
     def grown(self, start: Estimate) -> list[Beliefs]:
-        """The largest components split into the new ones; and, where components have an order, the new ones left
-        empty: sticks that no row reaches keep their prior, so that a process' bound is no lower than at the start."""
+        """Return starts with the components of a smaller fit: its largest components are split into the new ones.
+
+        If components have an order, there is a second start, with the new ones left empty. Sticks that no row reaches
+        keep their prior. So the bound of a process is no lower than at the start.
+        """
         old = capacity_of(start.size)
         beliefs = beliefs_at(self.model, start.natural, start.size, old, self.dtype)
         seen = survey(self.model, beliefs, self.tiles, start.size, layout=self.prepared.layout, capacity=old)
@@ -242,14 +266,15 @@ class MixtureRun(RowsRun[MixtureEstimator]):
     # ── proposals ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def climbed(self, shares: Float[np.ndarray, "row component"]) -> Standing:
-        """Where a short climb from these responsibilities ends."""
+        """Climb a little from these responsibilities, and return the fit as proposals see it."""
         return self.standing(self._ascend(self._from_shares(shares), self.settings.climb_sweeps))
 
     def _from_shares(self, shares: Float[np.ndarray, "row component"]) -> Beliefs:
+        """Return the q(globals) that follows from these responsibilities, (row, component)."""
         return beliefs_from(self.model, self.in_tiles(shares), self.tiles, self.size, **self.static)
 
     def standing(self, trace: AscentTrace) -> Standing:
-        """An ascent's end as proposals see it; shares of padding rows are 0."""
+        """Return the end of an ascent as proposals see it, with shares of padding rows 0."""
         seen = survey(self.model, trace.beliefs, self.tiles, self.size, **self.static)
         n, weight = self.size[0], self.prepared.tiles.weight.reshape(-1, 1)
         shares = on_host(seen.shares).astype(np.float64).reshape(-1, self.capacity[0])[:, :n] * (weight > 0)
@@ -260,7 +285,9 @@ class MixtureRun(RowsRun[MixtureEstimator]):
 
 
 def recorded_bound(model: MixtureModel, prepared: PreparedRows, natural: Any, size: tuple[int, ...]) -> float:
-    """The bound in float64 at exactly these natural parameters, nats, the rows at their optimum."""
+    """Return the evidence bound in float64 at exactly these natural parameters, in nats, with the rows at their
+    optimum.
+    """
     capacity = capacity_of(size)
     with jax.enable_x64(True):
         beliefs = beliefs_at(model, natural, size, capacity, np.float64)
@@ -271,4 +298,5 @@ def recorded_bound(model: MixtureModel, prepared: PreparedRows, natural: Any, si
 
 @estimator.register(MixtureModel)
 def _mixture_estimator(model: MixtureModel, data: Dataset) -> MixtureEstimator:
+    """Return the estimator of mixtures of rows."""
     return MixtureEstimator(model, data)

@@ -1,12 +1,13 @@
-"""Mean field for mixtures of rows, all rows in one compiled loop: what the generic engine does, in two matrix products.
+"""Mean field for mixtures of rows, with all rows in one compiled loop of matrix products.
 
-With the rows' indicators at their optimum, q(z_n = k) = r_nk ∝ exp(E[log π_k] + E[log p(x_n | θ_k)]), the bound is
+It gives the same results as the generic engine. With the rows' indicators at their optimum, q(z_n = k) = r_nk ∝
+exp(E[log π_k] + E[log p(x_n | θ_k)]), the bound is
 
     Σ_n weight_n log Σ_k exp(E[log π_k] + E[log p(x_n | θ_k)]) + log_prior(E[t]) + H[globals],      nats,
 
-and the globals take the sums Σ_n r_nk s(x_n) and Σ_n r_nk (Blei 2004, Eq. 5.20; Bishop 2006, §10.2). Which weights
-there are the kernel does not know: their statistics are the gradient of Σ_k n_k log π_k. A row that may arise in
-several variants stands in the products once for each, and shares itself between components and variants together.
+and the globals take the sums Σ_n r_nk s(x_n) and Σ_n r_nk (Blei 2004, Eq. 5.20; Bishop 2006, §10.2). The kernel does
+not know the kind of weights: their statistics are the gradient of Σ_k n_k log π_k. A row that may arise in several
+variants enters the products once for each. Its responsibilities are shared between components and variants together.
 """
 
 from typing import Any, NamedTuple
@@ -34,14 +35,25 @@ from lvsearch.models.kernels import kernel
 from lvsearch.models.mixture import MixtureModel
 
 HYPER_ROUNDS = 3
-"""Rounds over components and their hyper-parameters in a sweep: of the rows a round sees sums alone."""
+"""Rounds over components and their hyper-parameters in a sweep. A round is cheap, as it needs only sums over the
+rows.
+"""
 WEIGHT_ROUNDS, START_ROUNDS = 3, 12
-"""Rounds over the weight sites in a sweep, and at a start: they cost nothing, and α and the sticks move together. From
-blank sticks, α begins far too high."""
+"""Rounds over the weight sites in a sweep, and at a start.
+
+They cost nothing, and α and the sticks move together. From blank sticks, α begins far too high.
+"""
 
 
 class Sums(NamedTuple):
-    """What a pass over the rows gives: Σ_n r_nk s(x_n) packed (K, S), Σ_n r_nk (K,), Σ_n log Σ_k exp(…) but log h."""
+    """The results of a pass over the rows.
+
+    | field | meaning |
+    |---|---|
+    | `increments` | Σ_n r_nk s(x_n), packed, (K, S) |
+    | `counts` | Σ_n r_nk, (K,) |
+    | `log_total` | Σ_n log Σ_k exp(…) without log h, nats |
+    """
 
     increments: Float[Array, "component packed"]
     counts: Float[Array, " component"]
@@ -51,8 +63,12 @@ class Sums(NamedTuple):
 def log_responsibilities(
     model: MixtureModel, g: dict[str, Statistics], tile: RowTiles, layout: PackedColumns, on: Masks
 ) -> tuple[Float[Array, "row places"], Float[Array, "copies packed"]]:
-    """E[log π_k] + E[log p(x_n, v | θ_k)] − log h(x_n) of a tile's rows, variant by variant and in each of these
-    component by component, −inf where a component does not exist; and Φ, the variants of a row one after another."""
+    """Return the unnormalised log responsibilities of a tile's rows, and the packed increments of its rows.
+
+    Returns: (logits, Φ). The logits are E[log π_k] + E[log p(x_n, v | θ_k)] − log h(x_n), variant by variant, and in
+        each of these component by component. They are −inf for components that do not exist. Φ has the increments of
+        the variants of each row, one after another.
+    """
     varying = np.array(layout.varying, int)
     components = model.components
     packed = jax.vmap(lambda y, o: pack_variants(components, y, o)[:, varying])(tile.coordinates, tile.observed)
@@ -70,7 +86,10 @@ def log_responsibilities(
 
 
 def row_sums(model: MixtureModel, g: dict[str, Statistics], tiles: RowTiles, layout: PackedColumns, on: Masks) -> Sums:
-    """One pass over all rows with the responsibilities that follow from the globals."""
+    """Sum statistics over all rows, with the responsibilities that follow from the globals.
+
+    g: the expected statistics of the globals.
+    """
     dtype = tiles.weight.dtype
     n_components, varying = len(on["component"]), np.array(layout.varying, int)
 
@@ -96,7 +115,10 @@ def row_sums(model: MixtureModel, g: dict[str, Statistics], tiles: RowTiles, lay
 def update_weights(
     model: MixtureModel, beliefs: Beliefs, counts: Float[Array, " component"], on: Masks, rounds: int = WEIGHT_ROUNDS
 ) -> Beliefs:
-    """Coordinate steps of the weight sites, given how many rows each component has."""
+    """Return q(globals) after coordinate steps of the weight sites, given how many rows each component has.
+
+    rounds: how often all weight sites are updated, if there are several.
+    """
     sites = model.weight_sites()
 
     def log_joint(g: dict[str, Statistics]) -> Array:
@@ -120,15 +142,20 @@ def update_components(
     on: Masks,
     rounds: int = HYPER_ROUNDS,
 ) -> Beliefs:
-    """The coordinate steps of the components, given the sums of their rows' increments, and of those of their
-    hyper-parameters that have priors."""
+    """Return q(globals) after coordinate steps of the components and of their hyper-parameters that have priors.
+
+    increments: the sums of the components' packed increments, (component, packed).
+    rounds: how often both are updated, if there are hyper-parameters.
+    """
     return with_sums(
         model, beliefs, unpack_sums(model.components, increments, beliefs.natural["components"]), on, rounds
     )
 
 
 def with_sums(model: MixtureModel, beliefs: Beliefs, sums: Any, on: Masks, rounds: int = HYPER_ROUNDS) -> Beliefs:
-    """`update_components`, the sums as the components' statistics are: (component, …) a leaf."""
+    """Do the same as `update_components`, with sums shaped like the components' statistics, each leaf (component,
+    …).
+    """
     sites = model.components.hyper_sites
 
     def one_round(_: Any, b: Beliefs) -> Beliefs:
@@ -144,8 +171,11 @@ def with_sums(model: MixtureModel, beliefs: Beliefs, sums: Any, on: Masks, round
 
 
 def natural_of(model: MixtureModel, component: Component, sums: Any, on: Masks) -> Any:
-    """Prior plus sums, for components that exist; 0 elsewhere. component: that of the model, its hyper-parameters
-    given."""
+    """Return the natural parameters of q of the components: prior plus sums, and 0 for components that do not exist.
+
+    component: the model's kind of component, with its hyper-parameters given as numbers.
+    sums: Σ_n r_nk s(x_n), each leaf (component, …).
+    """
     exists = on["component"]
 
     def add(total: Any, prior: Any) -> Any:
@@ -158,7 +188,7 @@ def natural_of(model: MixtureModel, component: Component, sums: Any, on: Masks) 
 
 
 def exists_dtype(tree: Any) -> Any:
-    """The floating type of a pytree's leaves."""
+    """Return the floating type of a pytree's leaves."""
     return jax.tree.leaves(tree)[0].dtype
 
 
@@ -175,9 +205,10 @@ def ascend_rows(
     layout: PackedColumns,
     capacity: tuple[int, ...],
 ) -> AscentTrace:
-    """Coordinate ascent, at most `sweeps` (and `TRACE_LENGTH`) sweeps, until one gains less than `tolerance` nats.
+    """Climb by coordinate ascent until a sweep gains at most `tolerance` nats, or for `sweeps` (at most `TRACE_LENGTH`)
+    sweeps.
 
-    The bound of a sweep is that of the globals before it, with the rows at their optimum; log h is left out of it.
+    The bound recorded for a sweep is that of the globals before it, with the rows at their optimum and without log h.
     """
     on = model.active(size, capacity)
 
@@ -190,15 +221,15 @@ def ascend_rows(
 
 
 class MixtureSurvey(NamedTuple):
-    """A fit looked at: what proposals go by.
+    """The state of a fit as proposals need it.
 
     | field | meaning |
     |---|---|
     | `log_total` | Σ_n log Σ_k exp(…) without log h, nats |
-    | `log_prior`, `entropies` | the globals' terms of the bound, one entropy per site, nats |
-    | `counts` | rows per component (K,) |
+    | `log_prior`, `entropies` | the globals' terms of the bound, with one entropy for each site, nats |
+    | `counts` | rows of each component, (K,) |
     | `shares` | q(z_n = k), (tile, row, K), padding rows included |
-    | `together` | (K, K) log ∫ of two components' rows together, less that of each by itself, nats |
+    | `together` | (K, K) log ∫ of two components' rows together minus that of each by itself, nats |
     """
 
     log_total: Array
@@ -220,7 +251,7 @@ def survey(
     layout: PackedColumns,
     capacity: tuple[int, ...],
 ) -> MixtureSurvey:
-    """One pass over the rows at these globals."""
+    """Make one pass over the rows with these globals fixed, and return what proposals need to know."""
     on = model.active(size, capacity)
 
     def one(total: Array, tile: RowTiles) -> tuple[Array, Array]:
@@ -238,7 +269,11 @@ def survey(
 
 
 def gains_together(component: Component, natural: Any, n_dims: int) -> Float[Array, "component component"]:
-    """A(τ_j + τ_k − λ) − A(τ_j) − A(τ_k): how much better one component explains the rows of both."""
+    """Return A(τ_j + τ_k − λ) − A(τ_j) − A(τ_k), (K, K), nats: by how much one component explains the rows of j and k
+    better.
+
+    natural: τ, the natural parameters of the components.
+    """
     prior = jax.tree.map(lambda leaf: jnp.asarray(leaf, exists_dtype(natural)), component.prior(n_dims))
     own = jax.tree.map(jnp.add, natural, prior) if component.estimated else natural
     alone = log_normalisers(component, own)
@@ -260,7 +295,11 @@ def beliefs_from(
     layout: PackedColumns,
     capacity: tuple[int, ...],
 ) -> Beliefs:
-    """The globals that follow from given responsibilities: where every start and every proposal enters the ascent."""
+    """Return the q(globals) that follows from given responsibilities. Every start and every proposal begins an ascent
+    so.
+
+    shares: responsibilities, (tile, row, component).
+    """
     on = model.active(size, capacity)
     varying = np.array(layout.varying, int)
 
@@ -280,7 +319,7 @@ def beliefs_from(
 
 
 def blank_beliefs(model: MixtureModel, n_dims: int, capacity: tuple[int, ...], dtype: Any) -> Beliefs:
-    """Zero statistics of the globals; those of the components' hyper-parameters at their priors."""
+    """Return q(globals) with zero statistics, but hyper-parameters of the components at their priors."""
     blank, component = blank_globals(model, {"dim": n_dims}, capacity, capacity, dtype), model.components
     sites = component.hyper_sites
     natural = jax.grad(lambda h: log_hyper_prior(component, h))({name: blank.mean[name] for name in sites})

@@ -1,4 +1,7 @@
-"""How many components some row is in: the distribution of that number under q, along a chain, or over several."""
+"""The distribution of the number of occupied components: under q, along one chain, or over several chains.
+
+A component is occupied if at least one row is in it.
+"""
 
 from typing import NamedTuple
 
@@ -14,8 +17,8 @@ class OccupiedCounts(NamedTuple):
     | field | meaning |
     |---|---|
     | `sizes` | the numbers seen, rising |
-    | `probability` | of each |
-    | `standard_error` | of each probability, from the sampling alone: what another run would differ by |
+    | `probability` | the probability of each |
+    | `standard_error` | the standard error of each probability from sampling alone |
     """
 
     sizes: Int[np.ndarray, " sizes"]
@@ -24,7 +27,10 @@ class OccupiedCounts(NamedTuple):
 
 
 def occupied_under(shares: Float[np.ndarray, "row component"], rng: np.random.Generator, draws: int) -> OccupiedCounts:
-    """From `draws` independent draws of all rows' components from q; shares: (rows, K), rows summing to 1."""
+    """Return the distribution of the number of occupied components under q, from `draws` independent draws of all rows.
+
+    shares: q of each row's component, (row, component), with rows that sum to 1.
+    """
     cumulative = np.cumsum(shares, axis=1)
     cumulative /= cumulative[:, -1:]
     counts = np.empty(draws, np.int64)
@@ -37,8 +43,12 @@ def occupied_under(shares: Float[np.ndarray, "row component"], rng: np.random.Ge
 
 
 def occupied_along(counts: Int[np.ndarray, " sweep"], batches: int = 20) -> OccupiedCounts:
-    """From the number of occupied components after each sweep of one chain; errors by batch means. A chain that never
-    changes has the error of as many independent draws as there are batches."""
+    """Return the distribution of the number of occupied components along one chain, with errors by batch means.
+
+    A chain that never changes gets the error of as many independent draws as there are batches.
+
+    counts: the number of occupied components after each sweep. batches: how many batches the chain is cut into.
+    """
     counts = np.asarray(counts)
     sizes = np.unique(counts)
     indicator = (counts[:, None] == sizes).astype(np.float64)
@@ -52,11 +62,14 @@ def occupied_along(counts: Int[np.ndarray, " sweep"], batches: int = 20) -> Occu
 
 
 def occupied_over_chains(counts: Int[np.ndarray, "chain sweep"], burn_in: int) -> OccupiedCounts:
-    """From the counts after each sweep of several chains from starts of their own, the first `burn_in` left out.
+    """Return the distribution of the number of occupied components over several chains with starts of their own.
 
-    The error of the probability p of a number is √(p̃ (1 − p̃) / n): n the effective sample size of its indicator,
-    between and within chains, and p̃ = (n p + ½) / (n + 1), so that no frequency of 1 passes for certainty. Where every
-    draw is one and the same number, n is how often the slowest chain could have come there from its start.
+    The error of the probability p of a number is √(p̃ (1 − p̃) / n). Here n is the effective sample size of its
+    indicator, between and within chains. With p̃ = (n p + ½) / (n + 1), a frequency of 1 is not taken for certainty. If
+    every draw is the same number, n is how often the slowest chain could have come there from its start.
+
+    counts: the number of occupied components after each sweep, (chain, sweep).
+    burn_in: how many sweeps at the beginning are left out.
     """
     kept = counts[:, burn_in:]
     sizes = np.unique(kept)
@@ -71,6 +84,6 @@ def occupied_over_chains(counts: Int[np.ndarray, "chain sweep"], burn_in: int) -
 
 
 def _spread(probability: np.ndarray, draws: np.ndarray | int) -> np.ndarray:
-    """p̃ (1 − p̃), p̃ = (n p + ½) / (n + 1)."""
+    """Return p̃ (1 − p̃) with p̃ = (n p + ½) / (n + 1), the variance of one draw."""
     shrunk = (draws * probability + 0.5) / (draws + 1)
     return shrunk * (1 - shrunk)

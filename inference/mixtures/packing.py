@@ -1,9 +1,10 @@
 """Statistics of components as vectors, so that a sweep over the rows is two matrix products.
 
-The log-likelihood of row n under component k is ⟨E[t(θ_k)], s(x_n)⟩ + log h(x_n): with statistics packed into W (K, S)
-and increments into Φ (rows, S), the E-step is Φ Wᵀ and the M-step's sums are Rᵀ Φ. A symmetric matrix is packed as its
-upper triangle, off-diagonal entries doubled on the side of the statistics. Columns of Φ that are the same in every
-complete row (the ones that count) are left out of the products."""
+The log-likelihood of row n under component k is ⟨E[t(θ_k)], s(x_n)⟩ + log h(x_n). With statistics packed into W (K, S)
+and increments into Φ (rows, S), the E-step is Φ Wᵀ, and the sums of the M-step are Rᵀ Φ. A symmetric matrix is packed
+as its upper triangle, with off-diagonal entries doubled in the statistics. Columns of Φ that are the same in every
+complete row, such as the one that counts rows, are left out of the products.
+"""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,9 +19,10 @@ from lvsearch.models.kernels import kernel
 
 
 class PackedColumns(NamedTuple):
-    """Which columns of the packed increments vary from row to row, and what the others are: static.
+    """The static layout of packed increments: which columns vary from row to row, and the values of the others.
 
-    `varying`: their positions; `constants`: (position, value) of the others.
+    `n_dims`: columns of the data. `varying`: positions of the packed columns that vary. `constants`: (position, value)
+        of each other packed column.
     """
 
     n_dims: int
@@ -29,13 +31,17 @@ class PackedColumns(NamedTuple):
 
     @property
     def constant_columns(self) -> tuple[Int[np.ndarray, " constant"], Float[np.ndarray, " constant"]]:
-        """(Positions of the columns that do not vary, their values)."""
+        """(Positions of the packed columns that do not vary, their values)."""
         columns = np.array([column for column, _ in self.constants], int)
         return columns, np.array([value for _, value in self.constants], float)
 
 
 def layout_of(component: Component, n_dims: int, complete: bool) -> PackedColumns:
-    """complete: every cell of every row is observed (rows of padding, of weight 0, may be anything)."""
+    """Return which packed columns vary from row to row, for components of this kind.
+
+    n_dims: columns of the data. complete: True if every cell of every row is observed; rows of padding, of weight 0, do
+        not count. If False, all packed columns vary.
+    """
     probe = np.random.default_rng(0).uniform(0.1, 0.9, (2, n_dims))
     values, varies = map(np.asarray, _probed(component, probe))
     varying = varies | (not complete)
@@ -47,24 +53,28 @@ def layout_of(component: Component, n_dims: int, complete: bool) -> PackedColumn
 def _probed(
     component: Component, probe: Float[Array | np.ndarray, "row dim"]
 ) -> tuple[Float[Array, " packed"], Bool[Array, " packed"]]:
-    """s(x) of the first of these complete rows in its first variant, and which columns vary over all. What is 0 may
-    only be so at these cells: whether a cell has a level is 0 at all cells between levels."""
+    """Return s(x) of the first of these complete rows in its first variant, and which columns vary over all rows.
+
+    A column that is 0 counts as varying, since it may be 0 at these cells only. For example, the indicator of a level
+    is 0 in all cells between levels.
+    """
     each = jax.vmap(lambda row: pack_variants(component, row, jnp.ones(row.shape, bool)))(probe)
     every = each.reshape(-1, each.shape[-1])
     return every[0], (jnp.ptp(every, axis=0) >= 1e-12) | (every[0] == 0)
 
 
 def pack_increment(component: Component, coordinates: Any, observed: Any) -> Float[Array, " packed"]:
-    """s(x) of one row as a vector."""
+    """Return s(x) of one row as a vector."""
     return _packed(component, component.increment(coordinates, observed))
 
 
 def pack_variants(component: Component, coordinates: Any, observed: Any) -> Float[Array, "variant packed"]:
-    """s_v(x) of one row as vectors."""
+    """Return s_v(x) of one row as vectors, one for each variant."""
     return jax.vmap(partial(_packed, component))(component.variant_increments(coordinates, observed))
 
 
 def _packed(component: Component, increment: Any) -> Float[Array, " packed"]:
+    """Return an increment as one vector, symmetric matrices as their upper triangles."""
     parts = []
     for leaf, ndim in _leaves(component, increment):
         parts.append(leaf[_triangle(leaf)] if ndim == 2 else leaf.reshape(-1))
@@ -73,12 +83,15 @@ def _packed(component: Component, increment: Any) -> Float[Array, " packed"]:
 
 @kernel(brief=True)
 def pack_increments(component: Component, coordinates: Any, observed: Any) -> Float[Array, "row packed"]:
-    """`pack_increment` of each row."""
+    """Return s(x) of each row as vectors (`pack_increment`)."""
     return jax.vmap(partial(pack_increment, component))(coordinates, observed)
 
 
 def pack_statistics(component: Component, statistics: Any) -> Float[Array, "component packed"]:
-    """Statistics of components (leading axis) as rows whose inner products with packed increments are ⟨t, s⟩."""
+    """Return statistics of components as vectors whose inner products with packed increments are ⟨t, s⟩.
+
+    statistics: components on the leading axis.
+    """
     parts = []
     for leaf, ndim in _leaves(component, statistics):
         if ndim == 2:
@@ -90,7 +103,7 @@ def pack_statistics(component: Component, statistics: Any) -> Float[Array, "comp
 
 
 def unpack_sums(component: Component, sums: Float[Array, "component packed"], like: Any) -> Any:
-    """Sums of packed increments (K, S) as natural parameters shaped like `like` (components leading)."""
+    """Return sums of packed increments (K, S) as natural parameters shaped like `like`, components leading."""
     leaves, start = [], 0
     for leaf, ndim in _leaves(component, like):
         if ndim == 2:
@@ -107,10 +120,11 @@ def unpack_sums(component: Component, sums: Float[Array, "component packed"], li
 
 
 def _leaves(component: Component, statistics: Any) -> list[tuple[Any, int]]:
-    """(leaf, 2 where it is a symmetric matrix)."""
+    """Return (leaf, number of its event axes) for each leaf; 2 event axes are a symmetric matrix."""
     leaves = jax.tree.leaves(statistics)
     return list(zip(leaves, component.family.field_event_ndims or (0,) * len(leaves), strict=True))
 
 
 def _triangle(matrix: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the row and column numbers of the upper triangle of a square matrix."""
     return np.triu_indices(matrix.shape[-1])

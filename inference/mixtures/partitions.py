@@ -1,4 +1,4 @@
-"""Partitions under a Dirichlet process, simulated in three ways that agree, and the number of their blocks.
+"""Partitions under a Dirichlet process, simulated in three ways that agree, and the distribution of their block count.
 
 Labels (N,) are in order of appearance, from 0. Source: Blei (2004), Eq. 5.6–5.9; Antoniak (1974) for the block count.
 """
@@ -16,7 +16,10 @@ from lvsearch.models.hyperpriors import GammaPrior
 
 
 def chinese_restaurant(key: Array, n: int, alpha: float | Array) -> Int[Array, " row"]:
-    """Customer n + 1 sits at table k with probability n_k / (n + α), at a new one with α / (n + α) (Eq. 5.7)."""
+    """Draw the labels of n customers by the Chinese restaurant process (Eq. 5.7).
+
+    Customer m + 1 sits at table k with probability n_k / (m + α), and at a new table with probability α / (m + α).
+    """
 
     def sit(counts: Array, customer_key: Array) -> tuple[Array, Array]:
         tables = (counts > 0).sum()
@@ -28,7 +31,9 @@ def chinese_restaurant(key: Array, n: int, alpha: float | Array) -> Int[Array, "
 
 
 def polya_urn(key: Array, n: int, alpha: float | Array) -> Int[Array, " row"]:
-    """Draw n copies an earlier draw, each equally probable, or is new with weight α (Eq. 5.6)."""
+    """Draw n labels by the Pólya urn (Eq. 5.6): each copies an earlier draw, all equally probable, or is new with
+    weight α.
+    """
 
     def draw(labels: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
         draw_key, position = step
@@ -41,10 +46,10 @@ def polya_urn(key: Array, n: int, alpha: float | Array) -> Int[Array, " row"]:
 
 
 def stick_breaking(key: Array, n: int, alpha: float, tolerance: float = 1e-9) -> Int[np.ndarray, " row"]:
-    """N draws from weights V_t Π_{j<t}(1 − V_j), V_t ~ Beta(1, α) (Eq. 5.8), relabelled by appearance.
+    """Draw n labels from weights V_t Π_{j<t}(1 − V_j), V_t ~ Beta(1, α) (Eq. 5.8), numbered by appearance.
 
-    Sticks are broken until what is left of the unit is below `tolerance`: a draw that falls there (probability N times
-    that) takes the last one.
+    Sticks are broken until the rest of the unit is below `tolerance`. A draw that falls into the rest, which has
+    probability n times that, takes the last stick.
     """
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
     weights, left = [], 1.0
@@ -57,7 +62,7 @@ def stick_breaking(key: Array, n: int, alpha: float, tolerance: float = 1e-9) ->
 
 
 def by_appearance(labels: Any) -> Int[np.ndarray, " row"]:
-    """The same partition, its blocks numbered from 0 in the order in which they appear."""
+    """Return the same partition with its blocks numbered from 0 in the order in which they appear."""
     _, first, inverse = np.unique(np.asarray(labels), return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int64)
     rank[np.argsort(first)] = np.arange(len(first))
@@ -65,7 +70,10 @@ def by_appearance(labels: Any) -> Int[np.ndarray, " row"]:
 
 
 def log_partition_prior(counts: Any, alpha: float) -> float:
-    """log p(partition | α), nats, from the sizes of its blocks: α^K Π (n_k − 1)! Γ(α) / Γ(α + N)."""
+    """Return log p(partition | α) = log [α^K Π (n_k − 1)! Γ(α) / Γ(α + N)], in nats.
+
+    counts: the sizes n_k of its K blocks.
+    """
     n = np.asarray(counts, np.float64)
     return float(len(n) * np.log(alpha) + gammaln(n).sum() + gammaln(alpha) - gammaln(alpha + n.sum()))
 
@@ -73,10 +81,13 @@ def log_partition_prior(counts: Any, alpha: float) -> float:
 def log_block_count_prior(
     n: int, concentration: float | HyperparameterArray | GammaPrior, most: int | None = None
 ) -> Float[np.ndarray, " blocks"]:
-    """log p(K blocks), K = 1…N, nats: c(N, K) α^K Γ(α) / Γ(α + N), c unsigned Stirling numbers of the first kind.
+    """Return log p(K blocks) for K = 1…N, in nats: log [c(N, K) α^K Γ(α) / Γ(α + N)].
 
-    Under a `GammaPrior`, α is integrated out by the trapezium rule in log α. most: only K ≤ most, which costs N · most
-    instead of N².
+    c are unsigned Stirling numbers of the first kind.
+
+    n: N, the number of rows.
+    concentration: α, or its `GammaPrior`. Under a prior, α is integrated out by the trapezium rule in log α.
+    most: if given, only K ≤ most are returned, which costs N · most instead of N².
     """
     most = n if most is None else min(most, n)
     log_stirling = np.full(most + 1, -np.inf)

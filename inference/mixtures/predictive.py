@@ -1,7 +1,9 @@
-"""The predictive density of a fitted mixture: parameters integrated out over q, what is left over given to the prior.
+"""The predictive density of a fitted mixture, with parameters integrated out over q.
 
-    p(x | data) ≈ Σ_k E[π_k] ∫ p(x | θ) q(θ_k) dθ + (1 − Σ_k E[π_k]) ∫ p(x | θ) p(θ) dθ          (Blei 2004, Eq. 5.21,
-with the mass of the sticks beyond the truncation, which the thesis leaves out: this integrates to 1).
+    p(x | data) ≈ Σ_k E[π_k] ∫ p(x | θ) q(θ_k) dθ + (1 − Σ_k E[π_k]) ∫ p(x | θ) p(θ) dθ          (Blei 2004, Eq. 5.21)
+
+The second term is the mass of the sticks beyond the truncation, with parameters from the prior. The thesis leaves it
+out; with it the density integrates to 1.
 """
 
 from typing import Any
@@ -24,7 +26,7 @@ from lvsearch.models.units import Row
 
 
 def predictive_log_density(estimate: Estimate, data: Dataset) -> Float[np.ndarray, " rows"]:
-    """log p(row | the data fitted), nats, one number a row in the order of the data set, in float64.
+    """Return log p(row | the data fitted) for each row, in the order of the data set, in nats and float64.
 
     Raises ValueError for a model that is no mixture or has estimated parameters, and for rows without a density.
     """
@@ -47,9 +49,10 @@ def predictive_log_density(estimate: Estimate, data: Dataset) -> Float[np.ndarra
 def _(
     model: MixtureModel, estimate: Estimate, data: Dataset, *, capacity: tuple[int, ...], samples: int, key: Array
 ) -> UnitScores:
-    """In closed form: of a plug-in fit at its estimates, else the predictive density, parameters integrated out.
+    """Score rows in closed form: by the predictive density, or for a plug-in fit at its estimates.
 
-    Rows that have scores of their own beside their component have no closed form: `described_scores` has their bound.
+    Components with scores of rows have no closed form (`components.scored`). Their rows are scored by the bound of
+    `described_scores`.
     """
     del capacity, samples, key  # nothing is sampled, and sizes share their programs by the capacity of their fits
     if model.components.scored:
@@ -62,7 +65,11 @@ def _(
 def weighted_predictive(
     component: Component, natural: Any, weights: Float[np.ndarray, " component"], left: float, units: Row
 ) -> Float[np.ndarray, " rows"]:
-    """log of Σ_k weights_k · predictive_k + left · prior predictive for each row, nats, float64."""
+    """Return log [Σ_k weights_k · predictive_k + left · prior predictive] of each row, in nats, float64.
+
+    natural: natural parameters of q of the components. weights: their expected weights. left: the weight of the prior
+        predictive density.
+    """
     with jax.enable_x64(True):
         wide = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), natural)
         log_weights = np.log(np.maximum(np.append(weights, left), 1e-300))
@@ -72,6 +79,9 @@ def weighted_predictive(
 @kernel(brief=True)
 @counted
 def _each(component: Component, natural: Any, log_weights: Any, units: Row) -> Array:
+    """Return the log of the weighted predictive density of each row, in nats; the last weight is that of the
+    prior's.
+    """
     n_dims = units.value.shape[-1]
     prior = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64)[None], component.prior(n_dims))
     both = jax.tree.map(lambda leaf, p: jnp.concatenate([leaf, p]), natural, prior)

@@ -1,9 +1,10 @@
-"""Proposals that a coordinate step cannot make: merge two components, delete one, split one, put sticks in order.
+"""Proposals that coordinate ascent cannot make: merge two components, delete one, split one, or sort sticks by size.
 
-Each is a new set of responsibilities, from which the globals follow and climb for a few sweeps; it is accepted only
-when the bound then exceeds that of the fit it started from, climbed to its end. Every proposal is recorded with what
-each term of the bound gained (Hughes & Sudderth 2013 for the idea). How they are tried and recorded is the same for
-whatever a fit can start from (`improve`)."""
+Each proposal is a new set of responsibilities, from which the globals follow and climb for a few sweeps. It is accepted
+only if the bound then exceeds that of the converged fit it started from. Every proposal is recorded with the gain of
+each term of the bound (the idea is Hughes & Sudderth's, 2013). How proposals are tried and recorded does not depend on
+the kind of fit (`improve`).
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,22 +18,22 @@ from lvsearch.inference.mixtures.cuts import Cuts
 from lvsearch.inference.mixtures.starts import emptied
 
 EMPTY = 0.5
-"""Rows (or tokens) below which a component's place is free."""
+"""A component with fewer rows (or tokens) than this is free to be used again."""
 
 Shares = TypeVar("Shares")
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """What was tried and what came of it.
+    """One proposal and its result.
 
     | field | meaning |
     |---|---|
-    | `kind` | "merge", "delete", "birth" or "reorder"; "merges" and "births" of several at once; "passes" |
-    | `components` | those it touches: (kept, emptied), (emptied,), (parent, child), … of several, or the new order |
+    | `kind` | "merge", "delete", "birth" or "reorder"; "merges" and "births" for several at once; "passes" |
+    | `components` | those it changes: (kept, emptied), (emptied,), (parent, child), … of several, or the new order |
     | `gain` | bound after minus bound before, nats |
     | `terms` | the gain of each term of the bound: units, log prior, entropy of each global site; they sum to `gain` |
-    | `accepted` | gain > 0 by more than rounding |
+    | `accepted` | True if the gain is above 0 by more than rounding |
     """
 
     kind: str
@@ -43,8 +44,16 @@ class Proposal:
 
 
 class Standing(NamedTuple):
-    """A fit as proposals see it: the ascent so far, responsibilities (rows, K), rows per component, log ∫ of the
-    rows of two components together less that of each (K, K), and the terms of the bound (nats)."""
+    """A fit as proposals see it.
+
+    | field | meaning |
+    |---|---|
+    | `trace` | the ascent so far |
+    | `shares` | responsibilities, (row, K) |
+    | `counts` | rows of each component, (K,) |
+    | `together` | log ∫ of the rows of two components together minus that of each, (K, K), nats |
+    | `terms` | the terms of the bound by name, nats |
+    """
 
     trace: AscentTrace
     shares: Float[np.ndarray, "row component"]
@@ -54,11 +63,18 @@ class Standing(NamedTuple):
 
     @property
     def bound(self) -> float:
+        """The bound, the sum of its terms, in nats."""
         return sum(self.terms.values())
 
 
 class Idea(NamedTuple, Generic[Shares]):
-    """A proposal not yet tried; `shares`: responsibilities (rows, K), or what else a climb starts from."""
+    """A proposal that was not tried yet.
+
+    | field | meaning |
+    |---|---|
+    | `kind`, `components` | as in `Proposal` |
+    | `shares` | responsibilities (row, K) that a climb would start from, or another start of a climb |
+    """
 
     kind: str
     components: tuple[int, ...]
@@ -67,10 +83,11 @@ class Idea(NamedTuple, Generic[Shares]):
 
 @runtime_checkable
 class WithTerms(Protocol):
-    """A fit as `improve` sees it: the terms of its bound by name, nats."""
+    """A fit as `improve` sees it: the terms of its bound by name, in nats."""
 
     @property
-    def terms(self) -> Mapping[str, float]: ...
+    def terms(self) -> Mapping[str, float]:
+        """The terms of the bound by name, nats."""
 
 
 Fit = TypeVar("Fit", bound=WithTerms)
@@ -83,12 +100,14 @@ def ideas(
     ordered: bool,
     most: int,
 ) -> Iterator[Idea[np.ndarray]]:
-    """The most promising proposals: first everything at once that looks better, then one by one, at most `most` of each
+    """Yield the most promising proposals: first all that look better at once, then one by one, at most `most` of each
     kind.
 
-    Births: components cut in two where that gains most, into free places or the emptiest; merges: pairs whose rows one
-    component explains best; deletions: the smallest components. ordered: components are sticks, which are best in order
-    of size.
+    Births cut the components that gain most by it, into free places or the emptiest ones. Mergers join pairs whose rows
+    one component explains best. Deletions empty the smallest components.
+
+    standing: the fit. cuts: where each component would be cut. coordinates: of the rows.
+    ordered: True if components are sticks, which are best in order of size.
     """
     counts, shares = standing.counts, standing.shares
     used = np.flatnonzero(counts > EMPTY)
@@ -109,23 +128,23 @@ def ideas(
         child = int(np.argmin(np.where(np.arange(len(counts)) == parent, np.inf, counts)))
         if child != parent and counts[parent] >= 2:
             cleared = emptied(shares, child) if counts[child] > EMPTY else shares
-            yield Idea("birth", (parent, child), _cut(cleared, cuts.far(coordinates, parent), parent, child))
+            yield Idea("birth", (parent, child), _split_off(cleared, cuts.far(coordinates, parent), parent, child))
 
 
 def _all_births(
     shares: np.ndarray, counts: np.ndarray, cuts: Cuts, coordinates: np.ndarray, parents: np.ndarray
 ) -> Iterator[Idea[np.ndarray]]:
-    """Two or more parents, each with a free place of its own."""
+    """Yield one proposal that splits two or more parents, each into a free place of its own, if there are as many."""
     free = np.flatnonzero(counts <= EMPTY)
     couples = list(zip(parents.tolist(), free.tolist(), strict=False))
     if len(couples) > 1:
         for parent, child in couples:
-            shares = _cut(shares, cuts.far(coordinates, parent), parent, child)
+            shares = _split_off(shares, cuts.far(coordinates, parent), parent, child)
         yield Idea("births", tuple(number for couple in couples for number in couple), shares)
 
 
 def _all_mergers(shares: np.ndarray, pairs: list[tuple[int, int]]) -> Iterator[Idea[np.ndarray]]:
-    """Two or more pairs without a component in common, the best first."""
+    """Yield one proposal of two or more mergers without a component in common, the best pairs first."""
     touched: set[int] = set()
     apart = [pair for pair in pairs if not touched.intersection(pair) and not touched.update(pair)]
     if len(apart) > 1:
@@ -134,7 +153,11 @@ def _all_mergers(shares: np.ndarray, pairs: list[tuple[int, int]]) -> Iterator[I
         yield Idea("merges", tuple(number for pair in apart for number in pair), shares)
 
 
-def _cut(shares: np.ndarray, far: np.ndarray, parent: int, child: int) -> np.ndarray:
+def _split_off(shares: np.ndarray, far: np.ndarray, parent: int, child: int) -> np.ndarray:
+    """Return responsibilities in which the child has the parent's rows on the far side.
+
+    far: which rows are on the far side, (row,).
+    """
     out = shares.copy()
     out[:, child] += np.where(far, out[:, parent], 0.0)
     out[:, parent] = np.where(far, 0.0, out[:, parent])
@@ -142,6 +165,7 @@ def _cut(shares: np.ndarray, far: np.ndarray, parent: int, child: int) -> np.nda
 
 
 def _merged(shares: np.ndarray, kept: int, gone: int) -> np.ndarray:
+    """Return responsibilities in which component `kept` has the rows of component `gone` too."""
     out = shares.copy()
     out[:, kept] += out[:, gone]
     out[:, gone] = 0.0
@@ -149,7 +173,7 @@ def _merged(shares: np.ndarray, kept: int, gone: int) -> np.ndarray:
 
 
 def _likely_pairs(standing: Standing, used: np.ndarray) -> list[tuple[int, int]]:
-    """Pairs of used components, those whose rows one component explains best first."""
+    """Return the pairs of used components, first those whose rows one component explains best."""
     first, second = np.triu_indices(len(used), 1)
     pairs = list(zip(used[first].tolist(), used[second].tolist(), strict=True))
     return sorted(pairs, key=lambda pair: -standing.together[pair])
@@ -163,10 +187,17 @@ def improve(
     rounds: int,
     exhausted: Callable[[], bool],
 ) -> tuple[Fit, tuple[Proposal, ...]]:
-    """Try proposals until a round has none that is accepted, or `rounds` are over.
+    """Try proposals until a round has none that is accepted, or `rounds` rounds are over.
 
-    climb: from what an idea proposes to a settled fit. An accepted proposal starts a new round. tolerance: nats by
-    which the bound must rise. exhausted: whether there is no more work to be spent on proposals.
+    An accepted proposal ends its round and replaces the fit.
+
+    standing: the fit to improve.
+    new_ideas: the proposals for a fit, best first.
+    climb: makes a converged fit from the start that an idea proposes.
+    tolerance: nats by which the bound must rise.
+    exhausted: returns True if no more work may be spent on proposals.
+
+    Returns: (the best fit, every proposal that was tried).
     """
     record: list[Proposal] = []
     for _ in range(rounds):

@@ -1,4 +1,4 @@
-"""A data set of rows in the tiles that the mixture kernels work on."""
+"""A data set of rows in the coordinates of a kind of component, cut into the tiles that the mixture kernels work on."""
 
 from typing import Any, NamedTuple
 
@@ -16,19 +16,21 @@ from lvsearch.models.mixture import MixtureModel
 from lvsearch.models.units import Row
 
 TILE = 1024
-"""Rows of a tile: with 60 components and 150 statistics its arrays stay in a core's cache."""
+"""Rows of a tile. With 60 components and 150 statistics its arrays stay in a core's cache."""
 TILE_CELLS = 2**22
-"""Cells of a tile of many columns, at most: their statistics take four times as much memory, in float64 128 MB."""
+"""The most cells of a tile, for data of many columns. Their statistics take four times as much memory, 128 MB in
+float64.
+"""
 
 
 class RowTiles(NamedTuple):
-    """Rows in the components' coordinates; arrays (tiles, rows of a tile, …).
+    """Rows in the components' coordinates, cut into tiles of equally many rows.
 
     | field | meaning |
     |---|---|
-    | `coordinates` | (tile, row, dim), 0 where nothing was observed |
-    | `observed` | (tile, row, dim) |
-    | `weight` | (tile, row), 0 = padding |
+    | `coordinates` | (tile, row, dim), 0 in missing cells |
+    | `observed` | (tile, row, dim), False in missing cells |
+    | `weight` | (tile, row), 0 for padding |
     """
 
     coordinates: Float[Array, "tile row dim"] | np.ndarray
@@ -37,7 +39,15 @@ class RowTiles(NamedTuple):
 
 
 class PreparedRows(NamedTuple):
-    """`tiles` in float64, their static `layout`, and `log_carrier`, the sum of weight · log h(x) in nats."""
+    """The rows of a data set, ready for the kernels.
+
+    | field | meaning |
+    |---|---|
+    | `tiles` | the rows, float64 |
+    | `layout` | which packed columns of their statistics vary, static |
+    | `log_carrier` | Σ weight · log h(x), nats |
+    | `n_rows` | how many rows there are, without padding |
+    """
 
     tiles: RowTiles
     layout: PackedColumns
@@ -46,48 +56,55 @@ class PreparedRows(NamedTuple):
 
 
 @kernel(brief=True)
-def seen_by(component: Component, rows: Row) -> tuple[Float[Array, "row dim"], Float[Array, " row"]]:
-    """(Coordinates of the rows, log h(x) of each in nats) as a kind of components sees them."""
+def coordinates_and_carriers(component: Component, rows: Row) -> tuple[Float[Array, "row dim"], Float[Array, " row"]]:
+    """Return (the coordinates of the rows for this kind of component, log h(x) of each row in nats)."""
     coordinates = jax.vmap(component.coordinates)(rows)
     return coordinates, jax.vmap(component.log_carrier)(coordinates, jnp.asarray(rows.observed))
 
 
 @kernel(brief=True)
 def increments(component: Component, coordinates: Any, observed: Any) -> Any:
-    """s(x) of each row, shaped as the component's statistics are."""
+    """Return s(x) of each row, shaped like the component's statistics."""
     return jax.vmap(component.increment)(coordinates, observed)
 
 
 @kernel(static_argnames=("n_dims",), brief=True)
 def prior_of(component: Component, *, n_dims: int) -> Any:
-    """The natural parameters of one component without rows."""
+    """Return the natural parameters of one component without rows."""
     return component.prior(n_dims)
 
 
 @kernel()
 def variants(component: Component, coordinates: Any, observed: Any) -> tuple[Any, Float[Array, "row variant"]]:
-    """(s_v(x) of each row, (row, variant, …) a leaf; log h_v(x) − log h(x) in nats)."""
+    """Return (s_v(x) of each row, each leaf (row, variant, …); log h_v(x) − log h(x) in nats, (row, variant))."""
     tilts = jax.vmap(component.variant_tilts)(observed)
     return jax.vmap(component.variant_increments)(coordinates, observed), tilts
 
 
 def prepare(model: MixtureModel, data: Dataset) -> PreparedRows:
-    """Coordinates in float64, so that data far from 0 keep their digits, in tiles padded with rows of weight 0."""
+    """Return the rows of a data set in tiles, padded with rows of weight 0.
+
+    Coordinates are computed in float64, so that data far from 0 keep their digits.
+    """
     units, weight = rows_of(data)
     with jax.enable_x64(True):
-        coordinates, carriers = map(np.asarray, seen_by(model.components, units))
+        coordinates, carriers = map(np.asarray, coordinates_and_carriers(model.components, units))
         layout = layout_of(model.components, coordinates.shape[1], bool(np.all(units.observed)))
     tiles = _tiled(coordinates, np.asarray(units.observed), weight)
     return PreparedRows(tiles, layout, float(weight @ carriers), len(weight))
 
 
 def chosen_rows(prepared: PreparedRows, chosen: Int[np.ndarray, " row"]) -> PreparedRows:
-    """These rows by themselves, without their carriers: for fits that only begin another one."""
+    """Return some of the rows by themselves, for a fit that another fit will start from.
+
+    Their carriers are left out, so its bound is not one on log p of these rows.
+    """
     flat = [leaf.reshape(-1, *leaf.shape[2:])[chosen] for leaf in map(np.asarray, prepared.tiles)]
     return PreparedRows(_tiled(*flat), prepared.layout, 0.0, len(chosen))
 
 
 def _tiled(coordinates: np.ndarray, observed: np.ndarray, weight: np.ndarray) -> RowTiles:
+    """Return rows cut into tiles of equally many, padded with rows of weight 0."""
     most = max(8, TILE_CELLS // max(1, coordinates.shape[1]) // 8 * 8)
     length = min(TILE, most, -(-len(weight) // 8) * 8)
     n_tiles = -(-len(weight) // length)
@@ -100,5 +117,5 @@ def _tiled(coordinates: np.ndarray, observed: np.ndarray, weight: np.ndarray) ->
 
 
 def cast_tiles(tiles: RowTiles, dtype: Any) -> RowTiles:
-    """With floating-point leaves in `dtype`."""
+    """Return the tiles with their floating-point arrays in `dtype`."""
     return RowTiles(tiles.coordinates.astype(dtype), tiles.observed, tiles.weight.astype(dtype))

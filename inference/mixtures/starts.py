@@ -1,5 +1,6 @@
-"""Where mixtures start: one pass over the rows in random order (Blei 2004, §5.4.1), splitting of components, and rows
-with the nearest of a few."""
+"""Starts of mixtures: one pass over the rows in random order (Blei 2004, §5.4.1), splits of components, nearest
+rows.
+"""
 
 from typing import Any
 
@@ -14,8 +15,10 @@ from lvsearch.models.kernels import kernel
 from lvsearch.models.mixture import MixtureModel
 
 FEWEST_MANY, MOST_MANY = 14, 30
-"""Groups of a start in many: within the places that samplers begin with, or twice as many; more places would compile
-longer and stay for the whole chain."""
+"""The range of groups for a start in many groups. They fit into the places that samplers begin with, or twice as many.
+
+More places would take longer to compile and stay for the whole chain.
+"""
 
 
 @kernel(static_argnames=("capacity",), brief=True)
@@ -30,11 +33,15 @@ def sequential_pass(
     *,
     capacity: tuple[int, ...],
 ) -> Int[Array, " row"]:
-    """A component for each row, drawn in turn given the rows before it: (n_k + 1/K) · its predictive density.
+    """Draw a component for each row in turn, given the rows before it: (n_k + 1/K) · its predictive density.
 
     The thesis updates parameters incrementally along a random permutation, "a variational version of sequential
-    importance sampling"; each row's component is drawn here rather than shared, since components that are equal before
-    any row would share equally for ever. Rows of weight 0 change nothing.
+    importance sampling". Here each row's component is drawn rather than shared. Components that are equal before any
+    row would share it equally for ever.
+
+    coordinates, observed, weight: the rows in the order of the pass; rows of weight 0 change nothing.
+
+    Returns: the component of each row, (row,).
     """
     component, (n,) = model.components.at_prior_means(), capacity
     exists = jnp.arange(n) < size[0]
@@ -59,8 +66,12 @@ def sequential_pass(
 
 
 def start_groups(number: int, n_members: int) -> int:
-    """In how many groups chain `number` of a sampler begins: one, many, and in between, so that chains which agree have
-    come from far apart."""
+    """Return in how many groups chain `number` of a sampler begins: one, many, or a number in between.
+
+    Chains that agree then have come from far apart.
+
+    n_members: how many members (rows) are grouped.
+    """
     many = int(np.clip(n_members // 8, FEWEST_MANY, MOST_MANY))
     return (1, many, many // 4, many // 2)[number % 4]
 
@@ -68,9 +79,10 @@ def start_groups(number: int, n_members: int) -> int:
 def nearest_rows(
     key: Array, coordinates: Float[np.ndarray, "row dim"], observed: Bool[np.ndarray, "row dim"], groups: int
 ) -> Int[np.ndarray, " row"]:
-    """Every row with the nearest of `groups` rows drawn without replacement (of all, where there are not so many).
+    """Return a label for each row: the nearest of `groups` rows drawn without replacement, or of all rows if there are
+    fewer.
 
-    A cell that was not observed counts as 0, the prior's location.
+    A missing cell counts as 0, the prior's location.
     """
     values = np.where(observed, coordinates, 0.0).astype(np.float64)
     chosen = np.asarray(jax.random.permutation(key, len(values)))[:groups]
@@ -81,10 +93,13 @@ def nearest_rows(
 def split_along_spread(
     shares: Float[np.ndarray, "row component"], coordinates: Float[np.ndarray, "row dim"], parent: int, child: int
 ) -> Float[np.ndarray, "row component"]:
-    """The parent's rows cut in two where they spread most: those on one side of its mean go to the child.
+    """Return responsibilities in which the parent's rows on one side of its mean go to the child.
 
-    The direction is the first eigenvector of the parent's weighted covariance CᵀC, where C are the centred rows times
-    √weight. With more columns than rows it is Cᵀu, u the first eigenvector of CCᵀ: no matrix of columns × columns.
+    They are cut across the direction in which they spread most: the first eigenvector of the parent's weighted
+    covariance CᵀC, where C are the centred rows times √weight. With more columns than rows it is computed as Cᵀu, with
+    u the first eigenvector of CCᵀ, without a matrix of columns × columns.
+
+    shares: responsibilities, (row, component). parent, child: numbers of components.
     """
     w = shares[:, parent]
     total = max(float(w.sum()), 1e-12)
@@ -102,7 +117,10 @@ def split_along_spread(
 
 
 def emptied(shares: Float[np.ndarray, "row component"], gone: int) -> Float[np.ndarray, "row component"]:
-    """One component's rows given to the others in proportion to what they have of each; evenly where they have none."""
+    """Return responsibilities in which component `gone` has no rows.
+
+    Its rows go to the others in proportion to what they have of each row, or evenly if they have none.
+    """
     out = shares.copy()
     out[:, gone] = 0.0
     others = out.sum(1, keepdims=True)

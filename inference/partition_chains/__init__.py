@@ -1,4 +1,4 @@
-"""The number of components of a mixture of rows from chains over partitions: all sizes at once."""
+"""The number of components of a mixture of rows from chains over partitions, which cover all sizes at once."""
 
 from lvsearch.inference.partition_chains.chain import PartitionChain, PartitionState
 from lvsearch.inference.partition_chains.run import (

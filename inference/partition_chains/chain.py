@@ -1,17 +1,17 @@
-"""A chain over partitions of rows, parameters integrated out, whatever the number of components.
+"""A chain over partitions of rows with parameters integrated out, whatever the number of components.
 
-One pass goes over the rows in a random order. It takes each row out of its part, scores it under every part and puts
-it into one of them. There are two kinds of pass:
+One pass goes over the rows in a random order. It takes each row out of its part, scores it under every part and puts it
+into one of them. There are two kinds of pass:
 
-- a *sweep* frees every row among all parts and a new one (collapsed Gibbs sampling; Neal 2000, algorithm 3);
+- a *sweep* lets every row join any part or a new one (collapsed Gibbs sampling; Neal 2000, algorithm 3);
 - a *jump* splits one part in two, or merges two, by the sequentially allocated sampler of Dahl (2005). Two rows are
-  drawn. Where both are in one part, each begins a part of its own, and the other rows of that part join one of the two
-  in turn, with the probabilities of the sweep. Where they are in two parts, these become one, and the probability of
-  the way back is that of the same pass with the labels as they are. Metropolis and Hastings decide.
+    drawn. Where both are in one part, each begins a part of its own. The other rows of that part then join one of the
+    two in turn, with the probabilities of the sweep. Where they are in two parts, these become one. The probability of
+    the way back is that of the same pass with the present labels. A Metropolis–Hastings step accepts or refuses.
 
-The seats (`seating`) are the prior of the partition; what a row is worth in a part comes from the collapsed chain of
-the model (`evidence.mixtures` and its kinds), which knows conjugate components of every kind. Where these have
-hyper-parameters with priors, each moves by a slice after every pass (`evidence.mixture_hyperparameters`).
+The prior of the partition is in `seating`. The score of a row in a part comes from the collapsed chain of the model
+(`evidence.mixtures` and its kinds), which knows conjugate components of every kind. Hyper-parameters that have priors
+each move by a slice after every pass (`evidence.mixture_hyperparameters`).
 """
 
 from typing import Any, NamedTuple
@@ -32,7 +32,7 @@ class PartitionState(NamedTuple):
 
     | field | meaning |
     |---|---|
-    | `mixture` | labels (place and variant; −1 for a row in no part), rows of each place, and what they make of it |
+    | `mixture` | labels (place and variant; −1 for a row in no part), number of rows of each place, and their sums |
     | `log_hyper` | log h by name, (column, particle); no entry where nothing has a prior |
     """
 
@@ -41,19 +41,21 @@ class PartitionState(NamedTuple):
 
     @property
     def labels(self) -> Int[Array, "row particle"]:
+        """The label (place and variant) of each row."""
         return self.mixture.labels
 
     @property
     def counts(self) -> Float[Array, "place particle"]:
+        """The number of rows of each place."""
         return self.mixture.counts
 
 
 class PassPlan(NamedTuple):
-    """What one pass may do.
+    """What one pass may change.
 
     | field | meaning |
     |---|---|
-    | `labels` | (row, particle) labels to begin with; −1: the row comes back when it is its turn |
+    | `labels` | (row, particle) labels at the start; −1: the row joins a part when it is its turn |
     | `kept` | (row, particle) whether the row takes the label of `target` instead of a drawn one |
     | `counted` | (row, particle) whether the probability of the row's label is part of the proposal's |
     | `target` | (row, particle) labels that kept rows take |
@@ -74,8 +76,8 @@ class PartitionChain(eqx.Module):
 
     | field | meaning |
     |---|---|
-    | `mixture` | the collapsed chain whose size is its capacity: what rows are worth in parts |
-    | `hyper` | the same with hyper-parameters that have priors; None where all are numbers |
+    | `mixture` | the collapsed chain that scores rows in parts; its size is its capacity |
+    | `hyper` | the same chain with hyper-parameters that have priors; None where all are numbers |
     | `seating` | the prior of K and of the partition |
     """
 
@@ -85,25 +87,26 @@ class PartitionChain(eqx.Module):
 
     @property
     def n_places(self) -> int:
+        """The number of places for parts."""
         return self.mixture.capacity
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are, those of padding left out."""
+        """The number of rows without padding."""
         return len(self.seating.log_rising) - 1
 
     def init(self, key: Key[Array, ""], particles: int) -> PartitionState:
-        """Return states to begin with, far apart from each other.
+        """Return first states, far apart from each other.
 
-        In half of the particles no row is in a part yet, so that the first sweep puts one after another into one. In a
-        quarter all are in one part, and in a quarter each is in a part drawn from a quarter of the places.
+        In half of the particles no row is in a part yet, so that the first sweep adds the rows one after another. In a
+        quarter all rows are in one part. In a quarter each row is in a part drawn from a quarter of the places.
         """
         key_labels, key_hyper = jax.random.split(key)
         shape, names = (self.mixture.elements, particles), self.mixture.names
         scattered = jax.random.randint(key_labels, shape, 0, max(1, self.n_places // 4), jnp.int32)
         kind = jnp.arange(particles) % 4
         variant = jnp.zeros(shape, jnp.int32)
-        labels = jnp.where(kind < 2, -1, names.of(jnp.where(kind == 2, 0, scattered), variant))
+        labels = jnp.where(kind < 2, -1, names.combine(jnp.where(kind == 2, 0, scattered), variant))
         real = (self._weight() > 0)[:, None]
         log_hyper = {} if self.hyper is None else self.hyper.drawn_hyper(key_hyper, particles)
         return self._state(jnp.where(real, labels, -1), log_hyper)
@@ -121,12 +124,13 @@ class PartitionChain(eqx.Module):
         return self._state(state.labels, state.log_hyper)
 
     def log_rows(self, state: PartitionState) -> Float[Array, " particle"]:
-        """Return log p(rows | partition, hyper-parameters) but for carriers and variants, nats."""
+        """Return log p(rows | partition, hyper-parameters) without the terms of carriers and variants, nats."""
         return self.mixture.gains(state.mixture.natural, self._prior(state.log_hyper)).sum(0)
 
     # ── one pass ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _passed(self, key: Array, state: PartitionState, is_jump: Bool[Array, ""]) -> PartitionState:
+        """Make one pass, a sweep or a jump, and move the hyper-parameters."""
         keys = jax.random.split(key, 6)
         seats = self.seating.draw(keys[0], state.counts)
         jump, sweep = self._jump(keys[1], state), self._sweep(state.labels)
@@ -145,7 +149,11 @@ class PartitionChain(eqx.Module):
         return PassPlan(labels, nothing, nothing, labels, every, jnp.zeros((), bool))
 
     def _jump(self, key: Array, state: PartitionState) -> PassPlan:
-        """Plan the pass that allocates the rows of one part to two, or retraces how those of two parts were."""
+        """Plan the pass of a jump.
+
+        Where both drawn rows are in one part, it allocates the rows of that part to two. Otherwise it retraces how the
+        rows of the two parts would have been allocated.
+        """
         names, labels = self.mixture.names, state.labels
         n_rows, n_particles = labels.shape
         first, second = self._two_rows(key, n_particles)
@@ -160,7 +168,7 @@ class PartitionChain(eqx.Module):
         moving = ((here == part) | (here == other)) & (self._weight() > 0)[:, None]
         row = jnp.arange(n_rows)[:, None]
         seeds = (row == first) | (row == second)
-        seeded = jnp.where((row == second) & is_split, names.of(other, names.variants(labels)), labels)
+        seeded = jnp.where((row == second) & is_split, names.combine(other, names.variants(labels)), labels)
         return PassPlan(
             jnp.where(moving & ~seeds, -1, seeded),
             seeds | ~moving | ~is_split,
@@ -182,7 +190,12 @@ class PartitionChain(eqx.Module):
     def _redrawn(
         self, key: Array, plan: PassPlan, log_hyper: LogHyper, seats: Seats, order: Int[Array, " row"]
     ) -> tuple[CollapsedState, Float[Array, " particle"]]:
-        """Return the state after the pass, and log of the probability of the counted rows' labels, nats."""
+        """Run a pass over the rows.
+
+        order: the rows in the order of the pass, padding last.
+
+        Returns the state after the pass, and log of the probability of the counted rows' labels, nats.
+        """
         chain, prior = self.mixture, self._prior(log_hyper)
         begin = self.mixture.of_labels(plan.labels, prior)
         uniforms = jax.random.uniform(key, plan.labels.shape, begin.counts.dtype)
@@ -190,11 +203,13 @@ class PartitionChain(eqx.Module):
         label_of_score = jnp.arange(chain.names.number, dtype=jnp.int32)[:, None]
 
         def one(index: Array, carry: tuple[CollapsedState, Array, Array]) -> tuple[CollapsedState, Array, Array]:
+            """Take one row out, and put it into a part."""
             state, normaliser, log_proposal = carry
             row = order[index]
             drawn: list[Array] = []
 
             def choose(left: CollapsedState, joining: Joining) -> Int[Array, " particle"]:
+                """Return the row's label: a kept one, or one drawn by the scores."""
                 of_place = jnp.where(plan.places, seats.log_scores(left.counts), -jnp.inf)
                 score = chain.names.in_all_variants(of_place) + log_variants + joining.of_row
                 other_variant = chain.names.variants(label_of_score) != chain.names.variants(plan.target[row])
@@ -225,12 +240,13 @@ class PartitionChain(eqx.Module):
     ) -> Int[Array, "row particle"]:
         """Return the labels after a jump was accepted or refused.
 
-        The pass ended in two parts, of which a merge makes one. A split for which there is no second place is refused.
+        The pass ended in two parts, and a merge makes one of them. A split for which there is no second place is
+        refused.
         """
         names, chosen = self.mixture.names, plan.places
         here = jnp.take_along_axis(chosen, jnp.maximum(names.components(passed.labels), 0), axis=0)
         first_place = jnp.argmax(chosen, axis=0).astype(passed.labels.dtype)
-        together = names.of(first_place, names.variants(passed.labels))
+        together = names.combine(first_place, names.variants(passed.labels))
         merged = jnp.where(here & (passed.labels >= 0), together, passed.labels)
         two, one = PartitionState(passed, state.log_hyper), self._state(merged, state.log_hyper)
         log_two, log_one = (self.log_rows(each) + seats.log_partition(each.counts) for each in (two, one))
@@ -244,7 +260,7 @@ class PartitionChain(eqx.Module):
     # ── states ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _state(self, labels: Int[Array, "row particle"], log_hyper: LogHyper) -> PartitionState:
-        """Return the state of these labels, its sums taken anew."""
+        """Return the state of these labels, with its sums computed anew."""
         return PartitionState(self.mixture.of_labels(labels, self._prior(log_hyper)), log_hyper)
 
     def _prior(self, log_hyper: LogHyper) -> Any:
@@ -261,4 +277,5 @@ class PartitionChain(eqx.Module):
         return PartitionState(*self.hyper.with_hyper_moved(key, HyperMixtureState(*state), jnp.ones(()), False))
 
     def _weight(self) -> Float[Array, " row"]:
+        """Return the weight of each row, 0 for padding."""
         return jnp.asarray(self.mixture.weight, jnp.result_type(float))

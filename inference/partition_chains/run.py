@@ -1,7 +1,7 @@
-"""Chains over partitions run until they agree, and the posterior of the number of components from them.
+"""Run chains over partitions until they agree, and compute the posterior of the number of components from them.
 
-Every draw of a partition says p(K | partition) for all K at once, so that p(K | rows) is the average of it, not a count
-of visits (Rao and Blackwell). The number of occupied components is a count of visits. Chains are independent: an error
+Every draw of a partition gives p(K | partition) for all K at once. So p(K | rows) is the average of these, not a count
+of visits (Rao–Blackwell). The number of occupied components is a count of visits. Chains are independent, so an error
 is the standard deviation of their averages over the square root of their number.
 """
 
@@ -28,29 +28,29 @@ from lvsearch.models.kernels import kernel
 from lvsearch.models.tied_mixture import TiedMixture
 
 BLOCK = 32
-"""Sweeps of one compiled call, and of one recorded average."""
+"""Number of sweeps in one compiled call, and in one recorded average."""
 FIRST_PLACES = 16
-"""Places for parts to begin with; twice as many whenever a chain has filled all."""
+"""Number of places for parts at first; it is doubled whenever a chain has filled all."""
 CHAINS = 32
-"""Independent chains, side by side on the last axis of every array."""
+"""Number of independent chains, side by side on the last axis of every array."""
 MOST_RHAT = 1.05
 """R̂ above which chains do not agree."""
 FEWEST_BLOCKS = 8
-"""Blocks after which chains are first asked whether they agree; half of all blocks are left out."""
+"""Number of blocks after which chains are first tested for agreement; the first half of all blocks is left out."""
 
 RowMixture = FiniteMixture | TiedMixture | IndependentNormalMixture
 """Mixtures of rows whose components are integrated out."""
 
 
 class PartitionTrace(NamedTuple):
-    """What chains over partitions visited after the first half of their sweeps, which is left out.
+    """The record of chains over partitions, without the first half of their sweeps.
 
     | field | meaning |
     |---|---|
     | `size_probability` | average of p(K given the partition), K = 1, 2, …, (chain, size) |
     | `parts` | occupied components after every sweep, (chain, draw) |
-    | `log_rows` | log p(rows given the partition) after every sweep but for carriers, nats, (chain, draw) |
-    | `sweeps` | of each chain, those left out too |
+    | `log_rows` | log p(rows given the partition) after every sweep, without carriers, nats, (chain, draw) |
+    | `sweeps` | number of sweeps of each chain, including those left out |
     """
 
     size_probability: Float64[np.ndarray, "chain size"]
@@ -65,23 +65,25 @@ class PartitionTrace(NamedTuple):
 
     @property
     def effective_sample_size(self) -> float:
-        """Effective draws of all chains together for the number of occupied components, or, where that never varies,
-        for log p(rows | partition); NaN where neither does."""
+        """The effective sample size of all chains together for the number of occupied components.
+
+        Where that number never varies it is that of log p(rows | partition), and NaN where neither varies.
+        """
         of_parts = bulk_effective_sample_size(self.parts)
         return bulk_effective_sample_size(self.log_rows) if np.isnan(of_parts) else of_parts
 
     def sizes(self) -> tuple[Float64[np.ndarray, " size"], Float64[np.ndarray, " size"]]:
-        """Return (p(K | rows), its Monte Carlo error) of K = 1, 2, …
+        """Return p(K | rows) of K = 1, 2, … and its Monte Carlo error.
 
-        No error is smaller than what one visit elsewhere, which may have been missed, could change.
+        No error is smaller than the change that one missed visit elsewhere could make.
         """
         probability, error = _over_chains(self.size_probability)
         return probability, np.maximum(error, self._doubt)
 
     def occupied(self) -> tuple[Float64[np.ndarray, " number"], Float64[np.ndarray, " number"]]:
-        """Return (p(K₊ | rows), its Monte Carlo error) of K₊ = 1, 2, … up to the most that was visited.
+        """Return p(K₊ | rows) of K₊ = 1, 2, … up to the largest number visited, and its Monte Carlo error.
 
-        No error is smaller than that of as many independent visits as the chains are worth, one of them in doubt.
+        No error is smaller than that of the same effective number of independent visits, one of which is in doubt.
         """
         numbers = np.arange(1, self.parts.max() + 1)
         probability, error = _over_chains((self.parts[..., None] == numbers).mean(1))
@@ -90,27 +92,28 @@ class PartitionTrace(NamedTuple):
 
     @property
     def _doubt(self) -> float:
-        """Half a visit among as many independent ones as the chains are worth: at least one of each chain."""
+        """Half a visit as a share of the effective number of independent visits, which is at least one per chain."""
         return 0.5 / (np.nan_to_num(self.effective_sample_size, nan=len(self.parts)) + 1)
 
     def is_settled(self, precision: float) -> bool:
-        """Whether chains agree and no probability of a size has a Monte Carlo error above `precision`."""
+        """Return whether chains agree and no probability of a size has a Monte Carlo error above `precision`."""
         return self.rhat <= MOST_RHAT and bool(self.sizes()[1].max() <= precision)
 
 
 def _over_chains(each: Float64[np.ndarray, "chain number"]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean over chains and its standard error."""
     return each.mean(0), each.std(0, ddof=1) / np.sqrt(len(each))
 
 
 class _Blocks(NamedTuple):
-    """What blocks of sweeps visited, block after block."""
+    """The record of blocks of sweeps, block after block."""
 
     size_probability: list[np.ndarray]  # (size, chain) each
     parts: list[np.ndarray]  # (sweep, chain) each
     log_rows: list[np.ndarray]  # (sweep, chain) each
 
     def kept(self) -> PartitionTrace:
-        """Without the first half."""
+        """Return the trace of the blocks without their first half."""
         n = len(self.parts)
         late = slice(n // 2, n)
         return PartitionTrace(
@@ -126,7 +129,9 @@ def partition_chain(
 ) -> PartitionChain:
     """Return chains over the partitions of some rows into at most `places` parts.
 
-    log_prior: log p(K) of K = 1, 2, …, nats. Raises ValueError for a model whose components are not integrated out.
+    log_prior: log p(K) of K = 1, 2, …, nats.
+
+    Raises ValueError for a model whose components are not integrated out.
     """
     places = capacity_of((min(places, data.n_units),))[0]
     chain = evidence_chain(model, data, (places,), None)
@@ -161,9 +166,12 @@ def run_partitions(
 ) -> PartitionTrace:
     """Run chains until they agree and every p(K | rows) has a Monte Carlo error of at most `precision`.
 
-    make_chain: the chains with room for so many parts; asked again with twice as many whenever one has filled all.
-    most_sweeps: after so many sweeps of each chain the run ends all the same; the trace then says that it has not
-        settled.
+    make_chain: returns the chains with room for the given number of parts; called with twice as many whenever one is
+        full.
+    precision: the largest Monte Carlo error.
+    most_sweeps: number of sweeps of each chain after which the run ends in any case; the trace then says that it has
+        not settled.
+    chains: number of chains.
     """
     key_begin, key_run = split_key(key)
     with jax.enable_x64(True):
@@ -190,13 +198,13 @@ def run_partitions(
 
 @kernel(static_argnames=("particles",), brief=True)
 def begin(chain: PartitionChain, key: Array, *, particles: int) -> PartitionState:
-    """Return states to begin with."""
+    """Return first states of the chains (compiled)."""
     return chain.init(key, particles)
 
 
 @kernel(brief=True)
 def grown(chain: PartitionChain, state: PartitionState) -> PartitionState:
-    """Return states of a chain with fewer places as states of this one."""
+    """Return states of a chain with fewer places as states of this one (compiled)."""
     return chain.grown(state)
 
 
@@ -204,8 +212,11 @@ def grown(chain: PartitionChain, state: PartitionState) -> PartitionState:
 def advance(
     chain: PartitionChain, key: Array, state: PartitionState
 ) -> tuple[PartitionState, Float[Array, "size particle"], Int[Array, "sweep particle"], Float[Array, "sweep particle"]]:
-    """Return the states after `BLOCK` sweeps, the average of p(K | partition) over them, and after every sweep the
-    number of occupied parts and log p(rows | partition)."""
+    """Run `BLOCK` sweeps of all chains (compiled).
+
+    Returns the states after them, the average of p(K | partition) over them, and after every sweep the number of
+    occupied parts and log p(rows | partition).
+    """
     particles = state.labels.shape[1]
 
     def one(

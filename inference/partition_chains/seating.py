@@ -1,15 +1,15 @@
 """The prior of a partition of rows when the number K of components is not known.
 
-With a component's share a_K of the concentration (a, or α/K), t parts that hold n_1 … n_t of N rows, and labels of
-components that are as good as any others (Nobile 2004; Miller & Harrison 2018, Eq. 3.1):
+Let a_K be a component's share of the concentration (a, or α/K), and let t parts hold n_1 … n_t of N rows. Labels of
+components are exchangeable. Then (Nobile 2004; Miller & Harrison 2018, Eq. 3.1)
 
     p(partition | K) = K! / (K − t)! · Γ(K a_K) / Γ(K a_K + N) · Π_j Γ(n_j + a_K) / Γ(a_K),        t ≤ K
     p(K | partition) ∝ p(K) p(partition | K).
 
-The rows are not in the second line: given the partition they say nothing more about K. Where a_K is the same for
-every K it comes out of the sum over K, and p(partition) = V(t) Π_j Γ(n_j + a) / Γ(a) with V(t) = Σ_K p(K) K!/(K − t)! …
-needs no K at all. Otherwise K is drawn from the second line once a sweep (the telescoping sampler of
-Frühwirth-Schnatter, Malsiner-Walli & Grün 2021) and V is one term of the sum.
+The second line does not contain the rows' values: given the partition they say nothing more about K. Where a_K is the
+same for every K, it comes out of the sum over K. Then p(partition) = V(t) Π_j Γ(n_j + a) / Γ(a) with V(t) = Σ_K p(K)
+K!/(K − t)! … does not depend on K. Otherwise K is drawn from the second line once a sweep (the telescoping sampler of
+Frühwirth-Schnatter, Malsiner-Walli & Grün 2021), and V is one term of the sum.
 """
 
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ from scipy import special
 
 
 class Seats(NamedTuple):
-    """What decides in which part a row sits, of every particle.
+    """The numbers that decide which part a row joins, for every particle.
 
     | field | meaning |
     |---|---|
@@ -48,12 +48,13 @@ class Seats(NamedTuple):
         return jnp.where(occupied, jnp.log(counts + self.concentration), jnp.where(first_free, new, -jnp.inf))
 
     def log_partition(self, counts: Float[Array, "place particle"]) -> Float[Array, " particle"]:
-        """Return log p(partition) from the rows of each place, nats; given K where K is drawn."""
+        """Return log p(partition) from the number of rows of each place, nats; given K where K is drawn."""
         a, occupied = self.concentration, counts > 0.5
         each = jnp.where(occupied, gammaln(counts + a) - gammaln(a), 0.0)
         return self._log_weight_of(occupied.sum(0)) + each.sum(0)
 
     def _log_weight_of(self, parts: Int[Array, " particle"]) -> Float[Array, " particle"]:
+        """Return log V(t) for each particle's number of parts, nats."""
         return jnp.take_along_axis(self.log_weight, parts[None], axis=0)[0]
 
 
@@ -79,7 +80,10 @@ class SeatPrior(eqx.Module):
     ) -> "SeatPrior":
         """Tabulate the prior.
 
-        log_prior: log p(K) of K = 1, 2, …, nats; −inf for sizes that cannot be. concentrations: a_K of the same K.
+        log_prior: log p(K) of K = 1, 2, …, nats; −inf for sizes that are excluded.
+        concentrations: a_K of the same K.
+        n_rows: number of rows N.
+        places: largest number of parts.
         """
         size, parts = np.arange(1, len(log_prior) + 1), np.arange(places + 2)[:, None]
         total = size * concentrations
@@ -99,7 +103,7 @@ class SeatPrior(eqx.Module):
         return jax.nn.log_softmax(of_parts, axis=0)
 
     def draw(self, key: Key[Array, ""], counts: Float[Array, "place particle"]) -> Seats:
-        """Return the seats, of a K drawn given the partition where K is not summed out."""
+        """Return the seats. Where K is not summed out, they are those of a K drawn given the partition."""
         weights, concentrations = jnp.asarray(self.log_weights), jnp.asarray(self.concentrations)
         n_particles = counts.shape[1]
         if self.is_summed:
@@ -111,9 +115,9 @@ class SeatPrior(eqx.Module):
 
 
 def supported_sizes(log_prior: Any, largest: int) -> Float[np.ndarray, " size"]:
-    """Return log p(K) of K = 1 … `largest`, normalised over these, nats; −∞ for all where all are.
+    """Return log p(K) of K = 1 … `largest`, normalised over these, nats; −∞ for all where the prior excludes all.
 
-    log_prior: a function of K.
+    log_prior: function of K that returns log p(K), nats.
     """
     values = np.array([log_prior(size) for size in range(1, largest + 1)], np.float64)
     if not np.isfinite(values).any():

@@ -1,4 +1,4 @@
-"""Draws from the posterior of any model with a chain: one loop, one trace."""
+"""Draws from the posterior of any model that has a chain, by one loop that returns one kind of trace."""
 
 from lvsearch.inference.sampling.recording import Nothing, Quantity, Recorder, recorder
 from lvsearch.inference.sampling.run import run

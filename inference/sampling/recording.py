@@ -1,4 +1,4 @@
-"""What is written down of a state: quantities with a name, a shape, and axes with names."""
+"""The quantities that are recorded of a chain's states: each has a name, a shape, and named axes."""
 
 from abc import abstractmethod
 from functools import singledispatch
@@ -13,14 +13,16 @@ from lvsearch.inference.data.dataset import Dataset
 
 
 class Quantity(NamedTuple):
-    """One of the numbers, or arrays of numbers, that are recorded of every draw of every chain.
+    """A number, or an array of numbers, that is recorded of every draw of every chain.
 
     | field | meaning |
     |---|---|
-    | `name` | such as "occupied" |
-    | `axes` | names of its own axes, those that follow chain and draw; () for a number |
-    | `shape` | their lengths, padding left out; None: that of the longest draw, to which others are padded with 0 |
-    | `labelled` | whether it changes when components are renamed, so that neither draws nor chains need agree on it |
+    | `name` | its name, such as "occupied" |
+    | `axes` | names of its own axes, which follow chain and draw; () for a number |
+    | `shape` | the lengths of these axes without padding; None for an axis whose length varies between draws |
+    | `labelled` | True if it changes when components are renamed, so that neither draws nor chains need agree on it |
+
+    Along an axis of length None, draws are padded with 0 to the longest one.
     """
 
     name: str
@@ -29,43 +31,50 @@ class Quantity(NamedTuple):
     labelled: bool
 
     def fits(self, shape: tuple[int, ...]) -> bool:
-        """Whether a draw of this shape is one of the quantity."""
+        """Return True if a draw of this shape can be a draw of the quantity."""
         pairs = zip(shape, self.shape, strict=True) if len(shape) == len(self.shape) else [(0, 1)]
         return all(expected in (None, length) for length, expected in pairs)
 
 
 class Recorder(eqx.Module):
-    """What is recorded of the states of one type of chain. A pytree, its `quantities` static."""
+    """The base of recorders: which quantities are recorded of the states of one type of chain.
+
+    It is a pytree whose `quantities` are static.
+    """
 
     quantities: eqx.AbstractVar[tuple[Quantity, ...]]
 
     @abstractmethod
     def values(self, chain: Any, state: Any) -> tuple[Array | np.ndarray, ...]:
-        """An array (particles, …) for each quantity of the states of `chain`, each axis at least as long as the
-        quantity's: what is beyond is cut off."""
+        """Return the values of each quantity in the states of `chain`, in the order of `quantities`.
+
+        Returns: for each quantity an array (particles, …), whose axes are at least as long as the quantity's. The rest
+            is cut off.
+        """
 
 
 class Nothing(Recorder):
-    """Records no more than the loop itself does, the log density."""
+    """A recorder of nothing. The loop records the log density all the same."""
 
     quantities: tuple[Quantity, ...] = eqx.field(static=True, default=())
 
     def values(self, chain: Any, state: Any) -> tuple[Array, ...]:
-        """()"""
+        """Return ()."""
         return ()
 
 
 @singledispatch
 def recorder(chain: Sampler, data: Dataset, *, units: bool) -> Recorder:
-    """What is worth recording of the states of a chain on `data`.
+    """Return the recorder for a chain on `data`; by default it records nothing but the log density.
 
-    units: also what belongs to each unit, such as a document's topics: (chain, draw, unit, …), which may be large.
+    units: True to record what belongs to each unit too, such as a document's topics, (chain, draw, unit, …), which may
+        be large.
     """
     return Nothing()
 
 
 def rows_of_units(data: Dataset) -> Int[np.ndarray, " units"]:
-    """Where each unit stands among the rows of all batches, padding included, one batch after another."""
+    """Return the number of each unit's row among the rows of all batches, padding included, (units,)."""
     ids = np.concatenate([np.asarray(each) for each in data.unit_ids])
     rows = np.zeros(data.n_units, np.int64)
     rows[ids[ids >= 0]] = np.flatnonzero(ids >= 0)

@@ -1,8 +1,8 @@
-"""The one run loop: any `Sampler`, chains side by side, stopped and gone on with at any sweep.
+"""The one run loop of samplers: chains of any `Sampler` side by side, which can be stopped and continued at any sweep.
 
-Sweeps are numbered from 1, those of the warm-up among them, and the key of each is folded with its number. So draws do
-not depend on where a run was cut: a continued run has the bits of one that was never stopped. They do depend on how
-many chains stand side by side. A draw is recorded after every `thin`-th sweep that follows the warm-up.
+Sweeps are numbered from 1, with those of the warm-up, and the key of each sweep is folded with its number. So draws do
+not depend on where a run was stopped: a continued run has the same bits as one that was never stopped. They do depend
+on how many chains run side by side. A draw is recorded after every `thin`-th sweep that follows the warm-up.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,13 +24,17 @@ from lvsearch.inference.sampling.trace import Trace
 from lvsearch.models.kernels import kernel
 
 BLOCK = 64
-"""Sweeps of one compiled call, at most; fewer where sweeps are slow, so that a run can be watched and stopped."""
+"""The most sweeps of one compiled call. There are fewer if sweeps are slow, so that a run can be watched and
+stopped.
+"""
 SHORTEST, LONGEST = 0.2, 1.0
-"""Seconds of a call below which the next does twice as many sweeps, and above which half as many."""
+"""Seconds of a call below which the next call makes twice as many sweeps, and above which half as many."""
 
 
 class _Position(NamedTuple):
-    """Where the chains stand, replaced as a whole: an interruption finds the old one or the new one."""
+    """The present position of the chains. It is replaced as one object, so that an interruption finds the old or the
+    new one.
+    """
 
     state: State
     sweep: int
@@ -48,20 +52,26 @@ def run(
     after: Trace | None = None,
     done: Callable[[int], object] = lambda sweeps: None,
 ) -> Trace:
-    """`draws` draws of each of `chains` chains from the posterior, begun at independent draws of the chain's q.
+    """Draw `draws` times from the posterior with each of `chains` chains, which begin at independent draws of the
+    chain's q.
 
-    warmup: sweeps before the first draw's. thin: sweeps from one draw to the next. recorder: what to write down beside
-    log p(state, data); nothing where None. after: a trace of the same chain, key, chains, warmup and thin, gone on with
-    until there are `draws` draws, its own among them. done: called with a number of sweeps after they were made. Sweeps
-    for which a `Growing` sampler had too few places are made again with more.
+    key: the random key of the whole run.
+    warmup: how many sweeps come before the first draw's.
+    thin: how many sweeps lie between two draws.
+    recorder: what to record beside log p(state, data); None records nothing else.
+    after: a trace to continue, of the same chain, key, chains, warmup and thin. The run goes on until there are `draws`
+        draws, those of the trace included.
+    done: called with a number of sweeps after they were made.
 
-    In float64. An interruption by the keyboard ends the run early and keeps what was drawn. Raises ValueError for
-    counts that are too small and for an `after` of another run.
+    The run is in float64. Sweeps that needed more places than a `Growing` sampler had are made again with more. An
+    interruption by the keyboard ends the run early and keeps what was drawn.
+
+    Raises ValueError for counts that are too small, and for an `after` of another run.
     """
     if chains < 1 or draws < 0 or thin < 1 or warmup < 0:
         raise ValueError(
-            f"got chains={chains}, draws={draws}, thin={thin}, warmup={warmup}; expected at least 1 chain and sweep "
-            "from draw to draw, and at least 0 draws and sweeps before them"
+            f"got chains={chains}, draws={draws}, thin={thin}, warmup={warmup}; expected at least 1 of "
+            "chains and of thin, and at least 0 of draws and of warmup"
         )
     record = Nothing() if recorder is None else recorder
     key_init, key_sweeps = jax.random.split(key)
@@ -87,22 +97,22 @@ def run(
             parts = [tuple(np.moveaxis(values, 1, 0) for values in (after.log_density, *after.values))]
         try:
             while position.sweep < last:
-                begun, n = perf_counter(), min(length, last - position.sweep)
+                start, n = perf_counter(), min(length, last - position.sweep)
                 state, seen = advance(chain, record, key_sweeps, position.state, position.sweep, n, warmup, thin)
                 jax.block_until_ready(state)
                 if isinstance(chain, Growing) and bool(chain.outgrown(state)):
                     chain, before = chain.grown(position.state)
                     position = position._replace(state=before)
                     continue
-                more = _taken(position.sweep + n, warmup, thin) - _taken(position.sweep, warmup, thin)
+                more = _draws_by(position.sweep + n, warmup, thin) - _draws_by(position.sweep, warmup, thin)
                 if more:
                     parts.append(tuple(np.asarray(values)[:more] for values in seen))
                 position = _Position(state, position.sweep + n)
-                length = _next_length(length, perf_counter() - begun)
+                length = _next_length(length, perf_counter() - start)
                 done(n)
         except KeyboardInterrupt:
             pass
-        kept = _taken(position.sweep, warmup, thin)  # a part whose sweeps an interruption made void is left out
+        kept = _draws_by(position.sweep, warmup, thin)  # leave out draws of sweeps that an interruption made void
         log_density, *values = (np.moveaxis(_end_to_end(each)[:kept], 0, 1) for each in zip(*parts, strict=True))
         return Trace(
             quantities=record.quantities,
@@ -118,19 +128,19 @@ def run(
 
 
 def _next_length(length: int, seconds: float) -> int:
-    """Sweeps of the next call, `length` having taken so many seconds."""
+    """Return how many sweeps the next call makes, if `length` sweeps took so many seconds."""
     if seconds < SHORTEST:
         return min(2 * length, BLOCK)
     return -(-length // 2) if seconds > LONGEST else length
 
 
-def _taken(sweep: Any, warmup: Any, thin: Any) -> Any:
-    """Draws recorded in the first `sweep` sweeps."""
+def _draws_by(sweep: Any, warmup: Any, thin: Any) -> Any:
+    """Return how many draws are recorded in the first `sweep` sweeps."""
     return (sweep - warmup) // thin * (sweep >= warmup)
 
 
 def _observed(chain: Sampler, record: Recorder, state: State) -> tuple[Array | np.ndarray, ...]:
-    """log p(state, data) and what is recorded, particles first, padding cut off."""
+    """Return log p(state, data) and the recorded quantities of a state, particles first, padding cut off."""
     pairs = zip(record.values(chain, state), record.quantities, strict=True)
     cut = [values[(slice(None), *map(slice, quantity.shape))] for values, quantity in pairs]
     return (chain.log_density(state).astype(jnp.float64), *cut)
@@ -139,6 +149,7 @@ def _observed(chain: Sampler, record: Recorder, state: State) -> tuple[Array | n
 @kernel(static_argnames=("chains",))
 @counted
 def _init(chain: Sampler, key: Array, *, chains: int) -> State:
+    """Return the first state of a chain, compiled."""
     return chain.init(key, chains)
 
 
@@ -147,7 +158,10 @@ def _init(chain: Sampler, key: Array, *, chains: int) -> State:
 def _advance(
     chain: Sampler, record: Recorder, key: Array, state: State, sweep: Any, n: Any, warmup: Any, thin: Any
 ) -> tuple[State, tuple[Array, ...]]:
-    """`n` sweeps after the first `sweep`, and what was recorded of them, draws first; what follows means nothing."""
+    """Make `n` sweeps after the first `sweep`; return the state, and what was recorded, draws first.
+
+    Rows after the last draw have no meaning.
+    """
     one_row = jax.eval_shape(partial(_observed, chain, record), state)
     rows = tuple(jnp.zeros((BLOCK + 1, *row.shape), row.dtype) for row in one_row)  # the last one for no draw
 
@@ -155,9 +169,9 @@ def _advance(
         state, rows = carry
         number = sweep + index + 1
         state = chain.step(jax.random.fold_in(key, number), state, jnp.ones(()), backward=False)
-        before = _taken(number - 1, warmup, thin)
-        due = _taken(number, warmup, thin) > before
-        place = jnp.where(due, before - _taken(sweep, warmup, thin), BLOCK)
+        before = _draws_by(number - 1, warmup, thin)
+        due = _draws_by(number, warmup, thin) > before
+        place = jnp.where(due, before - _draws_by(sweep, warmup, thin), BLOCK)
         row = jax.lax.cond(
             due,
             partial(_observed, chain, record),
@@ -172,17 +186,19 @@ def _advance(
 def _advance_hosted(
     chain: Sampler, record: Recorder, key: Array, state: State, sweep: int, n: int, warmup: int, thin: int
 ) -> tuple[State, tuple[np.ndarray, ...]]:
-    """As `_advance`, sweep by sweep."""
+    """Do the same as `_advance` for a sampler that runs on the host, one sweep after another."""
     rows, posterior = [], jnp.ones(())
     for number in range(sweep + 1, sweep + n + 1):
         state = chain.step(_fold_in(key, number), state, posterior, backward=False)
-        if _taken(number, warmup, thin) > _taken(number - 1, warmup, thin):
+        if _draws_by(number, warmup, thin) > _draws_by(number - 1, warmup, thin):
             rows.append(_observed(chain, record, state))
     return state, tuple(_end_to_end([np.asarray(row)[None] for row in each]) for each in zip(*rows, strict=True))
 
 
 def _end_to_end(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Draws first; other axes padded with 0 to the longest, where their length was not known beforehand."""
+    """Return draws of several calls as one array, draws first. Axes of varying length are padded with 0 to the
+    longest.
+    """
     longest = np.max([part.shape[1:] for part in parts], axis=0).tolist()
 
     def wide(part: np.ndarray) -> np.ndarray:
@@ -198,20 +214,25 @@ _log_density = kernel()(lambda chain, state: chain.log_density(state))
 
 
 ANOTHER = (
-    "got a trace to go on with that is of another run; expected one of the same model, data, size, seed, number of "
-    "chains and recorded quantities"
+    "got a trace of another run to continue; expected a trace of the same model, data, size, seed, number of chains "
+    "and recorded quantities"
 )
+"""The message for a trace of another run."""
 
 
 def _check_same_run(
     trace: Trace, fresh: State, record: Recorder, key: Array, warmup: int, thin: int, last: int, *, any_shape: bool
 ) -> None:
-    """ValueError for a trace of another key, schedule, number of chains or shape. any_shape: states differ in that."""
+    """Raise ValueError for a trace of another key, schedule, number of chains or shape.
+
+    fresh: a first state of the chain, or its shapes. last: the number of the last sweep of this run.
+    any_shape: True if states may differ in shape beyond the number of chains.
+    """
     if (trace.warmup, trace.thin) != (warmup, thin) or trace.sweep > last:
         raise ValueError(
-            f"got a trace of warmup={trace.warmup}, thin={trace.thin} and {trace.draws} draws to go on with, and "
-            f"warmup={warmup}, thin={thin} and {(last - warmup) // thin} draws in all; expected the same warm-up and "
-            "thinning, and no fewer draws"
+            f"got a trace of warmup={trace.warmup}, thin={trace.thin} and {trace.draws} draws to continue, and "
+            f"warmup={warmup}, thin={thin} and {(last - warmup) // thin} draws in all; expected the same warmup "
+            "and thin, and no fewer draws"
         )
 
     def kind(leaf: Any) -> tuple[Any, ...]:
@@ -224,7 +245,9 @@ def _check_same_run(
 
 
 def _check_same_density(trace: Trace, chain: Sampler, state: State) -> None:
-    """ValueError where the last draw has another density here than it had: the model or the data are others."""
+    """Raise ValueError if the last draw's log density differs from the recorded one, since then model or data
+    differ.
+    """
     if not trace.draws or trace.sweep != trace.warmup + trace.draws * trace.thin:
         return
     density = chain.log_density(state) if isinstance(chain, Hosted) else _log_density(chain, state)

@@ -1,4 +1,4 @@
-"""What chains visited: the one trace of all samplers, and whether it can be believed."""
+"""The trace that all samplers return: the draws of several chains, and diagnostics of whether to believe them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,25 +13,25 @@ from lvsearch.inference.sampling.recording import Quantity
 
 LOG_DENSITY = "log_density"
 MOST_RHAT, FEWEST_EFFECTIVE = 1.05, 100
-"""R̂ above which, and effective draws of all chains below which, chains have not given an answer."""
+"""The largest R̂, and the fewest effective draws of all chains together, at which chains count as agreeing."""
 FEWEST_DRAWS = 4
-"""Of a chain, below which it cannot be cut into halves that vary."""
+"""The fewest draws of a chain that can be cut into halves that vary."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Trace:
-    """Draws of several chains, and where these stand.
+    """Draws of several chains, and the present state of the chains.
 
     | field | shape | meaning |
     |---|---|---|
     | `quantities` | | what was recorded, in the order of `values` |
-    | `values` | (chain, draw, …) each | of each quantity; `trace["name"]` finds one by its name |
-    | `log_density` | (chain, draw) | log p(state, data), nats; where parameters are integrated out, so here too |
+    | `values` | (chain, draw, …) each | the draws of each quantity; `trace["name"]` finds one by its name |
+    | `log_density` | (chain, draw) | log p(state, data), nats, without the parameters that are integrated out |
     | `state` | | leaves of the chains' states after the last sweep |
-    | `key` | | data of the random key that all was drawn with |
-    | `sweep` | | sweeps made of each chain, those of the warm-up among them |
-    | `warmup`, `thin` | | sweeps before the first draw's; from one draw to the next |
-    | `asked` | | draws of each chain that were asked for: more than there are where a run was interrupted |
+    | `key` | | data of the random key of the run |
+    | `sweep` | | how many sweeps each chain made, with the warm-up |
+    | `warmup`, `thin` | | sweeps before the first draw's; sweeps from one draw to the next |
+    | `asked` | | how many draws of each chain were asked for; an interrupted run has fewer |
     """
 
     quantities: tuple[Quantity, ...]
@@ -46,21 +46,23 @@ class Trace:
 
     @property
     def chains(self) -> int:
-        """How many chains."""
+        """The number of chains."""
         return self.log_density.shape[0]
 
     @property
     def draws(self) -> int:
-        """Draws of each chain."""
+        """The number of draws of each chain."""
         return self.log_density.shape[1]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of what was recorded, beside the log density."""
+        """The names of the recorded quantities, without the log density."""
         return tuple(quantity.name for quantity in self.quantities)
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """(chain, draw, …) values of one quantity. Raises KeyError, with the names that there are, for another."""
+        """Return the draws of one quantity by its name, (chain, draw, …). Raises KeyError, with all names, for another
+        name.
+        """
         if name == LOG_DENSITY:
             return self.log_density
         if name not in self.names:
@@ -68,18 +70,20 @@ class Trace:
         return self.values[self.names.index(name)]
 
     def diagnostics(self) -> pd.DataFrame:
-        """Whether the chains agree and what their draws are worth: a row for the log density and one per quantity.
+        """Return a table that says whether the chains agree, and how many independent draws theirs are worth.
+
+        It has a row for the log density and one for each quantity.
 
         | column | meaning |
         |---|---|
-        | `mean`, `standard_error` | of a single number: the average of all draws and its Monte Carlo error |
+        | `mean`, `standard_error` | for a single number: the average of all draws and its Monte Carlo error |
         | `rhat` | rank-normalised split R̂, the largest of its elements (Vehtari et al. 2021) |
         | `effective_sample_size` | bulk effective draws of all chains together, the fewest of its elements |
-        | `note` | why numbers are missing, or not to be believed; "" where nothing is wrong |
+        | `note` | why numbers are missing, or not to be believed; "" if nothing is wrong |
 
-        NaN stands for what is not known: of a quantity that never changed, of one that changes when components are
-        renamed (chains that agree may still name them differently, and draws of one chain too), and of fewer than 4
-        draws.
+        NaN stands for what is not known. This is so for a quantity that never changed, and for fewer than 4 draws. It
+        is so too for a quantity that changes when components are renamed: chains that agree may still name them
+        differently, and so may draws of one chain.
         """
         rows = [_diagnosed(self.log_density, labelled=False)]
         rows += [_diagnosed(v, labelled=q.labelled) for q, v in zip(self.quantities, self.values, strict=True)]
@@ -88,15 +92,16 @@ class Trace:
 
     @property
     def agree(self) -> bool:
-        """Whether the log density says that the chains agree and have moved often enough, and no other number that is
-        known denies it."""
+        """True if the chains agree and have moved often enough, by the log density and by all other numbers that are
+        known.
+        """
         table = self.diagnostics()
         rhats, effective = table["rhat"].to_numpy(), table["effective_sample_size"].to_numpy()
         known = not np.isnan(effective[0])  # of the log density, which is the first row
         return bool(known and not np.any((rhats > MOST_RHAT) | (effective < FEWEST_EFFECTIVE)))
 
     def describe(self) -> str:
-        """A sentence or two: how many draws, whether the chains agree, and if not, why nothing is to be read off."""
+        """Describe the trace for people: how many draws there are, whether the chains agree, and if not, what to do."""
         made = f"{self.draws} draws of each of {self.chains} chain{'s' if self.chains > 1 else ''}"
         if self.draws < self.asked:
             made += f", of {self.asked} that were asked for"
@@ -118,15 +123,17 @@ class Trace:
         return f"{made}. {verdict}{alone}{''.join(noted)}"
 
     def __repr__(self) -> str:
+        """Return the description, and what was recorded."""
         recorded = ", ".join(f"{q.name} ({', '.join(('chain', 'draw', *q.axes))})" for q in self.quantities)
         pace = "one draw a sweep" if self.thin == 1 else f"one draw in {self.thin} sweeps"
         return f"{self.describe()}\n  {recorded or 'the log density alone'}; {pace} after {self.warmup} of warm-up"
 
     def to_arviz(self) -> Any:
-        """The draws as ArviZ has them: a `DataTree` (of ArviZ 0.x an `InferenceData`) with groups `posterior` and
-        `sample_stats` (`lp`: the log density).
+        """Return the draws as an ArviZ `DataTree` (of ArviZ 0.x an `InferenceData`).
 
-        Raises ImportError where ArviZ is not installed.
+        Its groups are `posterior` and `sample_stats`, with the log density as `lp`.
+
+        Raises ImportError if ArviZ is not installed.
         """
         try:
             import arviz  # pyright: ignore[reportMissingImports] — an extra
@@ -141,7 +148,7 @@ class Trace:
         return arviz.from_dict(groups, dims=dims)
 
     def to_storage(self) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
-        """Everything: settings for JSON, and arrays in groups."""
+        """Return everything that is needed to store the trace: settings for JSON, and arrays in groups."""
         settings = {
             "quantities": [[q.name, list(q.axes), list(q.shape), q.labelled] for q in self.quantities],
             **{name: getattr(self, name) for name in ("sweep", "warmup", "thin", "asked")},
@@ -154,8 +161,11 @@ class Trace:
 
     @classmethod
     def from_storage(cls, settings: Mapping[str, Any], arrays: Mapping[str, Mapping[str, np.ndarray]]) -> "Trace":
-        """The inverse of `to_storage`. Raises KeyError for what is missing, ValueError for shapes that do not fit and
-        for settings that are not of their types."""
+        """Return the trace that `to_storage` stored.
+
+        Raises KeyError for parts that are missing, and ValueError for shapes that do not fit and settings of the wrong
+        type.
+        """
         quantities = tuple(
             Quantity(name, tuple(axes), tuple(shape), labelled)
             for name, axes, shape, labelled in settings["quantities"]
@@ -164,14 +174,20 @@ class Trace:
         named = all(isinstance(text, str) for q in quantities for text in (q.name, *q.axes))
         lengths = [length for q in quantities for length in q.shape if length is not None]
         if not named or not all(type(number) is int and number >= 0 for number in (*counts, *lengths)):
-            raise ValueError("got settings that are no names and whole numbers; restore the folder from a copy")
+            raise ValueError(
+                "got settings of a trace that are not names and whole numbers; restore the folder from a copy"
+            )
         draws, position = arrays["draws"], arrays["position"]
         values = tuple(draws[str(i)] for i in range(len(quantities)))
         found = draws[LOG_DENSITY].shape
         if len(found) != 2 or any(array.dtype.kind not in "biuf" for array in (draws[LOG_DENSITY], *values)):
-            raise ValueError("got draws that are no numbers of chains; restore the folder from a copy")
+            raise ValueError(
+                "got draws of a trace that are not numbers by chain and draw; restore the folder from a copy"
+            )
         if any(v.shape[:2] != found or not q.fits(v.shape[2:]) for q, v in zip(quantities, values, strict=True)):
-            raise ValueError("got draws whose shapes are not those of their quantities; restore the folder from a copy")
+            raise ValueError(
+                "got draws of a trace whose shapes do not fit their quantities; restore the folder from a copy"
+            )
         return cls(
             quantities,
             values,
@@ -183,19 +199,20 @@ class Trace:
 
 
 def _numbered(arrays: tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
+    """Return arrays by their number, as text."""
     return {str(place): array for place, array in enumerate(arrays)}
 
 
 def _diagnosed(
     draws: Float[np.ndarray, "chain draw ..."] | Any, *, labelled: bool
 ) -> tuple[float, float, float, float, str]:
-    """A row of `Trace.diagnostics`."""
+    """Return a row of `Trace.diagnostics` for the draws of one quantity."""
     nan, (chains, n_draws) = float("nan"), draws.shape[:2]
     elements = np.asarray(draws, np.float64).reshape(chains, n_draws, int(np.prod(draws.shape[2:])))
     single = draws.ndim == 2
     mean = float(elements.mean()) if single and n_draws else nan
     if labelled:
-        return mean, nan, nan, nan, "changes with the names of components: neither chains nor draws need agree on it"
+        return mean, nan, nan, nan, "changes with the names of components, so neither chains nor draws need agree on it"
     if n_draws < FEWEST_DRAWS:
         return mean, nan, nan, nan, f"fewer than {FEWEST_DRAWS} draws of a chain"
     if not np.all(np.isfinite(elements)):
@@ -205,7 +222,7 @@ def _diagnosed(
     still = np.ptp(elements, axis=1) == 0  # (chain, element)
     moving = elements[:, :, np.ptp(elements, axis=(0, 1)) > 0]  # elements with more than one value
     if not moving.shape[2]:
-        return mean, nan, nan, nan, "never moved: nothing is known of how fast the chains move"
+        return mean, nan, nan, nan, "never moved, so how fast the chains move is unknown"
     worst = max(rhat(moving[..., i]) for i in range(moving.shape[2]))
     stuck = int(still.all(1).sum())
     if stuck:  # that chains disagree can be seen then, that they agree cannot

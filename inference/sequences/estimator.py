@@ -1,5 +1,7 @@
-"""The estimator of hidden Markov models: starts from a mixture of the rows, compiled ascent, proposals, and the bound
-in float64."""
+"""The estimator of hidden Markov models: a start from a mixture of the rows, compiled ascent, proposals.
+
+The bound is recorded in float64.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -34,19 +36,21 @@ from lvsearch.models.kernels import kernel
 from lvsearch.models.units import Row
 
 TRIMMED_ROWS = 64
-"""Longer sequences are padded to a multiple of it."""
+"""Longer sequences are padded to a multiple of this number of rows."""
 POOLED = MixtureSettings(sweeps=100, rounds=5)
-"""Of a mixture that a fit begins from: states are looked for again with their order."""
+"""Settings of the mixture that a fit begins from. It needs little effort, because the ascent changes its states
+again.
+"""
 
 
 @dataclass(frozen=True)
 class SequenceSettings:
-    """How hard to try. Tolerances in nats per row and sweep.
+    """Settings of the estimator: effort and stopping rules. Tolerances are in nats per row and sweep.
 
     | field | meaning |
     |---|---|
-    | `pooled` | of the mixture of all rows, order forgotten, from which a fit from scratch begins |
-    | `sweeps`, `tolerance` | of the ascent |
+    | `pooled` | settings of the mixture of all rows, order ignored, from which a fit from scratch begins |
+    | `sweeps`, `tolerance` | the most sweeps of the ascent; a sweep that gains less is the last one |
     | `rounds`, `proposals` | rounds of proposals, and how many of each kind a round tries; 0 rounds for none |
     | `climb_sweeps` | sweeps given to a proposal |
     | `double_below` | rows × states × statistics up to which everything is in float64 |
@@ -62,7 +66,7 @@ class SequenceSettings:
 
 
 class HiddenMarkovEstimator(RowsEstimator):
-    """Fits a `HiddenMarkov` to sequences: the same bound as the generic engine, sequences side by side."""
+    """Fits a `HiddenMarkov` to sequences: the same bound as the generic engine, with sequences side by side."""
 
     model: HiddenMarkov
     settings: SequenceSettings
@@ -82,7 +86,7 @@ class HiddenMarkovEstimator(RowsEstimator):
         self.exact = model.concentration is None  # paths summed out at point estimates
 
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
-        """The pooled mixture's; and increments, and the recursions of every row."""
+        """Return the bytes of the pooled mixture, of increments, and of the recursions of every row."""
         (capacity,) = capacity_of(size)
         padded = sum(batch.present.size for batch in self.batches)
         own = (
@@ -93,19 +97,19 @@ class HiddenMarkovEstimator(RowsEstimator):
         return MemoryPlan((*self.pooled.memory_plan(size).parts, *own))
 
     def work(self, size: tuple[int, ...]) -> float:
-        """Rows × states × (statistics + states) of one pass."""
+        """Return rows × states × (statistics + states), the work of one pass."""
         return float(self.n_rows) * size[0] * (self.batches[0].increments.shape[-1] + size[0])
 
     def begin(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> RowsStart:
-        """A mixture of the rows, or another size's states."""
+        """Return the beginning of a fit: another size's fit, or else a mixture of all rows."""
         return RowsStart(key, start, self.pooled.fit(size, key, None) if start is None else None)
 
     def run(self, size: tuple[int, ...], dtype: Any) -> "_Run":
-        """One fit at this size, to be made in this precision."""
+        """Return one fit at this size and in this precision, not yet made."""
         return _Run(self, size, dtype)
 
     def bound(self, natural: dict[str, Statistics], size: tuple[int, ...], l: None) -> float:
-        """In float64 at exactly these natural parameters, nats, the paths at their optimum."""
+        """Return the bound in float64 at exactly these natural parameters, with the paths at their optimum, nats."""
         return recorded_bound(self.model, self.batches, self.log_carrier, natural, size)
 
 
@@ -119,24 +123,27 @@ class _Run(RowsRun[HiddenMarkovEstimator]):
 
     @property
     def most_passes(self) -> float:
-        """Three times what was made, and a climb for every round."""
+        """Three times the passes made so far, and a climb for every round."""
         return float(3 * self.passes + self.settings.rounds * self.settings.climb_sweeps)
 
     def first(self, begin: RowsStart) -> tuple[AscentTrace, Float[np.ndarray, " sweep"]]:
-        """From the states of a mixture of all rows, or of another size's fit."""
+        """Run the ascent from the states of a mixture of all rows, or of another size's fit. Returns its trace and its
+        bounds.
+        """
         shares = self._pooled_shares(begin.pooled) if begin.start is None else self._grown_shares(begin.start)
         trace = self._from_shares(shares, self.settings.sweeps)
-        return trace, trace.made() + self.owner.log_carrier
+        return trace, trace.bound_history() + self.owner.log_carrier
 
     def finished(self, standing: Standing) -> AscentTrace:
-        """The ascent to its end."""
+        """Run the ascent to its end."""
         return self._ascend(standing.trace.beliefs, self.settings.sweeps)
 
     def climbed(self, shares: Float[np.ndarray, "row state"]) -> Standing:
-        """Where a short climb from these states of the rows ends."""
+        """Return where a short climb from these responsibilities of the rows ends."""
         return self.standing(self._from_shares(shares, self.settings.climb_sweeps))
 
     def _ascend(self, beliefs: Beliefs, sweeps: int) -> AscentTrace:
+        """Run coordinate ascent from these beliefs, and count its sweeps."""
         trace = ascend_paths(
             self.model, beliefs, self.batches, self.size, self.tolerance, sweeps, capacity=self.capacity
         )
@@ -146,7 +153,7 @@ class _Run(RowsRun[HiddenMarkovEstimator]):
     # ── states of the rows, (rows, K) in the order of the sequences ─────────────────────────────────────────────────
 
     def _pooled_shares(self, pooled: Estimate | None) -> Float[np.ndarray, "row state"]:
-        """Those of a mixture of all rows."""
+        """Return the responsibilities of every row at the mixture of all rows, (row, state)."""
         assert pooled is not None
         owner = self.owner.pooled
         beliefs = beliefs_at(owner.model, pooled.natural, self.size, self.capacity, self.dtype)
@@ -156,7 +163,9 @@ class _Run(RowsRun[HiddenMarkovEstimator]):
         return flat[: self.owner.n_rows, : self.size[0]]
 
     def _grown_shares(self, start: Estimate) -> Float[np.ndarray, "row state"]:
-        """Those of another size's fit, the largest states split."""
+        """Return the responsibilities of every row at another size's fit, with its largest states split, (row,
+        state).
+        """
         old = capacity_of(start.size)
         beliefs = beliefs_at(self.model, start.natural, start.size, old, self.dtype)
         seen = survey_paths(self.model, beliefs, self.batches, start.size, capacity=old)
@@ -168,6 +177,7 @@ class _Run(RowsRun[HiddenMarkovEstimator]):
         return shares[:, : self.size[0]]
 
     def _in_order(self, shares: tuple[Any, ...]) -> Float[np.ndarray, "row state"]:
+        """Return the rows of all batches in the order of the sequences, padding left out."""
         out = np.zeros((self.owner.n_rows, np.shape(shares[0])[-1]))
         for place, share in zip(self.owner.places, shares, strict=True):
             out[place[place >= 0]] = np.asarray(share, np.float64)[place >= 0]
@@ -176,6 +186,7 @@ class _Run(RowsRun[HiddenMarkovEstimator]):
     # ── climbs ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _from_shares(self, shares: Float[np.ndarray, "row state"], sweeps: int) -> AscentTrace:
+        """Run coordinate ascent from responsibilities of the rows."""
         wide = np.pad(shares, ((0, 0), (0, self.capacity[0] - shares.shape[1]))).astype(self.dtype)
         per_batch = tuple(np.where(place[..., None] >= 0, wide[place], 0) for place in self.owner.places)
         blank = blank_globals(self.model, self.owner.data.extents, self.size, self.capacity, self.dtype)
@@ -183,7 +194,7 @@ class _Run(RowsRun[HiddenMarkovEstimator]):
         return self._ascend(begin, sweeps)
 
     def standing(self, trace: AscentTrace) -> Standing:
-        """An ascent's end as proposals see it."""
+        """Return the end of an ascent as proposals see it."""
         seen = survey_paths(self.model, trace.beliefs, self.batches, self.size, capacity=self.capacity)
         shares = self._in_order(seen.shares)[:, : self.size[0]]
         terms = {"sequences": float(seen.log_total) + self.owner.log_carrier, "globals": float(seen.of_globals)}
@@ -191,12 +202,15 @@ class _Run(RowsRun[HiddenMarkovEstimator]):
 
 
 def rows_in_order(units: Row) -> Dataset:
-    """The rows by themselves."""
+    """Return all rows as a data set of rows."""
     return rows(np.asarray(units.value), np.asarray(units.observed))
 
 
 def trimmed(data: Dataset) -> Dataset:
-    """Without most of the padding where it is most of a batch: few sequences, or long ones, pay for every row."""
+    """Return the data set with less padding where padding is most of a batch.
+
+    Every padded row costs time, which matters for few or long sequences.
+    """
     batches, unit_ids = [], []
     for batch, ids in zip(data.batches, data.unit_ids, strict=True):
         real = np.flatnonzero(ids >= 0) if 2 * np.sum(ids >= 0) < len(ids) else np.arange(len(ids))
@@ -209,7 +223,7 @@ def trimmed(data: Dataset) -> Dataset:
 
 
 def sequences_of(component: Component, data: Dataset) -> tuple[tuple[Sequences, ...], float]:
-    """Each batch's sequences in float64, and Σ log h of all rows, nats."""
+    """Return the sequences of each batch in float64, and Σ log h of all rows, nats."""
     batches, total = [], 0.0
     with jax.enable_x64(True):
         for batch in data.batches:
@@ -226,7 +240,7 @@ def sequences_of(component: Component, data: Dataset) -> tuple[tuple[Sequences, 
 @kernel(brief=True)
 @counted
 def _prepared(component: Component, units: Row) -> tuple[Array, Array]:
-    """(packed increments, log h) of rows with two leading axes."""
+    """Return packed increments and log h of rows with two leading axes."""
 
     def one(unit: Row) -> tuple[Array, Array]:
         y, observed = component.coordinates(unit), jnp.asarray(unit.observed)
@@ -236,7 +250,7 @@ def _prepared(component: Component, units: Row) -> tuple[Array, Array]:
 
 
 def _places(data: Dataset, lengths: np.ndarray) -> tuple[np.ndarray, ...]:
-    """For every batch (sequence, row), which of all rows each one is; −1 for padding."""
+    """Return for every batch the number of each (sequence, row) among all rows; −1 for padding."""
     starts = np.cumsum(lengths) - lengths
     out = []
     for batch, ids in zip(data.batches, data.unit_ids, strict=True):
@@ -248,7 +262,10 @@ def _places(data: Dataset, lengths: np.ndarray) -> tuple[np.ndarray, ...]:
 def recorded_bound(
     model: HiddenMarkov, batches: tuple[Sequences, ...], log_carrier: float, natural: Any, size: tuple[int, ...]
 ) -> float:
-    """The bound in float64 at exactly these natural parameters, nats, the paths at their optimum."""
+    """Return the bound in float64 at exactly these natural parameters, with the paths at their optimum, nats.
+
+    log_carrier: Σ log h of all rows, nats.
+    """
     capacity = capacity_of(size)
     with jax.enable_x64(True):
         beliefs, total = recorded_at(model, natural, size, capacity)
@@ -259,4 +276,5 @@ def recorded_bound(
 
 @estimator.register
 def _(model: HiddenMarkov, data: Dataset) -> HiddenMarkovEstimator:
+    """Return the estimator of hidden Markov models."""
     return HiddenMarkovEstimator(model, data)

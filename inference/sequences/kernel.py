@@ -1,10 +1,13 @@
-"""Mean field for hidden Markov models, all sequences of a batch side by side: what the generic engine does, scaled.
+"""Mean field for hidden Markov models with all sequences of a batch side by side, in scaled probabilities.
 
-With E[log ρ], E[log A] and the rows' expected log-densities l_nk, q(path) is a Markov chain with the potentials
-exp E[log A] and exp l, and the bound is Σ_sequences log Z + log_prior(E[t]) + H[globals] in nats (Beal 2003, §3.4). The
-recursions run on probabilities, every row divided by its sum (Rabiner 1989, §V.A): a matrix product a row, where the
-family's are sums of exponentials. Potentials are kept above `floor` of the largest, so that no sum is 0 in any
-precision; recorded bounds are computed by the family, which needs no floor.
+The result is that of the generic engine. With E[log ρ], E[log A] and the rows' expected log-densities l_nk, q(path) is
+a Markov chain with the potentials exp E[log A] and exp l. The bound is Σ_sequences log Z + log_prior(E[t]) + H[globals]
+in nats (Beal 2003, §3.4).
+
+The recursions run on probabilities, where every row is divided by its sum (Rabiner 1989, §V.A). So a row takes a matrix
+product, where the exponential family's own recursion takes sums of exponentials. Potentials are kept above `floor`
+times the largest, so that no sum is 0 in any precision. Recorded bounds are computed by the family's recursion, which
+needs no floor.
 """
 
 from typing import NamedTuple
@@ -24,20 +27,30 @@ from lvsearch.models.hidden_markov import HiddenMarkov
 from lvsearch.models.kernels import kernel
 
 UNROLL = 4
-"""Rows in one turn of a compiled loop: turning costs more than a row of few sequences."""
+"""Rows in one iteration of a compiled loop; an iteration costs more overhead than a row of few sequences costs work."""
 
 
 class Sequences(NamedTuple):
-    """Sequences of one padded length: `increments` (sequence, row, packed) s(x), 0 where nothing is known, and which
-    rows are `present` (sequence, row)."""
+    """Sequences of one padded length.
+
+    increments: s(x) of each row, packed, (sequence, row, packed); 0 where nothing is known.
+    present: which rows are not padding, (sequence, row).
+    """
 
     increments: Float[Array | np.ndarray, "_ _ packed"]  # batches of one data set differ in length
     present: Bool[Array | np.ndarray, "_ _"]
 
 
 class PathSums(NamedTuple):
-    """What a pass gives: expected first states (K,), steps (K, K), Σ q(z_n = k) s(x_n) packed (K, S), and Σ log Z in
-    nats, log h left out."""
+    """The sums over all sequences that one pass gives.
+
+    | field | shape | meaning |
+    |---|---|---|
+    | `start` | (state,) | expected numbers of first states |
+    | `steps` | (state, state) | expected numbers of steps |
+    | `increments` | (state, packed) | Σ q(z_n = k) s(x_n), packed |
+    | `log_total` | () | Σ log Z without log h, nats |
+    """
 
     start: Float[Array, " state"]
     steps: Float[Array, "state state"]
@@ -46,7 +59,7 @@ class PathSums(NamedTuple):
 
 
 def log_rows(model: HiddenMarkov, g: dict[str, Statistics], batch: Sequences, on: Masks) -> Float[Array, "s row state"]:
-    """E[log p(x | θ_k)] − log h(x) of every row, −inf for states that do not exist."""
+    """Return E[log p(x | θ_k)] − log h(x) of every row, nats; −inf for states that do not exist."""
     statistics = pack_statistics(model.components, g["components"]).astype(batch.increments.dtype)
     logits = jnp.einsum("srp,kp->srk", batch.increments, jnp.where(on["state"][:, None], statistics, 0.0))
     return jnp.where(on["state"], logits, -jnp.inf)
@@ -55,12 +68,19 @@ def log_rows(model: HiddenMarkov, g: dict[str, Statistics], batch: Sequences, on
 def forward_backward(
     model: HiddenMarkov, g: dict[str, Statistics], batch: Sequences, on: Masks
 ) -> tuple[Float[Array, "s row state"], Float[Array, "state state"], Float[Array, " s"]]:
-    """(q(z) of every row, expected steps of all sequences, log Z of each sequence without log h in nats)."""
+    """Run the forward–backward recursions of all sequences of a batch.
+
+    g: expected statistics of the globals.
+    on: which states exist.
+
+    Returns q(z) of every row, expected steps summed over all sequences, and log Z of each sequence without log h, nats.
+    """
     exists, here = on["state"], jnp.asarray(batch.present).T
     floor = jnp.finfo(batch.increments.dtype).tiny ** 0.45
     both = exists[:, None] & exists
 
     def potentials(log: Array, mask: Array) -> tuple[Array, Array]:
+        """Return exp(log − largest) where `mask`, kept above the floor, and the largest."""
         known = jnp.where(mask, log, -jnp.inf)
         top = known.max(-1, keepdims=True)
         top = jnp.where(jnp.isfinite(top), top, 0.0)
@@ -72,6 +92,7 @@ def forward_backward(
     rows, tops = potentials(jnp.swapaxes(log_rows(model, g, batch, on), 0, 1), exists)  # (row, s, state)
 
     def forth(before: Array, row: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
+        """Make one step of the forward recursion."""
         potential, there = row
         arrived = (before @ transitions) * potential
         total = jnp.where(there, arrived.sum(-1), 1.0)
@@ -86,6 +107,7 @@ def forward_backward(
     log_z = jnp.where(here, jnp.log(totals) + tops, 0.0).sum(0) + jnp.where(here[0], start_top, 0.0)
 
     def back(after: Array, row: tuple[Array, Array, Array]) -> tuple[Array, tuple[Array, Array]]:
+        """Make one step of the backward recursion."""
         potential, there, total = row
         leaving = jnp.where(there[:, None], potential * after / total[:, None], 0.0)
         return jnp.where(there[:, None], leaving @ transitions.T, after), (after, leaving)
@@ -98,7 +120,7 @@ def forward_backward(
 
 
 def path_sums(model: HiddenMarkov, g: dict[str, Statistics], batches: tuple[Sequences, ...], on: Masks) -> PathSums:
-    """One pass over all sequences, the paths at their optimum."""
+    """Make one pass over all sequences with the paths at their optimum, and return its sums."""
     found = []
     for batch in batches:
         shares, steps, log_z = forward_backward(model, g, batch, on)
@@ -108,7 +130,7 @@ def path_sums(model: HiddenMarkov, g: dict[str, Statistics], batches: tuple[Sequ
 
 
 def updated(model: HiddenMarkov, beliefs: Beliefs, sums: PathSums, on: Masks) -> Beliefs:
-    """The coordinate step of all globals, which do not depend on each other given the paths."""
+    """Make the coordinate step of all globals, which are independent of each other given the paths."""
     prior = jax.grad(lambda g: model.log_prior(g, on))(beliefs.mean)
     components = unpack_sums(model.components, sums.increments, beliefs.natural["components"])
     counted = {"start": sums.start, "transitions": sums.steps, "components": components}
@@ -129,13 +151,15 @@ def ascend_paths(
     *,
     capacity: tuple[int, ...],
 ) -> AscentTrace:
-    """Coordinate ascent, at most `sweeps` (and `TRACE_LENGTH`) sweeps, until one gains less than `tolerance` nats.
+    """Run coordinate ascent until a sweep gains less than `tolerance` nats, for at most `sweeps` (and `TRACE_LENGTH`)
+    sweeps.
 
-    The bound of a sweep is that of the globals before it, with the paths at their optimum; log h is left out of it.
+    The bound of a sweep is that of the globals before it with the paths at their optimum, without log h.
     """
     on = model.active(size, capacity)
 
     def sweep(b: Beliefs, l: None) -> tuple[Beliefs, None, Array]:
+        """Make one sweep: paths, then globals. Returns the bound before the globals' step."""
         sums = path_sums(model, b.mean, batches, on)
         bound = sums.log_total + globals_bound(model, b, size, capacity=capacity)
         return updated(model, b, sums, on), l, bound
@@ -154,8 +178,10 @@ def beliefs_from(
     *,
     capacity: tuple[int, ...],
 ) -> Beliefs:
-    """The globals that follow from states given row by row, neighbours taken as independent: where starts and proposals
-    enter the ascent."""
+    """Return the globals that follow from responsibilities of rows, neighbouring rows taken as independent.
+
+    Starts and proposals enter the ascent this way.
+    """
     sums = PathSums(*(jnp.zeros(()),) * 4)
     for batch, share in zip(batches, shares, strict=True):
         known = jnp.where(batch.present[..., None], share, 0.0)
@@ -166,7 +192,7 @@ def beliefs_from(
 
 
 class PathSurvey(NamedTuple):
-    """A fit looked at: q(z) of every row of each batch, and the terms of the bound but log h, nats."""
+    """A survey of a fit: q(z) of every row of each batch, and the two terms of the bound without log h, nats."""
 
     shares: tuple[Float[Array | np.ndarray, "_ _ state"], ...]
     log_total: Array
@@ -183,7 +209,7 @@ def survey_paths(
     *,
     capacity: tuple[int, ...],
 ) -> PathSurvey:
-    """One pass over the sequences at these globals."""
+    """Survey a fit in one pass over the sequences at these globals."""
     on = model.active(size, capacity)
     seen = [forward_backward(model, beliefs.mean, batch, on) for batch in batches]
     total = jnp.stack([log_z.sum() for _, _, log_z in seen]).sum()
@@ -193,7 +219,7 @@ def survey_paths(
 def path_potentials(
     model: HiddenMarkov, g: dict[str, Statistics], batch: Sequences, on: Masks
 ) -> tuple[MarkovChainStatistics, Bool[Array, "s row state state"]]:
-    """(the natural parameters of each sequence's path, which of them exist), without log h."""
+    """Return the natural parameters of each sequence's path, and which of them exist, without log h."""
     exists, rows = on["state"], log_rows(model, g, batch, on)
     first = (jnp.arange(rows.shape[1]) == 0)[:, None]
     state = jnp.where(exists, rows, 0.0) + jnp.where(first, g["start"], 0.0)
@@ -212,5 +238,8 @@ def exact_log_totals(
     *,
     capacity: tuple[int, ...],
 ) -> Float[Array, " sequence"]:
-    """log Z of each sequence without log h, nats, by the family's own recursion: exact whatever the potentials are."""
+    """Return log Z of each sequence without log h, nats, by the exponential family's own recursion.
+
+    It has no floor, and is exact whatever the potentials are.
+    """
     return MarkovChain().log_normaliser(*path_potentials(model, g, batch, model.active(size, capacity)))

@@ -1,4 +1,4 @@
-"""The most probable path of every sequence at a fit's parameters."""
+"""The most probable path of hidden states of every sequence, at a fit's parameters."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ from jaxtyping import Array, Int
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, padded_natural, point_of
-from lvsearch.inference.engine.meanfield import cast, within
-from lvsearch.inference.engine.representation import gathered
+from lvsearch.inference.engine.meanfield import cast, unit_masks
+from lvsearch.inference.engine.representation import in_data_order
 from lvsearch.models.contract import Statistics
 from lvsearch.models.families import MarkovChain
 from lvsearch.models.hidden_markov import HiddenMarkov
@@ -20,7 +20,9 @@ from lvsearch.models.units import GroupOfRows
 
 
 def most_probable_paths(estimate: Estimate, data: Dataset) -> list[Int[np.ndarray, " row"]]:
-    """Viterbi's path of each sequence at the posterior means of all parameters: the state of every row, in float64.
+    """Return the most probable path of each sequence (Viterbi) at the posterior means of all parameters.
+
+    Each path is the state of every row, computed in float64.
 
     Raises ValueError for fits of other models.
     """
@@ -36,7 +38,7 @@ def most_probable_paths(estimate: Estimate, data: Dataset) -> list[Int[np.ndarra
         for batch in cast(data, np.float64).batches:
             states = np.asarray(_states(model, g, batch.units, size, capacity=capacity))
             per_batch.append([row[here] for row, here in zip(states, np.asarray(batch.units.present), strict=True)])
-    return gathered(data, per_batch)
+    return in_data_order(data, per_batch)
 
 
 @kernel(static_argnames=("capacity",), brief=True)
@@ -49,11 +51,11 @@ def _states(
     *,
     capacity: tuple[int, ...],
 ) -> Int[Array, "_ _"]:
-    """(sequence, row), padding included."""
+    """Return the most probable state of each row, (sequence, row), padding included."""
     on, site, family = model.active(size, capacity), model.locals()["path"], MarkovChain()
 
     def one(unit: Any) -> Array:
-        exists = within(model, unit, on)
+        exists = unit_masks(model, unit, on)
         blank = family.zeros((len(unit.present), *capacity, *capacity), jnp.result_type(float))
         natural = jax.grad(lambda path: model.log_unit(g, {"path": path}, unit, exists))(blank)
         return family.value(family.mode(natural, site.event_mask(exists)))

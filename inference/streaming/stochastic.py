@@ -76,6 +76,7 @@ class Minibatches:
         return cls(pack_streamed(files, streamed_layout(files, device_tile_blocks()), wanted))
 
     def __len__(self) -> int:
+        """Return the number of minibatches."""
         return self.packed.n_batches
 
     def pieces(self, number: int) -> Iterator[DocumentPiece]:

@@ -36,6 +36,7 @@ from lvsearch.models.lda import LDA
 
 @estimator.register
 def _(model: LDA, data: Dataset) -> TopicEstimator:
+    """Return the estimator of LDA for documents on disk or in memory, whichever the data are."""
     if isinstance(data.original, StoredDocuments):
         return StreamedTopicEstimator(model, data)
     return TopicEstimator(model, data)
@@ -50,6 +51,7 @@ class StreamedTopicEstimator(TopicEstimator):
         return streamed_plan(self._layout, self.n_words, capacity, self._batches_within(capacity))
 
     def _prepare(self, data: Dataset) -> None:
+        """Read the layout of the documents' files. Raises ValueError for documents that are not in files."""
         self.data, original = data, data.original
         if not isinstance(original, StoredDocuments):
             raise ValueError(f"got {type(original).__name__}, expected documents in files, as Corpus.open has them")
@@ -74,6 +76,7 @@ class StreamedTopicEstimator(TopicEstimator):
 
     @property
     def _documents(self) -> StreamedDocuments:
+        """The documents packed on disk."""
         assert self._packed_on_disk is not None
         return self._packed_on_disk
 
@@ -109,6 +112,7 @@ class StreamedTopicEstimator(TopicEstimator):
         narrow = np.float32(eta)
 
         def visit(batch: int, weights: Array, scale: Array) -> BatchCounts:
+            """Update the documents of one batch, piece by piece, and return the batch's counts and fits."""
             new, fits, waiting = jnp.zeros_like(weights), [], None
             for piece in self._documents.pieces(batch):
                 gamma = gammas.read(piece.first, piece.last)
@@ -160,6 +164,7 @@ class StreamedTopicEstimator(TopicEstimator):
         return fsum(float(each.lower.sum()) for each in ends), fsum(float(each.upper.sum()) for each in ends)
 
     def _documents_with_words(self) -> int:
+        """Return the number of documents that have a word."""
         return self._documents.n_with_words
 
     def _mean_log_proportions(self, gamma: Any, n_topics: int) -> Float[np.ndarray, " topic"]:

@@ -1,4 +1,4 @@
-"""Mixtures whose components share a covariance at one size: their annealed path, and fits begun where one ended."""
+"""Mixtures whose components share one covariance: their annealed path, and fits that begin from its labels."""
 
 from lvsearch.inference.tied_mixtures.chain import TiedMixtureChain
 from lvsearch.inference.tied_mixtures.estimator import TiedEstimator

@@ -1,17 +1,17 @@
-"""Mixtures with one covariance at one size, annealed from the prior of their labels: all parameters integrated out.
+"""Mixtures with one shared covariance at one size, annealed from the prior of their labels, parameters integrated out.
 
-As in `evidence.mixtures`, but that A is one number of all components together (`models.tied_mixture`). With the row's
-own label taken away, B the pooled matrix and ν its degrees, m_k and κ_k of the rows of each component, a row y that
-joins component k makes of them
+As in `evidence.mixtures`, except that A is one number of all components together (`models.tied_mixture`). Take the row
+out of its component. Let B be the pooled matrix, ν its degrees, and m_k and κ_k the mean and count of each component. A
+row y that joins component k changes them to
 
     B + c_k (y − m_k)(y − m_k)ᵀ,    ν + 1,    κ_k + 1,        c_k = κ_k / (κ_k + 1),
 
-so that one factor of B serves all components: A gains, for each k,
+so one factor of B serves all components. For each k, A gains
 
     ½D log 2 + log Γ((ν + 1)/2) − log Γ((ν + 1 − D)/2) − ½ log|B| − ½(ν + 1) log(1 + c_k q_k) + ½D log c_k,
 
-q_k = (y − m_k)ᵀ B⁻¹ (y − m_k): a row's predictive density is Student's t with ν + 1 − D degrees of freedom (Bishop
-2006, §2.3.7).
+with q_k = (y − m_k)ᵀ B⁻¹ (y − m_k). The row's predictive density is Student's t with ν + 1 − D degrees of freedom
+(Bishop 2006, §2.3.7).
 """
 
 from typing import Any
@@ -37,14 +37,24 @@ from lvsearch.models.tied_mixture import TiedMixture
 
 
 class TiedMixtureChain(CollapsedMixtureChain):
-    """A `Chain` over the labels of a `TiedMixture`, as of a `FiniteMixture`: `natural` is of `TiedNormalWishart`, and
-    what is A of each component there is A of all of them here, (1, particle)."""
+    """A `Chain` over the labels of a `TiedMixture`.
+
+    It differs from the chain of a `FiniteMixture` in two ways. `natural` holds parameters of `TiedNormalWishart`.
+    Wherever that chain has A of each component, this one has A of all components together, (1, particle).
+    """
 
     @classmethod
-    def of(cls, model: FiniteMixture | TiedMixture, data: Dataset, size: int, capacity: int) -> "TiedMixtureChain":
-        """Raises ValueError as `CollapsedMixtureChain.of`; model: the `TiedMixture`, or its `independent` one."""
+    def from_data(
+        cls, model: FiniteMixture | TiedMixture, data: Dataset, size: int, capacity: int
+    ) -> "TiedMixtureChain":
+        """Return the chain of a tied mixture with `size` components.
+
+        model: the `TiedMixture`, or its `independent` mixture.
+
+        Raises ValueError as `CollapsedMixtureChain.from_data` does.
+        """
         independent = model.independent if isinstance(model, TiedMixture) else model
-        chain = CollapsedMixtureChain.of(independent, data, size, capacity)
+        chain = CollapsedMixtureChain.from_data(independent, data, size, capacity)
         own = chain.component, chain.concentration, chain.size, chain.increments, chain.carriers, chain.tilts
         prior = jax.tree.map(np.asarray, tied_share(chain.prior, size))
         return cls(*own, chain.weight, prior, chain.anchor, capacity)
@@ -57,17 +67,24 @@ class TiedMixtureChain(CollapsedMixtureChain):
         choose: Choose,
         prior: Any,
     ) -> tuple[CollapsedState, Float[Array, "one particle"]]:
-        """One row's label drawn given all others, and A with the row where it now is. normaliser: the same where it
-        was."""
-        left = self.without(state, row, prior)
+        """Draw one row's label given all others.
+
+        normaliser: A of all components with the row at its old label, (1, particle).
+
+        Returns the state, and A with the row at its new label. The other arguments are those of
+        `CollapsedMixtureChain.redrawn`.
+        """
+        left = self.remove_row(state, row, prior)
         joining = self.joining(left, row, normaliser)
         label = choose(left, joining)
         before, after = (jnp.take_along_axis(joining.of_row, each[None], axis=0) for each in (state.labels[row], label))
-        return self.joined(left, row, label, joining.natural), normaliser + after - before
+        return self.add_row(left, row, label, joining.natural), normaliser + after - before
 
     def joining(self, state: CollapsedState, row: Int[Array, ""], normaliser: Float[Array, "one particle"]) -> Joining:
-        """What the row, which is in no component, makes of each. normaliser: A of all, of which only that of the result
-        depends on it."""
+        """Return the scores of a row that is in no component, for each label.
+
+        normaliser: A of all components, (1, particle). Only the `normaliser` of the result depends on it.
+        """
         s = jax.tree.map(lambda leaf: self._rows(leaf)[row][0], self.increments)
         joined = jax.tree.map(lambda sums, one: sums + one, state.natural, s)
         degrees, factor, centre, count = tied_parameters(_particles_first(state.natural), self._mask())
@@ -81,28 +98,33 @@ class TiedMixtureChain(CollapsedMixtureChain):
         return Joining(of_label, of_row, joined, normaliser + of_row)
 
     def log_rows(self, state: CollapsedState) -> Float[Array, " particle"]:
-        """log p(rows | labels), nats."""
+        """Return log p(rows | labels) of each particle, nats."""
         prior = jax.tree.map(lambda leaf: self._rows(leaf)[None], self.prior)
         return self.gains(state.natural, prior)[0] + self.log_carried(state.labels)
 
     def gains(self, natural: Any, prior: Any) -> Float[Array, "cell particle"]:
-        """A(λ + S) − A(λ), in one cell. prior: the share of each component, (particle, …) a leaf."""
+        """Return A(λ + S) − A(λ) of each particle as one cell, (1, particle), nats.
+
+        prior: the share of the prior that each component has, each leaf (particle, …).
+        """
         everywhere = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (self.capacity, *leaf.shape)), prior)
         return (self.normalisers(natural) - self.normalisers(everywhere))[..., 0]
 
     def prior_natural(self, component: Component, n_dims: int) -> Any:
-        """The share of each component."""
+        """Return the share of the prior that each component has."""
         return tied_share(component.prior(n_dims), self._rows(self.size))
 
     def normalisers(self, natural: Any) -> Float[Array, "one particle cell"]:
-        """A of all components of each particle."""
+        """Return A of all components of each particle together, (1, particle, 1), nats."""
         return TiedNormalWishart().log_normaliser(_particles_first(natural), self._mask())[None, :, None]
 
     def _mask(self) -> Array:
+        """Return which components exist, with an axis for particles and one for cells."""
         return self.exists()[..., None]
 
 
 def _particles_first(natural: Any) -> Any:
+    """Return the leaves with the particle axis before the component axis."""
     return jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), natural)
 
 
@@ -110,5 +132,6 @@ def _particles_first(natural: Any) -> Any:
 def _(
     model: TiedMixture, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
 ) -> TiedMixtureChain | HyperMixture:
-    chain = TiedMixtureChain.of(model, data, size[0], capacity_of(size)[0])
+    """Return the chain from the prior, with hyper-parameters that have priors annealed."""
+    chain = TiedMixtureChain.from_data(model, data, size[0], capacity_of(size)[0])
     return HyperMixture.around(chain, model.components, data) if model.components.inferred else chain

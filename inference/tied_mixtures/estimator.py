@@ -1,9 +1,9 @@
-"""The estimator of tied mixtures: that of mixtures, begun where labels were drawn to.
+"""The estimator of tied mixtures: that of mixtures, with one more start from labels drawn along the rows.
 
-What one covariance is depends on how many means there are. A cluster that a smaller fit holds with another has widened
-the covariance of all, and is joined again by the ascent where it is cut off; and rows in turn, with a covariance for
-each component, find other clusters than these. Six clusters of 300 rows in 3 columns: from rows in turn fits ended 10,
-136 and 158 nats below the best, from labels drawn along the rows at it (`evidence.row_by_row`).
+What the shared covariance is depends on the number of means. If a smaller fit holds two clusters in one component, it
+has widened the covariance of all components, and the ascent joins the two again after a split. Starts from rows with a
+covariance per component find other clusters. On six clusters of 300 rows in 3 columns, fits from such starts ended 10,
+136 and 158 nats below the best. Fits from labels drawn along the rows (`evidence.row_by_row`) ended at the best.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ from lvsearch.inference.mixtures.improving import RowsStart
 from lvsearch.models.tied_mixture import TiedMixture
 
 SWEEPS = 2
-"""Over the labels of all rows, in one path along them."""
+"""Number of sweeps over the labels of all rows in one path along them."""
 
 
 class TiedEstimator(MixtureEstimator):
@@ -37,6 +37,7 @@ class TiedEstimator(MixtureEstimator):
         self.data = data
 
     def run(self, size: tuple[int, ...], dtype: Any) -> "TiedRun":
+        """Return one fit at this size and in this precision, not yet made."""
         return TiedRun(self, size, dtype)
 
 
@@ -46,12 +47,14 @@ class TiedRun(MixtureRun):
     owner: TiedEstimator
 
     def starts(self, begin: RowsStart) -> list[Beliefs]:
-        """As of other mixtures, and from labels drawn anew; from nothing too where there is a smaller fit."""
+        """Return the starts: those of other mixtures, one from scratch also where there is a smaller fit, and one from
+        labels.
+        """
         grown = [] if begin.start is None else self.grown(begin.start)
         return [*grown, self.from_nothing(begin.key), self._along_rows(begin.key)]
 
     def _along_rows(self, key: Array) -> Beliefs:
-        """Of the best particle of a path along the rows, or along some of them."""
+        """Return a start from the labels of the best particle of a path along the rows, or along some of the rows."""
         key_order, key_data, key_path = split_key(key, 3)
         order = shuffled(key_order, self.owner.n_rows)[: self.settings.start_rows]
         units, _ = rows_of(self.owner.data)
@@ -71,4 +74,5 @@ class TiedRun(MixtureRun):
 
 @estimator.register
 def _(model: TiedMixture, data: Dataset) -> TiedEstimator:
+    """Return the estimator of tied mixtures."""
     return TiedEstimator(model, data)

@@ -1,1 +1,1 @@
-"""Samplers of LDA at a fixed size, topics and proportions integrated out; its annealed evidence is made of them."""
+"""Samplers of LDA at a fixed size with topics and proportions integrated out, and annealed evidence built on them."""

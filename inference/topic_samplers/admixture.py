@@ -1,4 +1,4 @@
-"""The annealed evidence of admixed populations: LDA's chain, with a block of the vocabulary for every locus."""
+"""Annealed evidence of admixed populations, from LDA's collapsed chain with one block of the vocabulary per locus."""
 
 import numpy as np
 
@@ -14,7 +14,9 @@ from lvsearch.models.admixture import Admixture
 
 @evidence_chain.register
 def _(model: Admixture, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> CollapsedTopics:
-    """From the prior where that is affordable or nothing was fitted; from the fit's responsibilities otherwise."""
+    """Return the chain from the prior where that is affordable or nothing was fitted; else from the fit's
+    responsibilities.
+    """
     counts, (n_populations,), (capacity,) = counts_of(data), size, capacity_of(size)
     model.require_words(counts.shape[1])
     alpha = np.full(n_populations, float(model.concentration) / n_populations)
@@ -27,9 +29,11 @@ def _(model: Admixture, data: Dataset, size: tuple[int, ...], estimate: Estimate
 
 @bytes_while_annealed.register
 def _(model: Admixture, data: Dataset) -> int:
+    """Return roughly how many bytes the annealing of these genotypes holds."""
     return bytes_of_tokens(data)
 
 
 @path_needs_fit.register
 def _(model: Admixture, data: Dataset) -> bool:
+    """Return True where data are too many for a path from the prior."""
     return bool(counts_of(data).sum() > MOST_FROM_PRIOR)

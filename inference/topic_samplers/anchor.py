@@ -1,9 +1,9 @@
-"""Where another path of LDA ended: its topics, as the beginning of a shorter path.
+"""A shorter annealing path of LDA that begins with the topics in which another path ended.
 
-The path from the prior ends in particles. Of the best of them, the one whose joint is highest after some sweeps at
-temperature 1 gives the topics φ from which the second path begins (`chain`: q = p(z | w, φ, α)), whose evidence
-log p(w | φ, α) is estimated document by document (`from_topics`). Hyper-parameters that have priors begin about what
-the topics settled with.
+The path from the prior ends in particles. They make some sweeps at temperature 1, and the one with the highest joint
+density gives the topics φ. The second path begins from these: q = p(z | w, φ, α) (see `chain`). The evidence of q, log
+p(w | φ, α), is estimated document by document (`from_topics`). Hyper-parameters with priors begin about the values that
+the particle had.
 """
 
 from collections.abc import Sequence
@@ -27,20 +27,25 @@ from lvsearch.inference.topic_samplers.topic_state import TopicState
 from lvsearch.models.kernels import kernel
 
 AVERAGED = 30
-"""Sweeps after the first `SETTLING` over which topics are averaged."""
+"""Number of sweeps over which topics are averaged, after the first `SETTLING` ones."""
 CANDIDATES = 32
-"""Particles that are swept: those whose joint is highest where the path ended."""
+"""Number of particles that make these sweeps: those with the highest joint density where the path ended."""
 START, SAMPLES = 29, 64
-"""Posterior draws of documents under given topics, and importance samples around each."""
+"""Number of posterior draws of documents under given topics, and of importance samples around each."""
 LEAST_ALPHA = 0.1
-"""Of each topic, where a path begins with given topics. Draws of q are sweeps of each document, which stick where α is
-small and two topics are alike: at 0.005 forward paths ended up to 30 nats *above* the evidence, at 0.1 one island in
-many, from 0.2 on none. Without such a path the wide ends of the one from the prior stand."""
+"""Smallest α of a topic with which a path may begin from given topics.
+
+Draws of q are sweeps of each document, which stick where α is small and two topics are alike. At 0.005 forward paths
+ended up to 30 nats *above* the evidence, at 0.1 one group in many did, and from 0.2 on none. Without such a path, the
+wide ends of the path from the prior remain.
+"""
 BROAD = 0.5
-"""Least α₀ per topic of a q that begins with given topics. Draws of q are sweeps of each document, which stick where α
-is small and two topics alike: on a corpus of three obvious topics, K = 4 and A = 0.017, brackets about −2,932 nats
-ended between −2,690 and −2,897 with α₀ = A/K, the forward paths above the backward ones, and within a nat of each other
-with 0.2, 0.5 and 1."""
+"""Smallest α₀ per topic of a q that begins with given topics, where α has a prior.
+
+Draws of q are sweeps of each document, which stick where α is small and two topics are alike. On a corpus of three
+obvious topics, K = 4 and A = 0.017, the evidence is about −2,932 nats. Brackets with α₀ = A/K ended between −2,690
+and −2,897, the forward paths above the backward ones. With 0.2, 0.5 and 1 the ends agreed within a nat.
+"""
 
 
 State = TypeVar("State", TopicState, HyperTopicState)
@@ -48,15 +53,31 @@ State = TypeVar("State", TopicState, HyperTopicState)
 
 @runtime_checkable
 class _TopicChain(Protocol[State]):
-    def take(self, state: State, particles: Array) -> State: ...
-    def topic_means(self, state: State) -> Array: ...
-    def log_density(self, state: State) -> Array: ...
-    def log_hyper(self, state: State) -> tuple[Array | None, Array | None]: ...
-    def step(self, key: Array, state: State, temperature: Array, *, backward: bool) -> State: ...
+    """The methods that an LDA chain needs so that its topics can start another path."""
+
+    def take(self, state: State, particles: Array) -> State:
+        """Return the chosen particles, in the given order."""
+        ...
+
+    def topic_means(self, state: State) -> Array:
+        """Return posterior means of the topics given the tokens' topics, (word, topic, particle)."""
+        ...
+
+    def log_density(self, state: State) -> Array:
+        """Return log p(data, state) of each particle, nats."""
+        ...
+
+    def log_hyper(self, state: State) -> tuple[Array | None, Array | None]:
+        """Return log A and log η of each particle; None where they are given."""
+        ...
+
+    def step(self, key: Array, state: State, temperature: Array, *, backward: bool) -> State:
+        """Make one sweep that leaves π_t unchanged."""
+        ...
 
 
 class _Settled(NamedTuple):
-    """Topics (word, topic), log A and log η; None where these are given."""
+    """Topics (word, topic), log A and log η of one particle; None for hyper-parameters that are given."""
 
     topics: Float64[np.ndarray, "word topic"]
     log_total: float | None
@@ -65,9 +86,10 @@ class _Settled(NamedTuple):
 
 @kernel()
 def _averaged(chain: _TopicChain[State], key: Key[Array, ""], state: State) -> tuple[Array, Array, Any]:
-    """Means of the topics, of the joint and of log A and log η over `AVERAGED` sweeps, after `SETTLING` others."""
+    """Return averages of topics, log joint and (log A, log η) over `AVERAGED` sweeps, after `SETTLING` other sweeps."""
 
     def observed(state: State) -> tuple[Array, Array, Any]:
+        """Return the quantities to average at one state."""
         return chain.topic_means(state), chain.log_density(state), chain.log_hyper(state)
 
     def one(index: Array, carry: tuple[State, Any]) -> tuple[State, Any]:
@@ -80,7 +102,7 @@ def _averaged(chain: _TopicChain[State], key: Key[Array, ""], state: State) -> t
 
 
 def _settled(chain: _TopicChain[State], key: Key[Array, ""], states: Sequence[State]) -> _Settled:
-    """What the particle settles with, of the best of all these, whose joint is highest."""
+    """Sweep the best particles of all these, and return averages of the one whose average joint is highest."""
     with jax.enable_x64(True):
         together = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), *states)
         best = np.argsort(-np.asarray(log_densities(chain, together)), kind="stable")[:CANDIDATES]
@@ -93,7 +115,7 @@ def _settled(chain: _TopicChain[State], key: Key[Array, ""], states: Sequence[St
 
 @anchored_chain.register
 def _(chain: CollapsedTopics, key: Key[Array, ""], states: Sequence[TopicState]) -> Anchor | None:
-    """None where α is too small for q to be drawn from."""
+    """Return the path from the topics of the best particle; None where α is too small to draw from q."""
     alpha = chain.alpha[chain.alpha > 0]
     if alpha.min() < LEAST_ALPHA:
         return None
@@ -103,7 +125,7 @@ def _(chain: CollapsedTopics, key: Key[Array, ""], states: Sequence[TopicState])
 
 @anchored_chain.register
 def _(chain: HyperTopics, key: Key[Array, ""], states: Sequence[HyperTopicState]) -> Anchor | None:
-    """None where α is given and too small for q to be drawn from."""
+    """Return the path from the topics of the best particle; None where α is given and too small to draw from q."""
     inner, total_course, eta_course = chain.topics, chain.total, chain.eta
     alpha, eta = inner.alpha[inner.alpha > 0], float(inner.eta)
     if total_course is None and alpha.min() < LEAST_ALPHA:
@@ -130,7 +152,10 @@ def _anchored_at(
     means: Float[np.ndarray, "padded_word padded_topic"],
     key: Key[Array, ""],
 ) -> Anchor:
-    """`from_topics` on the tokens of a chain, at these means of its topics, not normalised."""
+    """Return the path of `from_topics` on a chain's tokens.
+
+    means: posterior means of the topics, not normalised, padded.
+    """
     n_topics, n_words = len(alpha), int(chain.vocabulary)
     topics = means[:n_words, :n_topics].T
     topics = topics / topics.sum(1, keepdims=True)
@@ -151,10 +176,13 @@ def from_topics(
     key: Key[Array, ""],
     widths: Sequence[int] | None = None,
 ) -> Anchor:
-    """The chain that begins with given topics, all positive; for the other arguments see `collapsed_topics`. What is
-    constant over the topics of one word says nothing, so that they need not sum to 1 in each block.
+    """Return the path that begins with given topics, and the standard error of its first distribution's evidence.
 
+    topics: φ, all positive. A factor that is constant over topics of one word has no effect, so topics need not sum to
+        1 in each block.
     key: for the evidence under these topics, which is estimated.
+
+    See `collapsed_topics` for the other arguments.
     """
     key_draws, key_samples = jax.random.split(key)
     given = GivenFactors(None, np.log(topics).T)

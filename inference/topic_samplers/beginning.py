@@ -1,4 +1,4 @@
-"""Where paths of LDA begin: in the prior, or about a fit."""
+"""The start of annealing paths of LDA: the prior, or the responsibilities of a fit."""
 
 import numpy as np
 from jaxtyping import Float
@@ -15,12 +15,19 @@ from lvsearch.models.lda import LDA
 
 TINY = 1e-30
 GROUPED_DRAWS = 8_000_000
-"""Latents drawn in the cheapest annealing by one particle, where tokens are drawn in groups."""
+"""Number of latents that one particle draws in the cheapest annealing, where tokens are drawn in groups."""
 
 
 def topics_chain(model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> CollapsedTopics:
-    """From the prior where that is affordable or nothing was fitted; from the fit's responsibilities otherwise. The
-    model's hyper-parameters are numbers."""
+    """Return the chain from the prior where that is affordable or nothing was fitted; else from the fit's
+    responsibilities.
+
+    model: an LDA whose hyper-parameters are numbers.
+    size: (number of topics,).
+    estimate: a fit of this size, or None.
+
+    Raises ValueError for an LDA whose topics are point estimates.
+    """
     counts, (n_topics,), (capacity,) = counts_of(data), size, capacity_of(size)
     concentration, eta = model.numbers()
     total = np.asarray(concentration, np.float64)
@@ -33,38 +40,45 @@ def topics_chain(model: LDA, data: Dataset, size: tuple[int, ...], estimate: Est
 
 
 def factors_of(estimate: Estimate, data: Dataset, topics: Float[np.ndarray, "topic word"]) -> GivenFactors:
-    """Of the responsibilities of a fit: proportions of its documents, at their means, and topics."""
+    """Return q's factors from a fit: log mean proportions of its documents, and log topics."""
     proportions = describe_units(estimate.model, estimate, data).representation
     return GivenFactors(*(np.log(np.maximum(each, TINY)) for each in (proportions, topics.T)))
 
 
 BYTES_PER_TOKEN = 300
-"""What an annealing of topics holds of each token: two gigabytes of 6.7 million tokens in 330 cells, measured."""
+"""Bytes that an annealing of topics holds per token: 2 GB for 6.7 million tokens in 330 cells, measured."""
 
 
 def bytes_of_tokens(data: Dataset) -> int:
-    """Return about how many bytes a chain holds that moves every token by itself, however few cells hold them."""
+    """Return roughly how many bytes a chain holds that moves every token by itself, however few cells hold them."""
     batches = (batch for part in data.in_turn() for batch in part.batches)
     return BYTES_PER_TOKEN * sum(int(np.sum(batch.units.counts, dtype=np.float64)) for batch in batches)
 
 
 @bytes_while_annealed.register
 def _(model: LDA, data: Dataset) -> int:
+    """Return roughly how many bytes annealing holds."""
     return bytes_of_tokens(data)
 
 
 @path_needs_fit.register
 def _(model: LDA, data: Dataset) -> bool:
+    """Return True where data are too many for a path from the prior."""
     return bool(counts_of(data).sum() > MOST_FROM_PRIOR)
 
 
 @first_steps.register
 def _(chain: CollapsedTopics) -> int:
-    """One, where there is one topic: nothing is drawn, and the evidence is exact."""
+    """Return the number of temperatures of the cheapest annealing.
+
+    It is one where there is one topic: nothing is drawn then, and the evidence is exact.
+    """
     return 1 if int((np.asarray(chain.alpha) > 0).sum()) == 1 else steps_of_groups(chain)
 
 
 def steps_of_groups(chain: CollapsedTopics) -> int:
-    """Temperatures of the cheapest annealing: more than by default where tokens are drawn in groups, so quickly."""
+    """Return the number of temperatures of the cheapest annealing, more where tokens are drawn in groups, which is
+    fast.
+    """
     default = first_steps.dispatch(object)(chain)
     return default if chain.width == 1 else int(np.clip(GROUPED_DRAWS // chain.elements, default, MOST_FIRST_STEPS))

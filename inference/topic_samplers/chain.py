@@ -1,4 +1,4 @@
-"""LDA with proportions and topics integrated out, on a path from the prior or from given topics.
+"""LDA with proportions and topics integrated out, annealed from the prior or from given topics.
 
 The state is a topic for every token. With n the counts without token i (Griffiths & Steyvers 2004; Blei 2004, §3.7),
 
@@ -10,18 +10,19 @@ and the tempered conditional of π_t ∝ q^(1−t) p^t is
     (n_dk + α_k) · φ_kw^(1−t) · [(n_kw + η) / (n_k + Vη)]^t     q = p(z | w, φ, α):   − Σ log φ_zw + log p(w | φ, α)
     q_i(k)^(1−t) · [(n_dk + α_k) (n_kw + η) / (n_k + Vη)]^t     q = Π_i q_i(z_i):     + log p(z | α) − Σ log q_i(z_i)
 
-with q_i(k) ∝ θ̂_dk φ_kw. From the prior the path is symmetric in the topics and knows nothing. From given topics φ (of
-where another path ended) it is the shortest: documents are independent under q, whose evidence log p(w | φ, α) is a sum
-of theirs, and all that is left to do is to let the topics go. From a fit's responsibilities q_i all tokens are free at
-first, so that a poor fit is mended on the way. Both begin with one labelling (`relabelling`).
+with q_i(k) ∝ θ̂_dk φ_kw. There are three beginnings. The prior is symmetric in the topics, and uses no knowledge of the
+data. Given topics φ, in which another path ended, make the shortest path. Documents are independent under q, whose
+evidence log p(w | φ, α) is a sum over documents, and the path has only to free the topics. With a fit's
+responsibilities q_i all tokens are free at first, so that a poor fit is corrected on the way. The last two begin with
+one labelling (`relabelling`).
 
-Where the vocabulary is cut into blocks, in each of which a topic is a distribution of its own (the alleles of loci,
-`admixture`), n_k is that of the block of the word, and V its number of words.
+The vocabulary may be cut into blocks, in each of which a topic is a distribution of its own (the alleles of loci,
+`admixture`). Then n_k is the count of the word's block, and V its number of words.
 
-Tokens are visited one after another, each seeing what all before it have become, or where there are many in groups
-that share neither a document nor a word (`topic_state`, `token_groups`). log Γ is read from tables: counts are whole
-numbers, and float64 costs nothing that way. A path without powers, of posteriors with a larger
-η, would be cheaper, but where topics are strong its ends were much farther apart at as many sweeps.
+Tokens are visited one after another, each seeing the new topics of all before it. Where there are many, they are drawn
+in groups that share neither a document nor a word (`topic_state`, `token_groups`). log Γ is read from tables, because
+counts are whole numbers; float64 costs nothing that way. A path without powers, through posteriors with a larger η,
+would be cheaper. But where topics are strong its ends were much farther apart at as many sweeps.
 """
 
 from collections.abc import Callable, Sequence
@@ -50,33 +51,35 @@ from lvsearch.inference.topic_samplers.topic_state import (
 )
 
 MOST_FROM_PRIOR = 20_000
-"""Tokens up to which paths begin in the prior, where there is nothing to know about labellings or modes."""
+"""Number of tokens up to which paths begin in the prior, which needs no knowledge of labellings or modes."""
 SETTLING = 20
-"""Sweeps after which documents, each for itself under given topics, count as drawn from their posterior."""
+"""Number of sweeps after which documents under given topics count as drawn from their posterior."""
 LANES, FEWEST_LANES, MOST_LANES = 2048, 32, 128
-"""Numbers in a step's vectors up to which its time is mostly that of starting it, and particles that this is used for:
-with 16 topics, 32, 64, 128 and 256 particles take 2.9, 3.4, 5.6 and 10.7 microseconds a token on one core."""
+"""Numbers in a step's vectors up to which its time is mostly start-up time, and bounds on the particles that use this.
+
+With 16 topics, 32, 64, 128 and 256 particles take 2.9, 3.4, 5.6 and 10.7 microseconds per token on one core.
+"""
 ACCEPTING = 0xACC
-"""What sets the keys of accepting a group apart from those of its draws."""
+"""Folded into a key to separate the acceptance of a group from its draws."""
 
 
 class CollapsedTopics(eqx.Module):
-    """The chain of one corpus at one size.
+    """The collapsed annealing chain of one corpus at one number of topics.
 
     | field | shape | meaning |
     |---|---|---|
-    | `document`, `word` | (token,) | of each token, in groups of `width`; −1 where there is none |
+    | `document`, `word` | (token,) | document and word of each token, in groups of `width`; −1 at empty places |
     | `alpha` | (topic,) | α, 0 for topics that do not exist |
     | `eta`, `vocabulary` | () | η; the number of words |
-    | `block`, `widths` | (word,), (block,) | the block of each word; how many words each has, V |
+    | `block`, `widths` | (word,), (block,) | the block of each word; the number of words V of each block |
     | `log_gamma_word` | (count,) | log Γ(η + n) − log Γ(η) |
     | `log_gamma_topic` | (block, count) | log Γ(Vη) − log Γ(Vη + n) |
     | `log_gamma_document` | (topic, count) | log Γ(α_k + n) − log Γ(α_k) |
     | `log_proportions` | () | Σ_d log Γ(A) − log Γ(A + N_d), A = Σ_k α_k |
-    | `q` | `GivenFactors` or None | log φ, or what Π_i q_i(z_i) is made of; None: q is the prior |
-    | `log_start` | () | of q: log p(w | φ, α), nats, or Σ_i log Σ_k exp of its factors; 0 for the prior |
+    | `q` | `GivenFactors` or None | log φ, or the factors of Π_i q_i(z_i); None: q is the prior |
+    | `log_start` | () | log p(w | φ, α), nats, or Σ_i log Σ_k exp of q's factors; 0 for the prior |
     | `sharpness` | () | f = (Π_i exp of q's factors)^sharpness in `label_scores` |
-    | `width` | | tokens that are drawn together, which share neither document nor word; 1: one after another |
+    | `width` | | number of tokens drawn together, which share neither document nor word; 1: one by one |
     """
 
     document: Int[np.ndarray, " token"]
@@ -99,19 +102,23 @@ class CollapsedTopics(eqx.Module):
 
     @property
     def independent(self) -> bool:
-        """Whether q is Π_i q_i(z_i): no document's tokens depend on each other."""
+        """Whether q is Π_i q_i(z_i), under which the tokens of a document do not depend on each other."""
         return self.q is not None and self.q.documents is not None
 
     @property
     def elements(self) -> int:
+        """The number of places for tokens, which is roughly the cost of a sweep."""
         return len(self.word)
 
     def init(self, key: Key[Array, ""], particles: int) -> TopicState:
-        """Token after token; under given topics `SETTLING` sweeps follow, each document for itself."""
+        """Draw particles from q, token after token.
+
+        Under given topics `SETTLING` sweeps of each document follow.
+        """
         return self.drawn(key, particles)
 
     def drawn(self, key: Key[Array, ""], particles: int, concentrations: Concentrations = OWN) -> TopicState:
-        """As `init`, each particle under hyper-parameters of its own."""
+        """Draw particles from q as `init` does, each under its own hyper-parameters."""
         key_first, key_sweeps = jax.random.split(key)
         start = jnp.zeros(())
         state = self.swept(key_first, self._empty(particles), start, False, concentrations)
@@ -125,19 +132,22 @@ class CollapsedTopics(eqx.Module):
 
     @property
     def lanes(self) -> int:
+        """The number of particles up to which twice as many take less than twice as long."""
         return int(np.clip(LANES // len(self.alpha), FEWEST_LANES, MOST_LANES))
 
     @property
     def directed(self) -> bool:
+        """Whether a backward sweep differs from a forward one."""
         return True
 
     def step(
         self, key: Key[Array, ""], state: TopicState, temperature: Float[Array, ""], *, backward: bool
     ) -> TopicState:
-        """Every token in turn, the last one first where `backward`."""
+        """Make one tempered sweep over all tokens in order, or in reverse order if `backward`."""
         return self.swept(key, state, temperature, backward)
 
     def log_ratio(self, state: TopicState) -> Float[Array, " particle"]:
+        """Return log p(state, data) − log q(state) of each particle, nats."""
         log_words = self.log_words(state)
         if self.q is None:
             return log_words
@@ -145,7 +155,7 @@ class CollapsedTopics(eqx.Module):
         return ratio + self.log_documents(state) if self.independent else ratio
 
     def log_chosen(self, state: TopicState) -> Float[Array, " particle"]:
-        """Σ over the tokens of q's factors, of which there are some, at their topics."""
+        """Return Σ over the tokens of q's log factors at their topics, nats, for a q that has factors."""
         exact = jnp.result_type(float)
         total = jnp.zeros(state.assignment.shape[1], exact)
         for factor, counts in self._given(state):
@@ -153,21 +163,23 @@ class CollapsedTopics(eqx.Module):
         return total
 
     def log_density(self, state: TopicState) -> Float[Array, " particle"]:
-        """log p(w, z | α, η)."""
+        """Return log p(w, z | α, η) of each particle, nats."""
         return self.log_words(state) + self.log_documents(state)
 
     def topic_means(self, state: TopicState) -> Float[Array, "word topic particle"]:
-        """Of the topics given their tokens: (n_kw + η) / (n_k + Vη)."""
+        """Return posterior means of the topics given the tokens' topics, (n_kw + η) / (n_k + Vη)."""
         eta = jnp.asarray(self.eta, jnp.float32)
         base = state.topic_total + eta * jnp.asarray(self.widths, jnp.float32)[:, None, None]
         return (state.word_topic + eta) / base[jnp.asarray(self.block)]
 
     def log_hyper(self, state: TopicState) -> tuple[None, None]:
-        """Hyper-parameters are given here."""
+        """Return (None, None), because this chain has given hyper-parameters."""
         return None, None
 
     def label_scores(self, state: TopicState) -> Float[Array, "particle topic topic"] | None:
-        """S[k, l] = sharpness · Σ over the tokens in topic l of q's k-th factors."""
+        """Return S[k, l] = sharpness · Σ over the tokens in topic l of q's k-th log factors; None where q is the
+        prior.
+        """
         if self.q is None:
             return None
         scores = sum(jnp.einsum("ik,ilp->pkl", factor, counts) for factor, counts in self._given(state))
@@ -176,14 +188,16 @@ class CollapsedTopics(eqx.Module):
         return jnp.where(both, scores, jnp.where(jnp.eye(len(self.alpha), dtype=bool), 0.0, -jnp.inf))
 
     def relabel(self, state: TopicState, order: Int[Array, "particle topic"]) -> TopicState:
+        """Return the state in which topic l of each particle becomes topic order[l]."""
         named = jnp.take_along_axis(order.T, jnp.maximum(state.assignment, 0), axis=0)
         return self._state(jnp.where(state.assignment >= 0, named, -1).astype(jnp.int32))
 
     def take(self, state: TopicState, particles: Int[Array, " chosen"]) -> TopicState:
+        """Return the chosen particles, in the given order."""
         return jax.tree.map(lambda leaf: leaf[..., particles], state)
 
     def words_of_documents(self) -> Int[np.ndarray, "document token"]:
-        """The words of each document; −1 for padding."""
+        """Return the words of each document, shape (document, token), −1 for padding."""
         real = np.flatnonzero(self.word >= 0)
         real = real[np.argsort(self.document[real], kind="stable")]
         document = self.document[real]
@@ -193,35 +207,39 @@ class CollapsedTopics(eqx.Module):
         return words
 
     def of_topics(self, assignment: Int[Array, "token particle"]) -> TopicState:
-        """The state of these topics of the tokens, −1 for padding."""
+        """Return the state in which the tokens have these topics (−1 for padding), with its counts."""
         return self._state(assignment)
 
     # ── one sweep ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
     def _exists(self) -> Bool[Array, " topic"]:
+        """Whether each topic exists, shape (topic,)."""
         return jnp.asarray(self.alpha) > 0
 
     @property
     def _real(self) -> Bool[Array, " token"]:
+        """Whether each place holds a token, shape (token,)."""
         return jnp.asarray(self.word) >= 0
 
     def _given(self, state: TopicState) -> list[tuple[Array, Array]]:
-        """Each of q's factors, and the counts of what it is of."""
+        """Return pairs of each of q's log factors and the counts that they apply to."""
         if self.q is None:
             return []
         own = [] if self.q.documents is None else [(jnp.asarray(self.q.documents), state.document_topic)]
         return [*own, (jnp.asarray(self.q.words), state.word_topic)]
 
     def _empty(self, particles: int) -> TopicState:
+        """Return the state in which no token has a topic."""
         return self._state(jnp.full((len(self.word), particles), -1, jnp.int32))
 
     def _state(self, assignment: Int[Array, "token particle"]) -> TopicState:
-        """The counts of an assignment."""
+        """Return the state of an assignment, with its counts."""
         topic, particle = jnp.maximum(assignment, 0), jnp.arange(assignment.shape[1])
         real = (assignment >= 0).astype(jnp.float32)
 
         def counts(rows: Any, length: int) -> Array:
+            """Count tokens by (row, topic, particle)."""
             zeros = jnp.zeros((length, len(self.alpha), assignment.shape[1]), jnp.float32)
             return zeros.at[jnp.maximum(jnp.asarray(rows), 0)[:, None], topic, particle].add(real)
 
@@ -238,16 +256,22 @@ class CollapsedTopics(eqx.Module):
         backward: bool,
         concentrations: Concentrations = OWN,
     ) -> TopicState:
-        """Every token once, in order; tokens that are nowhere yet (−1) are added to the counts.
+        """Draw the topic of every token once, in order; tokens without a topic (−1) are added to the counts.
 
-        With an α of each particle, and q of given topics under the chain's own α₀, the document's factor is
-        (n_dk + α₀)^(1−t) (n_dk + α)^t.
+        With an α of each particle, and q of given topics under the chain's own α₀, the document's factor is (n_dk +
+        α₀)^(1−t) (n_dk + α)^t.
+
+        temperature: t of π_t.
+        backward: whether the last token comes first.
+        concentrations: hyper-parameters of each particle, where they replace the chain's own.
         """
         t = temperature.astype(jnp.float32)
         return self.redraw_all(key, state, backward, partial(self._rule, t), concentrations)
 
     def sweep_posterior(self, key: Key[Array, ""], state: TopicState) -> TopicState:
-        """Draw every token in turn given all others, under the posterior: `step` at temperature 1, without powers."""
+        """Draw every token in turn given all others under the posterior: `step` at temperature 1, without computing
+        powers.
+        """
         alpha = jnp.asarray(self.alpha, jnp.float32)[:, None]
         eta, widths = (jnp.asarray(each, jnp.float32) for each in (self.eta, self.widths))
         block = jnp.asarray(self.block)
@@ -269,12 +293,12 @@ class CollapsedTopics(eqx.Module):
         rule_for: Callable[[Any], TokenRule],
         of_particles: Any,
     ) -> TopicState:
-        """Draw the topic of every token once, in order, or the last one first where `backward`.
+        """Draw the topic of every token once, in order, or in reverse order if `backward`.
 
-        Tokens that are nowhere yet (−1) are added to the counts.
+        Tokens without a topic (−1) are added to the counts.
 
-        rule_for: (what each particle has of its own) -> how a token is drawn.
-        of_particles: what each particle has of its own, a pytree whose last axis is (particle,), or without leaves.
+        rule_for: function of the particles' own values that returns how a token is drawn.
+        of_particles: values of each particle for `rule_for`, a pytree with last axis (particle,), or without leaves.
         """
         document, word, block = (jnp.maximum(jnp.asarray(leaf), 0) for leaf in (self.document, self.word, self.block))
         rule = rule_for(of_particles)
@@ -308,8 +332,11 @@ class CollapsedTopics(eqx.Module):
     def _one_by_one(
         self, key: Array, state: TopicState, backward: bool, rule_for: Callable[[Any], TokenRule], of_particles: Any
     ) -> TopicState:
-        """Sweep each particle by itself: groups fill vectors, and eight particles of 48 topics beside each other take
-        six times as long as one after another."""
+        """Sweep the particles one after another.
+
+        Groups of tokens already fill vectors. Eight particles of 48 topics side by side take six times as long as in
+        turn.
+        """
 
         def one(each: tuple[Array, tuple[TopicState, Any]]) -> TopicState:
             of_one = jax.tree.map(lambda leaf: leaf[..., None], each[1])
@@ -353,13 +380,13 @@ class CollapsedTopics(eqx.Module):
     # ── densities ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def log_words(self, state: TopicState) -> Float[Array, " particle"]:
-        """log p(w | z, η) = Σ_k [log Γ(Vη) − log Γ(Vη + n_k) + Σ_w log Γ(η + n_kw) − log Γ(η)]."""
+        """Return log p(w | z, η) = Σ_k [log Γ(Vη) − log Γ(Vη + n_k) + Σ_w log Γ(η + n_kw) − log Γ(η)], nats."""
         of_words = jnp.asarray(self.log_gamma_word)[state.word_topic.astype(jnp.int32)].sum((0, 1))
         block = jnp.arange(len(self.widths))[:, None, None]
         return of_words + jnp.asarray(self.log_gamma_topic)[block, state.topic_total.astype(jnp.int32)].sum((0, 1))
 
     def log_documents(self, state: TopicState) -> Float[Array, " particle"]:
-        """log p(z | α) = Σ_d [log Γ(A) − log Γ(A + N_d) + Σ_k log Γ(α_k + n_dk) − log Γ(α_k)]."""
+        """Return log p(z | α) = Σ_d [log Γ(A) − log Γ(A + N_d) + Σ_k log Γ(α_k + n_dk) − log Γ(α_k)], nats."""
         topic = jnp.arange(len(self.alpha))[:, None]
         table = jnp.asarray(self.log_gamma_document)
         return table[topic, state.document_topic.astype(jnp.int32)].sum((0, 1)) + self.log_proportions
@@ -375,12 +402,18 @@ def collapsed_topics(
     widths: Sequence[int] | None = None,
     width: int | None = None,
 ) -> CollapsedTopics:
-    """The chain of a corpus. counts: (D, V), whole numbers. alpha: (K,). widths: how many words each block of the
-    vocabulary has, one after another; None for a single block.
+    """Build the collapsed chain of a corpus.
 
-    q: factors (D, K) and (V, K); without those of documents the chain knows its evidence only up to φ's (`anchor`).
-    None: q is the prior. width: of groups of tokens; None: one by one where there are few or the vocabulary has blocks.
-    ValueError for counts that are not whole.
+    counts: word counts, shape (document, word), whole numbers.
+    alpha: α, shape (topic,).
+    eta: η.
+    capacity: number of places for topics.
+    q: log factors (document, topic) and (word, topic). Without those of documents, the chain's evidence lacks that of φ
+        (`anchor` adds it). None: q is the prior.
+    widths: number of words in each block of the vocabulary, one block after another; None for a single block.
+    width: number of tokens per group; None: 1 where tokens are few or the vocabulary has several blocks.
+
+    Raises ValueError for counts that are not whole.
     """
     if np.any(counts.data % 1):
         raise ValueError("got counts that are not whole numbers; expected raw word counts, of which each is a token")
@@ -390,14 +423,15 @@ def collapsed_topics(
     n_topics, n_words, n_tokens = len(alpha), counts.shape[1], len(word)
     if width is None:
         one_block = widths is None or len(widths) == 1
-        # several particles beside each other are as fast as groups of tokens for one after another
+        # With several particles side by side, as few data have, groups of tokens would not be faster.
         width = group_width(document, word) if n_tokens > MANY_LATENTS and one_block else 1
     if width > 1:
-        capacity = 1 << (capacity - 1).bit_length()  # programs of several rows divide by it at every step
+        capacity = 1 << (capacity - 1).bit_length()  # a power of two, because programs divide by it at every step
     token = np.arange(n_tokens) if width == 1 else grouped(document, word, width).ravel()
     token = np.pad(token, (0, width * padded(-(-len(token) // width)) - len(token)), constant_values=-1)
 
     def placed(each: np.ndarray) -> Int[np.ndarray, " place"]:
+        """Return the values of the tokens at their places, −1 at empty places."""
         return np.append(each, -1)[token].astype(np.int32)
 
     lengths = np.asarray(counts.sum(1), np.int64).ravel()

@@ -1,19 +1,20 @@
-"""Collapsed Gibbs sampling for LDA: θ and β integrated out, one topic indicator per token, counts that stay integers.
+"""Collapsed Gibbs sampling for LDA: θ and β integrated out, one topic indicator per token, integer counts.
 
-The reference for quality: slow beside `topics.py`, and exact as the chain grows. With n the counts *without* token i
-(Blei 2004, §3.7; §6.2.1 with one level; Griffiths & Steyvers 2004, who divide by n_k + Vη as is done here):
+This is the reference for quality: slow compared with `topics.py`, and exact as the chain grows. With n the counts
+*without* token i (Blei 2004, §3.7; §6.2.1 with one level; Griffiths & Steyvers 2004, who divide by n_k + Vη as is done
+here):
 
     p(z_i = k | z_¬i, w) ∝ (n_dk + α_k) (n_k,w_i + η) / (n_k + Vη)
 
     log p(w, z | α, η) = Σ_d [log Γ(A) − log Γ(A + N_d) + Σ_k log Γ(α_k + n_dk) − log Γ(α_k)]          A = Σ_k α_k
                        + Σ_k [log Γ(Vη) − log Γ(Vη + n_k) + Σ_w log Γ(η + n_kw) − log Γ(η)]
 
-A sweep visits the tokens in the order of the documents, each seeing what all before it have become: that is what makes
-it exact, so it is one sequential scan, on whatever device. What it costs per token is O(K) in vector operations, and a
-row of each count table read and written in place. A copy of a word is a token of its own.
+A sweep visits the tokens in the order of the documents, each seeing the new topics of all before it. This makes it
+exact, and it makes it one sequential scan on any device. A token costs O(K) in vector operations, and a row of each
+count table read and written in place. Each copy of a word is a token of its own.
 
-The indicator is drawn by inverting the distribution function with one uniform of 23 bits per token, in float32: a
-conditional probability is off by at most about 1e-6.
+The indicator is drawn by inverting the distribution function with one uniform number of 23 bits per token, in float32.
+A conditional probability is off by at most about 1e-6.
 """
 
 import math
@@ -39,7 +40,7 @@ class Tokens(NamedTuple):
 
     | field | shape | meaning |
     |---|---|---|
-    | `document` | (token,) | ascending |
+    | `document` | (token,) | document numbers, ascending |
     | `word` | (token,) | vocabulary ids |
     """
 
@@ -48,7 +49,7 @@ class Tokens(NamedTuple):
 
 
 class IndicatorState(NamedTuple):
-    """Indicators and the counts that follow from them.
+    """Topic indicators and the counts that follow from them.
 
     | field | letter | shape |
     |---|---|---|
@@ -66,11 +67,11 @@ class IndicatorState(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CollapsedSample:
-    """One state of the chain, and how it came there.
+    """One state of the chain, with the log joint after every sweep so far.
 
     | field | shape | meaning |
     |---|---|---|
-    | `tokens` | | which document and word each indicator belongs to |
+    | `tokens` | | document and word of each indicator |
     | `assignments` | (token,) | z, int32 |
     | `document_topic` | (document, topic) | n_dk, int32 |
     | `topic_word` | (topic, word) | n_kw, int32 |
@@ -88,12 +89,12 @@ class CollapsedSample:
     log_joint: Float64[np.ndarray, " sweep"]
 
     def topics(self) -> Float64[np.ndarray, "topic word"]:
-        """E[β | z, w] = (n_kw + η) / (n_k + Vη): rows sum to 1."""
+        """Return E[β | z, w] = (n_kw + η) / (n_k + Vη); rows sum to 1."""
         counts = self.topic_word + self.eta
         return counts / counts.sum(axis=1, keepdims=True)
 
     def proportions(self) -> Float64[np.ndarray, "document topic"]:
-        """E[θ | z] = (n_dk + α_k) / (N_d + A): rows sum to 1."""
+        """Return E[θ | z] = (n_dk + α_k) / (N_d + A); rows sum to 1."""
         counts = self.document_topic + self.alpha
         return counts / counts.sum(axis=1, keepdims=True)
 
@@ -101,11 +102,15 @@ class CollapsedSample:
 def collapsed_gibbs(
     model: LDA, data: Dataset, size: int, *, sweeps: int, key: Key[Array, ""], start: CollapsedSample | None = None
 ) -> CollapsedSample:
-    """`sweeps` more sweeps of the chain of `key`, from `start` or from nothing.
+    """Run more sweeps of the chain of `key`, from `start` or from nothing, and return its state.
 
-    model: its α and η are used as they are. size: the number of topics, the only one compiled for. A chain begins by
-    adding the tokens one at a time, each drawn given those before it; this is not counted as a sweep. Continuing a
-    sample with its own key gives the same bits as one longer run.
+    A chain begins by adding the tokens one at a time, each drawn given those before it; this does not count as a sweep.
+    Continuing a sample with its own key gives the same bits as one longer run.
+
+    model: an LDA, whose α and η are used as they are.
+    size: number of topics, the only one compiled for.
+    sweeps: number of further sweeps.
+    start: a sample of the same chain to continue, or None.
 
     Raises ValueError for a size or number of sweeps below 1, a model whose topics are point estimates, an α of another
     size, counts that are not whole numbers, and a `start` from other data, another size or other hyper-parameters.
@@ -143,8 +148,13 @@ def collapsed_gibbs(
 
 
 def average_topics(samples: Sequence[CollapsedSample]) -> Float64[np.ndarray, "topic word"]:
-    """The mean of the samples' topics: rows sum to 1. Only samples of one chain, near each other: topic k of another
-    chain is another topic, and a long chain swaps topics too. Raises ValueError for none, and for unequal shapes."""
+    """Return the mean of the samples' topics; rows sum to 1.
+
+    Use samples of one chain that are near each other. Topic k of another chain is another topic, and a long chain swaps
+    topics too.
+
+    Raises ValueError for no samples, and for unequal shapes.
+    """
     shapes = {sample.topic_word.shape for sample in samples}
     if len(shapes) != 1:
         raise ValueError(f"got samples of shapes {sorted(shapes)}, expected one or more samples of one chain")
@@ -152,7 +162,10 @@ def average_topics(samples: Sequence[CollapsedSample]) -> Float64[np.ndarray, "t
 
 
 def expand(data: Dataset) -> Tokens:
-    """The tokens of padded documents: a word counted n times is n tokens. ValueError for counts that are not whole."""
+    """Return the tokens of padded documents: a word counted n times gives n tokens.
+
+    Raises ValueError for counts that are not whole.
+    """
     if any(np.any(np.asarray(batch.units.counts) % 1) for batch in data.batches):
         raise ValueError("got counts that are not whole numbers; expected raw word counts, of which each is a token")
     counts = counts_of(data)
@@ -167,7 +180,7 @@ def log_joint_of(
     alpha: Float64[np.ndarray, " topic"],
     eta: float,
 ) -> float:
-    """log p(w, z | α, η) of the counts, float64, nats (the equation above; terms with a count of 0 vanish)."""
+    """Return log p(w, z | α, η) of the counts, float64, nats, by the equation of the module."""
     n_words = len(word_topic)
     total, lengths = alpha.sum(), document_topic.sum(axis=1)
     topic = np.nonzero(document_topic)[1]
@@ -189,15 +202,15 @@ def weights(
     eta: Float[Array, ""],
     n_words: int,
 ) -> Float[Array, " topic"]:
-    """p(z_i = k | z_¬i, w) up to a constant, from the counts without token i."""
+    """Return p(z_i = k | z_¬i, w) up to a constant, from the counts without token i."""
     return (in_document + alpha) * (of_word + eta) / (topic_total + n_words * eta)
 
 
 def draw(weight: Float[Array, " topic"], uniform: Float[Array, ""]) -> Int32[Array, ""]:
-    """The k at which the running sum of `weight` first exceeds `uniform` times its total.
+    """Return the k at which the running sum of `weight` first exceeds `uniform` times its total.
 
-    In two levels, blocks of about √K and the topics of one block: O(K) additions where a running sum over all K, as
-    XLA does it, takes log K passes.
+    The search has two levels: blocks of about √K topics, and the topics of one block. It takes O(K) additions, where
+    XLA's running sum over all K takes log K passes.
     """
     n_topics = len(weight)
     width = math.isqrt(n_topics - 1) + 1
@@ -212,6 +225,7 @@ def draw(weight: Float[Array, " topic"], uniform: Float[Array, ""]) -> Int32[Arr
 
 
 def _running_sum(values: Float[Array, " entry"]) -> Float[Array, " entry"]:
+    """Return the sums of the first 1, 2, … entries."""
     entry = jnp.arange(len(values))
     return jnp.where(entry[:, None] >= entry, values, 0).sum(axis=1)
 
@@ -225,7 +239,11 @@ def sweep(
     *,
     adding: bool = False,
 ) -> IndicatorState:
-    """Draw every indicator once, in order, given all others. adding: the tokens are not in the counts yet."""
+    """Draw every indicator once, in order, given all others.
+
+    uniforms: one number in [0, 1) per token.
+    adding: whether the tokens are not in the counts yet.
+    """
     n_words, n_topics = state.word_topic.shape
     topic = jnp.arange(n_topics)
 
@@ -260,6 +278,7 @@ def _sweep(
     *,
     adding: bool,
 ) -> IndicatorState:
+    """Run `sweep` number `number` of the chain of `key` (compiled)."""
     uniforms = jax.random.uniform(jax.random.fold_in(key, number), tokens.word.shape, jnp.float32)
     return sweep(state, tokens, uniforms, jnp.asarray(alpha), jnp.asarray(eta), adding=adding)
 
@@ -274,6 +293,7 @@ def _next(
     *,
     adding: bool,
 ) -> IndicatorState:
+    """Run sweep number `number` on the device that suits sequential scans."""
     with one_after_another():
         return _sweep(
             IndicatorState(*map(jnp.asarray, state)),
@@ -290,6 +310,9 @@ def _next(
 
 
 def _hyperparameters(model: LDA, size: int) -> tuple[Float64[np.ndarray, " topic"], float]:
+    """Return α of each topic and η. Raises ValueError for a size below 1, point-estimate topics, or an α of another
+    size.
+    """
     if size < 1:
         raise ValueError(f"got size={size}, expected at least 1 topic")
     concentration, eta = model.numbers()
@@ -304,6 +327,7 @@ def _hyperparameters(model: LDA, size: int) -> tuple[Float64[np.ndarray, " topic
 
 
 def _check_start(start: CollapsedSample, tokens: Tokens, alpha: Float64[np.ndarray, " _"], eta: float) -> None:
+    """Raise ValueError unless `start` has these tokens and hyper-parameters."""
     same = all(np.array_equal(a, b) for a, b in zip(start.tokens, tokens, strict=True))
     if not same or not np.array_equal(start.alpha, alpha) or start.eta != eta:
         raise ValueError(

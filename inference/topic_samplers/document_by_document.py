@@ -1,9 +1,11 @@
-"""LDA whose documents come one after another, token by token: left to right, with topics that may still move.
+"""LDA with documents that arrive one after another, token by token, while topics may still move (left to right).
 
     p(w_i | tokens before, z) = Σ_k (n_dk + α_k) / (n_d + A) · (n_kw + η) / (n_k + Vη),      A = Σ_k α_k,
 
-counts of the tokens before, those of the same document among them: the conditional of the collapsed sweep (`chain`),
-whose normaliser is the weight (Wallach, Murray, Salakhutdinov & Mimno 2009, of one document under given topics).
+with counts of the tokens before, including those of the same document. This is the conditional of the collapsed sweep
+(`chain`), whose normaliser is the weight.
+
+Source: Wallach, Murray, Salakhutdinov & Mimno 2009, who do so for one document under given topics.
 """
 
 import equinox as eqx
@@ -19,13 +21,13 @@ from lvsearch.inference.topic_samplers.topic_state import TokenPlace, TopicState
 
 
 class DocumentByDocument(eqx.Module):
-    """A chain from the prior, and the order in which its documents come.
+    """A chain from the prior, and the order in which its documents arrive; satisfies `Sequential`.
 
     | field | shape | meaning |
     |---|---|---|
-    | `tokens` | (token,) | of the chain, document after document in that order; padding last |
-    | `ends` | (document,) | tokens up to the end of the first, second, … document; at padding all |
-    | `n_units` | () | documents without those of padding |
+    | `tokens` | (token,) | tokens of the chain, document after document in that order; padding last |
+    | `ends` | (document,) | number of tokens up to the end of each document; at padding all tokens |
+    | `n_units` | () | number of documents without padding |
     """
 
     chain: CollapsedTopics
@@ -35,15 +37,20 @@ class DocumentByDocument(eqx.Module):
 
     @property
     def places(self) -> int:
+        """The number of documents, including padding."""
         return len(self.ends)
 
     def none_yet(self, key: Key[Array, ""], particles: int) -> TopicState:
-        """No token has a topic: −1."""
+        """Return the state in which no token has a topic (−1)."""
         return self.chain.of_topics(jnp.full((len(self.tokens), particles), -1, jnp.int32))
 
     def append(
         self, key: Key[Array, ""], state: TopicState, unit: Int[Array, ""]
     ) -> tuple[TopicState, Float[Array, " particle"]]:
+        """Add a document and draw the topics of its tokens in order.
+
+        Returns the new state, and the sum of the tokens' predictive log-probabilities of each particle, nats.
+        """
         first, last = self._tokens_of(unit)
 
         def one(place: Array, carry: tuple[TopicState, Array]) -> tuple[TopicState, Array]:
@@ -56,6 +63,10 @@ class DocumentByDocument(eqx.Module):
     def remove(
         self, key: Key[Array, ""], state: TopicState, unit: Int[Array, ""]
     ) -> tuple[TopicState, Float[Array, " particle"]]:
+        """Undo `append`: remove the last document's tokens in reverse order.
+
+        Returns the new state, and the sum that `append` would return for the topics that the tokens had, nats.
+        """
         first, last = self._tokens_of(unit)
 
         def one(done: Array, carry: tuple[TopicState, Array]) -> tuple[TopicState, Array]:
@@ -67,6 +78,7 @@ class DocumentByDocument(eqx.Module):
         return jax.lax.fori_loop(0, last - first, one, (state, self._zero(state)))
 
     def revisit(self, key: Key[Array, ""], state: TopicState, units: Int[Array, ""], *, backward: bool) -> TopicState:
+        """Draw the topics of all tokens of the first `units` documents again, in reverse order if `backward`."""
         last = jnp.asarray(self.ends)[units - 1]
 
         def one(done: Array, state: TopicState) -> TopicState:
@@ -76,20 +88,25 @@ class DocumentByDocument(eqx.Module):
         return jax.lax.fori_loop(0, last, one, state)
 
     def take(self, state: TopicState, particles: Int[Array, " chosen"]) -> TopicState:
+        """Return the chosen particles, in the given order."""
         return self.chain.take(state, particles)
 
     def _tokens_of(self, unit: Int[Array, ""]) -> tuple[Array, Array]:
+        """Return the first place of a document's tokens, and the place after its last one."""
         ends = jnp.asarray(self.ends)
         return jnp.where(unit > 0, ends[unit - 1], 0), ends[unit]
 
     def _zero(self, state: TopicState) -> Float[Array, " particle"]:
+        """Return 0 for each particle."""
         return jnp.zeros(state.assignment.shape[1])
 
     def _redrawn(
         self, key: Key[Array, ""] | None, state: TopicState, token: Int[Array, ""]
     ) -> tuple[TopicState, Float[Array, " particle"]]:
-        """The token's topic drawn given all others (none: −1, where there is no key), and
-        Σ_k (n_dk + α_k) (n_kw + η) / (n_k + Vη) without it."""
+        """Draw a token's topic given all others, or remove its topic (−1) if `key` is None.
+
+        Returns the new state, and Σ_k (n_dk + α_k) (n_kw + η) / (n_k + Vη) without the token, (particle,).
+        """
         chain = self.chain
         alpha, eta = jnp.asarray(chain.alpha, jnp.float32)[:, None], jnp.asarray(chain.eta, jnp.float32)
         word = jnp.asarray(chain.word)[token]
@@ -104,18 +121,23 @@ class DocumentByDocument(eqx.Module):
         return redrawn(state, at, weights, uniform)
 
     def _worth(self, total: Float[Array, " particle"], before: Int[Array, ""]) -> Float[Array, " particle"]:
-        """log p(token | tokens before), `before` of them in its document."""
+        """Return log p(token | tokens before), nats.
+
+        total: the sum that `_redrawn` returned.
+        before: number of tokens before it in its document.
+        """
         concentration = jnp.asarray(self.chain.alpha, jnp.result_type(float)).sum()
         return jnp.log(total.astype(concentration.dtype)) - jnp.log(before + concentration)
 
 
 @sequential.register
 def _(chain: CollapsedTopics, key: Key[Array, ""]) -> DocumentByDocument | None:
+    """Return the chain's documents in a random order; None for a chain that does not begin in the prior."""
     if chain.q is not None:
         return None
     real = np.flatnonzero(chain.word >= 0)
     document = chain.document[real]
-    order = generator(key).permutation(np.unique(document))  # documents without tokens are worth nothing
+    order = generator(key).permutation(np.unique(document))  # documents without tokens have probability 1
     lengths = np.bincount(document, minlength=chain.n_documents)
     rank = np.empty(chain.n_documents, np.int64)
     rank[order] = np.arange(len(order))

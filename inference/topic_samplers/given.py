@@ -1,5 +1,4 @@
-"""What a chain of LDA is given: what q says of tokens where the path does not begin in the prior, hyper-parameters that
-are a particle's own, and how long arrays of a corpus are."""
+"""Inputs of the LDA chains: the factors of q, hyper-parameters of single particles, and padded lengths of arrays."""
 
 from typing import NamedTuple
 
@@ -9,29 +8,37 @@ from scipy.sparse import csr_array
 from scipy.special import logsumexp
 
 PAIRS = 1 << 16
-"""Pairs of a document and a word whose normalisers are taken together."""
+"""Number of pairs of a document and a word whose normalisers are computed together."""
 LENGTHS = (64, 1.25)
-"""Tokens, documents and words are padded to a geometric ladder, so that corpora of like size share a program."""
+"""First length and ratio of the geometric ladder of padded lengths.
+
+Tokens, documents and words are padded to it, so that corpora of similar size share a compiled program.
+"""
 
 
 class GivenFactors(NamedTuple):
-    """Of a token in document d of word w, q_i(k) ∝ exp(documents[d, k] + words[w, k]). documents: None where
-    proportions are not given, but p(z_i | z_¬i, α)."""
+    """The log factors of q: q_i(k) ∝ exp(documents[d, k] + words[w, k]) for a token of word w in document d.
+
+    `documents` is None where proportions are not given and p(z_i | z_¬i, α) takes their place.
+    """
 
     documents: Float[np.ndarray, "document topic"] | None
     words: Float[np.ndarray, "word topic"]
 
     def padded_to(self, capacity: int) -> "GivenFactors":
-        """As a chain keeps them: float32, 0 at padding."""
+        """Return the factors in float32, padded with 0 to `capacity` topics and padded lengths, as a chain stores
+        them.
+        """
 
         def factor(table: np.ndarray) -> np.ndarray:
+            """Pad one table and convert it to float32."""
             more = padded(len(table)) - len(table), capacity - table.shape[1]
             return np.pad(np.asarray(table, np.float32), [(0, each) for each in more])
 
         return GivenFactors(None if self.documents is None else factor(self.documents), factor(self.words))
 
     def log_normaliser(self, counts: csr_array) -> float:
-        """Σ_i log Σ_k exp of both factors, in the precision that a chain keeps them in, nats."""
+        """Return Σ_i log Σ_k exp of both factors, nats, from factors rounded to the chain's precision (float32)."""
         documents, words = (np.asarray(each, np.float32).astype(np.float64) for each in self if each is not None)
         of_pair = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr)), counts.indices
         total = 0.0
@@ -44,7 +51,7 @@ class GivenFactors(NamedTuple):
 
 
 class Concentrations(NamedTuple):
-    """Hyper-parameters of each particle in the place of the chain's own; None: the chain's own.
+    """Hyper-parameters of each particle that replace the chain's own; None: the chain's own.
 
     | field | letter | shape |
     |---|---|---|
@@ -60,7 +67,7 @@ OWN = Concentrations()
 
 
 def padded(length: int) -> int:
-    """The next length of the geometric ladder."""
+    """Return the smallest length of the geometric ladder that is at least `length`."""
     least, ratio = LENGTHS
     size = least
     while size < length:

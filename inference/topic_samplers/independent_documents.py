@@ -1,12 +1,12 @@
-"""The evidence of documents under given topics, from draws of their posterior.
+"""The evidence of documents under given topics, by importance sampling from draws of their posterior.
 
 With topics φ given, documents are independent, and θ_d | z is Dirichlet(α + n_d(z)). So draws z^1, …, z^P of the
 posterior make q(θ) = (1/P) Σ_p Dirichlet(θ; α + n_d(z^p)), which converges to the posterior of θ_d itself, and
 
     p(w_d | φ, α) = E_{θ ~ q} [ Dirichlet(θ; α) / q(θ) · Π_i Σ_k θ_k φ_k,w_i ]
 
-has weights that hardly vary. The prior is one more component of q, so they are bounded, and the average is unbiased
-whatever the draws are (importance sampling; for a mean-field q see `lvsearch.inference.likelihood`).
+has weights that hardly vary. The prior is one more component of q, so weights are bounded, and the average is unbiased
+whatever the draws are. For a mean-field q see `lvsearch.inference.likelihood`.
 """
 
 import jax
@@ -18,7 +18,7 @@ from lvsearch.models.exponential.digamma import log_gamma_positive
 from lvsearch.models.kernels import kernel
 
 BROAD = (1.0, 0.5, 0.0)
-"""Shares of the mean counts that are components too: few draws of z leave out much of what is probable."""
+"""Shares of the mean counts that give further components of q, because few draws of z miss much that is probable."""
 
 
 @kernel(static_argnames=("samples",))
@@ -31,11 +31,15 @@ def log_independent(
     *,
     samples: int,
 ) -> tuple[Float[Array, " document"], Float[Array, " document"]]:
-    """log p(words | φ, α) of each document, nats, without the bias that the logarithm brings, and its squared standard
-    error.
+    """Estimate log p(words | φ, α) of each document by importance sampling.
 
-    word: −1 for padding. document_topic: counts n_d of posterior draws. alpha: 0 for topics that do not exist.
-    samples: of each component of q.
+    word: words of each document, −1 for padding.
+    document_topic: counts n_d of posterior draws.
+    alpha: α of each topic, 0 for topics that do not exist.
+    log_topics: log φ.
+    samples: number of samples from each component of q.
+
+    Returns the estimates, nats, corrected for the bias of the logarithm, and their squared standard errors.
     """
     exists = alpha > 0
     safe = jnp.where(exists, alpha, 1.0)
@@ -44,6 +48,7 @@ def log_independent(
     components = jnp.concatenate([document_topic, *(share * mean for share in BROAD)], axis=2).astype(topics.dtype)
 
     def one(given: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        """Estimate the evidence of one document."""
         key, words, counts = given
         shape = jnp.where(exists[:, None], safe[:, None] + counts, 1.0)
         log_gamma = log_gamma_draws(key, jnp.broadcast_to(shape, (samples, *shape.shape)))

@@ -1,8 +1,8 @@
-"""What one topic more gains: log p(w | K) − log p(w | K − 1) of LDA, annealed both ways between the two sizes.
+"""The gain of one more topic, log p(w | K) − log p(w | K − 1) of LDA, annealed in both directions between the sizes.
 
-A chain with K topics begins with the responsibilities of a fit, and settles. The two topics whose merger costs least
-are marked; a chain with K − 1 topics begins with the two merged, and settles. Between the two leads a path on which
-only that pair has to decide anything (`splits`).
+A chain with K topics begins with the responsibilities of a fit, and runs until it has settled. The two topics whose
+merger costs least are marked. A chain with K − 1 topics begins with the two merged, and runs until it has settled. On
+the path between the two chains only the tokens of that pair have a choice (`splits`).
 """
 
 from typing import NamedTuple, cast
@@ -34,11 +34,13 @@ from lvsearch.models.kernels import kernel
 from lvsearch.models.lda import LDA
 
 LEAST_CAPACITY = 32
-"""Places for topics: sizes up to it share their programs, and fewer places would hardly be faster."""
+"""Smallest number of places for topics. Sizes up to it share their programs, and fewer places would hardly be
+faster.
+"""
 
 
 class GainEffort(NamedTuple):
-    """How hard to try to measure one gain.
+    """The work of measuring one gain.
 
     | field | meaning |
     |---|---|
@@ -58,9 +60,12 @@ class GainEffort(NamedTuple):
 
 
 EFFORTS = (GainEffort(24, 20, 8, 40), GainEffort(60, 40, 10, 80), GainEffort(120, 60, 15, 160))
-"""How hard the first, the second and every further measurement of one gain tries. The first one settles most signs: a
-topic that the data have gains a thousand nats, one that they have not loses a hundred or two. The smaller size settles
-for longer: it begins where two topics were merged. On Cora at 96 topics 20 sweeps give a gain of 104, 200 sweeps 81."""
+"""The work of the first, the second and every further measurement of one gain.
+
+The first one decides most signs: a topic that the data have gains a thousand nats, and one that they do not have loses
+a hundred or two. The smaller size settles for longer, because it begins where two topics were merged. On Cora at 96
+topics, 20 sweeps give a gain of 104 nats and 200 sweeps one of 81.
+"""
 
 
 class TopicAverages(NamedTuple):
@@ -78,15 +83,17 @@ class TopicAverages(NamedTuple):
 
 @measures_gains.register
 def _(model: LDA, data: Dataset) -> bool:
-    """Where paths would begin with a fit, and topics are alike before any data (a single α for all of them)."""
+    """Return True where paths would begin with a fit, and topics are exchangeable (a single α for all of them)."""
     even = isinstance(model.concentration, GammaPrior) or np.ndim(model.concentration) == 0
     return even and bool(counts_of(data).sum() > MOST_FROM_PRIOR)
 
 
 @gain_of_last_part.register
 def _(model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate, key: Key[Array, ""], trial: int) -> Gain:
-    """Hyper-parameters that have priors stand at the numbers of the fit: what the gain would be at other likely numbers
-    differs by little, since the fit's numbers are where the evidence is flat in them."""
+    """Measure the gain with hyper-parameters that have priors fixed at the fit's numbers.
+
+    At other likely numbers the gain differs by little, because the evidence is flat in them at the fit's numbers.
+    """
     return gain_of_last_topic(
         cast(LDA, estimate.model), data, size, estimate, key, EFFORTS[min(trial, len(EFFORTS) - 1)]
     )
@@ -95,10 +102,13 @@ def _(model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate, key:
 def gain_of_last_topic(
     model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate, key: Key[Array, ""], work: GainEffort
 ) -> Gain:
-    """Measure log p(data | K) − log p(data | K − 1), K = size[0] ≥ 2, in the mode that `estimate`, a fit of size K, is
-    in.
+    """Measure log p(data | K) − log p(data | K − 1), K = size[0] ≥ 2, in the mode of the fit `estimate`.
 
-    The model's hyper-parameters are numbers. Raises ValueError where K is 1.
+    model: an LDA whose hyper-parameters are numbers.
+    estimate: a fit of size K.
+    work: numbers of sweeps and paths.
+
+    Raises ValueError where K is 1.
     """
     (n_topics,) = size
     if n_topics < 2:
@@ -107,6 +117,7 @@ def gain_of_last_topic(
     total, eta = (float(np.sum(each)) for each in model.numbers())
     topics = point_topics(estimate)
     factors = factors_of(estimate, data, topics)
+    # The cheapest pair to merge comes first, because `TopicSplits` splits the first topics.
     expected_counts = np.asarray(estimate.natural["topic_word"], np.float64) + 1 - eta
     first = cheapest_pair(np.maximum(expected_counts, 0.0))  # rounding leaves some a little below 0
     order = np.array([*first, *(k for k in range(n_topics) if k not in first)])
@@ -115,12 +126,14 @@ def gain_of_last_topic(
     larger = eqx.tree_at(
         lambda chain: (chain.q, chain.log_start), start, (None, np.zeros(())), is_leaf=lambda x: x is None
     )
+    # The smaller chain keeps K places; its second topic, merged into the first, does not exist.
     merged_alpha = np.full(n_topics, total / (n_topics - 1))
     merged_alpha[1] = 0.0
     smaller = with_alpha(larger, merged_alpha)
     temperatures = np.linspace(0.0, 1.0, work.temperatures + 1)[1:]
 
     def one_group(number: int) -> Gain:
+        """Measure the gain along one group of paths."""
         keys = split_key(folded(key, number), 5)
         with jax.enable_x64(True):
             upper = drawn(start, keys[0], particles=work.particles)
@@ -137,10 +150,10 @@ def gain_of_last_topic(
 
 
 def splits_between(larger: CollapsedTopics, smaller: CollapsedTopics, averages: TopicAverages) -> TopicSplits:
-    """Return the path along which topic 0 is split into topics 0 and 1, shares as these averages say."""
+    """Return the path along which topic 0 is split into topics 0 and 1, with shares from these averages."""
     in_document, topics = (np.asarray(each, np.float64) for each in averages[:2])
     exists = larger.alpha > 0
-    size = in_document.sum(0)  # of each topic
+    size = in_document.sum(0)  # mean tokens of each topic, plus α
     merged = topics.copy()
     merged[:, 0] = (topics[:, :2] @ size[:2]) / size[:2].sum()
     log_topics = np.stack([np.log(np.where(exists & (each > 0), each, 1.0)) for each in (merged, topics)])
@@ -155,9 +168,13 @@ def splits_between(larger: CollapsedTopics, smaller: CollapsedTopics, averages: 
 def settle(
     chain: CollapsedTopics, key: Key[Array, ""], state: TopicState, settling: int | Int[Array, ""], averaging: int
 ) -> tuple[TopicState, TopicAverages]:
-    """Sweep at temperature 1: `settling` times, then `averaging` times more, over which averages are taken."""
+    """Sweep a chain at temperature 1, first `settling` times, then `averaging` times while averages are taken.
+
+    Returns the last state and the averages.
+    """
 
     def observed(state: TopicState) -> TopicAverages:
+        """Return the quantities to average at one state."""
         in_document = state.document_topic.mean(-1) + jnp.asarray(chain.alpha, jnp.float32)
         return TopicAverages(in_document, chain.topic_means(state).mean(-1))
 
@@ -167,6 +184,7 @@ def settle(
         return state, jax.lax.cond(index < settling, lambda seen, state: seen, recorded, averages, state)
 
     def recorded(averages: TopicAverages, state: TopicState) -> TopicAverages:
+        """Add one state to the averages."""
         return jax.tree.map(lambda mean, now: mean + (now / averaging).astype(mean.dtype), averages, observed(state))
 
     begin = state, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(observed, state))
@@ -174,7 +192,7 @@ def settle(
 
 
 def with_alpha(chain: CollapsedTopics, alpha: Float[np.ndarray, " size"]) -> CollapsedTopics:
-    """Return the chain with another α_k, 0 for topics that do not exist, of the same total."""
+    """Return the chain with another α_k of the same total, 0 for topics that do not exist."""
     padded_alpha = np.pad(alpha, (0, len(chain.alpha) - len(alpha)))[:, None]
     safe = np.where(padded_alpha > 0, padded_alpha, 1.0)
     lengths = np.arange(chain.log_gamma_document.shape[1])

@@ -1,19 +1,19 @@
-"""A path between LDA with K and with K + m topics, in which m topics are each split into two.
+"""A path between LDA with K and with K + m topics, along which m topics are each split into two.
 
-Let z be topics of all tokens among K + m, of which m pairs are marked, and merge(z) the same with both topics of a pair
-taken for one. For tokens of a pair let r_i(k) be given shares of its two topics, which sum to 1. Then
+Let z be topics of all tokens among K + m, of which m pairs are marked. Let merge(z) be the same with both topics of a
+pair taken as one. For tokens of a pair let r_i(k) be given shares of its two topics, which sum to 1. Then
 
     π_0(z) = p(merge(z), w | K) Π_i r_i(z_i)          Σ_z π_0(z) = p(w | K), exactly
     π_1(z) = p(z, w | K + m)                          Σ_z π_1(z) = p(w | K + m)
 
-so that annealing from draws of π_0 to π_1 estimates p(w | K + m) / p(w | K), and back from draws of π_1 its reciprocal
-(the idea of annealed reversible jump, Karagiannis & Andrieu 2013, used for evidence). Only the tokens of the pairs have
-anything to decide on the way: the ends of the two directions lie hundreds of times nearer to each other than those of
-two paths from the prior.
+So annealing from draws of π_0 to π_1 estimates p(w | K + m) / p(w | K), and back from draws of π_1 its reciprocal (the
+idea of annealed reversible jump, Karagiannis & Andrieu 2013, used for evidence). Only the tokens of the pairs have a
+choice on the way. The ends of the two directions are therefore hundreds of times nearer to each other than those of two
+paths from the prior.
 
-Topics outside the pairs differ between π_0 and π_1 in their α alone: A/K there, A/(K + m) here. That is switched at
-once, at the start: π_0' is π_0 with A/(K + m) for those topics, and the path is π_t ∝ π_0'^(1−t) π_1^t. What the switch
-is worth (`log_switch`) varies by a nat or so, and topics outside the pairs cost no power at any step.
+Topics outside the pairs differ between π_0 and π_1 in their α alone: A/K in π_0, A/(K + m) in π_1. This is switched at
+once at the start: π_0' is π_0 with A/(K + m) for those topics, and the path is π_t ∝ π_0'^(1−t) π_1^t. The log weight
+of the switch (`log_switch`) varies by a nat or so, and topics outside the pairs need no power at any step.
 
 With n the counts without token i, N those of merge(z), α₀ = A/K and α₁ = A/(K + m), the conditional of z_i on the path
 is
@@ -21,12 +21,12 @@ is
     (n_dk + α₁) (n_kw + η) / (n_k + Vη)                                         for topics outside the pairs
     [(N_dk + α₀) (N_kw + η) / (N_k + Vη) r_i(k)]^(1−t) [(n_dk + α₁) (n_kw + η) / (n_k + Vη)]^t      for the others
 
-The log odds of the second topic of a pair, from which its share r_i follows, are a number of the document plus one of
-the word: of log (n_dk + α₁) + log (n_kw + η) / (n_k + Vη) the difference between the two topics, averaged over a chain
-with K + m topics.
+The share r_i follows from the log odds of the second topic of a pair, which are a number of the document plus one of
+the word. They are the differences between the two topics in log (n_dk + α₁) + log (n_kw + η) / (n_k + Vη), with counts
+averaged over a chain with K + m topics.
 
-Relabellings are measured at both ends, as on every path (`annealing.relabelling`): by averages of the topics over a
-chain with K + m topics, and of the pairs' topics for K.
+Relabellings are corrected for at both ends, as on every path (`annealing.relabelling`). The label scores use averages
+of the topics over a chain with K + m topics, and for K those averages with the topics of each pair merged.
 """
 
 from functools import partial
@@ -41,21 +41,21 @@ from lvsearch.inference.topic_samplers.chain import CollapsedTopics
 from lvsearch.inference.topic_samplers.topic_state import TokenRule, TopicState, total_corrections
 
 LEAST_SHARE = 1e-4
-"""The smallest share of a token that either topic of a pair has: no token is lost to one of them for good."""
+"""The smallest share of a token for either topic of a pair, so that no token is lost to one of them for good."""
 
 
 class TopicSplits(eqx.Module):
     """The path from K to K + m topics of one corpus. It is a `Chain` whose start is the posterior with K topics.
 
-    The topics of the j-th pair stand at 2j and 2j + 1; with K topics the second of them does not exist.
+    The topics of the j-th pair have numbers 2j and 2j + 1; with K topics the second of them does not exist.
 
     | field | shape | meaning |
     |---|---|---|
     | `larger` | | the chain with K + m topics |
     | `smaller` | | the chain with K topics, on the same places |
     | `paired` | | 2m: how many topics, the first ones, belong to pairs |
-    | `document_odds`, `word_odds` | (document, pair), (word, pair) | log odds of the second topic, in sum |
-    | `log_topics` | (2, word, topic) | the logarithms of the topics that name labels, with K and with K + m topics |
+    | `document_odds`, `word_odds` | (document, pair), (word, pair) | summands of the log odds of the second topic |
+    | `log_topics` | (2, word, topic) | log topics for label scores, with K and with K + m topics |
     """
 
     larger: CollapsedTopics
@@ -67,24 +67,27 @@ class TopicSplits(eqx.Module):
 
     @property
     def elements(self) -> int:
+        """The number of places for tokens, which is roughly the cost of a sweep."""
         return self.larger.elements
 
     @property
     def lanes(self) -> int:
+        """The number of particles up to which twice as many take less than twice as long."""
         return self.larger.lanes
 
     @property
     def directed(self) -> bool:
+        """Whether a backward sweep differs from a forward one."""
         return True
 
     def init(self, key: Key[Array, ""], particles: int) -> TopicState:
-        """Raise TypeError: draws of π_0 are made of draws of the posterior with K topics, by `split`."""
+        """Raise TypeError, because draws of π_0 are made by `split` from draws of the posterior with K topics."""
         raise TypeError(
             "a path between two sizes begins with draws of the smaller one's posterior: use split(key, state)"
         )
 
     def split(self, key: Key[Array, ""], state: TopicState) -> TopicState:
-        """Draw from π_0: divide the tokens of each pair by their shares.
+        """Draw from π_0 by dividing the tokens of each pair by their shares.
 
         state: draws of the posterior with K topics; the second topic of every pair is empty.
         """
@@ -94,7 +97,7 @@ class TopicSplits(eqx.Module):
         return self.larger.of_topics(jnp.where(divided & second, topic | 1, state.assignment))
 
     def merge(self, state: TopicState) -> TopicState:
-        """Return the state with K topics: of each pair the first topic has all tokens."""
+        """Return the state with K topics, in which the first topic of each pair has all its tokens."""
         topic = jnp.maximum(state.assignment, 0)
         merged = jnp.where((state.assignment >= 0) & (topic < self.paired), topic & ~1, state.assignment)
         return self.smaller.of_topics(merged)
@@ -102,12 +105,12 @@ class TopicSplits(eqx.Module):
     def step(
         self, key: Key[Array, ""], state: TopicState, temperature: Float[Array, ""], *, backward: bool
     ) -> TopicState:
-        """Draw every token in turn given all others, the last one first where `backward`."""
+        """Draw every token in turn given all others, in reverse order if `backward`."""
         rule = partial(self._rule, temperature.astype(jnp.float32))
         return self.larger.redraw_all(key, state, backward, rule, None)
 
     def log_ratio(self, state: TopicState) -> Float[Array, " particle"]:
-        """log π_1(z) − log π_0'(z), nats. Topics outside the pairs have the same part in both."""
+        """Return log π_1(z) − log π_0'(z), nats. Topics outside the pairs contribute equally to both and cancel."""
         topic = jnp.maximum(state.assignment, 0)
         divided = (state.assignment >= 0) & (topic < self.paired)
         exact = jnp.result_type(float)
@@ -115,39 +118,43 @@ class TopicSplits(eqx.Module):
         counts = (state.document_topic, state.word_topic, state.topic_total)
         first, second = zip(*(_pairs(each, self.paired) for each in counts), strict=True)
         together = [_pair_sums(each, self.paired) for each in counts]
-        # both topics of each pair with the larger size, less the two as one with the smaller size
+        # terms of both topics of each pair at the larger size, minus those of the merged topic at the smaller size
         apart = self._log_topics(self.larger, 0, *first) + self._log_topics(self.larger, 1, *second)
         return apart - self._log_topics(self.smaller, 0, *together) - log_shares
 
     def log_switch(self, state: TopicState) -> Float[Array, " particle"]:
-        """log π_0'(z) − log π_0(z), nats: what another α of the topics outside the pairs is worth."""
+        """Return log π_0'(z) − log π_0(z), nats: the log weight of another α for the topics outside the pairs."""
         topic = jnp.arange(len(self.larger.alpha))[:, None]
         counts = state.document_topic.astype(jnp.int32)
         after, before = (jnp.asarray(each.log_gamma_document)[topic, counts] for each in (self.larger, self.smaller))
         return jnp.where(topic >= self.paired, after - before, 0.0).sum((0, 1))
 
     def log_density(self, state: TopicState) -> Float[Array, " particle"]:
-        """log p(w, z | K + m topics), nats."""
+        """Return log p(w, z | K + m topics), nats."""
         return self.larger.log_density(state)
 
     def label_scores(self, state: TopicState) -> Float[Array, "particle topic topic"]:
-        """Label scores with K + m topics (see `Chain`)."""
+        """Return label scores with K + m topics (see `Chain`)."""
         return self._scores(self.log_topics[1], state, self.larger)
 
     def smaller_label_scores(self, state: TopicState) -> Float[Array, "particle topic topic"]:
-        """Label scores of merge(z), with K topics (see `Chain`)."""
+        """Return label scores of merge(z), with K topics (see `Chain`)."""
         return self._scores(self.log_topics[0], self._merged_counts(state), self.smaller)
 
     def relabel(self, state: TopicState, order: Int[Array, "particle topic"]) -> TopicState:
+        """Return the state in which topic l of each particle becomes topic order[l]."""
         return self.larger.relabel(state, order)
 
     def take(self, state: TopicState, particles: Int[Array, " chosen"]) -> TopicState:
+        """Return the chosen particles, in the given order."""
         return self.larger.take(state, particles)
 
     # ── inner ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _scores(self, log_topics: Array, state: TopicState, chain: CollapsedTopics) -> Array:
-        """S[k, l] = sharpness · Σ over the tokens in topic l of log φ_kw, and −∞ between topics and empty places."""
+        """Return S[k, l] = sharpness · Σ over the tokens in topic l of log φ_kw, and −∞ between topics and empty
+        places.
+        """
         scores = chain.sharpness * jnp.einsum("wk,wlp->pkl", jnp.asarray(log_topics), state.word_topic)
         exists = jnp.asarray(chain.alpha) > 0
         both = exists[:, None] & exists
@@ -156,9 +163,10 @@ class TopicSplits(eqx.Module):
     def _log_topics(
         self, chain: CollapsedTopics, place: int, in_document: Array, with_word: Array, total: Array
     ) -> Float[Array, " particle"]:
-        """What one topic of each pair adds to log p(w, z) of a chain; place: 0 for the first topics, 1 for the second.
+        """Return the contribution of one topic of each pair to log p(w, z) of a chain, nats.
 
-        in_document, with_word, total: its counts, (document, pair, particle), (word, …) and (1, …).
+        place: 0 for the first topics of the pairs, 1 for the second.
+        in_document, with_word, total: counts of these topics, (document, pair, particle), (word, …) and (1, …).
         """
         in_document, with_word, total = (each.astype(jnp.int32) for each in (in_document, with_word, total))
         topic = jnp.arange(place, self.paired, 2)[:, None]
@@ -167,7 +175,7 @@ class TopicSplits(eqx.Module):
         return documents + words + jnp.asarray(chain.log_gamma_topic)[0, total].sum((0, 1))
 
     def _log_shares(self, topic: Int[Array, "token particle"]) -> Float[Array, "token particle"]:
-        """log r_i(k) of topics that belong to pairs."""
+        """Return log r_i(k) of each token for topics that belong to pairs."""
         document, word = (
             jnp.maximum(jnp.asarray(each), 0)[:, None] for each in (self.larger.document, self.larger.word)
         )
@@ -177,12 +185,15 @@ class TopicSplits(eqx.Module):
         return jnp.log(jnp.where(topic % 2 == 1, second, 1 - second))
 
     def _with_partner(self, counts: Array) -> Array:
-        """Return N: counts of topics, of those in pairs the sum of both. counts: (…, topic, particle)."""
+        """Return the counts N of merge(z): for topics in pairs the sum of both.
+
+        counts: counts n, (…, topic, particle).
+        """
         both = jnp.repeat(_pair_sums(counts, self.paired), 2, axis=-2)
         return jnp.concatenate([both, counts[..., self.paired :, :]], axis=-2)
 
     def _merged_counts(self, state: TopicState) -> TopicState:
-        """Return the counts of merge(z); its assignment is left as it is, and not used."""
+        """Return the counts of merge(z). The assignment is left unchanged, and is not used."""
         exists = jnp.asarray(self.smaller.alpha)[:, None] > 0
         counts = [jnp.where(exists, self._with_partner(each), 0.0) for each in state[1:]]
         return TopicState(state.assignment, *counts)
@@ -194,7 +205,7 @@ class TopicSplits(eqx.Module):
         merged_alpha = jnp.asarray(self.smaller.alpha, jnp.float32)[: self.paired : 2, None]
         odds = jnp.asarray(self.document_odds), jnp.asarray(self.word_odds)
         base = vocabulary * eta
-        # the pairs' own topics count t, those that they are merged into 1 − t, topics outside the pairs count whole
+        # Powers in π_t: t for topics of pairs, 1 for topics outside the pairs, 1 − t for merged topics.
         powers = jnp.concatenate(
             [jnp.where(jnp.arange(len(self.larger.alpha)) < self.paired, t, 1.0), self._halves(1 - t)]
         )
@@ -227,15 +238,22 @@ class TopicSplits(eqx.Module):
 
 
 def _pairs(counts: Array, paired: int) -> tuple[Array, Array]:
-    """Return the counts of the first and of the second topics of all pairs. counts: (…, topic, particle)."""
+    """Return the counts of the first and of the second topics of all pairs.
+
+    counts: (…, topic, particle).
+    """
     return counts[..., 0:paired:2, :], counts[..., 1:paired:2, :]
 
 
 def _pair_sums(counts: Array, paired: int) -> Array:
-    """Return the counts of both topics of each pair together. counts: (…, topic, particle)."""
+    """Return the counts of both topics of each pair together.
+
+    counts: (…, topic, particle).
+    """
     first, second = _pairs(counts, paired)
     return first + second
 
 
 def _bounded(share: Array) -> Array:
+    """Return the share, clipped to [`LEAST_SHARE`, 1 − `LEAST_SHARE`]."""
     return jnp.clip(share, LEAST_SHARE, 1 - LEAST_SHARE)

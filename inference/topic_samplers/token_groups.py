@@ -1,8 +1,8 @@
-"""Tokens in groups of which no two share a document or a word, so that all of a group can be drawn at once.
+"""Groups of tokens of which no two share a document or a word, so that all tokens of a group can be drawn at once.
 
-Documents and words are dealt to as many lanes as a group has tokens, evenly by their numbers of tokens. In the s-th of
-as many rounds lane i holds the tokens of its own documents with the words of lane i + s: no two lanes share any. A
-round has as many groups as its longest lane has tokens.
+Documents and words are dealt to as many lanes as a group has tokens, evenly by their numbers of tokens. There are as
+many rounds. In round s, lane i holds the tokens of its own documents with the words of lane i + s, so that no two lanes
+share any. A round has as many groups as its longest lane has tokens.
 """
 
 import heapq
@@ -11,15 +11,20 @@ import numpy as np
 from jaxtyping import Int
 
 WIDEST = 64
-"""Tokens of a group, on one core with 64 topics: 16, 32 and 64 together take .25, .23 and .26 microseconds a token of
-Cora, 32 and 64 .35 and .33 with eleven times its vocabulary."""
+"""Largest number of tokens in a group.
+
+On one core with 64 topics, groups of 16, 32 and 64 take .25, .23 and .26 microseconds per token of Cora. With eleven
+times its vocabulary, groups of 32 and 64 take .35 and .33.
+"""
 TOKENS_OF_A_CELL = 40
-"""Tokens that a lane has in a round, at least: from there on its longest lane has few more than the others."""
+"""Smallest mean number of tokens of a lane in a round; from there on the longest lane has few more than the others."""
 
 
 def group_width(document: Int[np.ndarray, " token"], word: Int[np.ndarray, " token"]) -> int:
-    """How many tokens a group may have without many places left empty: a power of two, 1 for few tokens, and where one
-    document or word has most."""
+    """Return how many tokens a group may have without many empty places: a power of two.
+
+    It is 1 for few tokens, and where one document or word has most of them.
+    """
     if not len(document):
         return 1
     most = max(int(np.bincount(each).max()) for each in (document, word))
@@ -30,9 +35,9 @@ def group_width(document: Int[np.ndarray, " token"], word: Int[np.ndarray, " tok
 def grouped(
     document: Int[np.ndarray, " token"], word: Int[np.ndarray, " token"], width: int
 ) -> Int[np.ndarray, "group place"]:
-    """The number of the token at each place of each group; −1 where there is none."""
+    """Return the number of the token at each place of each group; −1 at empty places."""
     lane, other = (_lanes(each, width)[each] for each in (document, word))
-    cell = (other - lane) % width * width + lane  # rounds, and lanes within
+    cell = (other - lane) % width * width + lane  # number of the round, then of the lane
     order = np.argsort(cell, kind="stable")
     held = np.bincount(cell, minlength=width * width)
     rank = np.arange(len(cell)) - np.repeat(np.cumsum(held) - held, held)
@@ -44,7 +49,7 @@ def grouped(
 
 
 def _lanes(member: Int[np.ndarray, " token"], width: int) -> Int[np.ndarray, " member"]:
-    """The lane of each member, the longest first to the lane that has least."""
+    """Return the lane of each member (document or word): members with most tokens first, each to the emptiest lane."""
     tokens = np.bincount(member)
     lanes, load = np.zeros(len(tokens), np.int64), [(0, lane) for lane in range(width)]
     for each in np.argsort(-tokens, kind="stable").tolist():

@@ -1,16 +1,17 @@
-"""Topics of all tokens, drawn one after another or in groups: what every collapsed chain of LDA does with them.
+"""Topics of all tokens and their draws, one after another or in groups: shared by all collapsed chains of LDA.
 
-Particles stand side by side on the last axis, so that one draw is a vector operation over (topic, particle), and
-documents and words pick whole rows.
+Particles are on the last axis. So one draw is a vector operation over (topic, particle), and documents and words select
+whole rows.
 
-Tokens that share neither document nor word (`token_groups`) meet only in the topics' totals n_k. Given what is outside
-the group, with m_k of its tokens in topic k and b_k = n_k + Vη without them, their joint conditional is
+Tokens that share neither document nor word (`token_groups`) interact only through the topics' totals n_k. Let m_k
+tokens of the group be in topic k, and let b_k = n_k + Vη without them. Given all tokens outside the group, the joint
+conditional is
 
     Π_i f_i(z_i) · Π_k [Γ(b_k) / Γ(b_k + m_k)]^t
 
-and a proposal that draws each of them by itself, in proportion to f_i(k) b_k^(−t), is accepted for all together with
-probability min(1, Π_k [Γ(b_k + m_k) / Γ(b_k + m'_k)]^t b_k^(t (m'_k − m_k))): as good as always, since m_k is small
-beside n_k. Like a draw of one token it is reversible.
+A proposal draws each token by itself, in proportion to f_i(k) b_k^(−t). It is accepted for all tokens together with
+probability min(1, Π_k [Γ(b_k + m_k) / Γ(b_k + m'_k)]^t b_k^(t (m'_k − m_k))). This is almost 1, since m_k is small
+compared with n_k. Like a draw of one token, the move is reversible.
 """
 
 from collections.abc import Callable
@@ -25,9 +26,12 @@ from jaxtyping import Array, Bool, Float, Int
 from lvsearch.models.exponential.digamma import log_gamma_positive
 
 STRIDES = ((32, 16), (16, 4))
-"""From how many topics on they are looked through in stretches of how many, measured; fewer are one stretch."""
+"""Pairs (number of topics from which on, stretch length): topics are searched in stretches of this length, as measured.
+
+With fewer topics there is a single stretch.
+"""
 BELOW_ONE = 1 - 2.0**-23
-"""So that a uniform number times a sum stays below the sum."""
+"""Factor that keeps a uniform number times a sum below the sum."""
 
 
 class TopicState(NamedTuple):
@@ -48,7 +52,7 @@ class TopicState(NamedTuple):
 
 
 class TokenPlace(NamedTuple):
-    """One token: its number, its document, its word and the block of the vocabulary that this is in."""
+    """One token: its number, its document, its word, and the word's block of the vocabulary."""
 
     token: Int[Array, ""]
     document: Int[Array, ""]
@@ -61,8 +65,8 @@ class TokenRule(NamedTuple):
 
     | field | meaning |
     |---|---|
-    | `weights` | what each topic of a token is drawn in proportion to, (…, topic, particle) |
-    | `log_acceptance` | of tokens drawn together: see `redrawn_together` |
+    | `weights` | unnormalised probability of each topic of a token, (…, topic, particle) |
+    | `log_acceptance` | log Metropolis ratio of tokens drawn together, see `redrawn_together` |
 
     The arguments of `weights` are the numbers of documents and of words, (…), and the counts of these documents and
     words and of all topics without the tokens, (…, topic, particle).
@@ -78,17 +82,22 @@ def redrawn(
     weights: Callable[[Array, Array, Array], Array],
     uniform: Float[Array, " particle"] | None,
 ) -> tuple[TopicState, Float[Array, " particle"]]:
-    """One token's topic drawn given all others (none: −1, where `uniform` is None), and the sum of the weights.
+    """Draw one token's topic given all others, or remove its topic (−1) if `uniform` is None.
 
-    weights: (n_dk, n_kw, n_bk), each (topic, particle) and without the token -> (topic, particle), none negative.
-    Numbers of topics have 32 bits whatever JAX's default, and indices are promised to be in range: either costs as
-    much as all the arithmetic.
+    weights: (n_dk, n_kw, n_bk), each (topic, particle) and without the token -> weights (topic, particle), none
+        negative.
+    uniform: a number in [0, 1) for each particle, or None.
+
+    Returns the new state, and the sum of the weights, (particle,).
+
+    Numbers of topics have 32 bits whatever JAX's default, and indices are promised to be in range. Otherwise each would
+    cost as much as all the arithmetic.
     """
     topic = jnp.arange(state.topic_total.shape[1], dtype=jnp.int32)[:, None]
     below = jnp.tril(jnp.ones((len(topic), len(topic)), jnp.float32))
     row = partial(jax.lax.dynamic_index_in_dim, keepdims=False)
     assigned = row(state.assignment, at.token)
-    own = (topic == assigned).astype(jnp.float32)  # nowhere where the token is added
+    own = (topic == assigned).astype(jnp.float32)  # all 0 for a token without a topic
     in_document = row(state.document_topic, at.document) - own
     of_word, total = row(state.word_topic, at.word) - own, row(state.topic_total, at.block) - own
     ends = jnp.matmul(below, weights(in_document, of_word, total), precision=jax.lax.Precision.HIGHEST)
@@ -127,12 +136,13 @@ def redrawn_together(
 ) -> TopicState:
     """Draw the topics of one group of tokens given all other tokens, in one block of the vocabulary.
 
-    before: topics of all tokens; those of `state` are only written to, so that they need not be copied.
-    weights: (n_dk, n_kw, n_k) without the group, (place, topic, particle) and (topic, particle) -> what each token
-        draws its topic in proportion to, such as f_i(k) b_k^(−t).
-    log_acceptance: (n_k without the group, how many of the group are proposed to join each topic, how many leave it),
-        each (topic, particle) -> log of the Metropolis ratio, (particle,).
-    uniform: numbers in [0, 1) for each token, and for accepting them.
+    before: topics of all tokens before the sweep. The assignment in `state` is only written to, so that it need not be
+        copied.
+    weights: (n_dk, n_kw, n_k) without the group, (place, topic, particle) and (topic, particle) -> unnormalised
+        probabilities of each token's topic, such as f_i(k) b_k^(−t).
+    log_acceptance: (n_k without the group, number of the group's tokens proposed to join each topic, number that leave
+        it), each (topic, particle) -> log of the Metropolis ratio, (particle,).
+    uniform: numbers in [0, 1) for each token, and one for accepting the group.
     """
     topic = jnp.arange(state.topic_total.shape[1], dtype=jnp.int32)[:, None]
     assigned = jax.lax.dynamic_slice_in_dim(before, at.first, len(at.document))
@@ -150,6 +160,7 @@ def redrawn_together(
     new = jnp.where(accepted, proposed, assigned)
 
     def moved(counts: Array, row: Array) -> Array:
+        """Return the counts with the group's tokens moved from their old to their new topics."""
         return _added(_added(counts, row, new, 1.0), row, assigned, -1.0)
 
     return TopicState(
@@ -167,16 +178,17 @@ def total_corrections(
 ) -> Float[Array, "topic particle"]:
     """Return log [Γ(b_k + m_k) / Γ(b_k + m'_k)] b_k^(m'_k − m_k) of each topic, nats.
 
-    They correct draws of a group that took the topics' totals for constant (see the module's docstring).
+    These terms correct draws of a group that took the topics' totals for constant (see the module's docstring).
 
-    base: b_k = n_k + Vη without the group. coming, leaving: m'_k, m_k, tokens proposed for and now in each topic.
+    base: b_k = n_k + Vη without the group.
+    coming, leaving: m'_k and m_k, the tokens proposed for each topic and those now in it.
     """
     change = (coming - leaving) * jnp.log(base)
     return change - log_gamma_positive(base + coming) + log_gamma_positive(base + leaving)
 
 
 def _added(counts: Array, row: Array, topic: Int[Array, "place particle"], amount: float) -> Array:
-    """The counts with this much more at the topics of each place's row; −1: nowhere."""
+    """Return the counts with `amount` added at each place's row and topic; −1 adds nothing."""
     place = row[:, None], jnp.maximum(topic, 0), jnp.arange(topic.shape[1], dtype=jnp.int32)
     return counts.at[place].add(jnp.where(topic >= 0, amount, 0.0), mode="promise_in_bounds")
 
@@ -184,10 +196,10 @@ def _added(counts: Array, row: Array, topic: Int[Array, "place particle"], amoun
 def _chosen(
     weight: Float[Array, "place topic particle"], uniform: Float[Array, "place particle"]
 ) -> Int[Array, "place particle"]:
-    """A topic of each, in proportion to its weights: first the stretch of topics that it is in, then which of these.
+    """Draw a topic for each place in proportion to its weights: first the stretch of topics, then the topic within.
 
-    As `collapsed.draw` for many at once; and sums run from the first to the last, so that topics of weight 0, those
-    that do not exist, add nothing and are never chosen, however sums are rounded.
+    This is `collapsed.draw` for many places at once. Sums run from the first to the last topic, so topics of weight 0,
+    which do not exist, add nothing. They are never chosen, however sums are rounded.
     """
     n_topics = weight.shape[1]
     stride = next((each for least, each in STRIDES if n_topics >= least and n_topics % each == 0), n_topics)
@@ -207,5 +219,5 @@ def _chosen(
 
 
 def _running(parts: list[Array]) -> list[Array]:
-    """Sums of the first, the first two, …"""
+    """Return the sums of the first 1, 2, … parts."""
     return list(accumulate(parts))

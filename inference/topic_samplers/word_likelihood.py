@@ -1,4 +1,6 @@
-"""log p(words | topics of all tokens) along a chain of collapsed Gibbs sampling: what harmonic means are made of."""
+"""Draws of log p(words | topics of all tokens) along a collapsed Gibbs chain, from which harmonic means are
+computed.
+"""
 
 from typing import cast
 
@@ -19,20 +21,29 @@ LOG_WORDS = "log_words"
 
 
 class WordLikelihoodRecorder(Recorder):
-    """`log_words`: log p(w | z, η), topics integrated out, nats."""
+    """Records `log_words`: log p(w | z, η) with topics integrated out, nats."""
 
     quantities: tuple[Quantity, ...] = eqx.field(static=True, default=(Quantity(LOG_WORDS, (), (), False),))
 
     def values(self, chain: CollapsedTopics, state: TopicState) -> tuple[Array, ...]:
-        """One number for each particle."""
+        """Return the recorded number of each particle."""
         return (chain.log_words(state),)
 
 
 def log_word_likelihoods(
     model: LDA, data: Dataset, size: int, *, draws: int, warmup: int, thin: int, key: Key[Array, ""]
 ) -> Float64[np.ndarray, " draw"]:
-    """log p(w | z, η), nats, at `draws` draws z of one chain, `thin` sweeps apart after `warmup` (Griffiths & Steyvers
-    2004, Eq. 2). Begun from the prior. ValueError for counts below 1, and a model without numbers as concentrations."""
+    """Return log p(w | z, η), nats, at draws of z from one chain that begins in the prior.
+
+    size: number of topics.
+    draws: number of draws.
+    warmup: sweeps before the first draw.
+    thin: sweeps between draws.
+
+    Raises ValueError for counts below 1, and for a model whose concentrations are not numbers.
+
+    Source: Griffiths & Steyvers 2004, Eq. 2.
+    """
     chain = topics_chain(model, data, (size,), None)
     trace = run(chain, key, chains=1, draws=draws, warmup=warmup, thin=thin, recorder=WordLikelihoodRecorder())
     if trace.draws < draws:

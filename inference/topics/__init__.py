@@ -1,1 +1,1 @@
-"""LDA at a fixed size: its kernel and its estimator."""
+"""LDA at a fixed size: its kernels and its estimator."""

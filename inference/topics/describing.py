@@ -1,4 +1,4 @@
-"""What fitted topics say about documents, by the kernels: their proportions, bounds and certified intervals."""
+"""Descriptions of documents under fitted topics: their proportions, bounds and certified intervals, by the kernels."""
 
 import jax
 import numpy as np
@@ -18,13 +18,16 @@ DESCRIBE_SWEEPS, DESCRIBE_TOLERANCE = 100, 1e-3
 
 @describe_units.register
 def _(model: LDA, estimate: Estimate, data: Dataset) -> Described:
-    """Proportions (docs, K) and the bound of each document at the posterior-mean topics; of documents in files a run of
-    them after the other."""
+    """Return proportions (docs, K) and the bound of each document, at the posterior mean of the topics.
+
+    Documents in files are described one run of them after the other.
+    """
     found = [_described(model, estimate, part) for part in data.in_turn()]
     return found[0] if len(found) == 1 else Described(*(np.concatenate(each) for each in zip(*found, strict=True)))
 
 
 def _described(model: LDA, estimate: Estimate, data: Dataset) -> Described:
+    """Return proportions and bounds of documents that are in memory."""
     (n_topics,), (capacity,) = estimate.size, capacity_of(estimate.size)
     exact_prior = exact_alpha(model, n_topics, capacity)
     alpha = exact_prior.astype(np.float32)
@@ -50,7 +53,7 @@ def _described(model: LDA, estimate: Estimate, data: Dataset) -> Described:
 
 @bound_units.register
 def _(model: LDA, estimate: Estimate, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """The certified interval of each document's likelihood at the posterior-mean topics."""
+    """Return the certified interval of each document's log-likelihood, at the posterior mean of the topics, in nats."""
     (n_topics,) = estimate.size
     topics, alpha = padded_topics(point_topics(estimate), exact_alpha(model, n_topics, n_topics))
     ends = [document_bounds(topics, alpha, counts_of(part)) for part in data.in_turn()]

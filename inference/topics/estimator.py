@@ -1,12 +1,15 @@
-"""LDA's estimator: collapsed passes find good topics fast, then what the evidence needs; on the kernels of `kernel.py`.
+"""The estimator of LDA: collapsed passes find good topics fast, then further passes serve the evidence.
 
-Marginal (topics a Dirichlet): zeroth-order collapsed passes, then memoized mean-field passes (Eq. 3.9–3.13) that climb
-the evidence bound from there; the bound is computed in float64 at the result. Hyper-parameters with priors have a q of
-their own (`inferred_concentrations`), refitted between passes; the bound is then one on the evidence with these
-integrated out, and the fit carries their means under q.
-Plug-in (topics a point): variational EM (§3.4.2), the vector α by Newton on the evidence bound in every pass, from
-collapsed topics or grown from a smaller fit; the evidence is then the certified interval of every document's
-likelihood at the estimated (α, β).
+Marginal fits (topics with a Dirichlet prior) make zeroth-order collapsed passes, then memoized mean-field passes (Eq.
+3.9–3.13), which climb the evidence bound from there. The bound is computed in float64 at the result. Hyper-parameters
+with priors have a q of their own (`inferred_concentrations`), which is refitted between passes. The bound is then on
+the evidence with these integrated out, and the fit carries their means under q.
+
+Plug-in fits (topics a point) make variational EM passes (§3.4.2), and fit the vector α by Newton's method on the
+evidence bound in every pass. They start from collapsed topics, or grow from a smaller fit. The evidence is then the
+certified interval of every document's likelihood at the estimated (α, β).
+
+The programs that passes run are in `kernel.py`.
 """
 
 from dataclasses import dataclass
@@ -30,17 +33,21 @@ from lvsearch.inference.topics import kernel as kernels
 from lvsearch.inference.topics.inferred_concentrations import Concentration
 from lvsearch.inference.topics.memoized import layout_within, packing_of, topic_plan
 from lvsearch.inference.topics.merging import merge_topics
-from lvsearch.inference.topics.passes import PassSettings, in_lanes, joined, lanes_for, passes_in_lanes
+from lvsearch.inference.topics.passes import PassSettings, in_lanes, join_lanes, lanes_for, passes_in_lanes
 from lvsearch.models.families import PointSimplex
 from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.lda import LDA
 
 FLOOR = 1e-30
+"""The smallest probability of a word in a topic."""
 
 
 @dataclass(frozen=True)
 class TopicSettings:
-    """How hard to try. Tolerances: nats per token and pass; tokens of a document and sweep."""
+    """Settings of a fit of topics: how many passes it makes, and when they end.
+
+    `tolerance` is in nats per token and pass; `final_tolerance` is in tokens of a document and sweep.
+    """
 
     collapsed_passes: int = 60
     warm_collapsed_passes: int = 20
@@ -52,18 +59,19 @@ class TopicSettings:
     momentum: float = 0.9
     final_sweeps: int = 5
     final_tolerance: float = 0.05
-    documents_per_topic: int = 20  # topics start from this many each (§3.6 has five; measured, these end higher)
+    documents_per_topic: int = 20  # each topic starts from this many (five in §3.6; 20 were measured to end higher)
     start_weight: float = 0.5  # pseudo-counts of a start, as a share of the corpus
-    documents_per_added_topic: int = 5  # the same for topics that join those of a smaller fit, which are to stay
+    documents_per_added_topic: int = 5  # the same for topics added to a smaller fit, whose topics should stay
     added_weight: float = 0.1
     expectation_maximisation_passes: int = 12  # plug-in: variational EM, α refitted in each
-    # little data: α settles slowly, and passes cost nothing. On 2,400 tokens of three kinds 12 ended 5 to 10 nats lower
+    # Little data: α converges slowly, and passes cost nothing. On 2,400 tokens of three kinds, 12 passes ended 5 to 10
+    # nats lower than 50.
     little_data_passes: int = 50
     little_data: int = 20_000  # tokens
 
 
 class TopicEstimator(BaseEstimator):
-    """Fits `LDA` to documents. `empirical_bayes`: refit the hyper-parameters of the marginal form too."""
+    """The estimator of `LDA` on documents. With `empirical_bayes`, marginal fits refit the hyper-parameters too."""
 
     model: LDA
 
@@ -74,18 +82,24 @@ class TopicEstimator(BaseEstimator):
         settings: TopicSettings = TopicSettings(),
         empirical_bayes: bool = False,
     ):
+        """Pack the documents; nothing is fitted.
+
+        data: a data set of documents. empirical_bayes: refit α and η of marginal fits by maximising the bound.
+        """
         super().__init__(model)
         self.settings, self.empirical_bayes = settings, empirical_bayes
         self.n_words, self.n_documents = data.extents["word"], data.n_units
         self.plug_in = isinstance(model.topics, PointSimplex)
-        # marginal fits begin with a larger one's topics, merged: measured to end higher than with new ones added.
-        # Plug-in fits grow, so that each is at least as likely as its witness
+        # Marginal fits begin with a larger fit's topics, merged. They were measured to end higher than fits that grow
+        # from a smaller one. Plug-in fits grow, so that each is at least as likely as the smaller fit it starts from.
         self.shrinks = not self.plug_in
         self._prepare(data)
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
-        """One fit with `size[0]` topics: from documents, merged from a larger fit, or grown from a smaller one, extra
-        topics from documents."""
+        """Fit `size[0]` topics: from documents, merged from a larger fit, or grown from a smaller one.
+
+        Topics that a smaller fit lacks start from documents.
+        """
         (capacity,) = capacity_of(size)
         self._lay_out(capacity)
         if self.plug_in:
@@ -93,13 +107,14 @@ class TopicEstimator(BaseEstimator):
         return self._fit_marginal(size, key, start)
 
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
-        """What one fit holds at most, in bytes; the formula is in `topic_plan`."""
+        """Return the most memory that one fit holds, part by part; the formula is in `topic_plan`."""
         (capacity,) = capacity_of(size)
         return topic_plan(self._packing, capacity, layout_within(self._packing, capacity, self.chunks))
 
     # ── marginal ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _fit_marginal(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
+        """Return a fit whose topics are integrated out: collapsed passes, then mean-field passes, then the bound."""
         (n_topics,), (capacity,) = size, capacity_of(size)
         model, refits = self._first_model(start), self.empirical_bayes or bool(self.model.inferred)
         alpha, eta = _alpha(model, n_topics, capacity), _eta(model)
@@ -111,7 +126,7 @@ class TopicEstimator(BaseEstimator):
         wanted = self.settings.mean_field_passes
         blocks = [1] * wanted if self.empirical_bayes else [wanted]
         if self.model.inferred:
-            blocks = [wanted - wanted // 2, wanted // 2]  # few: momentum begins anew with each
+            blocks = [wanted - wanted // 2, wanted // 2]  # few blocks, since momentum begins anew with each
         for each in blocks:
             sweeps = self.settings.mean_field_sweeps
             state, _ = self._passes(state, alpha, eta, kernels.MEAN_FIELD, sweeps, each, -np.inf)
@@ -127,13 +142,17 @@ class TopicEstimator(BaseEstimator):
         if self.model.inferred:
             expected_log = scipy_digamma(natural.astype(np.float64).T + 1)
             expected_log -= scipy_digamma((natural.astype(np.float64).T + 1).sum(0))
+            # The bound at fixed hyper-parameters, with the term of each replaced by its integral over the prior.
             inferred = self._inferred(gamma, expected_log)
             given = model.numbers_by_name()
             lower += sum(each.log_integral() - each.log_density(float(given[name])) for name, each in inferred.items())
         return Estimate(model, size, {"topic_word": natural}, lower, np.inf, passes + wanted)
 
     def _marginal_bound(self, model: LDA, natural: np.ndarray, gamma: Any, capacity: int) -> float:
-        """The evidence bound in float64 at exactly `natural` (K, V) and γ, in nats."""
+        """Return the evidence bound in float64 at exactly these parameters, in nats.
+
+        natural: natural parameters of q(topics), (K, V). gamma: γ of the documents, (batch, tile, document, topic).
+        """
         n_topics = len(natural)
         concentration = np.ones((self.n_words, capacity))
         concentration[:, :n_topics] = natural.astype(np.float64).T + 1
@@ -143,15 +162,21 @@ class TopicEstimator(BaseEstimator):
             return float(topics) + self._document_bound(log_topics, gamma, alpha)
 
     def _first_model(self, start: Estimate | None) -> LDA:
-        """The model with the numbers that a fit begins with: a start's, where they are not given."""
+        """Return the model with the hyper-parameters that a fit begins with.
+
+        Those that have priors, or are refitted, are taken from `start` if there is one.
+        """
         if start is None:
             return self.model.at_prior_means()
         before = _model_of(start)
         return before if self.empirical_bayes else self.model.with_numbers(*before.numbers())
 
     def _refitted(self, model: LDA, state: kernels.Counts, n_topics: int) -> LDA:
-        """The means of the hyper-parameters that have priors; of empirical Bayes the maxima of the bound: the total of
-        α and η, each shared by all entries (§3.4.3)."""
+        """Return the model with refitted hyper-parameters.
+
+        Those with priors get their means under q. With empirical Bayes, the total of α and η get the maxima of the
+        bound, each shared by all entries (§3.4.3).
+        """
         counts = np.asarray(state.total, np.float64)[:, :n_topics] + _eta(model)
         expected_log = scipy_digamma(counts) - scipy_digamma(counts.sum(0))
         if self.model.inferred:
@@ -163,7 +188,10 @@ class TopicEstimator(BaseEstimator):
         return LDA(alpha_total, eta_total / self.n_words, model.topics)
 
     def _inferred(self, gamma: Any, expected_log: Float[np.ndarray, "word topic"]) -> dict[str, Concentration]:
-        """The hyper-parameters that have priors, with what the fit says of them. expected_log: E[log β]."""
+        """Return the hyper-parameters that have priors, by name, with the statistics that decide their q.
+
+        gamma: γ of the documents. expected_log: E[log β], (word, topic).
+        """
         n_topics = expected_log.shape[1]
         found = {}
         if isinstance(self.model.concentration, GammaPrior):
@@ -179,6 +207,9 @@ class TopicEstimator(BaseEstimator):
     # ── plug-in ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _fit_plug_in(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
+        """Return a fit whose topics and α are estimated by variational EM, with the certified interval of its
+        likelihood.
+        """
         (n_topics,), (capacity,) = size, capacity_of(size)
         smoothing = cast(PointSimplex, self.model.topics).smoothing
         alpha = np.zeros(capacity, np.float32)
@@ -215,11 +246,15 @@ class TopicEstimator(BaseEstimator):
     def _collapsed(
         self, pseudo_counts: np.ndarray, alpha: np.ndarray, eta: float, warm: bool
     ) -> tuple[kernels.Counts, int]:
-        """Collapsed passes under a prior on topics at least as wide as `collapsed_topic_concentration`.
+        """Make collapsed passes under a prior on topics at least as wide as `collapsed_topic_concentration`.
 
-        Under a narrow prior topics grow peaked before they have found their words: on training splits of two corpora
-        passes at 0.1 ended with better held-out likelihood than at 0.02 or 0.05, also where the model's own 0.01 was
-        what the topics were then read with. Expected counts are soft already.
+        Under a narrow prior, topics grow peaked before they have found their words. On training splits of two corpora,
+        passes at 0.1 ended with better held-out likelihood than at 0.02 or 0.05, even if the topics were then read with
+        the model's own 0.01. Expected counts are soft already.
+
+        warm: the start is another fit, so fewer passes are made.
+
+        Returns: (the state, how many passes were made).
         """
         settings = self.settings
         most = settings.warm_collapsed_passes if warm else settings.collapsed_passes
@@ -230,7 +265,14 @@ class TopicEstimator(BaseEstimator):
     def start_counts(
         self, n_topics: int, capacity: int, key: Array, start: Estimate | None, smoothing: float
     ) -> Float[np.ndarray, "word topic"]:
-        """Pseudo-counts to start from: kept or merged topics, and for each new one a few documents' words (§3.6)."""
+        """Return pseudo-counts to start from, (word, topic): kept or merged topics of `start`, and new ones from
+        documents.
+
+        Each new topic has the words of a few random documents (§3.6).
+
+        capacity: the number of topic columns; those beyond `n_topics` are 0.
+        smoothing: η, added to the counts of new topics.
+        """
         random = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
         pseudo_counts = np.zeros((self.n_words, capacity), np.float32)
         kept = 0
@@ -255,6 +297,7 @@ class TopicEstimator(BaseEstimator):
     # ── documents at hand: `streamed` has the same for those on disk ────────────────────────────────────────────────
 
     def _prepare(self, data: Dataset) -> None:
+        """Count and pack the documents."""
         self.counts = counts_of(data)
         self.n_tokens = float(self.counts.sum())
         self.packed = pack(self.counts)
@@ -262,17 +305,18 @@ class TopicEstimator(BaseEstimator):
         self._packed = {self._packing.layout: self.packed}
 
     def _lay_out(self, capacity: int) -> None:
-        """Pack the documents so that a fit of this capacity keeps to its chunks."""
+        """Pack the documents so that a fit of this capacity keeps within its chunks."""
         layout = layout_within(self._packing, capacity, self.chunks)
         if layout not in self._packed:
             self._packed[layout] = pack(self.counts, layout.n_batches, layout.tile_blocks)
         self.packed = self._packed[layout]
 
     def _words_in(self, chosen: Int[np.ndarray, " chosen"]) -> Float[np.ndarray, " word"]:
-        """How often each word stands in these documents, float64."""
+        """Return how often each word occurs in the chosen documents together, (word,), float64."""
         return np.asarray(self.counts[chosen].sum(0), np.float64)
 
     def _start_state(self, pseudo_counts: np.ndarray, alpha: np.ndarray) -> kernels.Counts:
+        """Return the state of passes that begin at these pseudo-counts."""
         return kernels.start_state(self.packed, pseudo_counts, alpha)
 
     def _passes(
@@ -285,7 +329,7 @@ class TopicEstimator(BaseEstimator):
         passes: int,
         tolerance: float,
     ) -> tuple[kernels.Counts, int]:
-        """`memoized_passes`: the new state, and how many were made."""
+        """Make passes over the documents (`memoized_passes`); return the new state and how many passes were made."""
         n_lanes = lanes_for(self.packed, len(alpha))
         if n_lanes > 1:
             momentum = self.settings.momentum
@@ -305,19 +349,21 @@ class TopicEstimator(BaseEstimator):
         return state, int(made)
 
     def _document_pass(self, topics: Any, gamma: Any, alpha: np.ndarray, sweeps: int, tolerance: float) -> Any:
-        """`kernels.document_pass`: γ and expected counts."""
+        """Fit the documents at fixed topics (`kernels.document_pass`); return γ and the expected counts (word,
+        topic).
+        """
         small, n_lanes = np.float32(tolerance), lanes_for(self.packed, len(alpha))
 
-        def settled(tiles: DocumentTiles, gamma: Any) -> tuple[Array, Array]:
+        def one_pass(tiles: DocumentTiles, gamma: Any) -> tuple[Array, Array]:
             return kernels.document_pass(tiles, topics, gamma, alpha, sweeps=sweeps, tolerance=small)
 
         if n_lanes == 1:
-            return settled(self.packed.tiles, gamma)
-        gammas, counts = zip(*in_lanes(settled, self.packed, gamma, n_lanes), strict=True)
-        return joined(gammas, self.packed), sum(counts[1:], start=counts[0])
+            return one_pass(self.packed.tiles, gamma)
+        gammas, counts = zip(*in_lanes(one_pass, self.packed, gamma, n_lanes), strict=True)
+        return join_lanes(gammas, self.packed), sum(counts[1:], start=counts[0])
 
     def _document_bound(self, log_topics: Array, gamma: Any, alpha: np.ndarray) -> float:
-        """The bounds of all documents together, nats; under `enable_x64`."""
+        """Return the sum of all documents' bounds, in nats. Call it under `enable_x64`."""
         wide, n_lanes = on_host(gamma).astype(np.float64), lanes_for(self.packed, len(alpha))
 
         def bounds(tiles: DocumentTiles, gamma: Any) -> Array:
@@ -326,26 +372,30 @@ class TopicEstimator(BaseEstimator):
         if n_lanes == 1:
             found = on_host(bounds(self.packed.tiles, split(wide, 1)))
         else:
-            found = joined(in_lanes(bounds, self.packed, wide, n_lanes), self.packed)
+            found = join_lanes(in_lanes(bounds, self.packed, wide, n_lanes), self.packed)
         return float(self.packed.gather(found).sum())
 
     def _certified(self, topics: np.ndarray, alpha: np.ndarray) -> tuple[float, float]:
-        """Proved ends of the likelihood of all documents, nats."""
+        """Return proved lower and upper ends of the log-likelihood of all documents together, in nats."""
         ends = document_bounds(topics, alpha, self.counts)
         return float(ends.lower.sum()), float(ends.upper.sum())
 
     def _documents_with_words(self) -> int:
+        """Return how many documents have at least one word."""
         return int((self.packed.lengths > 0).sum())
 
     def _mean_log_proportions(self, gamma: Any, n_topics: int) -> Float[np.ndarray, " topic"]:
-        """The average over documents that have words of E[log θ], float64."""
+        """Return the average of E[log θ] over the documents that have words, (topic,), float64."""
         real = (self.packed.documents >= 0) & (self.packed.lengths > 0)
         g = on_host(gamma).astype(np.float64)[real][:, :n_topics]
         return (scipy_digamma(g) - scipy_digamma(g.sum(-1, keepdims=True))).mean(0)
 
 
 def point_topics(estimate: Estimate) -> Float[np.ndarray, "topic word"]:
-    """p(word | topic) at the posterior mean (plug-in: at the estimate), float64, rows summing to 1."""
+    """Return p(word | topic) of a fit, (topic, word), float64, with rows that sum to 1.
+
+    It is at the posterior mean of the topics, or at the estimate for a plug-in fit.
+    """
     model, natural = _model_of(estimate), estimate.natural["topic_word"].astype(np.float64)
     if isinstance(model.topics, PointSimplex):
         return _point_topics(natural.T, model.topics.smoothing, len(natural), len(natural)).T
@@ -353,10 +403,12 @@ def point_topics(estimate: Estimate) -> Float[np.ndarray, "topic word"]:
 
 
 def _model_of(estimate: Estimate) -> LDA:
+    """Return the model of a fit, as an `LDA`."""
     return cast(LDA, estimate.model)
 
 
 def _eta(model: LDA) -> float:
+    """Return η. Raises ValueError for a model without a prior on topics."""
     eta = model.numbers()[1]
     if eta is None:
         raise ValueError("marginal evidence integrates topics out: got no topic_concentration, expected their prior")
@@ -364,18 +416,22 @@ def _eta(model: LDA) -> float:
 
 
 def _alpha(model: LDA, n_topics: int, capacity: int) -> Float[np.ndarray, " topic"]:
+    """Return α in float32, 0 for topics that do not exist."""
     return exact_alpha(model, n_topics, capacity).astype(np.float32)
 
 
 def exact_alpha(model: LDA, n_topics: int, capacity: int) -> Float[np.ndarray, " topic"]:
-    """α in float64, 0 for topics that do not exist."""
+    """Return α of each topic in float64, (capacity,), 0 for topics that do not exist."""
     alpha, concentration = np.zeros(capacity), model.numbers()[0]
     alpha[:n_topics] = concentration / n_topics if concentration.ndim == 0 else concentration
     return alpha
 
 
 def _plug_in_alpha(model: LDA, start: Estimate | None, n_topics: int) -> Float[np.ndarray, " topic"]:
-    """Where Newton starts: the smaller fit's α with its mean for each new topic, or the model's total spread out."""
+    """Return the α that Newton's method starts from in a plug-in fit.
+
+    It is the smaller fit's α, with its mean for each new topic. Without a start it is the model's total spread evenly.
+    """
     if start is None:
         concentration = model.numbers()[0]
         return np.broadcast_to(concentration / (n_topics if concentration.ndim == 0 else 1), (n_topics,))
@@ -384,7 +440,10 @@ def _plug_in_alpha(model: LDA, start: Estimate | None, n_topics: int) -> Float[n
 
 
 def _point_topics(total: np.ndarray, smoothing: float, n_topics: int, capacity: int) -> Float[np.ndarray, "word topic"]:
-    """The simplex point of `PointSimplex`: smoothed, normalised, floored; 0 for topics that do not exist."""
+    """Return topics from counts as `PointSimplex` does, (word, topic): smoothed, normalised, and at least `FLOOR`.
+
+    Topics that do not exist are 0.
+    """
     topics = np.maximum(total[:, :n_topics], 0) + smoothing
     topics = np.maximum(topics / np.maximum(topics.sum(0), FLOOR), FLOOR)
     return np.pad(topics / topics.sum(0), ((0, 0), (0, capacity - n_topics)))
@@ -393,8 +452,12 @@ def _point_topics(total: np.ndarray, smoothing: float, n_topics: int, capacity: 
 def padded_topics(
     topics: Float[np.ndarray, "topic word"], alpha: Float[np.ndarray, " topic"]
 ) -> tuple[Float[np.ndarray, "capacity word"], Float[np.ndarray, " capacity"]]:
-    """To the next power of two, at least 8, or beyond 64 to the next multiple of 32: proofs are compiled for every
-    length of document, and a search of many sizes waits longer for ten capacities than it gains by narrower ones."""
+    """Pad topics and α with topics of weight 0, so that few sizes are compiled.
+
+    The new number of topics is the next power of two, at least 8, and above 64 the next multiple of 32. Certified
+    intervals are compiled for every length of document. A search of many sizes would wait longer for ten capacities
+    than it gains by narrower ones.
+    """
     n_topics = len(alpha)
     width = (max(8, 1 << (n_topics - 1).bit_length()) if n_topics <= 64 else -(-n_topics // 32) * 32) - n_topics
     return np.pad(topics, ((0, width), (0, 0))), np.pad(alpha, (0, width))

@@ -1,17 +1,18 @@
-"""A symmetric Dirichlet's concentration under a Gamma prior: its mean-field q, without a parametric form.
+"""The mean-field q of a symmetric Dirichlet's concentration under a Gamma prior, without a parametric form.
 
-For n draws of m entries each, with expected logarithms that sum to L over all draws and entries, the part of the
-evidence bound in which a concentration c per entry stands is
+There are n draws of m entries each, whose expected logarithms sum to L over all draws and entries. The part of the
+evidence bound that depends on a concentration c per entry is
 
     f(c) = n [log Γ(m c) − m log Γ(c)] + c L
 
-so that the best q(x) of a hyper-parameter x = c · share (a total: share = m; the value of one entry: share = 1) is
-proportional to p(x) e^{f(x / share)}, whatever form that has, and what its factor adds to the bound is
+A hyper-parameter is x = c · share: for a total, share = m; for the value of one entry, share = 1. Its best q(x) is
+proportional to p(x) e^{f(x / share)}, whatever form that has. What its factor adds to the bound is
 
     E_q[f] + E_q[log p(x)] + H[q] = log ∫ p(x) e^{f(x / share)} dx
 
-which one-dimensional quadrature gives (Blei 2004, Eq. 2.18, for a factor outside of any family). So a bound at fixed
-hyper-parameters, less f there, plus this integral, is a bound on the evidence with hyper-parameters integrated out.
+which is computed by one-dimensional quadrature (Blei 2004, Eq. 2.18, for a factor outside of any family). So a bound at
+fixed hyper-parameters, minus f there, plus this integral, is a bound on the evidence with hyper-parameters integrated
+out.
 """
 
 from typing import NamedTuple
@@ -23,19 +24,20 @@ from scipy.special import gammaln
 from lvsearch.models.hyperpriors import GammaPrior
 
 LOWEST, HIGHEST = -40.0, 40.0
-"""Of log x: mass beyond is left out, which lowers the bound."""
+"""The range of log x. Mass outside is left out, which lowers the bound."""
 NODES, REFINEMENTS = 2001, 5
+"""The number of grid points, and how often the range is narrowed before the integral is taken."""
 NEGLIGIBLE = 50.0
-"""Nats below the highest point from which on the integrand is left out."""
+"""How many nats below its highest point the integrand is left out."""
 
 
 class Concentration(NamedTuple):
-    """A hyper-parameter x and what beliefs at hand say of it.
+    """A hyper-parameter x, and the statistics of the current q that decide its own q.
 
     | field | meaning |
     |---|---|
-    | `prior` | of x |
-    | `draws`, `entries`, `log_sum` | n, m, L |
+    | `prior` | the prior of x |
+    | `draws`, `entries`, `log_sum` | n, m, L of the module's docstring |
     | `share` | x / c: how many entries x is shared by |
     """
 
@@ -46,20 +48,23 @@ class Concentration(NamedTuple):
     share: int
 
     def log_density(self, value: float) -> float:
-        """f, nats: what the bound at this value of x has in it."""
+        """Return f at this value of x, in nats: the term of the bound that depends on it."""
         return float(self._log_densities(np.array([value]))[0])
 
     def log_integral(self) -> float:
-        """log ∫ p(x) e^f(x) dx, nats."""
+        """Return log ∫ p(x) e^f(x) dx, in nats."""
         return self._integrated()[0]
 
     def mean(self) -> float:
-        """E[x] under q."""
+        """Return E[x] under q."""
         return self._integrated()[1]
 
     def _integrated(self) -> tuple[float, float]:
-        """By the trapezoidal rule in log x, where the integrand falls off smoothly on both sides: the error falls
-        faster than any power of the number of nodes. The range is narrowed to what counts first."""
+        """Return (log ∫ p(x) e^f(x) dx in nats, E[x] under q), by the trapezoidal rule in log x.
+
+        The integrand falls off smoothly on both sides, so the error falls faster than any power of the number of nodes.
+        The range is first narrowed to where the integrand is not negligible.
+        """
         low, high = LOWEST, HIGHEST
         for _ in range(REFINEMENTS):
             grid = np.linspace(low, high, NODES)
@@ -72,11 +77,12 @@ class Concentration(NamedTuple):
         return float(total), float(np.exp(np.logaddexp.reduce(log_weight + grid) - total))
 
     def _log_densities(self, values: Float64[np.ndarray, " node"]) -> Float64[np.ndarray, " node"]:
+        """Return f at each of these values of x, in nats."""
         c = values / self.share
         return self.draws * (gammaln(self.entries * c) - self.entries * gammaln(c)) + c * self.log_sum
 
     def _log_integrand(self, log_value: Float64[np.ndarray, " node"]) -> Float64[np.ndarray, " node"]:
-        """Of log x: log p(x) + f(x) + log x."""
+        """Return log p(x) + f(x) + log x at each log x: the log of the integrand in log x, nats."""
         shape, rate = (float(each) for each in self.prior)
         log_prior = shape * np.log(rate) - gammaln(shape) + shape * log_value - rate * np.exp(log_value)
         return log_prior + self._log_densities(np.exp(log_value))

@@ -1,16 +1,18 @@
-"""The fast kernels of topics: memoized updates on cache-sized tiles, by one of two rules.
+"""The fast kernels of topic models: memoized updates on cache-sized tiles of documents, by one of two rules.
 
-The generic engine fits LDA too (and is this file's oracle), but it materialises a (token, topic) responsibility for
-every document at once and waits a whole pass before the topics move. Here the topics are those of the expected counts
-N_wk, which follow every batch: its old counts are subtracted, its new ones added (memoized: exact, unlike stochastic
-updates). For one document with counts c_w, responsibilities φ_wk and γ_k = α_k + Σ_w c_w φ_wk, the rules are
+The generic engine fits LDA too, and tests compare this file with it. But it holds a (token, topic) responsibility for
+every document at once, and the topics move only once a pass. Here the topics are those of the expected counts N_wk,
+which change after every batch: its old counts are subtracted and its new ones added. These memoized updates are exact,
+unlike stochastic ones.
+
+For one document with counts c_w, responsibilities φ_wk and γ_k = α_k + Σ_w c_w φ_wk, the rules are
 
     COLLAPSED   φ_wk ∝ (γ_k − φ_wk) (N_wk − φ_wk + η) / (N_k + Vη)       zeroth-order collapsed (Asuncion et al. 2009)
     MEAN_FIELD  φ_wk ∝ exp(ψ(γ_k) + ψ(N_wk + η) − ψ(N_k + Vη))           Eq. 3.9–3.13 of Blei (2004)
 
-COLLAPSED leaves the token itself out (one of its c_w copies; its share of N_k is negligible and stays). It is an
-*estimator*, the best one measured: what is reported about its result is always a bound evaluated at it. MEAN_FIELD is
-coordinate ascent on the evidence bound.
+COLLAPSED leaves the token itself out of the counts: one of its c_w copies, whose share of N_k is negligible and stays.
+It is the best estimator measured, but not a bound. What is reported about its result is always a bound evaluated at it.
+MEAN_FIELD is coordinate ascent on the evidence bound.
 """
 
 from collections.abc import Callable
@@ -30,17 +32,21 @@ from lvsearch.models.exponential.digamma import digamma_positive, exp_digamma, l
 from lvsearch.models.kernels import kernel
 
 TINY = 1e-30
+"""The smallest number that is divided by."""
 OVERSHOT = 1e-5
-"""Nats per token, beside one nat in all, by which a pass lowers the fit if it began too far ahead. Less is no sign of
-it: on few tokens the fit, which is not the bound, wavers as the bound rises."""
+"""A pass that lowers the fit by more than this many nats per token, plus one nat in all, began too far ahead.
+
+A smaller loss is no sign of it. On few tokens the fit, which is not the bound, wavers while the bound rises.
+"""
 
 
 class UpdateRule(NamedTuple):
-    """How topics follow from counts, and responsibilities from topics.
+    """A rule for updates: how topics follow from counts, and responsibilities from topics.
 
     `topics`: (counts (word, topic), η, exists (topic,)) -> weights (word, topic) and a scale (topic,); the topics are
-    their product. `document`: (weights at a tile's words (block, 8, topic), scale, counts (block, 8), slots (block,), γ
-    (document, topic), α, η, sweeps) -> (expected counts (block, 8, topic), γ, fit in nats).
+        their product.
+    `document`: (weights at a tile's words (block, 8, topic), scale, counts (block, 8), slots (block,), γ (document,
+        topic), α, η, sweeps) -> (expected counts (block, 8, topic), γ, fit in nats).
     """
 
     topics: Callable[[Array, Any, Array], tuple[Array, Array]]
@@ -48,11 +54,11 @@ class UpdateRule(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Expected word counts per topic.
+    """The state of passes: expected counts of words in topics, and the documents' γ.
 
     | field | shape | meaning |
     |---|---|---|
-    | `total` | (word, topic) | Σ of the batches' counts |
+    | `total` | (word, topic) | the sum of the batches' counts |
     | `per_batch` | (batch, word, topic) | what to subtract when a batch is visited again |
     | `proportions` | (batch, tile, document, topic) | γ, kept between passes |
     """
@@ -63,7 +69,10 @@ class Counts(NamedTuple):
 
 
 def per_document(per_block: Array, slots: Array | np.ndarray, n_documents: int) -> Array:
-    """Sums over the blocks (block, …) of each document of a tile."""
+    """Return sums over the blocks of each document of a tile: (block, …) -> (document, …).
+
+    slots: the document of each block.
+    """
     return jnp.zeros((n_documents, *per_block.shape[1:]), per_block.dtype).at[slots].add(per_block)
 
 
@@ -71,12 +80,18 @@ def per_document(per_block: Array, slots: Array | np.ndarray, n_documents: int) 
 
 
 def _collapsed_topics(total: Array, eta: Array, exists: Array) -> tuple[Array, Array]:
+    """The field `topics` of `COLLAPSED`: return N_wk + η and 1 / (N_k + Vη)."""
     return total + eta, jnp.where(exists, 1.0 / (total.sum(0) + total.shape[0] * eta), 0.0)
 
 
 def _collapsed_document(
     weights: Array, scale: Array, counts: Array, slots: Array, gamma: Array, alpha: Array, eta: Array, sweeps: Array
 ) -> tuple[Array, Array, Array]:
+    """The field `document` of `COLLAPSED`: sweep over the documents of a tile.
+
+    Returns: (expected counts (block, 8, topic), γ (document, topic), fit in nats).
+    """
+
     def share(p: Array) -> Array:
         return 1.0 / jnp.maximum(p.sum(-1), TINY)
 
@@ -95,6 +110,7 @@ def _collapsed_document(
 
 
 def _mean_field_topics(total: Array, eta: Array, exists: Array) -> tuple[Array, Array]:
+    """The field `topics` of `MEAN_FIELD`: return exp ψ(N_wk + η) and exp −ψ(N_k + Vη)."""
     concentration = jnp.where(exists, total + eta, 0.0)
     sums = concentration.sum(0)
     return exp_digamma(concentration), jnp.where(exists, 1.0 / jnp.maximum(exp_digamma(sums), TINY), 0.0)
@@ -109,10 +125,14 @@ def _settle(
     sweeps: int | Array,
     tolerance: float | Array,
 ) -> tuple[Array, Array, Array]:
-    """γ and e = exp ψ(γ) after up to `sweeps` updates, and c / (β e). rows: β at the words, (block, 8, topic).
+    """Update γ of a tile's documents until it settles, at most `sweeps` times.
 
-    A document whose γ moved by less than `tolerance` tokens in all stays as it is: its result does not depend on which
-    documents share its tile.
+    A document whose γ moved by less than `tolerance` tokens in all stays as it is. So its result does not depend on
+    which documents share its tile.
+
+    rows: β at the words, (block, 8, topic).
+
+    Returns: (γ, e = exp ψ(γ), c / (β e) of each word).
     """
 
     def ratio(e: Array) -> Array:
@@ -137,6 +157,10 @@ def _settle(
 def _mean_field_document(
     weights: Array, scale: Array, counts: Array, slots: Array, gamma: Array, alpha: Array, eta: Array, sweeps: Array
 ) -> tuple[Array, Array, Array]:
+    """The field `document` of `MEAN_FIELD`: sweep over the documents of a tile.
+
+    Returns: (expected counts (block, 8, topic), γ (document, topic), fit in nats).
+    """
     del eta  # is in the weights
     rows = weights * scale
     gamma, e, ratio = _settle(rows, counts, slots, gamma, alpha, sweeps, jnp.zeros((), rows.dtype))
@@ -146,7 +170,9 @@ def _mean_field_document(
 
 
 COLLAPSED = UpdateRule(_collapsed_topics, _collapsed_document)
+"""The rule of zeroth-order collapsed updates."""
 MEAN_FIELD = UpdateRule(_mean_field_topics, _mean_field_document)
+"""The rule of mean-field updates, which climb the evidence bound."""
 
 
 def visit(
@@ -160,8 +186,14 @@ def visit(
     eta: float | Array,
     sweeps: int | Array,
 ) -> tuple[Array, Array, Array]:
-    """Tiles (tile, …) one after another at fixed topics: their expected counts (word, topic) added to `counts`, their γ
-    (tile, document, topic), and their fit, nats."""
+    """Visit tiles one after another at fixed topics.
+
+    weights, scale: the topics as the rule's `topics` returns them.
+    tiles: (tile, …). gamma: γ of their documents, (tile, document, topic).
+    counts: expected counts (word, topic) that those of the tiles are added to.
+
+    Returns: (expected counts (word, topic), γ (tile, document, topic), the fit in nats).
+    """
 
     def one_tile(counts: Array, x: tuple[DocumentTiles, Array]) -> tuple[Array, tuple[Array, Array]]:
         tile, g = x
@@ -191,16 +223,24 @@ def memoized_passes(
     momentum: float | Array,
     mesh: Mesh | None = None,
 ) -> tuple[Counts, Array, Array]:
-    """Up to `passes` passes over all batches, until a pass improves the fit by less than `tolerance` nats per token.
+    """Make up to `passes` passes over all batches, until a pass improves the fit by less than `tolerance` nats per
+    token.
 
-    momentum: a pass begins at topics moved on by this share of the last pass's step (over-relaxation: below 1 it keeps
-    the fixed points and their stability, and near them needs up to half the passes); the last pass begins without, and
-    so does one after a pass that lowered the fit (`OVERSHOT`): where a word has many tokens in a document steps are
-    long, and without this fits ended at topics that share words (12 topics of 96 words, 3,000 tokens a document: up to
-    40,000 of 3,600,000 nats lower). With 0, MEAN_FIELD never lowers the bound.
-    The topics of an inactive size are columns of zeros and stay so, with alpha 0 there. The state's buffers are reused.
-    Returns the new state, the fit Σ_w c_w log (Σ_k p_wk / Σγ) of the last pass (nats; p as the rule has it, before it
-    is normalised) and the number of passes made. mesh: whose devices share the tiles of every batch.
+    With `momentum` 0, MEAN_FIELD never lowers the bound. The state's buffers are reused.
+
+    alpha: α, 0 for topics that do not exist. Their columns of zeros stay zeros.
+    rule: `COLLAPSED` or `MEAN_FIELD`.
+    sweeps: how often the documents of a tile are updated at each visit.
+    momentum: a pass begins at topics moved on by this share of the last pass's step (over-relaxation). Below 1 it keeps
+        the fixed points and their stability, and near them it needs up to half the passes.
+    mesh: the devices that share the tiles of every batch.
+
+    The last pass begins without momentum, and so does one after a pass that lowered the fit (`OVERSHOT`). If a word has
+    many tokens in a document, steps are long. Without this rule, fits ended at topics that share words (12 topics of 96
+    words, 3,000 tokens a document: up to 40,000 of 3,600,000 nats lower).
+
+    Returns: (the new state, the fit of the last pass in nats, how many passes were made). The fit is Σ_w c_w log (Σ_k
+        p_wk / Σγ), with p as the rule has it before normalising.
     """
     shared = Counts(EVERYWHERE, EVERYWHERE, along(1))
     specs = (along(1), shared, *[EVERYWHERE] * 6)
@@ -220,7 +260,7 @@ def _passes(
     tolerance: Array,
     momentum: Array,
 ) -> tuple[Counts, Array, Array]:
-    """`memoized_passes` of one device's tiles."""
+    """Do the same as `memoized_passes` with one device's tiles."""
     tiles = jax.tree.map(jnp.asarray, tiles)
     exists = alpha > 0
     n_tokens = total_over(tiles.counts.sum(), mesh)
@@ -265,7 +305,10 @@ def _passes(
 
 
 def start_state(packed: PackedDocuments, pseudo_counts: np.ndarray, alpha: np.ndarray) -> Counts:
-    """A state with no memory: `pseudo_counts` (word, topic) say where the topics start; γ starts even."""
+    """Return a state without memory of any batch, whose topics are those of `pseudo_counts` (word, topic).
+
+    γ is even: every existing topic has the same share of each document.
+    """
     exists = alpha > 0
     even = np.where(exists, alpha + packed.lengths[..., None] / exists.sum(), 0.0)
     no_memory = np.zeros((packed.n_batches, *pseudo_counts.shape), np.float32)
@@ -277,7 +320,7 @@ def start_state(packed: PackedDocuments, pseudo_counts: np.ndarray, alpha: np.nd
 def exp_log_topics(
     total: Float[Array, "word topic"], eta: float | Array, alpha: Float[Array, " topic"]
 ) -> Float[Array, "word topic"]:
-    """exp E[log β] at the expected counts: what documents see of Dirichlet topics."""
+    """Return exp E[log β] of Dirichlet topics with these expected counts, (word, topic): what `document_pass` takes."""
     weights, scale = _mean_field_topics(total, jnp.asarray(eta, total.dtype), alpha > 0)
     return weights * scale
 
@@ -295,10 +338,15 @@ def document_pass(
     tolerance: float | Array,
     mesh: Mesh | None = None,
 ) -> tuple[Array, Array]:
-    """Mean-field updates of every document at fixed topics (Eq. 3.9–3.11) and the expected counts that follow.
+    """Fit every document by mean-field updates at fixed topics (Eq. 3.9–3.11).
 
-    topic_weights: exp E[log β], or β at a point. A document is left alone once its γ moves by less than `tolerance`
-    tokens. Returns γ and counts (word, topic). mesh: see `memoized_passes`.
+    topic_weights: exp E[log β], or β if topics are points.
+    gamma: γ to start from.
+    alpha: α, 0 for topics that do not exist.
+    tolerance: a document is left alone once its γ moves by less than this many tokens.
+    mesh: see `memoized_passes`.
+
+    Returns: (γ, expected counts (word, topic)).
     """
     specs = (along(1), EVERYWHERE, along(1), *[EVERYWHERE] * 3)
     made = over_devices(partial(_documents_pass, mesh), mesh, specs, (along(1), EVERYWHERE))
@@ -314,7 +362,7 @@ def _documents_pass(
     sweeps: Array,
     tolerance: Array,
 ) -> tuple[Array, Array]:
-    """`document_pass` of one device's tiles."""
+    """Do the same as `document_pass` with one device's tiles."""
     tiles = jax.tree.map(jnp.asarray, tiles)
 
     def one_tile(total: Array, x: tuple[DocumentTiles, Array]) -> tuple[Array, Array]:
@@ -340,20 +388,22 @@ def document_bounds(
     alpha: Float[Array, " topic"],
     mesh: Mesh | None = None,
 ) -> Float[Array, "batch tile document"]:
-    """The bound of each document at its γ and the assignments best for it (Eq. 3.12), nats; 0 in slots without one.
+    """Return the bound of each document at its γ and the best assignments for it (Eq. 3.12), in nats.
 
         Σ_w c_w log Σ_k exp(E log θ_k + E log β_kw)
         + log Γ(Σα) − Σ log Γ(α) − log Γ(Σγ) + Σ log Γ(γ) + Σ (α − γ) E log θ
 
-    Valid at any γ. Run it inside `jax.enable_x64(True)` on float64 inputs where the number is to be recorded. mesh: see
-    `memoized_passes`.
+    It is a bound at any γ, and 0 in slots without a document. If the number is recorded, run it inside
+    `jax.enable_x64(True)` on float64 inputs.
+
+    expected_log_topics: E[log β], or log β if topics are points. mesh: see `memoized_passes`.
     """
     specs = (along(1), EVERYWHERE, along(1), EVERYWHERE)
     return over_devices(_documents_bounds, mesh, specs, along(1))(tiles, expected_log_topics, gamma, alpha)
 
 
 def _documents_bounds(tiles: DocumentTiles, expected_log_topics: Array, gamma: Array, alpha: Array) -> Array:
-    """`document_bounds` of one device's tiles."""
+    """Do the same as `document_bounds` with one device's tiles."""
     tiles = jax.tree.map(jnp.asarray, tiles)
     exists = alpha > 0
     safe_alpha = jnp.where(exists, alpha, 1.0)
@@ -378,8 +428,11 @@ def _documents_bounds(tiles: DocumentTiles, expected_log_topics: Array, gamma: A
 def topic_bound(
     concentration: Float[Array, "word topic"], eta: float | Array, exists: Array
 ) -> tuple[Float[Array, ""], Float[Array, "word topic"]]:
-    """E[log p(β)] + H[q(β)] of Dirichlet topics with parameters `concentration` under a prior Dirichlet(η), nats, and
-    E[log β]; 0 for topics that do not exist. Float64 as `document_bounds`."""
+    """Return the topics' part of the bound, E[log p(β)] + H[q(β)], in nats, and E[log β], (word, topic).
+
+    concentration: the parameters of the Dirichlets q(β). eta: the prior's parameter. exists: True for topics that
+        exist; E[log β] of the others is 0. If the number is recorded, all must be float64 under `jax.enable_x64(True)`.
+    """
     eta = jnp.asarray(eta, concentration.dtype)
     safe = jnp.where(exists, concentration, 1.0)
     sums = safe.sum(0)

@@ -1,7 +1,7 @@
-"""What fitting topics holds in memory, as a formula, and the chunks that make it fit.
+"""The memory that fitting topics holds, as a formula, and the chunks that make it fit.
 
-Memoized updates keep the expected counts of every batch: the price of subtracting a batch's old counts exactly. That is
-what grows fastest, and what fewer batches save. Fewer batches cost passes: the topics move after every batch.
+Memoized updates keep the expected counts of every batch, so that a batch's old counts can be subtracted exactly. They
+grow fastest of all arrays. Fewer batches save this memory, but cost passes, since the topics move after every batch.
 """
 
 from typing import NamedTuple
@@ -14,43 +14,64 @@ from lvsearch.inference.data.packing import BLOCK, TILE_BLOCKS_CPU, PackedDocume
 from lvsearch.inference.data.streaming import RUN_PAIRS, StreamedLayout
 
 FLOAT32, FLOAT64 = 4, 8
+"""Bytes of a number of each type."""
 PROGRAMS = 80 * MIB
-"""What compiling the programs of one capacity leaves allocated; measured on CPU, about the same for every shape."""
+"""Bytes that stay allocated after the programs of one capacity were compiled; measured on CPU, about the same for every
+shape.
+"""
 KEPT_COPIES = 2
-"""Of the counts kept per batch: the start on the host and the state, which is updated in place."""
+"""Copies of the counts kept per batch: the start on the host, and the state, which is updated in place."""
 PASS_TOPICS, BOUND_TOPICS = 8, 15
-"""Arrays (word, topic) at once. Passes, float32: start, total, the last one, step, weights, scaled ones, a batch's and
-a tile's. The bound, float64: concentration on host and device, E[log β], four of float32, and the terms of log Γ and
-digamma (10 by `memory_analysis`)."""
+"""How many arrays (word, topic) exist at once, in passes and while the bound is computed.
+
+Passes, float32: start, total, the last one, step, weights, scaled ones, a batch's and a tile's. The bound, float64:
+    concentration on host and device, E[log β], four of float32, and the terms of log Γ and digamma (10 by
+    `memory_analysis`).
+"""
 PASS_PROPORTIONS, BOUND_PROPORTIONS = 3, 3
-"""Arrays (document, topic) at once: start, state and a pass's own; in the bound one of float32 is as half of one."""
+"""How many arrays (document, topic) exist at once, in passes and while the bound is computed.
+
+Passes: the start, the state and a pass's own. The bound: two of float64, and two of float32, which count half.
+"""
 TILE_COPIES = 4
 """(token, topic) blocks of the tile being worked on: weights at the words, p, φ and the expected counts."""
 RUN_BYTES = 120
-"""Of a (document, word) pair while documents are dealt to tiles, at most: ids and counts as read, where they go (three
-arrays of 8 bytes), tiles, records of tiles, and Python's lists of documents."""
+"""The most bytes that a (document, word) pair takes while documents are dealt to tiles.
+
+They are ids and counts as read, where they go (three arrays of 8 bytes), tiles, records of tiles, and Python's lists of
+documents.
+"""
 PIECE_COPIES = 3
-"""Of a piece: as read, as arrays of their own, on the device; of its γ: as read, visited, being written."""
+"""Copies of a piece: as read, as arrays of their own, on the device. Copies of its γ: as read, visited, being
+written.
+"""
 
 
 class Layout(NamedTuple):
-    """How documents are packed: the two arguments of `pack`, which decide memory."""
+    """The layout of packed documents: the arguments of `pack`, which decide memory.
+
+    `n_batches`, `tile_blocks`: the number of batches and the blocks of a tile. `least_blocks`: the smallest tile
+        allowed.
+    """
 
     n_batches: int
     tile_blocks: int
     least_blocks: int  # no tile is made smaller than this
 
     def halved(self) -> "Layout":
-        """Half the batches; once there is one, half the tile; itself where nothing is left to halve."""
+        """Return the layout with half the batches, or with half the tile once there is one batch.
+
+        It is the layout itself if there is nothing left to halve.
+        """
         if self.n_batches > 1:
             return self._replace(n_batches=self.n_batches // 2)
         return self._replace(tile_blocks=max(self.tile_blocks // 2, self.least_blocks))
 
 
 class Packing(NamedTuple):
-    """Sizes that the plan needs of packed documents, as they are in their largest layout.
+    """Sizes of packed documents in their largest layout, which the memory plan needs.
 
-    `slots`: places for documents in all tiles; `cells`: places for words in all tiles.
+    `slots`: places for documents in all tiles. `cells`: places for words in all tiles.
     """
 
     layout: Layout
@@ -60,7 +81,7 @@ class Packing(NamedTuple):
 
 
 def packing_of(packed: PackedDocuments, counts: csr_array) -> Packing:
-    """The sizes of documents, counts (D, V), packed in their largest layout."""
+    """Return the sizes of packed documents. counts: the same documents as a matrix (D, V)."""
     blocks = packed.tiles.slots.shape[-1]
     longest = int(np.max(-(-np.diff(counts.indptr) // BLOCK), initial=1))
     layout = Layout(packed.n_batches, blocks, min(blocks, max(TILE_BLOCKS_CPU, longest)))
@@ -68,14 +89,14 @@ def packing_of(packed: PackedDocuments, counts: csr_array) -> Packing:
 
 
 def topic_plan(packing: Packing, capacity: int, layout: Layout) -> MemoryPlan:
-    """The plan of one fit at a capacity, in bytes; the larger of two moments.
+    """Return the memory plan of one fit at a capacity, in bytes: the larger of two moments.
 
-    V words, K topics (the capacity), B batches, D places for documents, N places for words, T words of a tile:
+    With V words, K topics (the capacity), B batches, D places for documents, N places for words, T words of a tile:
 
         passes   2·4·B·V·K + 8·4·V·K + 3·4·D·K + 9·N + 4·4·T·K + programs
         bound    1·4·B·V·K + 15·8·V·K + 3·8·D·K + 9·N + 4·8·T·K + programs
 
-    The passes' arrays are float32, the bound's float64. A word takes 8 bytes and one in a block of 8 its slot number.
+    The passes' arrays are float32, the bound's float64. A word takes 8 bytes, and one in a block of 8 its slot number.
     """
     counts = FLOAT32 * packing.n_words * capacity
     tile = layout.tile_blocks * BLOCK * capacity
@@ -102,7 +123,10 @@ def topic_plan(packing: Packing, capacity: int, layout: Layout) -> MemoryPlan:
 
 
 def layout_within(packing: Packing, capacity: int, chunks: Chunks) -> Layout:
-    """The largest chunks whose plan is within the budget, or the smallest there are; then halved as often as told."""
+    """Return the largest layout whose plan is within the budget of `chunks`, or the smallest one if none is.
+
+    It is then halved as often as `chunks.halvings` says.
+    """
     layout = packing.layout
     while topic_plan(packing, capacity, layout).peak_bytes > chunks.budget_bytes and layout.halved() != layout:
         layout = layout.halved()
@@ -112,13 +136,14 @@ def layout_within(packing: Packing, capacity: int, chunks: Chunks) -> Layout:
 
 
 def streamed_plan(layout: StreamedLayout, n_words: int, capacity: int, n_batches: int) -> MemoryPlan:
-    """The plan of one fit of documents on disk, in bytes; the larger of two moments. With the letters of `topic_plan`,
-    and of a piece N' places for words and D' for documents:
+    """Return the memory plan of one fit of documents on disk, in bytes: the larger of two moments.
+
+    With the letters of `topic_plan`, and N' places for words and D' places for documents of a piece:
 
         passes   (B + 1)·4·V·K + 8·4·V·K + 3·9·N' + 3·4·D'·K + 4·4·T·K + run + programs
         bound    B·4·V·K + 15·8·V·K + 3·9·N' + 3·8·D'·K + 4·8·T·K + programs
 
-    Beside it documents take some tens of bytes each; on disk 9·N + 4·D·K.
+    Besides, each document takes some tens of bytes, and the disk holds 9·N + 4·D·K.
     """
     counts = FLOAT32 * n_words * capacity
     tile = layout.tile_blocks * BLOCK * capacity

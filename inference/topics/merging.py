@@ -1,21 +1,22 @@
-"""Fewer topics from more: merging the two whose merger costs least, as often as needed.
+"""Fewer topics from more, by merging the two topics whose merger costs least, as often as needed.
 
-Going down is the cheap direction: what two similar topics knew together is still known, while a topic added to a
-settled fit has to find its words from nothing.
+Going down is the cheap direction. What two similar topics had learnt together is kept, while a topic added to a
+converged fit has to find its words from nothing.
 """
 
 import numpy as np
 from jaxtyping import Float, Int
 
 CANDIDATES = 8
+"""How many pairs of topics are compared exactly before each merger."""
 
 
 def merge_topics(counts: Float[np.ndarray, "topic word"], size: int) -> Float[np.ndarray, "size word"]:
-    """Expected word counts of `size` topics from those of more, each merger the cheapest there is.
+    """Return expected word counts of `size` topics, made from those of more topics by the cheapest mergers.
 
     The cost of merging a and b is what the words lose: Σ_w n_aw log β_aw + n_bw log β_bw at each topic's own
-    distribution less the same at their common one, N_a KL(β_a ∥ β_ab) + N_b KL(β_b ∥ β_ab) ≥ 0, in nats. The pairs that
-    are compared so are the `closest_pairs`.
+    distribution, minus the same at their common one. It is N_a KL(β_a ∥ β_ab) + N_b KL(β_b ∥ β_ab) ≥ 0, in nats. Only
+    the `closest_pairs` are compared.
     """
     counts = counts.astype(np.float64)
     while len(counts) > size:
@@ -28,8 +29,10 @@ def merge_topics(counts: Float[np.ndarray, "topic word"], size: int) -> Float[np
 def closest_pairs(
     counts: Float[np.ndarray, "topic word"], most: int
 ) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
-    """At most so many pairs of topics (one side, the other), those first whose merger costs least by a bound that needs
-    one matrix product, from Bhattacharyya coefficients."""
+    """Return at most `most` pairs of topics that are cheap to merge, cheapest first, as two arrays (pair,).
+
+    They are ordered by a bound on the cost, from Bhattacharyya coefficients, which needs one matrix product.
+    """
     totals = np.maximum(counts.sum(1), 1e-30)
     roots = np.sqrt(counts / totals[:, None])
     harmonic = totals[:, None] * totals / (totals[:, None] + totals)
@@ -40,7 +43,9 @@ def closest_pairs(
 
 
 def cheapest_pair(counts: Float[np.ndarray, "topic word"]) -> tuple[int, int]:
-    """The two topics whose merger costs least (`merge_topics`), of the `closest_pairs`, the smaller number first."""
+    """Return the two topics whose merger costs least (`merge_topics`) among the `closest_pairs`, smaller number
+    first.
+    """
     rows, columns = closest_pairs(counts, CANDIDATES)
     own = _self_information(counts)
     costs = [
@@ -52,6 +57,6 @@ def cheapest_pair(counts: Float[np.ndarray, "topic word"]) -> tuple[int, int]:
 
 
 def _self_information(counts: np.ndarray) -> np.ndarray:
-    """Σ_w n_w log (n_w / N) of each row, nats."""
+    """Return Σ_w n_w log (n_w / N) of each row of counts, in nats."""
     total = np.maximum(counts.sum(1, keepdims=True), 1e-30)
     return (counts * np.log(np.maximum(counts, 1e-30) / total)).sum(1)

@@ -1,9 +1,8 @@
-"""Passes over documents that are led from the host: for those on disk, and for many at hand on a CPU.
+"""Passes over documents that are led from the host: for documents on disk, and for many documents in memory on a CPU.
 
-`kernel.memoized_passes` is one program, of which a CPU works on one small loop at a time, so on little more than one
-core. Here the tiles of a batch are cut into lanes, each with a thread, since what one thread dispatches runs one after
-another. What is computed is the same; sums over documents are made in other groups, so that results agree to float32's
-rounding.
+`kernel.memoized_passes` is one program. A CPU works on one of its small loops at a time, so on little more than one
+core. Here the tiles of a batch are cut into lanes, each with a thread of its own. The results agree with the one
+program up to float32's rounding, since sums over documents are grouped differently.
 """
 
 import os
@@ -24,16 +23,24 @@ from lvsearch.inference.topics import kernel as kernels
 from lvsearch.models.kernels import kernel
 
 LEAST_WORK = 8_000_000
-"""Pairs of a document and a word, times topics, from which a pass takes lanes: some tens of milliseconds of one core.
-Below, dispatching costs as much as is gained."""
+"""The (document, word) pairs times topics from which a pass is cut into lanes: some tens of milliseconds of one core.
+
+Below, starting the lanes would cost as much as they gain.
+"""
 MOST_LANES = 4
-"""Each has counts (word, topic) of its own, which are added where all wait: more cost what they gain."""
+"""The largest number of lanes.
+
+Each lane has counts (word, topic) of its own, which are added while all wait. More lanes would cost what they gain.
+"""
 
 Result = TypeVar("Result")
 
 
 class PassSettings(NamedTuple):
-    """What passes are made with: arguments of `kernel.memoized_passes`. `n_tokens`: of all documents."""
+    """The settings of passes, which are arguments of `kernel.memoized_passes`.
+
+    `n_tokens`: the number of tokens of all documents.
+    """
 
     rule: kernels.UpdateRule
     alpha: Float[np.ndarray, " topic"]
@@ -46,7 +53,7 @@ class PassSettings(NamedTuple):
 
 
 class BatchCounts(NamedTuple):
-    """What a batch says: expected counts (word, topic) of its parts, and their fits, nats."""
+    """The result of visiting one batch: expected counts (word, topic) and fit (nats) of each of its parts."""
 
     counts: list[Array]
     fits: list[Array]
@@ -55,11 +62,14 @@ class BatchCounts(NamedTuple):
 def passes_in_turn(
     total: Array, per_batch: Array, settings: PassSettings, visit: Callable[[int, Array, Array], BatchCounts]
 ) -> tuple[Array, Array, int]:
-    """As `kernel.memoized_passes`, whose docstring says what is done and why.
+    """Make the same passes as `kernel.memoized_passes`, whose docstring says what is done and why, from the host.
 
-    per_batch: (batch, word, topic), whose buffer is reused. visit: (a batch, weights (word, topic), scale (topic,)) ->
-    what it says at topics that are their product. Returns the counts of all and of each batch, and how many passes were
-    made.
+    total: expected counts of all batches, (word, topic).
+    per_batch: expected counts of each batch, (batch, word, topic). The buffer is reused.
+    visit: (number of a batch, weights (word, topic), scale (topic,)) -> the batch's counts and fits at the topics
+        weights × scale.
+
+    Returns: (counts of all batches, counts of each batch, how many passes were made).
     """
     step = jnp.zeros_like(total)
     last, fit, made, eta = -inf, -inf, 0, np.float32(settings.eta)
@@ -73,7 +83,7 @@ def passes_in_turn(
         total = _ahead(before, step, np.float32(share))
         for batch in range(len(per_batch)):
             found = visit(batch, *_topics(total, settings.alpha, eta, rule=settings.rule))
-            total, per_batch = _moved(total, per_batch, tuple(found.counts), np.int32(batch))
+            total, per_batch = _replace_batch(total, per_batch, tuple(found.counts), np.int32(batch))
             fits += found.fits
         total = per_batch.sum(0)
         from_tokens = abs(float(before.sum()) - settings.n_tokens) < 0.01 * settings.n_tokens
@@ -83,7 +93,7 @@ def passes_in_turn(
 
 
 def lanes_for(packed: PackedDocuments, capacity: int) -> int:
-    """How many lanes passes over documents at hand take; 1: one program is as fast."""
+    """Return how many lanes passes over documents in memory should have; 1 means that one program is as fast."""
     tiles = packed.tiles.words
     if jax.default_backend() != "cpu" or n_shares() > 1 or tiles.size * capacity < LEAST_WORK:
         return 1
@@ -93,7 +103,7 @@ def lanes_for(packed: PackedDocuments, capacity: int) -> int:
 def passes_in_lanes(
     packed: PackedDocuments, state: kernels.Counts, settings: PassSettings, n_lanes: int
 ) -> tuple[kernels.Counts, int]:
-    """Passes over documents at hand, and how many were made."""
+    """Make passes over documents in memory in lanes; return the state and how many passes were made."""
     proportions = np.array(state.proportions)
     eta, sweeps = np.float32(settings.eta), np.int32(settings.sweeps)
 
@@ -120,7 +130,7 @@ def passes_in_lanes(
 def in_lanes(
     program: Callable[[DocumentTiles, np.ndarray], Result], packed: PackedDocuments, gamma: Any, n_lanes: int
 ) -> list[Result]:
-    """What a program of tiles (batch, tile, …) and their γ returns for each lane."""
+    """Run a program on each lane's tiles (batch, tile, …) and their γ; return a list of the results."""
     gammas, wide = np.asarray(gamma), jax.config.jax_enable_x64  # pyright: ignore
 
     def one_lane(lane: int) -> Result:
@@ -132,19 +142,21 @@ def in_lanes(
         return list(threads.map(one_lane, range(n_lanes)))
 
 
-def joined(lanes: Sequence[Array], packed: PackedDocuments) -> np.ndarray:
-    """What lanes say of their tiles, (batch, tile, …), one after another, without what filled the last one up."""
+def join_lanes(lanes: Sequence[Array], packed: PackedDocuments) -> np.ndarray:
+    """Return the lanes' results (batch, tile, …) as one array, without the tiles that filled up the last lane."""
     return np.concatenate([np.asarray(each) for each in lanes], axis=1)[:, : packed.documents.shape[1]]
 
 
 def _places(n_tiles: int, lane: int, n_lanes: int) -> slice:
-    """The tiles of a lane: equally many but for the last, which may have fewer."""
+    """Return the range of a lane's tiles. Lanes have equally many, but the last may have fewer."""
     length = -(-n_tiles // n_lanes)
     return slice(lane * length, (lane + 1) * length)
 
 
 def _part(leaf: np.ndarray, lane: int, n_lanes: int, fill: float, axis: int = 0) -> np.ndarray:
-    """A lane's tiles, filled up to the length of all others: programs are compiled for one."""
+    """Return a lane's tiles of an array, filled up with `fill` to the same number for all lanes, which share one
+    program.
+    """
     n_tiles = leaf.shape[axis]
     own = leaf[(slice(None),) * axis + (_places(n_tiles, lane, n_lanes),)]
     missing = -(-n_tiles // n_lanes) - own.shape[axis]
@@ -159,19 +171,24 @@ visited = kernel(static_argnames=("rule",), donate_argnames=("counts",))(counted
 @kernel(static_argnames=("rule",))
 @counted
 def _topics(total: Array, alpha: Array, eta: Array, *, rule: kernels.UpdateRule) -> tuple[Array, Array]:
+    """Return weights and scale of the topics of these counts, by the rule (compiled)."""
     return rule.topics(total, eta, alpha > 0)
 
 
 @kernel()
 @counted
 def _ahead(before: Array, step: Array, share: Array) -> Array:
+    """Return the counts moved on by a share of the last step, at least 0."""
     return jnp.maximum(before + share * step, 0.0)
 
 
 @kernel(donate_argnames=("total", "per_batch"))
 @counted
-def _moved(total: Array, per_batch: Array, found: tuple[Array, ...], batch: Array) -> tuple[Array, Array]:
-    """Counts of all and of each batch, with a batch's parts in the place of what it said before."""
+def _replace_batch(total: Array, per_batch: Array, found: tuple[Array, ...], batch: Array) -> tuple[Array, Array]:
+    """Return counts of all batches and of each batch, with new counts of one batch in the place of its old ones.
+
+    found: the new counts of the batch's parts, which are added up.
+    """
     new = sum(found[1:], start=found[0])
     total = jnp.maximum(total + new - per_batch[batch], 0.0)
     # in place, where the read above provably comes first: see `kernel._passes`

@@ -1,4 +1,6 @@
-"""How topic models score documents: by annealed importance sampling, as lower bounds grow worse with more topics."""
+"""Scores of documents under topic models, by annealed importance sampling, since lower bounds grow looser with more
+topics.
+"""
 
 import numpy as np
 from jaxtyping import Array
@@ -15,19 +17,29 @@ from lvsearch.inference.likelihood.dispatch import document_likelihood
 from lvsearch.models.topic_model import TopicModel
 
 PADDING = 1e-20
-"""α of the topics that pad every size to one capacity, so that all compile once. They emit only a word that no document
-holds, and change p(document) by a factor of 1 − N · 1e-20 / Σα at most, far below float64's resolution."""
+"""The α of the topics that pad every size to one capacity, so that all sizes compile once.
+
+They emit only a word that no document holds. They change p(document) by a factor of 1 − N · 1e-20 / Σα at most, far
+below float64's resolution.
+"""
 
 SAMPLES_PER_PARTICLE = 4
-"""A particle goes 50 steps where a sample is one draw. Sums over documents are compared, and with a quarter as many
-particles the sum still has an error far below the spread over documents."""
+"""How many samples of other methods cost as much as one particle, which goes 50 steps.
+
+Sums over documents are compared. With a quarter as many particles the sum still has an error far below the spread over
+documents.
+"""
 
 
 @score_units.register
 def _(
     model: TopicModel, estimate: Estimate, data: Dataset, *, capacity: tuple[int, ...], samples: int, key: Array
 ) -> UnitScores:
-    """Annealed importance sampling (`ais`); a document's draws depend on the key and the document only."""
+    """Score documents by annealed importance sampling (`ais`).
+
+    A document's draws depend on the key and the document only. Models without a prior on proportions are scored by
+    `described_scores`.
+    """
     prior = model.proportions_prior(estimate.size, estimate.natural)
     if prior is None:
         return described_scores(model, estimate, data)
@@ -40,7 +52,8 @@ def _(
     alpha[:n_topics] = prior
     counts = counts_of(data)
     with_padding_word = csr_array((counts.data, counts.indices, counts.indptr), (counts.shape[0], n_words + 1))
-    # The sums are compared, and the spread over documents is most of their error: no need of certified intervals.
+    # Only sums are compared, and the spread over documents is most of their error. So certified intervals are not
+    # needed.
     islands = AnnealedImportance().islands
     particles = islands * max(1, samples // (SAMPLES_PER_PARTICLE * islands))
     found = document_likelihood(
@@ -55,5 +68,5 @@ def _(
 
 @unit_ceilings.register
 def _(model: TopicModel, data: Dataset) -> np.ndarray:
-    """The saturated model of each document: no mixture of topics gives its words more."""
+    """Return the saturated log-likelihood of each document, in nats: no mixture of topics gives its words more."""
     return np.concatenate([saturated_ceiling(counts_of(part)) for part in data.in_turn()])

@@ -1,5 +1,4 @@
-"""What the command line can be asked for: the parser of `lvsearch demo | search | resume | report | audit | convert |
-evaluate`."""
+"""The argument parser of `lvsearch demo | search | resume | report | audit | convert | evaluate`."""
 
 import argparse
 from collections.abc import Callable, Sequence
@@ -10,13 +9,15 @@ from typing import NamedTuple
 from lvsearch.command.reading_arguments import add_columns, add_counts, add_cutting
 
 KEEP, AUDIT_KEEP = 8, 64
-"""Fits that a search keeps: those that other scores are made of are not to be made twice."""
+"""Number of fits that a search keeps, and that an audit keeps. Other scores need the fits, which should not be made
+twice.
+"""
 Run = Callable[[argparse.Namespace], int]
-"""Does a command with its options and returns the exit status."""
+"""A function that runs a command with its options and returns the exit status."""
 
 
 class Runs(NamedTuple):
-    """What does each command (`evaluate` brings its own)."""
+    """The function that runs each command (`evaluate` brings its own)."""
 
     demo: Run
     search: Run
@@ -91,7 +92,11 @@ examples:
 
 
 def parser(arguments: Sequence[str], runs: Runs) -> argparse.ArgumentParser:
-    """The parser of all commands; `arguments` say which command's options are needed, `options.run` what does it."""
+    """Return the parser of all commands.
+
+    arguments: the command line; it decides whether the options of `evaluate` are needed, which are slow to import.
+    runs: the function that runs each command; the parsed `options.run` is the chosen one.
+    """
     top = argparse.ArgumentParser(
         prog="lvsearch",
         description="How many topics do these documents have, and how sure can one be? A posterior over the number.",
@@ -111,6 +116,7 @@ def parser(arguments: Sequence[str], runs: Runs) -> argparse.ArgumentParser:
 
 
 def _add_demo(commands: "argparse._SubParsersAction", run: Run) -> None:
+    """Add the command `demo` with its options."""
     demo = _command(commands, "demo", "Show what lvsearch does, on text that every machine holds.", DEMO_EPILOG)
     demo.add_argument("--simulated", action="store_true", help="documents drawn with a known number of topics instead")
     _add_seed(demo)
@@ -120,6 +126,7 @@ def _add_demo(commands: "argparse._SubParsersAction", run: Run) -> None:
 
 
 def _add_search(commands: "argparse._SubParsersAction", run: Run) -> None:
+    """Add the command `search` with its options."""
     search = _command(commands, "search", "How many topics do these documents have?", SEARCH_EPILOG)
     _add_documents(search.add_argument_group("documents (--texts or --corpus)"))
     model = _add_model(search)
@@ -151,6 +158,7 @@ def _add_search(commands: "argparse._SubParsersAction", run: Run) -> None:
 
 
 def _add_audit(commands: "argparse._SubParsersAction", run: Run) -> None:
+    """Add the command `audit` with its options."""
     text = "What other scores of a number of topics say of the same fits, beside the posterior."
     audit = _command(commands, "audit", text, AUDIT_EPILOG)
     audit.add_argument("folder", type=Path, nargs="?", help="the folder of a search; else documents and --out")
@@ -172,7 +180,7 @@ def _add_audit(commands: "argparse._SubParsersAction", run: Run) -> None:
 
 
 def _add_model(command: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
-    """The model and the prior on its size."""
+    """Add the options of the model and of the prior on its size, and return their group."""
     model = command.add_argument_group("model and prior")
     model.add_argument(
         "--prior",
@@ -196,6 +204,7 @@ def _add_model(command: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
 
 
 def _add_stop(command: argparse.ArgumentParser) -> None:
+    """Add the options that say when a search stops."""
     stop = command.add_argument_group("when to stop (by default when the sizes near the best are settled)")
     stop.add_argument("--max-size", type=int, metavar="N", help="the largest number of topics to try")
     _add_budget(stop)
@@ -206,6 +215,10 @@ def _add_stop(command: argparse.ArgumentParser) -> None:
 
 
 def _add_documents(data: "argparse._ArgumentGroup", required: bool = True) -> None:
+    """Add the options that name the documents.
+
+    required: whether --texts or --corpus must be given.
+    """
     source = data.add_mutually_exclusive_group(required=required)
     source.add_argument(
         "--texts",
@@ -243,6 +256,7 @@ def _add_documents(data: "argparse._ArgumentGroup", required: bool = True) -> No
 
 
 def _add_resume(commands: "argparse._SubParsersAction", run: Run) -> None:
+    """Add the command `resume` with its options."""
     resume = _command(commands, "resume", "Go on with a search that was stopped, interrupted or killed.", RESUME_EPILOG)
     resume.add_argument("folder", type=Path, help="the folder of the search")
     _add_budget(resume)
@@ -252,6 +266,7 @@ def _add_resume(commands: "argparse._SubParsersAction", run: Run) -> None:
 
 
 def _add_report(commands: "argparse._SubParsersAction", run: Run) -> None:
+    """Add the command `report` with its options."""
     report = _command(commands, "report", "Write the report of a search: pictures, tables, a summary.", REPORT_EPILOG)
     report.add_argument("folder", type=Path, help="the folder of the search")
     report.add_argument("--out", type=Path, help="a new folder (default: report/ in the folder of the search)")
@@ -260,6 +275,7 @@ def _add_report(commands: "argparse._SubParsersAction", run: Run) -> None:
 
 
 def _add_convert(commands: "argparse._SubParsersAction", run: Run) -> None:
+    """Add the command `convert` with its options."""
     text = "Bring documents into a folder that is searched without being read into memory."
     convert = _command(commands, "convert", text, CONVERT_EPILOG)
     convert.add_argument(
@@ -278,6 +294,7 @@ def _add_convert(commands: "argparse._SubParsersAction", run: Run) -> None:
 
 
 def _add_evaluate(commands: "argparse._SubParsersAction", wanted: bool) -> None:
+    """Add the command `evaluate`, with its options only if `wanted`."""
     text = "Score anyone's topics on held-out documents, with errors."
     command = commands.add_parser("evaluate", help=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     if wanted:  # the auditor is slow to import, and no other command needs it
@@ -289,23 +306,27 @@ def _add_evaluate(commands: "argparse._SubParsersAction", wanted: bool) -> None:
 
 
 def _command(commands: "argparse._SubParsersAction", name: str, text: str, epilog: str) -> argparse.ArgumentParser:
+    """Add a command with its description and return its parser."""
     return commands.add_parser(
         name, help=text, description=text, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
     )
 
 
 def _add_seed(command: argparse.ArgumentParser) -> None:
+    """Add the option --seed."""
     command.add_argument(
         "--seed", type=int, default=0, help="every random number follows from it (default: %(default)s)"
     )
 
 
 def _add_budget(command: argparse._ActionsContainer) -> None:
+    """Add the options --seconds and --width."""
     command.add_argument("--seconds", type=float, metavar="S", help="stop after so many seconds")
     command.add_argument("--width", type=float, metavar="NATS", help="stop when the proved bounds are so close")
 
 
 def _add_running(command: argparse.ArgumentParser) -> None:
+    """Add the options that every command with fits has: --quiet, --workers and the cache."""
     command.add_argument("--quiet", action="store_true", help="no progress bar")
     command.add_argument(
         "--workers", type=int, metavar="N", help="processes of this machine that fit; the answer is that of one"
@@ -314,6 +335,7 @@ def _add_running(command: argparse.ArgumentParser) -> None:
 
 
 def _add_processes(command: argparse.ArgumentParser) -> None:
+    """Add the options for several processes that share each fit."""
     processes = command.add_argument_group(
         "several processes that share each fit (each is given this command and reads the data; process 0 writes)"
     )
@@ -332,6 +354,7 @@ def _add_processes(command: argparse.ArgumentParser) -> None:
 
 
 def _add_cache(command: argparse.ArgumentParser) -> None:
+    """Add the options that say where compiled programs are kept."""
     cache = command.add_argument_group("compiled programs (kept between runs, which saves much of a small run)")
     cache.add_argument(
         "--cache",

@@ -1,7 +1,7 @@
 """The command line: `lvsearch demo | search | resume | report | audit | convert | evaluate`.
 
-Nothing heavy is imported before the arguments are known to be good. Mistakes of the user end in one line on stderr and
-exit status 2; Ctrl-C keeps everything done, writes the report and exits with 130.
+Nothing heavy is imported before the arguments are known to be good. A mistake of the user ends in one line on stderr
+and exit status 2. Ctrl-C keeps everything done, writes the report and exits with 130.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from lvsearch.command.arguments import KEEP, Runs, parser
 from lvsearch.command.sources import check_sources, read_corpus, stop_words_of
 from lvsearch.files.plain_output import print_any_text
 from lvsearch.files.plain_text import visible
-from lvsearch.interrupts import pressed, watched
+from lvsearch.interrupts import remember_interrupts, was_interrupted
 from lvsearch.quiet_start import INTERRUPTED, listen_again
 from lvsearch.seeds import checked_seed
 
@@ -35,9 +35,9 @@ DEMO_TOPIC_CONCENTRATION = 1.0  # broad topics, about ten: at LDA's own 0.05 the
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line with these arguments (default: those of the process). Returns the exit status."""
+    """Run the command line with these arguments (default: those of the process) and return the exit status."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    options = argparse.Namespace()  # until they are known
+    options = argparse.Namespace()  # empty until the arguments are parsed
     try:
         listen_again()
         print_any_text()
@@ -51,16 +51,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             checked_seed(options.seed)
         if getattr(options, "workers", None) is not None and options.workers < 1:
             raise ValueError(f"got --workers {options.workers}, expected at least 1")
-        if "cache" in options:  # reports too, in which nothing is searched or fitted that would see to it
+        if "cache" in options:  # set here for all commands, because reports call no function that would do it
             from lvsearch.inference.program_cache import keep_programs, keep_programs_in
 
             if options.no_cache or options.cache:
                 keep_programs_in(None if options.no_cache else options.cache)
             else:
                 keep_programs()
-        with watched():
+        with remember_interrupts():
             status = options.run(options)
-            return INTERRUPTED if pressed() else status  # swallowed after the search was over
+            return INTERRUPTED if was_interrupted() else status  # a Ctrl-C after the end of the search raised nothing
     except (ValueError, OSError, MemoryError) as error:
         print(f"lvsearch: error: {_one_line(error)}", file=sys.stderr)
         return WRONG
@@ -69,12 +69,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _interrupted(options: argparse.Namespace) -> int:
-    """Say what Ctrl-C leaves. Returns the exit status."""
-    print(f"lvsearch: interrupted; {_kept(options)}", file=sys.stderr)
+    """Print what Ctrl-C leaves behind, and return the exit status."""
+    print(f"lvsearch: interrupted; {_describe_kept(options)}", file=sys.stderr)
     return INTERRUPTED
 
 
 def _demo(options: argparse.Namespace) -> int:
+    """Run `lvsearch demo` and return the exit status."""
     from lvsearch.files.storage import refuse_existing
 
     refuse_existing(options.out)
@@ -95,7 +96,7 @@ def _demo(options: argparse.Namespace) -> int:
         print(
             f"{len(corpus):,} documents, {corpus.n_terms:,} words, {corpus.n_tokens:,} tokens. Searching …", flush=True
         )
-    result = _searched(
+    result = _search_corpus(
         corpus,
         options,
         held_out=0.1,
@@ -114,6 +115,7 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 def _search(options: argparse.Namespace) -> int:
+    """Run `lvsearch search` and return the exit status."""
     from lvsearch.files.storage import refuse_existing
 
     check_sources(options)
@@ -136,8 +138,8 @@ def _search(options: argparse.Namespace) -> int:
     from lvsearch.models import LDA
     from lvsearch.sizing.sizes import parse
 
-    prior = None if options.evidence == "predictive" else parse(options.prior)  # which compares without one
-    result = _searched(
+    prior = None if options.evidence == "predictive" else parse(options.prior)  # predictive search has no prior
+    result = _search_corpus(
         read_corpus(options),
         options,
         held_out=options.held_out,
@@ -158,6 +160,7 @@ def _search(options: argparse.Namespace) -> int:
 
 
 def _resume(options: argparse.Namespace) -> int:
+    """Run `lvsearch resume` and return the exit status."""
     from lvsearch.api import resume
 
     mesh = _mesh(options)
@@ -175,6 +178,7 @@ def _resume(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
+    """Run `lvsearch report` and return the exit status."""
     from lvsearch.api import load
     from lvsearch.files.storage import known_folder, new_folder
 
@@ -186,6 +190,7 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _audit(options: argparse.Namespace) -> int:
+    """Run `lvsearch audit` and return the exit status."""
     documents = options.texts or options.corpus
     if (options.folder is None) == (documents is None) or (options.folder is None) != (options.out is not None):
         raise ValueError(
@@ -216,6 +221,7 @@ def _audit(options: argparse.Namespace) -> int:
 
 
 def _convert(options: argparse.Namespace) -> int:
+    """Run `lvsearch convert` and return the exit status."""
     from lvsearch.data.corpus import Corpus
     from lvsearch.reading.converting import convert
 
@@ -243,7 +249,7 @@ def _convert(options: argparse.Namespace) -> int:
     return 0
 
 
-def _searched(
+def _search_corpus(
     corpus: "Corpus",
     options: argparse.Namespace,
     *,
@@ -261,7 +267,14 @@ def _searched(
     keep: int = KEEP,
     mesh: "Mesh | None" = None,
 ) -> "SearchResult":
-    """Search, with part of the documents held out."""
+    """Hold out part of the documents, search the rest, and return the result.
+
+    corpus: all documents.
+    options: the command's options, of which seed, out, quiet and workers are used.
+    held_out: the fraction of documents to hold out.
+
+    The other arguments are those of `lv.search`.
+    """
     from lvsearch.api import search
 
     train, test = _split(corpus, held_out, options.seed)
@@ -282,7 +295,7 @@ def _searched(
             robustness=robustness,
             keep=keep,
             out=options.out,
-            report=False,  # the whole report follows
+            report=False,  # `_conclude` writes the report with the held-out comparison
             progress=not options.quiet,
             executor=executor,
             mesh=mesh,
@@ -290,7 +303,7 @@ def _searched(
 
 
 def _mesh(options: argparse.Namespace) -> "Mesh | None":
-    """All devices of the processes that share this command; None where it has one to itself."""
+    """Return a mesh of all devices of the processes that share this command; None where there is only one process."""
     if options.coordinator is None and (options.num_processes, options.process_id) == (None, None):
         return None
     if options.workers is not None:
@@ -304,6 +317,7 @@ def _mesh(options: argparse.Namespace) -> "Mesh | None":
 
 
 def _workers(options: argparse.Namespace) -> "AbstractContextManager[WorkerPool | None]":
+    """Return a context with the pool of workers asked for, or with None."""
     if options.workers is None:
         return nullcontext()
     from lvsearch.workers.worker_pool import WorkerPool
@@ -312,7 +326,10 @@ def _workers(options: argparse.Namespace) -> "AbstractContextManager[WorkerPool 
 
 
 def _split(corpus: "Corpus", fraction: float, seed: int) -> "tuple[Corpus, Corpus | None]":
-    """(to train on, held out): all and None where so few documents leave nothing to compare sizes on, which is said."""
+    """Return the documents to train on and those held out.
+
+    Where few documents leave nothing to compare sizes on, all are trained on, None are held out, and a message says so.
+    """
     from lvsearch.results.heldout import comparable
 
     if not fraction:
@@ -328,17 +345,18 @@ def _split(corpus: "Corpus", fraction: float, seed: int) -> "tuple[Corpus, Corpu
 
 
 def _conclude(result: "SearchResult", folder: Path, mesh: "Mesh | None" = None) -> int:
-    """Write the report, print the answer and the topics; of several processes in one. Returns the exit status."""
+    """Write the report and print the answer and the topics, in one of several processes. Returns the exit status."""
     from lvsearch.inference.several_processes import is_writing_process, wait_for_all
 
     status = INTERRUPTED if result.state.stopped == "interrupted" else 0
     if is_writing_process(mesh):
-        status = _report_of(result, folder)
+        status = _write_and_print(result, folder)
     wait_for_all(mesh)
     return status
 
 
-def _report_of(result: "SearchResult", folder: Path) -> int:
+def _write_and_print(result: "SearchResult", folder: Path) -> int:
+    """Write the report, print the answer and the topics, and return the exit status."""
     from lvsearch.reports.page import NAME
     from lvsearch.reports.report import topics_table, write_report
     from lvsearch.results.card import summary
@@ -351,11 +369,11 @@ def _report_of(result: "SearchResult", folder: Path) -> int:
             file=sys.stderr,
         )
         return INTERRUPTED
-    if interrupted:  # whoever stops a search waits for its report at most, and for no comparison
+    if interrupted:  # a user who stops a search should wait for the report only, not for the comparison
         print(
             "lvsearch: interrupted: writing the report of what was found; Ctrl-C again leaves it out", file=sys.stderr
         )
-    test = None if interrupted else result.held_out  # earlier versions also held out what cannot be compared
+    test = None if interrupted else result.held_out  # earlier versions held out documents too few to compare on
     comparison = held_out_comparison(result, test) if test is not None and comparable(test) else None
     path = write_report(result, folder, held_out=comparison)
     print(f"\n{summary(result, comparison)}")
@@ -367,8 +385,8 @@ def _report_of(result: "SearchResult", folder: Path) -> int:
     return INTERRUPTED if interrupted else 0
 
 
-def _kept(options: argparse.Namespace) -> str:
-    """What a command that was interrupted leaves, and how to go on."""
+def _describe_kept(options: argparse.Namespace) -> str:
+    """Return in words what an interrupted command has written, and how to go on."""
     from lvsearch.files.storage import MANIFEST
 
     folder = getattr(options, "folder", None) or getattr(options, "out", None)
@@ -378,13 +396,14 @@ def _kept(options: argparse.Namespace) -> str:
 
 
 def _left_aligned(table) -> dict:
-    """Formatters that keep text columns flush left."""
+    """Return formatters that keep text columns flush left."""
     text = [name for name in table.columns if name in ("label", "words")]
     widths = {name: max(len(name), *table[name].astype(str).map(len)) for name in text}
     return {name: f"{{:<{widths[name]}}}".format for name in text}
 
 
 def _one_line(error: BaseException) -> str:
+    """Return an error's message in one line."""
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return visible(f"{error.strerror}: {error.filename}")
     return visible(" ".join(str(error).split()))

@@ -1,6 +1,7 @@
-"""An auditor for topic models: held-out likelihood with errors, and paired comparison of two topic sets.
+"""Evaluation of topic models from any program: held-out likelihood with errors, and paired comparison of two topic
+sets.
 
-Scores are nats over the words that the topics know, and add over documents; other words are counted and reported.
+Scores are in nats over the words that the topics know, and add over documents. Other words are counted and reported.
 """
 
 import argparse
@@ -24,11 +25,16 @@ from lvsearch.inference.likelihood.dispatch import METHODS, document_likelihood
 
 @dataclass(frozen=True, eq=False)
 class HeldOutScore:
-    """Per-document scores of one topic set.
+    """Scores of one topic set, per document.
 
-    log_likelihood: (D,) nats; standard_error: (D,) Monte Carlo error of each, 0 where deterministic; n_tokens: (D,)
-    tokens scored; n_unknown: (D,) tokens outside the vocabulary, which are not; unknown_words: those words.
-    Scored by "bounds", log_likelihood is the certified lower end and upper (D,) the upper one; None otherwise.
+    | field | meaning |
+    |---|---|
+    | `source`, `method` | the topic set and the method, for people |
+    | `log_likelihood` | log p of each document, nats; by "bounds" its certified lower end |
+    | `standard_error` | Monte Carlo error of each, nats; 0 where the method is deterministic |
+    | `n_tokens`, `n_unknown` | tokens scored, and tokens outside the vocabulary, which are not scored |
+    | `unknown_words` | the words outside the vocabulary |
+    | `upper` | by "bounds" the certified upper end, nats; else None |
     """
 
     source: str
@@ -42,24 +48,25 @@ class HeldOutScore:
 
     @property
     def total(self) -> float:
-        """log p of the test set, nats."""
+        """The log-likelihood of the test set, nats."""
         return float(np.sum(self.log_likelihood))
 
     @property
     def monte_carlo_error(self) -> float:
-        """Error of `total` from the finite number of samples, nats."""
+        """The error of `total` from the finite number of samples, nats."""
         return float(np.sqrt(np.sum(self.standard_error**2)))
 
     @property
     def per_token(self) -> float:
-        """Nats per scored token."""
+        """The log-likelihood per scored token, nats."""
         return self.total / int(self.n_tokens.sum())
 
     @property
     def per_token_error(self) -> float:
-        """Standard error of `per_token` over test sets of this size (the ratio estimator's; Monte Carlo included).
+        """The standard error of `per_token` over test sets of this size, nats.
 
-        NaN for a single document, whose spread cannot be seen.
+        It is the error of a ratio estimator and includes the Monte Carlo error. It is NaN for a single document, whose
+        spread cannot be seen.
         """
         n_documents = len(self.n_tokens)
         if n_documents < 2 or not np.isfinite(self.total):
@@ -70,16 +77,16 @@ class HeldOutScore:
 
     @property
     def perplexity(self) -> float:
-        """exp(−nats per token); lower is better."""
+        """The perplexity, exp(−nats per token); lower is better."""
         return float(np.exp(-self.per_token))
 
     @property
     def perplexity_error(self) -> float:
-        """Standard error of `perplexity`, to first order."""
+        """The standard error of `perplexity`, to first order."""
         return self.perplexity * self.per_token_error
 
     def table(self) -> pd.DataFrame:
-        """One row per document."""
+        """Return a table with one row per document."""
         return pd.DataFrame(
             {
                 "log_likelihood": self.log_likelihood,
@@ -90,6 +97,7 @@ class HeldOutScore:
         )
 
     def __str__(self) -> str:
+        """Return the scores in a few lines for people."""
         unknown, tokens = int(self.n_unknown.sum()), int(self.n_tokens.sum())
         lines = [
             f"{self.source}: {len(self.n_tokens)} documents, {tokens} tokens scored by {self.method}",
@@ -114,9 +122,10 @@ class HeldOutScore:
 
 @dataclass(frozen=True)
 class PairedComparison:
-    """first − second on the same documents, nats for the whole test set; > 0 means that the first is better.
+    """The difference first − second of two topic sets on the same documents, nats for the whole test set.
 
-    [lower, upper] is Student's t interval for the expected difference over test sets of this size.
+    A positive difference means that the first is better. [lower, upper] is Student's t interval for the expected
+    difference over test sets of this size.
     """
 
     first: str
@@ -130,6 +139,7 @@ class PairedComparison:
     n_tokens: int
 
     def __str__(self) -> str:
+        """Return the comparison and its verdict in one line for people."""
         verdict = "cannot be told apart on these documents"
         if self.lower > 0:
             verdict = f"{self.first} is better"
@@ -151,9 +161,15 @@ def held_out(
     seed: int = 0,
     only_words: Collection[str] | None = None,
 ) -> HeldOutScore:
-    """log p(document | topics, α) of every document of a Corpus, with `document_likelihood`'s methods.
+    """Score every document of a Corpus by log p(document | topics, α), with the methods of `document_likelihood`.
 
-    only_words: score these words alone, so that topic sets over different vocabularies can be compared.
+    topics: the topic set.
+    docs: an `lv.Corpus`.
+    method: see `document_likelihood`.
+    samples: samples per document, None for the method's default.
+    seed: gives every random number.
+    only_words: score only these words, so that topic sets over different vocabularies can be compared.
+
     Raises ValueError when no token can be scored.
     """
     encoded = encode(topics, docs, only_words)
@@ -189,7 +205,13 @@ def completion(
     seed: int = 0,
     only_words: Collection[str] | None = None,
 ) -> HeldOutScore:
-    """Fit each document's topic weights on a random part of its tokens, score the rest: see `document_completion`."""
+    """Score each document by completion: fit its topic weights on a random part of its tokens, and score the rest.
+
+    observed_fraction: the part that is fitted; see `document_completion`.
+    only_words: score only these words.
+
+    Raises ValueError when no token can be scored.
+    """
     encoded = encode(topics, docs, only_words)
     observed, rest = split_documents(encoded.counts, observed_fraction, seed)
     result = document_completion(topics.topics, topics.alpha, observed, rest)
@@ -206,7 +228,9 @@ def completion(
 
 
 def compare(first: HeldOutScore, second: HeldOutScore, confidence: float = 0.95) -> PairedComparison:
-    """Paired difference of two topic sets on the same documents and the same words.
+    """Return the paired difference of two topic sets on the same documents and the same words.
+
+    confidence: probability of the interval.
 
     Raises ValueError for scores of different tokens or methods, −inf scores, or fewer than two documents.
     """
@@ -243,6 +267,7 @@ def compare(first: HeldOutScore, second: HeldOutScore, confidence: float = 0.95)
 
 
 def _require_tokens(n_tokens: np.ndarray, topics: ExternalTopics) -> None:
+    """Raise ValueError if no document has a word of the topics' vocabulary."""
     if not n_tokens.sum():
         raise ValueError(
             f"got documents without a single word of {topics.source}'s vocabulary; expected documents in its language: "
@@ -254,7 +279,7 @@ def _require_tokens(n_tokens: np.ndarray, topics: ExternalTopics) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `lvsearch evaluate`."""
+    """Add the options of `lvsearch evaluate` to a parser."""
     parser.description = (
         "Score anyone's topics on documents they were not fitted to: log p(document | topics, α) in nats with errors, "
         "perplexity, and a paired comparison when several topic sets are given."
@@ -291,12 +316,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _show(text: object) -> None:
-    """Print lines that hold names of files and words of other people."""
+    """Print text that may hold file names and words of others, with control characters made visible."""
     print("\n".join(map(visible, str(text).split("\n"))))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print every set's score, then each later set against the first. Returns the exit status."""
+    """Run `lvsearch evaluate`: print every set's score, then compare each later set with the first. Returns the exit
+    status.
+    """
     if args.per_document is not None and args.per_document.exists():
         raise FileExistsError(f"{args.per_document} exists: choose another name for --per-document, or remove it")
     corpus = Corpus.from_ldac(args.corpus, vocabulary=args.vocabulary)

@@ -1,7 +1,7 @@
-"""Topics from anywhere: what fitted scikit-learn, gensim and tomotopy models believe, in one form.
+"""Topics of fitted scikit-learn, gensim and tomotopy models, and of .npz files, in one form.
 
-Only the two arrays that define LDA's p(document) are read: topics and α. The library itself is not imported; an
-object that lacks what its reader needs is refused with the reason.
+Only the two arrays that define LDA's p(document) are read: topics and α. The libraries themselves are not imported. An
+object that lacks an attribute that its reader needs is refused with the reason.
 """
 
 from collections.abc import Collection, Iterable
@@ -19,7 +19,13 @@ from lvsearch.files.ordinary import read_ordinary
 
 @dataclass(frozen=True, eq=False)
 class ExternalTopics:
-    """topics: (K, V), row k is p(word | topic k); alpha: (K,); vocabulary: V words; source: for people."""
+    """Topics of an LDA from any program.
+
+    topics: row k is p(word | topic k), shape (topic, word).
+    alpha: Dirichlet parameters of a document's proportions, shape (topic,).
+    vocabulary: the words, in the order of the columns.
+    source: name for people.
+    """
 
     topics: Float64[np.ndarray, "topic word"]
     alpha: Float64[np.ndarray, " topic"]
@@ -27,6 +33,7 @@ class ExternalTopics:
     source: str
 
     def __post_init__(self) -> None:
+        """Raise ValueError for parameters out of range."""
         n_topics, n_words = self.topics.shape
         if len(self.vocabulary) != n_words:
             raise ValueError(
@@ -44,10 +51,11 @@ class ExternalTopics:
 
 @dataclass(frozen=True, eq=False)
 class EncodedDocuments:
-    """Documents over a topic set's vocabulary, and what did not fit.
+    """Documents as counts over a topic set's vocabulary, and the words that are not in it.
 
-    counts: (D, V) known tokens. n_unknown: (D,) tokens outside the vocabulary. unknown_words: the distinct words among
-    them, most frequent first.
+    counts: known tokens, shape (document, word).
+    n_unknown: tokens outside the vocabulary, shape (document,).
+    unknown_words: the distinct words among these, most frequent first.
     """
 
     counts: sparse.csr_array
@@ -76,9 +84,9 @@ def load_topics(path: str | Path) -> ExternalTopics:
 
 
 def sklearn_topics(model: Any, vocabulary: Iterable[str]) -> ExternalTopics:
-    """Topics of a fitted `LatentDirichletAllocation`: posterior means components_ / row sums, α = doc_topic_prior_.
+    """Return the topics of a fitted `LatentDirichletAllocation`: components_ / row sums, with α = doc_topic_prior_.
 
-    vocabulary: `vectorizer.get_feature_names_out()`.
+    vocabulary: the words, such as `vectorizer.get_feature_names_out()`.
     """
     _require(model, ("components_", "doc_topic_prior_"), "a fitted sklearn.decomposition.LatentDirichletAllocation")
     components = np.asarray(model.components_, np.float64)
@@ -86,23 +94,25 @@ def sklearn_topics(model: Any, vocabulary: Iterable[str]) -> ExternalTopics:
 
 
 def gensim_topics(model: Any) -> ExternalTopics:
-    """Topics of a fitted gensim `LdaModel` or `LdaMulticore`: get_topics(), alpha, and the words of id2word."""
+    """Return the topics of a fitted gensim `LdaModel` or `LdaMulticore`: get_topics(), alpha, and the words of
+    id2word.
+    """
     _require(model, ("get_topics", "alpha", "id2word"), "a fitted gensim.models.LdaModel with id2word")
     topics = np.asarray(model.get_topics(), np.float64)
     return _topics(topics, model.alpha, [model.id2word[word] for word in range(topics.shape[1])], "gensim")
 
 
 def tomotopy_topics(model: Any) -> ExternalTopics:
-    """Topics of a trained tomotopy `LDAModel`: get_topic_word_dist(k), alpha, used_vocabs."""
+    """Return the topics of a trained tomotopy `LDAModel`: get_topic_word_dist(k), alpha, used_vocabs."""
     _require(model, ("get_topic_word_dist", "alpha", "used_vocabs", "k"), "a trained tomotopy.LDAModel")
     topics = np.stack([np.asarray(model.get_topic_word_dist(topic), np.float64) for topic in range(model.k)])
     return _topics(topics, model.alpha, list(model.used_vocabs), "tomotopy")
 
 
 def encode(topics: ExternalTopics, docs: Any, only_words: Collection[str] | None = None) -> EncodedDocuments:
-    """Lay documents (an `lv.Corpus`: .counts and .vocabulary) out over the topics' vocabulary.
+    """Return the counts of documents (an `lv.Corpus`) over the topics' vocabulary, and the words that are not in it.
 
-    only_words: score these words alone (the words two topic sets share); all others count as unknown.
+    only_words: score only these words (those that two topic sets share); all others count as unknown.
     """
     _require(docs, ("counts", "vocabulary"), "an lv.Corpus, with .counts and .vocabulary")
     column = {word: place for place, word in enumerate(topics.vocabulary) if only_words is None or word in only_words}
@@ -123,12 +133,14 @@ def encode(topics: ExternalTopics, docs: Any, only_words: Collection[str] | None
 
 
 def shared_words(topic_sets: Iterable[ExternalTopics]) -> frozenset[str]:
-    """The words that every topic set knows."""
+    """Return the words that are in every topic set's vocabulary."""
     return frozenset.intersection(*(frozenset(topics.vocabulary) for topics in topic_sets))
 
 
 def _topics(topics: Any, alpha: Any, vocabulary: Iterable[str], source: str) -> ExternalTopics:
-    """float64 copies with rows normalised; a scalar α means a symmetric one."""
+    """Return topics as float64 with normalised rows; a scalar α means a symmetric one. Raises ValueError for wrong
+    arrays.
+    """
     for name, array in (("topics", np.asarray(topics)), ("alpha", np.asarray(alpha))):
         if array.dtype.kind not in "fiub":
             raise ValueError(f"got {name} of type {array.dtype} from {source}; expected real numbers")
@@ -145,6 +157,7 @@ def _topics(topics: Any, alpha: Any, vocabulary: Iterable[str], source: str) -> 
 
 
 def _require(model: Any, attributes: tuple[str, ...], expected: str) -> None:
+    """Raise ValueError that names the attributes that an object lacks."""
     missing = [name for name in attributes if not hasattr(model, name)]
     if missing:
         raise ValueError(f"got {type(model).__name__} without {', '.join(missing)}; expected {expected}")

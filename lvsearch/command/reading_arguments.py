@@ -1,10 +1,10 @@
-"""Options that say how documents are read: columns of tables, words of texts, forms of counts."""
+"""Options that say how documents are read: columns of tables, words of texts, layouts of counts."""
 
 import argparse
 
 
 def add_columns(data: argparse._ActionsContainer) -> None:
-    """Which columns of a table are what, and its encoding."""
+    """Add the options that say which columns of a table hold text, id and label, and its encoding."""
     data.add_argument("--text-column", metavar="NAME", help="of a table: the column with the texts")
     data.add_argument("--id-column", metavar="NAME", help="of a table: the column that names the documents")
     data.add_argument("--label-column", metavar="NAME", help="of a table: a class to show beside topics, never fitted")
@@ -14,7 +14,7 @@ def add_columns(data: argparse._ActionsContainer) -> None:
 
 
 def add_cutting(data: argparse._ActionsContainer) -> None:
-    """Which words of texts count; of counts which are left out."""
+    """Add the options that say how texts are cut into words, and which words are kept."""
     data.add_argument(
         "--stop-words",
         metavar="WORDS",
@@ -49,7 +49,7 @@ def add_cutting(data: argparse._ActionsContainer) -> None:
 
 
 def add_counts(data: argparse._ActionsContainer) -> None:
-    """How files of counts are laid out."""
+    """Add the options that say how files of counts are laid out."""
     data.add_argument(
         "--documents",
         choices=("rows", "columns"),
@@ -63,5 +63,6 @@ def add_counts(data: argparse._ActionsContainer) -> None:
 
 
 def _two_numbers(text: str) -> tuple[int, int]:
+    """Return the two numbers of an argument such as "1,2"; a single number stands for both."""
     first, _, last = text.partition(",")
     return int(first), int(last or first)

@@ -1,4 +1,4 @@
-"""The documents that `lvsearch search` is given: files, folders, standard input."""
+"""Read the documents that `lvsearch search` is given: files, folders or standard input."""
 
 import argparse
 import sys
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 STDIN = Path("-")
 ENDINGS = {"lines": ".txt", "csv": ".csv", "tsv": ".tsv", "jsonl": ".jsonl", "json": ".json"}
-"""What `--format` calls the forms that file names say."""
+"""The file ending that each value of `--format` stands for."""
 
 
 def check_sources(options: argparse.Namespace) -> None:
-    """Refuse options that do not go together, and files that are not there, before anything heavy is imported.
+    """Refuse options that do not go together, and missing files, before anything heavy is imported.
 
     Raises ValueError and FileNotFoundError.
     """
@@ -33,12 +33,14 @@ def check_sources(options: argparse.Namespace) -> None:
 
 
 def read_corpus(options: argparse.Namespace) -> "Corpus":
-    """The corpus that the options name. Raises ValueError for what is wrong with it, as `Corpus.open` does."""
+    """Return the corpus that the options name. Raises ValueError, as `Corpus.open` does, if it is not usable."""
     return _read_texts(options) if options.corpus is None else _read_counts(options)
 
 
 def _read_counts(options: argparse.Namespace) -> "Corpus":
-    """Counts, or a corpus in a folder. Files of another ending are taken for LDA-C."""
+    """Return the corpus of a file of counts, or of a converted folder. A file with an unknown ending is read as
+    LDA-C.
+    """
     from lvsearch.data.corpus import Corpus
     from lvsearch.files.array_folders import is_array_folder
     from lvsearch.reading.opening import is_counts
@@ -79,9 +81,9 @@ def _read_counts(options: argparse.Namespace) -> "Corpus":
 
 
 def _read_texts(options: argparse.Namespace) -> "Corpus":
-    """Texts in a form that the file's name or --format says; files of another ending have a document per line."""
+    """Return the corpus of texts, in the form that --format or the file's name states, else one document per line."""
     from lvsearch.data.corpus import Corpus
-    from lvsearch.files.packed_files import decoded, read_text
+    from lvsearch.files.packed_files import decode_text, read_text
     from lvsearch.reading.folders import holds_text_files
     from lvsearch.reading.opening import TEXTS, ending_of, is_counts, texts_in, texts_of
     from lvsearch.texts.analyzer import Analyzer
@@ -96,7 +98,7 @@ def _read_texts(options: argparse.Namespace) -> "Corpus":
     if is_folder and options.format is not None:
         raise ValueError(f"got --format {options.format} for a folder; expected a file")
     if path == STDIN:
-        name, content = "standard input", decoded(sys.stdin.buffer.read(), "standard input", options.encoding)
+        name, content = "standard input", decode_text(sys.stdin.buffer.read(), "standard input", options.encoding)
         documents = texts_of(content, name, ENDINGS[options.format or "lines"], *columns)
     elif options.format is None and (is_folder or ending_of(path) in TEXTS):
         documents = texts_in(path, *columns, options.encoding)
@@ -107,11 +109,14 @@ def _read_texts(options: argparse.Namespace) -> "Corpus":
         chosen_stop_words(stop_words_of(options)), options.token_pattern, ngram_range=options.ngram_range
     )
     limits = (options.minimum_document_frequency, options.maximum_document_fraction)
-    return Corpus.of_documents(documents, analyzer, *limits)
+    return Corpus.from_documents(documents, analyzer, *limits)
 
 
 def stop_words_of(options: argparse.Namespace) -> "str | tuple[str, ...] | None":
-    """What --stop-words says: a language, the words of a file, or None for none; English where it says nothing."""
+    """Return the stop words that --stop-words states: a language, the words of a file, or None for none.
+
+    The default is English.
+    """
     from lvsearch.reading.vocabulary import read_lines
 
     if options.stop_words is None:

@@ -67,8 +67,9 @@ def component_map(
 ) -> ComponentMap:
     """Match the components of two fits by their shares of the same units.
 
-    first, second: shares of each unit, such as `transform` returns, (units, components).
+    first, second: shares of each unit in each component, such as `transform` returns, (units, components)
 
+    Returns a `ComponentMap`, which says what is matched, what splits and what merges.
     Raises ValueError for different numbers of units, and for shares that are negative or not finite.
     """
     first, second = np.asarray(first, np.float64), np.asarray(second, np.float64)

@@ -26,9 +26,11 @@ def draw_component_map(
 ) -> Caption:
     """Draw the components of two fits as bars, with bands for the units that are in both; return the caption.
 
-    found: the map. names: the names of the components on each side; by default their numbers.
-
     The first fit is at the left, the second at the right. A bar is as tall as the units it holds.
+
+    found: the map
+    axes: matplotlib axes to draw on
+    names: the names of the components on each side; by default their numbers
     """
     palette, overlap = palette_of(axes), found.overlap.to_numpy()
     total = max(float(overlap.sum()), 1e-12)
@@ -86,7 +88,12 @@ def _tops(heights: Float[np.ndarray, " bars"]) -> Float[np.ndarray, " bars"]:
 
 
 def _band(axes: "Axes", left: float, right: float, height: float, colour: str) -> None:
-    """Draw one band between the two sides."""
+    """Draw the band of the units that two components share, from the left bar to the right one.
+
+    left, right: the upper ends of the band at the two sides
+    height: its height
+    colour: its colour
+    """
     x = np.linspace(0.0, 1.0, 40)
     bend = x * x * (3 - 2 * x)
     top = left + (right - left) * bend

@@ -24,7 +24,10 @@ from lvsearch.models.kernels import full_precision
 from lvsearch.models.units import Row
 
 HALF = 0.5
-"""More than half of the members of both, beyond chance: no second component of the other fit can have them too."""
+"""The similarity above which a component counts as found again: more than half of the members of both are the same.
+
+No second component of the other fit can have the same members then.
+"""
 LEVELS = 128
 """The number of levels to which shares are rounded when the agreement by chance is computed."""
 DRAWS = 256
@@ -136,13 +139,15 @@ def row_affinity(
 ) -> Float[np.ndarray, "component other"] | None:
     """Return ∫ √(p q) of the densities of one row, for every component of one fit and every one of another.
 
-    component: the kind of component.
-    first, second: statistics of the components' parameters, components on the leading axis.
-    like: rows whose totals the drawn rows get. key: a random key.
+    component: the kind of component
+    first, second: statistics of the components' parameters, components on the leading axis
+    like: rows whose totals the drawn rows get
+    key: a random key
 
     It is computed by Monte Carlo in float64, in the same way for every kind of component. With x from p or q, each for
-    half of the draws, ∫ √(p q) = E sech ½ log(p / q), a mean of numbers between 0 and 1. The result is None for a kind
-    that cannot draw rows.
+    half of the draws, ∫ √(p q) = E sech ½ log(p / q), a mean of numbers between 0 and 1.
+
+    Returns (component, other), or None for a kind of component that cannot draw rows.
     """
     n_first, n_second = (len(jax.tree.leaves(each)[0]) for each in (first, second))
     n = n_first + n_second
@@ -169,6 +174,7 @@ def _log_densities(component: Component, every: Any, like: Row, key: Key[Array, 
     """
 
     def densities_of_draws(key: Array, statistics: Any) -> Array:
+        """Return log p of `DRAWS` rows drawn from one component, under every component, (draw, component)."""
         key_rows, key_like = jax.random.split(key)
         chosen = jax.random.randint(key_like, (DRAWS,), 0, len(like.value))
         units = Row(jnp.asarray(like.value)[chosen], jnp.ones((DRAWS, like.value.shape[1]), bool))

@@ -1,4 +1,6 @@
-"""What is searched: corpora, points, groups, images with captions; how they are checked and kept."""
+"""The data that a search is trained on: corpora, points, groups, images with captions; how they are checked and
+stored.
+"""
 
 from lvsearch.data.base import Data, Nouns
 

@@ -1,13 +1,14 @@
-"""What a search is trained on: units of one type, with names for people, parts to hold out, and a form to store.
+"""The common form of all data: units of one type, with names for people, parts to hold out, and a form to store.
 
-A kind of data is a class here for what it is in `lvsearch.models.units` to a model: `Corpus` holds documents
-(`BagOfWords`), `Points` the rows of a matrix (`Row`). Searches, results, cards and checkpoints know `Data` alone.
+`lvsearch.models.units` says what one unit is to a model, such as `BagOfWords` or `Row`. Each such type has a class of
+data here, such as `Corpus` or `Points`. Searches, results, cards and checkpoints know `Data` alone.
 """
 
 import html
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 import numpy as np
 from jaxtyping import Int
@@ -21,7 +22,9 @@ D = TypeVar("D", bound="Data")
 
 
 class Nouns(NamedTuple):
-    """What people call the data and its parts: a corpus of documents with tokens, points in rows with cells."""
+    """The words that people use for data and their parts: a corpus of documents with tokens, points in rows with
+    cells.
+    """
 
     whole: str
     unit: str
@@ -31,13 +34,15 @@ class Nouns(NamedTuple):
 
 
 class Data(ABC):
-    """Data of one kind. Subclasses are frozen, checked when made, and equal where their fingerprints are.
+    """Data of one kind. Objects are frozen and checked when made; two are equal if their fingerprints are.
+
+    A kind of data of your own is a subclass that implements the abstract methods.
 
     | class variable | meaning |
     |---|---|
-    | `unit_type` | what one unit is to a model: `Model.unit_type` of the models that it can train |
-    | `nouns` | what people call it |
-    | `accepted` | what `of` takes, for messages |
+    | `unit_type` | the type of one unit: the `Model.unit_type` of models that can be trained on it |
+    | `nouns` | the words that people use for it |
+    | `accepted` | what `from_any` accepts, in words, for messages |
     """
 
     unit_type: ClassVar[type]
@@ -45,126 +50,156 @@ class Data(ABC):
     accepted: ClassVar[str]
 
     notes: tuple[str, ...]
-    """What was done to the data on the way in, in order."""
+    """What was done to the data when they were read and selected, in order."""
 
     # -- what each kind says ----------------------------------------------------------------------------------------
 
     @classmethod
     @abstractmethod
-    def of(cls, data: Any) -> "Data":
-        """From whatever a person passes for it. Raises ValueError for what is not such data."""
+    def from_any(cls, data: Any) -> "Data":
+        """Return data of this kind made from whatever a person passes. Raises ValueError if no such data can be made of
+        it.
+        """
 
     @abstractmethod
     def like_this(self, data: Any) -> "Data":
-        """New data (of this kind, or raw) on the same axes as this, the training data.
+        """Return new data on the same axes as these, the training data.
 
-        Raises ValueError for data on other axes: other words, other columns.
+        data: data of this kind, or raw input as for `from_any`
+        Raises ValueError for data on other axes, such as other words or other columns.
         """
 
     @abstractmethod
     def dataset(self) -> Dataset:
-        """The units in padded batches, for the engines."""
+        """Return the units in padded batches, the form in which engines read them."""
 
     @property
     @abstractmethod
     def n_units(self) -> int:
-        """Documents, rows."""
+        """The number of units: documents, rows, images or groups."""
 
     @property
     @abstractmethod
     def observations_per_unit(self) -> Int[np.ndarray, " units"]:
-        """Tokens, observed cells: (units,) int64."""
+        """The number of observations in each unit, such as tokens or observed cells, (units,) int64."""
 
     @property
     @abstractmethod
     def entries(self) -> Mapping[str, tuple[str, ...]]:
-        """Axis name of a model's sites -> names of its entries, such as {"word": vocabulary}."""
+        """The names of the entries of each axis of a model, as {axis name: names}, such as {"word": vocabulary}."""
 
     @property
     @abstractmethod
     def unit_labels(self) -> Sequence[str] | None:
-        """A class for each unit, shown and never used in fitting; None where there are none."""
+        """A class for each unit, which is shown but never used in fitting; None if there are none."""
 
     @property
     @abstractmethod
     def fingerprint(self) -> str:
-        """SHA-256, in hexadecimal, of the content."""
+        """The SHA-256 hash of the content, in hexadecimal."""
 
     @abstractmethod
     def describe(self) -> str:
-        """The sizes of the data in one line."""
+        """Return the sizes of the data in one line."""
 
     @abstractmethod
     def facts(self) -> tuple[tuple[str, str], ...]:
-        """(what, how many) for people, a line each."""
+        """Return facts for people, one line each, as pairs such as ("rows", "600")."""
 
     @abstractmethod
     def part(self: D, rows: Int[np.ndarray, " chosen"], note: str) -> D:
-        """The units with these numbers, in this order, and a note saying so. A number may stand there several times, as
-        in a bootstrap sample; one that stands there not at all is left out."""
+        """Return the units with these numbers, in this order, and add a note that says so.
+
+        rows: numbers of units, from 0. A number may occur several times, as in a bootstrap sample. Units whose number
+            is absent are left out
+        note: the note to add
+        """
 
     @abstractmethod
     def to_storage(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Everything, as settings for JSON and as arrays."""
+        """Return everything that the data hold, as (settings for JSON, arrays by name)."""
 
     @classmethod
     @abstractmethod
     def from_storage(cls, settings: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "Data":
-        """The inverse of `to_storage`, checking what it is given. Raises ValueError; KeyError for what is missing."""
+        """Return the data that `to_storage` encoded. Raises ValueError for damaged content and KeyError for missing
+        parts.
+        """
 
     # -- the same for all -------------------------------------------------------------------------------------------
+
+    @classmethod
+    def of(cls: type[D], data: Any) -> D:
+        """Do the same as `from_any`, under its former name. Deprecated: it warns."""
+        warnings.warn(f"{cls.__name__}.of is called {cls.__name__}.from_any now", DeprecationWarning, stacklevel=2)
+        return cast(D, cls.from_any(data))
 
     def __len__(self) -> int:
         return self.n_units
 
     @property
     def n_observations(self) -> int:
-        """Tokens, observed cells, of all units together: what per-observation scores divide by."""
+        """The number of observations in all units together, by which scores per token or cell are divided."""
         return int(self.observations_per_unit.sum())
 
     def select(self: D, units: Iterable[Any]) -> D:
-        """The units (documents, rows) with these numbers, in the given order, on the same axes.
+        """Return the units (documents, rows) with these numbers, in the given order, on the same axes.
 
         Args:
-            units: numbers from 0, any of them several times (a bootstrap sample), or a boolean mask with one entry per
-                unit.
+            units: numbers from 0, where a number may occur several times (a bootstrap sample), or a boolean mask with
+                one entry per unit.
 
         Raises:
-            ValueError: none chosen; a number out of range; a mask of the wrong length.
+            ValueError: no unit is chosen, a number is out of range, or the mask has the wrong length.
         """
-        rows = self._rows(units)
+        rows = self._row_numbers(units)
         return self.part(rows, f"selected {len(rows):,} of {self.n_units:,} {self.nouns.units}")
 
     def split(self: D, test_fraction: float | int = 0.1, seed: int = 0) -> tuple[D, D]:
-        """(train, test): a random part of the units (documents, rows) held out, each side in the original order.
+        """Split the units at random into (train, test), for example to hold out documents.
 
-        Both are on the same axes. The test side has `test_fraction` of the units, rounded, at least one, and leaves at
-        least one to train on. The same seed always gives the same split.
+        Both parts are on the same axes and keep the original order. The same seed always gives the same split.
+
+        Args:
+            test_fraction: the share of units in the test part, rounded to a whole number of units. Each part gets at
+                least one.
+            seed: of the random choice.
 
         Raises:
-            ValueError: a fraction outside (0, 1); a single unit.
+            ValueError: the fraction is not between 0 and 1, or there is a single unit.
         """
         test_fraction, seed = real_number("test_fraction", test_fraction, above=0, below=1), checked_seed(seed)
         if self.n_units < 2:
             raise ValueError(f"got 1 {self.nouns.unit}; expected at least 2 {self.nouns.units} to split")
         n_test = min(max(round(test_fraction * self.n_units), 1), self.n_units - 1)
         held_out = np.random.default_rng(seed).permutation(self.n_units)[:n_test]
-        return self._without_and_with(held_out, f"test_fraction={test_fraction}, seed={seed}")
+        return self._split_off(held_out, f"test_fraction={test_fraction}, seed={seed}")
 
     def folds(self: D, n: int, seed: int = 0) -> list[tuple[D, D]]:
-        """(train, test) n times: every unit is in exactly one test part, whose sizes differ by one at most.
+        """Return `n` pairs (train, test) for cross-validation: every unit is in exactly one test part.
+
+        The sizes of the test parts differ by at most one.
+
+        Args:
+            n: the number of folds.
+            seed: of the random division.
 
         Raises:
-            ValueError: n below 2 or above the number of units.
+            ValueError: n is below 2 or above the number of units.
         """
         n, seed = whole_number("n", n), checked_seed(seed)
         return [self.fold(number, n, seed) for number in range(n)]
 
     def fold(self: D, number: int, n: int, seed: int = 0) -> tuple[D, D]:
-        """(train, test) of one of `n` folds, the others not made: `folds(n, seed)[number]`.
+        """Return one pair (train, test) of `n` folds without making the others: `folds(n, seed)[number]`.
+
+        Args:
+            number: the fold, from 0 to n − 1.
+            n: the number of folds.
+            seed: of the random division.
 
         Raises:
-            ValueError: n below 2 or above the number of units; a number outside 0 … n − 1.
+            ValueError: n is below 2 or above the number of units, or `number` is out of range.
         """
         if not 2 <= n <= self.n_units:
             raise ValueError(f"got n={n} folds of {self.n_units:,} {self.nouns.units}; expected 2 to {self.n_units:,}")
@@ -172,9 +207,10 @@ class Data(ABC):
             raise ValueError(f"got fold {number} of {n}; expected a number from 0 to {n - 1}")
         shuffled = np.random.default_rng(seed).permutation(self.n_units)
         held_out = np.array_split(shuffled, n)[number]
-        return self._without_and_with(held_out, f"fold {number + 1} of {n}, seed={seed}")
+        return self._split_off(held_out, f"fold {number + 1} of {n}, seed={seed}")
 
-    def _without_and_with(self: D, held_out: Int[np.ndarray, " held_out"], how: str) -> tuple[D, D]:
+    def _split_off(self: D, held_out: Int[np.ndarray, " held_out"], how: str) -> tuple[D, D]:
+        """Return (the units that are not held out, those that are), each with a note. how: the rule, in words."""
         is_test = np.zeros(self.n_units, dtype=bool)
         is_test[held_out] = True
         train, test = np.flatnonzero(~is_test), np.flatnonzero(is_test)
@@ -184,7 +220,8 @@ class Data(ABC):
             self.part(test, f"{len(test):,} {of} held out ({how})"),
         )
 
-    def _rows(self, units: Iterable[Any]) -> Int[np.ndarray, " chosen"]:
+    def _row_numbers(self, units: Iterable[Any]) -> Int[np.ndarray, " chosen"]:
+        """Return the numbers of the chosen units, from numbers or from a mask. Raises ValueError as `select` does."""
         ids = np.asarray(units if isinstance(units, np.ndarray) else listed("units", units))
         unit, many = self.nouns.unit, self.nouns.units
         if ids.dtype == bool and ids.shape != (self.n_units,):
@@ -208,7 +245,7 @@ class Data(ABC):
         return hash(self.fingerprint)
 
     def summary(self) -> str:
-        """Sizes, fingerprint and notes as text, a line each."""
+        """Return sizes, fingerprint and notes as text, a line each; `print` shows the same."""
         lines = [f"{name + ':':<13}{visible(value)}" for name, value in self._all_facts()]
         return "\n".join([type(self).__name__, *lines, *(f"- {visible(note)}" for note in self.notes)])
 
@@ -221,4 +258,5 @@ class Data(ABC):
         return f"<table><caption>{type(self).__name__}</caption><tbody>{rows}</tbody></table><ul>{notes}</ul>"
 
     def _all_facts(self) -> tuple[tuple[str, str], ...]:
+        """Return the facts of the data and the first part of their fingerprint."""
         return (*self.facts(), ("fingerprint", self.fingerprint[:16]))

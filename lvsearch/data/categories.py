@@ -1,4 +1,4 @@
-"""Columns of categories as indicators, one column for each category: what latent classes are given."""
+"""Turn columns of categories into indicators, one column of 0 and 1 for each category, as latent class models need."""
 
 from collections.abc import Sequence
 
@@ -12,12 +12,20 @@ from lvsearch.models.components.indicator_names import indicator_name, number_na
 def indicators(
     frame: pd.DataFrame, missing: str | None, numbers: Sequence[str] = ()
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """(values, observed, names): (rows, categories) of 0 and 1, which are known, and "column=category" for each, as
-    `lvsearch.models.components.indicator_names` writes it; the columns `numbers` as they are.
+    """Return the columns of a data frame as indicators: (values, observed, names).
 
-    Categories are those of a pandas Categorical, in its order, else the values that occur, sorted. missing: "nan" where
-    an empty cell is an answer that is not known. Raises ValueError for empty cells without it, for columns of fewer
-    than two categories, and for numbers that are none or that no column has.
+    frame: the data frame; each column is a question, each row a unit
+    missing: "nan" if an empty cell is an unknown answer; None if every cell must be filled
+    numbers: columns of numbers, which are kept as they are
+
+    The categories of a column are those of its pandas Categorical, in its order, else the values that occur, sorted.
+
+    Returns:
+        values, (rows, categories) of 0 and 1; observed, True where the answer is known; names, "column=category" for
+        each, as `lvsearch.models.components.indicator_names` writes them.
+
+    Raises ValueError for empty cells without `missing`, columns of fewer than two categories, and `numbers` that are no
+    columns of numbers.
     """
     if missing not in (None, "nan"):
         raise ValueError(f'got missing={missing!r}; expected "nan", for answers that are not known, or None')
@@ -53,7 +61,9 @@ def indicators(
 
 
 def _numbers(column: pd.Series, missing: str | None) -> np.ndarray:
-    """The column as (rows, 1), NaN where a cell is empty."""
+    """Return a column of numbers as (rows, 1), NaN in empty cells. Raises ValueError for text, or for empty cells
+    without `missing`.
+    """
     if not pd.api.types.is_numeric_dtype(column):
         raise ValueError(f"got the column {visible(str(column.name))!r} among the numbers, expected one of numbers")
     cells = column.to_numpy(np.float64, na_value=np.nan)[:, None]

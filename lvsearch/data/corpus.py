@@ -1,7 +1,7 @@
-"""Documents as counts of words: what every topic model here is given.
+"""Documents as counts of words, the data of topic models.
 
-A corpus is a matrix of whole counts (documents × terms) with names for its rows and columns (`DocumentCounts`). Here it
-is made: from texts, tables, matrices, files, and what other libraries hold.
+A corpus is a matrix of whole counts (documents × terms) with names for its rows and columns (`DocumentCounts`). This
+module makes one from texts, tables, matrices, files, and objects of other libraries.
 """
 
 import os
@@ -50,11 +50,18 @@ Tokenizer = Callable[[str], Iterable[str]]
 
 
 class Corpus(CountedDocuments):
-    """Word counts of documents. Build one with `from_texts`, `from_frame`, `open` or `from_matrix`; also `from_tokens`,
-    `from_ldac`, `from_bags` (gensim), `from_anndata`.
+    """The word counts of documents.
 
-    The constructor itself trusts nothing either: it copies, checks and brings into canonical form what it is given.
-    Equality and hash go by `fingerprint`. Attributes and errors are those of `DocumentCounts`.
+    Build one with `from_texts`, `from_frame`, `open` or `from_matrix`; also with `from_tokens`, `from_ldac`,
+    `from_bags` (gensim) and `from_anndata`. Attributes and errors are documented in `DocumentCounts`.
+
+    ```python
+    corpus = lv.Corpus.from_texts(["apples and pears", "pears and plums"], stop_words=None)
+    train, test = corpus.split(0.5)
+    ```
+
+    The constructor copies its arguments, checks them and brings them into canonical form. Two corpora are equal if
+    their fingerprints are.
     """
 
     # -- from texts ---------------------------------------------------------------------------------------------
@@ -74,27 +81,29 @@ class Corpus(CountedDocuments):
         document_labels: Iterable[Any] | None = None,
         metadata: Any = None,
     ) -> "Corpus":
-        """Cut texts into words and count them.
+        r"""Cut texts into words and count them.
 
-        A word is a run of letters, their marks and digits, joined by underscores, in any script; accents are composed,
-        and words that differ in case alone are one. The defaults aim at topics a person can read: English stop words
-        go, words with digits, in alphabets words of fewer than three letters, and from 200 documents on words that are
-        too rare to place or too common to tell anything. Notes name what was left out, and `dropped` lists all of it.
+        A word is a run of letters, their marks and digits, joined by underscores, in any script. Accents are composed,
+        and words that differ in case alone are one word. The defaults aim at topics that a person can read. English
+        stop words, words with digits, and in alphabets words of fewer than three letters are left out. From 200
+        documents on, words that are very rare or very common are left out too. Notes name what was left out, and
+        `dropped` lists all of it.
 
         Args:
             texts: strings, one per document; an empty one stays in place as an empty document. The index of a pandas
                 Series, unless the default one, names the documents.
             stop_words: "english" (scikit-learn's list), another language ("german"; needs `lvsearch[stop-words]`), the
                 words themselves, or None.
-            minimum_document_frequency: keep words that occur in at least so many documents. Default: a hundredth
-                of the documents but at most 5 (1 below 200 documents).
-            maximum_document_fraction: keep words that occur in at most this fraction of the documents. Default:
-                0.5 (1, no limit, below 200 documents).
-            token_pattern: a regular expression, every match (or its one group) a word, in place of the rules on
+            minimum_document_frequency: keep words that occur in at least this many documents. Default: a hundredth of
+                the documents but at most 5 (1 below 200 documents).
+            maximum_document_fraction: keep words that occur in at most this fraction of the documents. Default: 0.5 (1,
+                no limit, below 200 documents).
+            token_pattern: a regular expression; every match (or its one group) is a word. It replaces the rules on
                 digits and short words. `(?u)\\b\\w\\w+\\b` is scikit-learn's, with two-letter words and numbers.
-            ngram_range: count runs of so many words, (1, 2) single words and pairs. Stop words are left out before.
-            tokenizer: a function from a text to its words, in place of `token_pattern`: one that cuts Chinese, or that
-                brings words to their base forms. Its words are lower-cased; stop words are left out.
+            ngram_range: (shortest, longest) runs of words to count; (1, 2) counts single words and pairs. Stop words
+                are left out first.
+            tokenizer: a function from a text to its words, in place of `token_pattern`, such as one that cuts Chinese
+                or returns base forms. Its words are lower-cased, and stop words are left out.
             document_names, document_labels: one per text.
             metadata: a data frame (or a table with `to_pandas()`), a row per text.
 
@@ -108,7 +117,7 @@ class Corpus(CountedDocuments):
         known = [None if each is None else tuple(each) for each in (names, labels)]
         documents = Documents(checked_texts(texts), known[0], known[1])
         limits = (minimum_document_frequency, maximum_document_fraction)
-        return cls.of_documents(documents, analyzer, *limits, metadata=metadata)
+        return cls.from_documents(documents, analyzer, *limits, metadata=metadata)
 
     @classmethod
     def from_tokens(
@@ -122,7 +131,7 @@ class Corpus(CountedDocuments):
         document_labels: Iterable[Any] | None = None,
         metadata: Any = None,
     ) -> "Corpus":
-        """Documents that are cut into words already: a list of words each, which are counted as they stand.
+        """Count the words of documents that are lists of words already; the words are kept as they are.
 
         Args:
             documents: lists of strings.
@@ -131,7 +140,7 @@ class Corpus(CountedDocuments):
                 `from_texts`.
 
         Raises:
-            ValueError: a document that is no list of strings; and as `from_texts`.
+            ValueError: a document is no list of strings; or as `from_texts`.
         """
         listed = checked_documents(documents)
         text = next((place for place, document in enumerate(listed) if not is_words(document)), None)
@@ -146,7 +155,7 @@ class Corpus(CountedDocuments):
         found = kept_counts(count_terms(listed, analyzer), analyzer, limits)
         names = index_names(documents) if document_names is None else document_names
         notes = ("words as they came", *found.notes)
-        return cls._reported(found.counts, found.terms, names, document_labels, notes, None, metadata, found.dropped)
+        return cls._with_notes(found.counts, found.terms, names, document_labels, notes, None, metadata, found.dropped)
 
     @classmethod
     def from_frame(
@@ -164,25 +173,26 @@ class Corpus(CountedDocuments):
         ngram_range: tuple[int, int] = (1, 1),
         tokenizer: Tokenizer | None = None,
     ) -> "Corpus":
-        """A data frame with a text in every row; its other columns stay beside the documents as `metadata`.
+        """Count the words of the texts in a data frame, one text per row; other columns are kept as `metadata`.
 
         Args:
             frame: a pandas DataFrame, or a table with `to_pandas()`: a Hugging Face `Dataset`, a Polars frame.
-            text, id, label: the names of the columns with the texts, the documents' names (default: the frame's
-                index) and their classes (default: none).
-            keep: the columns of the metadata. Default: all but text and id; those whose values files cannot keep, such
-                as lists, are left out, and a note says so.
+            text: the name of the column of texts.
+            id: the name of the column of document names; by default the frame's index is used.
+            label: the name of the column of classes; by default there are none.
+            keep: the columns of the metadata. By default all but text and id. Columns whose values files cannot keep,
+                such as lists, are then left out, and a note says so.
             stop_words, minimum_document_frequency, maximum_document_fraction, token_pattern, ngram_range, tokenizer: as
                 for `from_texts`.
 
         Raises:
-            ValueError: no such column; a missing text, id or label; columns of `keep` that files cannot keep; and as
-                `from_texts`.
+            ValueError: there is no such column; a text, id or label is missing; columns of `keep` cannot be kept in
+                files; or as `from_texts`.
         """
         analyzer = Analyzer(chosen_stop_words(stop_words), token_pattern, ngram_range=ngram_range, tokenizer=tokenizer)
         found = frame_documents(as_frame(frame), text, id, label, keep)
         limits = (minimum_document_frequency, maximum_document_fraction)
-        return cls.of_documents(found, analyzer, *limits, strict=keep is not None)
+        return cls.from_documents(found, analyzer, *limits, strict=keep is not None)
 
     @classmethod
     def open(
@@ -206,35 +216,44 @@ class Corpus(CountedDocuments):
         ngram_range: tuple[int, int] = (1, 1),
         tokenizer: Tokenizer | None = None,
     ) -> "Corpus":
-        """A file, read as its ending says, or a folder. What is packed (.gz, .bz2, .xz, .zip) is unpacked.
+        """Read documents from a file, by its ending, or from a folder. Compressed files (.gz, .bz2, .xz, .zip) are
+        unpacked.
 
         | ending | what it holds |
         |---|---|
         | .txt | a document per line |
-        | .csv, .tsv, .jsonl, .json, .xlsx, .parquet, .feather | a table: `text`, `id`, `label`, `keep` as there |
+        | .csv, .tsv, .jsonl, .json, .xlsx, .parquet, .feather | a table with columns `text`, `id`, `label`, `keep` |
         | .json, an array of strings | a document per string |
         | none, a folder that `save` or `lv.convert` wrote | a corpus, which stays there: its arrays are memory maps |
         | none, a folder with matrix.mtx, features.tsv, barcodes.tsv | single cells, as 10x Genomics writes them |
         | none, another folder, or a .zip of several files | a document per .txt file; folders in it are classes |
-        | .ldac | counts, LDA-C; as all counts with a `vocabulary`, a file with a word per line or the words |
+        | .ldac | counts, LDA-C; `vocabulary` is the words, or a file with a word per line, here and for all counts |
         | .mtx, .mm, .npz | counts, Matrix Market or SciPy (`save_npz`); `documents` are its "rows" or "columns" |
         | .h5ad | counts of an `AnnData`, those of `layer` |
-        | .svmlight, .libsvm, .svm | counts, a class first on every line; `first_id`, 0 or 1, where it is not plain |
+        | .svmlight, .libsvm, .svm | counts, a class first on every line; `first_id` is 0 or 1 where unclear |
         | a name that begins with docword, or .uci | counts, as UCI's bags of words |
 
-        Columns of a table are those of `from_frame`. Hidden files of a folder, and those of other endings, are left
-        out, and notes name them. A vocabulary may also be gensim's dictionary as text (`Dictionary.save_as_text`).
+        Hidden files of a folder, and those with other endings, are left out, and notes name them. A vocabulary may also
+        be gensim's dictionary as text (`Dictionary.save_as_text`).
 
-        encoding: of texts and of the vocabulary. verify: of a corpus in a folder, whether to compare the checksums
-        of all files, and not only lengths, numbers and the sum of the counts; None: where all hold at most a gibibyte.
-        stop_words, token_pattern, ngram_range, tokenizer: of texts, as
-        for `from_texts`. minimum_document_frequency, maximum_document_fraction: of texts as for `from_texts`, of counts
-        as for `pruned`, whose stop_words counts know.
+        Args:
+            path: the file or folder.
+            text, id, label, keep: columns of a table, as for `from_frame`.
+            vocabulary: for counts, the terms or a file with one per line.
+            encoding: of texts and of the vocabulary.
+            verify: for a corpus in a folder, True compares the checksums of all files; False compares lengths, numbers
+                and the sum of the counts only. None compares checksums if the files hold at most a gibibyte.
+            documents: for a matrix, whether documents are its "rows" or its "columns".
+            first_id: the smallest id in a file of counts, 0 or 1.
+            layer: the layer of an `AnnData` with the counts.
+            stop_words, token_pattern, ngram_range, tokenizer: for texts, as for `from_texts`.
+            minimum_document_frequency, maximum_document_fraction: for texts as for `from_texts`, for counts as for
+                `pruned`. Stop words of counts are removed with `pruned`.
 
         Raises:
-            FileNotFoundError: no such file.
+            FileNotFoundError: there is no such file.
             ValueError: an unknown ending; bytes of another encoding, with file and line; a table without `text=`, with
-                the names of its columns; what is wrong in the file, with the line; see also `from_texts`, `Corpus`.
+                the names of its columns; damaged content, with the line; see also `from_texts`, `Corpus`.
         """
         limits = (minimum_document_frequency, maximum_document_fraction)
         columns, of_counts = (text, id, label, keep), (documents != ROWS, first_id is not None, layer is not None)
@@ -246,24 +265,24 @@ class Corpus(CountedDocuments):
                     f"{path} holds a corpus; expected no text=, id=, label=, keep= or vocabulary=, and nothing that "
                     "says how files are read: they were when it was written"
                 )
-            corpus = cls.of_stored(open_stored(path, verify))
-            return corpus._within(limits)
+            corpus = cls.from_stored(open_stored(path, verify))
+            return corpus._pruned_to_limits(limits)
         if is_counts(path):
             refuse_text_options(path, columns, is_cut)
             found = counts_in(path, CountOptions(vocabulary, encoding, documents, first_id, layer))
-            corpus = cls._reported(found.counts, found.vocabulary, found.names, found.labels, found.notes, None)
+            corpus = cls._with_notes(found.counts, found.vocabulary, found.names, found.labels, found.notes, None)
             corpus = corpus._with_metadata(Documents([], metadata=found.metadata))
-            return corpus._within(limits)
+            return corpus._pruned_to_limits(limits)
         if vocabulary is not None or any(of_counts):
             raise ValueError(
                 f"{path} holds texts, which bring their own words; expected no vocabulary=, documents=, first_id= or "
                 "layer="
             )
         analyzer = Analyzer(chosen_stop_words(stop_words), token_pattern, ngram_range=ngram_range, tokenizer=tokenizer)
-        return cls.of_documents(texts_in(path, *columns, encoding), analyzer, *limits, strict=keep is not None)
+        return cls.from_documents(texts_in(path, *columns, encoding), analyzer, *limits, strict=keep is not None)
 
     @classmethod
-    def of_documents(
+    def from_documents(
         cls,
         documents: Documents,
         analyzer: Analyzer,
@@ -273,25 +292,31 @@ class Corpus(CountedDocuments):
         metadata: Any = None,
         strict: bool = False,
     ) -> "Corpus":
-        """Count the words of texts with what is known of each.
+        """Count the words of documents whose names, labels and metadata have been read already.
 
-        analyzer: what cuts them. minimum_document_frequency, maximum_document_fraction: as for `from_texts`. metadata:
-        a table that is kept whole. strict: whether every column of the documents' metadata must be kept; else a note
-        names those that files cannot keep. Errors as for `from_texts`.
+        documents: the texts, and what is known of each
+        analyzer: how texts are cut into words
+        minimum_document_frequency, maximum_document_fraction: as for `from_texts`
+        metadata: a table that must be kept whole
+        strict: True if every column of the documents' own metadata must be kept; else a note names those that files
+            cannot keep
+
+        Raises the errors of `from_texts`.
         """
         limits = (minimum_document_frequency, maximum_document_fraction)
         found = count_texts(documents.texts, analyzer, *limits)
         notes = (str(analyzer), *found.notes)
         names, labels = documents.names, documents.labels
-        corpus = cls._reported(found.counts, found.terms, names, labels, notes, analyzer, metadata, found.dropped)
+        corpus = cls._with_notes(found.counts, found.terms, names, labels, notes, analyzer, metadata, found.dropped)
         return corpus._with_metadata(documents, strict)
 
     @classmethod
-    def of(cls, data: Any) -> "Corpus":
-        """A corpus as it is, or made of what is plainly one thing.
+    def from_any(cls, data: Any) -> "Corpus":
+        """Return a corpus as it is, or make one if the kind of data is unambiguous.
 
-        Texts (a list, a Series, an array of strings), lists of words, counts as `from_matrix` takes them, gensim's
-        bags, an `AnnData`, a table whose one column holds texts. Raises ValueError for anything else.
+        data: texts (a list, a Series, an array of strings), lists of words, counts as for `from_matrix`, gensim's bags,
+            an `AnnData`, or a table whose one column holds texts
+        Raises ValueError for anything else.
         """
         data = list(data) if isinstance(data, Iterator) else data
         if isinstance(data, Corpus):
@@ -319,8 +344,10 @@ class Corpus(CountedDocuments):
     # -- new data -------------------------------------------------------------------------------------------------
 
     def like_this(self, data: Any) -> "Corpus":
-        """New documents over this vocabulary: a corpus, texts (which are encoded), or counts with a column per term (a
-        data frame: these terms).
+        """Return new documents over this vocabulary.
+
+        data: a corpus, texts (which are encoded), or counts with a column per term; a data frame must have these terms
+            as columns
 
         Raises:
             ValueError: another number of words; another vocabulary, or this one in another order; see also `encode`.
@@ -333,7 +360,7 @@ class Corpus(CountedDocuments):
         data = list(data) if isinstance(data, Iterator) else data
         if isinstance(data, str) or holds_texts(data) or (isinstance(data, list) and data and all(map(is_words, data))):
             return self.encode(data)
-        corpus = Corpus.of(data)
+        corpus = Corpus.from_any(data)
         if corpus.n_terms != self.n_terms:
             raise ValueError(
                 f"got documents over {corpus.n_terms} words, expected the {self.n_terms} of the training corpus: "
@@ -355,12 +382,18 @@ class Corpus(CountedDocuments):
         metadata: Any = None,
         tokenizer: Tokenizer | None = None,
     ) -> "Corpus":
-        """New texts in this vocabulary, cut as the texts of this corpus were; or lists of words, as they stand.
+        """Count the words of new texts in this vocabulary, with texts cut as those of this corpus were.
 
-        Words outside the vocabulary are left out and reported in `.unknown` (also in the notes): among them those
-        that were dropped here for being too rare or too common. A text of which nothing is known stays in place as
-        an empty document. A corpus that came as counts cuts words by `Analyzer.for_vocabulary`. tokenizer: the function
-        that cut the texts of this corpus, where it came out of a folder, which cannot keep functions.
+        Words outside the vocabulary are left out and reported in `.unknown` and in the notes. Among them are words that
+        this corpus dropped as too rare or too common. A text without any known word stays in place as an empty
+        document. If this corpus was made of counts, words are cut by `Analyzer.for_vocabulary`.
+
+        Args:
+            texts: strings, or lists of words, which are kept as they are.
+            document_names, document_labels: one per text.
+            metadata: a data frame, a row per text.
+            tokenizer: the function that cut the texts of this corpus, if the corpus was read from a folder, which
+                cannot keep functions.
 
         Raises:
             ValueError: a single string; a data frame (pass its column of texts); an element that is not a string; no

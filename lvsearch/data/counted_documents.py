@@ -1,4 +1,4 @@
-"""Counts that were made elsewhere as a corpus: matrices, tables, LDA-C, gensim's bags, single cells."""
+"""Make a corpus of counts that were made elsewhere: matrices, tables, LDA-C files, gensim's bags, single cells."""
 
 import os
 from collections.abc import Collection, Iterable
@@ -23,7 +23,7 @@ D = TypeVar("D", bound="CountedDocuments")
 
 
 class CountedDocuments(DocumentCounts):
-    """What `Corpus` does with counts; attributes and errors are those of `DocumentCounts`."""
+    """The part of `Corpus` that reads and prunes counts; attributes and errors are those of `DocumentCounts`."""
 
     @classmethod
     def from_matrix(
@@ -35,15 +35,15 @@ class CountedDocuments(DocumentCounts):
         document_labels: Iterable[Any] | None = None,
         metadata: Any = None,
     ) -> D:
-        """Counts that were made elsewhere.
+        """Make a corpus of a matrix of counts (documents, terms).
 
         Args:
-            matrix: (docs, terms) whole numbers: a scipy sparse matrix or array of any format (entries given twice
-                are added), a dense NumPy or JAX array, or a wide pandas table, whose columns are the vocabulary and
-                whose index, unless it is the default one, names the documents.
+            matrix: (docs, terms) whole numbers: a scipy sparse matrix or array of any format (repeated entries are
+                added), a dense NumPy or JAX array, or a wide pandas table. The columns of a table are the vocabulary,
+                and its index, unless the default one, names the documents.
             vocabulary: one term per column (`CountVectorizer.get_feature_names_out()`). Default: "term0", "term1"….
             document_names, document_labels: one per row.
-            metadata: a data frame (or a table with `to_pandas()`), a row per row.
+            metadata: a data frame (or a table with `to_pandas()`), a row per document.
 
         Raises:
             ValueError: see `Corpus`; also counts without a single token, and a vocabulary given beside a table.
@@ -55,7 +55,7 @@ class CountedDocuments(DocumentCounts):
             matrix, vocabulary, index = frame_counts(matrix)
             document_names = index if document_names is None else document_names
         counts = canonical_counts(matrix, vocabulary)
-        return cls._reported(counts, vocabulary, document_names, document_labels, (), None, metadata)
+        return cls._with_notes(counts, vocabulary, document_names, document_labels, (), None, metadata)
 
     @classmethod
     def from_ldac(
@@ -66,22 +66,22 @@ class CountedDocuments(DocumentCounts):
         document_names: Iterable[Any] | None = None,
         document_labels: Iterable[Any] | None = None,
     ) -> D:
-        """A file in LDA-C form: a line `N id:count …` per document, ids counted from 0, N the number of pairs.
+        """Read a file in LDA-C form: a line `N id:count …` per document, with ids from 0 and N the number of pairs.
 
         Args:
             path: the file.
-            vocabulary: a text file with one term per line, or the terms. Default: "term0", "term1"… up to the
-                largest id.
+            vocabulary: a text file with one term per line, or the terms. Default: "term0", "term1"… up to the largest
+                id.
             document_names, document_labels: one per line.
 
         Raises:
-            ValueError: a malformed line, N that does not match, an id twice or out of range, each with the line's
+            ValueError: a malformed line, an N that does not match, an id twice or out of range, each with the line's
                 number; see also `Corpus`.
         """
         if isinstance(vocabulary, str | os.PathLike):
             vocabulary = read_vocabulary(vocabulary)
         counts = read_ldac(path, None if vocabulary is None else len(vocabulary))
-        return cls._reported(counts, vocabulary, document_names, document_labels, (), None)
+        return cls._with_notes(counts, vocabulary, document_names, document_labels, (), None)
 
     @classmethod
     def from_bags(
@@ -92,21 +92,25 @@ class CountedDocuments(DocumentCounts):
         document_names: Iterable[Any] | None = None,
         document_labels: Iterable[Any] | None = None,
     ) -> D:
-        """gensim's bags of words: for every document a list of pairs (id, count), ids from 0.
+        """Make a corpus of gensim's bags of words: for every document a list of pairs (id, count), with ids from 0.
 
-        vocabulary: a gensim `Dictionary` (or any dictionary id to word, or word to id), or the words in order. Raises
-        ValueError for other things, ids outside the vocabulary, and as `from_matrix`.
+        bags: the bags
+        vocabulary: a gensim `Dictionary` (or any dictionary from id to word, or word to id), or the words in order
+        document_names, document_labels: one per bag
+
+        Raises ValueError for other input, ids outside the vocabulary, and as `from_matrix`.
         """
         counts, words = bag_counts(bags, vocabulary)
-        return cls._reported(counts, words, document_names, document_labels, (), None)
+        return cls._with_notes(counts, words, document_names, document_labels, (), None)
 
     @classmethod
     def from_anndata(cls: type[D], data: Any, *, layer: str | None = None) -> D:
-        """An `AnnData`: cells are documents, genes are words, `.obs` is the metadata.
+        """Make a corpus of an `AnnData`: cells are documents, genes are words, `.obs` is the metadata.
 
-        layer: of which the counts are; by default `.X`, which often holds logarithms and is then refused. One that is
-        backed by its file is read into memory. Raises ValueError for anything else, a layer that it does not have, and
-        as `from_matrix`.
+        data: the `AnnData`; one that is backed by a file is read into memory
+        layer: the layer with the counts; by default `.X`, which often holds logarithms and is then refused
+
+        Raises ValueError for anything else, for a layer that does not exist, and as `from_matrix`.
         """
         found = anndata_counts(data, layer)
         try:
@@ -123,16 +127,16 @@ class CountedDocuments(DocumentCounts):
         minimum_document_frequency: int | None = None,
         maximum_document_fraction: float | int | None = None,
     ) -> D:
-        """The same documents over fewer terms; notes name what was left out, and `dropped` lists all of it.
+        """Return the same documents over fewer terms; notes name what was left out, and `dropped` lists all of it.
 
         Args:
-            stop_words: "english" or another language, or the words themselves; terms that are one of them go.
-            minimum_document_frequency: keep terms that occur in at least so many documents; 1, the default, keeps all
-                that occur. Terms that occur nowhere go as soon as it is given.
+            stop_words: "english" or another language, or the words themselves; terms that are among them are left out.
+            minimum_document_frequency: keep terms that occur in at least this many documents. By default all terms
+                stay; 1 removes those that occur nowhere.
             maximum_document_fraction: keep terms that occur in at most this fraction of the documents.
 
         Raises:
-            ValueError: a limit out of range; no term left.
+            ValueError: a limit is out of range, or no term is left.
         """
         chosen = pruned_terms(
             self.vocabulary,
@@ -154,14 +158,17 @@ class CountedDocuments(DocumentCounts):
             return corpus
         return replace(corpus, notes=(*corpus.notes, f"{emptied:,} documents lost all their terms; kept in place"))
 
-    def _within(self: D, limits: tuple[int | None, float | int | None]) -> D:
-        """The same with the terms within limits (least, most); as it is where both are None."""
+    def _pruned_to_limits(self: D, limits: tuple[int | None, float | int | None]) -> D:
+        """Return the corpus with only the terms whose document frequency is within limits.
+
+        limits: (least number of documents, greatest fraction of documents); unchanged if both are None
+        """
         if limits == (None, None):
             return self
         return self.pruned(minimum_document_frequency=limits[0], maximum_document_fraction=limits[1])
 
     @classmethod
-    def _reported(
+    def _with_notes(
         cls: type[D],
         counts: csr_array,
         vocabulary: Iterable[Any] | None,
@@ -172,7 +179,9 @@ class CountedDocuments(DocumentCounts):
         metadata: Any = None,
         dropped: DroppedWords | None = None,
     ) -> D:
-        """A corpus fresh from data, with what a person should know about it in its notes."""
+        """Make a corpus of data that were just read, and note empty documents and unused terms. Raises ValueError
+        without tokens.
+        """
         terms = checked_vocabulary(vocabulary, counts)
         names = as_strings("document_names", document_names)
         labels = as_strings("document_labels", document_labels)
@@ -184,7 +193,10 @@ class CountedDocuments(DocumentCounts):
         return replace(corpus, notes=(*notes, *kept))
 
     def _with_metadata(self: D, documents: Documents, strict: bool = False) -> D:
-        """This corpus with the notes and the metadata of the documents that it was made of."""
+        """Return this corpus with the notes and the metadata of the documents that it was made of.
+
+        strict: True raises ValueError for columns that files cannot keep; else they are left out and a note names them
+        """
         if documents.metadata is None:
             return replace(self, notes=(*documents.notes, *self.notes))
         table, left_out = DocumentTable.from_frame(documents.metadata, strict=strict)

@@ -1,4 +1,4 @@
-"""Corpora to begin with: one that every machine already holds, and the folders of LVSEARCH_DATA."""
+"""Corpora to begin with: docstrings, which every machine holds, and the folders of the variable LVSEARCH_DATA."""
 
 import ast
 import hashlib
@@ -45,7 +45,7 @@ true tuple tuples type typeerror types typically unless use used useful user use
 valueerror values various version versions want way ways won work working works yields
 """
 DOCSTRING_STOP_WORDS = frozenset(_OWN_STOP_WORDS.split())
-"""Words that are about code, or about docstrings, rather than about what the code is for."""
+"""Words about code or about docstrings, rather than about the subject of the code."""
 
 _MINIMUM_WORDS = 50
 
@@ -57,26 +57,25 @@ _NOT_SOURCE = {
 
 
 def docstrings(size: int = 2000, seed: int = 0) -> Corpus:
-    """Docstrings of the standard library, NumPy and SciPy: real text that every machine with lvsearch holds.
+    """Return docstrings of the standard library, NumPy and SciPy as a corpus: real text that needs no download.
 
-    They are read from source files (`ast`; nothing is imported): of modules, classes and functions, without tests,
-    each text once, at least 50 words long after cleaning. Cleaning keeps the prose: doctests, code blocks, formulas,
-    reST markup, parameter names and types, the sections Examples, References and See Also, and anything that looks
-    like an identifier are cut out. The label of a document is its package (`numpy.linalg`, `asyncio`), its name the
-    dotted name of the object. The sample keeps the proportions of the packages. Takes some ten seconds.
+    Source files are parsed (`ast`), and nothing is imported. Each distinct text of at least 50 words after cleaning is
+    a document, tests left out. Cleaning keeps the prose. It cuts out doctests, code blocks, formulas, reST markup,
+    parameter names and types, identifiers, and the sections Examples, References and See Also. A document's label is
+    its package (`numpy.linalg`, `asyncio`), its name the dotted name of the object. It takes some ten seconds.
 
     On top of the defaults of `Corpus.from_texts`, `DOCSTRING_STOP_WORDS` are removed: section titles ("parameters",
     "returns"), types ("int", "array", "none") and the filler of technical prose ("used", "given", "default").
 
-    The notes hold the versions of Python, NumPy and SciPy, and a hash of the content: another version is another
+    The notes hold the versions of Python, NumPy and SciPy, and a hash of the content. Other versions give another
     corpus.
 
     Args:
-        size: about so many documents; fewer if there are not so many.
+        size: the number of documents; fewer if there are not so many. The sample keeps the proportions of the packages.
         seed: of the sample.
 
     Raises:
-        ValueError: a size below 1; no source files to read (an installation of byte code only).
+        ValueError: the size is below 1, or there are no source files (an installation of byte code only).
     """
     if size < 1:
         raise ValueError(f"got size={size}; expected at least 1 document")
@@ -99,7 +98,9 @@ def docstrings(size: int = 2000, seed: int = 0) -> Corpus:
 
 
 def _source_roots() -> dict[str, Path]:
-    """The folders to read, by the prefix of their modules' names. Finding a top-level package does not import it."""
+    """Return the folders to read, as {prefix of their modules' names: folder}. Packages are found without being
+    imported.
+    """
     roots = {"": Path(sysconfig.get_paths()["stdlib"])}
     for package in ("numpy", "scipy"):
         spec = importlib.util.find_spec(package)
@@ -109,7 +110,7 @@ def _source_roots() -> dict[str, Path]:
 
 
 def _distinct_docstrings(roots: Mapping[str, Path]) -> list[tuple[str, str, str]]:
-    """(label, dotted name, prose) of every docstring long enough; of equal texts the first."""
+    """Return (label, dotted name, prose) of every docstring that is long enough; of equal texts only the first."""
     seen: set[str] = set()
     found: list[tuple[str, str, str]] = []
     for prefix, root in roots.items():
@@ -129,12 +130,14 @@ def _distinct_docstrings(roots: Mapping[str, Path]) -> list[tuple[str, str, str]
 
 
 def _docstrings_of(path: Path) -> Iterator[tuple[tuple[str, ...], str]]:
-    """(names inside the module, docstring) of a file's module, classes and functions, in source order."""
+    """Yield (names inside the module, docstring) of the module, classes and functions of a file, in breadth-first
+    order.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a stray backslash in someone else's source is not our user's concern
             tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError):  # templates and deliberately broken files have no docstrings to give
+    except (SyntaxError, ValueError):  # templates and deliberately broken files cannot be parsed
         return
     waiting: list[tuple[tuple[str, ...], ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]]
     waiting = [((), tree)]
@@ -172,7 +175,7 @@ _CUTS = (
 
 
 def prose(docstring: str) -> str:
-    """The running text of a docstring on one line: no code, markup, parameter names, references."""
+    """Return the running text of a docstring on one line, without code, markup, parameter names and references."""
     text = _SKIPPED_SECTION.sub("", inspect.cleandoc(docstring) + "\n")
     for cut in _CUTS:
         text = cut.sub(" ", text)
@@ -180,7 +183,10 @@ def prose(docstring: str) -> str:
 
 
 def _sample_by_label(found: Sequence[tuple[str, str, str]], size: int, seed: int) -> list[tuple[str, str, str]]:
-    """A systematic sample: shuffled, sorted by label, then every so-manieth, so that labels keep their proportions."""
+    """Return a systematic sample in which labels keep their proportions.
+
+    Texts are shuffled and sorted by label. Then texts at equal distances are taken.
+    """
     random = np.random.default_rng(seed)
     ordered = sorted((found[position] for position in random.permutation(len(found))), key=lambda item: item[0])
     size = min(size, len(ordered))
@@ -189,6 +195,7 @@ def _sample_by_label(found: Sequence[tuple[str, str, str]], size: int, seed: int
 
 
 def _versions() -> str:
+    """Return the versions of Python, NumPy and SciPy, in words."""
     versions = [f"Python {platform.python_version()}"]
     for package, title in (("numpy", "NumPy"), ("scipy", "SciPy")):
         try:
@@ -202,7 +209,7 @@ def _versions() -> str:
 
 
 def available() -> tuple[str, ...]:
-    """The corpora of the folder that the environment variable LVSEARCH_DATA names; none where it is not set."""
+    """Return the names of the corpora in the folder that LVSEARCH_DATA names; empty if the variable is not set."""
     folder = os.environ.get("LVSEARCH_DATA")
     if not folder or not Path(folder).is_dir():
         return ()
@@ -211,13 +218,16 @@ def available() -> tuple[str, ...]:
 
 
 def load(name: str) -> Corpus:
-    """A corpus of the folder LVSEARCH_DATA: `<name>/corpus.ldac` (LDA-C, ids from 0) and `<name>/vocab.txt`.
+    """Return a corpus of the folder LVSEARCH_DATA: `<name>/corpus.ldac` (LDA-C, ids from 0) and `<name>/vocab.txt`.
 
-    Lines of `titles.txt`, where there is one per document, become the names; the first column of `labels.txt`
-    the labels.
+    If `titles.txt` has one line per document, its lines become the names. The first column of such a `labels.txt`
+    becomes the labels.
+
+    Args:
+        name: one of `available()`.
 
     Raises:
-        ValueError: LVSEARCH_DATA not set; no such corpus in it (the message lists those it has).
+        ValueError: LVSEARCH_DATA is not set, or has no such corpus (the message lists those it has).
     """
     folder = os.environ.get("LVSEARCH_DATA")
     if not folder:
@@ -243,5 +253,6 @@ def load(name: str) -> Corpus:
 
 
 def _lines_per_document(path: Path, n_documents: int) -> tuple[str, ...] | None:
+    """Return the lines of a file if there is one per document, else None."""
     lines = read_lines(path) if path.is_file() else []
     return tuple(line.strip() for line in lines) if len(lines) == n_documents else None

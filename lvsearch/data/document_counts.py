@@ -1,7 +1,7 @@
-"""Counts of words with names for their rows and columns: what a corpus is, wherever it came from.
+"""Counts of words with names for their rows and columns: the content of a corpus, wherever it came from.
 
-Nothing in it is ever dropped in silence: empty documents and unused terms stay in place, so row 17 is still the user's
-document 17, and `notes` tells what was done to the texts on the way in.
+Nothing is dropped silently. Empty documents and unused terms stay in place, so row 17 is still the user's document 17.
+`notes` says what was done to the texts when they were read.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 from lvsearch.data.base import Data, Nouns
 from lvsearch.files.array_folders import new_array_folder
 from lvsearch.files.storage import CorruptFolderError
-from lvsearch.files.string_arrays import StoredStrings, holds, packed, unpacked
+from lvsearch.files.string_arrays import StoredStrings, has_strings, pack_strings, unpack_strings
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import documents
 from lvsearch.inference.data.mapped import files_of
@@ -37,21 +37,21 @@ C = TypeVar("C", bound="DocumentCounts")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DocumentCounts(Data):
-    """What `Corpus` holds, checks, tells and stores; how to make one is said there.
+    """The content of a `Corpus`: it checks, describes and stores the counts. `Corpus` has the methods that make one.
 
-    The constructor trusts nothing: it copies, checks and brings into canonical form what it is given. Equality and hash
-    go by `fingerprint`.
+    The constructor copies its arguments, checks them and brings them into canonical form. Two are equal if their
+    fingerprints are.
 
     Attributes:
-        counts: (docs, terms) int32, sorted ids, no stored zeros, read-only; memory maps of a folder that was opened.
+        counts: (docs, terms) int32, sorted ids, no stored zeros, read-only; memory maps if a folder was opened.
         vocabulary: the terms, one per column, distinct.
         document_names: what a person calls each document (a title, a path), or None.
         document_labels: a class for each document, shown beside topics and never used in fitting, or None.
         notes: what was dropped, kept or selected, in the order in which it happened.
         analyzer: how the texts were cut into words; None for counts that came without texts.
-        unknown: for encoded texts, the words the vocabulary does not hold; None otherwise.
-        document_table: what else is known of each document, which `metadata` shows as a data frame; or None.
-        dropped: for texts read here, every word that was left out, with its occurrences and the rule; None otherwise.
+        unknown: for encoded texts, the words that the vocabulary does not hold; None otherwise.
+        document_table: what else is known of each document, or None; `metadata` shows it as a data frame.
+        dropped: for texts, every word that was left out, with its occurrences and the rule; None otherwise.
 
     Raises:
         ValueError: no documents or no terms; negative, fractional, NaN, infinite or too large counts; a vocabulary,
@@ -105,10 +105,15 @@ class DocumentCounts(Data):
         analyzer: Analyzer | None = None,
         document_table: DocumentTable | None = None,
     ) -> C:
-        """Rebuild it from the three arrays of `counts` as they were stored, checking all of them.
+        """Rebuild a corpus from the three stored arrays of `counts`, and check all of them.
+
+        data, indices, indptr: the arrays of a csr matrix (documents, terms)
+        vocabulary: one term per column
+        document_names, document_labels: one per document, or None
+        notes, analyzer, document_table: as in the attributes
 
         Raises:
-            ValueError: arrays that do not describe a matrix with one column per term; see also above.
+            ValueError: arrays that do not describe a matrix with one column per term; see also the class.
         """
         vocabulary = tuple(vocabulary)
         if not _form_a_matrix(data, indices, indptr, len(vocabulary)):
@@ -122,8 +127,10 @@ class DocumentCounts(Data):
         return cls(counts, vocabulary, names, labels, tuple(notes), analyzer, document_table=document_table)
 
     @classmethod
-    def of_stored(cls: type[C], stored: StoredParts) -> C:
-        """What lies in a folder. Raises `CorruptFolderError` for what is no such corpus."""
+    def from_stored(cls: type[C], stored: StoredParts) -> C:
+        """Return the corpus in a folder that was opened. Raises `CorruptFolderError` if its content is no valid
+        corpus.
+        """
         try:
             return cls(
                 stored.counts,
@@ -140,10 +147,10 @@ class DocumentCounts(Data):
             raise CorruptFolderError(f"{where}: {error}; restore it from a copy") from error
 
     def save(self, folder: str | Path) -> None:
-        """Write them to a new folder, from which `Corpus.open` maps them into memory.
+        """Write the corpus to a new folder, from which `Corpus.open` maps it into memory.
 
-        Atomically and with checksums; see `lvsearch.reading.stored_corpus` for what is in it. Of `unknown` and
-        `dropped` only the notes are kept. Raises FileExistsError where something is there already.
+        It is written atomically and with checksums; `lvsearch.reading.stored_corpus` documents the content. Only the
+        notes of `unknown` and `dropped` are kept. Raises FileExistsError if something is there already.
         """
         with new_array_folder(Path(folder)) as writer:
             write_stored(
@@ -163,51 +170,55 @@ class DocumentCounts(Data):
 
     @property
     def n_documents(self) -> int:
+        """The number of documents."""
         return len(self.counts.indptr) - 1
 
     @property
     def n_terms(self) -> int:
+        """The number of terms in the vocabulary."""
         return len(self.vocabulary)
 
     @property
     def n_units(self) -> int:
-        """Documents."""
+        """The number of documents."""
         return self.n_documents
 
     @property
     def n_tokens(self) -> int:
+        """The number of tokens in all documents together."""
         return self.n_observations
 
     @property
     def observations_per_unit(self) -> Int[np.ndarray, " docs"]:
-        """Tokens in each document: `document_lengths`."""
+        """The number of tokens in each document, the same as `document_lengths`."""
         return self.document_lengths
 
     @property
     def entries(self) -> Mapping[str, tuple[str, ...]]:
-        """The axis of words is named by the vocabulary."""
+        """The vocabulary, as the names of the axis "word" of a model."""
         return {"word": self.vocabulary}
 
     @property
     def unit_labels(self) -> Sequence[str] | None:
-        """`document_labels`."""
+        """The class of each document, the same as `document_labels`."""
         return self.document_labels
 
     @cached_property
     def document_lengths(self) -> Int[np.ndarray, " docs"]:
-        """Tokens in each document, int64."""
+        """The number of tokens in each document, (docs,) int64."""
         files = files_of(self.counts)
         return np.asarray(self.counts.astype(np.int64).sum(axis=1)) if files is None else files.row_totals()
 
     @cached_property
     def term_totals(self) -> Int[np.ndarray, " terms"]:
-        """Tokens of each term, int64."""
+        """The number of tokens of each term, (terms,) int64."""
         files = files_of(self.counts)
         return np.asarray(self.counts.astype(np.int64).sum(axis=0)) if files is None else files.word_totals()
 
     @property
     def metadata(self) -> pd.DataFrame | None:
-        """What is known of each document beside its words: a new data frame, a row per document; None where nothing is.
+        """What is known of each document beside its words, as a new data frame with a row per document; None if there
+        is nothing.
 
         Its index is that of the frame that it came from, else the documents' names or numbers.
         """
@@ -215,22 +226,25 @@ class DocumentCounts(Data):
 
     @property
     def n_empty_documents(self) -> int:
+        """The number of documents without a single token."""
         return int(np.sum(self.document_lengths == 0))
 
     @property
     def n_unused_terms(self) -> int:
+        """The number of terms that occur in no document."""
         return int(np.sum(self.term_totals == 0))
 
     # -- for models -----------------------------------------------------------------------------------------------
 
     def dataset(self) -> Dataset:
-        """The documents in padded batches, bucketed by their number of distinct words."""
+        """Return the documents in padded batches, bucketed by their number of distinct words."""
         return documents(self.counts)
 
     def part(self: C, rows: Int[np.ndarray, " chosen"], note: str) -> C:
-        """The documents with these numbers, in this order, and a note saying so."""
+        """Return the documents with these numbers, in this order, and add a note that says so."""
 
         def chosen(values: tuple[str, ...] | StoredStrings | None) -> tuple[str, ...] | None:
+            """Return the chosen entries of names or labels."""
             return None if values is None else tuple(values[row] for row in rows)
 
         return replace(
@@ -248,17 +262,18 @@ class DocumentCounts(Data):
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256, in hexadecimal, of the content: counts, vocabulary, names, labels and metadata (not notes or
-        analyzer)."""
+        """The SHA-256 hash, in hexadecimal, of counts, vocabulary, names, labels and metadata (not of notes or
+        analyzer).
+        """
         names, labels = self.document_names, self.document_labels
         return corpus_fingerprint(self.counts, self.vocabulary, names, labels, self.document_table)
 
     @cached_property
     def _folder(self) -> Path | None:
-        """Where the corpus lies in files; None for one at hand.
+        """The folder that the corpus was opened from; None for a corpus in memory.
 
-        A search keeps only this place, so that the content is compared first with what was written there: raises
-        `CorruptFolderError` where they differ.
+        A search stores only this path. So the content is first compared with the fingerprint that was written there.
+        Raises `CorruptFolderError` if they differ.
         """
         files = files_of(self.counts)
         if files is None:
@@ -271,12 +286,13 @@ class DocumentCounts(Data):
         return files.folder.absolute()
 
     def to_frame(self) -> pd.DataFrame:
-        """The counts as a wide sparse table: a row per document (named where it has a name), a column per term."""
+        """Return the counts as a wide sparse table: a row per document (named if it has a name), a column per term."""
         return pd.DataFrame.sparse.from_spmatrix(self.counts, index=self.document_names, columns=list(self.vocabulary))
 
     def to_storage(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """The analyzer and the columns of the metadata as settings; counts, vocabulary, notes, names, labels and values
-        as arrays. Of a corpus in a folder only where that is."""
+        """Return the corpus as (settings for JSON, arrays by name). For a corpus in a folder, only its path is
+        stored.
+        """
         if self._folder is not None:
             return {"folder": str(self._folder)}, {}
         counts = csr_array(self.counts)
@@ -284,7 +300,7 @@ class DocumentCounts(Data):
         some = {"names": self.document_names, "labels": self.document_labels}
         texts = {"vocabulary": self.vocabulary, "notes": self.notes, **{n: v for n, v in some.items() if v is not None}}
         for name, values in texts.items():
-            numbers |= packed(name, values)
+            numbers |= pack_strings(name, values)
         settings: dict[str, Any] = {"analyzer": None if self.analyzer is None else self.analyzer.to_json()}
         if self.document_table is not None:
             settings["metadata"], arrays = self.document_table.to_storage()
@@ -293,11 +309,11 @@ class DocumentCounts(Data):
 
     @classmethod
     def from_storage(cls: type[C], settings: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> C:
-        """The inverse of `to_storage`."""
+        """Return the corpus that `to_storage` encoded."""
         if "folder" in settings:
-            return cls.of_stored(open_stored(Path(settings["folder"])))
-        known = [name for name in ("vocabulary", "notes", "names", "labels") if holds(name, arrays)]
-        texts = {name: unpacked(name, arrays) for name in known}
+            return cls.from_stored(open_stored(Path(settings["folder"])))
+        known = [name for name in ("vocabulary", "notes", "names", "labels") if has_strings(name, arrays)]
+        texts = {name: unpack_strings(name, arrays) for name in known}
         table = settings.get("metadata")  # older folders know of none
         return cls.from_csr(
             arrays["data"],
@@ -312,14 +328,14 @@ class DocumentCounts(Data):
         )
 
     def describe(self) -> str:
-        """Such as "2,410 documents (1 empty), 2,961 terms, 124,000 tokens"."""
+        """Return a line such as "2,410 documents (1 empty), 2,961 terms, 124,000 tokens" about the sizes."""
         return (
             f"{self.n_documents:,} documents ({self.n_empty_documents:,} empty), {self.n_terms:,} terms, "
             f"{self.n_tokens:,} tokens"
         )
 
     def facts(self) -> tuple[tuple[str, str], ...]:
-        """Documents, terms, tokens and labels, a line each."""
+        """Return the numbers of documents, terms, tokens and labels, and the columns of the metadata, a line each."""
         labels = "none" if self.document_labels is None else f"{len(set(self.document_labels)):,} distinct"
         known = () if self.document_table is None else self.document_table.columns
         metadata = (("metadata", ", ".join(column.name for column in known)),) if known else ()
@@ -338,7 +354,10 @@ class DocumentCounts(Data):
 
 
 def _form_a_matrix(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, n_columns: int) -> bool:
-    """Whether SciPy may have these: it trusts starts of rows and ids, and writes where they say."""
+    """Return True if three stored arrays form a valid csr matrix with `n_columns` columns.
+
+    SciPy does not check row starts and ids, and would write to the places that they name.
+    """
     arrays = (data, indices, indptr)
     if any(a.ndim != 1 or a.dtype.kind not in "iu" for a in arrays) or not len(indptr):
         return False

@@ -1,4 +1,4 @@
-"""Genotypes of individuals: how many copies of every allele of every locus each has."""
+"""Genotypes of individuals: the number of copies of every allele of every locus that each individual has."""
 
 import os
 from typing import ClassVar
@@ -13,9 +13,9 @@ from lvsearch.reading.genotype_files import GenotypeCounts, read_ped, read_raw, 
 class Genotypes(Corpus):
     """A corpus whose documents are individuals and whose words are alleles, "locus=allele", locus after locus.
 
-    Build one with `from_structure`, `from_ped` or `from_raw`, or of counts with `from_matrix`. A genotype that is
-    missing has no copies. `document_labels` are the populations that the file names, never used in fitting. For
-    `lv.models.Admixture.from_vocabulary(genotypes.vocabulary)`; without admixture, `points()`.
+    Build one with `from_structure`, `from_ped` or `from_raw`, or from counts with `from_matrix`. A missing genotype has
+    no copies. `document_labels` are the populations that the file names; they are never used in fitting. Use it with
+    `lv.models.Admixture.from_vocabulary(genotypes.vocabulary)`, or without admixture with `points()`.
     """
 
     nouns: ClassVar[Nouns] = Nouns("genotypes", "individual", "individuals", "allele copy", "allele copies")
@@ -33,21 +33,21 @@ class Genotypes(Corpus):
         ploidy: int = 2,
         missing: str = "-9",
     ) -> "Genotypes":
-        """A data file of STRUCTURE, whose columns are told apart by blanks.
+        """Read a data file of STRUCTURE, whose columns are separated by blanks.
 
         Args:
             path: the file.
-            marker_names: whether the first line names the loci.
-            populations: whether a column after the individual's name says where it is from (STRUCTURE's PopData).
-            extra_columns: how many others come before the genotypes (PopFlag, LocData, phenotype…).
-            one_row: whether all copies of an individual are on one line, those of a locus side by side
-                (ONEROWPERIND); else each copy of the genome has a line.
-            ploidy: copies of the genome.
-            missing: what stands for an unknown allele.
+            marker_names: True if the first line names the loci.
+            populations: True if a column after the individual's name says where it is from (STRUCTURE's PopData).
+            extra_columns: the number of other columns before the genotypes (PopFlag, LocData, phenotype…).
+            one_row: True if all copies of an individual are on one line, those of a locus side by side (ONEROWPERIND);
+                else each copy of the genome has a line.
+            ploidy: the number of copies of the genome.
+            missing: the mark of an unknown allele.
 
         Raises:
-            ValueError: with the line, a line of another length, an individual with another number of lines; loci of
-                one name; no locus that varies.
+            ValueError: with the line, a line of another length or an individual with another number of lines; two loci
+                of one name; no locus that varies.
         """
         return cls._read(
             read_structure(
@@ -63,41 +63,49 @@ class Genotypes(Corpus):
 
     @classmethod
     def from_ped(cls, path: str | os.PathLike[str]) -> "Genotypes":
-        """A .ped file of PLINK, variants named by the .map file beside it where there is one; families are the
-        populations. Raises ValueError, with the line, for lines of another length."""
+        """Read a .ped file of PLINK. Families become the populations, and a .map file beside it names the variants.
+
+        Raises ValueError, with the line, for lines of another length.
+        """
         return cls._read(read_ped(path))
 
     @classmethod
     def from_raw(cls, path: str | os.PathLike[str]) -> "Genotypes":
-        """A .raw file of PLINK (`--recode A`): copies of the named allele and of the other. Raises ValueError, with the
-        line, for another header, lines of another length, and what is no 0, 1, 2 or NA."""
+        """Read a .raw file of PLINK (`--recode A`): the copies of the named allele and of the other one.
+
+        Raises ValueError, with the line, for another header, lines of another length, and values other than 0, 1, 2 or
+        NA.
+        """
         return cls._read(read_raw(path))
 
     @classmethod
     def _read(cls, found: GenotypeCounts) -> "Genotypes":
+        """Return the genotypes that a reader found in a file."""
         return cls(found.counts, found.vocabulary, found.names, found.populations, found.notes)
 
     @property
     def alleles(self) -> tuple[int, ...]:
-        """How many alleles each locus has."""
+        """The number of alleles of each locus."""
         return alleles_of(self.vocabulary)
 
     def points(self) -> Points:
-        """The counts as rows, for `FiniteMixture(lv.models.GenotypeComponents(genotypes.alleles))`: one population an
-        individual."""
+        """Return the counts as rows, for mixtures in which each individual belongs to one population.
+
+        Use it with `FiniteMixture(lv.models.GenotypeComponents(genotypes.alleles))`.
+        """
         return Points.from_array(
             self.counts.toarray().astype(float), columns=self.vocabulary, row_names=self.document_names
         )
 
     def describe(self) -> str:
-        """Such as "120 individuals, 40 loci, 122 alleles, 9,412 allele copies"."""
+        """Return a line such as "120 individuals, 40 loci, 122 alleles, 9,412 allele copies" about the sizes."""
         return (
             f"{self.n_documents:,} individuals, {len(self.alleles):,} loci, {self.n_terms:,} alleles, "
             f"{self.n_tokens:,} allele copies"
         )
 
     def facts(self) -> tuple[tuple[str, str], ...]:
-        """Individuals, loci, alleles, copies and populations, a line each."""
+        """Return the numbers of individuals, loci, alleles, copies and populations, a line each."""
         named = "not named" if self.document_labels is None else f"{len(set(self.document_labels)):,} named"
         return (
             ("individuals", f"{self.n_documents:,}, of which {self.n_empty_documents:,} without a genotype"),

@@ -1,7 +1,7 @@
 """Rows of a real matrix in groups: pupils of schools, cells of patients, visits of customers.
 
-The rows themselves are `Points`, with their names, masks and refusals. A group may be empty. To
-models of groups the order of rows within one means nothing; to hidden Markov models it is time.
+The rows themselves are `Points`, with their names, masks and checks. A group may be empty. Models of groups ignore the
+order of rows within a group. To hidden Markov models the order is time.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from jaxtyping import Int
 
 from lvsearch.data.base import Data, Nouns
 from lvsearch.data.points import Points
-from lvsearch.files.string_arrays import holds, packed, unpacked
+from lvsearch.files.string_arrays import has_strings, pack_strings, unpack_strings
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.groups import groups_of_rows
 from lvsearch.models.plain_arguments import listed
@@ -28,19 +28,18 @@ from lvsearch.tables.frames import as_frame, first_repeated, is_table
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Groups(Data):
-    """Groups of rows. Build one with `from_arrays` or `from_frame`.
+    """Rows of a matrix that belong to groups. Build one with `from_arrays` or `from_frame`.
 
-    The constructor itself trusts nothing either: it copies and checks what it is given. Equality and hash go by
-    `fingerprint`.
+    The constructor copies its arguments and checks them. Two are equal if their fingerprints are.
 
     Attributes:
         rows: all rows, those of one group next to each other, in the groups' order.
-        sizes: (groups,) how many rows each group has, 0 for none; read-only.
+        sizes: (groups,) the number of rows in each group, 0 for none; read-only.
         names: what a person calls each group, distinct, or None.
         notes: what was kept or selected, in the order in which it happened.
 
     Raises:
-        ValueError: sizes that do not add up to the rows; names of the wrong length, or one twice.
+        ValueError: sizes that do not add up to the number of rows; names of the wrong length, or one twice.
     """
 
     unit_type: ClassVar[type] = GroupOfRows
@@ -59,7 +58,7 @@ class Groups(Data):
                 f"got group sizes that add up to {sizes.sum():,} for {len(self.rows):,} rows; expected how many rows "
                 "each group has, none negative"
             )
-        names = _strings(self.names)
+        names = _name_strings(self.names)
         if names is not None and len(names) != len(sizes):
             raise ValueError(f"got {len(names):,} names, expected {len(sizes):,}: one for each group")
         twice = first_repeated(names or ())
@@ -80,16 +79,17 @@ class Groups(Data):
         columns: Iterable[Any] | None = None,
         names: Iterable[Any] | None = None,
     ) -> "Groups":
-        """One matrix for every group.
+        """Make groups of one matrix for every group.
 
         Args:
-            groups: for every group its rows, (rows, columns) real numbers; an empty list for none.
-            missing: "nan" where NaN marks a missing cell. Default: NaN is an error.
+            groups: for every group its rows, (rows, columns) real numbers; an empty list for a group without rows.
+            missing: "nan" if NaN marks a missing cell. By default NaN is an error.
             columns: a name for each column. Default: "column0", "column1"….
             names: one per group.
 
         Raises:
-            ValueError: see `Groups` and `Points.from_array`; groups with different columns, or no row in any.
+            ValueError: see `Groups` and `Points.from_array`; also groups with different columns, or no row in any
+                group.
         """
         if isinstance(groups, np.ndarray) and groups.ndim != 3:
             raise ValueError(
@@ -110,15 +110,20 @@ class Groups(Data):
         every = np.ma.concatenate([matrices[number] for number in some])
         rows = Points.from_array(every, missing=missing, columns=columns)
         sizes = np.array([len(matrix) if matrix.size else 0 for matrix in matrices], np.int64)
-        return cls(rows, sizes, _strings(names))._reported()
+        return cls(rows, sizes, _name_strings(names))._with_notes()
 
     @classmethod
     def from_frame(cls, frame: Any, group: str, *, missing: str | None = None) -> "Groups":
-        """A data frame, of pandas, Polars or Arrow, with a row per row, and a column that names the group of each.
+        """Make groups of a data frame (pandas, Polars or Arrow) with a column that names the group of each row.
 
-        Groups are in the order in which they first occur. group: the name of that column; all others hold numbers.
-        missing: as for `from_arrays`. Raises ValueError for no such column, a row without a group, columns that hold no
-        numbers, and as `Points.from_frame`.
+        Groups are in the order in which they first occur.
+
+        frame: the data frame; all other columns hold numbers
+        group: the name of the column of groups
+        missing: "nan" if NaN marks a missing cell, as for `from_arrays`
+
+        Raises ValueError if there is no such column or a row has no group, for columns without numbers, and as
+        `Points.from_frame`.
         """
         frame = as_frame(frame)
         if not isinstance(group, Hashable) or group not in frame.columns:
@@ -130,11 +135,13 @@ class Groups(Data):
         codes, names = pd.factorize(owner)
         order = np.argsort(codes, kind="stable")
         rows = Points.from_frame(frame.drop(columns=group).iloc[order].reset_index(drop=True), missing=missing)
-        return cls(rows, np.bincount(codes, minlength=len(names)), tuple(str(name) for name in names))._reported()
+        return cls(rows, np.bincount(codes, minlength=len(names)), tuple(str(name) for name in names))._with_notes()
 
     @classmethod
-    def of(cls, data: Any) -> "Groups":
-        """As it is, or made of a list of matrices as `from_arrays` takes it. ValueError for anything else."""
+    def from_any(cls, data: Any) -> "Groups":
+        """Return groups as they are, or make them of a list of matrices as `from_arrays` does. Raises ValueError for
+        anything else.
+        """
         if isinstance(data, Groups):
             return data
         if is_table(data):
@@ -144,27 +151,28 @@ class Groups(Data):
         return cls.from_arrays(data)
 
     def like_this(self, data: Any) -> "Groups":
-        """New groups of rows over these columns: `Groups` with these names of columns, or a list of matrices.
+        """Return new groups of rows over these columns.
 
-        Raises ValueError for another number of columns; other names, or these in another order.
+        data: `Groups` with these column names, or a list of matrices
+        Raises ValueError for another number of columns, other names, or these names in another order.
         """
         if isinstance(data, Data) and not isinstance(data, Groups):
             raise ValueError(
                 f"got {type(data).__name__} ({data.describe()}), expected Groups over the columns of the training data"
             )
-        groups = Groups.of(data)
+        groups = Groups.from_any(data)
         like = self.rows.like_this(groups.rows if isinstance(data, Groups) else groups.rows.filled)
         return replace(groups, rows=replace(groups.rows, columns=like.columns))
 
     # -- as data ------------------------------------------------------------------------------------------------
 
     def dataset(self) -> Dataset:
-        """The groups in padded batches."""
+        """Return the groups in padded batches."""
         return groups_of_rows(self.rows.filled, self.rows.observed, self.sizes)
 
     @property
     def n_units(self) -> int:
-        """Groups."""
+        """The number of groups."""
         return len(self.sizes)
 
     @property
@@ -174,41 +182,44 @@ class Groups(Data):
 
     @property
     def observations_per_unit(self) -> Int[np.ndarray, " groups"]:
-        """Observed cells of each group."""
+        """The number of observed cells in each group."""
         cells = np.concatenate([[0], np.cumsum(self.rows.observations_per_unit)])
         ends = np.cumsum(self.sizes)
         return cells[ends] - cells[ends - self.sizes]
 
     @property
     def entries(self) -> Mapping[str, tuple[str, ...]]:
-        """The axis of dimensions is named by the columns."""
+        """The column names, as the names of the axis "dim" of a model."""
         return self.rows.entries
 
     @property
     def unit_labels(self) -> None:
-        """Groups have no classes."""
+        """None: groups have no classes."""
         return
 
     @property
     def owners(self) -> Int[np.ndarray, " rows"]:
-        """Which group each row of `rows` is in."""
+        """The number of the group that each row of `rows` is in, (rows,)."""
         return np.repeat(np.arange(self.n_units), self.sizes)
 
     def group(self, number: int) -> Points:
-        """The rows of one group. Raises ValueError for an empty one."""
+        """Return the rows of one group. Raises ValueError for an empty group."""
         chosen = np.flatnonzero(self.owners == number)
         if not chosen.size:
             raise ValueError(f"got group {number}, which has no rows")
         return self.rows.part(chosen, f"group {number}")
 
     def part(self, rows: Int[np.ndarray, " chosen"], note: str) -> "Groups":
-        """The groups with these numbers, in this order, and a note saying so; one taken again has "(2)" … behind its
-        name, which would not be distinct. ValueError where none has a row."""
+        """Return the groups with these numbers, in this order, and add a note that says so.
+
+        A group that is taken again gets " (2)" … behind its name, since names are distinct. Raises ValueError if no
+        group has a row.
+        """
         ends = np.cumsum(self.sizes).tolist()
         kept = np.concatenate([np.arange(ends[row] - int(self.sizes[row]), ends[row]) for row in rows])
         if not kept.size:
             raise ValueError(f"got {len(rows):,} groups that are all empty; expected a row in some of them")
-        names = None if self.names is None else _told_apart([self.names[row] for row in rows])
+        names = None if self.names is None else _distinct_names([self.names[row] for row in rows])
         points = replace(self.rows.part(kept, note), notes=self.rows.notes)
         return replace(self, rows=points, sizes=self.sizes[rows], names=names, notes=(*self.notes, note))
 
@@ -216,48 +227,48 @@ class Groups(Data):
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256, in hexadecimal, of the content: rows, how they are grouped, and names (not notes)."""
+        """The SHA-256 hash, in hexadecimal, of rows, group sizes and names (not of notes)."""
         digest = hashlib.sha256(b"lvsearch groups 1")
         digest.update(np.asarray(self.sizes, dtype="<i8").tobytes())
         digest.update(json.dumps((self.rows.fingerprint, self.names)).encode())
         return digest.hexdigest()
 
     def to_storage(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """The rows' settings; their arrays, sizes, names and notes."""
+        """Return the groups as (settings for JSON, arrays by name)."""
         settings, arrays = self.rows.to_storage()
-        own = {"group_sizes": self.sizes} | packed("group_notes", self.notes)
+        own = {"group_sizes": self.sizes} | pack_strings("group_notes", self.notes)
         if self.names is not None:
-            own |= packed("group_names", self.names)
+            own |= pack_strings("group_names", self.names)
         return settings, arrays | own
 
     @classmethod
     def from_storage(cls, settings: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "Groups":
-        """The inverse of `to_storage`."""
-        names = unpacked("group_names", arrays) if holds("group_names", arrays) else None
-        notes = unpacked("group_notes", arrays)
+        """Return the groups that `to_storage` encoded."""
+        names = unpack_strings("group_names", arrays) if has_strings("group_names", arrays) else None
+        notes = unpack_strings("group_notes", arrays)
         return cls(Points.from_storage(settings, arrays), arrays["group_sizes"], names, notes)
 
     def describe(self) -> str:
-        """Such as "12 groups, 600 rows × 4 columns, all 2,400 cells observed"."""
+        """Return a line such as "12 groups, 600 rows × 4 columns, all 2,400 cells observed" about the sizes."""
         return f"{self.n_units:,} groups, {self.rows.describe()}"
 
     def facts(self) -> tuple[tuple[str, str], ...]:
-        """Groups, rows, columns and cells, a line each."""
+        """Return the numbers of groups, rows, columns and cells, a line each."""
         spread = f"{int(self.sizes.min()):,} to {int(self.sizes.max()):,} rows each"
         return (("groups", f"{self.n_units:,}, {spread}"), *self.rows.facts())
 
     def __repr__(self) -> str:
         return f"Groups({self.describe()})"
 
-    def _reported(self) -> "Groups":
-        """Fresh from elsewhere, with what a person should know in the notes."""
+    def _with_notes(self) -> "Groups":
+        """Return groups that were just read, with a note on those without rows."""
         empty = int((self.sizes == 0).sum())
         note = (f"{empty:,} of {self.n_units:,} groups have no rows; kept in place",) if empty else ()
         return replace(self, notes=(*self.notes, *self.rows.notes, *note))
 
 
-def _told_apart(names: list[str]) -> tuple[str, ...]:
-    """Distinct names of groups of which one may stand there several times."""
+def _distinct_names(names: list[str]) -> tuple[str, ...]:
+    """Return the names with " (2)", " (3)", … behind those that occur again, so that all are distinct."""
     used, given = set(names), []
     seen: Counter[str] = Counter()
     for name in names:
@@ -271,7 +282,8 @@ def _told_apart(names: list[str]) -> tuple[str, ...]:
     return tuple(given)
 
 
-def _strings(names: Iterable[Any] | None) -> tuple[str, ...] | None:
+def _name_strings(names: Iterable[Any] | None) -> tuple[str, ...] | None:
+    """Return names as strings; None stays None. Raises ValueError for a single string."""
     if isinstance(names, str):
         raise ValueError(f"got the string {names[:40]!r} as names; expected a list with one for each group")
     return None if names is None else tuple(str(name) for name in listed("names", names))

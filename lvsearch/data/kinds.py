@@ -1,4 +1,4 @@
-"""The kinds of data, and which one a model takes. Adding a kind adds an entry to `KINDS`."""
+"""The kinds of data, and which one a model needs. To add a kind, add it to `KINDS`."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ KINDS: tuple[type[Data], ...] = (Corpus, Points, PairedCorpus, Groups, Genotypes
 
 
 def kind_for(model: Model) -> type[Data]:
-    """The kind of data whose units are the model's. ValueError where there is none."""
+    """Return the class of data whose units are those of the model. Raises ValueError if there is none."""
     for kind in KINDS:
         if kind.unit_type is model.unit_type:
             return kind
@@ -25,18 +25,21 @@ def kind_for(model: Model) -> type[Data]:
 
 
 def require_model(model: Any) -> None:
-    """ValueError for what is no model, such as a class in place of a model made of it."""
+    """Raise ValueError unless `model` is a model; a class in place of a model made of it is a common mistake."""
     if not isinstance(model, Model):
         named = f"the class {model.__name__}" if isinstance(model, type) else repr(model)
         raise ValueError(f"got {named}, expected a model such as lv.models.LDA() (with its parentheses)")
 
 
 def data_for(model: Model, data: Any) -> Data:
-    """What a person passes, as data that the model can be trained on.
+    """Return what a person passed, as data that the model can be trained on.
 
-    data: a `Corpus`, `Points` or other `Data`, or what makes one: counts for models of documents, a matrix of numbers
-    for models of rows. Raises ValueError for what is no model, for no data, for data of another kind, and for what
-    makes none.
+    model: the model
+    data: a `Corpus`, `Points` or other `Data`, or raw input for one: counts for models of documents, a matrix of
+        numbers for models of rows
+
+    Raises ValueError if `model` is no model, if data are missing or of another kind, and if no data can be made of the
+    input.
     """
     require_model(model)
     if isinstance(data, Data):
@@ -49,4 +52,4 @@ def data_for(model: Model, data: Any) -> Data:
     kind = kind_for(model)
     if data is None:
         raise ValueError(f"got a model without data: pass {kind.accepted} as the second argument")
-    return kind.of(data)
+    return kind.from_any(data)

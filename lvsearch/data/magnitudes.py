@@ -1,17 +1,24 @@
-"""Numbers that engines can square: neither too large nor, whole columns of them, too small."""
+"""Refuse numbers that engines cannot square in float32, because they are too large or a whole column is too small."""
 
 import numpy as np
 from jaxtyping import Float
 
 LARGEST, SMALLEST = 1e15, 1e-15
-"""Engines square values in float32, whose range is 1e-38 to 3e38. Of a column, the largest value must be within."""
+"""The limits of the largest value of a column. Engines square values in float32, whose range is 1e-38 to 3e38."""
 
 
 def refuse_magnitudes(
     values: Float[np.ndarray, "row column"], columns: tuple[str, ...], row_noun: str = "row", noun: str = "column"
 ) -> None:
-    """ValueError for a value that is not finite or beyond ±LARGEST, and for a column of values all within SMALLEST of 0
-    that are not all 0, naming the first."""
+    """Raise ValueError for numbers that are too large, or for a column of numbers that are all too small, naming the
+    first.
+
+    Too large is a value beyond ±LARGEST or not finite. Too small is a column within SMALLEST of 0 that is not all 0.
+
+    values: the numbers, (row, column)
+    columns: the names of the columns
+    row_noun, noun: the words for a row and a column in the message
+    """
     bad = ~(np.abs(values) <= LARGEST)
     if bad.any():
         row, column = np.argwhere(bad)[0].tolist()

@@ -1,8 +1,8 @@
-"""Images with captions, or anything else that is a bag of regions annotated with a bag of words.
+"""Images with captions, or other units that are a bag of regions annotated with a bag of words.
 
-The regions of an image are rows of real features, or tokens of a vocabulary of their own; there may be none, and there
-may be no caption. Nothing is dropped or rescaled unless asked for (`standardised`); `PairedCorpus.notes` tells what a
-person should know.
+The regions of an image are rows of real features, or tokens of a vocabulary of their own. An image may have no regions,
+and it may have no caption. Nothing is dropped or rescaled unless asked for (`standardised`). `PairedCorpus.notes` says
+what a person should know.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from lvsearch.data.base import Data, Nouns
 from lvsearch.data.corpus import Corpus
 from lvsearch.data.magnitudes import refuse_magnitudes
 from lvsearch.data.paired_inputs import captions_of, read_tables, regions_of
-from lvsearch.files.string_arrays import packed, unpacked
+from lvsearch.files.string_arrays import pack_strings, unpack_strings
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.images import annotated_images
 from lvsearch.models.units import AnnotatedImage
@@ -31,15 +31,14 @@ from lvsearch.tables.frames import first_repeated
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PairedCorpus(Data):
-    """Regions and captions. Build one with `from_arrays`, `from_ldac` or `from_csv`.
+    """Images as regions and captions. Build one with `from_arrays`, `from_ldac` or `from_csv`.
 
-    The constructor itself trusts nothing either: it copies and checks what it is given. Equality and hash go by
-    `fingerprint`.
+    The constructor copies its arguments and checks them. Two are equal if their fingerprints are.
 
     Attributes:
-        regions: those of one image next to each other, in the images' order: (regions, features) float64, finite; or
-            (regions,) int32, the token of each (a token that an image has three times is three regions).
-        region_counts: (images,) how many regions each image has.
+        regions: all regions, those of one image next to each other, in the images' order: (regions, features) float64,
+            finite; or (regions,) int32, the token of each. A token that an image has three times is three regions.
+        region_counts: (images,) the number of regions of each image.
         region_names: a name for each feature, or for each token of the vocabulary, distinct.
         captions: word counts, one document per image; an empty document is a missing caption.
         notes: what was done to the data, in order.
@@ -97,25 +96,25 @@ class PairedCorpus(Data):
         region_names: Iterable[Any] | None = None,
         image_names: Iterable[Any] | None = None,
     ) -> "PairedCorpus":
-        """One entry per image in each of `regions` and `captions`.
+        """Make a corpus of regions and captions in memory, with one entry per image in each.
 
         Args:
-            regions: a list with, for every image, its features (regions, features), an empty list for none; or an array
+            regions: a list with the features (regions, features) of every image, an empty list for none; or an array
                 (images, regions, features); or token counts (images, tokens), sparse or a two-dimensional array.
-            captions: word counts (images, words), sparse or dense; or a list with, for every image, the list of its
-                words (an empty one where the caption is missing); or None for no captions at all, with a vocabulary.
-            vocabulary: one term per column of the counts; for lists of words, the words that are known, others being
-                refused. Default: "term0", … or the words that occur, sorted.
+            captions: word counts (images, words), sparse or dense; or a list with the list of words of every image,
+                empty if the caption is missing; or None for no captions at all, with a vocabulary.
+            vocabulary: one term per column of the counts; for lists of words, the known words, and others are refused.
+                Default: "term0", … or the words that occur, sorted.
             region_names: one per feature or token. Default "feature0"… or "token0"….
             image_names: one per image.
 
         Raises:
-            ValueError: see `PairedCorpus`; also images with different numbers of features, an unknown word, nothing.
+            ValueError: see `PairedCorpus`; also images with different numbers of features, an unknown word, or no data.
         """
         held, counts, names = regions_of(regions, region_names)
         words = captions_of(captions, vocabulary, len(counts))
         words = replace(words, document_names=as_strings("image_names", image_names))
-        return cls(held, counts, names, words)._reported()
+        return cls(held, counts, names, words)._with_notes()
 
     @classmethod
     def from_ldac(
@@ -126,15 +125,17 @@ class PairedCorpus(Data):
         *,
         n_tokens: int | None = None,
     ) -> "PairedCorpus":
-        """Two LDA-C files, a line `N id:count …` per image in each: region tokens in one, caption words in the other.
+        """Read two LDA-C files with a line `N id:count …` per image: region tokens in one, caption words in the other.
 
-        vocabulary: a text file with one caption word per line, or the words. n_tokens: the size of the regions'
-        vocabulary (default: one more than the largest id). Errors as for `Corpus.from_ldac`; also ValueError where the
-        files have different numbers of lines.
+        regions, captions: the two files
+        vocabulary: a text file with one caption word per line, or the words
+        n_tokens: the size of the regions' vocabulary; by default one more than the largest id
+
+        Raises the errors of `Corpus.from_ldac`, and ValueError if the files have different numbers of lines.
         """
         words = Corpus.from_ldac(captions, vocabulary)
         held, counts, names = regions_of(read_ldac(regions, n_tokens), None)
-        return cls(held, counts, names, replace(words, notes=()))._reported()
+        return cls(held, counts, names, replace(words, notes=()))._with_notes()
 
     @classmethod
     def from_csv(
@@ -146,16 +147,18 @@ class PairedCorpus(Data):
         word: str = "word",
         vocabulary: Iterable[Any] | None = None,
     ) -> "PairedCorpus":
-        """Two comma-separated files with headers, UTF-8: a line per region, and a line per caption word.
-
-        Args:
-            regions: a column that names the image, all others features (numbers). One other column, of texts, holds
-                tokens.
-            captions: a column that names the image, and a column `word`; a word given twice counts twice.
-            image: the name of the image's column in both files.
-            vocabulary: the words that are known. Default: those that occur, sorted.
+        """Read two comma-separated files with headers, UTF-8: one with a line per region, one with a line per caption
+        word.
 
         Images are in the order in which they first occur, those with regions first.
+
+        Args:
+            regions: a file with a column that names the image; all other columns are features (numbers). A single other
+                column of text holds tokens.
+            captions: a file with a column that names the image, and a column `word`; a word given twice counts twice.
+            image: the name of the image's column in both files.
+            word: the name of the column of words.
+            vocabulary: the known words. By default those that occur, sorted.
 
         Raises:
             ValueError: a missing column, features that are not numbers, an empty word; see also `from_arrays`.
@@ -163,11 +166,13 @@ class PairedCorpus(Data):
         tables = read_tables(regions, captions, image, word)
         corpus = captions_of(tables.captions, vocabulary, len(tables.images))
         corpus = replace(corpus, document_names=tables.images)
-        return cls(tables.regions, tables.region_counts, tables.region_names, corpus)._reported()
+        return cls(tables.regions, tables.region_counts, tables.region_names, corpus)._with_notes()
 
     @classmethod
-    def of(cls, data: Any) -> "PairedCorpus":
-        """As it is, or made of a pair (regions, captions) as `from_arrays` takes them. ValueError for anything else."""
+    def from_any(cls, data: Any) -> "PairedCorpus":
+        """Return data as they are, or make them of a pair (regions, captions) as `from_arrays` does. Raises ValueError
+        otherwise.
+        """
         if isinstance(data, PairedCorpus):
             return data
         if not isinstance(data, tuple) or len(data) != 2:
@@ -175,10 +180,10 @@ class PairedCorpus(Data):
         return cls.from_arrays(*data)
 
     def like_this(self, data: Any) -> "PairedCorpus":
-        """New images with the same features or tokens, their captions over the same vocabulary.
+        """Return new images with the same features or tokens, and captions over the same vocabulary.
 
-        data: a `PairedCorpus`, or a pair (regions, captions); captions may be None where only images are known.
-        Raises ValueError for other features, tokens or words, and features where these are tokens.
+        data: a `PairedCorpus`, or a pair (regions, captions); captions may be None if only images are known
+        Raises ValueError for other features, tokens or words, and for features if these regions are tokens.
         """
         if isinstance(data, Data) and not isinstance(data, PairedCorpus):
             raise ValueError(
@@ -187,7 +192,7 @@ class PairedCorpus(Data):
         if isinstance(data, tuple) and len(data) == 2:
             other = PairedCorpus.from_arrays(*data, vocabulary=self.vocabulary)
         else:
-            other = PairedCorpus.of(data)
+            other = PairedCorpus.from_any(data)
         if other.has_tokens != self.has_tokens:
             raise ValueError(f"got regions that are {other._kind()}, expected {self._kind()} as in the training data")
         if len(other.region_names) > len(self.region_names) or (
@@ -206,56 +211,58 @@ class PairedCorpus(Data):
 
     @property
     def has_tokens(self) -> bool:
-        """Whether regions are tokens; else they have real features."""
+        """True if regions are tokens; False if they have real features."""
         return self.regions.ndim == 1
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
-        """The caption words."""
+        """The words of the captions' vocabulary."""
         return self.captions.vocabulary
 
     def dataset(self) -> Dataset:
-        """The images in padded batches."""
+        """Return the images in padded batches."""
         n_tokens = len(self.region_names) if self.has_tokens else None
         return annotated_images(self.regions, self.region_counts, self.captions.counts, n_tokens)
 
     @property
     def n_units(self) -> int:
-        """Images."""
+        """The number of images."""
         return len(self.region_counts)
 
     @property
     def observations_per_unit(self) -> Int[np.ndarray, " images"]:
-        """Regions and caption words of each image."""
+        """The number of regions and caption words of each image together."""
         return self.region_counts + self.captions.document_lengths
 
     @property
     def entries(self) -> Mapping[str, tuple[str, ...]]:
-        """The axes of words and of regions: features, or a vocabulary of tokens."""
+        """The names of the axes "word" (caption words) and "dim" (features, or tokens of regions) of a model."""
         return {"word": self.vocabulary, "dim": self.region_names}
 
     @property
     def unit_labels(self) -> None:
-        """Images have no classes besides their captions."""
+        """None: images have no classes besides their captions."""
         return
 
     def image_regions(self, image: int) -> np.ndarray:
-        """The regions of one image: (regions, features), or (regions,) tokens."""
+        """Return the regions of one image: (regions, features), or (regions,) tokens."""
         start = int(self.region_counts[:image].sum())
         return self.regions[start : start + int(self.region_counts[image])]
 
     def caption(self, image: int) -> tuple[str, ...]:
-        """The words of one image's caption, sorted by their ids, copies repeated."""
+        """Return the words of one image's caption, sorted by their ids; a word that counts twice is returned twice."""
         counts = self.captions.counts
         span = slice(counts.indptr[image], counts.indptr[image + 1])
         times = np.asarray(counts.data[span], np.int64)
         return tuple(np.repeat(np.asarray(self.vocabulary, object)[counts.indices[span]], times).tolist())
 
     def standardised(self, like: "PairedCorpus | None" = None) -> "PairedCorpus":
-        """Features less their mean, divided by their standard deviation, over all regions of `like` (default: these).
+        """Return the corpus with each feature minus its mean, divided by its standard deviation, over all regions.
 
-        Features that do not vary are left at 0. Log densities are then those of the standardised features. Raises
-        ValueError for tokens.
+        Features that do not vary become 0. Log densities are then those of the standardised features.
+
+        like: the data whose means and standard deviations are used, such as the training data; by default these data
+        Raises ValueError if regions are tokens.
         """
         source = self if like is None else like
         if self.has_tokens or source.has_tokens:
@@ -267,7 +274,7 @@ class PairedCorpus(Data):
         return replace(self, regions=np.where(spread > 0, scaled, 0.0), notes=(*self.notes, note))
 
     def part(self, rows: Int[np.ndarray, " chosen"], note: str) -> "PairedCorpus":
-        """The images with these numbers, in this order, and a note saying so."""
+        """Return the images with these numbers, in this order, and add a note that says so."""
         starts = np.concatenate([[0], np.cumsum(self.region_counts)])
         kept = [np.arange(int(starts[row]), int(starts[row + 1])) for row in rows]
         return replace(
@@ -282,7 +289,7 @@ class PairedCorpus(Data):
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256, in hexadecimal, of the content: regions, their names, and captions (not notes)."""
+        """The SHA-256 hash, in hexadecimal, of regions, their names and captions (not of notes)."""
         digest = hashlib.sha256(b"lvsearch paired corpus 1")
         digest.update(np.asarray(self.regions, dtype="<i8" if self.has_tokens else "<f8").tobytes())
         digest.update(np.asarray(self.region_counts, dtype="<i8").tobytes())
@@ -290,26 +297,28 @@ class PairedCorpus(Data):
         return digest.hexdigest()
 
     def to_storage(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """The captions' settings; regions, their counts and names, notes, and the captions' arrays."""
+        """Return the corpus as (settings for JSON, arrays by name)."""
         settings, arrays = self.captions.to_storage()
         own = {"regions": self.regions, "region_counts": self.region_counts}
-        return settings, arrays | own | packed("region_names", self.region_names) | packed("pair_notes", self.notes)
+        return settings, arrays | own | pack_strings("region_names", self.region_names) | pack_strings(
+            "pair_notes", self.notes
+        )
 
     @classmethod
     def from_storage(cls, settings: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "PairedCorpus":
-        """The inverse of `to_storage`."""
-        names, notes = (unpacked(name, arrays) for name in ("region_names", "pair_notes"))
+        """Return the corpus that `to_storage` encoded."""
+        names, notes = (unpack_strings(name, arrays) for name in ("region_names", "pair_notes"))
         return cls(arrays["regions"], arrays["region_counts"], names, Corpus.from_storage(settings, arrays), notes)
 
     def describe(self) -> str:
-        """Such as "257 images, 2,062 regions of 38 features, 532 caption words of 19"."""
+        """Return a line such as "257 images, 2,062 regions of 38 features, 532 caption words of 19" about the sizes."""
         return (
             f"{self.n_units:,} images, {len(self.regions):,} regions of {len(self.region_names):,} {self._kind()}, "
             f"{self.captions.n_tokens:,} caption words of {len(self.vocabulary):,}"
         )
 
     def facts(self) -> tuple[tuple[str, str], ...]:
-        """Images, regions and captions, a line each."""
+        """Return the numbers of images, regions, features or tokens, and caption words, a line each."""
         named = ", ".join(self.region_names[:6]) + (", …" if len(self.region_names) > 6 else "")
         return (
             ("images", f"{self.n_units:,}"),
@@ -322,10 +331,13 @@ class PairedCorpus(Data):
         return f"PairedCorpus({self.describe()})"
 
     def _kind(self) -> str:
+        """Return the word for what regions consist of: "tokens" or "features"."""
         return "tokens" if self.has_tokens else "features"
 
-    def _reported(self) -> "PairedCorpus":
-        """Fresh from elsewhere, with what a person should know in the notes."""
+    def _with_notes(self) -> "PairedCorpus":
+        """Return data that were just read, with notes on missing regions and captions. Raises ValueError if all are
+        missing.
+        """
         if not len(self.regions) and not self.captions.n_tokens:
             raise ValueError(f"got {self.n_units:,} images without a single region or word; expected some")
         notes = self.notes
@@ -339,6 +351,7 @@ class PairedCorpus(Data):
 
 
 def _checked_features(regions: Any, names: tuple[str, ...]) -> Float[np.ndarray, "region feature"]:
+    """Return features as float64. Raises ValueError for names of another number, and for values that are too large."""
     features = np.array(regions, dtype=np.float64)
     if features.shape[1] != len(names):
         raise ValueError(f"got {len(names)} region names for {features.shape[1]} features; expected one for each")
@@ -347,6 +360,7 @@ def _checked_features(regions: Any, names: tuple[str, ...]) -> Float[np.ndarray,
 
 
 def _checked_tokens(regions: Any, names: tuple[str, ...]) -> Int[np.ndarray, " region"]:
+    """Return region tokens as int32. Raises ValueError unless they are whole numbers within the vocabulary."""
     tokens = np.array(regions)
     if tokens.dtype.kind not in "iu":
         raise ValueError(f"got tokens of type {tokens.dtype}; expected whole numbers, or features (regions, features)")

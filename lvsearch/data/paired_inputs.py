@@ -1,4 +1,4 @@
-"""Regions and captions as people have them, lists, arrays or CSV files, in the form that `PairedCorpus` holds."""
+"""Convert regions and captions from lists, arrays or CSV files to the form that `PairedCorpus` holds."""
 
 import os
 from collections.abc import Iterable
@@ -17,11 +17,16 @@ from lvsearch.reading.vocabulary import checked_vocabulary
 from lvsearch.tables.delimited import UnnamedValuesError, check_header, every_value_named
 
 MOST_REGIONS = 100_000_000
-"""Counts of tokens are written out one by one."""
+"""The largest number of region tokens, since each count is expanded into that many regions."""
 
 
 def regions_of(regions: Any, names: Iterable[Any] | None) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """(all regions, how many per image, names) from a person's form of them."""
+    """Return (all regions, number of regions per image, names) from lists, arrays or token counts.
+
+    regions: as for `PairedCorpus.from_arrays`
+    names: one per feature or token; None makes "feature0"… or "token0"…
+    Raises ValueError for regions that have no such form.
+    """
     if issparse(regions) or (isinstance(regions, np.ndarray) and regions.ndim == 2):
         counts = canonical_counts(regions)
         per_image = np.asarray(counts.astype(np.int64).sum(axis=1))
@@ -31,7 +36,7 @@ def regions_of(regions: Any, names: Iterable[Any] | None) -> tuple[np.ndarray, n
                 "own; are the units too small?"
             )
         tokens = np.repeat(counts.indices, np.asarray(counts.data, np.int64)).astype(np.int32)
-        return tokens, per_image, checked_vocabulary(_named("token", names, counts.shape[1]), counts)
+        return tokens, per_image, checked_vocabulary(_default_names("token", names, counts.shape[1]), counts)
     images = listed("regions", regions)
     for image in images:
         refuse_masked(image, "expected features that are known: leave such regions out")
@@ -47,16 +52,21 @@ def regions_of(regions: Any, names: Iterable[Any] | None) -> tuple[np.ndarray, n
         raise ValueError(f"got {len(lists):,} images without a single region; expected some")
     width = widths.pop()
     held = np.concatenate([image.reshape(-1, width) for image in lists])
-    named = tuple(str(name) for name in _named("feature", names, width))
+    named = tuple(str(name) for name in _default_names("feature", names, width))
     return held, np.array([len(image) if image.size else 0 for image in lists], np.int64), named
 
 
-def _named(what: str, names: Iterable[Any] | None, length: int) -> Iterable[Any]:
+def _default_names(what: str, names: Iterable[Any] | None, length: int) -> Iterable[Any]:
+    """Return `names`, or if it is None the default names such as "feature0", "feature1", …."""
     return [f"{what}{number}" for number in range(length)] if names is None else names
 
 
 def captions_of(captions: Any, vocabulary: Iterable[Any] | None, n_images: int) -> Corpus:
-    """Counts over a vocabulary, from counts or from lists of words."""
+    """Return a corpus of captions from word counts, from lists of words, or from None (no captions).
+
+    n_images: the number of images
+    Raises ValueError for words outside the vocabulary, and for None without a vocabulary.
+    """
     words = None if vocabulary is None else tuple(str(word) for word in listed("vocabulary", vocabulary))
     if captions is None:
         if words is None:
@@ -84,8 +94,14 @@ def captions_of(captions: Any, vocabulary: Iterable[Any] | None, n_images: int) 
 
 
 def _read_csv(path: str | os.PathLike[str], *needed: str) -> pd.DataFrame:
-    """Every cell as the text that it is in the file, without white space around it: a name read as a number would lose
-    its zeros in one file (007, 7) and its decimals in another (1, 1.0)."""
+    """Return the cells of a CSV file as text, without white space around them. Raises ValueError for missing columns or
+    cells.
+
+    Cells stay text, because a name read as a number may lose its zeros in one file (007, 7) and gain decimals in
+    another (1, 1.0).
+
+    needed: columns that must be there, without empty cells
+    """
     require_ordinary(path)
     with Path(path).open(encoding="utf-8-sig", errors="replace", newline="") as file:
         check_header(file, path)
@@ -110,7 +126,7 @@ def _read_csv(path: str | os.PathLike[str], *needed: str) -> pd.DataFrame:
 
 
 class PairedTables(NamedTuple):
-    """Two CSV files read: the fields of a `PairedCorpus`, and for every image its name and the list of its words."""
+    """The content of two CSV files: the fields of a `PairedCorpus`, and each image's name and list of words."""
 
     regions: np.ndarray
     region_counts: np.ndarray
@@ -122,7 +138,7 @@ class PairedTables(NamedTuple):
 def read_tables(
     regions: str | os.PathLike[str], captions: str | os.PathLike[str], image: str, word: str
 ) -> PairedTables:
-    """The files of `PairedCorpus.from_csv`, which says what is in them and what is refused."""
+    """Read the two files of `PairedCorpus.from_csv`, which documents their content and the errors."""
     table, words = _read_csv(regions, image), _read_csv(captions, image, word)
     if len(table) and len(words) and not {*table[image]} & {*words[image]}:
         raise ValueError(
@@ -133,17 +149,22 @@ def read_tables(
     position = {name: index for index, name in enumerate(images)}
     owners = np.array([position[name] for name in table[image]], np.int64)
     order, counts = np.argsort(owners, kind="stable"), np.bincount(owners, minlength=len(images))
-    held, names = _things(regions, table.drop(columns=image), image)
+    held, names = _regions_from_columns(regions, table.drop(columns=image), image)
     by_image: list[list[str]] = [[] for _ in images]
     for name, text in zip(words[image], words[word], strict=True):
         by_image[position[name]].append(text)
     return PairedTables(held[order], counts, names, tuple(images), by_image)
 
 
-def _things(path: str | os.PathLike[str], columns: pd.DataFrame, image: str) -> tuple[np.ndarray, tuple[str, ...]]:
-    """(a row's features or token, names) from the columns beside the image's."""
+def _regions_from_columns(
+    path: str | os.PathLike[str], columns: pd.DataFrame, image: str
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Return (features or token of each row, names) from the columns beside the image's column.
+
+    Several columns, or one of numbers, are features. A single column of text holds tokens. Raises ValueError otherwise.
+    """
     names = tuple(str(name) for name in columns.columns)
-    numbers = [_numbers(columns.iloc[:, place]) for place in range(len(names))]
+    numbers = [_column_numbers(columns.iloc[:, place]) for place in range(len(names))]
     if len(names) == 1 and numbers[0] is None:
         tokens = columns.iloc[:, 0].to_numpy()
         if "" in tokens:
@@ -159,8 +180,8 @@ def _things(path: str | os.PathLike[str], columns: pd.DataFrame, image: str) -> 
     return np.stack([values for values in numbers if values is not None], axis=1), names
 
 
-def _numbers(column: pd.Series) -> np.ndarray | None:
-    """The numbers of a column of text, NaN where it is empty; None where some cell is neither."""
+def _column_numbers(column: pd.Series) -> np.ndarray | None:
+    """Return the numbers in a column of text, NaN in empty cells; None if some cell is neither empty nor a number."""
     if any(
         "_" in text or not text.isascii() for text in column
     ):  # 1_000, and digits of other scripts: Python reads both

@@ -1,4 +1,4 @@
-"""What `Points` are made of, checked: a matrix, a mask of it, and names."""
+"""Check the parts that `Points` are made of: a matrix, a mask, and names."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,7 +10,7 @@ from lvsearch.models.plain_arguments import listed
 
 
 def real_matrix(X: Any) -> Float[np.ndarray, "row column"]:
-    """X as float64 with two axes. ValueError for anything but a matrix of real numbers."""
+    """Return X as a float64 matrix. Raises ValueError for anything but a dense matrix of real numbers."""
     if hasattr(X, "toarray"):
         raise ValueError("got a sparse matrix; expected a dense one: X.toarray(), if the absent entries are zeros")
     try:
@@ -28,7 +28,7 @@ def real_matrix(X: Any) -> Float[np.ndarray, "row column"]:
 
 
 def cell_mask(observed: Any, shape: tuple[int, ...]) -> Bool[np.ndarray, "row column"]:
-    """Which cells are known, of this shape. ValueError for another shape, and for other things than True and False."""
+    """Return the mask of known cells. Raises ValueError for another shape, and for values other than True and False."""
     mask = np.asarray(observed)
     if mask.dtype != bool:
         raise ValueError(f"got observed of type {mask.dtype}; expected True and False, one for each cell")
@@ -38,7 +38,7 @@ def cell_mask(observed: Any, shape: tuple[int, ...]) -> Bool[np.ndarray, "row co
 
 
 def refuse_nan(values: Float[np.ndarray, "row column"], columns: tuple[str, ...]) -> None:
-    """ValueError where a value is NaN, with its row and its column."""
+    """Raise ValueError if a value is NaN, naming its row and its column."""
     bad = np.isnan(values)
     if bad.any():
         row, column = np.argwhere(bad)[0].tolist()
@@ -50,7 +50,9 @@ def refuse_nan(values: Float[np.ndarray, "row column"], columns: tuple[str, ...]
 
 
 def name_strings(what: str, values: Iterable[Any] | None, expected: int) -> tuple[str, ...] | None:
-    """Names as strings; None stays None. ValueError for a single string, and for another number than expected."""
+    """Return names as strings; None stays None. Raises ValueError for a single string, and for another number than
+    `expected`.
+    """
     if isinstance(values, str):
         raise ValueError(f"got the string {values[:40]!r} as {what}; expected a list of {expected:,} names")
     strings = None if values is None else tuple(str(value) for value in listed(what, values))

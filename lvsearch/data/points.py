@@ -1,7 +1,7 @@
-"""Rows of a real matrix, some cells perhaps missing: what mixtures and feature models are given.
+"""Rows of a real matrix, with cells that may be missing: the data of mixtures and feature models.
 
-A missing cell is never guessed from the data: it is missing because the caller said so, with a mask or by saying what
-NaN means. Nothing is dropped or rescaled; `Points.notes` tells what a person should know.
+A missing cell is never guessed from the data. It is missing because the caller said so, with a mask or by saying what
+NaN means. Nothing is dropped or rescaled. `Points.notes` says what a person should know.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from lvsearch.data.magnitudes import refuse_magnitudes
 from lvsearch.data.point_inputs import cell_mask, name_strings, real_matrix, refuse_nan
 from lvsearch.files.archives import UNREADABLE, reason
 from lvsearch.files.ordinary import read_ordinary
-from lvsearch.files.string_arrays import holds, packed, unpacked
+from lvsearch.files.string_arrays import has_strings, pack_strings, unpack_strings
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import rows
 from lvsearch.models.plain_arguments import listed, yes_or_no
@@ -34,14 +34,17 @@ from lvsearch.tables.number_tables import NumberStyle, advice, first_text, read_
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Points(Data):
-    """The rows of a matrix. Build one with `from_array`, `from_frame`, `from_csv` or `from_npy`.
+    """The rows of a matrix, each row a unit. Build one with `from_array`, `from_frame`, `from_csv` or `from_npy`.
 
-    The constructor itself trusts nothing either: it copies and checks what it is given. Equality and hash go by
-    `fingerprint`.
+    ```python
+    points = lv.Points.from_array([[1.0, 2.0], [3.0, float("nan")]], missing="nan", columns=["height", "width"])
+    ```
+
+    The constructor copies its arguments and checks them. Two are equal if their fingerprints are.
 
     Attributes:
         values: (rows, columns) float64, finite, NaN where not observed, read-only.
-        observed: (rows, columns) which cells are known, read-only.
+        observed: (rows, columns) True where a cell is known, read-only.
         columns: a name for each column, distinct.
         row_names: what a person calls each row, or None.
         notes: what was kept or selected, in the order in which it happened.
@@ -102,13 +105,13 @@ class Points(Data):
         columns: Iterable[Any] | None = None,
         row_names: Iterable[Any] | None = None,
     ) -> "Points":
-        """A matrix with a row per unit.
+        """Make points of a matrix with a row per unit.
 
         Args:
-            X: (rows, columns) real numbers: a NumPy or JAX array, or nested lists. Of a masked array, masked cells are
+            X: (rows, columns) real numbers: a NumPy or JAX array, or nested lists. Masked cells of a masked array are
                 missing.
-            observed: (rows, columns) which cells are known; the others may hold anything. Default: all.
-            missing: "nan" where NaN marks a missing cell. Default: NaN is an error.
+            observed: (rows, columns) True for known cells; the others may hold anything. By default all are known.
+            missing: "nan" if NaN marks a missing cell. By default NaN is an error.
             columns: a name for each column. Default: "column0", "column1"….
             row_names: one per row.
 
@@ -136,16 +139,18 @@ class Points(Data):
         points = cls(np.where(known, values, 0.0), known, names, name_strings("row_names", row_names, values.shape[0]))
         if not points.n_observations:
             raise ValueError(f"got {len(points):,} rows without a single observed cell; expected some that are known")
-        return replace(points, notes=points._remarks())
+        return replace(points, notes=points._notes_on_missing())
 
     @classmethod
     def from_frame(cls, frame: Any, observed: Any = None, *, missing: str | None = None) -> "Points":
-        """A data frame of numbers, of pandas, Polars or Arrow.
+        """Make points of a data frame of numbers (pandas, Polars or Arrow).
 
-        Its columns name the columns, and its index, unless the default one, the rows.
+        Its columns name the columns. Its index, unless the default one, names the rows.
 
-        observed, missing: as for `from_array`; pandas' NA counts as NaN. Raises ValueError for columns that hold no
-        numbers, and as `from_array`.
+        frame: the data frame
+        observed, missing: as for `from_array`; pandas' NA counts as NaN
+
+        Raises ValueError for columns without numbers, and as `from_array`.
         """
         if not is_table(frame):
             raise ValueError(f"got {type(frame).__name__}; expected a data frame: lv.Points.from_array takes matrices")
@@ -161,25 +166,31 @@ class Points(Data):
             )
         if isinstance(frame.index, pd.MultiIndex) or isinstance(frame.columns, pd.MultiIndex):
             raise ValueError("got several levels of names; expected one: frame.reset_index(), or join them")
-        names = None if _is_default(frame.index) else frame.index
+        names = None if _is_default_index(frame.index) else frame.index
         values = frame.to_numpy(dtype=np.float64, na_value=np.nan)
         return cls.from_array(values, observed, missing=missing, columns=frame.columns, row_names=names)
 
     @classmethod
     def from_categories(cls, frame: Any, *, numbers: Sequence[str] = (), missing: str | None = None) -> "Points":
-        """A data frame of answers, one column a question: every category becomes a column of 0 and 1, "name=category".
+        """Make points of a data frame of answers: every category of a column becomes a column of 0 and 1,
+        "name=category".
 
-        For `lv.models.CategoricalComponents.from_columns(points.columns)`: latent classes. Categories are those of a
-        pandas Categorical, in its order, else the values that occur, sorted: new data need a Categorical where they do
-        not hold every one. numbers: columns that stay as they are, for `lv.models.MixedComponents`. The index, unless
-        the default one, names the rows. missing: "nan" where an empty cell is not known. Raises ValueError for what is
-        no data frame, empty cells without `missing`, columns of one category, and as `from_array`.
+        Use it with `lv.models.CategoricalComponents.from_columns(points.columns)`, the latent class model.
+
+        frame: a data frame with a column for each question. Its index, unless the default one, names the rows. The
+            categories are those of a pandas Categorical, in its order, else the values that occur, sorted. So new data
+            need a Categorical unless every category occurs in them
+        numbers: columns that stay as they are, for `lv.models.MixedComponents`
+        missing: "nan" if an empty cell is an unknown answer. By default it is an error
+
+        Raises ValueError for other input than a data frame, empty cells without `missing`, columns of one category, and
+        as `from_array`.
         """
         if not is_table(frame) or not len(as_frame(frame).columns):
             raise ValueError(f"got {type(frame).__name__}; expected a data frame with a column for each question")
         frame = as_frame(frame)
         values, observed, names = indicators(frame, missing, numbers)
-        rows = None if _is_default(frame.index) else frame.index
+        rows = None if _is_default_index(frame.index) else frame.index
         return cls.from_array(values, observed, columns=names, row_names=rows)
 
     @classmethod
@@ -196,17 +207,18 @@ class Points(Data):
         thousands: str | None = None,
         missing_marks: Iterable[str] = (),
     ) -> "Points":
-        """A file of numbers with commas, semicolons or tabs between; `notes` say what was assumed of how it is written.
+        """Read a file of numbers separated by commas, semicolons or tabs; `notes` say what was assumed about its
+        format.
 
         Args:
             path: the file.
-            header: whether the first line names the columns.
+            header: True if the first line names the columns.
             row_names: the column that names the rows: its name, or without a header its number from 0.
-            missing: "nan" where empty cells, NA and NaN are missing. Default: they are an error.
+            missing: "nan" if empty cells, NA and NaN are missing. By default they are an error.
             encoding: of the file.
-            separator, decimal, thousands: what stands between values, for the decimal point and between thousands, such
-                as ";", "," and ".". Default: what the file itself leaves no doubt about.
-            missing_marks: what else stands for a missing cell, such as "?".
+            separator, decimal, thousands: the signs between values, for the decimal point and between thousands, such
+                as ";", "," and ".". By default they are inferred if the file leaves no doubt.
+            missing_marks: other marks of a missing cell, such as "?".
 
         Raises:
             ValueError: bytes of another encoding; a column of text, with the first row that is no number; commas that
@@ -221,7 +233,9 @@ class Points(Data):
 
     @classmethod
     def from_npy(cls, path: str | os.PathLike[str], *, missing: str | None = None) -> "Points":
-        """An .npy file with a matrix (rows, columns); arguments and errors as for `from_array`."""
+        """Read an .npy file with a matrix (rows, columns). missing: as for `from_array`, which also documents the
+        errors.
+        """
         content = read_ordinary(path)
         try:
             values = np.load(io.BytesIO(content), allow_pickle=False)
@@ -232,23 +246,27 @@ class Points(Data):
         return cls.from_array(values, missing=missing)
 
     @classmethod
-    def of(cls, data: Any) -> "Points":
-        """Points as they are, a data frame, or a matrix. Raises ValueError for anything else, and for NaN."""
+    def from_any(cls, data: Any) -> "Points":
+        """Return points as they are, or make them of a data frame or a matrix. Raises ValueError for anything else, and
+        for NaN.
+        """
         if isinstance(data, Points):
             return data
         return cls.from_frame(data) if is_table(data) else cls.from_array(data)
 
     def like_this(self, data: Any) -> "Points":
-        """New rows over these columns: points or a data frame with these names, or a matrix of as many columns.
+        """Return new rows over these columns.
+
+        data: points or a data frame with these column names, or a matrix of as many columns
 
         Raises:
-            ValueError: another number of columns; other names, or these in another order.
+            ValueError: another number of columns, other names, or these names in another order.
         """
         if isinstance(data, Data) and not isinstance(data, Points):
             raise ValueError(
                 f"got {type(data).__name__} ({data.describe()}), expected Points over the columns of the training data"
             )
-        points = Points.of(data)
+        points = Points.from_any(data)
         if len(points.columns) != len(self.columns):
             raise ValueError(
                 f"got rows of {len(points.columns)} columns, expected the {len(self.columns)} of the training data"
@@ -267,41 +285,41 @@ class Points(Data):
     # -- as data ------------------------------------------------------------------------------------------------
 
     def dataset(self) -> Dataset:
-        """The rows in padded batches."""
+        """Return the rows in padded batches."""
         return rows(self.filled, self.observed)
 
     @property
     def filled(self) -> Float[np.ndarray, "row column"]:
-        """The values, 0 where not observed: for arithmetic that masks them, and for files."""
+        """The values with 0 in cells that are not observed, for arithmetic that masks them, and for files."""
         return np.where(self.observed, self.values, 0.0)
 
     @property
     def n_units(self) -> int:
-        """Rows."""
+        """The number of rows."""
         return len(self.values)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(rows, columns)."""
+        """The number of rows and of columns, as (rows, columns)."""
         return (len(self.values), len(self.columns))
 
     @property
     def observations_per_unit(self) -> Int[np.ndarray, " rows"]:
-        """Observed cells of each row."""
+        """The number of observed cells in each row."""
         return self.observed.sum(axis=1, dtype=np.int64)
 
     @property
     def entries(self) -> Mapping[str, tuple[str, ...]]:
-        """The axis of dimensions is named by the columns."""
+        """The column names, as the names of the axis "dim" of a model."""
         return {"dim": self.columns}
 
     @property
     def unit_labels(self) -> None:
-        """Rows have no classes."""
+        """None: rows have no classes."""
         return
 
     def part(self, rows: Int[np.ndarray, " chosen"], note: str) -> "Points":
-        """The rows with these numbers, in this order, and a note saying so."""
+        """Return the rows with these numbers, in this order, and add a note that says so."""
         names = None if self.row_names is None else tuple(self.row_names[row] for row in rows)
         return replace(
             self, values=self.values[rows], observed=self.observed[rows], row_names=names, notes=(*self.notes, note)
@@ -309,7 +327,7 @@ class Points(Data):
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256, in hexadecimal, of the content: values, which are observed, and names (not notes)."""
+        """The SHA-256 hash, in hexadecimal, of values, mask and names (not of notes)."""
         digest = hashlib.sha256(b"lvsearch points 1")
         digest.update(np.asarray(self.filled, dtype="<f8").tobytes())
         digest.update(self.observed.tobytes())
@@ -317,24 +335,24 @@ class Points(Data):
         return digest.hexdigest()
 
     def to_storage(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """No settings; values, mask, names and notes as arrays."""
+        """Return the points as (empty settings, arrays by name)."""
         arrays = {"values": self.filled, "observed": self.observed}
-        arrays |= packed("columns", self.columns) | packed("notes", self.notes)
-        return {}, arrays if self.row_names is None else arrays | packed("row_names", self.row_names)
+        arrays |= pack_strings("columns", self.columns) | pack_strings("notes", self.notes)
+        return {}, arrays if self.row_names is None else arrays | pack_strings("row_names", self.row_names)
 
     @classmethod
     def from_storage(cls, settings: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "Points":
-        """The inverse of `to_storage`."""
-        names = unpacked("row_names", arrays) if holds("row_names", arrays) else None
-        columns, notes = (unpacked(name, arrays) for name in ("columns", "notes"))
+        """Return the points that `to_storage` encoded."""
+        names = unpack_strings("row_names", arrays) if has_strings("row_names", arrays) else None
+        columns, notes = (unpack_strings(name, arrays) for name in ("columns", "notes"))
         return cls(arrays["values"], arrays["observed"], columns, names, notes)
 
     def describe(self) -> str:
-        """Such as "600 rows × 4 columns, 2,310 of 2,400 cells observed"."""
+        """Return a line such as "600 rows × 4 columns, 2,310 of 2,400 cells observed" about the sizes."""
         return f"{self.n_units:,} rows × {len(self.columns):,} columns, {self._cells()} observed"
 
     def facts(self) -> tuple[tuple[str, str], ...]:
-        """Rows, columns and cells, a line each."""
+        """Return the numbers of rows, columns and observed cells, a line each."""
         named = ", ".join(self.columns[:6]) + (", …" if len(self.columns) > 6 else "")
         return (
             ("rows", f"{self.n_units:,}"),
@@ -343,18 +361,19 @@ class Points(Data):
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """The values as a table, NaN where not observed: a row per row (named where it has a name)."""
+        """Return the values as a data frame, NaN where not observed, with the names of rows and columns."""
         return pd.DataFrame(self.values.copy(), index=self.row_names, columns=list(self.columns))
 
     def __repr__(self) -> str:
         return f"Points({self.describe()})"
 
     def _cells(self) -> str:
+        """Return how many cells are observed, in words."""
         every = self.observed.size
         return f"all {every:,} cells" if self.observed.all() else f"{self.n_observations:,} of {every:,} cells"
 
-    def _remarks(self) -> tuple[str, ...]:
-        """What a person should know about data fresh from elsewhere."""
+    def _notes_on_missing(self) -> tuple[str, ...]:
+        """Return notes on rows and columns without any observed cell."""
         empty = int((~self.observed.any(axis=1)).sum())
         notes = (f"{empty:,} of {self.n_units:,} rows have no observed cell; kept in place",) if empty else ()
         unseen = int((~self.observed.any(axis=0)).sum())
@@ -363,5 +382,6 @@ class Points(Data):
         return notes
 
 
-def _is_default(index: pd.Index) -> bool:
+def _is_default_index(index: pd.Index) -> bool:
+    """Return True if an index is 0, 1, 2, …, which names nothing."""
     return bool(index.equals(pd.RangeIndex(len(index))))

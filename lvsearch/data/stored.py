@@ -1,4 +1,4 @@
-"""Data of any kind as settings and arrays, for folders, and back."""
+"""Encode data of any kind as settings and arrays for folders, and decode them."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,9 +13,9 @@ from lvsearch.files.storage import CorruptFolderError
 
 
 def encode_data(data: Data) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Data as what it is, its fingerprint and its settings, for JSON, and as arrays.
+    """Return data as (settings for JSON with kind and fingerprint, arrays by name).
 
-    Raises ValueError for a kind of data that `decode_data` would not know.
+    Raises ValueError for a kind of data that `decode_data` does not know.
     """
     if type(data) not in KINDS:
         raise ValueError(
@@ -27,7 +27,10 @@ def encode_data(data: Data) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def decode_data(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray], folder: Path) -> Data:
-    """The inverse of `encode_data`; `folder` is named in errors."""
+    """Return the data that `encode_data` encoded. folder: where they were read, named in errors.
+
+    Raises `CorruptFolderError` for an unknown kind, and for data that do not match their fingerprint.
+    """
     name = entry.get("kind", Corpus.__name__)  # a folder from before there were other kinds holds a corpus
     known = {kind.__name__: kind for kind in KINDS}
     if name not in known:

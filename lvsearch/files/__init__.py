@@ -1,1 +1,1 @@
-"""Folders and files: written atomically by one process at a time, read back without trust, safe for every sink."""
+"""Write files and folders atomically, by one process at a time, and read them back without trusting them."""

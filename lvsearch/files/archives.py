@@ -1,4 +1,6 @@
-"""The arrays of an .npz file, or one readable error: such files come from other people, and from damaged disks."""
+"""Read the arrays of an .npz file, or raise one readable error; such files may come from others, or from damaged
+disks.
+"""
 
 import io
 import re
@@ -13,20 +15,24 @@ UNREADABLE = (
     *(ValueError, OSError, EOFError, KeyError, RuntimeError, SyntaxError, OverflowError, MemoryError),
     *(tokenize.TokenError, zipfile.BadZipFile, zlib.error),
 )
-"""What NumPy and the zip reader raise on bytes that are no archive of arrays, damaged, encrypted or pickled, or of a
-shape beyond all memory."""
+"""The exceptions of NumPy and the zip reader for bytes that are no archive of arrays: damaged, encrypted, pickled, or
+of a shape beyond all memory."""
 
 
 def reason(error: BaseException) -> str:
-    """What such an error says, in one line, without the addresses of Python's objects."""
+    """Return the message of such an exception in one line, without the addresses of Python's objects."""
     return re.sub(r"<[^<>]* object at 0x[0-9a-f]+>", "…", " ".join(str(error).split()))
 
 
 def read_arrays(content: bytes, name: str | Path) -> dict[str, np.ndarray]:
-    """Every array of an archive; `name` is what messages call it. Nothing is unpickled, and nothing unpacked: an
-    archive may not hold more than its own bytes.
+    """Return every array of an archive, as {name: array}. Nothing is unpickled, and nothing is unpacked.
 
-    Raises ValueError for anything else than an undamaged archive of arrays.
+    An archive may not hold more than its own bytes, so that a small file cannot fill the memory.
+
+    content: the bytes of the archive
+    name: the file, for messages
+
+    Raises ValueError for anything but an undamaged archive of arrays.
     """
     try:
         _refuse_swelling(content)
@@ -42,8 +48,11 @@ def read_arrays(content: bytes, name: str | Path) -> dict[str, np.ndarray]:
 
 
 def _refuse_swelling(content: bytes) -> None:
-    """Raise ValueError for members that are compressed, or hold more than the archive: a megabyte may become a
-    terabyte, and `numpy.savez` writes neither. What is no archive is left to NumPy."""
+    """Raise ValueError for members that are compressed, or that hold more than the archive itself.
+
+    A compressed megabyte may become a terabyte, and `numpy.savez` writes neither kind. Bytes that are no archive are
+    left to NumPy.
+    """
     if not zipfile.is_zipfile(io.BytesIO(content)):
         return
     with zipfile.ZipFile(io.BytesIO(content)) as archive:

@@ -1,12 +1,11 @@
-"""Folders of arrays too large for memory: written a piece at a time, opened as memory maps.
+"""Folders of arrays too large for memory: written piece by piece, opened as memory maps.
 
-Each array is a file of its plain numbers, little-endian, without a header; `manifest.json` names them with type, length
-and SHA-256. A folder is written beside its place under a name of its own and then moved there in one rename, so that
-what stands there is whole.
+Each array is a file of plain numbers, little-endian, without a header. `manifest.json` holds their types, lengths and
+SHA-256 checksums. A folder is written under a temporary name and then renamed, so that it is complete when it appears.
 
-Opening one checks the manifest's own checksum, and that every file is there and as long as it was written: that is
-cheap, and finds what was cut off or left out. `verify_arrays` reads everything and compares checksums; who opens a
-folder decides when that is worth it.
+Opening a folder checks the manifest's own checksum, and that every file is there with its full length. This is cheap,
+and finds files that were cut off or left out. `verify_arrays` reads everything and compares checksums. The caller
+decides when to do that.
 """
 
 import hashlib
@@ -31,7 +30,7 @@ BYTES_AT_ONCE = 1 << 24
 
 
 class ArrayWriter:
-    """One array that grows at its end."""
+    """A file of one array, to which values can be appended."""
 
     def __init__(self, path: Path, dtype: Any):
         self.path, self.dtype, self.length = path, np.dtype(dtype).newbyteorder("<"), 0
@@ -39,26 +38,26 @@ class ArrayWriter:
         self._file: BinaryIO = path.open("wb")
 
     def append(self, values: np.ndarray) -> None:
-        """Values (entries,) behind those that there are. Raises OSError where the disk is full."""
+        """Append values (entries,). Raises OSError if the disk is full."""
         content = np.ascontiguousarray(values, self.dtype).view(np.uint8).data
         self._digest.update(content)
         self._file.write(content)
         self.length += len(values)
 
-    def finished(self) -> dict[str, Any]:
-        """What the manifest says of it; nothing can be appended any more."""
+    def finish_array(self) -> dict[str, Any]:
+        """Close the array, and return its entry in the manifest. Nothing can be appended any more."""
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
         return {"dtype": self.dtype.str, "length": self.length, "sha256": self._digest.hexdigest()}
 
     def close(self) -> None:
-        """Give it up."""
+        """Close the file of an array that is given up."""
         self._file.close()
 
 
 class FolderWriter:
-    """A folder of arrays that is being written; see `new_array_folder`."""
+    """Writes a folder of arrays; get one from `new_array_folder`."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -66,7 +65,7 @@ class FolderWriter:
         self._entries: dict[str, dict[str, Any]] = {}
 
     def append(self, name: str, values: np.ndarray, dtype: Any = None) -> None:
-        """Values (entries,) behind those of the array of this name, whose type is that of its first ones or `dtype`."""
+        """Append values (entries,) to the array of this name. Its type is that of its first values, or `dtype`."""
         if name not in self._writers:
             path = self.folder / f"{name}{ENDING}"
             self._writers[name] = ArrayWriter(path, values.dtype if dtype is None else dtype)
@@ -74,27 +73,27 @@ class FolderWriter:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the arrays, in the order in which they were begun."""
+        """The names of the arrays, in the order in which they were begun."""
         return tuple(self._writers)
 
     def length(self, name: str) -> int:
-        """Entries of an array so far."""
+        """Return the number of entries of an array so far."""
         return self._writers[name].length
 
-    def finished(self, name: str) -> FileArray:
-        """An array to which nothing is appended any more, to be read."""
+    def finish_array(self, name: str) -> FileArray:
+        """Close an array, to which nothing can be appended any more, and return it for reading."""
         writer = self._writers[name]
-        self._entries[name] = writer.finished()
+        self._entries[name] = writer.finish_array()
         return FileArray(writer.path, writer.dtype, writer.length)
 
     def drop(self, name: str) -> None:
-        """Leave out an array that was only of use while others were written."""
+        """Remove an array that was only needed while others were written."""
         writer = self._writers.pop(name)
         del self._entries[name]
         writer.path.unlink()
 
     def finish(self, body: Any) -> None:
-        """Write the manifest, with `body` (JSON-able); every array is `finished`."""
+        """Write the manifest, with `body` (JSON-able), when every array has been closed with `finish_array`."""
         content = {"arrays": self._entries, "body": body}
         text = json.dumps(content, indent=1, sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()
@@ -102,16 +101,16 @@ class FolderWriter:
         write_text(self.folder / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True))
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close all files."""
         for writer in self._writers.values():
             writer.close()
 
 
 @contextmanager
 def new_array_folder(folder: Path) -> Iterator[FolderWriter]:
-    """A writer whose folder appears under its name when the block ends, or not at all.
+    """Yield a writer whose folder appears under its name when the block ends without an error, and else not at all.
 
-    Raises FileExistsError where something is there already.
+    Raises FileExistsError if something is there already.
     """
     refuse_existing(folder)
     folder = folder.absolute()
@@ -131,15 +130,15 @@ def new_array_folder(folder: Path) -> Iterator[FolderWriter]:
 
 
 def is_array_folder(folder: Path) -> bool:
-    """Whether there is a folder with a manifest."""
+    """Return True if a folder with a manifest exists."""
     return (folder / MANIFEST).is_file()
 
 
 def open_arrays(folder: Path) -> tuple[Any, dict[str, FileArray]]:
-    """The body of a folder and its arrays, unread.
+    """Return the body of a folder and its arrays, which are not read yet.
 
-    Raises FileNotFoundError where there is none, `CorruptFolderError`, which names the file, for one that is damaged or
-    that something else wrote.
+    Raises FileNotFoundError if there is none, and `CorruptFolderError`, which names the file, if it is damaged or
+    foreign.
     """
     body, entries = _manifest(folder)
     arrays = {}
@@ -157,7 +156,9 @@ def open_arrays(folder: Path) -> tuple[Any, dict[str, FileArray]]:
 
 
 def verify_arrays(folder: Path) -> None:
-    """Read all files of a folder and compare their SHA-256. Raises `CorruptFolderError`, naming one that differs."""
+    """Read all files of a folder and compare their checksums. Raises `CorruptFolderError`, naming a file that
+    differs.
+    """
     _, arrays = open_arrays(folder)
     _, entries = _manifest(folder)
     for name, array in arrays.items():
@@ -170,7 +171,9 @@ def verify_arrays(folder: Path) -> None:
 
 
 def _manifest(folder: Path) -> tuple[Any, Mapping[str, tuple[np.dtype, int, str]]]:
-    """The body, and of each array type, length and checksum."""
+    """Return the body, and {array: (type, length, checksum)}. Raises `CorruptFolderError` if the manifest is
+    damaged.
+    """
     path = folder / MANIFEST
     try:
         manifest = json.loads(read_ordinary(path).decode())

@@ -1,4 +1,4 @@
-"""Whether decoded objects hold what their classes declare: JSON gives anything, and a constructor takes it."""
+"""Check that decoded objects hold what their classes declare, since JSON may contain anything."""
 
 import types
 from collections.abc import Mapping
@@ -7,10 +7,10 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 
 def as_declared(value: Any) -> Any:
-    """A dataclass or NamedTuple whose numbers, texts, truth values and tuples of such, at any depth, are of the types
-    that its fields declare; other fields are not looked at.
+    """Return `value`, a dataclass or NamedTuple, if its fields have the types that its class declares.
 
-    Raises TypeError naming the first field that is of another.
+    Numbers, texts, truth values and tuples of these are checked, at any depth; other fields are not. Raises TypeError
+    naming the first field of another type.
     """
     hints = get_type_hints(type(value))
     names = getattr(value, "_fields", None) or [entry.name for entry in fields(value)]
@@ -22,7 +22,7 @@ def as_declared(value: Any) -> Any:
 
 
 def conforms(value: Any, hint: Any) -> bool:
-    """Whether a value is of a declared type. An int stands for a float; a bool is neither."""
+    """Return True if a value is of a declared type. An int is accepted for a float; a bool is accepted for neither."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return any(conforms(value, each) for each in inner)

@@ -1,7 +1,7 @@
-"""One writer at a time in a folder.
+"""Make sure that only one process at a time writes to a folder.
 
-The system holds the lock, on the open file `.lock`, and lets it go however the process ends: after a kill nothing has
-to be removed by hand. The file itself stays, and says which process had it last.
+The operating system holds the lock on the open file `.lock`, and releases it however the process ends. So nothing has
+to be removed by hand after a kill. The file itself stays, and says which process had the lock last.
 """
 
 import errno
@@ -16,26 +16,28 @@ from lvsearch.files.ordinary import require_ordinary
 
 LOCK = ".lock"
 _BEYOND_THE_TEXT = 1 << 20
-"""Windows locks bytes, which nobody else can then read: this one is none of the text's."""
+"""The byte that is locked on Windows, behind the text, since locked bytes cannot be read by others."""
 _AS_IT_STANDS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-"""The lock is emptied when it is taken: a link there would have another file emptied. A pipe is not waited for."""
+"""Flags for opening the lock. A link is refused, because the file it leads to would be emptied. A pipe is not
+waited for.
+"""
 _NO_LOCKS_HERE = {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS}
 
 
 class FolderInUseError(OSError):
-    """Another process, or another search of this one, writes to the folder."""
+    """Raised if another process, or another search of this process, writes to the folder."""
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of an existing folder.
+def hold_lock(folder: Path) -> Iterator[None]:
+    """Hold the lock of an existing folder inside this context.
 
-    File systems without locks are written to as they are. Raises `FolderInUseError` where somebody else holds the lock,
-    at once, ValueError where a pipe or a device stands in its place, and OSError for a folder that cannot be written to
-    and for a lock that is a link.
+    File systems without locks are written to without one. Raises `FolderInUseError` at once if somebody else holds the
+    lock. Raises ValueError if a pipe or a device is in its place, and OSError for a folder that cannot be written to or
+    a lock that is a link.
     """
     place = folder.absolute()
-    handle = _take(folder)
+    handle = _open_lock(folder)
     _held[place] = handle
     try:
         yield
@@ -44,8 +46,11 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def hold_again(folder: Path) -> None:
-    """Take the lock anew of a folder that this process holds, and that somebody has removed meanwhile and who writes
-    made again; else nothing. Raises as `locked` does."""
+    """Take the lock again if this process holds it but the folder was removed and made again meanwhile; else do
+    nothing.
+
+    Raises the errors of `hold_lock`.
+    """
     place = folder.absolute()
     if place not in _held:
         return
@@ -56,20 +61,20 @@ def hold_again(folder: Path) -> None:
             return
     except FileNotFoundError:
         pass
-    before, _held[place] = _held[place], _take(folder)
+    before, _held[place] = _held[place], _open_lock(folder)
     os.close(before)
 
 
 _held: dict[Path, int] = {}
-"""The open lock of every folder that this process holds."""
+"""The open lock file of every folder that this process holds."""
 
 
-def _take(folder: Path) -> int:
-    """The open file of the lock, which is ours now. Errors as for `locked`."""
+def _open_lock(folder: Path) -> int:
+    """Open the lock file, take the lock, and return its handle. Raises the errors of `hold_lock`."""
     handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | _AS_IT_STANDS, 0o666)
     try:
         require_ordinary(folder / LOCK, os.fstat(handle).st_mode)
-        if not _taken(handle):
+        if not _try_lock(handle):
             raise FolderInUseError(
                 f"{folder} is in use by {_holder(folder)}: wait until it is done or stop it, or choose another folder"
             )
@@ -81,8 +86,8 @@ def _take(folder: Path) -> int:
     return handle
 
 
-def _taken(handle: int) -> bool:
-    """Whether the lock is ours now."""
+def _try_lock(handle: int) -> bool:
+    """Try to take the lock, and return True if this process has it now, or if the file system has no locks."""
     try:
         if sys.platform == "win32":
             import msvcrt
@@ -100,6 +105,6 @@ def _taken(handle: int) -> bool:
 
 
 def _holder(folder: Path) -> str:
-    """Who wrote last into the lock, which is no more than a hint."""
+    """Return the process that last wrote into the lock file, as a hint for messages."""
     text = (folder / LOCK).read_text(encoding="utf-8", errors="replace").strip()
     return text if text.isprintable() and text else "another process"

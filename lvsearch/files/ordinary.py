@@ -1,4 +1,4 @@
-"""Ordinary files only: a pipe that nobody writes to, or a device, may stand where a file is expected and never end."""
+"""Open ordinary files only: a pipe or a device in the place of a file might never end."""
 
 import os
 import stat
@@ -7,7 +7,7 @@ from typing import BinaryIO
 from lvsearch.models.plain_arguments import as_path
 
 READ_AT_ONCE = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
-"""Opening a pipe waits for somebody at its other end, but for O_NONBLOCK; Windows has neither that nor such pipes."""
+"""Flags for opening a file. Without O_NONBLOCK, opening a pipe would wait for a writer; Windows has neither."""
 KINDS = ((stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
 
 

@@ -1,4 +1,4 @@
-"""Bytes out of files: unpacked, decoded as text, and named for what they are where they are no text."""
+"""Read bytes from files: unpack them, decode them as text, and name the kind of a file that is no text."""
 
 import bz2
 import codecs
@@ -17,7 +17,7 @@ from lvsearch.files.ordinary import open_ordinary, require_ordinary
 from lvsearch.models.plain_arguments import as_path, shown
 
 PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-"""Endings of files that hold one packed file, and what opens them."""
+"""Endings of files that hold one packed file, and the functions that open them."""
 ZIP = ".zip"
 SIGNATURES = (
     (b"PK\x03\x04", "a ZIP archive, as .zip, .xlsx and .docx files are"),
@@ -38,18 +38,18 @@ SIGNATURES = (
     (b"\x80\x04", "a pickle of Python: load it there, and pass what it holds"),
     (b"\x80\x05", "a pickle of Python: load it there, and pass what it holds"),
 )
-"""How files begin that are no text, and what to do with them."""
+"""The first bytes of files that are no text, and what to do with such files."""
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 HEAD = 1024
-"""Bytes in which signs of a file that is no text are looked for."""
+"""The number of bytes in which signs of a file that is no text are looked for."""
 BAD_PACKING = (OSError, EOFError, RuntimeError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
-"""What unpacking raises; an OSError with a number is the system's own, such as that there is no file."""
+"""The exceptions of unpacking. An OSError with a number is the system's own, such as a missing file."""
 
 
 def unpacked_name(path: str | os.PathLike[str]) -> str:
-    """The name of what a file holds, in lower case: without .gz and others of `PACKED`; of a .zip with one file its.
+    """Return the name of a file's content, in lower case: without .gz and others of `PACKED`.
 
-    Raises ValueError for a .zip that is none.
+    For a .zip with one file it is the name of that file. Raises ValueError for a .zip that is none.
     """
     path = as_path("path", path)
     name = path.name.lower()
@@ -62,7 +62,7 @@ def unpacked_name(path: str | os.PathLike[str]) -> str:
 
 
 def zip_members(path: str | os.PathLike[str]) -> list[str]:
-    """The files in a .zip, without the hidden ones and folders. Raises ValueError for a file that is no .zip."""
+    """Return the files in a .zip, without hidden ones and folders. Raises ValueError for a file that is no .zip."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = [entry.filename for entry in archive.infolist() if not entry.is_dir()]
@@ -72,15 +72,17 @@ def zip_members(path: str | os.PathLike[str]) -> list[str]:
 
 
 def is_hidden(path: PurePosixPath | Path) -> bool:
-    """Whether a path is an editor's or a system's own: it or a folder on it begins with a dot, or is macOS's."""
+    """Return True for files of an editor or a system: the file or a folder on its path begins with a dot, or is
+    macOS's.
+    """
     return any(part.startswith(".") or part == "__MACOSX" for part in path.parts)
 
 
 @contextmanager
-def unpacked(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """The bytes of a file, unpacked as its ending says; of a .zip those of its one file.
+def open_unpacked(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """Yield the bytes of a file, unpacked by its ending; for a .zip those of its one file.
 
-    Raises ValueError, also out of the block that reads, for a file that is not packed as its name says, and for a .zip
+    Raises ValueError, also inside the block that reads, for a file that is not packed as its name says, and for a .zip
     of several files.
     """
     path = as_path("path", path)
@@ -106,19 +108,21 @@ def unpacked(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 
 def read_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:
-    """A text file, unpacked as its ending says, every line ended by a line feed.
+    """Return a text file, unpacked by its ending, with every line ended by a line feed.
 
     Raises:
-        ValueError: a file that is no text, named for what it is; bytes that are not of this encoding, with the place of
-            the first; an encoding there is none of; a file that is not packed as its name says.
+        ValueError: a file that is no text (its kind is named); bytes that are not of this encoding, with the place of
+            the first; an unknown encoding; a file that is not packed as its name says.
     """
-    with unpacked(path) as file:
+    with open_unpacked(path) as file:
         content = file.read()
-    return decoded(content, path, encoding)
+    return decode_text(content, path, encoding)
 
 
-def decoded(content: bytes, name: str | os.PathLike[str], encoding: str = "utf-8") -> str:
-    """Bytes as text, every line ended by a line feed; `name` is what messages call them. Errors as for `read_text`."""
+def decode_text(content: bytes, name: str | os.PathLike[str], encoding: str = "utf-8") -> str:
+    """Return bytes as text, with every line ended by a line feed. name: the file, for messages. Raises as `read_text`
+    does.
+    """
     codec = _codec(encoding)
     refuse_foreign(content[:HEAD], name, codec)
     try:
@@ -132,16 +136,16 @@ def decoded(content: bytes, name: str | os.PathLike[str], encoding: str = "utf-8
 
 
 @contextmanager
-def opened(path: str | os.PathLike[str], encoding: str = "utf-8") -> Iterator[IO[str]]:
-    """A text file whose lines all end in line feeds, unpacked as its ending says, to be read piece by piece.
+def open_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> Iterator[IO[str]]:
+    """Yield a text file, unpacked by its ending, to be read piece by piece; every line ends with a line feed.
 
-    Raises ValueError, also out of the block that reads, as `read_text` does.
+    Raises ValueError, also inside the block that reads, as `read_text` does.
     """
     codec = _codec(encoding)
-    with unpacked(path) as file:
+    with open_unpacked(path) as file:
         head = file.read(HEAD)
     refuse_foreign(head, path, codec)
-    with unpacked(path) as file, io.TextIOWrapper(file, encoding=codec) as text:
+    with open_unpacked(path) as file, io.TextIOWrapper(file, encoding=codec) as text:
         try:
             yield text
         except UnicodeDecodeError as error:
@@ -149,11 +153,11 @@ def opened(path: str | os.PathLike[str], encoding: str = "utf-8") -> Iterator[IO
 
 
 def refuse_foreign(head: bytes, name: Any, codec: str) -> None:
-    """ValueError for bytes that begin as no text of this codec does, whatever it would make of them."""
+    """Raise ValueError for bytes that begin as no text in this encoding does."""
     wide = codec.startswith(("utf-16", "utf-32"))
     if head[:2] in UTF16 and not wide:
         if codec.startswith("utf-8"):
-            return  # says so itself, with the place
+            return  # decoding raises an error that gives the place
         raise ValueError(f"{name}: got text that begins as UTF-16 does; expected encoding='utf-16' for it")
     what = next((what for signature, what in SIGNATURES if head.startswith(signature)), None)
     if what is None and b"\x00" in head and not wide:
@@ -163,13 +167,14 @@ def refuse_foreign(head: bytes, name: Any, codec: str) -> None:
 
 
 def _not_packed(path: Path | str | os.PathLike[str], error: Exception, program: str) -> Exception:
-    """The error to raise: the system's own as it is, else one that says what was expected."""
+    """Return the error to raise: the system's own as it is, or else one that says what was expected."""
     if isinstance(error, OSError) and error.errno is not None:
         return error
     return ValueError(f"{path}: {error}; expected a file written by {program}, as its name says")
 
 
 def _codec(encoding: str) -> str:
+    """Return Python's name of an encoding. Raises ValueError for an unknown one."""
     try:
         codec = codecs.lookup(encoding).name
     except (LookupError, TypeError) as error:
@@ -180,6 +185,7 @@ def _codec(encoding: str) -> str:
 
 
 def _not_of_encoding(name: Any, encoding: str, error: UnicodeDecodeError, place: str, head: bytes) -> str:
+    """Return the message for bytes that are not of the encoding, with a guess at the right one."""
     got = " ".join(f"0x{byte:02x}" for byte in error.object[error.start : error.end])
     guess = "encoding='latin-1' or 'cp1252' are common"
     if head[:2] in UTF16:

@@ -1,19 +1,21 @@
-"""Signs that a terminal has not: what is printed after hours of work must not fail for a minus sign.
+"""Print on terminals that lack some characters: output after hours of work must not fail because of a minus sign.
 
-Terminals and pipes of some systems know no more than 200 characters. Where one has no "−", plain signs take its place.
+Terminals and pipes of some systems know only about 200 characters. If "−" is missing, a plain sign is printed.
 """
 
 import codecs
 import sys
 
 PLAIN = {"−": "-", "–": "-", "…": "...", "×": "x", "±": "+/-", "≥": ">=", "≤": "<=", "∞": "inf", "→": "->", "÷": "/"}
-"""What stands for a sign where it cannot be written."""
+"""The plain signs that replace characters which cannot be printed."""
 NAME = "lvsearch.plain"
 
 
 def print_any_text() -> None:
-    """From here on, what standard output and standard error cannot encode is printed in plain signs, and else escaped
-    such as \\\\u4e2d."""
+    r"""Make standard output and standard error print plain signs for characters that they cannot encode.
+
+    Other characters are escaped, such as \u4e2d.
+    """
     codecs.register_error(NAME, _in_plain_signs)
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)  # a stream of somebody else may have none
@@ -22,6 +24,7 @@ def print_any_text() -> None:
 
 
 def _in_plain_signs(error: UnicodeError) -> tuple[str, int]:
+    """Return the plain signs for characters that cannot be encoded; a handler for `codecs.register_error`."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     signs = error.object[error.start : error.end]

@@ -1,6 +1,6 @@
-"""Words, labels and names come from data: here they are made safe for what shows them, and stay readable.
+"""Make words, labels and names from data safe for the place where they are shown, and keep them readable.
 
-Terminals obey control characters, Markdown draws links and pictures, spreadsheets run cells that begin with =.
+Terminals obey control characters, Markdown draws links and pictures, and spreadsheets run cells that begin with =.
 """
 
 import re
@@ -9,16 +9,18 @@ import unicodedata
 import pandas as pd
 
 JOINERS = "\u200c\u200d"
-"""Invisible, and part of words in Persian, Hindi and others."""
+"""Invisible characters that are part of words in Persian, Hindi and other languages."""
 MARKDOWN = re.compile(r"[\\`*_|<\[\]&~$@]|:(?=//)|(?<=www)\.", re.IGNORECASE)
-"""What begins markup, entities, formulas and links, those without brackets among them."""
+"""Characters that begin markup, entities, formulas and links in Markdown."""
 FORMULA = "=+-@"
-"""Signs with which a spreadsheet begins to compute."""
+"""Signs with which a formula in a spreadsheet may begin."""
 
 
 def visible(text: str) -> str:
-    """The same text on one line, characters that are obeyed or not seen (escapes, line ends, marks that turn the
-    direction of writing) spelled out, such as \\x1b."""
+    r"""Return the text on one line, with control characters and invisible characters spelled out, such as \x1b.
+
+    These are escapes, line ends, and marks that change the direction of writing.
+    """
     if text.isprintable():
         return text
     shown = (c if c.isprintable() or c in JOINERS else c.encode("unicode_escape").decode() for c in text)
@@ -26,15 +28,19 @@ def visible(text: str) -> str:
 
 
 def markdown(text: str) -> str:
-    """Text that Markdown shows as it is."""
+    """Return the text escaped so that Markdown shows it as it is."""
     return MARKDOWN.sub(r"\\\g<0>", visible(text))
 
 
 def spreadsheet(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with every text in it, names of columns included, on one line (`visible`), and with an apostrophe
-    before what a spreadsheet would compute."""
+    """Return a table that is safe for spreadsheets.
+
+    Every text, names of columns included, is on one line (`visible`). An apostrophe stands before what a spreadsheet
+    would run as a formula.
+    """
 
     def guarded(value: object) -> object:
+        """Return a cell that is shown as text; other values are unchanged."""
         if not isinstance(value, str):
             return value
         line = visible(value)
@@ -49,7 +55,10 @@ def spreadsheet(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _computes(text: str) -> bool:
-    """Whether a spreadsheet may compute a text, or a line of it where it is cut in lines: behind white space, and of
-    full-width or small signs too, which some programs turn into plain ones."""
+    """Return True if a spreadsheet may run a text, or one of its lines, as a formula.
+
+    White space before the sign is skipped. Full-width and small signs count too, since some programs turn them into
+    plain ones.
+    """
     begins = (line.strip()[:1] for line in text.replace("\t", "\n").splitlines())
     return any(sign and unicodedata.normalize("NFKC", sign) in FORMULA for sign in begins)

@@ -1,10 +1,11 @@
-"""Files written atomically, checksummed, without pickle.
+"""Write files atomically, with checksums and without pickle.
 
-A folder holds one manifest, `manifest.json`, and the arrays it names. Arrays are written first, under names that
-contain their checksum; then the manifest replaces the old one in a single rename. A process killed at any moment leaves
-either the old state or the new one, never a mixture. A folder that this module did not write is refused, and files that
-it did not write are left alone. One process writes to a folder at a time: `new_folder` and `known_folder` hold its
-lock.
+A folder holds a manifest, `manifest.json`, and the arrays that it names. Arrays are written first, under names with
+their checksums. Then the manifest replaces the old one in a single rename. So a process that is killed leaves either
+the old state or the new one, never a mixture.
+
+A folder that this module did not write is refused, and foreign files in a folder are left alone. Only one process
+writes to a folder at a time: `new_folder` and `known_folder` hold its lock.
 """
 
 import hashlib
@@ -21,25 +22,27 @@ from typing import Any
 import numpy as np
 
 from lvsearch.files.archives import read_arrays
-from lvsearch.files.locking import LOCK, hold_again, locked
+from lvsearch.files.locking import LOCK, hold_again, hold_lock
 from lvsearch.files.ordinary import read_ordinary
 
 FORMAT = "lvsearch folder, version 1"
 MANIFEST = "manifest.json"
 OURS = re.compile(r".+-[0-9a-f]{16}\.npz|\..+-[0-9a-f]{16}\.npz-\w+\.tmp|\.manifest\.json-\w+\.tmp")
-"""Names of array files, and of the temporary files that a killed process leaves."""
+"""Matches names of array files, and of temporary files that a killed process leaves."""
 TEMPORARY = re.compile(r"\..+\.(?:json|npz|md|csv|png|html)-\w{8}\.tmp")
-"""Names of the temporary files of `_write_atomically`, whatever they were to become."""
+"""Matches names of the temporary files of `_write_atomically`, for any kind of file."""
 
 
 class CorruptFolderError(ValueError):
-    """The folder was not written by lvsearch, or was damaged since."""
+    """Raised if a folder was not written by lvsearch, or was damaged since."""
 
 
 def write_folder(folder: Path, body: Any, arrays: Mapping[str, Mapping[str, np.ndarray]]) -> None:
-    """Write `body` (JSON-able) and groups of arrays; files of an earlier state that are no longer named are removed.
+    """Write a state to a folder: `body` (JSON-able) and groups of arrays. Files of an earlier state are removed.
 
-    arrays: group name -> {array name: array}. Unchanged groups are not written again.
+    folder: made if missing
+    body: the content of the manifest
+    arrays: {group name: {array name: array}}; unchanged groups are not written again
     """
     folder.mkdir(parents=True, exist_ok=True)
     hold_again(folder)
@@ -61,9 +64,9 @@ def write_folder(folder: Path, body: Any, arrays: Mapping[str, Mapping[str, np.n
 
 
 def read_folder(folder: Path) -> tuple[Any, dict[str, dict[str, np.ndarray]]]:
-    """The body and the arrays of a folder, also of one that a search is writing to.
+    """Return the body and the arrays of a folder, even while a search is writing to it.
 
-    Raises FileNotFoundError where there is no such folder, `CorruptFolderError` where it is foreign or damaged.
+    Raises FileNotFoundError if there is no such folder, and `CorruptFolderError` if it is foreign or damaged.
     """
     while True:
         manifest = _manifest(folder)
@@ -76,24 +79,26 @@ def read_folder(folder: Path) -> tuple[Any, dict[str, dict[str, np.ndarray]]]:
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[None]:
-    """Hold the lock of a new folder, which is made. Raises FileExistsError where something is there already,
-    `FolderInUseError` where another process is just making it."""
+    """Make a new folder and hold its lock inside this context.
+
+    Raises FileExistsError if something is there already, and `FolderInUseError` if another process is just making it.
+    """
     refuse_existing(folder)  # before a lock is put into somebody's folder
     folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder):
+    with hold_lock(folder):
         refuse_existing(folder)  # and again: until now another process may have filled it
         yield
 
 
 @contextmanager
 def known_folder(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder that `write_folder` wrote, rid of what killed processes left in it.
+    """Hold the lock of a folder that `write_folder` wrote, and remove temporary files that killed processes left in it.
 
-    Raises FileNotFoundError and `CorruptFolderError` as `read_folder` does, `FolderInUseError` where another process
+    Raises FileNotFoundError and `CorruptFolderError` as `read_folder` does, and `FolderInUseError` if another process
     writes to it.
     """
     _manifest(folder)  # before a lock is put into somebody's folder
-    with locked(folder):
+    with hold_lock(folder):
         for path in (*folder.iterdir(), *folder.glob("*/.*.tmp")):  # reports lie one level below
             if TEMPORARY.fullmatch(path.name) and path.is_file():
                 path.unlink(missing_ok=True)
@@ -101,7 +106,7 @@ def known_folder(folder: Path) -> Iterator[None]:
 
 
 def _manifest(folder: Path) -> bytes:
-    """The bytes of the manifest."""
+    """Return the bytes of the manifest. Raises FileNotFoundError or `CorruptFolderError` if there is none."""
     if not folder.is_dir():
         raise FileNotFoundError(f"no folder {folder}: expected one written by a search (out=…) or by result.save(…)")
     path = folder / MANIFEST
@@ -119,13 +124,15 @@ def _manifest(folder: Path) -> bytes:
 
 
 def _is_being_begun(folder: Path) -> bool:
-    """Whether nothing is in a folder but its lock and what comes before the first manifest."""
+    """Return True if a folder holds nothing but its lock and files from before the first manifest."""
     names = [path.name for path in folder.iterdir()]
     return LOCK in names and all(name == LOCK or OURS.fullmatch(name) for name in names)
 
 
 def _read(folder: Path, content: bytes) -> tuple[Any, dict[str, dict[str, np.ndarray]]]:
-    """What a manifest of this content names."""
+    """Return the body and the arrays that a manifest with this content names. Raises `CorruptFolderError` for
+    damage.
+    """
     path = folder / MANIFEST
     try:
         manifest = json.loads(content.decode())
@@ -147,7 +154,7 @@ def _read(folder: Path, content: bytes) -> tuple[Any, dict[str, dict[str, np.nda
 
 
 def refuse_existing(folder: Path) -> None:
-    """FileExistsError for a folder (or file) that already holds something: nothing of anybody's is overwritten."""
+    """Raise FileExistsError if a folder (or file) already holds something, so that nobody's files are overwritten."""
     if folder.is_file() or (folder.is_dir() and any(path.name != LOCK for path in folder.iterdir())):
         raise FileExistsError(
             f"{folder} exists and is not empty: choose another folder, remove this one, or go on with a search saved "
@@ -161,6 +168,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def _read_group(path: Path, expected: str) -> dict[str, np.ndarray]:
+    """Return the arrays of one file. Raises `CorruptFolderError` if it is missing, or its checksum differs."""
     try:
         data = read_ordinary(path)
     except FileNotFoundError as error:
@@ -176,21 +184,24 @@ def _read_group(path: Path, expected: str) -> dict[str, np.ndarray]:
 
 
 def _npz(content: Mapping[str, np.ndarray]) -> bytes:
+    """Return arrays as the bytes of an .npz file."""
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **{name: np.asarray(array) for name, array in content.items()})
     return buffer.getvalue()
 
 
 def _is_plain(name: str) -> bool:
-    """Whether a name stays in its folder, on any system."""
+    """Return True if a file name cannot lead out of its folder, on any system."""
     return not set(name) & set("/\\:\0")
 
 
 def _file_name(group: str, digest: str) -> str:
+    """Return the name of a file of arrays, which contains its checksum."""
     return f"{group}-{digest[:16]}.npz"
 
 
 def _digest(data: bytes) -> str:
+    """Return the SHA-256 checksum in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 
@@ -201,6 +212,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def _write_atomically(path: Path, data: bytes) -> None:
+    """Write a file under a temporary name, and rename it when it is complete."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-", suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -215,7 +227,7 @@ def _write_atomically(path: Path, data: bytes) -> None:
 
 
 def _ordinary_mode() -> int:
-    """The permissions of a file that `open` would make; those of mkstemp are private."""
+    """Return the permissions of a file that `open` would make; those of mkstemp are private."""
     umask = os.umask(0o077)  # it can only be read by setting it
     os.umask(umask)
     return 0o666 & ~umask

@@ -1,6 +1,6 @@
-"""Strings as two plain arrays, their text and where each ends: of any length, and with any character at the end.
+"""Store strings as two plain arrays: their text, and where each one ends.
 
-NumPy's own arrays of strings give every entry the width of the longest, and lose NULs at its end.
+NumPy's own arrays of strings give every entry the width of the longest one, and lose NULs at the end.
 """
 
 import json
@@ -16,15 +16,15 @@ TEXT, ENDS, KNOWN = ".text", ".ends", ".known"
 AT_ONCE = 1 << 14
 
 
-def packed(name: str, strings: Iterable[str]) -> dict[str, np.ndarray]:
-    """Two arrays under names of their own: UTF-8, and the position after each string (half surrogates survive)."""
+def pack_strings(name: str, strings: Iterable[str]) -> dict[str, np.ndarray]:
+    """Return strings as two arrays: their UTF-8 text, and the position after each string. Half surrogates are kept."""
     encoded = [string.encode("utf-8", "surrogatepass") for string in strings]
     ends = np.cumsum([len(text) for text in encoded], dtype=np.int64)
     return {name + TEXT: np.frombuffer(b"".join(encoded), np.uint8), name + ENDS: ends}
 
 
-def unpacked(name: str, arrays: Mapping[str, np.ndarray]) -> tuple[str, ...]:
-    """The inverse of `packed`; also of an array of strings, as earlier versions wrote them.
+def unpack_strings(name: str, arrays: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+    """Return the strings that `pack_strings` packed, or those of an array of strings, as earlier versions wrote them.
 
     Raises KeyError for a missing array, ValueError for ends that do not divide the text.
     """
@@ -40,13 +40,13 @@ def unpacked(name: str, arrays: Mapping[str, np.ndarray]) -> tuple[str, ...]:
     return tuple(text[start:end].decode("utf-8", "surrogatepass") for start, end in pairs)
 
 
-def holds(name: str, arrays: Mapping[str, np.ndarray]) -> bool:
-    """Whether `unpacked` finds strings of this name."""
+def has_strings(name: str, arrays: Mapping[str, np.ndarray]) -> bool:
+    """Return True if `unpack_strings` finds strings under this name."""
     return name in arrays or name + TEXT in arrays
 
 
 def json_list(values: Iterable[Any]) -> Iterator[str]:
-    """`json.dumps(list(values))` in pieces: what fingerprints are made of."""
+    """Yield `json.dumps(list(values))` in pieces, from which fingerprints are made."""
     yield "["
     between, waiting = "", iter(values)
     while chosen := list(islice(waiting, AT_ONCE)):
@@ -56,7 +56,11 @@ def json_list(values: Iterable[Any]) -> Iterator[str]:
 
 
 class StoredStrings(Sequence):
-    """Strings in files, of which those that are asked for are read; None where `known` says that there is none."""
+    """Strings in files, which are read only when they are used; None for those that `known` marks as missing.
+
+    text, ends: the two arrays of `pack_strings`, in files
+    known: an array of truth values in a file, or None if no string is missing
+    """
 
     def __init__(self, text: FileArray, ends: FileArray, known: FileArray | None = None):
         self.text, self.ends, self.known = text, ends, known
@@ -65,7 +69,7 @@ class StoredStrings(Sequence):
         return self.ends.length
 
     def __getitem__(self, index: Any) -> Any:
-        """One string; for an array of numbers (chosen,) an array of them; for a slice a tuple."""
+        """Return one string; for an array of numbers (chosen,) an array of strings; for a slice a tuple."""
         if isinstance(index, np.ndarray):
             return np.array([self[int(each)] for each in index], dtype=object)
         if isinstance(index, slice):
@@ -89,10 +93,11 @@ class StoredStrings(Sequence):
     __hash__ = None  # pyright: ignore[reportAssignmentType]
 
     def tolist(self) -> list[Any]:
-        """All of them."""
+        """Return all strings as a list."""
         return list(self)
 
     def _read(self, first: int, last: int) -> list[Any]:
+        """Return the strings from `first` up to `last`. Raises ValueError if the files are damaged."""
         ends = self.ends.read(max(first - 1, 0), last).tolist()
         begin = ends.pop(0) if first else 0
         starts = [begin, *ends[:-1]]

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Key
 from lvsearch.functional.sizes import Places, checked_places, require_extents
 from lvsearch.inference.annealing.generic import chain_from_priors
 from lvsearch.inference.data.dataset import Batch
-from lvsearch.inference.engine.gibbs import GibbsState, swept
+from lvsearch.inference.engine.gibbs import GibbsState, sweep_state
 from lvsearch.inference.engine.meanfield import batch_log_joint
 from lvsearch.models.contract import Model
 from lvsearch.models.kernels import full_precision
@@ -53,7 +53,7 @@ class GibbsFunctions:
         The step leaves the posterior invariant.
         """
         on = model.active(self.places.size, self.places.capacity)
-        new = swept(model, key, state, (batch,), (jnp.arange(len(batch.weight)),), on)
+        new = sweep_state(model, key, state, (batch,), (jnp.arange(len(batch.weight)),), on)
         return jax.tree.map(lambda a, b: a.astype(b.dtype), new, state)
 
     @full_precision

@@ -1,1 +1,1 @@
-"""How many components, from chains over partitions of rows, for people."""
+"""Compute the posterior of the number of components by chains over partitions of rows."""

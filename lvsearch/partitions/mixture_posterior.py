@@ -1,7 +1,7 @@
-"""`lv.mixture_posterior`: how many components a mixture of rows has, and how many of them are occupied, from one chain.
+"""`lv.mixture_posterior`: the posteriors of the number of components and of the number of occupied ones, from chains.
 
-Given which rows are together, the probability of every number K of components is known in closed form. Chains over
-partitions of the rows therefore give the posterior of all K at once, without a fit or an evidence of any
+If it is known which rows are together, the probability of every number K of components has a closed form. So chains
+over partitions of the rows give the posterior of all K at once. No fit and no evidence is needed
 (`lvsearch.inference.partition_chains`).
 """
 
@@ -29,26 +29,28 @@ from lvsearch.sizing.sizes import SizePrior, weak
 from lvsearch.sizing.words import sizes_in_words
 
 LEFT_OUT, MOST_SIZES = 1e-6, 2000
-"""Prior probability of sizes beyond the largest that is tabulated, and the largest number of sizes."""
+"""The prior probability of all sizes beyond the largest one in the table, and the largest number of sizes there."""
 FEWEST_SWEEPS = 256
-"""Of each chain, before it is asked for the first time whether the chains agree."""
+"""The number of sweeps of each chain before it is first checked whether the chains agree."""
 HELD = 0.95
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class MixturePosterior:
-    """The posterior of the number of components K of a mixture, and of the number K₊ that some row is in.
+    r"""The posterior of the number of components K of a mixture, and of the number K₊ that some row is in.
+
+    Returned by `lv.mixture_posterior`. `posterior()` and `occupied()` are its tables.
 
     | field | shape | meaning |
     |---|---|---|
-    | `log_prior` | (size,) | log p(K) of K = 1, 2, …, nats, over the sizes that are tabulated |
-    | `probability` | (size,) | p(K \\| rows) |
+    | `log_prior` | (size,) | log p(K) of K = 1, 2, …, nats, over the sizes in the table |
+    | `probability` | (size,) | p(K \| rows) |
     | `monte_carlo_error` | (size,) | its standard error from the sampling alone |
-    | `occupied_probability` | (number,) | p(K₊ \\| rows) of K₊ = 1, 2, … |
+    | `occupied_probability` | (number,) | p(K₊ \| rows) of K₊ = 1, 2, … |
     | `occupied_error` | (number,) | its standard error from the sampling alone |
-    | `rhat` | | R̂ of K₊ and of log p(rows \\| partition) over the chains, the larger |
-    | `effective_sample_size` | | independent draws of K₊ that all chains together are worth |
-    | `chains`, `sweeps` | | independent chains, and sweeps of each; the first half of these is left out |
+    | `rhat` | | the larger R̂ over the chains of K₊ and of log p(rows \| partition) |
+    | `effective_sample_size` | | the number of independent draws of K₊ that all chains together are worth |
+    | `chains`, `sweeps` | | the number of chains, and of sweeps of each; the first half of the sweeps is left out |
     | `precision` | | the Monte Carlo error that was asked for |
     """
 
@@ -65,7 +67,9 @@ class MixturePosterior:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the chains agree, and every probability of a size has a Monte Carlo error of at most `precision`."""
+        """True if the chains agree (R̂) and every probability of a size has a Monte Carlo error of at most
+        `precision`.
+        """
         return self.rhat <= MOST_RHAT and self.largest_error <= self.precision
 
     @property
@@ -85,8 +89,10 @@ class MixturePosterior:
         )
 
     def occupied(self) -> pd.DataFrame:
-        """Return the table of K₊: `occupied`, `probability`, `monte_carlo_error`; a row for each number visited or
-        smaller."""
+        """Return the table of K₊ with a row per number: `occupied`, `probability`, `monte_carlo_error`.
+
+        Its rows go up to the largest number of occupied components that was visited.
+        """
         return pd.DataFrame(
             {
                 "occupied": np.arange(1, len(self.occupied_probability) + 1),
@@ -96,7 +102,7 @@ class MixturePosterior:
         )
 
     def describe(self) -> str:
-        """Return a sentence on K, one on K₊, and first of all, where it is so, that the chains have not settled."""
+        """Return one sentence on K and one on K₊. If the chains do not agree yet, the text begins by saying so."""
         found = (
             f"{_in_words('components', self.probability)} {_in_words('occupied components', self.occupied_probability)}"
         )
@@ -129,17 +135,16 @@ def mixture_posterior(
 ) -> MixturePosterior:
     """Draw partitions of the rows in many chains and return the posterior of the number of components.
 
-    model: `lv.models.FiniteMixture`, `TiedMixture` or `IndependentNormalMixture`, whose parameters are integrated out.
-    data: as for `lv.search`, (row, column).
-    prior: over sizes, from `lv.sizes`; by default the weak one of `lv.search`.
-    max_size: the largest size; the prior is cut there. None: no largest but where the prior leaves 1e-6 beyond.
-    precision: the largest Monte Carlo error of a p(K | rows). Chains are lengthened until it is reached.
-    sweeps: of each chain, at most; where they are used up the result says that it is not settled.
-    seed: of the chains.
-
-    Source: Miller & Harrison (2018); Frühwirth-Schnatter, Malsiner-Walli & Grün (2021) for `dynamic` concentrations.
+    model: `lv.models.FiniteMixture`, `TiedMixture` or `IndependentNormalMixture`, whose parameters are integrated out
+    data: rows, as for `lv.search`, (row, column)
+    prior: over sizes, from `lv.sizes`; by default the weak one of `lv.search`
+    max_size: the largest size; the prior is truncated there. By default the size beyond which the prior leaves 1e-6
+    precision: the largest Monte Carlo error of a p(K | rows). Chains are lengthened until it is reached
+    sweeps: the largest number of sweeps per chain; if they are used up, the result says that it is not an answer yet
+    seed: of the chains
 
     Raises ValueError for another model, estimated parameters, a prior over several sizes, bad data and bad numbers.
+    Source: Miller & Harrison (2018); Frühwirth-Schnatter, Malsiner-Walli & Grün (2021) for `dynamic` concentrations.
     """
     if not isinstance(model, RowMixture):
         raise ValueError(
@@ -176,7 +181,10 @@ def mixture_posterior(
 
 
 def _tabulated(prior: Any, max_size: int | None) -> Float64[np.ndarray, " size"]:
-    """Return log p(K) of K = 1, 2, …, nats: up to `max_size`, or to where the prior leaves `LEFT_OUT` beyond."""
+    """Return log p(K) of K = 1, 2, …, in nats, up to `max_size` or to where the prior leaves `LEFT_OUT` beyond.
+
+    Raises ValueError for a bad prior or size, and if the prior gives the allowed sizes no probability.
+    """
     if not isinstance(prior, SizePrior) or prior.dimension != 1:
         raise ValueError(f"got prior={prior!r}, expected one of lv.sizes over one size, such as lv.sizes.Poisson(10)")
     if max_size is not None and not 1 <= max_size <= MOST_SIZES:
@@ -195,7 +203,7 @@ def _tabulated(prior: Any, max_size: int | None) -> Float64[np.ndarray, " size"]
 
 
 def _in_words(name: str, probability: Float64[np.ndarray, " number"]) -> str:
-    """Return such as "6 components are most probable (0.31); 4–10 hold 95 %."."""
+    """Return the most probable number and the 95 % set, such as "6 components are most probable (0.31); …" in words."""
     order = np.argsort(-probability, kind="stable")
     enough = int(np.searchsorted(np.cumsum(probability[order]), HELD)) + 1
     best = int(order[0]) + 1

@@ -1,1 +1,1 @@
-"""Files of texts and of counts: how they are found, opened and read, at once or a block at a time."""
+"""Find, open and read files of texts and of counts, whole or one block at a time."""

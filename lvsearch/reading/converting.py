@@ -1,4 +1,4 @@
-"""Any file of documents into a corpus on disk, without ever holding all of it."""
+"""Convert any file of documents to a corpus on disk, without holding all of it in memory."""
 
 import os
 from collections import Counter, defaultdict
@@ -53,24 +53,25 @@ def convert(
     ngram_range: tuple[int, int] = (1, 1),
     tokenizer: Callable[[str], Iterable[str]] | None = None,
 ) -> Path:
-    """Read a file of documents a block at a time and write it as a corpus into a new folder, for `lv.Corpus.open`.
+    """Read a file of documents one block at a time and write it as a corpus to a new folder, for `lv.Corpus.open`.
 
-    The corpus is that of `Corpus.open(source, …)`, but for Arrow's and Parquet's text columns that hold other things
-    than text. Texts are read twice: for the words, whose numbers may take files of their own, and for the counts. In
-    memory lie a block of documents, the vocabulary, and, of files with a line for every entry (Matrix Market, UCI),
-    sixteen bytes for each document; temporary files go to the folder that `TMPDIR` names.
+    Use it for files that are larger than memory. The corpus is that of `Corpus.open(source, …)`; only text columns of
+    Arrow and Parquet files that hold other things than text are read differently. Texts are read twice: once for the
+    words, once for the counts. Memory holds a block of documents, the vocabulary, and for files with a line per entry
+    (Matrix Market, UCI) sixteen bytes per document. Temporary files go to the folder that `TMPDIR` names.
 
     Args:
         source: a file as for `Corpus.open`, or a folder of texts.
-        folder: a new one, which appears when all is written.
-        text, id, label, keep: names of columns, of tables.
-        vocabulary: with counts, a file with a word per line, or the words.
+        folder: a new folder, which appears when everything is written.
+        text, id, label, keep: names of columns, for tables.
+        vocabulary: for counts, a file with a word per line, or the words.
         encoding: of texts and of the vocabulary.
-        documents, first_id, layer: of counts, as for `Corpus.open`.
-        stop_words, token_pattern, ngram_range, tokenizer: of texts, as for `from_texts`.
-        minimum_document_frequency, maximum_document_fraction: of texts as for `from_texts`, of counts as for `pruned`.
+        documents, first_id, layer: for counts, as for `Corpus.open`.
+        stop_words, token_pattern, ngram_range, tokenizer: for texts, as for `from_texts`.
+        minimum_document_frequency, maximum_document_fraction: for texts as for `from_texts`, for counts as for
+            `pruned`.
 
-    Returns `folder`. Raises FileNotFoundError for no such source, FileExistsError where `folder` holds something,
+    Returns `folder`. Raises FileNotFoundError if there is no source, FileExistsError if `folder` holds something, and
     ValueError as `Corpus.open` and `from_texts` do.
     """
     source, folder = as_path("source", source), as_path("folder", folder)
@@ -99,40 +100,46 @@ def convert(
 def _convert_counts(
     source: Path, folder: Path, options: CountOptions, limits: tuple[int | None, float | int | None]
 ) -> None:
+    """Convert a file of counts, one block of documents at a time.
+
+    limits: (least number of documents, greatest fraction of documents) of a term that is kept
+    """
     if is_tenx(source) or ending_of(source) in (NPZ, H5AD):
         _convert_whole(source, folder, options, limits)
         return
     words = options.words()
     counts = CountSource(source, None if words is None else len(words), options.documents, options.first_id)
-    look = _look_at_counts(counts, words, limits)
+    look = _find_kept_terms(counts, words, limits)
     with new_array_folder(folder) as writer:
         into, notes = CorpusWriter(writer), ()
         for block in counts.blocks():
-            kept = block.counts if look is None else look.kept(block.counts)
+            kept = block.counts if look is None else look.keep_columns(block.counts)
             into.add(kept, labels=block.labels)
             notes = block.notes
         terms = look.terms if look is not None else checked_vocabulary(words, csr_array((1, max(into.width, 1))))
         into.finish(terms, (*notes, *(() if look is None else look.notes), *_notes(into, len(terms))))
 
 
-class _CountLook(NamedTuple):
-    """Which terms of counts are kept: their columns and names, and notes on the others."""
+class _KeptTerms(NamedTuple):
+    """The terms of counts that are kept: their columns and names, and notes on the other terms."""
 
     columns: np.ndarray
     terms: tuple[str, ...]
     notes: tuple[str, ...]
 
-    def kept(self, counts: csr_array) -> csr_array:
-        """The columns that are kept, in canonical form; counts: (documents, terms so far)."""
+    def keep_columns(self, counts: csr_array) -> csr_array:
+        """Return the columns that are kept, in canonical form. counts: (documents, terms so far)."""
         width = max(counts.shape[1], int(self.columns.max()) + 1)
         wide = csr_array((counts.data, counts.indices, counts.indptr), shape=(counts.shape[0], width))
         return canonical_counts(wide[:, self.columns])
 
 
-def _look_at_counts(
+def _find_kept_terms(
     source: CountSource, words: Sequence[str] | None, limits: tuple[int | None, float | int | None]
-) -> _CountLook | None:
-    """Read counts once for how many documents hold each term; None where no term is to be left out."""
+) -> _KeptTerms | None:
+    """Read counts once to find the terms within limits. Return None if there are no limits, so that all terms are
+    kept.
+    """
     if limits == (None, None):
         return None
     documents, tokens, n_documents = np.zeros(0, np.int64), np.zeros(0, np.int64), 0
@@ -144,13 +151,13 @@ def _look_at_counts(
         n_documents += block.counts.shape[0]
     terms = checked_vocabulary(words, csr_array((1, max(len(documents), 1))))
     found = pruned_terms(terms, documents, tokens, n_documents, None, limits, most_listed=NAMED_COMMON)
-    return _CountLook(found.columns, tuple(terms[place] for place in found.columns), found.notes)
+    return _KeptTerms(found.columns, tuple(terms[place] for place in found.columns), found.notes)
 
 
 def _convert_whole(
     source: Path, folder: Path, options: CountOptions, limits: tuple[int | None, float | int | None]
 ) -> None:
-    """Files whose readers have no blocks: SciPy's, AnnData's and those of 10x Genomics."""
+    """Convert a file that cannot be read in blocks: SciPy's, AnnData's and those of 10x Genomics."""
     found = counts_in(source, options)
     counts = canonical_counts(found.counts, found.vocabulary)
     terms, notes = checked_vocabulary(found.vocabulary, counts), found.notes
@@ -168,9 +175,14 @@ def _convert_whole(
         write_stored(writer, StoredParts(counts, terms, names, found.labels, notes, None, table))
 
 
-class _FirstLook(NamedTuple):
-    """What one reading of all texts says. `kinds`: of the columns of the metadata, None for those that files cannot
-    keep; `index`: name and kind of what names the rows."""
+class _TextSummary(NamedTuple):
+    """The result of the first reading of all texts.
+
+    words: the vocabulary
+    notes: notes on the files and on words left out
+    kinds: {column of the metadata: its kind}, with None for columns that files cannot keep; None without metadata
+    index: name and kind of the index of the metadata, or None
+    """
 
     words: tuple[str, ...]
     notes: tuple[str, ...]
@@ -185,7 +197,8 @@ def _convert_texts(
     minimum_document_frequency: int | None,
     maximum_document_fraction: float | int | None,
 ) -> None:
-    look = _first_look(source, analyzer, minimum_document_frequency, maximum_document_fraction)
+    """Convert a file or folder of texts: read it once for the vocabulary, and again for the counts."""
+    look = _summarise_texts(source, analyzer, minimum_document_frequency, maximum_document_fraction)
     kinds = look.kinds or {}
     left_out = [name for name, kind in kinds.items() if kind is None]
     if left_out and source.keep is not None:
@@ -208,12 +221,13 @@ def _convert_texts(
         into.finish(look.words, notes, analyzer, stored, look.index is not None)
 
 
-def _first_look(
+def _summarise_texts(
     source: TextSource,
     analyzer: Analyzer,
     minimum_document_frequency: int | None,
     maximum_document_fraction: float | int | None,
-) -> _FirstLook:
+) -> _TextSummary:
+    """Read all texts once, and return the vocabulary and the kinds of the metadata's columns."""
     kinds: dict[str, list[BlockKind]] | None = None
     index: list[BlockKind] = []
     index_name, n_texts, notes = "", 0, tuple[str, ...]()
@@ -229,7 +243,7 @@ def _first_look(
                 dropped[Rule(rule)].add(WordFrequency(word, 0, n_tokens) for word, n_tokens in words.items())
             for word, others in found.spellings.items():
                 spellings[word] += others
-            n_texts, notes = n_texts + len(block.texts), block.notes  # those of the last block are of all
+            n_texts, notes = n_texts + len(block.texts), block.notes  # the last block's notes cover all blocks
             if block.metadata is None:
                 continue
             kinds = {} if kinds is None else kinds
@@ -251,11 +265,11 @@ def _first_look(
         )
     joined = None if kinds is None else {name: joined_kind(each) for name, each in kinds.items()}
     named = (index_name, joined_kind(index) or "text") if index else None
-    return _FirstLook(chosen.terms, (*notes, str(analyzer), *chosen.notes), joined, named)
+    return _TextSummary(chosen.terms, (*notes, str(analyzer), *chosen.notes), joined, named)
 
 
 def _columns(metadata: pd.DataFrame | None, kinds: dict[str, str], index: tuple[str, str] | None) -> list[TableColumn]:
-    """A block of the metadata, and of its index where there is one, in the kinds that all blocks have together."""
+    """Return a block of the metadata as columns of the given kinds, with its index last if it has one."""
     if metadata is None:
         return []
     columns = [as_kind(name, pd.Series(metadata[name]), kind) for name, kind in kinds.items()]
@@ -263,6 +277,7 @@ def _columns(metadata: pd.DataFrame | None, kinds: dict[str, str], index: tuple[
 
 
 def _notes(into: CorpusWriter, n_terms: int) -> tuple[str, ...]:
+    """Return notes on empty documents and unused terms. Raises ValueError if there is not a single token."""
     if not into.n_tokens:
         raise ValueError(f"got {into.n_documents:,} documents without a single token; expected counts above 0")
     return kept_in_place(into.n_empty, into.n_documents, into.n_unused(n_terms), n_terms)

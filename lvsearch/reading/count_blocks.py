@@ -1,7 +1,8 @@
-"""Counts out of the files of other programs a run of documents at a time, for files larger than memory.
+"""Read counts from files of other programs one block of documents at a time, for files larger than memory.
 
-LDA-C and SVMlight have a line for every document. Matrix Market and UCI's bags of words have one for every entry, in
-any order: their entries are counted, then put in the order of the documents in a file of their own, then read again.
+LDA-C and SVMlight have a line for every document. Matrix Market and UCI's bags of words have a line for every entry, in
+any order. Their entries are counted, then written to a temporary file in the order of the documents, and then read from
+it.
 """
 
 import io
@@ -14,7 +15,7 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array
 
-from lvsearch.files.packed_files import opened
+from lvsearch.files.packed_files import open_text
 from lvsearch.inference.data.scratch import ScratchArray
 from lvsearch.reading.count_files import COLUMNS, ROWS, svmlight_first_id
 from lvsearch.reading.opening import MATRIX_MARKET, SVMLIGHT, ending_of
@@ -25,7 +26,9 @@ ENTRY = np.dtype([("word", np.int64), ("count", np.float64)])
 
 
 class CountBlock(NamedTuple):
-    """Some documents: counts (documents, terms so far), canonical; a class for each, or None; notes on the file."""
+    """Some documents: counts (documents, terms so far) in canonical form, a class for each or None, and notes on
+    the file.
+    """
 
     counts: csr_array
     labels: tuple[str, ...] | None = None
@@ -33,8 +36,13 @@ class CountBlock(NamedTuple):
 
 
 class CountSource(NamedTuple):
-    """A file of counts. n_terms: size of its vocabulary, None for what the file says. documents: `ROWS` or `COLUMNS` of
-    a matrix. first_id: as `svmlight_first_id` has it."""
+    """A file of counts, and how to read it.
+
+    path: the file
+    n_terms: the size of the vocabulary; None if the file says it
+    documents: `ROWS` or `COLUMNS` of a matrix
+    first_id: the id of the first word in SVMlight files, as for `svmlight_first_id`
+    """
 
     path: Path
     n_terms: int | None
@@ -42,7 +50,7 @@ class CountSource(NamedTuple):
     first_id: int | None = None
 
     def blocks(self) -> Iterator[CountBlock]:
-        """All documents in their order. Raises ValueError as the readers of whole files do."""
+        """Yield all documents in order, in blocks. Raises the errors of the readers of whole files."""
         ending = ending_of(self.path)
         if ending in SVMLIGHT:
             return _svmlight(self)
@@ -55,8 +63,9 @@ class CountSource(NamedTuple):
 
 
 def _ldac(path: Path, n_terms: int | None) -> Iterator[CountBlock]:
+    """Yield the documents of an LDA-C file in blocks."""
     first = 0
-    with opened(path) as file:
+    with open_text(path) as file:
         lines = enumerate(_without_empty_end(file), start=1)
         while rows := [ldac_row(line, path, number, n_terms) for number, line in islice(lines, LINES_AT_ONCE)]:
             yield CountBlock(canonical_counts(ldac_counts(rows, n_terms), first=first))
@@ -66,7 +75,7 @@ def _ldac(path: Path, n_terms: int | None) -> Iterator[CountBlock]:
 
 
 def _without_empty_end(lines: Iterable[str]) -> Iterator[str]:
-    """The lines without their line feeds, but for empty ones at the end."""
+    """Yield the lines without their line feeds, and without empty lines at the end."""
     empty: list[str] = []
     for line in lines:
         if line.strip(" \t\n"):
@@ -77,7 +86,7 @@ def _without_empty_end(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _svmlight(source: CountSource) -> Iterator[CountBlock]:
-    """A first look says from where on ids are counted."""
+    """Yield the documents of an SVMlight file in blocks. A first reading finds whether ids begin at 0 or 1."""
     path, n_terms = source.path, source.n_terms
     lowest, highest = 1 << 30, 0
     for counts, _ in _svmlight_blocks(path):
@@ -96,9 +105,10 @@ def _svmlight(source: CountSource) -> Iterator[CountBlock]:
 
 
 def _svmlight_blocks(path: Path) -> Iterator[tuple[csr_array, np.ndarray]]:
+    """Yield (counts, labels) of the documents of an SVMlight file in blocks, with ids as they are in the file."""
     from sklearn.datasets import load_svmlight_file
 
-    with opened(path) as file:
+    with open_text(path) as file:
         while lines := "".join(islice(file, LINES_AT_ONCE)):
             try:
                 content = io.BytesIO(lines.encode())
@@ -115,7 +125,13 @@ def _svmlight_blocks(path: Path) -> Iterator[tuple[csr_array, np.ndarray]]:
 
 
 class _Entries(NamedTuple):
-    """A file of entries `document word count`, ids from 1, after so many lines of other things."""
+    """A file of entries `document word count`, with ids from 1, after `lines_before` other lines.
+
+    dense: the file has one count per line and no ids, column after column
+    ones: entries have no count; each counts 1
+    integral: counts must be whole numbers
+    transposed: entries are `word document count`
+    """
 
     path: Path
     n_documents: int
@@ -128,11 +144,13 @@ class _Entries(NamedTuple):
     transposed: bool = False  # a word before its document
 
     def read(self) -> Iterator[np.ndarray]:
-        """Entries (entry, 3) in the order of the file: document and word from 0, count. Raises ValueError for ids out
-        of range, another number of entries than stated, and lines of another form."""
+        """Yield arrays of entries (entry, 3) in the order of the file: document and word from 0, and count.
+
+        Raises ValueError for ids out of range, another number of entries than stated, and lines of another form.
+        """
         n_columns, before = 1 if self.dense else 2 if self.ones else 3, 0
         try:
-            with opened(self.path) as file:
+            with open_text(self.path) as file:
                 for _ in range(self.lines_before):
                     next(file)
                 options = {"sep": r"\s+", "header": None, "chunksize": ENTRIES_AT_ONCE, "skip_blank_lines": False}
@@ -157,6 +175,11 @@ class _Entries(NamedTuple):
             )
 
     def _checked(self, table: np.ndarray, before: int) -> np.ndarray:
+        """Return a block of lines as entries (document, word, count), with ids from 0. Raises ValueError for ids out of
+        range.
+
+        before: the number of entries before this block
+        """
         if self.dense:
             places = np.arange(before, before + len(table))
             inner = self.n_words if self.transposed else self.n_documents
@@ -177,7 +200,8 @@ class _Entries(NamedTuple):
 
 
 def _uci(path: Path) -> _Entries:
-    with opened(path) as file:
+    """Read the three head lines of a UCI file, and return how to read its entries."""
+    with open_text(path) as file:
         head = [line.strip() for line in islice(file, 3)]
     if len(head) < 3 or not all(line.isascii() and line.isdigit() for line in head):
         raise ValueError(
@@ -188,7 +212,11 @@ def _uci(path: Path) -> _Entries:
 
 
 def _matrix_market(path: Path, transposed: bool) -> _Entries:
-    with opened(path) as file:
+    """Read the head of a Matrix Market file, and return how to read its entries.
+
+    transposed: True if columns are the documents
+    """
+    with open_text(path) as file:
         banner, n_lines, line = next(file, "").split(), 2, next(file, "")
         while line.startswith("%") or (line and not line.strip()):
             n_lines, line = n_lines + 1, next(file, "")
@@ -212,7 +240,11 @@ def _matrix_market(path: Path, transposed: bool) -> _Entries:
 
 
 def _by_documents(entries: _Entries) -> Iterator[CountBlock]:
-    """Entries in the order of the documents, by counting them first. A few bytes a document are kept in memory."""
+    """Sort the entries of a file by documents and yield them in blocks.
+
+    Entries are first counted per document, and then written to their places in a temporary file. A few bytes per
+    document stay in memory.
+    """
     if not entries.n_documents:
         raise ValueError(f"{entries.path}: got no documents; expected at least one")
     lengths = np.zeros(entries.n_documents, np.int64)
@@ -221,7 +253,7 @@ def _by_documents(entries: _Entries) -> Iterator[CountBlock]:
     ends = np.cumsum(lengths)
     free, sorted_entries = ends - lengths, ScratchArray(entries.n_entries, ENTRY)
     for block in entries.read():
-        _put(block, free, sorted_entries)
+        _write_entries(block, free, sorted_entries)
     first = 0
     while first < len(lengths):
         begin = int(ends[first] - lengths[first])
@@ -234,8 +266,13 @@ def _by_documents(entries: _Entries) -> Iterator[CountBlock]:
         first = last
 
 
-def _put(block: np.ndarray, free: np.ndarray, into: ScratchArray) -> None:
-    """Entries where those of their documents go on; `free`, which says where that is, moves on."""
+def _write_entries(block: np.ndarray, free: np.ndarray, into: ScratchArray) -> None:
+    """Write a block of entries to the places of their documents, and move `free` past them.
+
+    block: entries (entry, 3)
+    free: the next free place of each document, changed in place
+    into: the temporary file
+    """
     documents = block[:, 0].astype(np.int64)
     order = np.argsort(documents, kind="stable")
     ids, begins, amounts = np.unique(documents[order], return_index=True, return_counts=True)
@@ -244,6 +281,6 @@ def _put(block: np.ndarray, free: np.ndarray, into: ScratchArray) -> None:
     free[ids] += amounts
     records = np.empty(len(order), ENTRY)
     records["word"], records["count"] = block[order, 1], block[order, 2]
-    cuts = np.flatnonzero(np.diff(places) != 1) + 1  # where documents are whole, few writes; else one for each piece
+    cuts = np.flatnonzero(np.diff(places) != 1) + 1  # neighbouring places are written together
     for begin, end in zip([0, *cuts.tolist()], [*cuts.tolist(), len(places)], strict=True):
         into.write(int(places[begin]), records[begin:end])

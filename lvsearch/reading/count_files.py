@@ -1,4 +1,4 @@
-"""Counts in the files of other programs: Matrix Market, SciPy, UCI's docword, SVMlight. (LDA-C is in `readers`.)"""
+"""Read counts from files of other programs: Matrix Market, SciPy, UCI's docword, SVMlight. (`readers` has LDA-C.)"""
 
 import io
 import os
@@ -12,18 +12,22 @@ import pandas as pd
 from scipy.sparse import csr_array, load_npz
 
 from lvsearch.files.ordinary import require_ordinary
-from lvsearch.files.packed_files import read_text, unpacked
+from lvsearch.files.packed_files import open_unpacked, read_text
 from lvsearch.reading.vocabulary import ordered_terms, read_vocabulary
 
 ROWS, COLUMNS = "rows", "columns"
-"""What the documents are in a matrix."""
+"""Whether documents are the rows or the columns of a matrix."""
 
 
 class FileCounts(NamedTuple):
-    """Counts out of a file, as yet unchecked.
+    """The content of a file of counts, not yet checked.
 
-    counts: (documents, terms). vocabulary: the terms, or None where nothing names them. labels: a class for each
-    document, names: a name for each, metadata: a row for each, or None. notes: what was assumed.
+    counts: (documents, terms)
+    vocabulary: the terms, or None if the file does not name them
+    labels: a class for each document, or None
+    names: a name for each document, or None
+    metadata: a row for each document, or None
+    notes: what was assumed when the file was read
     """
 
     counts: Any
@@ -35,11 +39,13 @@ class FileCounts(NamedTuple):
 
 
 class CountOptions(NamedTuple):
-    """What a person says of a file of counts.
+    """The options of a person for a file of counts.
 
-    vocabulary: a file with a word per line, the words, or None. encoding: of that file. documents: `ROWS` or `COLUMNS`
-    of a matrix. first_id: 0 or 1, the id of the first word of SVMlight's lines; None where the file is to say it.
-    layer: of an AnnData.
+    vocabulary: a file with a word per line, the words, or None
+    encoding: of the vocabulary's file
+    documents: `ROWS` or `COLUMNS` of a matrix
+    first_id: the id of the first word in SVMlight files, 0 or 1; None to infer it
+    layer: the layer of an AnnData
     """
 
     vocabulary: str | os.PathLike[str] | Collection[Any] | None = None
@@ -49,7 +55,9 @@ class CountOptions(NamedTuple):
     layer: str | None = None
 
     def words(self) -> Sequence[str] | None:
-        """The vocabulary. Raises ValueError as `read_vocabulary` and for a vocabulary without an order."""
+        """Return the vocabulary, or None. Raises ValueError as `read_vocabulary` does, and for a vocabulary without an
+        order.
+        """
         if self.vocabulary is None:
             return None
         if isinstance(self.vocabulary, str | os.PathLike):
@@ -59,7 +67,12 @@ class CountOptions(NamedTuple):
     def refuse_others(
         self, path: Any, ending: str, matrices: Sequence[str], svmlight: Sequence[str], h5ad: str, is_tenx: bool
     ) -> None:
-        """ValueError for options of other files than this one; matrices, svmlight, h5ad: the endings of each form."""
+        """Raise ValueError for options that this kind of file does not have.
+
+        path, ending: the file and its ending
+        matrices, svmlight, h5ad: the endings of each form
+        is_tenx: True for a folder of 10x Genomics
+        """
         if self.documents not in (ROWS, COLUMNS):
             raise ValueError(f"got documents={self.documents!r}; expected {ROWS!r} or {COLUMNS!r} of the matrix")
         if self.first_id not in (None, 0, 1):
@@ -77,18 +90,19 @@ class CountOptions(NamedTuple):
 def read_matrix_market(
     path: str | os.PathLike[str], documents: str = ROWS, words: Sequence[str] | None = None
 ) -> FileCounts:
-    """A Matrix Market file, coordinates or a dense array; documents: its `ROWS` or `COLUMNS`.
+    """Read a Matrix Market file, with coordinates or a dense array. documents: its `ROWS` or `COLUMNS`.
 
     Raises:
-        ValueError: a file of another form; a vocabulary of as many words as there are documents.
+        ValueError: a file of another form; a vocabulary with as many words as there are documents.
     """
-    return oriented(_matrix(path), documents, words, path)
+    return orient_documents(_matrix(path), documents, words, path)
 
 
 def _matrix(path: str | os.PathLike[str]) -> csr_array:
+    """Return the matrix of a Matrix Market file. Raises ValueError for another form."""
     from scipy.io import mmread  # slow to import, and few need it
 
-    with unpacked(path) as file:
+    with open_unpacked(path) as file:
         content = file.read()
     try:
         return csr_array(mmread(io.BytesIO(content), spmatrix=False))
@@ -97,10 +111,10 @@ def _matrix(path: str | os.PathLike[str]) -> csr_array:
 
 
 def read_npz(path: str | os.PathLike[str], documents: str = ROWS, words: Sequence[str] | None = None) -> FileCounts:
-    """A matrix that `scipy.sparse.save_npz` wrote; documents: its `ROWS` or `COLUMNS`.
+    """Read a matrix that `scipy.sparse.save_npz` wrote. documents: its `ROWS` or `COLUMNS`.
 
     Raises:
-        ValueError: a file of another form, such as of `numpy.savez`.
+        ValueError: a file of another form, such as that of `numpy.savez`.
     """
     require_ordinary(path)
     try:
@@ -111,11 +125,11 @@ def read_npz(path: str | os.PathLike[str], documents: str = ROWS, words: Sequenc
         raise ValueError(
             f"{path}: {' '.join(str(error).split())}; expected a sparse matrix written by scipy.sparse.save_npz"
         ) from error
-    return oriented(csr_array(matrix), documents, words, path)
+    return orient_documents(csr_array(matrix), documents, words, path)
 
 
-def oriented(matrix: csr_array, documents: str, words: Sequence[str] | None, path: Any) -> FileCounts:
-    """A matrix with a row per document. Raises ValueError where the words plainly name the other axis."""
+def orient_documents(matrix: csr_array, documents: str, words: Sequence[str] | None, path: Any) -> FileCounts:
+    """Return a matrix as counts with a row per document. Raises ValueError if the words clearly name the other axis."""
     counts = matrix if documents == ROWS else csr_array(matrix.T)
     if words is not None and len(words) == counts.shape[0] != counts.shape[1]:
         other = COLUMNS if documents == ROWS else ROWS
@@ -127,10 +141,10 @@ def oriented(matrix: csr_array, documents: str, words: Sequence[str] | None, pat
 
 
 def read_uci(path: str | os.PathLike[str], words: Sequence[str] | None = None) -> FileCounts:
-    """UCI's bags of words (docword.*.txt): lines D, W and N, then N lines `document word count`, ids from 1.
+    """Read UCI's bags of words (docword.*.txt): lines D, W and N, then N lines `document word count`, with ids from 1.
 
     Raises:
-        ValueError: with its number, a line of another form or with an id out of range; another number of lines than N.
+        ValueError: a line of another form or with an id out of range, with its number; another number of lines than N.
     """
     content = read_text(path)
     head = content.split("\n", 3)
@@ -169,16 +183,16 @@ def read_uci(path: str | os.PathLike[str], words: Sequence[str] | None = None) -
 def read_svmlight(
     path: str | os.PathLike[str], words: Sequence[str] | None = None, first_id: int | None = None
 ) -> FileCounts:
-    """SVMlight's (LIBSVM's) lines `label id:count …`; labels as text.
+    """Read lines `label id:count …` of SVMlight (LIBSVM); labels are kept as text.
 
-    first_id: the id of the first word, 0 or 1; None where the file is to say it, as `svmlight_first_id` finds it.
+    first_id: the id of the first word, 0 or 1; None to infer it as `svmlight_first_id` does
 
     Raises:
-        ValueError: a file of another form; ids of which nothing says whether they begin with 0 or 1.
+        ValueError: a file of another form; ids that may begin with 0 or with 1.
     """
     from sklearn.datasets import load_svmlight_file
 
-    with unpacked(path) as file:
+    with open_unpacked(path) as file:
         content = file.read()
     try:
         found, labels = load_svmlight_file(io.BytesIO(content), zero_based=True)  # pyright: ignore[reportArgumentType]
@@ -198,10 +212,15 @@ def read_svmlight(
 def svmlight_first_id(
     lowest: int, highest: int, n_terms: int | None, first_id: int | None, path: Any
 ) -> tuple[int, tuple[str, ...]]:
-    """The id of the first word, and a note where that was assumed.
+    """Return the id of the first word (0 or 1), and a note if it was assumed.
 
-    lowest, highest: ids of the file. n_terms: size of the vocabulary, or None. An id of 0 says that ids begin there, an
-    id as large as the vocabulary that they begin with 1. Without a vocabulary they do so, as the format has it.
+    An id of 0 means that ids begin at 0. An id as large as the vocabulary means that they begin at 1. Without a
+    vocabulary they begin at 1, as the format says.
+
+    lowest, highest: the smallest and the largest id in the file
+    n_terms: the size of the vocabulary, or None
+    first_id: what the person said, or None
+    path: the file, for messages
 
     Raises:
         ValueError: a first id above the lowest; a vocabulary with which both are possible.

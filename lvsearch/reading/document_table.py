@@ -1,7 +1,7 @@
-"""What is known of documents beside their words: a row a document, columns of a few plain types that files can keep.
+"""The metadata of documents: a row per document, and columns of a few plain types that files can keep.
 
-pandas' own frames can be written to, and hold any object; these are frozen, compare by content, and come back from a
-folder as they went in.
+A pandas frame can be changed, and can hold any object. These tables are frozen, compare by content, and come back from
+a folder exactly as they were.
 """
 
 import hashlib
@@ -14,29 +14,36 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Int
 
-from lvsearch.files.string_arrays import StoredStrings, json_list, packed, unpacked
+from lvsearch.files.string_arrays import StoredStrings, json_list, pack_strings, unpack_strings
 from lvsearch.tables.frames import first_repeated
 
 KINDS = ("flag", "whole", "number", "time", "text")
-"""bool; int64; float64, NaN where missing; datetime64[ns], NaT where missing; text, None where missing."""
+"""The kinds of columns: bool; int64; float64, NaN where missing; datetime64[ns], NaT where missing; text, None where
+missing.
+"""
 PREFIX = "metadata"
 
 
 @dataclass(frozen=True, eq=False)
 class TableColumn:
-    """One column: its name, one of `KINDS`, and a value for each document, shape (documents,), read-only; of a corpus
-    in a folder as memory maps and, texts, as they are read."""
+    """One column of the metadata.
+
+    name: its name
+    kind: one of `KINDS`
+    values: a value for each document, (documents,), read-only. For a corpus in a folder they are a memory map, or texts
+        that are read when needed
+    """
 
     name: str
     kind: str
     values: np.ndarray | StoredStrings
 
     def series(self) -> pd.Series:
-        """As pandas has it; text by pandas' own choice of type."""
+        """Return the column as a pandas Series; the type of texts is left to pandas."""
         return pd.Series(self.values.tolist() if self.kind == "text" else np.array(self.values), name=self.name)
 
     def digest(self) -> bytes:
-        """SHA-256 of name, kind and content, the same on every machine."""
+        """Return the SHA-256 hash of name, kind and content, which is the same on every machine."""
         digest = hashlib.sha256(json.dumps((self.name, self.kind)).encode())
         if self.kind == "text":
             for piece in json_list(self.values):
@@ -49,7 +56,7 @@ class TableColumn:
 
 @dataclass(frozen=True, eq=False)
 class DocumentTable:
-    """Columns with a value for every document, and what names the rows (None: their numbers)."""
+    """Columns with a value for every document, and an index that names the rows (None: rows are numbered)."""
 
     columns: tuple[TableColumn, ...]
     index: TableColumn | None
@@ -57,14 +64,17 @@ class DocumentTable:
 
     @classmethod
     def from_frame(cls, frame: pd.DataFrame, *, strict: bool) -> tuple["DocumentTable", list[str]]:
-        """The table, and the names of columns left out because a file could not keep them (lists, pictures, …).
+        """Make a table of a data frame, and return it with the names of columns that files cannot keep (lists,
+        pictures, …).
 
-        frame: a row per document. Whole numbers, numbers, yes or no, times (with a zone: in UTC) and text stay what
-        they are; categories, and what else has a text for each value, become text. keep: columns that must be kept.
+        Whole numbers, numbers, truth values, times (with a zone: in UTC) and text keep their kind. Categories, and
+        other values with a text form, become text.
+
+        frame: a row per document
+        strict: True raises ValueError for a column that cannot be kept, instead of leaving it out
 
         Raises:
-            ValueError: several levels of names; a column name twice; with `strict` a column that
-                cannot be kept.
+            ValueError: several levels of names; a column name twice; with `strict` a column that cannot be kept.
         """
         if isinstance(frame.index, pd.MultiIndex) or isinstance(frame.columns, pd.MultiIndex):
             raise ValueError("got several levels of names; expected one: frame.reset_index(), or join them")
@@ -90,7 +100,9 @@ class DocumentTable:
         return cls(tuple(columns), index, len(frame)), left_out
 
     def to_frame(self, names: Sequence[str] | None) -> pd.DataFrame:
-        """A new data frame, a row per document; the rows are named by the index, else by `names`, else numbered."""
+        """Return a new data frame with a row per document. Rows are named by the index, else by `names`, else
+        numbered.
+        """
         frame = pd.DataFrame(
             {column.name: column.series() for column in self.columns}, index=pd.RangeIndex(self.n_rows)
         )
@@ -101,25 +113,25 @@ class DocumentTable:
         return frame
 
     def part(self, rows: Int[np.ndarray, " chosen"]) -> "DocumentTable":
-        """The rows with these numbers, in this order, under the names that they had."""
+        """Return the rows with these numbers, in this order, under the names or numbers that they had."""
         numbers = TableColumn("", "whole", np.arange(self.n_rows)) if self.index is None else self.index
         chosen = tuple(TableColumn(c.name, c.kind, _frozen(c.values[rows])) for c in (numbers, *self.columns))
         return DocumentTable(chosen[1:], chosen[0], len(rows))
 
     def digest(self) -> bytes:
-        """SHA-256 of the content."""
+        """Return the SHA-256 hash of the content."""
         index = b"" if self.index is None else self.index.digest()
         return hashlib.sha256(b"".join([index, *(column.digest() for column in self.columns)])).digest()
 
     def to_storage(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Names and kinds as settings, values as arrays."""
+        """Return the table as (names and kinds for JSON, values as arrays by name)."""
         stored = (*self.columns, *(() if self.index is None else (self.index,)))
         arrays: dict[str, np.ndarray] = {}
         for place, column in enumerate(stored):
             name = f"{PREFIX}.{place}"
             if column.kind == "text":
                 known = np.array([value is not None for value in column.values])
-                arrays |= packed(name, [value or "" for value in column.values]) | {f"{name}.known": known}
+                arrays |= pack_strings(name, [value or "" for value in column.values]) | {f"{name}.known": known}
             else:
                 values = np.asarray(column.values)
                 arrays[name] = values.view(np.int64) if column.kind == "time" else values
@@ -128,7 +140,9 @@ class DocumentTable:
 
     @classmethod
     def from_storage(cls, settings: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "DocumentTable":
-        """The inverse of `to_storage`. Raises ValueError for columns of other lengths or kinds, KeyError for none."""
+        """Return the table that `to_storage` encoded. Raises ValueError for other lengths or kinds, KeyError for
+        missing arrays.
+        """
         columns = []
         for place, (name, kind) in enumerate(settings["columns"]):
             if kind not in KINDS:
@@ -142,9 +156,10 @@ class DocumentTable:
 
 
 def _stored(name: str, kind: str, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return the values of a stored column of this kind."""
     if kind == "text":
         known = arrays[f"{name}.known"].tolist()
-        texts = [text if there else None for text, there in zip(unpacked(name, arrays), known, strict=True)]
+        texts = [text if there else None for text, there in zip(unpack_strings(name, arrays), known, strict=True)]
         return np.array(texts, dtype=object)
     if kind == "time":
         return np.asarray(arrays[name], np.int64).view("datetime64[ns]")
@@ -152,7 +167,7 @@ def _stored(name: str, kind: str, arrays: Mapping[str, np.ndarray]) -> np.ndarra
 
 
 def column_of(name: str, values: pd.Series) -> TableColumn | None:
-    """A column in the first of `KINDS` that holds it; None where none does."""
+    """Return a column of the first of `KINDS` that can hold the values; None if none can."""
     kinds = pd.api.types
     values = values.infer_objects()
     missing = values.isna().to_numpy()
@@ -175,30 +190,36 @@ def column_of(name: str, values: pd.Series) -> TableColumn | None:
 
 
 def _first_type(values: pd.Series) -> str:
+    """Return the name of the type of the first value that is not missing."""
     return type(values.dropna().iloc[0]).__name__
 
 
 def _frozen(values: np.ndarray) -> np.ndarray:
+    """Return a read-only copy."""
     copy = values.copy()
     copy.setflags(write=False)
     return copy
 
 
 class BlockKind(NamedTuple):
-    """Of some values of a column: the first of `KINDS` that holds them, None where none does; whether any is known."""
+    """The kind of a block of a column: the first of `KINDS` that holds it (None: none does), and whether any value is
+    known.
+    """
 
     kind: str | None
     known: bool
 
 
 def block_kind(name: str, values: pd.Series) -> BlockKind:
-    """The kind of some values of a column."""
+    """Return the kind of a block of a column."""
     column = column_of(name, values)
     return BlockKind(None if column is None else column.kind, not values.isna().all())
 
 
 def joined_kind(blocks: Sequence[BlockKind]) -> str | None:
-    """The kind that holds all blocks of a column, as pandas has it of the whole; None where files cannot keep it."""
+    """Return the kind that holds all blocks of a column, as pandas would choose for the whole; None if files cannot
+    keep it.
+    """
     kinds = {block.kind for block in blocks if block.known}
     missing = any(not block.known for block in blocks)
     if None in kinds:
@@ -211,7 +232,7 @@ def joined_kind(blocks: Sequence[BlockKind]) -> str | None:
 
 
 def as_kind(name: str, values: pd.Series, kind: str) -> TableColumn:
-    """A block of a column of this kind, which `joined_kind` found."""
+    """Return a block of a column as the kind that `joined_kind` found for the whole column."""
     column = column_of(name, values)
     if column is not None and column.kind == kind:
         return column

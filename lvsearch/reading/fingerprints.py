@@ -1,4 +1,4 @@
-"""The identity of a corpus, whether it is at hand or in files."""
+"""Compute the fingerprint of a corpus, whether it is in memory or in files."""
 
 import hashlib
 import json
@@ -21,7 +21,10 @@ def corpus_fingerprint(
     labels: Iterable[str] | None,
     table: DocumentTable | None,
 ) -> str:
-    """SHA-256, in hexadecimal, of counts (D, V), vocabulary, names, labels and metadata; read a piece at a time."""
+    """Return the SHA-256 hash, in hexadecimal, of counts (D, V), vocabulary, names, labels and metadata.
+
+    Files are read piece by piece.
+    """
     digest = hashlib.sha256(b"lvsearch corpus 1")
     for piece in _numbers(counts):
         digest.update(np.asarray(piece, dtype="<i8").tobytes())
@@ -37,7 +40,7 @@ def corpus_fingerprint(
 
 
 def _numbers(counts: csr_array) -> Iterator[np.ndarray]:
-    """Row starts, ids and counts, in pieces."""
+    """Yield row starts, ids and counts, in pieces."""
     files = files_of(counts)
     if files is None:
         for array in (counts.indptr, counts.indices, counts.data):

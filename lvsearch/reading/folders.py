@@ -1,4 +1,4 @@
-"""Folders and archives of texts: a document per .txt file."""
+"""Read folders and archives of texts, with a document per .txt file."""
 
 import os
 import zipfile
@@ -7,16 +7,21 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from lvsearch.files.ordinary import require_ordinary
-from lvsearch.files.packed_files import ZIP, decoded, is_hidden, read_text, zip_members
+from lvsearch.files.packed_files import ZIP, decode_text, is_hidden, read_text, zip_members
 
 LINES = ".txt"
 SHOWN = 5
-"""Files that a note names."""
+"""The number of files that a note names."""
 
 
 class TextFiles(NamedTuple):
-    """The texts below a folder, or in a .zip: names of their files within it, the class of each where every file is in
-    some folder, and notes on the files that were left out."""
+    """The texts below a folder, or in a .zip.
+
+    root: the folder or archive
+    names: the paths of the files inside it
+    labels: the class of each file, its top folder; None unless every file is in some folder
+    notes: on files that were left out
+    """
 
     root: Path
     names: tuple[str, ...]
@@ -24,26 +29,28 @@ class TextFiles(NamedTuple):
     notes: tuple[str, ...]
 
     def texts(self, places: slice, encoding: str) -> list[str]:
-        """The texts of some of the files. Raises ValueError as `read_text`."""
+        """Return the texts of some of the files. Raises ValueError as `read_text` does."""
         if self.root.suffix.lower() != ZIP:
             return [read_text(self.root / name, encoding) for name in self.names[places]]
         with zipfile.ZipFile(self.root) as archive:
-            return [decoded(archive.read(name), f"{self.root}/{name}", encoding) for name in self.names[places]]
+            return [decode_text(archive.read(name), f"{self.root}/{name}", encoding) for name in self.names[places]]
 
 
 def holds_text_files(path: str | os.PathLike[str]) -> bool:
-    """Whether this is a folder, or a .zip of several files."""
+    """Return True for a folder, or a .zip of several files."""
     path = Path(path)
     return path.is_dir() or (path.suffix.lower() == ZIP and path.is_file() and len(zip_members(path)) != 1)
 
 
 def text_files(path: str | os.PathLike[str]) -> TextFiles:
-    """The .txt files below a folder or in a .zip, in the order of their paths, in whatever case their ending is.
+    """Return the .txt files below a folder or in a .zip, in the order of their paths; the case of the ending does not
+    matter.
 
-    Hidden files, those of hidden folders and those of other endings are left out, and notes say so.
+    Hidden files, files in hidden folders and files with other endings are left out, and notes say so.
 
     Raises:
-        ValueError: no such file, naming those of other endings; a link out of the folder, a pipe or a device in it.
+        ValueError: there is no such file (files with other endings are named); a link out of the folder, a pipe or a
+            device in it.
     """
     root = Path(path)
     if root.suffix.lower() == ZIP and root.is_file():
@@ -68,7 +75,7 @@ def text_files(path: str | os.PathLike[str]) -> TextFiles:
 
 
 def _refuse_foreign_files(root: Path, names: Sequence[PurePosixPath]) -> None:
-    """Raise ValueError for a link that leads out of the folder, and for what is no ordinary file."""
+    """Raise ValueError for a link that leads out of the folder, and for anything but an ordinary file."""
     inside = root.resolve()
     for name in names:
         file = root / name
@@ -81,10 +88,12 @@ def _refuse_foreign_files(root: Path, names: Sequence[PurePosixPath]) -> None:
 
 
 def _is_text(file: PurePosixPath) -> bool:
+    """Return True if a file's name ends in .txt, in any case."""
     return file.name.lower().endswith(LINES)
 
 
 def _left_out(files: Sequence[PurePosixPath], why: str) -> Iterator[str]:
+    """Yield a note that counts the files and names the first five; nothing if there are none."""
     if files:
         more = f" and {len(files) - SHOWN:,} more" if len(files) > SHOWN else ""
         yield f"left out {len(files):,} files that are {why}: {', '.join(map(str, files[:SHOWN]))}{more}"

@@ -1,4 +1,4 @@
-"""Genotypes in the text files of other programs: STRUCTURE's data file, PLINK's .ped and .raw."""
+"""Read genotypes from text files of other programs: STRUCTURE's data file, PLINK's .ped and .raw."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -13,14 +13,17 @@ from lvsearch.reading.vocabulary import read_lines
 PED_COLUMNS = ("family", "individual", "father", "mother", "sex", "phenotype")
 RAW_COLUMNS = ("FID", "IID", "PAT", "MAT", "SEX", "PHENOTYPE")
 OTHER = "other"
-"""What .raw files do not name: the allele of a locus that is not counted."""
+"""The name of the second allele in .raw files, which count one allele and do not name the other."""
 
 
 class GenotypeCounts(NamedTuple):
-    """Copies of alleles, (individuals, alleles), alleles of one locus one after another.
+    """The copies of each allele in each individual, (individuals, alleles); alleles of one locus are neighbours.
 
-    `vocabulary`: "locus=allele"; `names`: of the individuals; `populations`: that the file says they are from, or None;
-    `notes`: what was left out.
+    counts: the copies
+    vocabulary: "locus=allele" for each column
+    names: of the individuals
+    populations: the population of each individual in the file, or None
+    notes: what was left out
     """
 
     counts: csr_array
@@ -40,11 +43,14 @@ def read_structure(
     ploidy: int,
     missing: str,
 ) -> GenotypeCounts:
-    """STRUCTURE's data file: a name, other columns, and an allele of each locus, `ploidy` lines (or columns of each
-    locus, where `one_row`) an individual.
+    """Read STRUCTURE's data file.
+
+    An individual has `ploidy` lines, one for each copy of the genome, with an allele of each locus. With `one_row` it
+    has a single line with `ploidy` columns for each locus. A name and other columns come first. Arguments are those of
+    `Genotypes.from_structure`.
 
     Raises ValueError, with the line, for lines of another length, names that change within an individual, and another
-    number of lines; and as `tabled`.
+    number of lines; and as `count_alleles`.
     """
     lines = [(number, line.split()) for number, line in enumerate(read_lines(path), 1) if line.strip()]
     markers = lines.pop(0)[1] if marker_names and lines else []
@@ -78,18 +84,19 @@ def read_structure(
     n_loci = (width - before) // per_line
     loci = markers or [f"locus{number}" for number in range(n_loci)]
     copies = np.array([[cells[before:] for _, cells in group] for group in groups], object)
-    # (individual, copy, locus), whichever of the two forms
+    # (individual, copy, locus) for both forms
     alleles = copies[:, 0].reshape(len(groups), n_loci, ploidy).swapaxes(1, 2) if one_row else copies
     names = [group[0][1][0] for group in groups]
     from_where = [group[0][1][1] for group in groups] if populations else None
-    return tabled(alleles, loci, names, from_where, missing, path)
+    return count_alleles(alleles, loci, names, from_where, missing, path)
 
 
 def read_ped(path: str | os.PathLike[str]) -> GenotypeCounts:
-    """PLINK's .ped: six columns and then two alleles of each variant, 0 where missing; names of variants from the .map
-    file beside it, where there is one; the family is the population.
+    """Read PLINK's .ped: six columns, and then two alleles of each variant, 0 where missing.
 
-    Raises ValueError, with the line, for lines of another length; and as `tabled`.
+    The names of variants come from the .map file beside it, if there is one. The family is the population.
+
+    Raises ValueError, with the line, for lines of another length; and as `count_alleles`.
     """
     lines = [(number, line.split()) for number, line in enumerate(read_lines(path), 1) if line.strip()]
     lines = [(number, cells) for number, cells in lines if not cells[0].startswith("#")]
@@ -109,11 +116,11 @@ def read_ped(path: str | os.PathLike[str]) -> GenotypeCounts:
     table = np.array([cells for _, cells in lines], object)
     alleles = table[:, 6:].reshape(len(lines), n_loci, 2).swapaxes(1, 2)
     loci = names or [f"variant{number}" for number in range(n_loci)]
-    return tabled(alleles, loci, table[:, 1].tolist(), table[:, 0].tolist(), "0", path)
+    return count_alleles(alleles, loci, table[:, 1].tolist(), table[:, 0].tolist(), "0", path)
 
 
 def read_raw(path: str | os.PathLike[str]) -> GenotypeCounts:
-    """PLINK's .raw (--recode A): a header, six columns, then how many copies of the named allele, 0, 1, 2 or NA.
+    """Read PLINK's .raw (--recode A): a header, six columns, then the copies of the named allele, 0, 1, 2 or NA.
 
     Raises ValueError, with the line, for another header, lines of another length and other numbers.
     """
@@ -146,10 +153,10 @@ def read_raw(path: str | os.PathLike[str]) -> GenotypeCounts:
         for copy in (0, 1):
             known = np.where(column.astype(str) > str(copy), allele, OTHER)
             copies[:, copy, place] = np.where(column == "NA", "NA", known)
-    return tabled(copies, loci, table[:, 1].tolist(), table[:, 0].tolist(), "NA", path)
+    return count_alleles(copies, loci, table[:, 1].tolist(), table[:, 0].tolist(), "NA", path)
 
 
-def tabled(
+def count_alleles(
     alleles: np.ndarray,
     loci: Sequence[str],
     names: Iterable[str],
@@ -157,9 +164,16 @@ def tabled(
     missing: str,
     path: str | os.PathLike[str],
 ) -> GenotypeCounts:
-    """Counts of alleles (individual, copy, locus). Loci of one allele, which tell nothing, are left out.
+    """Count alleles (individual, copy, locus), and leave out loci with a single allele, which tell nothing.
 
-    Raises ValueError where two loci have one name, and where no locus is left.
+    alleles: the name of each allele, (individual, copy, locus)
+    loci: the name of each locus
+    names: of the individuals
+    populations: of each individual, or None
+    missing: the mark of an unknown allele
+    path: the file, for messages
+
+    Raises ValueError if two loci have one name, and if no locus is left.
     """
     if len(set(loci)) < len(loci):
         twice = next(name for name in loci if list(loci).count(name) > 1)

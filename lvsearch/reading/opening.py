@@ -1,4 +1,4 @@
-"""Files of documents, read as their endings say: the dispatch behind `Corpus.open` and the command line."""
+"""Read files of documents by their endings, for `Corpus.open` and the command line."""
 
 import os
 from collections.abc import Iterable
@@ -21,22 +21,24 @@ COUNTS = (".ldac", *MATRIX_MARKET, *SVMLIGHT, ".uci", NPZ, H5AD)
 
 
 def ending_of(path: str | os.PathLike[str]) -> str:
-    """What a file's name says that it holds, one of `TEXTS` or `COUNTS`, or any other ending.
+    """Return the ending that says what a file holds: one of `TEXTS` or `COUNTS`, or any other.
 
-    It is looked for under .gz and other endings of packed files; of a .zip with one file it is that file's.
+    Endings of packed files such as .gz are removed first. For a .zip with one file it is the ending of that file.
     """
     name = unpacked_name(path)
     return ".uci" if name.startswith("docword") else Path(name).suffix
 
 
 def is_counts(path: str | os.PathLike[str]) -> bool:
-    """Whether a file holds counts by its name, or a folder by the names of the files in it."""
+    """Return True if a file holds counts, by its name, or a folder does, by the names of the files in it."""
     return is_tenx(path) or ending_of(path) in COUNTS
 
 
 def counts_in(path: str | os.PathLike[str], options: CountOptions) -> FileCounts:
-    """The counts of a file, or of a folder of 10x Genomics. Errors as for its reader, and for options that are not of
-    such files."""
+    """Return the counts of a file, or of a folder of 10x Genomics.
+
+    Raises the errors of its reader, and ValueError for options that this kind of file does not have.
+    """
     ending = ending_of(path)
     folder = tenx_folder(path)
     options.refuse_others(path, ending, (*MATRIX_MARKET, NPZ), SVMLIGHT, H5AD, folder is not None)
@@ -59,7 +61,7 @@ def counts_in(path: str | os.PathLike[str], options: CountOptions) -> FileCounts
 def texts_in(
     path: str | os.PathLike[str], text: Any, id: Any, label: Any, keep: Iterable[Any] | None, encoding: str
 ) -> Documents:
-    """The documents of a file or a folder: `Corpus.open` says which. Errors are said there."""
+    """Return the documents of a file or a folder, as `Corpus.open` documents with their errors."""
     columns = (text, id, label, keep)
     if holds_text_files(path):
         refuse_columns(path, "a folder of texts", columns)
@@ -77,9 +79,14 @@ def texts_in(
 def texts_of(
     content: str, name: Any, ending: str, text: Any, id: Any, label: Any, keep: Iterable[Any] | None
 ) -> Documents:
-    """The documents of a text that came without a file, in the form that files of this ending have.
+    """Return the documents of a text that did not come from a file, such as standard input.
 
-    ending: .txt or one of `TABLES`. Errors as for `texts_in`; `name` is what they call it.
+    content: the text, in the form of files with this ending
+    name: what errors call the text
+    ending: .txt or one of `TABLES`
+    text, id, label, keep: columns of a table, as for `Corpus.open`
+
+    Raises the errors of `texts_in`.
     """
     strings = documents_in(content) if ending == LINES else json_strings(content) if ending == JSON else None
     if strings is not None:
@@ -90,7 +97,7 @@ def texts_of(
 
 
 def unknown_ending(path: Any, ending: str) -> str:
-    """What says that no reader knows such files."""
+    """Return the message that no reader knows files with this ending."""
     return (
         f"{path}: got the ending {ending!r}; expected one of {', '.join((*TEXTS, *COUNTS))}, or a folder of .txt "
         "files: rename the file, or read it yourself and use lv.Corpus.from_texts or from_frame"
@@ -98,7 +105,7 @@ def unknown_ending(path: Any, ending: str) -> str:
 
 
 def refuse_columns(name: Any, what: str, options: Iterable[Any]) -> None:
-    """ValueError for names of columns where there are none."""
+    """Raise ValueError for names of columns if the file has no columns. what: what the file holds, for the message."""
     if any(option is not None for option in options):
         raise ValueError(
             f"{name} holds {what}; expected no names of columns (text=, id=, label=, keep=; --text-column and others "
@@ -107,8 +114,11 @@ def refuse_columns(name: Any, what: str, options: Iterable[Any]) -> None:
 
 
 def refuse_text_options(path: Any, columns: Iterable[Any], cutting: Iterable[Any]) -> None:
-    """ValueError for options of texts where a file holds counts: names of columns (None where not given), and how texts
-    are cut (true where it was said)."""
+    """Raise ValueError for options of texts if a file holds counts.
+
+    columns: the names of columns, None for those not given
+    cutting: for each option on how texts are cut, True if it was given
+    """
     if any(option is not None for option in columns):
         raise ValueError(f"{path} holds counts; expected no text=, id=, label= or keep=: they are of tables")
     if any(cutting):

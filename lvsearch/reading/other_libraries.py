@@ -1,4 +1,6 @@
-"""Documents of other libraries, by what they can do: none of these libraries is imported."""
+"""Read documents of other libraries (AnnData, gensim) by what their objects can do, without importing these
+libraries.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,12 +13,14 @@ from lvsearch.reading.vocabulary import MOST_UNNAMED, UNNAMED
 
 
 def is_anndata(data: Any) -> bool:
-    """Whether this is an `AnnData`: a matrix with named rows and columns and tables of both."""
+    """Return True for an `AnnData`: a matrix with named rows and columns, and tables of both."""
     return all(hasattr(data, name) for name in ("X", "obs", "var", "obs_names", "var_names", "layers"))
 
 
 class AnnotatedCounts(NamedTuple):
-    """counts (cells, genes) as yet unchecked, the names of both, and the table of cells."""
+    """The content of an `AnnData`: counts (cells, genes), not yet checked, the names of both, and the table of
+    cells.
+    """
 
     counts: Any
     vocabulary: list[str]
@@ -25,9 +29,9 @@ class AnnotatedCounts(NamedTuple):
 
 
 def anndata_counts(data: Any, layer: str | None) -> AnnotatedCounts:
-    """The matrix of an `AnnData`, or one of its layers.
+    """Return the counts of an `AnnData`, or of one of its layers.
 
-    Raises ValueError for anything else, and for a layer that it does not have.
+    Raises ValueError for anything else, and for a layer that does not exist.
     """
     if not is_anndata(data):
         raise ValueError(f"got {type(data).__name__}; expected an AnnData, with .X, .obs, .var and .layers")
@@ -44,7 +48,9 @@ def anndata_counts(data: Any, layer: str | None) -> AnnotatedCounts:
 
 
 def is_bags(data: Any) -> bool:
-    """Whether this is gensim's form: a list of documents that are lists of pairs (id, count), some not empty."""
+    """Return True for gensim's form: a list of documents that are lists of pairs (id, count), at least one not
+    empty.
+    """
     if not isinstance(data, Sequence) or isinstance(data, str):
         return False
     first = next((bag for bag in data if not isinstance(bag, Sequence) or len(bag)), None)
@@ -52,13 +58,13 @@ def is_bags(data: Any) -> bool:
 
 
 def bag_counts(bags: Iterable[Any], vocabulary: Any) -> tuple[csr_array, list[str] | None]:
-    """(counts, vocabulary) of documents that are lists of pairs (id, count); an id given twice is added.
+    """Return (counts, vocabulary) of documents that are lists of pairs (id, count); repeated ids are added.
 
-    vocabulary: a word for each id in order; or a dictionary, id to word (gensim's `Dictionary`) or word to id.
+    vocabulary: a word for each id in order; or a dictionary, from id to word (gensim's `Dictionary`) or from word to id
 
     Raises:
-        ValueError: with the document's number: no list of pairs, an id that is no whole number from 0, or that the
-            vocabulary does not have.
+        ValueError: a document that is no list of pairs, an id that is no whole number from 0, or an id outside the
+            vocabulary, with the document's number.
     """
     entries: list[tuple[int, Any, Any]] = []
     n_documents = 0
@@ -87,7 +93,7 @@ def bag_counts(bags: Iterable[Any], vocabulary: Any) -> tuple[csr_array, list[st
 
 
 def _words(vocabulary: Any, largest: int) -> list[str]:
-    """A word for each id; ids without one are numbered."""
+    """Return a word for each id; ids without a word get a numbered name."""
     if not isinstance(vocabulary, Mapping):
         return [str(word) for word in vocabulary]
     pairs = {word: key for key, word in vocabulary.items()} if _by_id(vocabulary) else dict(vocabulary)
@@ -101,6 +107,7 @@ def _words(vocabulary: Any, largest: int) -> list[str]:
 
 
 def _by_id(vocabulary: Mapping[Any, Any]) -> bool:
+    """Return True if a dictionary goes from id to word, False if from word to id. Raises ValueError for neither."""
     keys = list(vocabulary.keys())
     values = [vocabulary[key] for key in keys]
     by_id, by_word = (all(isinstance(each, int | np.integer) for each in side) for side in (keys, values))

@@ -1,4 +1,4 @@
-"""From anyone's data to checked counts: sparse, dense and LDA-C input, and lines of text."""
+"""Turn sparse, dense and LDA-C input into checked counts, and text files into lines."""
 
 import os
 import re
@@ -18,20 +18,20 @@ _LDAC_LINE = re.compile(r"\d{1,10}(?:[ \t]+\d{1,10}:\d{1,10})*", re.ASCII)
 
 
 def canonical_counts(matrix: Any, terms: Any = None, first: int = 0) -> csr_array:
-    """Counts as an int32 `csr_array`, shape (docs, terms): sorted ids, no stored zeros, read-only, never shared.
+    """Return counts as an int32 `csr_array` (docs, terms) with sorted ids and no stored zeros, read-only and never
+    shared.
 
-    Counts in files stay there: they were brought into this form when they were written, and are looked at when they are
-    read.
+    Counts in files stay there. They were checked when they were written, and are checked again when they are read.
 
     Args:
-        matrix: any scipy sparse matrix or array (entries given twice are added, scipy's own rule), or anything
-            that `numpy.asarray` makes two-dimensional (NumPy, JAX, nested lists).
-        terms: the vocabulary, as yet unchecked, to name terms in messages.
-        first: the number of the first document in messages, of a block of them.
+        matrix: any scipy sparse matrix or array (repeated entries are added, as scipy does), or anything that
+            `numpy.asarray` makes two-dimensional (NumPy, JAX, nested lists).
+        terms: the vocabulary, not yet checked, to name terms in messages.
+        first: the number of the first document in messages, for a block of documents.
 
     Raises:
-        ValueError: not two-dimensional; not numbers; NaN, infinite, negative, fractional counts; counts above
-            2³¹ − 1; no documents; ids outside the matrix (damaged sparse input).
+        ValueError: not two-dimensional; not numbers; NaN, infinite, negative, fractional counts; counts above 2³¹ − 1;
+            no documents; ids outside the matrix (damaged sparse input).
     """
     if isinstance(matrix, MappedCounts) and matrix.source is not None:
         return matrix
@@ -62,13 +62,18 @@ def canonical_counts(matrix: Any, terms: Any = None, first: int = 0) -> csr_arra
 
 
 def refuse_masked(array: Any, expected: str) -> None:
-    """ValueError for a masked array with masked cells, under whose mask NumPy would hand out whatever stands there."""
+    """Raise ValueError for a masked array with masked cells, whose hidden values NumPy would return. expected: for the
+    message.
+    """
     masked = int(np.ma.getmaskarray(array).sum()) if isinstance(array, np.ma.MaskedArray) else 0
     if masked:
         raise ValueError(f"got a masked array with {masked:,} masked cells; {expected}")
 
 
 def _check_values(counts: csr_array, terms: Any, first: int) -> None:
+    """Raise ValueError for the first count that is not a whole number from 0 to 2³¹ − 1, naming its document and
+    term.
+    """
     values = counts.data
     checks = (
         (~np.isfinite(values), "a finite count; a missing value is not a count: decide whether it means 0"),
@@ -94,7 +99,7 @@ def _check_values(counts: csr_array, terms: Any, first: int) -> None:
 
 
 def kept_in_place(n_empty: int, n_documents: int, n_unused: int, n_terms: int) -> tuple[str, ...]:
-    """Notes on documents and terms that nothing is known of."""
+    """Return notes on empty documents and unused terms, which stay in place."""
     notes: tuple[str, ...] = ()
     if n_empty:
         notes += (f"{n_empty:,} of {n_documents:,} documents are empty; kept in place",)
@@ -104,27 +109,31 @@ def kept_in_place(n_empty: int, n_documents: int, n_unused: int, n_terms: int) -
 
 
 def read_documents(path: str | os.PathLike[str], encoding: str = "utf-8") -> list[str]:
-    """The lines of a text file, a document each, as `documents_in` cuts them. Errors as for `read_text`."""
+    """Return the lines of a text file, a document each, as `documents_in` divides them. Raises the errors of
+    `read_text`.
+    """
     return documents_in(read_text(path, encoding))
 
 
 def documents_in(text: str) -> list[str]:
-    """The lines of a text, a document each; empty ones among and after them are empty documents.
+    """Return the lines of a text, a document each; empty lines are empty documents.
 
-    Lines end at line feeds: form feeds, U+0085 and U+2028, at which `str.splitlines` cuts too, stay inside documents.
+    Lines end at line feeds only. Form feeds, U+0085 and U+2028, where `str.splitlines` divides too, stay inside
+    documents.
     """
     return text.removesuffix("\n").split("\n") if text else []
 
 
 def read_ldac(path: str | os.PathLike[str], n_terms: int | None) -> csr_array:
-    """The counts of an LDA-C file: a line `N id:count …` per document, N distinct ids counted from 0.
+    """Read the counts of an LDA-C file: a line `N id:count …` per document, with N distinct ids from 0.
 
     Args:
-        n_terms: size of the vocabulary; None for one more than the largest id.
+        path: the file.
+        n_terms: the size of the vocabulary; None for one more than the largest id.
 
     Raises:
-        ValueError: with the line's number: a line of another form; N different from the number of ids; an id
-            twice; an id outside the vocabulary. Also a file without documents.
+        ValueError: a line of another form; an N different from the number of ids; an id twice; an id outside the
+            vocabulary, each with the line's number. Also a file without documents.
     """
     rows = [ldac_row(line, path, number, n_terms) for number, line in enumerate(read_lines(path), start=1)]
     if not rows:
@@ -134,7 +143,9 @@ def read_ldac(path: str | os.PathLike[str], n_terms: int | None) -> csr_array:
 
 
 def ldac_counts(rows: Sequence[Sequence[int]], n_terms: int | None) -> csr_array:
-    """The counts (documents, terms) of rows id, count, id, count, …; n_terms: None for one more than the largest id."""
+    """Return the counts (documents, terms) of rows id, count, id, count, …; n_terms None means one more than the
+    largest id.
+    """
     pairs = np.array([value for row in rows for value in row], dtype=np.int64).reshape(-1, 2)
     starts = np.concatenate([[0], np.cumsum([len(row) // 2 for row in rows])])
     width = n_terms if n_terms is not None else int(pairs[:, 0].max(initial=-1)) + 1
@@ -142,7 +153,7 @@ def ldac_counts(rows: Sequence[Sequence[int]], n_terms: int | None) -> csr_array
 
 
 def ldac_row(line: str, path: str | os.PathLike[str], number: int, n_terms: int | None) -> list[int]:
-    """Ids and counts, one after another, of a line of an LDA-C file. Raises ValueError as `read_ldac`."""
+    """Return ids and counts, one after another, of a line of an LDA-C file. Raises ValueError as `read_ldac` does."""
     line = line.strip(" \t")
     if not _LDAC_LINE.fullmatch(line):
         raise ValueError(f"{path}, line {number}: {_what_is_wrong(line)}")
@@ -165,6 +176,7 @@ def ldac_row(line: str, path: str | os.PathLike[str], number: int, n_terms: int 
 
 
 def _what_is_wrong(line: str) -> str:
+    """Return the message that says why a line is not in LDA-C form."""
     if not line:
         return "got an empty line; expected `N id:count …`; an empty document is written `0`"
     first, *pairs = re.split(r"[ \t]+", line)  # other white space, such as non-breaking spaces, is part of what is bad

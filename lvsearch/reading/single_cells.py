@@ -1,4 +1,4 @@
-"""Counts of genes in single cells: folders of 10x Genomics, and AnnData's files."""
+"""Read counts of genes in single cells: folders of 10x Genomics, and AnnData's files."""
 
 import os
 from collections import Counter
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from scipy.io import mmread
 from scipy.sparse import csr_array
 
-from lvsearch.files.packed_files import unpacked
+from lvsearch.files.packed_files import open_unpacked
 from lvsearch.reading.count_files import FileCounts
 from lvsearch.reading.other_libraries import anndata_counts
 from lvsearch.reading.vocabulary import read_lines
@@ -19,7 +19,7 @@ BARCODES = "barcodes.tsv"
 
 
 class TenxFolder(NamedTuple):
-    """Three files that 10x Genomics writes: a matrix of genes × cells, and the names of both."""
+    """The three files that 10x Genomics writes: a matrix of genes × cells, and the names of both."""
 
     matrix: Path
     genes: Path
@@ -27,9 +27,9 @@ class TenxFolder(NamedTuple):
 
 
 def tenx_folder(path: str | os.PathLike[str]) -> TenxFolder | None:
-    """The files of 10x Genomics in a folder, or beside a matrix; None where these are no such files.
+    """Return the files of 10x Genomics in a folder, or beside a matrix file; None if they are not all there.
 
-    They may be packed (.gz), and have a prefix before their names, the same for all three.
+    They may be packed (.gz), and may share a prefix before their names.
     """
     path = Path(path)
     if path.is_dir():
@@ -40,20 +40,20 @@ def tenx_folder(path: str | os.PathLike[str]) -> TenxFolder | None:
 
 
 def is_tenx(path: str | os.PathLike[str]) -> bool:
-    """Whether this is a folder of 10x Genomics, or the matrix in one."""
+    """Return True for a folder of 10x Genomics, or the matrix file in one."""
     return tenx_folder(path) is not None
 
 
 def read_tenx(folder: TenxFolder) -> FileCounts:
-    """The counts of a folder of 10x Genomics, a row per cell.
+    """Read the counts of a folder of 10x Genomics, with a row per cell.
 
-    Genes are called by their names, or by their ids where a file has no names. Genes of one name have their id behind
-    it, and a note says how many. Rows of other things than genes, such as antibodies, are kept, and a note counts them.
+    Genes have their names, or their ids if a file has no names. If several genes share a name, their ids are added to
+    it, and a note counts them. Rows that are no genes, such as antibodies, are kept, and a note counts them.
 
     Raises:
         ValueError: a matrix of another form; another number of genes or cells than there are names.
     """
-    with unpacked(folder.matrix) as file:
+    with open_unpacked(folder.matrix) as file:
         try:
             matrix = csr_array(csr_array(mmread(file, spmatrix=False)).T)
         except (ValueError, OverflowError, EOFError) as error:
@@ -80,10 +80,10 @@ def read_tenx(folder: TenxFolder) -> FileCounts:
 
 
 def read_h5ad(path: str | os.PathLike[str], layer: str | None) -> FileCounts:
-    """The counts of an AnnData's file, or of one of its layers; needs anndata.
+    """Read the counts of an AnnData's file, or of one of its layers; needs the package anndata.
 
     Raises:
-        ValueError: no such layer; a file of another form; anndata is not installed.
+        ValueError: there is no such layer, the file has another form, or anndata is not installed.
     """
     try:
         import anndata  # pyright: ignore[reportMissingImports] — an extra
@@ -100,16 +100,17 @@ def read_h5ad(path: str | os.PathLike[str], layer: str | None) -> FileCounts:
 
 
 def _is_matrix(file: Path) -> bool:
+    """Return True if a file's name is that of a 10x matrix, packed or not."""
     return file.name.removesuffix(".gz").endswith(MATRIX)
 
 
 def _beside(matrix: Path) -> TenxFolder | None:
-    """The files that belong to a matrix, where they are all there."""
+    """Return the three files that belong to a matrix file, or None if some are missing."""
     prefix = matrix.name.removesuffix(".gz").removesuffix(MATRIX)
 
-    def found(*names: str) -> Path | None:
+    def find_file(*names: str) -> Path | None:
         files = (matrix.with_name(f"{prefix}{name}{packed}") for name in names for packed in ("", ".gz"))
         return next((file for file in files if file.is_file()), None)
 
-    genes, barcodes = found(*GENES), found(BARCODES)
+    genes, barcodes = find_file(*GENES), find_file(BARCODES)
     return None if genes is None or barcodes is None else TenxFolder(matrix, genes, barcodes)

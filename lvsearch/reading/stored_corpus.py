@@ -1,13 +1,13 @@
-"""A corpus in a folder: counts, words, names, classes and metadata as arrays that are mapped or read when asked for.
+"""Store a corpus in a folder: counts, words, names, classes and metadata as arrays that are mapped or read when needed.
 
-| array | what |
+| array | content |
 |---|---|
-| `row_starts`, `word_ids`, `counts` | compressed rows: of document d those from row_starts[d] to row_starts[d + 1] |
+| `row_starts`, `word_ids`, `counts` | compressed rows: document d has those from row_starts[d] to row_starts[d + 1] |
 | `vocabulary`, `names`, `labels` | texts: `.text`, in UTF-8, and where each ends, `.ends` |
 | `metadata.0`, `metadata.1`, … | columns; texts also with `.known`; times as whole nanoseconds |
 
-The manifest (`files.array_folders`) names them with their checksums, and says how texts were cut into words, what was
-done on the way in, and the corpus' fingerprint.
+The manifest (`files.array_folders`) has the checksum of each array, how texts were cut into words, notes, and the
+fingerprint of the corpus.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ from scipy.sparse import csr_array
 from lvsearch.files.array_folders import FolderWriter, open_arrays, verify_arrays
 from lvsearch.files.declared import conforms
 from lvsearch.files.storage import CorruptFolderError
-from lvsearch.files.string_arrays import ENDS, KNOWN, TEXT, StoredStrings, packed
+from lvsearch.files.string_arrays import ENDS, KNOWN, TEXT, StoredStrings, pack_strings
 from lvsearch.inference.data.mapped import CountFiles, FileArray, MappedCounts, files_of, runs_of
 from lvsearch.reading.document_table import KINDS, PREFIX, DocumentTable, TableColumn
 from lvsearch.reading.fingerprints import corpus_fingerprint
@@ -32,13 +32,15 @@ KIND = "corpus"
 STARTS, WORDS, COUNTS, VOCABULARY, NAMES, LABELS = "row_starts", "word_ids", "counts", "vocabulary", "names", "labels"
 LENGTHS = "row_lengths"
 VERIFIED_BYTES = 1 << 30
-"""Folders of at most so many bytes are compared with their checksums whenever they are opened: one second more."""
+"""Folders of at most this many bytes are compared with their checksums whenever they are opened, which takes a
+second.
+"""
 AT_ONCE = 1 << 16
 MOST_INT32 = int(np.iinfo(np.int32).max)
 
 
 class StoredParts(NamedTuple):
-    """What a corpus in a folder is made of; fields as those of `DocumentCounts`."""
+    """The parts of a corpus in a folder; the fields are those of `DocumentCounts`."""
 
     counts: csr_array
     vocabulary: tuple[str, ...]
@@ -50,7 +52,7 @@ class StoredParts(NamedTuple):
 
 
 class CorpusWriter:
-    """Writes documents, some at a time, into a new folder."""
+    """Writes a corpus to a new folder, some documents at a time: call `add` for each block, and `finish` at the end."""
 
     def __init__(self, writer: FolderWriter):
         self._writer = writer
@@ -67,8 +69,12 @@ class CorpusWriter:
         labels: Iterable[str] | None = None,
         columns: Sequence[TableColumn] = (),
     ) -> None:
-        """More documents: counts (documents, terms) in canonical form, and what is known of each. The last of `columns`
-        is the index of the metadata where there is one."""
+        """Write more documents.
+
+        counts: (documents, terms) in canonical form
+        names, labels: one per document, or None
+        columns: the metadata; the last column is its index if it has one
+        """
         lengths = np.diff(counts.indptr)
         self._writer.append(LENGTHS, lengths)
         self._writer.append(WORDS, counts.indices)
@@ -93,11 +99,11 @@ class CorpusWriter:
 
     @property
     def width(self) -> int:
-        """Columns of the widest counts so far."""
+        """The number of columns of the widest counts so far."""
         return len(self._used)
 
     def n_unused(self, n_terms: int) -> int:
-        """Terms, of so many, that stand in no document so far."""
+        """Return how many of `n_terms` terms are in no document so far."""
         return n_terms - int(self._used.sum())
 
     def finish(
@@ -108,13 +114,18 @@ class CorpusWriter:
         columns: Sequence[tuple[str, str]] | None = None,
         indexed: bool = False,
     ) -> None:
-        """The words, one a column, and the manifest. columns: names and kinds of the metadata, None where there is
-        none."""
+        """Write the vocabulary and the manifest.
+
+        vocabulary: one word per column
+        notes, analyzer: as in `DocumentCounts`
+        columns: names and kinds of the metadata's columns; None without metadata
+        indexed: True if the last column is the index of the metadata
+        """
         waiting = iter(vocabulary)
         while words := list(islice(waiting, AT_ONCE)):
             self._add_strings(VOCABULARY, words)
         self._write_starts()
-        arrays = {name: self._writer.finished(name) for name in self._writer.names}
+        arrays = {name: self._writer.finish_array(name) for name in self._writer.names}
         body: dict[str, Any] = {
             "kind": KIND,
             "tokens": self.n_tokens,
@@ -128,15 +139,18 @@ class CorpusWriter:
         self._writer.finish(body)
 
     def _add_strings(self, name: str, strings: Iterable[str]) -> None:
-        arrays, before = packed(name, strings), self._ends.get(name, 0)
+        """Write more strings behind those of the same name."""
+        arrays, before = pack_strings(name, strings), self._ends.get(name, 0)
         ends = arrays[name + ENDS] + before
         self._writer.append(name + TEXT, arrays[name + TEXT])
         self._writer.append(name + ENDS, ends)
         self._ends[name] = int(ends[-1]) if len(ends) else before
 
     def _write_starts(self) -> None:
-        """Where rows begin, in the type of word ids where that is wide enough: SciPy wants one for both."""
-        lengths = self._writer.finished(LENGTHS)
+        """Write where rows begin. Their type is that of the word ids if it is wide enough, since SciPy wants one
+        type for both.
+        """
+        lengths = self._writer.finish_array(LENGTHS)
         n_pairs = self._writer.length(WORDS)
         dtype = np.int32 if n_pairs <= MOST_INT32 else np.int64
         self._writer.append(STARTS, np.zeros(1, dtype))
@@ -149,12 +163,12 @@ class CorpusWriter:
 
 
 def write_stored(writer: FolderWriter, parts: StoredParts) -> None:
-    """Write a corpus that there is, a run of documents at a time."""
+    """Write a corpus that is in memory to a folder, one block of documents at a time."""
     into, table, first = CorpusWriter(writer), parts.table, 0
     stored = () if table is None else (*table.columns, *(() if table.index is None else (table.index,)))
     for run in runs_of(parts.counts):
         rows = slice(first, first + run.shape[0])
-        columns = [TableColumn(column.name, column.kind, _cut(column.values, rows)) for column in stored]
+        columns = [TableColumn(column.name, column.kind, _rows_of_column(column.values, rows)) for column in stored]
         names, labels = (None if each is None else each[rows] for each in (parts.names, parts.labels))
         into.add(run, names, labels, columns)
         first = rows.stop
@@ -164,15 +178,15 @@ def write_stored(writer: FolderWriter, parts: StoredParts) -> None:
 
 
 def open_stored(folder: Path, verify: bool | None = None) -> StoredParts:
-    """The corpus in a folder, whose large arrays stay there.
+    """Open the corpus in a folder; its large arrays stay in the files.
 
-    Row starts, word ids and counts are read once, and compared with what a matrix may hold and with the number of
-    tokens that was written.
+    Row starts, word ids and counts are read once, to check that they form a matrix with the stated number of tokens.
 
-    verify: whether to compare the checksums of all files too; None: where they hold at most `VERIFIED_BYTES` together.
+    folder: the folder
+    verify: True also compares the checksums of all files; None does so if they hold at most `VERIFIED_BYTES` together
 
-    Raises FileNotFoundError where there is no such folder, `CorruptFolderError`, naming the file, where it is damaged
-    or holds something else.
+    Raises FileNotFoundError if there is no such folder, and `CorruptFolderError`, naming the file, if it is damaged or
+    holds something else.
     """
     body, arrays = open_arrays(folder)
     if not isinstance(body, dict) or body.get("kind") != KIND:
@@ -194,6 +208,9 @@ def open_stored(folder: Path, verify: bool | None = None) -> StoredParts:
 
 
 def _parts(body: Mapping[str, Any], arrays: Mapping[str, FileArray]) -> StoredParts:
+    """Return the parts of a corpus from the manifest and the files. Raises `CorruptFolderError` if arrays form no
+    matrix.
+    """
     starts, words, counts = (arrays[name] for name in (STARTS, WORDS, COUNTS))
     vocabulary = StoredStrings(arrays[VOCABULARY + TEXT], arrays[VOCABULARY + ENDS])
     for array in (starts, words, counts):
@@ -225,20 +242,22 @@ def _parts(body: Mapping[str, Any], arrays: Mapping[str, FileArray]) -> StoredPa
 
 
 def _count_files(counts: csr_array) -> CountFiles:
+    """Return the files of counts that are in a folder."""
     files = files_of(counts)
-    assert files is not None  # counts of a folder lie in its files
+    assert files is not None  # counts of a folder are always in files
     return files
 
 
 def written_fingerprint(folder: Path) -> str | None:
-    """The fingerprint of the corpus that was written to a folder, as its manifest has it; None in older folders.
+    """Return the fingerprint of the corpus that was written to a folder, from its manifest; None for older folders.
 
-    It says what should be there, and not what is there. Errors as for `open_stored`.
+    It says what should be in the folder, not what is there now. Raises the errors of `open_stored`.
     """
     return open_arrays(folder)[0].get("fingerprint")
 
 
 def _table(body: Mapping[str, Any], arrays: Mapping[str, FileArray], n_documents: int) -> DocumentTable | None:
+    """Return the metadata of a corpus in a folder, or None. Raises `CorruptFolderError` for other kinds or lengths."""
     if body["columns"] is None:
         return None
     columns = []
@@ -258,14 +277,16 @@ def _table(body: Mapping[str, Any], arrays: Mapping[str, FileArray], n_documents
     return DocumentTable(tuple(columns), index, n_documents)
 
 
-def _cut(values: np.ndarray | StoredStrings, rows: slice) -> np.ndarray:
-    """Some values of a column."""
+def _rows_of_column(values: np.ndarray | StoredStrings, rows: slice) -> np.ndarray:
+    """Return some rows of a column as an array."""
     return values[rows] if isinstance(values, np.ndarray) else np.array(values[rows], dtype=object)
 
 
 def _strings(name: str, arrays: Mapping[str, FileArray]) -> StoredStrings | None:
+    """Return stored names or labels, or None if the folder has none."""
     return StoredStrings(arrays[name + TEXT], arrays[name + ENDS]) if name + ENDS in arrays else None
 
 
 def _fingerprint(parts: StoredParts) -> str:
+    """Return the fingerprint of the parts of a corpus."""
     return corpus_fingerprint(parts.counts, parts.vocabulary, parts.names, parts.labels, parts.table)

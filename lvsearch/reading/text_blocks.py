@@ -1,4 +1,4 @@
-"""Documents out of files a block at a time: texts with what is known of each, for files larger than memory."""
+"""Read texts and their metadata from files one block of documents at a time, for files larger than memory."""
 
 import json
 from collections import Counter
@@ -8,17 +8,17 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from lvsearch.files.packed_files import opened
+from lvsearch.files.packed_files import open_text
 from lvsearch.reading.folders import LINES, holds_text_files, text_files
 from lvsearch.reading.opening import TEXTS, ending_of, refuse_columns, texts_in, unknown_ending
 from lvsearch.tables.delimited import (
     check_header,
     dialect_of,
     every_value_named,
-    filled,
+    fill_empty_texts,
     marks_notes,
     read_options,
-    tidied,
+    tidy_table,
 )
 from lvsearch.tables.frames import Documents, frame_documents
 from lvsearch.tables.table_files import (
@@ -32,11 +32,11 @@ from lvsearch.tables.table_files import (
 )
 
 DOCUMENTS = 1024
-"""In a block."""
+"""The number of documents in a block."""
 
 
 class TextSource(NamedTuple):
-    """A file or folder of texts, and which columns of a table are what; fields as the options of `Corpus.open`."""
+    """A file or folder of texts, and the columns of a table; the fields are options of `Corpus.open`."""
 
     path: Path
     text: Any = None
@@ -46,10 +46,12 @@ class TextSource(NamedTuple):
     encoding: str = "utf-8"
 
     def blocks(self, as_text: Iterable[str] = ()) -> Iterator[Documents]:
-        """All documents in their order, a block after the other; any number of times. JSON arrays and Excel files are
-        one block. The last block has the notes.
+        """Yield all documents in order, in blocks; may be called again to read them again.
 
-        as_text: columns that are to be read as they stand. Raises ValueError as `Corpus.open` does.
+        JSON arrays and Excel files are one block. The notes of the last block cover all blocks.
+
+        as_text: columns that are read as text, without conversion to numbers
+        Raises ValueError as `Corpus.open` does.
         """
         columns = (self.text, self.id, self.label, self.keep)
         if holds_text_files(self.path):
@@ -72,7 +74,8 @@ class TextSource(NamedTuple):
 
 
 def _lines(path: Path, encoding: str) -> Iterator[Documents]:
-    with opened(path, encoding) as file:
+    """Yield the documents of a text file with a document per line, in blocks."""
+    with open_text(path, encoding) as file:
         block: list[str] = []
         for line in file:
             block.append(line.removesuffix("\n"))
@@ -84,6 +87,7 @@ def _lines(path: Path, encoding: str) -> Iterator[Documents]:
 
 
 def _folder(path: Path, encoding: str) -> Iterator[Documents]:
+    """Yield the documents of a folder or archive of text files, in blocks."""
     files = text_files(path)
     for first in range(0, len(files.names), DOCUMENTS):
         block = slice(first, first + DOCUMENTS)
@@ -92,20 +96,21 @@ def _folder(path: Path, encoding: str) -> Iterator[Documents]:
 
 
 def _delimited(source: TextSource, ending: str, as_text: frozenset[str]) -> Iterator[Documents]:
+    """Yield the documents of a delimited table, in blocks."""
     path, texts = source.path, [column for column in (source.text, source.id) if column is not None]
-    dialect = dialect_of(lambda: opened(path, source.encoding), path, ending)
-    with opened(path, source.encoding) as file:
+    dialect = dialect_of(lambda: open_text(path, source.encoding), path, ending)
+    with open_text(path, source.encoding) as file:
         check_header(file, path, dialect, nameless="")
     marks: Counter[str] = Counter()
     try:
-        with opened(path, source.encoding) as file:
+        with open_text(path, source.encoding) as file:
             columns = pd.read_csv(file, nrows=0, **dialect.pandas()).columns
         require_columns(columns, path, source.text, source.id)
         options = read_options(columns, texts, source.label)
         options["dtype"] |= dict.fromkeys(as_text, str)
-        with every_value_named(path), opened(path, source.encoding) as file:
+        with every_value_named(path), open_text(path, source.encoding) as file:
             for read in pd.read_csv(file, **dialect.pandas(), **options, chunksize=DOCUMENTS):
-                frame, found = tidied(read, texts, source.label, as_text)
+                frame, found = tidy_table(read, texts, source.label, as_text)
                 marks += found
                 documents = frame_documents(frame, source.text, source.id, source.label, source.keep)
                 yield documents._replace(notes=(*dialect.notes, *marks_notes(marks)))
@@ -114,19 +119,22 @@ def _delimited(source: TextSource, ending: str, as_text: frozenset[str]) -> Iter
 
 
 def _json_frames(source: TextSource) -> Iterator[pd.DataFrame]:
-    """Every block has the columns of all lines: of a first look at them."""
+    """Yield the records of a file of JSON lines, in blocks. A first reading finds the columns, which all blocks
+    share.
+    """
     columns: dict[str, None] = {}
-    with opened(source.path, source.encoding) as file:
+    with open_text(source.path, source.encoding) as file:
         for number, line in enumerate(file, start=1):
             if line.strip():
                 columns |= dict.fromkeys(json_record(line, source.path, number))
     require_columns(pd.Index(list(columns)), source.path, source.text, source.id)
 
     def framed(records: list[dict[str, Any]], first: int) -> pd.DataFrame:
+        """Return records as a data frame whose rows are numbered from `first`."""
         index = pd.RangeIndex(first, first + len(records))
-        return filled(pd.DataFrame.from_records(records, columns=list(columns), index=index), source.text)
+        return fill_empty_texts(pd.DataFrame.from_records(records, columns=list(columns), index=index), source.text)
 
-    with opened(source.path, source.encoding) as file:
+    with open_text(source.path, source.encoding) as file:
         block: list[dict[str, Any]] = []
         first = 0
         for line in file:
@@ -141,7 +149,7 @@ def _json_frames(source: TextSource) -> Iterator[pd.DataFrame]:
 
 
 def _arrow_frames(source: TextSource) -> Iterator[pd.DataFrame]:
-    """Row batches, numbered through unless something names them."""
+    """Yield the rows of an Arrow or Parquet file, in blocks; rows are numbered through unless the file names them."""
     empty, batches = arrow_batches(source.path, DOCUMENTS)
     require_columns(empty.columns, source.path, source.text, source.id)
     first = 0
@@ -150,5 +158,5 @@ def _arrow_frames(source: TextSource) -> Iterator[pd.DataFrame]:
             frame = batch.slice(start, DOCUMENTS).to_pandas()
             if isinstance(frame.index, pd.RangeIndex):
                 frame = frame.set_axis(pd.RangeIndex(first, first + len(frame)))
-            yield filled(frame, source.text)
+            yield fill_empty_texts(frame, source.text)
             first += len(frame)

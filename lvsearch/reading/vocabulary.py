@@ -1,4 +1,4 @@
-"""Vocabularies and names: the words that a corpus knows, and the text files that hold them."""
+"""Check vocabularies and names, and read the text files that hold them."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -9,15 +9,19 @@ from lvsearch.files.string_arrays import StoredStrings
 from lvsearch.models.plain_arguments import listed
 
 MOST_UNNAMED = 10_000_000
-"""Terms that are given names of ours: more are no vocabulary, and their names alone would fill the memory."""
+"""The largest number of terms without names. More are no vocabulary, and their made-up names alone would fill the
+memory.
+"""
 
 
 UNNAMED = "term{}"
-"""What an id without a word is called."""
+"""The name of a term without a word, with its id."""
 
 
 def ordered_terms(vocabulary: Iterable[Any]) -> tuple[str, ...]:
-    """The terms as strings. Raises ValueError for a single string, and for what is in no order."""
+    """Return the terms as strings. Raises ValueError for a single string, and for a set or dictionary, which has no
+    order.
+    """
     if isinstance(vocabulary, str):
         raise ValueError(f"got the string {vocabulary[:40]!r} as vocabulary; expected a list of terms")
     if isinstance(vocabulary, Mapping | Set):
@@ -29,11 +33,14 @@ def ordered_terms(vocabulary: Iterable[Any]) -> tuple[str, ...]:
 
 
 def checked_vocabulary(vocabulary: Iterable[Any] | None, counts: Any) -> tuple[str, ...]:
-    """The terms as strings, one per column of counts; "term0", "term1"… where there are none.
+    """Return the terms as strings, one per column of counts; None gives "term0", "term1", ….
+
+    vocabulary: the terms, or None
+    counts: a matrix (documents, terms)
 
     Raises:
-        ValueError: no terms; a single string; an unordered container; another number of terms than columns;
-            a term that occurs twice.
+        ValueError: no terms; a single string; an unordered container; another number of terms than columns; a term that
+            occurs twice.
     """
     n_columns = counts.shape[1]
     if vocabulary is None and n_columns > MOST_UNNAMED:
@@ -63,7 +70,8 @@ def checked_vocabulary(vocabulary: Iterable[Any] | None, counts: Any) -> tuple[s
 
 
 def as_strings(what: str, values: Iterable[Any] | None) -> tuple[str, ...] | StoredStrings | None:
-    """Names or labels as strings; None stays None, and those in files stay there.
+    """Return names or labels as strings. None stays None, and strings in files stay there. what: their noun, for
+    messages.
 
     Raises:
         ValueError: a single string in place of a list.
@@ -76,7 +84,7 @@ def as_strings(what: str, values: Iterable[Any] | None) -> tuple[str, ...] | Sto
 
 
 def one_per_document(what: str, values: Iterable[Any] | None, counts: Any) -> tuple[str, ...] | StoredStrings | None:
-    """Names or labels as strings, one for each row of counts; None stays None.
+    """Return names or labels as strings, one for each row of counts; None stays None. what: their noun, for messages.
 
     Raises:
         ValueError: too few or too many of them; a single string in place of a list.
@@ -88,10 +96,10 @@ def one_per_document(what: str, values: Iterable[Any] | None, counts: Any) -> tu
 
 
 def read_vocabulary(path: str | os.PathLike[str], encoding: str = "utf-8") -> tuple[str, ...]:
-    """The terms of a text file, one per line; line n, counted from 0, names id n.
+    """Read the terms of a text file, one per line; line n, counted from 0, names id n.
 
-    Or of gensim's dictionary as text (`Dictionary.save_as_text`): the number of documents, then lines
-    `id word documents` with tabs between, in any order; ids without a word are named as in `checked_vocabulary`.
+    gensim's dictionary as text (`Dictionary.save_as_text`) is read too: the number of documents, then lines `id word
+    documents` separated by tabs, in any order. Ids without a word are named as in `checked_vocabulary`.
 
     Raises:
         ValueError: an empty line before the last term; an id twice; bytes that are not of this encoding.
@@ -107,7 +115,7 @@ def read_vocabulary(path: str | os.PathLike[str], encoding: str = "utf-8") -> tu
 
 
 def _dictionary(entries: Sequence[tuple[int, str]], path: str | os.PathLike[str]) -> tuple[str, ...]:
-    """The words of a dictionary by their ids."""
+    """Return the words of gensim's dictionary in the order of their ids. Raises ValueError for an id twice."""
     width = 1 + max(place for place, _ in entries)
     if width > MOST_UNNAMED:
         raise ValueError(f"{path}: got ids up to {width - 1:,}; expected at most {MOST_UNNAMED:,}")
@@ -120,6 +128,6 @@ def _dictionary(entries: Sequence[tuple[int, str]], path: str | os.PathLike[str]
 
 
 def read_lines(path: str | os.PathLike[str], encoding: str = "utf-8") -> list[str]:
-    """The lines of a text file, without the empty ones at its end. Errors as for `read_text`."""
+    """Return the lines of a text file, without empty ones at its end. Raises the errors of `read_text`."""
     text = read_text(path, encoding).rstrip(" \t\n")
     return text.split("\n") if text else []

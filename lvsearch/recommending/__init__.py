@@ -1,1 +1,1 @@
-"""The smallest size that predicts as well as any: how it is found, and what is said of it."""
+"""Find the smallest size that predicts held-out units as well as any, and report it."""

@@ -1,4 +1,4 @@
-"""The picture of held-out scores: by how much each size predicts better or worse than another."""
+"""Draw by how much each size predicts held-out units better or worse than a reference size."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -27,17 +27,17 @@ def draw_differences(
     label: str,
     scale: str,
 ) -> None:
-    """Draw the difference of each size with a line of one standard error to both sides.
+    """Draw the score difference of each size as a dot, with a line of one standard error to both sides.
 
     Args:
-        sizes: those compared, increasing.
-        difference: of their scores to that of one of them, which is at 0.
-        error: its standard errors.
-        axes: what to draw on.
-        marked: the size in orange.
-        within: sizes whose difference is smaller than this are as good: a band; 0 for none.
-        label: of the horizontal axis.
-        scale: of the vertical axis.
+        sizes: the sizes, increasing.
+        difference: the score of each size minus that of the reference size, (size,).
+        error: the standard errors of the differences, (size,).
+        axes: matplotlib axes to draw on.
+        marked: the size that is drawn in orange.
+        within: half the height of the shaded band; sizes in it are as good as the reference. 0 draws no band.
+        label: the label of the horizontal axis.
+        scale: the label of the vertical axis.
     """
     palette, where = palette_of(axes), SizeAxis.from_sizes(sizes)
     at = where.positions(sizes)
@@ -57,8 +57,10 @@ def draw_differences(
 
 
 def draw_recommendation(found: Recommendation, axes: "Axes") -> Caption:
-    """Draw how far each size is below the one that predicts best, the recommended one in orange, and return the
-    caption, which is not written."""
+    """Draw how far each size is below the one that predicts best, with the recommended size in orange.
+
+    Returns the caption without writing it.
+    """
     nouns = found.nouns
     draw_differences(
         [outcome.size for outcome in found.outcomes],

@@ -1,4 +1,4 @@
-"""Fits made without a part of the units and scored on it: what a search by prediction asks for."""
+"""Fit a model without some of the units and score these units: the evaluator of a search by prediction."""
 
 import math
 import time
@@ -20,7 +20,7 @@ from lvsearch.models.contract import Model
 from lvsearch.recommending.recommendation import Recommendation
 from lvsearch.recommending.schedule import PartLimits, next_part
 from lvsearch.recommending.topic_quality import topic_quality
-from lvsearch.recommending.trials import compared, recommendation
+from lvsearch.recommending.trials import compare_trials, recommendation
 from lvsearch.searching.controller import SearchSettings
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing.evidence import Evidence
@@ -29,35 +29,45 @@ from lvsearch.sizing.ledger import Visit
 from lvsearch.sizing.sizes import Size, SizePrior, weak
 
 PREDICTIVE = "predictive"
-"""What `SearchSettings.evidence` says of such a search."""
+"""The value of `SearchSettings.evidence` for a search by prediction."""
 PARTS = 10
-"""Into which the units are cut where nobody says: each fit sees nine tenths of them."""
+"""The default number of parts into which the units are divided; each fit then sees nine tenths of the units."""
 SAMPLES = 50
-"""Of a held-out document's proportions: their noise is far below the spread over documents."""
+"""The number of importance samples per held-out document; their noise is far below the spread over documents."""
 ENOUGH_OBSERVATIONS, ENOUGH_UNITS = 20_000, 200
-"""Held-out tokens (cells) and documents (rows) after which no further part is asked, if there were two."""
+"""How many held-out tokens (cells) and documents (rows) are enough to compare sizes, from two parts on."""
 LEAST_PARTS = 2
-"""Parts that the sizes which decide are asked about: with two, one unlucky fit decides nothing by itself."""
+"""The smallest number of parts on which the deciding sizes are scored. With two, one unlucky fit does not decide
+alone.
+"""
 SCORING = 0x5C02E
-"""What sets the keys of scores apart from those of fits."""
+"""The number that sets the random keys of scores apart from the keys of fits."""
 
 FitOne = Callable[[Size, Fit | None, int], Fit]
-"""Fits a size from a start (None: from scratch), the trial numbered."""
+"""A function that fits a size from a start (None: from scratch); the last argument is the number of the trial."""
 
 
 class PredictiveEvaluator(ModelEvaluator):
-    """Fits a size without one part of the units and scores these: log p(unit | parameters fitted without it).
+    """Fits a size without one part of the units, and scores this part: log p(unit | parameters fitted without it).
 
-    Trial n of a size leaves out part n; of two fits from different seeds the one with the greater bound counts. The
-    trial after the last part is a fit of all units, scored on none: what people get when they ask for the model.
+    Trial n of a size leaves out part n. Each trial makes two fits from different seeds and keeps the one with the
+    greater bound. The trial after the last part fits all units and is scored on none. It is the model that people get.
 
-    K-fold refits, and not leave-one-out by importance sampling from draws of one posterior. A unit that has a component
-    almost to itself is what decides between two sizes, and of exactly such a unit the weights 1 / p(unit | parameters)
-    have a variance that no number of draws settles. Draws of q are narrower than the posterior besides, and one chain
-    knows one mode. Refits have neither fault, take seconds, and are scored by the same `score_units` as everything.
+    Why K-fold refits, and not leave-one-out by importance sampling from one posterior? A unit that has a component
+    almost to itself decides between two sizes. For exactly such a unit the weights 1 / p(unit | parameters) have a
+    variance that no number of draws reduces. Besides, draws from the mean-field q are too narrow, and one chain knows
+    one mode. Refits have none of these faults and take seconds.
 
-    held_out: units that the search is to be judged by. Then every trial is another fit of all of `training`, scored on
-    these: nothing else is left out. parts: parts of the units, or with `held_out` fits of a size at most.
+    model: the model, with one size variable
+    training: the data
+    held_out: units on which all sizes are judged. Then nothing else is left out: every trial is another fit of all of
+        `training`, scored on these units
+    parts: the number of parts of the units; with `held_out`, the largest number of fits of a size
+    seed: of the parts and of the fits
+    chunks: chunk sizes to begin with, for a search that is resumed
+    mesh: devices over which the units are split
+
+    Raises ValueError for a model with several size variables, and for fewer than two parts.
     """
 
     def __init__(
@@ -89,11 +99,20 @@ class PredictiveEvaluator(ModelEvaluator):
         self._folds: dict[int, tuple[ModelEvaluator, Data, Data]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For other processes: the data as they came, from which the parts are made again."""
-        return _remade, (self.base_model, self.training, self.held_out, self.parts, self._fold_seed, self.chunks)
+        """Return how to rebuild the evaluator in another process: from the data, of which the same parts are made
+        again.
+        """
+        return _rebuild_evaluator, (
+            self.base_model,
+            self.training,
+            self.held_out,
+            self.parts,
+            self._fold_seed,
+            self.chunks,
+        )
 
     def on(self, mesh: Mesh) -> "PredictiveEvaluator":
-        """The same, units split over the devices of a mesh."""
+        """Return the same evaluator with units split over the devices of a mesh."""
         return PredictiveEvaluator(
             self.base_model,
             self.training,
@@ -107,10 +126,15 @@ class PredictiveEvaluator(ModelEvaluator):
     # ── what the search asks ────────────────────────────────────────────────────────────────────────────────────────
 
     def next_trial(self, visits: Sequence[Visit], max_size: Size | None) -> tuple[Size, int] | None:
-        """The size and the part to ask about next, as `schedule` says; last of all the recommended size, fitted to
-        all units."""
+        """Return the (size, part) to fit next, or None when the search is done.
+
+        The order is that of `schedule.next_part`. Last of all, the recommended size is fitted to all units.
+
+        visits: the sizes visited so far, with their trials
+        max_size: the largest size allowed; None for no limit
+        """
         asked = {visit.size[0]: len(visit.trials) for visit in visits}
-        found = compared(visits, same_units=self.held_out is not None)
+        found = compare_trials(visits, same_units=self.held_out is not None)
         largest = self.training.n_units if max_size is None else min(max_size[0], self.training.n_units)
         wanted = next_part(asked, found, PartLimits(self._wanted_parts(), largest))
         if wanted is not None:
@@ -123,12 +147,12 @@ class PredictiveEvaluator(ModelEvaluator):
         return None if chosen.trials[-1].scores is None else (found.recommended, self.parts)
 
     def recommendation(self, visits: Sequence[Visit], max_size: Size | None) -> Recommendation:
-        """What the visits recommend so far. Raises ValueError where no size was scored."""
+        """Return the size that the visits recommend so far. Raises ValueError if no size was scored."""
         given = self.held_out is not None
         return recommendation(visits, None if given else self.parts, self.training.nouns, self.size_names, max_size)
 
     def _wanted_parts(self) -> int:
-        """Parts that hold enough units and observations between them."""
+        """Return how many parts hold enough units and observations together to compare two sizes."""
         if self.held_out is not None:
             return min(LEAST_PARTS, self.parts)
         units, observations = self.training.n_units, max(self.training.n_observations, 1)
@@ -138,33 +162,48 @@ class PredictiveEvaluator(ModelEvaluator):
     # ── one trial ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def refit(self, size: Size) -> Fit:
-        """The fit of all units, from scratch."""
+        """Return a fit of all units from scratch, which is the fit that people get for a size."""
         return self._better_of_two(super()._evaluated, size, 0 if self.held_out is not None else self.parts)[0]
 
     def _evaluated(self, size: Size, start: Fit | None, trial: int) -> Fit:
+        """Fit a size for one trial and score it on the part that the trial leaves out, or on `held_out`.
+
+        The trial after the last part fits all units and is not scored.
+        """
         if self.held_out is None and trial >= self.parts:
             return self.refit(size)
         if self.held_out is not None:
             better, other = self._better_of_two(super()._evaluated, size, trial)
-            return self._scored(better, other, self.training, self.held_out, trial)
-        fitting, train, left_out = self._without(trial)
+            return self._add_scores(better, other, self.training, self.held_out, trial)
+        fitting, train, left_out = self._leave_part_out(trial)
         fitting.work_in(self.chunks)
         better, other = self._better_of_two(fitting._evaluated, size, trial)
         self.work_in(fitting.chunks)
-        scored = self._scored(better, other, train, left_out, trial)
-        # What is proved of some of the units is not proved of all, and a model of some of them is nobody's answer.
+        scored = self._add_scores(better, other, train, left_out, trial)
+        # A bound for some of the units is no bound for all, and a model of some units is not kept: drop both.
         return replace(scored, evidence=Evidence(-math.inf, self.ceiling), log_symmetry=0.0, state=None)
 
     def _better_of_two(self, fit: FitOne, size: Size, trial: int) -> tuple[Fit, Fit]:
-        """Two fits of the same units from different seeds, the one with the greater bound first. It is chosen by what
-        it makes of the units it was fitted to, so that scores of others stay honest."""
+        """Make two fits of the same units from different seeds, and return them with the one of the greater bound
+        first.
+
+        The choice uses only the units that were fitted, so that scores of other units stay unbiased.
+        """
         both = fit(size, None, trial), fit(size, None, self.parts + 1 + trial)
         better = int(both[1].estimate > both[0].estimate)
         seconds = both[0].info.seconds + both[1].info.seconds
         return replace(both[better], info=replace(both[better].info, seconds=seconds)), both[1 - better]
 
-    def _scored(self, fit: Fit, other: Fit, train: Data, left_out: Data, part: int) -> Fit:
-        """The fit with its scores of the units left out; one that cannot score them is a failure, and says so."""
+    def _add_scores(self, fit: Fit, other: Fit, train: Data, left_out: Data, part: int) -> Fit:
+        """Return the fit with its scores of the units left out. A fit that gives one of them probability 0 becomes a
+        failure.
+
+        fit: the fit that is scored
+        other: a second fit of the same units, to see which topics it finds again
+        train: the units that were fitted
+        left_out: the units that are scored
+        part: the number of the part; topic quality is measured for part 0 only
+        """
         estimate: Estimate | None = fit.state
         if estimate is None:
             return fit
@@ -174,7 +213,7 @@ class PredictiveEvaluator(ModelEvaluator):
             estimate.model, estimate, left_out.dataset(), capacity=capacity_of(fit.size), samples=SAMPLES, key=key
         )
         per_unit = np.asarray(found.per_unit, np.float64)
-        quality = self._topics(fit, other, train, left_out) if part == 0 else None
+        quality = self._topic_quality(fit, other, train, left_out) if part == 0 else None
         info = replace(fit.info, seconds=fit.info.seconds + time.perf_counter() - began)
         if not np.isfinite(per_unit).all():
             failure = f"the fit of size {fit.size} gives a held-out unit no probability; it is reported, not ranked"
@@ -182,8 +221,8 @@ class PredictiveEvaluator(ModelEvaluator):
         scores = HeldOutScores(part, tuple(per_unit.tolist()), left_out.n_observations, found.method, quality)
         return replace(fit, info=info, scores=scores)
 
-    def _topics(self, fit: Fit, other: Fit, train: Data, left_out: Data) -> TopicQuality | None:
-        """How good the topics of a fit are; None of other models, and where the other fit is not a number."""
+    def _topic_quality(self, fit: Fit, other: Fit, train: Data, left_out: Data) -> TopicQuality | None:
+        """Return the quality of the topics of a fit; None for models without topics, or if the other fit failed."""
         if other.state is None:
             return None
         first, second = fitted(fit, train), fitted(other, train)
@@ -191,8 +230,8 @@ class PredictiveEvaluator(ModelEvaluator):
             return None
         return topic_quality(first, second, left_out)
 
-    def _without(self, part: int) -> tuple[ModelEvaluator, Data, Data]:
-        """What fits all units but those of a part, these units, and the units of the part."""
+    def _leave_part_out(self, part: int) -> tuple[ModelEvaluator, Data, Data]:
+        """Return (evaluator of all units except one part, these units, the units of the part)."""
         if part not in self._folds:
             train, left_out = self.training.fold(part, self.parts, self._fold_seed)
             fitting = ModelEvaluator(
@@ -207,9 +246,10 @@ class PredictiveEvaluator(ModelEvaluator):
         return self._folds[part]
 
 
-def _remade(
+def _rebuild_evaluator(
     model: Model, training: Data, held_out: Data | None, parts: int, seed: int, chunks: Chunks
 ) -> PredictiveEvaluator:
+    """Return the evaluator that `PredictiveEvaluator.__reduce__` described, in another process."""
     return PredictiveEvaluator(model, training, held_out=held_out, parts=parts, seed=seed, chunks=chunks)
 
 
@@ -222,10 +262,16 @@ def model_evaluator(
     chunks: Chunks | None = None,
     mesh: Mesh | None = None,
 ) -> ModelEvaluator:
-    """Return what fits a model to data in a search with these settings.
+    """Return the evaluator that fits a model to data in a search with these settings.
 
-    held_out: units that no fit sees; a search by prediction compares sizes on them. chunks: as a search that goes on
-    had them. Raises ValueError for settings that a search by prediction has no use for.
+    model: the model
+    training: the data
+    held_out: units that no fit sees; a search by prediction compares sizes on them
+    settings: the settings of the search
+    chunks: the chunk sizes of a search that is resumed; None for the default
+    mesh: devices over which the units are split
+
+    Raises ValueError for settings that a search by prediction has no use for.
     """
     evidence, seed = settings.evidence, settings.seed
     if evidence != PREDICTIVE:
@@ -243,9 +289,10 @@ def model_evaluator(
 
 
 def checked_prior(evidence: str, prior: SizePrior | None, dimension: int) -> SizePrior:
-    """The prior over sizes of a search: the one given, or a weak one over so many size variables.
+    """Return the prior over sizes of a search: the given one, or a weak prior over `dimension` size variables.
 
-    Raises ValueError for what is no prior, and for one given to a search by prediction, which uses none."""
+    Raises ValueError for an object that is no prior, and for a prior given to a search by prediction, which uses none.
+    """
     if prior is None:
         return weak(dimension)
     if evidence == PREDICTIVE:

@@ -13,23 +13,23 @@ from lvsearch.sizing.sizes import Size
 from lvsearch.sizing.words import counted
 
 BOUND = "bound"
-"""What the name of a method says whose scores are bounds on log p."""
+"""The word in the name of a scoring method whose scores are bounds on log p."""
 
 
 @dataclass(frozen=True)
 class SizeOutcome:
-    """What one size makes of held-out units.
+    """The scores of one size on held-out units.
 
     | field | meaning |
     |---|---|
     | `size` | the size |
-    | `score` | mean log p over all held-out observations that the size was asked about, nats each |
-    | `difference` | the same less that of the best size, on the units of both; 0 for the best |
-    | `standard_error` | of that difference, over units, paired |
-    | `n_units` | held-out units that both were asked about |
-    | `coherence` | NPMI of topics, mean over topics; None where it was not asked |
+    | `score` | mean log p per held-out observation on which the size was scored, nats |
+    | `difference` | this score minus that of the best size, on the units of both; 0 for the best |
+    | `standard_error` | of the difference, over units, paired |
+    | `n_units` | the number of held-out units on which both were scored |
+    | `coherence` | mean NPMI coherence over topics; None if it was not measured |
     | `coherence_error` | its standard error over topics |
-    | `found_again` | topics that a fit from another seed has too |
+    | `found_again` | how many topics a fit from another seed has too |
     """
 
     size: Size
@@ -44,7 +44,9 @@ class SizeOutcome:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """The smallest size that predicts as well as any, and what it rests on.
+    """The smallest size that predicts held-out units as well as any, with the scores of all sizes.
+
+    `print` shows the answer and the table. `table()` returns a DataFrame, `rule` the rule in words.
 
     | field | meaning |
     |---|---|
@@ -56,7 +58,7 @@ class Recommendation:
     | `nouns` | what people call the data, its units and its observations |
     | `held_out` | how units were held out, in words |
     | `estimator` | how log p was computed, in words |
-    | `still_rising` | whether the best is the largest size that was allowed or tried |
+    | `still_rising` | True if the best is the largest size that was allowed or tried |
     """
 
     size: Size
@@ -79,7 +81,7 @@ class Recommendation:
         )
 
     def describe(self) -> str:
-        """The recommendation in one or two plain sentences."""
+        """Return the recommendation in one or two plain sentences."""
         name, nouns = self.size_names[0], self.nouns
         number = counted(self.size[0], name)
         verb = "predicts" if self.size[0] == 1 else "predict"
@@ -93,7 +95,9 @@ class Recommendation:
         return f"{text}."
 
     def describe_topics(self) -> str | None:
-        """Where coherence stops gaining, and how many topics another start finds again; None of other models."""
+        """Return where coherence stops rising and how many topics another start finds again; None for models without
+        topics.
+        """
         known = [outcome for outcome in self.outcomes if outcome.coherence is not None]
         if not known:
             return None
@@ -107,7 +111,9 @@ class Recommendation:
         return f"{text[:1].upper()}{text[1:]}."
 
     def facts(self) -> tuple[tuple[str, str], ...]:
-        """What else there is to say, by name."""
+        """Return further facts for the card, as (name, text): the rule, the quality of topics, and how units were held
+        out.
+        """
         topics = self.describe_topics()
         return (
             ("rule", self.rule),
@@ -117,7 +123,9 @@ class Recommendation:
 
     @property
     def most_coherent(self) -> Size | None:
-        """The smallest size whose mean NPMI is within one of its standard errors of the largest; None without any."""
+        """The smallest size whose mean NPMI is within one of its standard errors of the largest; None without
+        coherences.
+        """
         known = [(o.size, o.coherence, o.coherence_error) for o in self.outcomes if o.coherence is not None]
         if not known:
             return None
@@ -126,8 +134,11 @@ class Recommendation:
 
     @property
     def most_recurring(self) -> Size | None:
-        """The smallest size of whose topics a second start finds as many as of any size, within one standard error of
-        a count (binomial); None without any."""
+        """The smallest size at which a second start finds again as many topics as at any size; None if it was not
+        measured.
+
+        "As many" means within one binomial standard error of the count.
+        """
         known = [(o.size, o.found_again) for o in self.outcomes if o.found_again is not None]
         if not known:
             return None
@@ -137,9 +148,12 @@ class Recommendation:
         return known[smallest_within_error(found, errors)][0]
 
     def table(self) -> pd.DataFrame:
-        """A row per size, increasing: size; log_p_per_token (_cell…), nats; difference_per_token, to the best size;
-        standard_error of it; units, held out; as_good, whether it is within one standard error; and for topics
-        coherence, its coherence_error and found_again."""
+        """Return a table with a row per size, increasing.
+
+        Columns: `size`; `log_p_per_token` (or `_cell`), nats; `difference_per_token`, to the best size; its
+        `standard_error`; the number of held-out units, under their name; `as_good`, True within one standard error; and
+        for topics `coherence`, `coherence_error` and `found_again`.
+        """
         observation = self.nouns.observation
         rows = [
             {
@@ -164,12 +178,12 @@ class Recommendation:
         return f"{said}\n\n{table}\n\nThe rule: {self.rule}. {self.held_out}; {self.estimator}."
 
     def to_json(self) -> dict[str, Any]:
-        """As settings for a file."""
+        """Return the recommendation as JSON data."""
         return {**asdict(self), "nouns": self.nouns._asdict()}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Recommendation":
-        """The inverse of `to_json`. Raises KeyError and TypeError for anything else."""
+        """Return the recommendation that `to_json` encoded. Raises KeyError and TypeError for anything else."""
         outcomes = tuple(SizeOutcome(**{**entry, "size": tuple(entry["size"])}) for entry in stored["outcomes"])
         return cls(
             **{

@@ -1,10 +1,10 @@
-"""The rule of the recommended size: the smallest that predicts as well as any. Plain NumPy, no model in sight.
+"""The rule of the recommended size: the smallest size that predicts as well as any. Plain NumPy, no model in sight.
 
-Every size has a score of every held-out unit, log p(unit | what was fitted without it), nats. Two sizes are compared on
-the units that both were asked about, unit by unit: what makes a unit hard for every size cancels in the difference.
+Every size has a score of every held-out unit, log p(unit | parameters fitted without it), in nats. Two sizes are
+compared unit by unit, on the units on which both were scored. So what makes a unit hard for every size cancels.
 
 The one-standard-error rule is that of Breiman, Friedman, Olshen & Stone (1984, *Classification and Regression Trees*,
-§3.4.3), with the error of the paired difference in place of that of the score.
+§3.4.3), with the error of the paired difference in place of the error of the score.
 """
 
 from collections.abc import Sequence
@@ -18,18 +18,18 @@ from lvsearch.sizing.sizes import Size
 
 @dataclass(frozen=True)
 class Comparison:
-    """Sizes compared with the one that predicts best, on held-out units. Arrays follow `sizes`.
+    """Sizes compared with the one that predicts held-out units best. Arrays follow `sizes`.
 
     | field | shape | meaning |
     |---|---|---|
-    | `sizes` | (size,) | those compared, increasing |
-    | `score` | (size,) | mean of log p over the units that the size was asked about, nats per unit |
-    | `difference` | (size,) | its total score less that of `best`, on the units of both, nats; 0 for the best |
-    | `standard_error` | (size,) | of that difference, over units |
-    | `n_units` | (size,) | units that both were asked about |
+    | `sizes` | (size,) | the sizes compared, increasing |
+    | `score` | (size,) | mean log p over the units on which the size was scored, nats per unit |
+    | `difference` | (size,) | its total score minus that of `best`, on the units of both, nats; 0 for the best |
+    | `standard_error` | (size,) | of the difference, over units |
+    | `n_units` | (size,) | the number of units on which both were scored |
     | `best` | | the size that no other beats on the units of both |
-    | `within` | | sizes that are at most one standard error below the best |
-    | `recommended` | | the smallest of these |
+    | `within` | | the sizes that are at most one standard error below the best |
+    | `recommended` | | the smallest size of `within` |
     """
 
     sizes: tuple[Size, ...]
@@ -47,14 +47,14 @@ def compare_sizes(sizes: Sequence[Size], scores: Float[np.ndarray, "size unit"])
 
     Args:
         sizes: one for each row of `scores`, all different.
-        scores: log p of each unit, nats; NaN where a size was not asked about a unit.
+        scores: log p of each unit under each size, nats; NaN if the unit was not scored under the size.
 
     Returns:
         The comparison, its sizes increasing.
 
     Raises:
-        ValueError: no size; a size without a unit in common with the best; fewer than two units; a score that is
-            infinite (leave that size out).
+        ValueError: there is no size, a size has fewer than two units in common with the best, or a score is infinite
+            (leave that size out).
     """
     order = sorted(range(len(sizes)), key=lambda place: (sum(sizes[place]), sizes[place]))
     ordered, table = tuple(sizes[place] for place in order), scores[order]
@@ -91,10 +91,11 @@ def compare_sizes(sizes: Sequence[Size], scores: Float[np.ndarray, "size unit"])
 
 
 def _best(table: Float[np.ndarray, "size unit"], known: Bool[np.ndarray, "size unit"]) -> int:
-    """The place of the size that no other beats on the units that both were asked about.
+    """Return the row of the size that no other beats on the units on which both were scored.
 
-    The champion is first the best on the units of all, and gives way to whoever beats it by most per unit. A former
-    champion does not come back, so that sizes which beat each other in a circle come to an end.
+    It begins with the best size on the units that all sizes have in common. As long as another size beats it, the one
+    with the largest lead per unit takes its place. A former best size does not come back, so the loop ends even if
+    sizes beat each other in a circle.
     """
     common = known.all(axis=0)
     best = int(np.argmax(np.where(common, table, 0.0).sum(axis=1)))
@@ -111,10 +112,10 @@ def _best(table: Float[np.ndarray, "size unit"], known: Bool[np.ndarray, "size u
 
 
 def smallest_within_error(values: Float[np.ndarray, " size"], errors: Float[np.ndarray, " size"]) -> int:
-    """Return the first place whose value is at most one of its own standard errors below the largest value.
+    """Return the first index whose value is at most one of its own standard errors below the largest value.
 
-    The same rule for what has no paired error, such as the coherence of topics. Values follow increasing sizes.
-    Raises ValueError where no value is a number.
+    It applies the one-standard-error rule to values without paired errors, such as the coherence of topics. Values
+    follow increasing sizes. Raises ValueError if no value is finite.
     """
     if not np.isfinite(values).any():
         raise ValueError("got no value that is a number, expected at least one to choose by")

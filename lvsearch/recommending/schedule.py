@@ -1,12 +1,13 @@
-"""Which size to fit next, and without which part of the units, until the recommended size is settled.
+"""Decide which size to fit next, and without which part of the units, until the recommended size is clear.
 
-1. Climb. Sizes 1, 2, 4, 8, … are fitted without the first part of the units and scored on it, until larger ones
-   predict worse.
+1. Climb. Sizes 1, 2, 4, 8, … are fitted without the first part of the units and scored on it, until larger ones predict
+worse.
 2. Refine. Sizes in between are tried around the size that predicts best, and between the recommended size and the
-   largest one below it that predicts worse.
-3. Repeat. The sizes that decide the answer are asked about further parts, until enough units are held out.
+largest one below it that predicts worse.
+3. Repeat. The sizes that decide the answer are fitted without further parts and scored on them, until enough units were
+held out.
 
-Plain functions of what was found: a search that was cut off goes on as if it had not been.
+The functions depend only on the results so far. So a search that was cut off goes on as if it had not been.
 """
 
 import math
@@ -17,21 +18,23 @@ from typing import NamedTuple
 from lvsearch.recommending.rule import Comparison
 
 STEP = 2
-"""From one rung of the ladder to the next."""
+"""The ratio of one size of the ladder to the size before it."""
 FINE_AT_ELBOW = 1.15
-"""Sizes are tried between the recommended one and the largest worse one until these are so near, or one apart."""
+"""The ratio at which the gap between the recommended size and the largest worse one below it is narrow enough."""
 FINE_AT_BEST = 1.5
-"""The same between the best size and those beside it, whose differences are small: they only set the bar."""
+"""The same ratio for the gaps around the best size. It is larger, because those sizes only set the bar for the
+others.
+"""
 SURELY = 2.0
-"""Standard errors by which one rung must be worse for the ladder to end there; else two rungs must be worse."""
+"""Standard errors by which one size of the ladder must be worse to end the climb; otherwise two sizes must be worse."""
 
 
 class PartLimits(NamedTuple):
-    """How far the search may go.
+    """The limits of a search by prediction.
 
     | field | meaning |
     |---|---|
-    | `parts` | parts of the units that each size that decides is asked about |
+    | `parts` | the number of parts on which each deciding size is scored |
     | `largest` | the largest size allowed |
     """
 
@@ -40,17 +43,17 @@ class PartLimits(NamedTuple):
 
 
 def next_part(asked: Mapping[int, int], found: Comparison | None, limits: PartLimits) -> tuple[int, int] | None:
-    """Return the size to fit next and the part of the units to leave out, or None when nothing is left to settle.
+    """Return (size to fit next, part of the units to leave out), or None when the recommended size is clear.
 
     Args:
-        asked: size -> how many parts it was asked about, failed fits included.
-        found: the sizes that were scored, compared; None where there is none yet.
-        limits: how far to go.
+        asked: {size: number of parts on which it was scored or failed}.
+        found: the comparison of the sizes that were scored; None if there are none yet.
+        limits: the largest number of parts, and the largest size.
     """
     rung = _next_rung(asked, found, limits)
     if rung is not None:
         return rung, 0
-    if found is None:  # every rung failed
+    if found is None:  # the fits of every size of the ladder failed
         return None
     between = _in_between(asked, found)
     if between is not None:
@@ -63,7 +66,7 @@ def next_part(asked: Mapping[int, int], found: Comparison | None, limits: PartLi
 
 
 def _next_rung(asked: Mapping[int, int], found: Comparison | None, limits: PartLimits) -> int | None:
-    """The smallest size of the ladder that was not tried, while the ladder goes on."""
+    """Return the smallest size of the ladder that was not tried, or None when the climb has ended."""
     ladder = [STEP**power for power in range(math.ceil(math.log(limits.largest, STEP)) + 1)]
     ladder[-1] = min(ladder[-1], limits.largest)
     tried = [size for size in ladder if size in asked]
@@ -77,8 +80,10 @@ def _next_rung(asked: Mapping[int, int], found: Comparison | None, limits: PartL
 
 
 def _worse(size: int, found: Comparison | None, errors: float) -> bool:
-    """Whether a larger size than the best one predicts worse than it by more than so many standard errors, or could
-    not be fitted at all."""
+    """Return True if `size` is larger than the best one and predicts worse by more than `errors` standard errors.
+
+    Also return True if no fit of it could be scored.
+    """
     if found is None or (size,) not in found.sizes:
         return True
     place = found.sizes.index((size,))
@@ -86,7 +91,9 @@ def _worse(size: int, found: Comparison | None, errors: float) -> bool:
 
 
 def _in_between(asked: Mapping[int, int], found: Comparison) -> int | None:
-    """A size between two that were tried, where the answer may hide."""
+    """Return a size between two that were tried, where the best or the recommended size may lie; None if gaps are
+    narrow.
+    """
     tried = sorted(asked)
     (best,), (recommended,) = found.best, found.recommended
     beside = [(low, high) for low, high in pairwise(tried) if best in (low, high)]
@@ -99,7 +106,9 @@ def _in_between(asked: Mapping[int, int], found: Comparison) -> int | None:
 
 
 def _deciding(found: Comparison) -> list[int]:
-    """The best size, those within its error up to it, and the largest below these."""
+    """Return the sizes that decide the answer: those within one error of the best up to it, and the largest below
+    these.
+    """
     (best,), (recommended,) = found.best, found.recommended
     within = [size for (size,) in found.within if size <= best]
     below = [size for (size,) in found.sizes if size < recommended]

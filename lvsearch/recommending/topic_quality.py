@@ -1,4 +1,4 @@
-"""How readable the topics of a fit are, and how many of them another start finds too."""
+"""Measure how readable the topics of a fit are, and how many of them a fit from another start finds too."""
 
 from dataclasses import replace
 
@@ -11,13 +11,15 @@ from lvsearch.sizing.fit import TopicQuality
 
 
 def topic_quality(first: FittedTopics, second: FittedTopics, new: Data) -> TopicQuality:
-    """Measure the topics of a fit.
+    """Measure the coherence of the topics of a fit, and count the topics that a second fit finds again.
+
+    A topic is found again if more than half of the tokens of both topics are the same ones, beyond chance, as in
+    `SearchResult.persistence`.
 
     Args:
-        first: the fit. Its most probable words are looked up in its training documents.
+        first: the fit that is measured. Coherence is computed in its training documents.
         second: a fit of the same documents at the same size from another seed.
-        new: documents that neither was fitted to. A topic is found again where more than half of the tokens of both
-            are the same ones, beyond chance, as `SearchResult.persistence` has it.
+        new: documents that neither was fitted to; topics are matched by their tokens there.
     """
     coherence = first.coherence().to_numpy()
     members, others = (replace(fit, training=new).members() for fit in (first, second))

@@ -1,4 +1,4 @@
-"""What the trials of a search by prediction say together: sizes compared, and the one recommended."""
+"""Combine the trials of a search by prediction: compare the sizes, and recommend one."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,13 +13,14 @@ from lvsearch.sizing.sizes import Size
 from lvsearch.sizing.words import counted
 
 PartScores = Mapping[int, HeldOutScores]
-"""Number of a part -> the scores of its units."""
+"""{number of a part: the scores of its units}."""
 
 
-def compared(visits: Sequence[Visit], *, same_units: bool) -> Comparison | None:
-    """Compare the sizes visited by the scores of their trials; None where no size has any.
+def compare_trials(visits: Sequence[Visit], *, same_units: bool) -> Comparison | None:
+    """Compare the visited sizes by the scores of their trials; return None if no size was scored.
 
-    same_units: every part is the same units, scored by another fit; else parts are other units.
+    visits: the sizes visited, with their trials
+    same_units: True if every trial scored the same units (with another fit); False if every part has units of its own
     """
     known = {visit.size: _scores_of(visit) for visit in visits}
     known = {size: parts for size, parts in known.items() if parts}
@@ -38,6 +39,7 @@ def compared(visits: Sequence[Visit], *, same_units: bool) -> Comparison | None:
 
 
 def _scores_of(visit: Visit) -> PartScores:
+    """Return the scores of one visited size as {number of the part: scores}; failed trials have none."""
     scored = (trial.scores for trial in visit.trials)
     return {scores.part: scores for scores in scored if scores is not None}
 
@@ -45,11 +47,11 @@ def _scores_of(visit: Visit) -> PartScores:
 def recommendation(
     visits: Sequence[Visit], parts: int | None, nouns: Nouns, size_names: tuple[str, ...], max_size: Size | None
 ) -> Recommendation:
-    """Read the recommended size off the scores of all trials.
+    """Compute the recommended size from the scores of all trials.
 
     Args:
-        visits: the sizes visited.
-        parts: how many parts the units were cut into; None where every trial was scored on the same units.
+        visits: the sizes visited, with their trials.
+        parts: the number of parts of the units; None if every trial was scored on the same units.
         nouns: what people call the data.
         size_names: what sizes count.
         max_size: the largest size allowed, None for no limit.
@@ -58,7 +60,7 @@ def recommendation(
         ValueError: no size was scored.
     """
     same_units = parts is None
-    found = compared(visits, same_units=same_units)
+    found = compare_trials(visits, same_units=same_units)
     if found is None:
         failures = sorted({trial.failure for visit in visits for trial in visit.trials if trial.failure})
         raise ValueError(f"no size was scored on held-out units{f' ({failures[0]})' if failures else ''}; search again")
@@ -88,7 +90,14 @@ def recommendation(
 
 
 def _outcome(found: Comparison, place: int, own: PartScores, of_best: PartScores, same_units: bool) -> SizeOutcome:
-    """What one size makes of the held-out units, per observation."""
+    """Return the scores of one size on held-out units, per observation.
+
+    found: the comparison, in nats per unit or in total
+    place: the index of the size in `found`
+    own: the scores of the size
+    of_best: the scores of the best size
+    same_units: True if every trial scored the same units
+    """
     common = [scores.n_observations for part, scores in own.items() if part in of_best]
     observations = max(common[0] if same_units else sum(common), 1)
     total = found.score[place] * len(np.concatenate([scores.per_unit for scores in own.values()]))

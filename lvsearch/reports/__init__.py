@@ -1,1 +1,1 @@
-"""A search in a folder for reading: Markdown, pictures and tables, and one page for the browser."""
+"""Write a search to a folder for reading: Markdown, pictures and tables, and one page for the browser."""

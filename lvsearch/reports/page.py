@@ -1,8 +1,9 @@
-"""`report/index.html`: everything of a search on one page that needs no network, for people who were not there.
+"""Write `report/index.html`: everything about a search on one page that needs no network, for people who were not
+there.
 
-The page is made in two steps: `page_of` says what is on it, as plain data; `render` puts that into the template, which
-escapes every text. It can be read by keyboard, by screen readers, without colour vision, light and dark, on paper, and
-without scripts, which only filter the documents.
+The page is made in two steps. `page_of` returns its content as plain data, and `render` puts it into the template,
+which escapes every text. The page can be read by keyboard, with screen readers, without colour vision, light and dark,
+on paper, and without scripts, which only filter the documents.
 """
 
 import base64
@@ -26,7 +27,7 @@ from lvsearch.fitted.topics import FittedTopics
 from lvsearch.pictures.inline_svg import colour_variables
 from lvsearch.pictures.style import DARK, LIGHT, Palette
 from lvsearch.reports.page_content import Drawing, Entry, Page, Parts
-from lvsearch.reports.page_parts import drawn, grid_of, parts_of
+from lvsearch.reports.page_parts import draw_with_caption, grid_of, parts_of
 from lvsearch.results.card import facts, headline, near_table
 from lvsearch.results.evidence_plots import draw_evidence, draw_progress
 from lvsearch.results.findings import Findings
@@ -40,18 +41,21 @@ from lvsearch.sizing.sizes import Size
 
 NAME = "index.html"
 ROW_HEIGHT = 0.32
-"""Inches of a component in the picture of which exist."""
+"""The height of a row in the picture of components that persist, in inches."""
 FIRST = ("probability", "topics", "fewer units", "not tried")
-"""Facts that stand at the top, and held-out data before them where they were looked at."""
+"""The facts at the top; held-out data come before them if they were compared."""
 ELSEWHERE = ("limit", "search", "prior", "versions")
-"""Facts that have a place of their own."""
+"""The facts that are shown in another place of the page."""
 
 
 def write_page(result: Findings, folder: str | Path, *, held_out: pd.DataFrame | None = None) -> Path:
     """Write the page of a search into `folder` (made if missing), atomically, and return its path.
 
-    held_out: from `lvsearch.results.heldout.held_out_comparison`, where it is at hand. Raises ValueError for a search
-    without a single fit that is a number.
+    result: the search
+    folder: where the page is written
+    held_out: the table from `lvsearch.results.heldout.held_out_comparison`, if it was computed
+
+    Raises ValueError for a search without a single successful fit.
     """
     path = Path(folder) / NAME
     write_text(path, render(page_of(result, held_out)))
@@ -59,27 +63,29 @@ def write_page(result: Findings, folder: str | Path, *, held_out: pd.DataFrame |
 
 
 def page_of(result: Findings, held_out: pd.DataFrame | None = None) -> Page:
-    """What is on the page; errors as for `write_page`."""
+    """Return the content of the page of a search. Raises the errors of `write_page`."""
     best_size = result.best_size  # raises where there is nothing to report
     best = None if result.training is None else result.best
     lead = (
-        [] if held_out is None else [drawn(partial(draw_held_out, held_out), "heldout", "Held-out score of each size")]
+        []
+        if held_out is None
+        else [draw_with_caption(partial(draw_held_out, held_out), "heldout", "Held-out score of each size")]
     )
     shown = "What each size predicts" if result.by_prediction else "Probability of each size"
-    lead.append(drawn(partial(draw_posterior, result), "posterior", shown))
+    lead.append(draw_with_caption(partial(draw_posterior, result), "posterior", shown))
     asked = result.scrutiny
     if asked.robustness is not None:
-        lead.append(drawn(asked.robustness.draw, "robustness", "What fewer units say"))
+        lead.append(draw_with_caption(asked.robustness.draw, "robustness", "What fewer units say"))
     if asked.sensitivity is not None and result.prior.dimension == 1:
-        lead.append(drawn(asked.sensitivity.draw, "sensitivity", "What other priors say"))
+        lead.append(draw_with_caption(asked.sensitivity.draw, "sensitivity", "What other priors say"))
     if result.prior.dimension == 2:
-        lead.append(drawn(partial(draw_lattice, result), "lattice", "Probability over both numbers", 4.6))
+        lead.append(draw_with_caption(partial(draw_lattice, result), "lattice", "Probability over both numbers", 4.6))
     evidence = (
         ()
         if result.by_prediction
         else (
-            drawn(partial(draw_evidence, result), "evidence", "Evidence of each size"),
-            drawn(partial(draw_progress, result), "progress", "Evidence against the time spent"),
+            draw_with_caption(partial(draw_evidence, result), "evidence", "Evidence of each size"),
+            draw_with_caption(partial(draw_progress, result), "progress", "Evidence against the time spent"),
         )
     )
     known = [Entry(fact.name, fact.text) for fact in facts(result, held_out)]
@@ -103,7 +109,7 @@ def page_of(result: Findings, held_out: pd.DataFrame | None = None) -> Page:
 
 
 def render(page: Page) -> str:
-    """The page as HTML. Every text is escaped, what cannot be seen spelled out; the only script allowed is ours."""
+    """Return the page as HTML. Every text is escaped and made visible, and only the page's own script may run."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
@@ -128,6 +134,7 @@ def render(page: Page) -> str:
 
 
 def _settings(result: Findings, known: list[Entry]) -> tuple[Entry, ...]:
+    """Return the settings of the search as named facts."""
     settings = result.settings
     most = "none" if settings.max_size is None else "×".join(map(str, settings.max_size))
     return (
@@ -144,18 +151,20 @@ def _settings(result: Findings, known: list[Entry]) -> tuple[Entry, ...]:
 
 
 def _parts(result: Findings, best: FittedModel) -> Parts | None:
-    """What the best size is made of, and how surely, where that was looked at."""
+    """Return the components of the best size, with the picture of their persistence if it was computed."""
     parts, persistence = parts_of(best), result.scrutiny.persistence
     if parts is None or persistence is None:
         return parts
     height = ROW_HEIGHT * min(len(persistence.names), MOST_ROWS) + 1.4
-    drawing = drawn(persistence.draw, "persistence", "How surely each component exists", height)
+    drawing = draw_with_caption(persistence.draw, "persistence", "How surely each component exists", height)
     return replace(parts, drawings=(*parts.drawings, drawing))
 
 
 def _between(result: Findings, best: FittedModel, size: Size) -> Drawing | None:
-    """The best size's components and those of the most probable other size whose fit was kept; None where there is
-    none, or where units are not shares of components."""
+    """Draw which components of the best size are which of the most probable other size whose fit was kept.
+
+    Returns None if there is no such size, or if the model has no shares of components.
+    """
     log_weight = {v.size: result.prior.log_pmf(v.size) + v.estimate / result.evaluator.scale for v in result.visits}
     others = [s for s, fit in result.state.kept.items() if fit.state is not None and s != size and s in log_weight]
     others = [s for s in others if log_weight[s] > -math.inf and fits_apart(s, size)]
@@ -170,26 +179,29 @@ def _between(result: Findings, best: FittedModel, size: Size) -> Drawing | None:
     if isinstance(first, FittedTopics) and isinstance(second, FittedTopics):
         names = (list(first.names(2)), list(second.names(2)))
     draw = partial(draw_component_map, component_map(*shares), names=names)
-    return drawn(draw, "between", "Which components of one size became which of the other", 4.6)
+    return draw_with_caption(draw, "between", "Which components of one size became which of the other", 4.6)
 
 
 def _shares(fitted: FittedModel):
+    """Return the share of each component in each training unit, (unit, component)."""
     return fitted.proportions if isinstance(fitted, FittedTopics) else fitted.transform(fitted.training)
 
 
 def fits_apart(one: Size, other: Size) -> bool:
-    """Whether a map between two sizes says anything: one component holds everything of all."""
+    """Return True if a map between two sizes says anything: with one component, that component holds everything."""
     return min(*one, *other) > 1
 
 
 def _colours(light: Palette, dark: Palette) -> str:
-    """The palettes as variables of the style sheet."""
+    """Return the palettes as variables of the style sheet, for light and for dark pages."""
 
     def block(palette: Palette) -> str:
+        """Return the variables of one palette."""
         return "".join(f"{name}:{colour};" for name, colour in colour_variables(palette).items())
 
     return f":root{{{block(light)}}}\n@media (prefers-color-scheme: dark){{:root{{{block(dark)}}}}}\n"
 
 
 def _percent(share: float) -> str:
+    """Return a share as a percentage, such as "12.3%"."""
     return f"{share:.1%}" if share >= 0.001 else "<0.1%"

@@ -1,11 +1,11 @@
-"""What the page of a search says, as plain data: the template turns it into HTML and decides nothing."""
+"""The content of the page of a search, as plain data; the template turns it into HTML and decides nothing."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A picture with its words. `svg` is an element of ours; everything else is text."""
+    """A picture with its title and caption. `svg` is trusted markup; everything else is text."""
 
     title: str
     lines: tuple[str, ...]
@@ -14,7 +14,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table: `rows` of texts, one per column; `note` says what was left out."""
+    """A table of texts, with one text per column in each row. `note` says what was left out."""
 
     title: str
     columns: tuple[str, ...]
@@ -24,9 +24,12 @@ class Grid:
 
 @dataclass(frozen=True)
 class PartRow:
-    """A topic, cluster or feature: its number, its share of the data in [0, 1], and what tells it from the others.
+    """A topic, cluster or feature in the table of parts.
 
-    `facts` are further texts, one per `Parts.columns`; `units` the numbers of units that show it best.
+    number, name: its number, and what distinguishes it from the others
+    share: its share of the data, in [0, 1]
+    facts: further texts, one per `Parts.columns`
+    units: the numbers of units that show it best
     """
 
     number: int
@@ -38,7 +41,7 @@ class PartRow:
 
 @dataclass(frozen=True)
 class Piece:
-    """A word or a cell of a unit; `part` is where it most probably came from, None where cells have none."""
+    """A word or a cell of a unit. `part` is where it most probably came from; None if cells have no part."""
 
     text: str
     part: int | None
@@ -46,7 +49,12 @@ class Piece:
 
 @dataclass(frozen=True)
 class Unit:
-    """A document or a row: its number, what people call it, its largest parts and their shares, its pieces."""
+    """A document or a row to look at.
+
+    number, name, label: its number, what people call it, and its class
+    shares: its largest parts as (part, share)
+    pieces: its words or cells
+    """
 
     number: int
     name: str
@@ -57,7 +65,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Explorer:
-    """Units to look through; `note` says how they were chosen."""
+    """Units to look through. `note` says how they were chosen."""
 
     noun: str
     nouns: str
@@ -67,7 +75,14 @@ class Explorer:
 
 @dataclass(frozen=True)
 class Parts:
-    """What the most probable size is made of. `noun`: "topic", "cluster"; `share_of`: what shares are of."""
+    """The components of the most probable size.
+
+    title, noun: such as "Topics" and "topic"
+    share_of: what shares are shares of, such as "of the tokens"
+    columns, rows: the table of the components
+    drawings, grids: pictures and further tables
+    explorer: units to look through, or None
+    """
 
     title: str
     noun: str
@@ -89,7 +104,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Page:
-    """The whole page. `lead` are the pictures of the answer, `evidence` those of what it rests on."""
+    """The whole page. `lead` has the pictures of the answer, `evidence` the pictures of what it rests on."""
 
     title: str
     answer: str

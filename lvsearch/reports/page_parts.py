@@ -1,4 +1,4 @@
-"""What a fitted model shows of itself on a page, by its type: topics, clusters, features; else its tables."""
+"""Show a fitted model on a page, by its type: topics, clusters, features, or else its tables."""
 
 from functools import partial, singledispatch
 from typing import TYPE_CHECKING
@@ -25,20 +25,21 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_UNITS, UNITS_OF_A_PART, MOST_PIECES, MOST_SHARES = 150, 5, 60, 4
-"""Of the explorer: units in all, examples of a part, words or cells of a unit, and shares of it."""
+"""Limits of the explorer: all units, examples of a part, words or cells of a unit, and shares of a unit."""
 MOST_ROWS, MOST_COLUMNS, MOST_GRIDS = 40, 8, 6
 TOP_WORDS, DISTINCTIVE_WORDS = 10, 5
 
 
 @singledispatch
 def parts_of(fitted: FittedModel) -> Parts | None:
-    """What the page shows of a fit; None for nothing."""
+    """Return what the page shows of a fit, or None for nothing."""
     grids = tuple(grid_of(name, table.reset_index()) for name, table in fitted.tables().items())
     return Parts("Parameters", "component", "", grids=grids[:MOST_GRIDS]) if grids else None
 
 
 @parts_of.register
 def _(fitted: FittedTopics) -> Parts:
+    """Return the topics with their words, a map of them, and documents to look through."""
     table, sketches = fitted.topics(TOP_WORDS), {sketch.topic: sketch for sketch in fitted.sketches}
     coherence = fitted.coherence(TOP_WORDS) if len(fitted.training.entries["word"]) > 1 else None
     with_labels = "label" in table
@@ -59,14 +60,14 @@ def _(fitted: FittedTopics) -> Parts:
         )
         for topic in table.index.tolist()
     )
-    drawing = drawn(
+    drawing = draw_with_caption(
         partial(draw_topic_map, places, float(places.attrs["shown"])),
         "topicmap",
         "Map of topics by the words they share",
         4.0,
     )
     columns = ("most probable words", "most distinctive words", "coherence (NPMI)", *(["label"] if with_labels else []))
-    chosen, note = _chosen(representative, fitted.training.n_units, "documents", "topic")
+    chosen, note = _choose_units(representative, fitted.training.n_units, "documents", "topic")
     units = tuple(_document(fitted, number) for number in chosen)
     explorer = Explorer("document", "documents", units, note)
     return Parts("Topics", "topic", "of the tokens", columns, rows, (drawing,), explorer=explorer)
@@ -74,7 +75,8 @@ def _(fitted: FittedTopics) -> Parts:
 
 @parts_of.register
 def _(fitted: FittedBlocks) -> Parts:
-    drawing = drawn(fitted.draw_blocks, "blocks", "The matrix in the order of its clusters", 6.4)
+    """Return the picture of the sorted matrix, and the means of its blocks."""
+    drawing = draw_with_caption(fitted.draw_blocks, "blocks", "The matrix in the order of its clusters", 6.4)
     return Parts(
         "Blocks", "block", "", drawings=(drawing,), grids=(grid_of("Means", fitted.block_means().reset_index()),)
     )
@@ -82,6 +84,7 @@ def _(fitted: FittedBlocks) -> Parts:
 
 @parts_of.register
 def _(fitted: FittedMixture) -> Parts:
+    """Return the clusters with their means, a picture of the rows, and rows to look through."""
     shares, weights, means = fitted.memberships().to_numpy(), fitted.weights(), fitted.means()
     representative = _representative(shares)
     rows = tuple(
@@ -98,8 +101,12 @@ def _(fitted: FittedMixture) -> Parts:
     assert isinstance(points, Points)
     drawings = ()
     if len(points.columns) > 1:
-        drawings = (drawn(fitted.draw_clusters, "clusters", "Rows in the first two columns, by their component", 4.2),)
-    chosen, note = _chosen(representative, points.n_units, "rows", "cluster")
+        drawings = (
+            draw_with_caption(
+                fitted.draw_clusters, "clusters", "Rows in the first two columns, by their component", 4.2
+            ),
+        )
+    chosen, note = _choose_units(representative, points.n_units, "rows", "cluster")
     units = tuple(_row(points, number, shares[number], chosen_part=True) for number in chosen)
     return Parts(
         "Clusters",
@@ -114,6 +121,7 @@ def _(fitted: FittedMixture) -> Parts:
 
 @parts_of.register
 def _(fitted: FittedFeatures) -> Parts:
+    """Return the features with their loadings, a picture of these, and rows to look through."""
     loadings, has = fitted.loadings(), np.asarray(fitted.transform(fitted.training), np.float64)
     shares = pd.Series(has.mean(axis=0), index=loadings.index)
     representative = _representative(has)
@@ -127,12 +135,12 @@ def _(fitted: FittedFeatures) -> Parts:
         )
         for k in np.argsort(-shares.to_numpy(), kind="stable").tolist()
     )
-    drawing = drawn(
+    drawing = draw_with_caption(
         partial(draw_loadings, loadings, shares), "loadings", "Loadings of each feature on each column", 3.6
     )
     points = fitted.training
     assert isinstance(points, Points)
-    chosen, note = _chosen(representative, points.n_units, "rows", "feature")
+    chosen, note = _choose_units(representative, points.n_units, "rows", "feature")
     units = tuple(_row(points, number, has[number], chosen_part=False) for number in chosen)
     return Parts(
         "Features",
@@ -148,11 +156,18 @@ def _(fitted: FittedFeatures) -> Parts:
 # ── drawings, tables ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def drawn(draw: "Callable[[Axes], Caption]", name: str, label: str, height: float = PAGE_HEIGHT) -> Drawing:
-    """A picture and its caption, which stands beside it as text. name: its own on the page; label: what is seen."""
+def draw_with_caption(draw: "Callable[[Axes], Caption]", name: str, label: str, height: float = PAGE_HEIGHT) -> Drawing:
+    """Draw a picture for the page, and return it with its caption as text.
+
+    draw: a function that draws on axes and returns the caption
+    name: the name of the picture on the page
+    label: what is seen, for screen readers
+    height: in inches
+    """
     captions: list[Caption] = []
 
     def dressed_and_drawn(axes: "Axes") -> None:
+        """Style the axes and draw on them."""
         captions.append(draw(dressed(axes)))
 
     svg = inline_svg(dressed_and_drawn, name, label, PAGE_WIDTH, height)
@@ -160,7 +175,7 @@ def drawn(draw: "Callable[[Axes], Caption]", name: str, label: str, height: floa
 
 
 def grid_of(title: str, table: pd.DataFrame) -> Grid:
-    """The first rows and columns of a table; what was left out is said."""
+    """Return the first rows and columns of a table, with a note on how many were left out."""
     shown = table.iloc[:MOST_ROWS, :MOST_COLUMNS]
     rows = tuple(tuple(_cell(value) for value in row) for row in shown.itertuples(index=False))
     whole = shown.shape == table.shape
@@ -173,10 +188,12 @@ def grid_of(title: str, table: pd.DataFrame) -> Grid:
 
 
 def _cell(value: object) -> str:
+    """Return a cell of a table as text."""
     return _number(value) if isinstance(value, float | np.floating) else str(value)
 
 
 def _number(value: float | np.floating) -> str:
+    """Return a number with four significant digits and a true minus sign."""
     return f"{value:,.4g}".replace("-", "−")
 
 
@@ -184,13 +201,19 @@ def _number(value: float | np.floating) -> str:
 
 
 def _representative(shares: np.ndarray) -> tuple[tuple[int, ...], ...]:
-    """For each part the units with the largest shares of it."""
+    """Return, for each part, the units with the largest shares of it."""
     order = np.argsort(-shares, axis=0, kind="stable")[:UNITS_OF_A_PART]
     return tuple(tuple(column) for column in order.T.tolist())
 
 
-def _chosen(representative: "Sequence[tuple[int, ...]]", n_units: int, nouns: str, noun: str) -> tuple[list[int], str]:
-    """All units where there are few; else those that show a part best, and others evenly from the rest."""
+def _choose_units(
+    representative: "Sequence[tuple[int, ...]]", n_units: int, nouns: str, noun: str
+) -> tuple[list[int], str]:
+    """Choose the units to look through: all if there are few, else those that show a part best and others evenly
+    spread.
+
+    Returns (numbers of the units, how they were chosen in words).
+    """
     if n_units <= MOST_UNITS:
         return list(range(n_units)), f"all {n_units:,} {nouns}"
     first = list(dict.fromkeys(number for numbers in zip(*representative, strict=True) for number in numbers))
@@ -201,26 +224,29 @@ def _chosen(representative: "Sequence[tuple[int, ...]]", n_units: int, nouns: st
     )
 
 
-def _shares(values: np.ndarray, at_least: float = 0.01) -> tuple[tuple[int, float], ...]:
+def _largest_shares(values: np.ndarray, at_least: float = 0.01) -> tuple[tuple[int, float], ...]:
+    """Return the largest shares of a unit as (part, share), each at least `at_least`."""
     order = np.argsort(-values, kind="stable")[:MOST_SHARES].tolist()
     return tuple((part, float(values[part])) for part in order if values[part] >= at_least)
 
 
 def _document(fitted: FittedTopics, number: int) -> Unit:
+    """Return a document with its largest topics and its words, each with its most probable topic."""
     document, labels = fitted.document(number), fitted.training.unit_labels
     pieces = [Piece(f"{w.text} ×{w.count}" if w.count > 1 else w.text, w.topic) for w in document.words[:MOST_PIECES]]
     left_out = len(document.words) - len(pieces)
     if left_out > 0:
         pieces.append(Piece(f"and {counted(left_out, 'words')} more", None))
     label = "" if labels is None else labels[number]
-    return Unit(number, document.title, label, _shares(fitted.proportions[number]), tuple(pieces))
+    return Unit(number, document.title, label, _largest_shares(fitted.proportions[number]), tuple(pieces))
 
 
 def _row(points: Points, number: int, shares: np.ndarray, *, chosen_part: bool) -> Unit:
+    """Return a row with its largest parts and its cells. chosen_part: True if all cells show the largest part."""
     cells = [
         f"{name} {_number(points.values[number, place]) if points.observed[number, place] else 'missing'}"
         for place, name in enumerate(points.columns[:MOST_PIECES])
     ]
     name = f"row {number}" if points.row_names is None else points.row_names[number]
     part = int(shares.argmax()) if chosen_part else None
-    return Unit(number, name, "", _shares(shares), tuple(Piece(text, part) for text in cells))
+    return Unit(number, name, "", _largest_shares(shares), tuple(Piece(text, part) for text in cells))

@@ -1,21 +1,21 @@
-"""A report: a folder of pictures, tables and one readable summary, for people who were not there.
+"""Write a report: a folder of pictures, tables and one readable summary, for people who were not there.
 
-| file | what |
+| file | content |
 |---|---|
 | `index.html` | everything on one page that needs no network: open it in a browser (`lvsearch.reports.page`) |
-| `summary.md` | the answer, the pictures, the topics, everything that decided them |
+| `summary.md` | the answer, the pictures, the topics, and the facts that decided them |
 | `posterior.png`, `bounds.png`, `held_out.png`, `fewer_units.png` | the pictures |
 | `posterior.csv`, `bounds.csv`, `starts.csv` | the result's tables |
 | `topics.csv`, `topic_words.csv` | the topics of the most probable size; every topic's top words with probabilities |
 | `loadings.csv`, … | models without topics: each table of parameters of the most probable size, under its name |
-| `held_out.csv` | what each kept size makes of held-out documents or rows |
-| `persistence.csv` | how surely each component exists, where that was looked at |
-| `fewer_units.csv` | what fewer units say of the size, where they were asked |
-| `other_scores.csv`, `other_score_choices.csv`, `other_scores.png` | what other scores say, after `lvsearch audit` |
-| `audit.csv` | what the search estimates of simulated data beside their true evidence, where that was looked at |
+| `held_out.csv` | the score of each kept size on held-out documents or rows |
+| `persistence.csv` | how surely each component exists, if it was computed |
+| `fewer_units.csv` | the sizes that fewer units support, if they were computed |
+| `other_scores.csv`, `other_score_choices.csv`, `other_scores.png` | other scores, after `lvsearch audit` |
+| `audit.csv` | the estimates for simulated data beside their true evidence, if it was computed |
 
-Pictures and tables are written to a temporary name and then renamed; those of an earlier report are replaced. Text that
-a spreadsheet would take for a formula has an apostrophe before it in the tables.
+Pictures and tables are written under a temporary name and then renamed; those of an earlier report are replaced. In
+tables, text that a spreadsheet would run as a formula has an apostrophe before it.
 """
 
 import io
@@ -48,9 +48,12 @@ def write_report(
 ) -> Path:
     """Write the report of a search into `folder` (made if missing) and return the path of its `summary.md`.
 
-    test: documents or rows that the search did not see; with them the report compares the kept sizes on them.
-    held_out: that comparison where it is at hand already (`lvsearch.results.heldout.held_out_comparison`).
-    Raises ValueError for a search without a single fit that is a number, and for test data over other words or columns.
+    result: the search
+    folder: where the report is written
+    test: documents or rows that the search did not see; the report then compares the kept sizes on them
+    held_out: this comparison, if it was computed already (`lvsearch.results.heldout.held_out_comparison`)
+
+    Raises ValueError for a search without a single successful fit, and for test data over other words or columns.
     """
     from lvsearch.results.heldout import held_out_comparison
     from lvsearch.results.plots import plot_bounds, plot_held_out, plot_posterior
@@ -78,8 +81,9 @@ def write_report(
 
 
 def write_other_scores(found: OtherScores, folder: str | Path) -> None:
-    """Write what other scores say into `folder` (made if missing): every score of every size, what each of them names,
-    and the picture."""
+    """Write other scores into `folder` (made if missing): every score of every size, the size that each selects, a
+    picture.
+    """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in {"other_scores": found.table(), "other_score_choices": found.choices()}.items():
@@ -88,9 +92,10 @@ def write_other_scores(found: OtherScores, folder: str | Path) -> None:
 
 
 def topics_table(fitted: "FittedModel") -> pd.DataFrame:
-    """Topics for people, most prevalent first: topic, share of the tokens, label (where the corpus has labels), words.
+    """Return a table of topics for people, most prevalent first: topic, share of the tokens, label (if there are any),
+    words.
 
-    Empty for models without topics.
+    It is empty for models without topics.
     """
     if not isinstance(fitted, FittedTopics):
         return pd.DataFrame()
@@ -100,6 +105,7 @@ def topics_table(fitted: "FittedModel") -> pd.DataFrame:
 
 
 def _tables(result: Findings, held_out: pd.DataFrame | None) -> dict[str, pd.DataFrame]:
+    """Return the tables of the report as {file name without ending: table}."""
     tables = {"starts": result.starts()}
     if result.recommended is not None:
         tables["recommended"] = result.recommended.table()
@@ -125,12 +131,12 @@ def _tables(result: Findings, held_out: pd.DataFrame | None) -> dict[str, pd.Dat
 
 
 def _best(result: Findings) -> "FittedModel | None":
-    """The most probable size's model; None for a search over a function, which has none."""
+    """Return the fitted model of the most probable size; None for a search over a function, which has no models."""
     return None if result.training is None else result.best
 
 
 def _topic_words(fitted: "FittedModel", topic_site: str) -> pd.DataFrame:
-    """A row per topic and rank: word and its probability in the topic."""
+    """Return a table with a row per topic and rank: the word, and its probability in the topic."""
     table = fitted.table(topic_site)
     values, words = table.to_numpy(), np.asarray(table.columns, dtype=object)
     top = np.argsort(-values, axis=1, kind="stable")[:, :LISTED_WORDS]
@@ -146,6 +152,7 @@ def _topic_words(fitted: "FittedModel", topic_site: str) -> pd.DataFrame:
 
 
 def _summary(result: Findings, held_out: pd.DataFrame | None) -> str:
+    """Return the text of `summary.md`."""
     lines = [f"# {markdown(headline(result))}", ""]
     if held_out is not None:  # what shares neither prior nor evidence with the search comes first
         lines += [f"![Held-out {held_out.attrs['nouns'].units}](held_out.png)", ""]
@@ -177,22 +184,24 @@ def _summary(result: Findings, held_out: pd.DataFrame | None) -> str:
 
 
 def _units(result: Findings) -> str:
+    """Return the noun for the data's units, for the list of files; "sizes" if there are no data."""
     return "sizes" if result.training is None else result.training.nouns.units
 
 
 def _markdown(table: pd.DataFrame) -> list[str]:
-    """The rows of a Markdown table."""
+    """Return the lines of a Markdown table."""
     header = "| " + " | ".join(markdown(str(name)) for name in table.columns) + " |"
     rows = ["| " + " | ".join(markdown(str(cell)) for cell in row) + " |" for row in table.itertuples(index=False)]
     return [header, "|" + "---|" * len(table.columns), *rows]
 
 
 def _write_table(path: Path, table: pd.DataFrame) -> None:
+    """Write a table as .csv, safe for spreadsheets."""
     write_text(path, spreadsheet(table).to_csv(index=False))
 
 
 def _write_picture(path: Path, draw: Any, height: float = HEIGHT) -> None:
-    """Draw on a figure of its own, outside pyplot, and write it whole or not at all."""
+    """Draw on a new figure, outside pyplot, and write it atomically."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -1,6 +1,7 @@
-"""Auditing a search: data drawn like those searched, searched with the same effort, their evidence bracketed exactly.
+"""Audit a search: draw data like its own from the model, search them with the same effort, and bracket their evidence.
 
-What is found is an `lvsearch.scrutiny.audit.Audit`, which says what it means.
+`SearchResult.audit` calls `audit_search`. The result is a `lvsearch.scrutiny.audit.Audit`, whose docstring says how to
+read it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,11 +28,19 @@ from lvsearch.sizing.bracket import Bracket
 from lvsearch.sizing.sizes import Size, Table, as_size
 
 MOST_SIZES = 3
-"""Sizes that are audited where nobody says which."""
+"""The number of sizes that are audited when the caller names none."""
 
 
 def audit_search(result: Findings, sizes: Iterable[Size | int] | None, *, seed: int, progress: bool = False) -> Audit:
-    """`SearchResult.audit`, which says what it takes and raises."""
+    """Audit a finished search on simulated data; the implementation of `SearchResult.audit`, which documents the
+    arguments.
+
+    For each size, one data set is drawn from the model, searched with as many trials as the best size had, and its log
+    evidence is bracketed from the latent variables it was drawn with.
+
+    Returns an `Audit` with one row per size.
+    Raises ValueError if the search has no model, no data or no annealed evidence, and for an empty list of sizes.
+    """
     evaluator, training = audited_search(result)
     chosen = _default_sizes(result) if sizes is None else _given_sizes(result, sizes)
     data = training.dataset()
@@ -41,17 +50,17 @@ def audit_search(result: Findings, sizes: Iterable[Size | int] | None, *, seed: 
     for size in chosen:
         key_data, key_search, key_bracket = jax.random.split(_key_of(seed, size), 3)
         simulated = simulated_like(data, evaluator.model, size, key_data)
-        found = _searched(result, evaluator, packed(simulated.data), chosen, trials, key_search)
+        found = _search_again(result, evaluator, packed(simulated.data), chosen, trials, key_search)
         kept = found.state.kept.get(size)
         estimate = None if kept is None else kept.state
-        bracket = _bracket(evaluator, simulated, estimate, trials, key_bracket)
-        rows.append(_row(found, size, bracket))
+        bracket = _bracket_truth(evaluator, simulated, estimate, trials, key_bracket)
+        rows.append(_audit_row(found, size, bracket))
         bar.update()
     bar.close()
     return Audit(tuple(rows), evaluator.size_names, seed, result.why_unfinished)
 
 
-def _searched(
+def _search_again(
     result: Findings,
     evaluator: ModelEvaluator,
     data: Dataset,
@@ -59,7 +68,18 @@ def _searched(
     trials: int,
     key: Key[Array, ""],
 ) -> Findings:
-    """What the search would find on other data: the same trials of every size, which are equally likely before."""
+    """Search simulated data with the effort of the original search, and return the findings.
+
+    Every size in `sizes` gets the same number of trials and the same prior probability. Size 1 is always fitted first,
+    because fits of larger sizes may start from it.
+
+    result: the search that is audited; its settings are reused
+    evaluator: the evaluator of that search
+    data: the simulated data
+    sizes: the sizes to fit
+    trials: how many trials each size gets
+    key: the random key; it decides the seed of the new search
+    """
     seed = int(generator(key).integers(2**31))
     other = ModelEvaluator(evaluator.base_model, data, evidence="marginal", seed=seed, chunks=evaluator.chunks)
     first = (1,) * len(sizes[0])  # where every search begins: fits of larger sizes may grow from it
@@ -78,10 +98,13 @@ def _searched(
     )
 
 
-def _bracket(
+def _bracket_truth(
     evaluator: ModelEvaluator, simulated: Simulated, estimate: Estimate | None, trials: int, key: Key[Array, ""]
 ) -> Bracket:
-    """The truth, from both sides, with twice the temperatures of the longest trial."""
+    """Bracket the log evidence of simulated data from below and above by annealing from their true latent variables.
+
+    The paths have twice as many temperatures as the longest trial of the search.
+    """
     chain = evidence_chain(evaluator.model, simulated.data, simulated.size, estimate)
     longest = effort(chain, trials - 1)
     work = longest._replace(steps=2 * longest.steps)
@@ -90,7 +113,10 @@ def _bracket(
     return Bracket(forward, backward, work.steps, work.islands * work.particles, ends.anchor_error)
 
 
-def _row(found: Findings, size: Size, bracket: Bracket) -> AuditRow:
+def _audit_row(found: Findings, size: Size, bracket: Bracket) -> AuditRow:
+    """Return one row of the audit: the estimate that the repeated search found for `size`, beside the bracket of the
+    truth.
+    """
     estimate, error, together = float("nan"), float("nan"), ()
     if size in found.standard_errors:
         visit = next(visit for visit in found.visits if visit.size == size)
@@ -101,7 +127,10 @@ def _row(found: Findings, size: Size, bracket: Bracket) -> AuditRow:
 
 
 def audited_search(result: Findings) -> tuple[ModelEvaluator, Data]:
-    """The evaluator and the data of a search that can be audited. ValueError, saying why, for any other."""
+    """Return the evaluator and the training data of a search that can be audited.
+
+    Raises ValueError, with the reason, if the search is over a plain function or its evidence is not annealed.
+    """
     evaluator, training = result.evaluator, result.training
     if not isinstance(evaluator, ModelEvaluator) or training is None:
         raise ValueError(
@@ -117,13 +146,16 @@ def audited_search(result: Findings) -> tuple[ModelEvaluator, Data]:
 
 
 def _default_sizes(result: Findings) -> tuple[Size, ...]:
-    """The best size and up to two others, the most probable ones that were tried."""
+    """Return up to three sizes to audit: those with the largest posterior probability, in increasing order."""
     found = result.estimated
     possible = [row for row in np.argsort(-found.probability, kind="stable") if found.probability[row] > 0]
     return tuple(sorted(found.sizes[row] for row in possible[:MOST_SIZES]))
 
 
 def _given_sizes(result: Findings, sizes: Iterable[Size | int]) -> tuple[Size, ...]:
+    """Return the sizes that the caller asked for, as sorted tuples without repeats. Raises ValueError if there are
+    none.
+    """
     chosen = tuple(sorted({as_size(size, result.prior.dimension) for size in sizes}))
     if not chosen:
         raise ValueError("got no sizes, expected at least one, or None for the most probable ones")
@@ -131,6 +163,7 @@ def _given_sizes(result: Findings, sizes: Iterable[Size | int]) -> tuple[Size, .
 
 
 def _key_of(seed: int, size: Size) -> Key[Array, ""]:
+    """Return the random key for auditing one size; it depends on the seed and on the size only."""
     key = jax.random.key(seed)
     for number in size:
         key = jax.random.fold_in(key, number)

@@ -27,55 +27,65 @@ from lvsearch.sizing.posterior import format_probability, in_percent, posterior
 from lvsearch.sizing.words import sizes_in_words
 
 NEAR = 2
-"""Sizes shown on each side of those that cannot be told apart."""
+"""How many sizes the table of the card shows on each side of the sizes that cannot be told apart."""
 MOST_ROWS = 24
 BEYOND_THE_ERRORS = "; how far the bound is below the evidence is in none of these errors, and grows with the size"
 
 
 class Fact(NamedTuple):
-    """One line of the card."""
+    """One line of the card: its name, such as "evidence", and its text."""
 
     name: str
     text: str
 
 
 def summary(result: Findings, held_out: pd.DataFrame | None = None) -> str:
-    """The answer in a few lines of text. held_out: from `SearchResult.compare_held_out`, if there is one."""
+    """Return the answer and the facts of a search as a few lines of plain text.
+
+    result: the search
+    held_out: the table from `SearchResult.compare_held_out`, if it was computed; then it comes first among the facts
+    """
     lines = [visible(headline(result))]
     lines += [f"  {fact.name + ':':<12} {visible(fact.text)}" for fact in facts(result, held_out)]
     return "\n".join(lines)
 
 
 def facts(result: Findings, held_out: pd.DataFrame | None = None) -> tuple[Fact, ...]:
-    """Everything worth knowing about a search beside its answer, most important first."""
+    """Return all facts about a search that stand below its answer, most important first.
+
+    result: the search
+    held_out: the table from `SearchResult.compare_held_out`; without it one fact says how to compare sizes on held-out
+        data
+    """
     if not has_answer(result):
-        return (*_failures(result), *_search_facts(result))
+        return (*_failures_fact(result), *_search_facts(result))
     if result.by_prediction:
         found = () if result.recommended is None else result.recommended.facts()
-        return (*(Fact(*each) for each in found), *_failures(result), *_search_facts(result))
-    found, asked = _probability(result), result.scrutiny
+        return (*(Fact(*each) for each in found), *_failures_fact(result), *_search_facts(result))
+    found, asked = _probability_fact(result), result.scrutiny
     limit = limit_in_words(result)
-    held_out_fact = Fact("held-out", _held_out(result, held_out))
+    held_out_fact = Fact("held-out", _held_out_in_words(result, held_out))
     return (
         *([held_out_fact] if held_out is not None else []),
         *found,
         *([Fact("fewer units", asked.robustness.describe())] if asked.robustness is not None else []),
         *([Fact("other priors", asked.sensitivity.describe())] if asked.sensitivity is not None else []),
         *([Fact("limit", limit)] if limit else []),
-        *_evidence(result),
+        *_evidence_facts(result),
         *([Fact("audit", asked.audit.describe())] if asked.audit is not None else []),
         *([Fact("persistence", asked.persistence.describe())] if asked.persistence is not None else []),
         *([held_out_fact] if held_out is None else []),
-        Fact("prior", f"{result.prior.describe()}{_prior_influence(result)}"),
-        *_failures(result),
+        Fact("prior", f"{result.prior.describe()}{_prior_influence_in_words(result)}"),
+        *_failures_fact(result),
         *_search_facts(result),
     )
 
 
 def card(result: Findings, held_out: pd.DataFrame | None = None) -> str:
-    """The card as self-contained HTML, for `_repr_html_`: the answer, the picture, the sizes near it, the facts.
+    """Return the card of a search as self-contained HTML, for `_repr_html_`.
 
-    It takes its colours from the page around it, light or dark; the picture stands on a white panel of its own.
+    The card shows the answer, the picture of the posterior, a table of the sizes near the best, and the facts. Its
+    colours come from the page around it, light or dark. The picture stands on a white panel.
     """
     parts = [f"<div class='lv-card'>{STYLE}<h3>{html.escape(headline(result))}</h3>"]
     if has_answer(result):
@@ -90,10 +100,11 @@ def card(result: Findings, held_out: pd.DataFrame | None = None) -> str:
 
 
 def near_table(result: Findings) -> pd.DataFrame:
-    """The sizes around the answer, written for people: probabilities never a bare 1.000.
+    """Return a table of the sizes around the best one, with numbers formatted for people, at most 24 rows.
 
-    At most 24 rows: those that cannot be told from the best and two on each side (marginal evidence), or the sizes with
-    the largest upper ends and the unvisited ones (plug-in evidence).
+    Marginal evidence: the sizes that cannot be told from the best, and two on each side. Plug-in evidence: the sizes
+    with the largest upper ends of probability, and a row for the sizes that were not visited. A search by prediction:
+    the table of its recommendation. Probabilities are never shown as a bare 1.000.
     """
     if result.by_prediction:
         return pd.DataFrame() if result.recommended is None else result.recommended.table().round(4)
@@ -115,28 +126,31 @@ def near_table(result: Findings) -> pd.DataFrame:
 
 
 def headline(result: Findings) -> str:
-    """The answer in one sentence, also where there is none."""
+    """Return the answer in one sentence. If there is no answer yet, return a sentence that says so."""
     if not result.visits:
         return "No size was tried yet."
     return answer(result) if has_answer(result) else "No fit succeeded: see the failures."
 
 
 def has_answer(result: Findings) -> bool:
-    """Whether any size that the prior allows has a fit that is a number."""
+    """Return True if at least one size with positive prior probability has a fit that did not fail."""
     return any(not visit.failed and result.prior.log_pmf(visit.size) > -math.inf for visit in result.visits)
 
 
 def _shown_bounds(result: Findings):
+    """Return the bounds that the card shows by default: certified ones, or those that assume diminishing gains."""
     return result.certified() if result.default_kind == "certified" else result.diminishing()
 
 
-def _probability(result: Findings) -> tuple[Fact, ...]:
+def _probability_fact(result: Findings) -> tuple[Fact, ...]:
+    """Return the fact about the probability of the best size."""
     if not result.evaluator.nested:
         return (Fact("probability", probability_in_words(result)),)
     return (Fact("probability", posterior(_shown_bounds(result)).describe()),)
 
 
-def _evidence(result: Findings) -> tuple[Fact, ...]:
+def _evidence_facts(result: Findings) -> tuple[Fact, ...]:
+    """Return the facts about the evidence: how it was estimated, its error, the sizes not tried, and proved bounds."""
     scale = (
         f", weighed per {observation_name(result)} (a geometric-mean likelihood, for published figures)"
         if result.settings.per_token
@@ -144,8 +158,8 @@ def _evidence(result: Findings) -> tuple[Fact, ...]:
     )
     if not result.evaluator.nested and isinstance(result.evaluator, FunctionEvaluator):
         return (
-            Fact("evidence", _of_function(result)),
-            Fact("not tried", _unvisited(result)),
+            Fact("evidence", _function_errors_in_words(result)),
+            Fact("not tried", _unvisited_in_words(result)),
             Fact("certified", bounds_in_words(result, "certified").removeprefix("certified, no assumption: ")),
         )
     if not result.evaluator.nested:
@@ -162,7 +176,7 @@ def _evidence(result: Findings) -> tuple[Fact, ...]:
                     f"annealed{scale}: log p(data | size), parameters integrated out, from paths up and down; "
                     f"{_annealed_error(result)}. The probabilities are estimates under these errors, not bounds",
                 ),
-                Fact("not tried", _unvisited(result)),
+                Fact("not tried", _unvisited_in_words(result)),
                 Fact("certified", bounds_in_words(result, "certified").removeprefix("certified, no assumption: ")),
             )
         return (
@@ -178,11 +192,13 @@ def _evidence(result: Findings) -> tuple[Fact, ...]:
     kinds = [Fact("proved", bounds_in_words(result, "certified").removeprefix("proved "))]
     if result.prior.dimension == 1:
         kinds.append(Fact("diminishing", bounds_in_words(result, "diminishing")))
-    return (Fact("evidence", f"{plug_in}{scale}{_optimiser(result)}"), *kinds)
+    return (Fact("evidence", f"{plug_in}{scale}{_spread_of_fits(result)}"), *kinds)
 
 
-def _optimiser(result: Findings) -> str:
-    """How far the fits of one size ended apart, in words; nothing where all agree, or no size has two."""
+def _spread_of_fits(result: Findings) -> str:
+    """Return a phrase that says how far apart the fits of one size ended, in nats. Empty if all agree or each size has
+    one fit.
+    """
     if not result.evaluator.repeatable:
         return ""
     ends = [[t.estimate for t in visit.trials if t.failure is None] for visit in result.visits]
@@ -195,8 +211,8 @@ def _optimiser(result: Findings) -> str:
     )
 
 
-def _of_function(result: Findings) -> str:
-    """Where the errors of a function's values come from, in words."""
+def _function_errors_in_words(result: Findings) -> str:
+    """Return a phrase that says where the standard errors come from when the search is over a plain function."""
     best = next(visit for visit in result.visits if visit.size == result.best_size)
     noisy = [visit for visit in result.visits if visit.annealed is not None]
     if noisy:
@@ -215,7 +231,10 @@ def _of_function(result: Findings) -> str:
 
 
 def _gains_in_words(result: Findings) -> str:
-    """Return what the gains beside the answer are, and what was assumed of those between."""
+    """Return the measured evidence gains at the sizes around the best, and what was assumed of the sizes in between.
+
+    A gain is the log evidence of a size minus that of the size before it.
+    """
     curve = result.curve
     assert curve is not None
     name = result.evaluator.size_names[0].removesuffix("s").replace("_", " ")
@@ -238,7 +257,7 @@ def _gains_in_words(result: Findings) -> str:
 
 
 def _gain_in_words(result: Findings, size: int) -> str:
-    """Return such as "the 21st −200 ± 12 nats"."""
+    """Return the measured gain of one size in words, such as "number 21 −200 ± 12 nats"."""
     visit = next(visit for visit in result.visits if visit.size == (size,))
     assert visit.gain is not None
     gain, error = (value / result.evaluator.scale for value in (visit.gain.estimate, visit.gain.standard_error))
@@ -246,7 +265,7 @@ def _gain_in_words(result: Findings, size: int) -> str:
 
 
 def _annealed_error(result: Findings) -> str:
-    """Standard error and ends of the best size, in words."""
+    """Return the two ends of annealing and the standard error of the best size, in words."""
     best = next(visit for visit in result.visits if visit.size == result.best_size)
     annealed = best.annealed
     assert annealed is not None
@@ -256,7 +275,10 @@ def _annealed_error(result: Findings) -> str:
     return f"of the best size {low:,.1f} to {high:,.1f} nats, standard error {error:,.2g}".replace("-", "−")
 
 
-def _unvisited(result: Findings) -> str:
+def _unvisited_in_words(result: Findings) -> str:
+    """Return a phrase that says how much of the prior, and at most about how much of the posterior, sizes not tried
+    hold.
+    """
     prior, share = result.unvisited
     return (
         f"sizes that hold {format_probability(min(prior, 1.0))} of the prior. Supposing that the evidence between and "
@@ -265,7 +287,8 @@ def _unvisited(result: Findings) -> str:
     )
 
 
-def _held_out(result: Findings, held_out: pd.DataFrame | None) -> str:
+def _held_out_in_words(result: Findings, held_out: pd.DataFrame | None) -> str:
+    """Return a phrase that says whether held-out data agree with the best size, or how to find out."""
     if held_out is not None:
         from lvsearch.results.heldout import agreement
 
@@ -279,11 +302,13 @@ def _held_out(result: Findings, held_out: pd.DataFrame | None) -> str:
     )
 
 
-def _prior_influence(result: Findings) -> str:
+def _prior_influence_in_words(result: Findings) -> str:
+    """Return a phrase that says whether the prior over sizes still matters; empty for plug-in evidence."""
     return f"; {result.influence.describe()}" if not result.evaluator.nested else ""
 
 
-def _failures(result: Findings) -> tuple[Fact, ...]:
+def _failures_fact(result: Findings) -> tuple[Fact, ...]:
+    """Return one fact that counts the failed fits and quotes the first reason; nothing if no fit failed."""
     failures = [trial.failure for visit in result.visits for trial in visit.trials if trial.failure is not None]
     if not failures:
         return ()
@@ -291,6 +316,7 @@ def _failures(result: Findings) -> tuple[Fact, ...]:
 
 
 def _search_facts(result: Findings) -> tuple[Fact, ...]:
+    """Return the facts about the search itself: model, data, sizes, settings, compilation, memory and versions."""
     settings = result.settings
     fits = sum(len(visit.trials) for visit in result.visits)
     tried = sizes_in_words([visit.size for visit in result.visits]) if result.visits else "none"
@@ -302,25 +328,28 @@ def _search_facts(result: Findings) -> tuple[Fact, ...]:
     if result.by_prediction:
         starts = "the better of two starts for each fit"
     return (
-        *_model(result),
-        *_data(result),
+        *_model_fact(result),
+        *_data_facts(result),
         Fact("sizes tried", f"{tried} ({len(result.visits)} sizes, {fits} fits, {result.seconds:,.0f} seconds)"),
         Fact("search", f"{stopped}; seed {settings.seed}, {starts}, {most}"),
-        *_compiled(result),
-        *_memory(result),
-        Fact("versions", _versions()),
+        *_compiled_fact(result),
+        *_memory_fact(result),
+        Fact("versions", _versions_in_words()),
     )
 
 
-def _compiled(result: Findings) -> tuple[Fact, ...]:
-    """How often each kernel was compiled; nothing where all were known from earlier searches of this process."""
+def _compiled_fact(result: Findings) -> tuple[Fact, ...]:
+    """Return one fact that says how often each kernel was compiled; nothing if earlier searches had compiled all of
+    them.
+    """
     if not result.compiles:
         return ()
     ordered = sorted(result.compiles.items(), key=lambda entry: (-entry[1], entry[0]))
     return (Fact("compiled", ", ".join(f"{kernel} {times}" for kernel, times in ordered)),)
 
 
-def _memory(result: Findings) -> tuple[Fact, ...]:
+def _memory_fact(result: Findings) -> tuple[Fact, ...]:
+    """Return one fact that says how often memory ran out and chunks were halved; nothing if it never did."""
     evaluator = result.evaluator
     if not isinstance(evaluator, ModelEvaluator) or not evaluator.chunks.halvings:
         return ()
@@ -328,7 +357,8 @@ def _memory(result: Findings) -> tuple[Fact, ...]:
     return (Fact("memory", f"ran out {'once' if times == 1 else f'{times} times'}; chunks were halved each time"),)
 
 
-def _model(result: Findings) -> tuple[Fact, ...]:
+def _model_fact(result: Findings) -> tuple[Fact, ...]:
+    """Return the fact that names the model, or the evaluator if there is no model."""
     evaluator = result.evaluator
     if isinstance(evaluator, ModelEvaluator):
         return (Fact("model", evaluator.model.describe()),)
@@ -337,7 +367,8 @@ def _model(result: Findings) -> tuple[Fact, ...]:
     )
 
 
-def _data(result: Findings) -> tuple[Fact, ...]:
+def _data_facts(result: Findings) -> tuple[Fact, ...]:
+    """Return the facts that describe the data, their fingerprint and any notes taken when they were read."""
     data = result.training
     if data is None:
         return ()
@@ -345,8 +376,12 @@ def _data(result: Findings) -> tuple[Fact, ...]:
     return (Fact("data", text), *([Fact("notes", "; ".join(data.notes))] if data.notes else []))
 
 
-def _versions() -> str:
-    """Of the machine that shows the card, which is the one that searched unless the result was loaded elsewhere."""
+def _versions_in_words() -> str:
+    """Return the versions of the packages and the device, in words.
+
+    They are those of the machine that shows the card. This is the machine that searched, unless the result was loaded
+    elsewhere.
+    """
     known = versions()
     device = known.pop("device")
     packages = ", ".join(f"{name} {number}" for name, number in known.items())
@@ -357,6 +392,7 @@ def _versions() -> str:
 
 
 def _near_estimates(result: Findings) -> pd.DataFrame:
+    """Return the table of the card for estimated evidence: the sizes near the best, at most 24, in increasing order."""
     found = result.estimated
     close = [size in found.indistinguishable for size in found.sizes]
     first, last = close.index(True), len(close) - 1 - close[::-1].index(True)
@@ -370,6 +406,7 @@ def _near_estimates(result: Findings) -> pd.DataFrame:
     errors = [known[found.sizes[row]][1] for row in rows]
 
     def shown(values: np.ndarray) -> list[str]:
+        """Return one column of probabilities in per cent; empty cells while the evidence cannot decide."""
         return [in_percent(float(values[row])) if found.is_decided else "" for row in rows]
 
     return pd.DataFrame(
@@ -386,7 +423,10 @@ def _near_estimates(result: Findings) -> pd.DataFrame:
 
 
 def _picture(result: Findings) -> str:
-    """`plot_posterior` without its words, as a data URI. Its figure is outside pyplot: no notebook shows it twice."""
+    """Return the picture of `plot_posterior`, without its caption, as a data URI.
+
+    The figure is made outside pyplot, so that a notebook does not show it a second time.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -403,6 +443,7 @@ def _picture(result: Findings) -> str:
 
 
 def _short(size: tuple[int, ...]) -> str:
+    """Return a size as text, such as "3×2"."""
     return "×".join(map(str, size))
 
 

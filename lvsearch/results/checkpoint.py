@@ -1,4 +1,4 @@
-"""Searches on disk: everything `SearchResult` holds, in a folder of `lvsearch.files.storage`."""
+"""Read and write searches: everything that a `SearchResult` holds, in a folder of `lvsearch.files.storage`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -31,21 +31,28 @@ from lvsearch.sizing.ledger import Trial, Visit, with_evidence_from_gains
 
 
 def save_result(result: Findings, folder: Path) -> None:
-    """Write a result to a new folder."""
+    """Write a finished search to a new folder. Raises FileExistsError if something is there; otherwise errors as
+    `encode_search`.
+    """
     content = encode_search(result)
     with new_folder(folder):
         write_folder(folder, *content)
 
 
 def save_search(result: Findings, folder: Path) -> None:
-    """Write or overwrite the state of a search in its own folder; atomic. Errors as for `encode_search`."""
+    """Write the present state of a search to its own folder, replacing the last one in one atomic step.
+
+    Raises the errors of `encode_search`.
+    """
     write_folder(folder, *encode_search(result))
 
 
 def encode_search(result: Findings) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
-    """Everything that a search holds, as the body and the arrays of a folder.
+    """Return everything that a search holds as (body, arrays), the two parts of a stored folder.
 
-    Raises ValueError for what cannot be stored: functions, models, priors and data of one's own.
+    `body` is a JSON-like dictionary. `arrays` maps a group name, such as "data" or "fit-3", to named arrays.
+    Raises ValueError for parts that cannot be stored: plain functions, and models, priors or data that are not from
+    lvsearch.
     """
     if not isinstance(result.evaluator, ModelEvaluator) or result.training is None:
         raise ValueError(
@@ -81,7 +88,10 @@ def encode_search(result: Findings) -> tuple[dict[str, Any], dict[str, dict[str,
 
 
 def load_findings(folder: Path) -> Findings:
-    """Read what `save_search` wrote. Raises FileNotFoundError or `CorruptFolderError`, saying what is wrong."""
+    """Read the search in a folder that `save_result` or `save_search` wrote.
+
+    Raises FileNotFoundError if nothing is there and `CorruptFolderError`, with what is wrong, if the folder is damaged.
+    """
     body, arrays = read_folder(folder)
     if isinstance(body, dict) and "kind" in body:
         raise CorruptFolderError(
@@ -132,7 +142,10 @@ def load_findings(folder: Path) -> Findings:
 def _held_out(
     body: Mapping[str, Any], arrays: Mapping[str, Mapping[str, np.ndarray]], training: Data, folder: Path
 ) -> Data | None:
-    """The data kept beside a search. Older folders keep them in one of their own, which their manifest knows not."""
+    """Return the held-out data that were stored with a search, or None.
+
+    Older versions stored them in a folder of their own, which the manifest does not list.
+    """
     if "held_out" not in body:
         return load_held_out(training, folder / "held-out")
     if body["held_out"] is None:
@@ -144,10 +157,12 @@ def _held_out(
 
 
 def _name(size: tuple[int, ...]) -> str:
+    """Return a size as text for names of array groups, such as "3x2"."""
     return "x".join(map(str, size))
 
 
 def _encode_visit(visit: Visit) -> dict[str, Any]:
+    """Return one visit of a size as a JSON-like dictionary."""
     return {
         "size": visit.size,
         "trials": [
@@ -171,6 +186,7 @@ def _encode_visit(visit: Visit) -> dict[str, Any]:
 
 
 def _decode_visit(entry: Mapping[str, Any]) -> Visit:
+    """Return the visit that `_encode_visit` encoded."""
     trials = tuple(
         Trial(
             t["start"],
@@ -190,6 +206,7 @@ def _decode_visit(entry: Mapping[str, Any]) -> Visit:
 
 
 def _decode_brackets(entries: Sequence[Mapping[str, Any]]) -> tuple[Bracket, ...]:
+    """Return the annealing brackets of a trial or fit from their stored dictionaries."""
     return tuple(
         Bracket(**{**entry, "forward": tuple(entry["forward"]), "backward": tuple(entry["backward"])})
         for entry in entries
@@ -197,6 +214,7 @@ def _decode_brackets(entries: Sequence[Mapping[str, Any]]) -> tuple[Bracket, ...
 
 
 def _decode_gains(entries: Sequence[Mapping[str, Any]]) -> tuple[SizeGain, ...]:
+    """Return the measured evidence gains of a trial or fit from their stored dictionaries."""
     return tuple(
         SizeGain(**{**entry, "forward": tuple(entry["forward"]), "backward": tuple(entry["backward"])})
         for entry in entries
@@ -204,6 +222,7 @@ def _decode_gains(entries: Sequence[Mapping[str, Any]]) -> tuple[SizeGain, ...]:
 
 
 def _decode_scores(entry: Mapping[str, Any] | None) -> HeldOutScores | None:
+    """Return the held-out scores of a trial or fit from their stored dictionary; None if there were none."""
     if entry is None:
         return None
     topics = None if entry["topics"] is None else TopicQuality(**entry["topics"])
@@ -211,6 +230,7 @@ def _decode_scores(entry: Mapping[str, Any] | None) -> HeldOutScores | None:
 
 
 def _encode_fit(fit: Fit) -> dict[str, Any]:
+    """Return one kept fit as a JSON-like dictionary; its arrays are stored apart."""
     state: Estimate | None = fit.state
     return {
         "size": fit.size,
@@ -225,6 +245,7 @@ def _encode_fit(fit: Fit) -> dict[str, Any]:
 
 
 def _decode_fit(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None) -> Fit:
+    """Return the fit that `_encode_fit` encoded. Raises `CorruptFolderError` if its arrays are missing."""
     state = None
     if entry["state"] is not None:
         if arrays is None:
@@ -242,5 +263,6 @@ def _decode_fit(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | Non
 
 
 def _decode_settings(entry: Mapping[str, Any]) -> SearchSettings:
+    """Return the settings of a search from their stored dictionary."""
     max_size = entry["max_size"]
     return as_declared(SearchSettings(**{**entry, "max_size": None if max_size is None else tuple(max_size)}))

@@ -1,4 +1,4 @@
-"""Pictures of the evidence: of each size as an interval curve, against time, as bounds in the order of expansion."""
+"""Draw the evidence: of each size, against the time spent, and as bounds in the order in which sizes were visited."""
 
 import math
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,12 +21,19 @@ if TYPE_CHECKING:
 
 MOST_TICKS = 16
 LONG = 300.0
-"""Seconds from which time is shown in minutes."""
+"""Seconds above which the time axis is in minutes."""
 LEGEND_SIZE = 9
 
 
 class Curve(NamedTuple):
-    """The evidence of every size that has one, by increasing size, relative to the best of all; nats."""
+    """The log evidence of every size that has an estimate, by increasing size, relative to the best of all, in nats.
+
+    visits: the visits, one per size
+    relative: estimated log evidence minus `top`, (sizes,)
+    error: standard errors, (sizes,)
+    lower, upper: the ends of annealing minus `top`, (sizes,); without annealing, one standard error on each side
+    top: the largest estimate
+    """
 
     visits: tuple[Visit, ...]
     relative: Float[np.ndarray, " sizes"]
@@ -37,21 +44,21 @@ class Curve(NamedTuple):
 
 
 def draw_evidence(result: Findings, axes: "Axes") -> Caption:
-    """What `plots.plot_bounds` draws, and its caption, which is not written."""
-    return _expansions(result, axes) if result.evaluator.nested else _by_size(result, axes)
+    """Draw the picture of `plots.plot_bounds` on existing axes, and return its caption without writing it."""
+    return _draw_expansions(result, axes) if result.evaluator.nested else _draw_by_size(result, axes)
 
 
 def draw_progress(result: Findings, axes: "Axes") -> Caption:
-    """The evidence against the time that was spent, size by size as they were first visited."""
+    """Draw the evidence of each size against the time spent, in the order of first visits, and return the caption."""
     visits = tuple(visit for visit in result.visits if not visit.failed)
     spent = np.cumsum([visit.seconds for visit in visits])
     unit, spent = ("minutes", spent / 60) if spent[-1] > LONG else ("seconds", spent)
     if result.evaluator.nested:
-        caption = _bounds_against(
+        caption = _draw_bounds_by_time(
             result, axes, np.cumsum([v.seconds for v in result.visits]) / (60 if unit == "minutes" else 1)
         )
     else:
-        caption = _estimates_against(result, axes, visits, spent)
+        caption = _draw_estimates_by_time(result, axes, visits, spent)
     axes.set_xlabel(f"{unit} spent on fits, one size after the other")
     return caption
 
@@ -60,6 +67,7 @@ def draw_progress(result: Findings, axes: "Axes") -> Caption:
 
 
 def _curve(result: Findings) -> Curve:
+    """Return the estimated log evidence of all sizes that have one, relative to the best."""
     visits = tuple(sorted((visit for visit in result.visits if not visit.failed), key=lambda visit: visit.size))
     scale = result.evaluator.scale
     estimate = np.array([visit.estimate for visit in visits]) / scale
@@ -75,7 +83,11 @@ def _curve(result: Findings) -> Curve:
     return Curve(visits, estimate - top, error, lower - top, upper - top, top)
 
 
-def _by_size(result: Findings, axes: "Axes") -> Caption:
+def _draw_by_size(result: Findings, axes: "Axes") -> Caption:
+    """Draw the estimated evidence against size: every trial as a dot, and bands for standard errors and annealing ends.
+
+    Returns the caption.
+    """
     palette, curve, found = palette_of(axes), _curve(result), result.estimated
     sizes = [visit.size for visit in curve.visits]
     where = SizeAxis.from_sizes(sizes)
@@ -98,7 +110,7 @@ def _by_size(result: Findings, axes: "Axes") -> Caption:
     axes.plot(at, curve.relative, "o", color=palette.main, markersize=5, zorder=4)
     best = sizes.index(found.best)
     axes.plot(at[best], curve.relative[best], "o", color=palette.accent, markersize=7.5, zorder=5)
-    linear = _depth_scale(axes, curve, [size in found.indistinguishable for size in sizes])
+    linear = _set_depth_scale(axes, curve, [size in found.indistinguishable for size in sizes])
     where.ticks(axes, found.best)
     axes.set_xlabel(size_label(unit_name(result)), parse_math=False)
     axes.set_ylabel(f"nats below the best{scale_in_words(result)}")
@@ -112,10 +124,17 @@ def _by_size(result: Findings, axes: "Axes") -> Caption:
     )
 
 
-def _depth_scale(axes: "Axes", curve: Curve, close: list[bool]) -> str:
-    """The axis of nats below the best: every size is on it, and near the best single nats can be told.
+def _set_depth_scale(axes: "Axes", curve: Curve, close: list[bool]) -> str:
+    """Set the vertical axis so that every size is on it and single nats can be read near the best.
 
-    Linear down to where the sizes that matter end, logarithmic below; what is said of that.
+    The scale is linear down to where the sizes that may be the best end. If other sizes lie far below, it is
+    logarithmic there.
+
+    axes: matplotlib axes
+    curve: the evidence, relative to the best
+    close: for each size of `curve`, True if it cannot be told from the best
+
+    Returns the words that the caption adds about the scale; empty if it is linear.
     """
     lowest = float(np.min(curve.relative - curve.error))
     above = max(float(np.max(curve.relative + curve.error)), 1e-12)
@@ -141,9 +160,10 @@ def _depth_scale(axes: "Axes", curve: Curve, close: list[bool]) -> str:
 # ── against time and in order ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _estimates_against(
+def _draw_estimates_by_time(
     result: Findings, axes: "Axes", visits: tuple[Visit, ...], spent: Float[np.ndarray, " visits"]
 ) -> Caption:
+    """Draw the estimate of each size against time, with the best so far as a line, and return the caption."""
     palette, curve, found = palette_of(axes), _curve(result), result.estimated
     place = {visit.size: position for position, visit in enumerate(curve.visits)}
     order = [place[visit.size] for visit in visits]
@@ -152,7 +172,7 @@ def _estimates_against(
     axes.vlines(spent, relative - error, relative + error, color=palette.main, linewidth=2, zorder=3)
     colours = [palette.accent if visit.size == found.best else palette.main for visit in visits]
     axes.scatter(spent, relative, s=22, c=colours, zorder=4, linewidths=0)
-    linear = _depth_scale(axes, curve, [visit.size in found.indistinguishable for visit in curve.visits])
+    linear = _set_depth_scale(axes, curve, [visit.size in found.indistinguishable for visit in curve.visits])
     for number, (x, y, visit) in enumerate(zip(spent, relative, visits, strict=True)):
         if len(visits) <= MOST_TICKS or visit.size == found.best or number % math.ceil(len(visits) / MOST_TICKS) == 0:
             axes.annotate(
@@ -172,14 +192,18 @@ def _estimates_against(
     )
 
 
-def _bounds_against(result: Findings, axes: "Axes", spent: Float[np.ndarray, " visits"]) -> Caption:
-    _bound_curves(result, axes, spent)
+def _draw_bounds_by_time(result: Findings, axes: "Axes", spent: Float[np.ndarray, " visits"]) -> Caption:
+    """Draw the bounds on log p(data) against time, and return the caption."""
+    _draw_bound_curves(result, axes, spent)
     axes.legend(fontsize=LEGEND_SIZE)
     return Caption("Bounds against time", f"bounds on log p(data), {OF_FITS}; {bounds_in_words(result, 'certified')}")
 
 
-def _bound_curves(result: Findings, axes: "Axes", at: Float[np.ndarray, " visits"]) -> None:
-    """The lower and the upper bound after every visit, and the area between them."""
+def _draw_bound_curves(result: Findings, axes: "Axes", at: Float[np.ndarray, " visits"]) -> None:
+    """Draw the lower and the upper bound on log p(data) after every visit, and shade the area between them.
+
+    at: the horizontal position of each visit, (visits,)
+    """
     palette, table = palette_of(axes), result.bounds()
     lower, upper = table["log_lower"].to_numpy(), table["log_upper"].to_numpy()
     known = np.isfinite(upper)
@@ -199,10 +223,14 @@ def _bound_curves(result: Findings, axes: "Axes", at: Float[np.ndarray, " visits
     axes.set_ylabel(f"nats{scale_in_words(result)}")
 
 
-def _expansions(result: Findings, axes: "Axes") -> Caption:
+def _draw_expansions(result: Findings, axes: "Axes") -> Caption:
+    """Draw the bounds after every visit and the interval of each size as it was visited, for plug-in evidence.
+
+    Returns the caption.
+    """
     palette, visits = palette_of(axes), result.visits
     steps = np.arange(1, len(visits) + 1)
-    _bound_curves(result, axes, steps.astype(np.float64))
+    _draw_bound_curves(result, axes, steps.astype(np.float64))
     ends = np.array([[visit.evidence.lower, visit.evidence.upper] for visit in visits]) / result.evaluator.scale
     drawn = np.isfinite(ends).all(axis=1)
     low, high = ends[drawn].T

@@ -1,4 +1,4 @@
-"""The evidence of the first m units, for every m, in several orders: what `SearchResult.robustness` is made of."""
+"""Compute the evidence of the first m units, for every m and in several orders, for `SearchResult.robustness`."""
 
 import jax
 import numpy as np
@@ -9,7 +9,7 @@ from lvsearch.inference.chains import Chain, Sequential
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.evidence import evidence_chain, grow, sequential
 from lvsearch.inference.generators import generator
-from lvsearch.interrupts import pressed
+from lvsearch.interrupts import was_interrupted
 from lvsearch.models.contract import Model
 from lvsearch.models.plain_arguments import whole_number
 from lvsearch.progress import progress_bar
@@ -21,29 +21,33 @@ from lvsearch.seeds import checked_seed
 
 SWEEPS, PARTICLES = 12, 64
 BEYOND = 2
-"""Sizes looked at beyond the largest that the search could not tell from the best."""
+"""How many sizes beyond the largest that the search could not tell from the best are included."""
 MARK = 1.05
-"""Each number of units looked at is about so many times the last."""
+"""The ratio between neighbouring numbers of units at which the evidence is recorded."""
 
 
 def robust_search(
     result: Findings, orders: int, most: int, max_size: int | None, *, seed: int, progress: bool
 ) -> Robustness:
-    """`SearchResult.robustness`, which says what it takes and raises."""
-    evaluator, training = _asked(result)
+    """Measure how the answer depends on the number of units; the implementation of `SearchResult.robustness`.
+
+    For each order and size, units are added one by one. The log evidence of the units so far is read off after each.
+    Arguments and errors are documented at `SearchResult.robustness`. Returns a `Robustness`.
+    """
+    evaluator, training = _require_one_size_variable(result)
     orders, most = whole_number("orders", orders, least=2), whole_number("most", most, least=2)
     max_size = None if max_size is None else whole_number("max_size", max_size, least=2)
-    largest = _largest(result) if max_size is None else max_size
+    largest = _largest_size(result) if max_size is None else max_size
     sizes = range(1, largest + 1)
     log_prior = np.array([result.prior.log_pmf((size,)) for size in sizes])
     seed, found = checked_seed(seed), []
     bar = progress_bar(orders * largest, "fewer units", "pass", wanted=progress)
     for order in range(orders):
         key_part, key_order, key_paths = jax.random.split(jax.random.fold_in(jax.random.key(seed), order), 3)
-        part = _part(training, most, key_part)
+        part = _random_units(training, most, key_part)
         columns = []
         for size in sizes:
-            if pressed():
+            if was_interrupted():
                 raise KeyboardInterrupt
             chain = evidence_chain(evaluator.model, part, (size,), None)
             sampler = _sampler(evaluator.model, chain, key_order)
@@ -54,33 +58,34 @@ def robust_search(
         found.append(np.stack(columns, -1))
     bar.close()
     units = min(len(one) for one in found)  # units without observations are left out, which differ between parts
-    marks = _marks(units)
+    marks = _unit_marks(units)
     log_evidence = np.stack([one[marks - 1] for one in found])
     names = (training.nouns.units, evaluator.size_names[0])
     return Robustness(marks, log_evidence, log_prior, len(training), *names, result.why_unfinished)
 
 
 def check_robust(result: Findings) -> None:
-    """ValueError for searches of which fewer units cannot be asked, before anything is fitted."""
-    evaluator, _ = _asked(result)
+    """Raise ValueError if `robust_search` cannot work on this search. Nothing is fitted."""
+    evaluator, _ = _require_one_size_variable(result)
     _sampler(evaluator.model, evidence_chain(evaluator.model, evaluator.data, (1,), None), jax.random.key(0))
 
 
-def _asked(result: Findings) -> tuple[ModelEvaluator, Data]:
+def _require_one_size_variable(result: Findings) -> tuple[ModelEvaluator, Data]:
+    """Return evaluator and training data of a search over one size variable. Raises ValueError for any other."""
     evaluator, training = audited_search(result)
     if len(evaluator.size_names) != 1:
         raise ValueError(f"got {len(evaluator.size_names)} size variables, expected one: what grows is one number")
     return evaluator, training
 
 
-def _largest(result: Findings) -> int:
-    """Beyond what the search cannot tell from the best, where it was allowed to go there."""
+def _largest_size(result: Findings) -> int:
+    """Return the largest size to include: two beyond those that may be the best, within the allowed sizes."""
     beyond = max(size for (size,) in result.estimated.indistinguishable) + BEYOND
     return beyond if result.settings.max_size is None else max(2, min(beyond, result.settings.max_size[0]))
 
 
-def _part(training: Data, most: int, key: jax.Array) -> Dataset:
-    """`most` units drawn without replacement, all where there are no more."""
+def _random_units(training: Data, most: int, key: jax.Array) -> Dataset:
+    """Return `most` units drawn without replacement, or all units if there are no more than that."""
     if len(training) <= most:
         return training.dataset()
     rows = generator(key).choice(len(training), most, replace=False)
@@ -88,7 +93,10 @@ def _part(training: Data, most: int, key: jax.Array) -> Dataset:
 
 
 def _sampler(model: Model, chain: Chain, key: jax.Array) -> Sequential:
-    """The units in the order that the key draws, the same for every size. ValueError for models without such a path."""
+    """Return a sampler that adds units one by one, in an order drawn from `key` that is the same for every size.
+
+    Raises ValueError for models that have no such sampler.
+    """
     found = sequential(chain, key)
     if found is None:
         raise ValueError(
@@ -99,7 +107,9 @@ def _sampler(model: Model, chain: Chain, key: jax.Array) -> Sequential:
     return found
 
 
-def _marks(units: int) -> Int[np.ndarray, " mark"]:
-    """1, 2, 3, … and then a geometric ladder, up to all."""
+def _unit_marks(units: int) -> Int[np.ndarray, " mark"]:
+    """Return the numbers of units at which the evidence is recorded: 1, 2, 3, …, then a geometric ladder, up to
+    `units`.
+    """
     ladder = np.round(np.exp(np.arange(0.0, np.log(units), np.log(MARK)))).astype(int)
     return np.unique(np.append(ladder, units))

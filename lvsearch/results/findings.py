@@ -1,4 +1,4 @@
-"""What a search found, as numbers: tables, the best model, predictions."""
+"""The numbers that a search found: tables, the best model, predictions."""
 
 import math
 from collections.abc import Mapping
@@ -46,19 +46,19 @@ KINDS = ("estimate", "certified", "diminishing")
 
 @dataclass(frozen=True)
 class Findings:
-    """What a search found, as numbers; `SearchResult` is the same with words, pictures and a folder.
+    """Everything that a search found, as numbers; `SearchResult` adds words, pictures and a folder.
 
-    Everything is computed from `state`; nothing is fitted unless asked for by `fit`.
+    All answers are computed from `state`. Nothing is fitted, except by `fit` for a size whose fit was not kept.
 
     | field | meaning |
     |---|---|
-    | `evaluator`, `prior`, `settings` | what was searched, with which prior, how |
-    | `state` | the visits in order, the kept fits, why it stopped |
-    | `training` | the data, None where a plain function was searched |
+    | `evaluator`, `prior`, `settings` | the model with its data, the prior over sizes, how it was searched |
+    | `state` | the visits in order, the kept fits, why the search stopped |
+    | `training` | the data; None if a plain function was searched |
     | `seconds` | time spent, all sessions together |
     | `compiles` | kernel -> how often the search compiled it, all sessions together |
-    | `scrutiny` | what was asked of the search once it had ended |
-    | `held_out` | data that the search did not see, kept beside it to compare sizes on; None where there are none |
+    | `scrutiny` | checks that were run on the result afterwards, such as an audit |
+    | `held_out` | data that the search did not see, kept with it to compare sizes on; None if there are none |
     """
 
     evaluator: Evaluator
@@ -75,85 +75,111 @@ class Findings:
 
     @property
     def visits(self) -> tuple[Visit, ...]:
-        """The sizes visited, in order."""
+        """The visits in order, one per size tried; each holds its trials and its evidence."""
         return self.state.visits
 
     @property
     def is_finished(self) -> bool:
-        """Whether the search came to its own end: what it says of sizes cannot change any more."""
+        """True if the search ended by its own rule, so that more time would not change its answer."""
         return self.state.is_finished
 
     @property
     def why_unfinished(self) -> str | None:
-        """In words what kept the search from its end; None where it finished.
+        """The reason why the search did not finish, in words; None if it finished.
 
-        Such as "stopped after 60 seconds", "interrupted", or "killed, or still running elsewhere" of a loaded search
-        that recorded no end.
+        Examples are "stopped after 60 seconds" and "interrupted". A loaded search that recorded no end says "killed, or
+        still running elsewhere".
         """
         return self.state.why_unfinished
 
     @property
     def default_kind(self) -> str:
-        """What `posterior()` shows: an estimate under marginal evidence, diminishing gains under plug-in evidence."""
+        """The kind of table that `posterior()` shows by default.
+
+        It is "estimate" for marginal evidence. For plug-in evidence it is "diminishing", or "certified" if there are
+        several size variables.
+        """
         if not self.evaluator.nested:
             return "estimate"
         return "diminishing" if self.prior.dimension == 1 else "certified"
 
     @cached_property
     def search(self) -> WitnessSearch:
-        """Generated set, witnesses and bounds, on the scale of the search."""
+        """The record of visited sizes and their evidence as a `WitnessSearch`, which computes the bounds; scaled as the
+        search is.
+        """
         return witness_search(self.evaluator, self.prior, self.settings, self.state)
 
     @cached_property
     def standard_errors(self) -> Mapping[Size, float]:
-        """How far each size's estimate may be off, on the scale of the search: of annealed evidence its own standard
-        error, of bounds the spread of repeated fits, of evidence from gains that of the difference to the most probable
-        size."""
+        """The standard error of the log evidence of each size with an estimate, as {size: nats}.
+
+        Annealed evidence has an error of its own. For bounds the error is the spread of repeated fits. Where gains
+        between sizes were measured, the error is that of the difference to the most probable size. With `per_token` all
+        are divided by the number of observations.
+        """
         repeatable, scale = self.evaluator.repeatable and not self.evaluator.anneals, self.evaluator.scale
-        spread = pooled_spread(self._good) if repeatable else 0.0
+        spread = pooled_spread(self._rankable) if repeatable else 0.0
         starts = self.settings.starts if repeatable else 1
-        return {visit.size: standard_error(visit, spread, starts) / scale for visit in self._good}
+        return {visit.size: standard_error(visit, spread, starts) / scale for visit in self._rankable}
 
     @cached_property
     def curve(self) -> EvidenceCurve | None:
-        """The evidence of all sizes relative to each other, where gains from size to size were measured; else None."""
+        """The log evidence of all sizes relative to each other, if gains from size to size were measured; else None."""
         most = None if self.settings.max_size is None else self.settings.max_size[0]
-        return evidence_curve(self._good, most) if is_by_gains(self.evaluator) else None
+        return evidence_curve(self._rankable, most) if is_by_gains(self.evaluator) else None
 
     @cached_property
     def estimated(self) -> EstimatedPosterior:
-        """The posterior over the sizes tried, under standard errors; where gains were measured, over those between
-        too."""
-        self._require_good()
+        """The posterior over the sizes tried, averaged over the standard errors of their evidence.
+
+        If gains between sizes were measured, sizes in between have a probability too. Raises ValueError if no fit
+        succeeded.
+        """
+        self._require_rankable()
         if self.curve is not None:
             return self.curve.posterior(self.prior, self.evaluator.scale)
         return estimate_posterior(*self.estimates())
 
     @cached_property
     def influence(self) -> PriorInfluence:
-        """Whether the prior still matters."""
+        """Whether and how much the prior over sizes still changes the answer."""
         return prior_influence(*self.estimates())
 
     def certified(self) -> bounds_of.Certified:
-        """Bounds on log p(data) that rest on no assumption; plug-in evidence: of these fits, not of the best parameters
-        of a size."""
+        """Return bounds on log p(data) that rest on no assumption.
+
+        For plug-in evidence they are bounds at the parameters that were fitted, not at the best parameters of each
+        size.
+        """
         return self.search.bounds()
 
     def diminishing(self) -> bounds_of.Diminishing:
-        """Bounds on log p(data) assuming diminishing gains; under marginal evidence, gains of the estimates."""
+        """Return bounds on log p(data) that assume diminishing gains: each further component helps no more than the
+        last.
+
+        For marginal evidence the assumption is applied to the estimates.
+        """
         return self.search.diminishing() if self.evaluator.nested else self._estimate_search.diminishing()
 
     def posterior(self, kind: str | None = None) -> pd.DataFrame:
-        """The posterior over sizes: a row per size, and under a kind with bounds a last row for the unvisited ones.
+        """Return the posterior over sizes as a table with a row per size.
 
-        kind: "estimate", "certified" or "diminishing"; by default what suits the evidence. Columns: one per size
-        variable, log_prior, log_evidence_lower, log_evidence_upper, standard_error, probability (estimate only),
-        probability_lower, probability_upper. Under "estimate" the two evidence columns are the stochastic ends of
-        annealing (of bounds, and where an end came out on the wrong side of the estimate: the estimate ± one standard
-        error; an upper end is NaN where a proved bound lies above it), log_evidence stands between them, and the
-        probabilities are its 5 % and 95 % points. Under "certified" (no assumption) and "diminishing" (a printed one)
-        all ends of plug-in evidence are proved of these fits, not of the best parameters of a size. Nats; on the scale
-        of the search.
+        Tables of kind "certified" and "diminishing" end with a row for all unvisited sizes together.
+
+        kind: "estimate" (with standard errors), "certified" (no assumption) or "diminishing" (assumes diminishing
+            gains); by default `default_kind`
+
+        Columns, in nats on the scale of the search: one per size variable, `log_prior`, `log_evidence_lower`,
+        `log_evidence_upper`, `standard_error`, `probability_lower`, `probability_upper`; for "estimate" also
+        `log_evidence` and `probability`.
+
+        For "estimate", the lower and upper evidence are the stochastic ends of annealing, and the probabilities are 5 %
+        and 95 % points. Without annealing, or if an end lies on the wrong side of the estimate, the end is the estimate
+        ± one standard error. An upper end is NaN if a proved lower bound lies above it, or if gains were measured.
+
+        For plug-in evidence, all ends are proved for the parameters that were fitted, not for the best parameters of a
+        size.
 
         Raises ValueError for an unknown kind, and for "certified" under marginal evidence, where it would say nothing.
         """
@@ -185,8 +211,11 @@ class Findings:
         return pd.DataFrame(rows)
 
     def bounds(self) -> pd.DataFrame:
-        """A row per expansion: size, the proved log_lower and log_upper on log p(data) just after it (plug-in evidence:
-        of these fits), seconds."""
+        """Return a table with a row per visit: the size, the proved bounds on log p(data) after it, and its seconds.
+
+        Columns: one per size variable, `log_lower`, `log_upper` (nats), `seconds`. For plug-in evidence the bounds hold
+        for the parameters that were fitted.
+        """
         rows = [
             {
                 **self._size_columns(visit.size),
@@ -199,8 +228,12 @@ class Findings:
         return pd.DataFrame(rows)
 
     def starts(self) -> pd.DataFrame:
-        """A row per trial: size, where it started, the ends and the estimate of the evidence (of bounds: with
-        relabellings), its standard error, temperatures, and seconds."""
+        """Return a table with a row per trial: every fit of every size, successful or not.
+
+        Columns: one per size variable, `start` (where the fit began), `log_evidence_lower`, `log_evidence`,
+        `log_evidence_upper`, `standard_error` (nats), `steps` (temperatures), `seconds`, `failure` (empty if it
+        succeeded). The estimate from a bound includes the log number of relabellings.
+        """
         rows = [
             {
                 **self._size_columns(visit.size),
@@ -222,13 +255,16 @@ class Findings:
 
     @property
     def by_prediction(self) -> bool:
-        """Whether sizes were compared by what they predict: then none has a probability."""
+        """True if sizes were compared by how well they predict held-out units; then no size has a probability."""
         return isinstance(self.evaluator, PredictiveEvaluator)
 
     @cached_property
     def recommended(self) -> Recommendation | None:
-        """The smallest size that predicts new units as well as any: the number to act on. Of a search by prediction
-        what it found, of another what `with_recommended` put here; None where nothing was scored on units held out."""
+        """The smallest size that predicts new units as well as any, with the table behind it; None if nothing was
+        scored.
+
+        A search by prediction has one as its answer. Any other search has the one that `with_recommended` added.
+        """
         if isinstance(self.evaluator, PredictiveEvaluator):
             scored = any(trial.scores is not None for visit in self.visits for trial in visit.trials)
             return self.evaluator.recommendation(self.visits, self.settings.max_size) if scored else None
@@ -236,11 +272,13 @@ class Findings:
 
     @property
     def best_size(self) -> Size:
-        """The most probable size: largest prior times evidence, averaged over errors where evidence is estimated; of a
-        search by prediction the recommended one."""
+        """The most probable size: the largest prior times evidence, averaged over the errors of estimated evidence.
+
+        For a search by prediction it is the recommended size. Raises ValueError if no fit succeeded.
+        """
         if isinstance(self.evaluator, PredictiveEvaluator):
             return self.evaluator.recommendation(self.visits, self.settings.max_size).size
-        self._require_good()
+        self._require_rankable()
         if not self.evaluator.nested:
             return self.estimated.best
         settings, evaluator = self.settings, self.evaluator
@@ -249,9 +287,12 @@ class Findings:
 
     @cached_property
     def unvisited(self) -> tuple[float, float]:
-        """What sizes up to the largest allowed that were not tried hold: of the prior, and about how much of the
-        posterior if the evidence runs between and beyond those tried as `racing` supposes, without slack. Where gains
-        were measured, sizes in between have their probability, so that only those beyond are meant here."""
+        """The share of the prior and about the share of the posterior that sizes not tried hold, as (prior, posterior).
+
+        Only sizes up to the largest allowed count. The share of the posterior assumes that the evidence runs smoothly
+        between and beyond the sizes tried, as in `lvsearch.searching.racing`. Where gains were measured, sizes in
+        between have a probability, so only those beyond the last measured one are counted.
+        """
         evaluator, most = self.evaluator, self.settings.max_size
         if self.curve is not None:
             end = self.curve.end
@@ -263,19 +304,23 @@ class Findings:
 
     @property
     def not_compared(self) -> dict[Size, str]:
-        """The sizes whose every fit failed, with the reason of the last failure: size -> reason.
+        """The sizes whose every fit failed, as {size: reason of the last failure}.
 
-        Such a size has no evidence and no probability. It is not ruled out: nothing was compared.
+        Such a size has no evidence and no probability. It is not ruled out, because nothing was compared.
         """
         return {visit.size: visit.trials[-1].failure or "" for visit in self.visits if visit.failed}
 
     @property
     def best(self) -> FittedModel:
-        """The fitted model of the most probable size."""
+        """The fitted model of the most probable size, `best_size`."""
         return self.fit(self.best_size)
 
     def fit(self, size: Size | int) -> FittedModel:
-        """The fitted model of a size: the kept one, or a new fit from scratch where none was kept."""
+        """Return the fitted model of a size: the one that was kept, or a new fit from scratch if none was kept.
+
+        size: a number, or a tuple for several size variables
+        Raises ValueError for a search over a plain function, which has no models.
+        """
         size, training = as_size(size, self.prior.dimension), self._training()
         kept = self.state.kept.get(size)
         if kept is None or kept.state is None:
@@ -283,15 +328,17 @@ class Findings:
         return fitted(kept, training)
 
     def with_prior(self: FindingsType, prior: SizePrior) -> FindingsType:
-        """The same fits under another prior: nothing is fitted again.
+        """Return the same fits under another prior over sizes; nothing is fitted again.
 
-        A row of its `bounds()` is what a search under that prior would show had it found every size at its final
-        evidence at once. A most probable size that was not kept is refitted when `best` asks for it. Raises ValueError
-        for a prior over another number of size variables.
+        A row of the new `bounds()` shows what a search under that prior would have shown with the final evidence of
+        every size. If the most probable size was not kept, `best` fits it again.
+
+        prior: a prior over as many size variables
+        Raises ValueError for a prior over another number of size variables.
         """
         if prior.dimension != self.prior.dimension:
             raise ValueError(f"got a prior over {prior.dimension} size variable(s), expected {self.prior.dimension}")
-        visits = tuple(_rebound(self.evaluator, prior, self.settings, self.visits))
+        visits = tuple(_visits_under_prior(self.evaluator, prior, self.settings, self.visits))
         if is_by_gains(self.evaluator):
             most = None if self.settings.max_size is None else self.settings.max_size[0]
             visits = with_evidence_from_gains(visits, prior, most, self.evaluator.scale)
@@ -299,11 +346,14 @@ class Findings:
         return replace(self, prior=prior, state=state, scrutiny=self.scrutiny.with_prior(prior))
 
     def predict(self, test: Any) -> Prediction:
-        """log p(test | train), averaging over sizes (nats).
+        """Return log p(test | train) in nats, averaged over sizes, as a `Prediction`.
 
-        Plug-in evidence: intervals, of these fits. A size whose fit was not kept (`keep`) predicts anything between 0
-        and the ceiling.
-        Marginal evidence: an estimate over the kept sizes. Raises ValueError where none was kept, and for other data.
+        Marginal evidence gives an estimate over the kept sizes. Plug-in evidence gives intervals for the parameters
+        that were fitted. There a size whose fit was not kept (`keep`) may predict anything between probability 0 and
+        the ceiling.
+
+        test: units that the search did not see, on the axes of the training data
+        Raises ValueError if no kept size has any probability, and for data on other axes.
         """
         training = self._training()
         data = training.like_this(test)
@@ -332,10 +382,13 @@ class Findings:
         )
 
     def component_map(self, size: Size | int, larger: Size | int | None = None) -> ComponentMap:
-        """Which components of one size's fit are which of a larger one's: what split, what merged, what stayed.
+        """Compare the fits of two sizes: which components split, which merged, and which stayed.
 
-        larger: by default the next size that was visited. By the training units they share (`alignment.component_map`);
-        sizes whose fit was not kept are fitted again. ValueError where no larger size was visited.
+        Components are matched by the training units that they share. Sizes whose fit was not kept are fitted again.
+
+        size: the smaller size
+        larger: the larger size; by default the next one that was visited
+        Raises ValueError if no larger size was visited.
         """
         size = as_size(size, self.prior.dimension)
         if larger is None:
@@ -349,61 +402,65 @@ class Findings:
     # ── inner ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
-    def _good(self) -> tuple[Visit, ...]:
-        """The visits that an estimate can rank: no failed ones, and none whose evidence is zero."""
+    def _rankable(self) -> tuple[Visit, ...]:
+        """The visits whose evidence can be ranked: those that did not fail and whose log evidence is not −∞."""
         return tuple(visit for visit in self.visits if not visit.failed and visit.estimate > -np.inf)
 
-    def _require_good(self) -> None:
+    def _require_rankable(self) -> None:
+        """Raise ValueError, with the reason, if no visited size has evidence and positive prior probability."""
         if not self.visits:
             raise ValueError("no size was visited: the search was stopped before its first fit; search again")
-        if not self._good:
+        if not self._rankable:
             reasons = {trial.failure for visit in self.visits for trial in visit.trials if trial.failure}
             why = f" ({sorted(reasons)[0]})" if reasons else ""
             raise ValueError(f"no fit succeeded: every visit failed or has no evidence{why}; see result.starts()")
-        if all(self.prior.log_pmf(visit.size) == -np.inf for visit in self._good):
-            tried = ", ".join("×".join(map(str, visit.size)) for visit in self._good)
+        if all(self.prior.log_pmf(visit.size) == -np.inf for visit in self._rankable):
+            tried = ", ".join("×".join(map(str, visit.size)) for visit in self._rankable)
             raise ValueError(
                 f"the prior gives no mass to any size fitted ({tried}): change the prior, or search further"
             )
 
     @cached_property
     def _estimate_search(self) -> WitnessSearch:
+        """The estimates as a `WitnessSearch`, for bounds under the assumption of diminishing gains."""
         scale = self.evaluator.scale
-        self._require_good()
+        self._require_rankable()
         records = [
             Record(v.size, Evidence(v.estimate / scale, v.estimate / scale, self.standard_errors[v.size]))
-            for v in self._good
+            for v in self._rankable
         ]
-        if self.visits[0] not in self._good:  # the first size must be there; nothing is known of it
+        if self.visits[0] not in self._rankable:  # the first size must be there; nothing is known of it
             records.insert(0, record_of(self.visits[0], scale))
         return WitnessSearch.from_records(self.prior, np.inf, False, self.settings.max_size, records)
 
     def estimates(self) -> tuple[list[Size], np.ndarray, np.ndarray, np.ndarray]:
-        """(sizes, log prior, estimated log evidence, its standard error) of sizes that have any, (sizes,), nats.
+        """Return (sizes, log prior, estimated log evidence, its standard error) of the sizes that have an estimate.
 
-        Where gains were measured: of every size up to the end of the curve, with the standard errors of the differences
-        to the most probable one. Raises ValueError for a search by prediction, which has no evidence, and where no fit
-        succeeded.
+        The three arrays have shape (sizes,) and are in nats. Where gains between sizes were measured, every size up to
+        the end of the curve is included. Standard errors are then those of the differences to the most probable size.
+
+        Raises ValueError for a search by prediction, which has no evidence, and if no fit succeeded.
         """
         if self.by_prediction:
             raise ValueError(
                 'got a search with evidence="predictive", which gives sizes no probability; expected "marginal". What '
                 "it found is result.recommended"
             )
-        self._require_good()
+        self._require_rankable()
         if self.curve is not None:
             relative, errors = self.curve.relative_to(self.estimated.best[0])
-            height = self._good[0].estimate - relative[self._good[0].size[0] - 1]
+            height = self._rankable[0].estimate - relative[self._rankable[0].size[0] - 1]
             sizes = list(self.estimated.sizes)
             log_prior = np.array([self.prior.log_pmf(size) for size in sizes])
             return sizes, log_prior, (height + relative) / self.evaluator.scale, errors / self.evaluator.scale
-        sizes = [visit.size for visit in self._good]
+        sizes = [visit.size for visit in self._rankable]
         log_prior = np.array([self.prior.log_pmf(size) for size in sizes])
-        estimate = np.array([visit.estimate for visit in self._good]) / self.evaluator.scale
+        estimate = np.array([visit.estimate for visit in self._rankable]) / self.evaluator.scale
         return sizes, log_prior, estimate, np.array([self.standard_errors[size] for size in sizes])
 
     def _estimate_table(self) -> pd.DataFrame:
-        found, by_size, scale = self.estimated, {visit.size: visit for visit in self._good}, self.evaluator.scale
+        """Return the table of `posterior("estimate")`."""
+        found, by_size, scale = self.estimated, {visit.size: visit for visit in self._rankable}, self.evaluator.scale
         known = {size: (float(value), float(error)) for size, _, value, error in zip(*self.estimates(), strict=True)}
         rows = []
         for row, size in enumerate(found.sizes):
@@ -433,17 +490,21 @@ class Findings:
         return pd.DataFrame(rows)
 
     def _size_columns(self, size: Size | None) -> dict[str, Any]:
+        """Return the columns of a table that name a size, as {column: number}; "unvisited" stands for the size None."""
         names = ("size",) if self.prior.dimension == 1 else self.evaluator.size_names
         return dict(zip(names, size if size is not None else ["unvisited"] * len(names), strict=True))
 
     def _training(self) -> Data:
+        """Return the training data. Raises ValueError for a search over a plain function, which has none."""
         if self.training is None:
             raise ValueError("a search over a plain function has no data and no models; bring your own fits")
         return self.training
 
 
-def _rebound(evaluator: Evaluator, prior: SizePrior, settings: SearchSettings, visits: tuple[Visit, ...]) -> Any:
-    """The visits with the bounds that each would have shown under this prior."""
+def _visits_under_prior(
+    evaluator: Evaluator, prior: SizePrior, settings: SearchSettings, visits: tuple[Visit, ...]
+) -> Any:
+    """Yield the visits with the bounds that a search under this prior would have shown after each."""
     empty = SearchState()
     search = witness_search(evaluator, prior, settings, empty)
     for visit in visits:

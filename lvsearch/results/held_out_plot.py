@@ -1,4 +1,4 @@
-"""The picture of held-out data: what each kept size makes of units that the search did not see."""
+"""Draw how well each kept size predicts held-out data."""
 
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def draw_held_out(comparison: pd.DataFrame, axes: "Axes") -> Caption:
-    """What `plots.plot_held_out` draws, and its caption, which is not written."""
+    """Draw the picture of `plots.plot_held_out` on existing axes, and return its caption without writing it."""
     reference, names, nouns = (comparison.attrs[name] for name in ("reference", "size_names", "nouns"))
     draw_differences(
         [tuple(int(part) for part in row) for row in comparison[list(names)].to_numpy()],

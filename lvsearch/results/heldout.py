@@ -1,6 +1,7 @@
-"""Held-out documents or rows: what each kept size makes of them, paired unit by unit.
+"""Compare the kept sizes on held-out documents or rows, paired unit by unit.
 
-A second opinion on the number of components that shares neither the prior nor the variational bound with the search.
+The comparison is a second opinion on the number of components. It shares neither the prior nor the variational bound
+with the search.
 """
 
 from pathlib import Path
@@ -25,19 +26,31 @@ CONTENT = "held-out data"
 
 
 def held_out_comparison(result: Findings, test: Any, *, samples: int = SAMPLES, seed: int = 0) -> pd.DataFrame:
-    """log p(test | parameters at each kept size), and the paired difference to the most probable size.
+    """Return a table of log p(test | parameters) at each kept size, and its paired difference to the most probable
+    size.
 
-    test: units that the search did not see, on the axes of the training data (documents over its vocabulary, rows of
-    its columns). A row per size whose fit was kept, in increasing order; nats per token of documents, per observed cell
-    of rows. Columns: one per size variable (`size` if one); log_p_per_token (log_p_per_cell) and its
-    monte_carlo_error; difference_per_token (difference_per_cell), above the most probable size; standard_error, of that
-    difference over units (paired, so what makes a unit hard for every size cancels; how far another fit of the same
-    size would have scored otherwise is not in it); estimator, how log p was computed: by annealed importance sampling
-    for topic models, in closed form for mixtures of rows, exactly where a unit has one latent site. Else it is a
-    variational lower bound and says so: more components may make a bound worse, not the prediction.
+    result: a search over a model
+    test: units that the search did not see, on the axes of the training data (documents over its vocabulary, rows with
+        its columns)
+    samples: importance samples per unit, where the model needs sampling
+    seed: of those samples
 
-    `.attrs` holds reference (the most probable size), size_names, unit (what sizes count), nouns (what the test data
-    are called), n_units, n_observations, estimator. Raises ValueError for data on other axes, fewer than two units, and
+    Returns a row per size whose fit was kept, in increasing order. Scores are in nats per token of documents, or per
+    observed cell of rows (then the columns end in `_per_cell`):
+
+    - one column per size variable (`size` if there is one);
+    - `log_p_per_token` and its `monte_carlo_error`;
+    - `difference_per_token`: the score minus that of the most probable size;
+    - `standard_error`: of this difference over units. Pairing cancels what makes a unit hard for every size. How much
+      another fit of the same size would differ is not included;
+    - `estimator`: how log p was computed. Topic models use annealed importance sampling, mixtures of rows a closed
+      form, and models with one latent variable per unit an exact sum. For other models the score is a variational lower
+      bound, and the column says so. More components may loosen a bound without worsening the prediction.
+
+    `.attrs` holds `reference` (the most probable size), `size_names`, `unit` (what sizes count), `nouns` (what the test
+    data are called), `n_units`, `n_observations` and `estimator`.
+
+    Raises ValueError for a search over a plain function, data on other axes, fewer than two units, and test data with
     nothing observed.
     """
     if result.training is None:
@@ -81,12 +94,14 @@ def held_out_comparison(result: Findings, test: Any, *, samples: int = SAMPLES, 
 
 
 def comparable(test: Data) -> bool:
-    """Whether sizes can be compared on these data: with an error, which takes two units, and with anything to score."""
+    """Return True if sizes can be compared on these data: at least two units, for a standard error, and something
+    observed.
+    """
     return test.n_units > 1 and test.n_observations > 0
 
 
 def require_comparable(test: Data) -> Data:
-    """The data themselves. Raises ValueError where they are not `comparable`."""
+    """Return `test` itself. Raises ValueError if it is not `comparable`."""
     if not comparable(test):
         nouns = test.nouns
         raise ValueError(
@@ -97,7 +112,10 @@ def require_comparable(test: Data) -> Data:
 
 
 def agreement(comparison: pd.DataFrame) -> str:
-    """Whether held-out data agree with the most probable size, in one sentence without a full stop."""
+    """Say in one sentence, without a full stop, whether held-out data agree with the most probable size.
+
+    comparison: a table from `held_out_comparison`
+    """
     names, reference = list(comparison.attrs["size_names"]), comparison.attrs["reference"]
     nouns = comparison.attrs["nouns"]
     score_name, difference_name = _columns(nouns)
@@ -117,9 +135,12 @@ def agreement(comparison: pd.DataFrame) -> str:
 
 
 def load_held_out(training: Data, folder: Path) -> Data | None:
-    """The held-out data in a folder of their own, where earlier versions kept them; None where there are none.
+    """Return the held-out data in a folder of their own, where earlier versions kept them; None if there is no such
+    folder.
 
-    Raises ValueError for a damaged folder, one in an earlier format, and data on other axes than the training data's.
+    training: the training data, whose axes the held-out data must share
+    folder: where the held-out data are
+    Raises ValueError if the folder is damaged or in an earlier format, or if its data have other axes.
     """
     if not folder.is_dir():
         return None
@@ -136,9 +157,10 @@ def load_held_out(training: Data, folder: Path) -> Data | None:
 
 
 def _columns(nouns: Nouns) -> tuple[str, str]:
-    """The columns of the score and of the difference."""
+    """Return the names of the score column and of the difference column."""
     return f"log_p_per_{nouns.observation}", f"difference_per_{nouns.observation}"
 
 
 def _name(size: tuple[int, ...]) -> str:
+    """Return a size as text, such as "3×2"."""
     return "×".join(map(str, size))

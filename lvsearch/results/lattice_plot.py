@@ -1,4 +1,4 @@
-"""The posterior over two size variables as a picture: a square for each size."""
+"""Draw the posterior over two size variables as a lattice with a square for each size."""
 
 from typing import TYPE_CHECKING
 
@@ -16,13 +16,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 WRITTEN = 0.01
-"""Probabilities from here on are written into their square."""
+"""The smallest probability that is written into its square."""
 MOST_WRITTEN = 14
-"""Squares along the longer side up to which numbers have room."""
+"""The most squares along the longer side for which probabilities are written into the squares."""
 
 
 def draw_lattice(result: Findings, axes: "Axes") -> Caption:
-    """What `plots.plot_lattice` draws, and its caption, which is not written. ValueError but for two size variables."""
+    """Draw the picture of `plots.plot_lattice` on existing axes, and return its caption without writing it.
+
+    Raises ValueError unless the model has two size variables.
+    """
     names = result.evaluator.size_names
     if len(names) != 2:
         raise ValueError(f"got {len(names)} size variable(s), expected two: use plot_posterior")
@@ -66,6 +69,7 @@ def draw_lattice(result: Findings, axes: "Axes") -> Caption:
 
 
 def _caption(result: Findings, n_tried: int) -> Caption:
+    """Return the caption of the lattice. n_tried: how many sizes were tried."""
     if result.evaluator.nested:
         text = f"Shade: the least that is proved of each size ({posterior(result.certified()).basis})."
         title = f"{'×'.join(map(str, result.best_size))} has the largest prior × evidence"
@@ -80,7 +84,7 @@ def _caption(result: Findings, n_tried: int) -> Caption:
 
 
 def _chances(result: Findings) -> dict[Size, float]:
-    """Size -> its probability; of nested evidence the lower end that is proved."""
+    """Return {size: probability}; for plug-in evidence the proved lower end of the probability."""
     if result.evaluator.nested:
         rows = posterior(result.certified()).rows[:-1]
         return {row.size: row.probability_lower for row in rows if row.size is not None}

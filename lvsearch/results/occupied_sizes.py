@@ -1,19 +1,26 @@
-"""How many components some unit is in, beside how many the model has."""
+"""Compute the posterior of the number of occupied components, beside that of the number of components in the model."""
 
 import pandas as pd
 
 from lvsearch.results.findings import Findings
 
 COUNTS = 0.005
-"""Sizes of less probability are left out; those that stay are weighted as if they were all."""
+"""The smallest posterior probability of a size that is included; the sizes included are reweighted to sum to 1."""
 
 
 def occupied_sizes(result: Findings, draws: int, seed: int) -> pd.DataFrame:
-    """A row per number: p(size | data), and p(occupied | data) = Σ_size p(size | data) q(occupied | size).
+    """Return a table of p(size | data) and p(occupied | data) = Σ_size p(size | data) q(occupied | size).
 
-    q of each size is its mean-field fit's, of one mode and surer than it should be: an indication, not calibrated. From
-    `draws` draws (`FittedModel.occupied_under_fit`). Raises ValueError for several size variables, a prior or evidence
-    without probabilities, and units that are not in one component each.
+    `q(occupied | size)` is that of the mean-field fit of the size. It covers one mode and is narrower than the
+    posterior, so it is an indication and not calibrated.
+
+    result: a search over one size variable with marginal evidence or the bound
+    draws: how many draws of `FittedModel.occupied_under_fit` are counted per size
+    seed: of the draws
+
+    Returns a row per number of components: `components`, `size_probability`, `occupied_under_fits`.
+    Raises ValueError for several size variables, for plug-in evidence, and for units that are not in one component
+    each.
     """
     if len(result.evaluator.size_names) != 1 or result.evaluator.nested:
         raise ValueError(

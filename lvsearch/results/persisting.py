@@ -1,6 +1,8 @@
-"""Looking for the components of one fit in others: at other sizes, from other starts, of other samples of the units.
+"""Look for the components of one fit in other fits: at other sizes, from other starts, and of other samples of the
+units.
 
-What is found is an `lvsearch.scrutiny.persistence.Persistence`, which says what it means.
+`SearchResult.persistence` calls `persistence_of`. The result is a `lvsearch.scrutiny.persistence.Persistence`, whose
+docstring says how to read it.
 """
 
 from collections.abc import Iterator
@@ -24,13 +26,15 @@ from lvsearch.seeds import LARGEST_SEED, checked_seed
 from lvsearch.sizing.sizes import Size, as_size
 
 LEAST_PROBABLE = 0.01
-"""Sizes with less of the posterior are not looked at."""
+"""The smallest posterior probability of a size whose fit is compared."""
 MOST_OBSERVATIONS = 500_000
-"""Of larger data, units drawn at random that hold about so many are compared by their members."""
+"""About how many observations are used to compare components by their members; of larger data, units are drawn at
+random.
+"""
 
 
 class _Reference:
-    """The fit whose components are looked for. `described`: the units that members are compared on."""
+    """The fit whose components are looked for, described on the units `described`, on which members are compared."""
 
     def __init__(self, fit: FittedModel, described: Data):
         self.described = described
@@ -41,22 +45,32 @@ class _Reference:
         self.nearest = None if own is None else np.max(np.where(others, own, 0.0), axis=1)
 
     def recurrence(self, other: FittedModel, source: Source, weight: float) -> Recurrence:
-        """How much of each component is in another fit, which may be of other data on the same axes."""
+        """Measure how far each component of the reference is found in another fit, by its members and by its
+        parameters.
+
+        other: the other fit; its data may be different, but must have the same axes
+        source: where the other fit comes from: "sizes", "starts" or "samples"
+        weight: the weight of the other fit among those of the same source
+        """
         other = replace(other, training=self.described)
         others, affinity = other.members(), self.fit.affinity(other)
         by_parameters = np.zeros(0)
         if affinity is not None and self.nearest is not None:
             both = self.members.occupied[:, None] & others.occupied  # what is empty has parameters of its prior
-            by_parameters = partners(np.where(both, _beyond(affinity, self.nearest), 0.0))
+            by_parameters = partners(np.where(both, _relative_affinity(affinity, self.nearest), 0.0))
         by_members = partners(member_similarity(self.members, others))
         members, parameters = tuple(by_members.tolist()), tuple(by_parameters.tolist())
         return Recurrence(source, other.size, weight, members, parameters)
 
 
-def _beyond(
+def _relative_affinity(
     affinity: Float[np.ndarray, "component other"], nearest: Float[np.ndarray, " component"]
 ) -> Float[np.ndarray, "component other"]:
-    """How far from the nearest other component of the same fit, 0, to the same one, 1."""
+    """Rescale affinities so that 0 means "like the nearest other component of the same fit" and 1 means "the same".
+
+    affinity: between components of the reference and of another fit, (component, other)
+    nearest: affinity of each reference component to the nearest other one of its own fit, (component,)
+    """
     return np.clip((affinity - nearest[:, None]) / np.maximum(1 - nearest[:, None], 1e-12), 0.0, 1.0)
 
 
@@ -70,8 +84,11 @@ def persistence_of(
     seed: int,
     progress: bool,
 ) -> Persistence:
-    """`SearchResult.persistence`, which says what it takes and raises."""
-    evaluator, training = _searched(result)
+    """Compute which components are found again in other fits; the implementation of `SearchResult.persistence`.
+
+    Arguments and errors are documented there. Returns a `Persistence`.
+    """
+    evaluator, training = _require_components(result)
     seed = checked_seed(seed)
     bootstraps, starts = whole_number("bootstraps", bootstraps, least=1), whole_number("starts", starts, least=0)
     threshold = real_number("threshold", threshold, above=0, below=1)
@@ -83,14 +100,14 @@ def persistence_of(
     best = result.best_size if size is None else as_size(size, result.prior.dimension)
     sizes, weights = _probable_sizes(result)
     rng = np.random.default_rng(seed)
-    reference = _Reference(result.fit(best), _described(training, rng))
+    reference = _Reference(result.fit(best), _units_to_describe(training, rng))
     at = _drawn_sizes(sizes, weights, bootstraps, rng)
     recurrences, failed = [], 0
     with progress_bar(len(sizes) + starts + bootstraps, "persistence", "fit", wanted=progress) as bar:
         for tried, weight in zip(sizes, weights, strict=True):
             recurrences.append(reference.recurrence(result.fit(tried), "sizes", float(weight)))
             bar.update()
-        for source, tried, data in _others(evaluator, training, best, starts, at, rng):
+        for source, tried, data in _other_fits(evaluator, training, best, starts, at, rng):
             fit = fitted_from_scratch(evaluator, data, tried, int(rng.integers(LARGEST_SEED)), reference.described)
             if fit is None:
                 failed += 1
@@ -111,10 +128,14 @@ def persistence_of(
     )
 
 
-def _others(
+def _other_fits(
     evaluator: ModelEvaluator, training: Data, best: Size, starts: int, sizes: list[Size], rng: np.random.Generator
 ) -> Iterator[tuple[Source, Size, Dataset]]:
-    """What is fitted from scratch: the same data, then samples of as many units, drawn with replacement."""
+    """Yield (source, size, data) of each fit from scratch: first the same data, then bootstrap samples of the units.
+
+    starts: how many fits of the same data at size `best`
+    sizes: the size of each bootstrap fit, one per sample
+    """
     for _ in range(starts):
         yield "starts", best, evaluator.data
     for number, size in enumerate(sizes):
@@ -125,8 +146,16 @@ def _others(
 def fitted_from_scratch(
     evaluator: ModelEvaluator, data: Dataset, size: Size, seed: int, described: Data
 ) -> FittedModel | None:
-    """A fit of `data` by the evaluator's model, its evidence not annealed, as one of `described`, which may be other
-    data on the same axes; None where it is not a number."""
+    """Fit the evaluator's model to `data` without annealing its evidence, and return the fit described on other data.
+
+    evaluator: says which model, which kind of evidence and which chunk sizes
+    data: the data that are fitted
+    size: the size of the fit
+    seed: of its random start
+    described: the data that the returned fit speaks of; on the same axes as `data`
+
+    Returns None if the fit failed.
+    """
     prepare_programs()
     evidence = "plug-in" if evaluator.plug_in else "bound"
     other = ModelEvaluator(evaluator.base_model, data, evidence=evidence, seed=seed, chunks=evaluator.chunks)
@@ -135,8 +164,10 @@ def fitted_from_scratch(
 
 
 def _probable_sizes(result: Findings) -> tuple[list[Size], Float[np.ndarray, " size"]]:
-    """The sizes tried that hold more than a hundredth of the posterior, and their shares; of plug-in evidence, which
-    gives bounds alone, and of a search by prediction, which has no posterior, the best one."""
+    """Return the sizes that hold at least a hundredth of the posterior, and their probabilities scaled to sum to 1.
+
+    Plug-in evidence and searches by prediction have no such probabilities: then the best size alone is returned.
+    """
     if result.evaluator.nested or result.by_prediction:
         return [result.best_size], np.ones(1)
     found = result.estimated
@@ -149,13 +180,16 @@ def _probable_sizes(result: Findings) -> tuple[list[Size], Float[np.ndarray, " s
 def _drawn_sizes(
     sizes: list[Size], weights: Float[np.ndarray, " size"], n: int, rng: np.random.Generator
 ) -> list[Size]:
-    """`n` sizes from the posterior, each as often as its share of n says, to the nearest whole numbers."""
+    """Draw `n` sizes from the posterior by systematic sampling, in random order.
+
+    Each size comes as often as its weight times n, to the nearest whole numbers.
+    """
     at = np.searchsorted(np.cumsum(weights), (np.arange(n) + rng.uniform()) / n, side="right")
     return [sizes[min(place, len(sizes) - 1)] for place in rng.permutation(at)]
 
 
-def _described(training: Data, rng: np.random.Generator) -> Data:
-    """All units, or of large data so many at random as hold half a million observations."""
+def _units_to_describe(training: Data, rng: np.random.Generator) -> Data:
+    """Return all units, or of large data a random sample of units with about half a million observations."""
     share = MOST_OBSERVATIONS / max(training.n_observations, 1)
     if share >= 1:
         return training
@@ -163,8 +197,11 @@ def _described(training: Data, rng: np.random.Generator) -> Data:
     return training.part(chosen, "compared by their members")
 
 
-def _searched(result: Findings) -> tuple[ModelEvaluator, Data]:
-    """The evaluator and the data of a search whose components can be looked for. ValueError, saying why, for others."""
+def _require_components(result: Findings) -> tuple[ModelEvaluator, Data]:
+    """Return the evaluator and the training data of a search whose components can be looked for.
+
+    Raises ValueError, with the reason, for searches over a plain function and models with several size variables.
+    """
     evaluator, training = result.evaluator, result.training
     if not isinstance(evaluator, ModelEvaluator) or training is None:
         raise ValueError(

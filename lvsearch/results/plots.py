@@ -1,8 +1,8 @@
-"""Pictures of a search: the posterior over sizes, the evidence behind it, and what held-out units say.
+"""Draw the pictures of a search: the posterior over sizes, the evidence behind it, and the scores on held-out units.
 
-Every function takes matplotlib axes and gives them back; without axes it makes a figure, light or dark as matplotlib is
-set (`lvsearch.pictures.style`). The kind of every interval stands on the picture, and nothing vacuous is drawn as if it
-said something.
+Every function takes matplotlib axes and returns them. Without axes it makes a figure, light or dark as matplotlib is
+set (`lvsearch.pictures.style`). Each picture says of what kind its intervals are. An interval that says nothing is not
+drawn as if it did.
 """
 
 from typing import TYPE_CHECKING
@@ -27,13 +27,17 @@ LATTICE_HEIGHT = 6.0
 
 
 def plot_posterior(result: Findings, ax: "Axes | None" = None, kind: str | None = None) -> "Axes":
-    """Probability of each size.
+    """Draw the probability of each size, and return the axes.
 
-    kind: as for `SearchResult.posterior`; by default what suits the evidence. Under "estimate" a line ends at the mean
-    over the standard errors of the evidence, and sizes that cannot be told from the best are shaded. Under "certified"
-    and "diminishing" a bar is the whole interval, and the last one stands for all unvisited sizes together; of nested
-    evidence both are of the fits that were made, and say so. Sizes that were doubled stand on a logarithmic axis.
-    Returns the axes. Raises ValueError for a kind the result does not have.
+    result: the search
+    ax: matplotlib axes; None makes a new figure
+    kind: "estimate", "certified" or "diminishing", as in `SearchResult.posterior`; by default what suits the evidence
+
+    Under "estimate" a line ends at the probability averaged over the standard errors of the evidence. Sizes that cannot
+    be told from the best are shaded. Under "certified" and "diminishing" a bar covers the whole interval, and the last
+    bar stands for all unvisited sizes together. If sizes were doubled, the axis of sizes is logarithmic.
+
+    Raises ValueError for a kind that the result does not have.
     """
     axes = dressed(ax)
     write_caption(axes, draw_posterior(result, axes, kind))
@@ -41,12 +45,16 @@ def plot_posterior(result: Findings, ax: "Axes | None" = None, kind: str | None 
 
 
 def plot_bounds(result: Findings, ax: "Axes | None" = None) -> "Axes":
-    """What the search knows of the evidence, in nats.
+    """Draw the evidence against size, in nats, and return the axes.
 
-    Marginal evidence: the estimate of log p(data | size) relative to the best, against size: every fit a faint dot, a
-    band of one standard error and of the ends of annealing. All sizes are on the picture: below those that matter the
-    scale is logarithmic. Plug-in evidence: the bounds on log p(data), proved of these fits, after every expansion, and
-    the interval of log p(data | size, θ) of each size as it was expanded. Returns the axes.
+    Marginal evidence: the estimate of log p(data | size) relative to the best. Every fit is a faint dot; bands show one
+    standard error and the ends of annealing. Below the sizes that may be the best, the scale is logarithmic.
+
+    Plug-in evidence: the bounds on log p(data) after every visit, and the interval of log p(data | size, θ) of each
+    size as it was visited. Both hold for the parameters that were fitted.
+
+    result: the search
+    ax: matplotlib axes; None makes a new figure
     """
     axes = dressed(ax)
     write_caption(axes, draw_evidence(result, axes))
@@ -54,9 +62,10 @@ def plot_bounds(result: Findings, ax: "Axes | None" = None) -> "Axes":
 
 
 def plot_lattice(result: Findings, ax: "Axes | None" = None) -> "Axes":
-    """Probability of each size of two variables, a square each: shaded, those tried marked, the best framed.
+    """Draw the probability of each size of two size variables as a shaded square, and return the axes.
 
-    Returns the axes. Raises ValueError for another number of size variables.
+    Sizes that were tried are marked, and the best one is framed.
+    Raises ValueError for another number of size variables.
     """
     axes = dressed(ax, height=LATTICE_HEIGHT)
     write_caption(axes, draw_lattice(result, axes))
@@ -64,7 +73,7 @@ def plot_lattice(result: Findings, ax: "Axes | None" = None) -> "Axes":
 
 
 def plot_progress(result: Findings, ax: "Axes | None" = None) -> "Axes":
-    """The evidence (plug-in: the bounds on log p(data)), in nats, against the time spent. Returns the axes."""
+    """Draw the evidence (plug-in: the bounds on log p(data)), in nats, against the time spent, and return the axes."""
     axes = dressed(ax)
     write_caption(axes, draw_progress(result, axes))
     return axes
@@ -73,16 +82,21 @@ def plot_progress(result: Findings, ax: "Axes | None" = None) -> "Axes":
 def plot_component_map(
     result: Findings, size: Size | int, larger: Size | int | None = None, ax: "Axes | None" = None
 ) -> "Axes":
-    """What split and what merged between the fits of two sizes: `Findings.component_map` as a picture."""
+    """Draw which components split and which merged between the fits of two sizes, and return the axes.
+
+    Arguments are those of `Findings.component_map`, which computes what is drawn.
+    """
     axes = dressed(ax)
     write_caption(axes, draw_component_map(result.component_map(size, larger), axes))
     return axes
 
 
 def plot_held_out(comparison: pd.DataFrame, ax: "Axes | None" = None) -> "Axes":
-    """Held-out log-likelihood per token (or cell) relative to the most probable size, ± one standard error.
+    """Draw the held-out log-likelihood per token (or cell) of each size relative to the most probable one, ± one
+    standard error.
 
-    comparison: from `lvsearch.results.heldout.held_out_comparison`. Returns the axes.
+    comparison: a table from `lvsearch.results.heldout.held_out_comparison`
+    Returns the axes.
     """
     axes = dressed(ax)
     write_caption(axes, draw_held_out(comparison, axes))

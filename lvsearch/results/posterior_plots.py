@@ -1,4 +1,4 @@
-"""Pictures of the posterior over sizes: as estimated, and as intervals where they are proved or assumed."""
+"""Draw the posterior over sizes: as estimates, or as intervals that are proved or rest on an assumption."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -28,30 +28,33 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 NEGLIGIBLE = 1e-3
-"""Sizes whose 95 % point lies below this probability are left outside the picture."""
+"""Sizes whose 95 % point lies below this probability are left out of the picture."""
 NEIGHBOURS = 2
-"""Sizes on each side of those that are not negligible, so that it is seen that they are."""
+"""How many sizes of negligible probability are still shown on each side."""
 
 
 def draw_posterior(result: Findings, axes: "Axes", kind: str | None = None) -> Caption:
-    """What `plots.plot_posterior` draws, and its caption, which is not written; of a search by prediction, which has no
-    posterior, what each size predicts."""
+    """Draw the picture of `plots.plot_posterior` on existing axes, and return its caption without writing it.
+
+    A search by prediction has no posterior. For it, the held-out score of each size is drawn.
+    """
     if result.by_prediction and result.recommended is not None:
         return draw_recommendation(result.recommended, axes)
     kind = kind_of(result, kind)
     if kind == "estimate":
-        return _estimated(result, axes)
-    return _intervals(result, posterior(result.certified() if kind == "certified" else result.diminishing()), axes)
+        return _draw_estimate(result, axes)
+    return _draw_intervals(result, posterior(result.certified() if kind == "certified" else result.diminishing()), axes)
 
 
 def size_label(unit: str) -> str:
-    """What stands at the axis of sizes."""
+    """Return the label of the axis of sizes, such as "number of topics"."""
     return f"number of {visible(unit)}" if unit != "size" else "size"
 
 
-def _estimated(result: Findings, axes: "Axes") -> Caption:
-    # No error bars: where the evidence is uncertain they reach from 0 to 1 on every size, and what can be said is that
-    # these sizes together hold the probability, which the band says.
+def _draw_estimate(result: Findings, axes: "Axes") -> Caption:
+    # No error bars: where the evidence is uncertain they would reach from 0 to 1 on every size. The band says what is
+    # known: these sizes together hold the probability.
+    """Draw the estimated probability of each size, and return the caption."""
     found, palette = result.estimated, palette_of(axes)
     together = found.indistinguishable
     high = found.probability_upper.tolist()
@@ -66,7 +69,7 @@ def _estimated(result: Findings, axes: "Axes") -> Caption:
     axes.scatter(at, mean, s=42, c=colours, zorder=4, linewidths=0)
     best = sizes.index(found.best)
     text = f"{short(found.best)}: {format_probability(float(mean[best]))}"
-    _note(axes, float(at[best]), float(mean[best]), text, leftwards=best > len(sizes) / 2)
+    _annotate_point(axes, float(at[best]), float(mean[best]), text, leftwards=best > len(sizes) / 2)
     where.ticks(axes, found.best)
     axes.set_ylim(0.0, 1.05 if mean.max() > 0.5 else 1.3 * float(mean.max()))
     axes.set_ylabel("probability among the sizes tried")
@@ -87,25 +90,26 @@ def _estimated(result: Findings, axes: "Axes") -> Caption:
 
 
 def _with_neighbours(worth: Sequence[bool]) -> list[bool]:
-    """Everything from the first to the last that is worth showing, and two more on each side."""
+    """Return which sizes to show: all from the first to the last True in `worth`, and two more on each side."""
     first, last = worth.index(True), len(worth) - 1 - list(reversed(worth)).index(True)
     return [first - NEIGHBOURS <= position <= last + NEIGHBOURS for position in range(len(worth))]
 
 
-def _intervals(result: Findings, table: Posterior, axes: "Axes") -> Caption:
+def _draw_intervals(result: Findings, table: Posterior, axes: "Axes") -> Caption:
+    """Draw the interval of the probability of each size as a bar, and return the caption."""
     palette, rows = palette_of(axes), table.rows[:-1]
     sizes = [row.size for row in rows if row.size is not None]
     where = SizeAxis.from_sizes(sizes, reserved=True)
     rest = where.beyond
     if table.is_vacuous:
-        _open(axes, where, table)
+        _shade_from_zero(axes, where, table)
     else:
         places = [where.edges(size) for size in sizes]
         middle = [(0.19 * low + 0.81 * high, 0.81 * low + 0.19 * high) for low, high in places]
-        _bars(axes, middle, [(r.probability_lower, r.probability_upper) for r in rows], palette.main)
+        _draw_bars(axes, middle, [(r.probability_lower, r.probability_upper) for r in rows], palette.main)
         wide = where.edges(sizes[-1])[1] - where.edges(sizes[-1])[0]
         ends = table.unvisited.probability_lower, table.unvisited.probability_upper
-        _bars(axes, [(rest - 0.31 * wide, rest + 0.31 * wide)], [ends], palette.faint)
+        _draw_bars(axes, [(rest - 0.31 * wide, rest + 0.31 * wide)], [ends], palette.faint)
     border = (
         float(where.positions([sizes[-1]])[0] * rest) ** 0.5
         if where.logarithmic
@@ -123,18 +127,24 @@ def _intervals(result: Findings, table: Posterior, axes: "Axes") -> Caption:
     )
 
 
-def _bars(
+def _draw_bars(
     axes: "Axes", places: Sequence[tuple[float, float]], ends: Sequence[tuple[float, float]], colour: str
 ) -> None:
-    """From the lower to the upper end of each, which are drawn as lines: an interval of no width is seen too."""
+    """Draw a bar from the lower to the upper end of each interval.
+
+    The two ends are drawn as lines, so that an interval of no width can be seen too.
+
+    places: (left, right) of each bar
+    ends: (lower, upper) of each interval
+    """
     left, right = np.array(places).T
     low, high = np.array(ends).T
     axes.bar(left, high - low, right - left, low, align="edge", color=colour, alpha=0.7, linewidth=0, zorder=3)
     axes.hlines([*low, *high], [*left, *left], [*right, *right], color=colour, linewidth=1.4, zorder=4)
 
 
-def _open(axes: "Axes", where: SizeAxis, table: Posterior) -> None:
-    """Intervals that begin at 0 for every size: an area that is left open, not bars that look like knowledge."""
+def _shade_from_zero(axes: "Axes", where: SizeAxis, table: Posterior) -> None:
+    """Shade intervals that begin at 0 for every size as one open area, since bars would look like knowledge."""
     palette, at = palette_of(axes), np.array([where.edges(size) for size in where.sizes]).ravel()
     high = np.repeat([row.probability_upper for row in table.rows[:-1]], 2)
     axes.fill_between(at, 0.0, high, color=palette.band, linewidth=0, zorder=1)
@@ -153,7 +163,8 @@ def _open(axes: "Axes", where: SizeAxis, table: Posterior) -> None:
     )
 
 
-def _note(axes: "Axes", x: float, y: float, text: str, leftwards: bool) -> None:
+def _annotate_point(axes: "Axes", x: float, y: float, text: str, leftwards: bool) -> None:
+    """Write `text` beside a point, in the colour of the best size, to its left or to its right."""
     palette = palette_of(axes)
     axes.annotate(
         text,

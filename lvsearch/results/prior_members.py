@@ -1,4 +1,4 @@
-"""Which of several priors over sizes the data speak for, as a table."""
+"""Compute the posterior over the members of a prior that is a mixture of priors over sizes."""
 
 import pandas as pd
 
@@ -8,8 +8,12 @@ from lvsearch.sizing.sizes import Mixture
 
 
 def prior_members(result: Findings) -> pd.DataFrame:
-    """A row per member of a search's `Mixture`: prior (in words), weight, probability and its ends; see
-    `SearchResult.prior_members`. Raises ValueError for another prior."""
+    """Return a table with a row per member of a search's `Mixture` prior; see `SearchResult.prior_members`.
+
+    Columns: `prior` (in words), `weight`, `probability` (marginal evidence only), `probability_lower`,
+    `probability_upper`.
+    Raises ValueError if the prior is not a `Mixture`.
+    """
     prior = result.prior
     if not isinstance(prior, Mixture):
         raise ValueError(f"got the prior {prior.describe()}, expected a lv.sizes.Mixture of several")

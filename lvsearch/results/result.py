@@ -1,4 +1,4 @@
-"""The result of a search, for people: its numbers, in words, in pictures, audited, and in a folder."""
+"""The result of a search, as people use it: numbers, words, pictures, checks, and a folder to keep it in."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -11,7 +11,7 @@ from lvsearch.comparison.similarity import HALF
 from lvsearch.inference.partition_chains import RowMixture
 from lvsearch.models.plain_arguments import as_path
 from lvsearch.partitions.mixture_posterior import MixturePosterior, mixture_posterior
-from lvsearch.recommending.asking import recommend_size
+from lvsearch.recommending.recommend import recommend_size
 from lvsearch.recommending.recommendation import Recommendation
 from lvsearch.results import card as cards
 from lvsearch.results import plots
@@ -39,35 +39,60 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class SearchResult(Findings):
-    """What a search found: all of `Findings`, and what a person does with it."""
+    """What a search found, and everything a person does with it.
+
+    In a notebook it shows a card, elsewhere a few lines of text. The answer is `best_size`. `posterior()` is the table
+    of all sizes, `best` the fitted model, and `predict(test)` scores new data. `audit`, `robustness`, `sensitivity` and
+    `persistence` check the answer; `save` keeps the result. Fields and tables are documented in `Findings`.
+
+    ```python
+    result = lv.search(lv.models.LDA(), corpus, seed=0)
+    result.best_size  # such as (12,)
+    result.posterior()  # a DataFrame with a row per size
+    result.best.topics()
+    ```
+    """
 
     @classmethod
     def load(cls, folder: str | Path) -> "SearchResult":
-        """The result saved in a folder. FileNotFoundError or `CorruptFolderError`, saying what is wrong."""
+        """Return the result that is saved in a folder.
+
+        Raises FileNotFoundError if there is none and `CorruptFolderError`, with what is wrong, if the folder is
+        damaged.
+        """
         findings = load_findings(as_path("folder", folder))
         return cls(**{field.name: getattr(findings, field.name) for field in fields(findings)})
 
     # ── auditing ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def audit(self, sizes: Iterable[Size | int] | None = None, *, seed: int = 0, progress: bool = True) -> Audit:
-        """How far the estimated evidence is off, and whether the ranking holds, on data drawn from the model.
+        """Check the search on data drawn from the model: how far is the estimated evidence off, and does the ranking
+        hold?
 
-        Data of the shape of those searched (as many units, each as long, the same cells missing) are drawn at a few
-        sizes, parameters from their priors, and searched with the same effort; the truth is bracketed from the latents
-        that they were drawn with, which are an exact draw of the posterior (Grosse, Ghahramani & Adams 2015).
+        Data of the same shape (as many units, each as long, the same cells missing) are drawn at a few sizes, with
+        parameters from their priors. They are searched with the same effort as the real data. Their log evidence is
+        bracketed from the latent variables that they were drawn with, which are an exact draw from the posterior.
 
-        sizes: by default the best and up to two others, the most probable ones that were tried. Their evidence is
-        compared under a flat prior, whatever that of the search, and in nats of all the data, also where the search
-        weighs them per token. seed: of the data drawn. It takes about as long as the search took for these sizes, times
-        their number. `with_audit` puts it on the card.
+        sizes: the sizes to draw data at; by default the best and up to two others, the most probable ones that were
+            tried
+        seed: of the data that are drawn
+        progress: show a progress bar
 
-        Raises ValueError for evidence that is not annealed, searches over a function, and sizes that are none.
+        Evidence is compared under a flat prior over `sizes`, and in nats of all the data, also if the search weighs it
+        per token. An audit takes about as long as the search took for these sizes, times their number. `with_audit`
+        puts it on the card.
+
+        Returns an `Audit`.
+        Raises ValueError for evidence that is not annealed, searches over a plain function, and invalid sizes.
+        Source: Grosse, Ghahramani & Adams (2015).
         """
         return audit_search(self, sizes, seed=seed, progress=progress)
 
     def with_audit(self, audit: Audit) -> "SearchResult":
-        """The same result with an audit on its card, in its report and in its folder. A search that goes on begins
-        without one."""
+        """Return the same result with an audit on its card, in its report and in its folder.
+
+        A search that is resumed begins without the audit.
+        """
         return replace(self, scrutiny=replace(self.scrutiny, audit=audit))
 
     # ── where the model is not true ─────────────────────────────────────────────────────────────────────────────────
@@ -81,64 +106,87 @@ class SearchResult(Findings):
         seed: int = 0,
         progress: bool = True,
     ) -> Robustness:
-        """How the answer depends on how much data it is asked of: what the first m units say, for every m up to all.
+        """Measure how the answer depends on the amount of data: what do the first m units say, for every m up to all?
 
-        Where the model is not quite true, many data ask for components that mend it; few cannot. `Robustness` says what
-        is read off that, and what is not claimed. orders: random orders of the units, over which the logarithms of the
-        evidence are averaged. most: units that come at most, drawn anew for each order where there are more. max_size:
-        the largest size looked at, by default two beyond what the search could not tell from the best. It takes a pass
-        over the data for every order and size, some ten sweeps' work each. `lv.search(…, robustness=True)` asks this
-        when it has finished; `with_robustness` puts it on the card.
+        If the model is not quite true, many data ask for components that repair it, and few data cannot. `Robustness`
+        documents what is read off, and what is not claimed.
 
-        Raises ValueError for evidence that is not annealed, searches over a function or over several size variables,
-        and models other than `FiniteMixture`, `IndependentNormalMixture`, `MixtureOfUnigrams` and `LDA` with given
-        concentrations.
+        orders: random orders of the units; the log evidence is averaged over them
+        most: the largest number of units; if there are more, units are drawn anew for each order
+        max_size: the largest size; by default two beyond the sizes that the search could not tell from the best
+        seed: of orders and paths
+        progress: show a progress bar
+
+        For every order and size it takes a pass over the data with the work of about ten sweeps. `lv.search(…,
+        robustness=True)` computes it when the search has finished. `with_robustness` puts it on the card.
+
+        Returns a `Robustness`.
+        Raises ValueError for evidence that is not annealed, and for searches over a function or several size variables.
+        Also for models other than `FiniteMixture`, `TiedMixture`, `FactorAnalyzerMixture`, `IndependentNormalMixture`,
+        `MixtureOfUnigrams`, and `LDA` with given concentrations.
         """
         return robust_search(self, orders, most, max_size, seed=seed, progress=progress)
 
     def with_robustness(self, robustness: Robustness) -> "SearchResult":
-        """The same result with what fewer units say on its card and page and in its folder. A search that goes on
-        begins without it."""
+        """Return the same result with its robustness on its card and page and in its folder.
+
+        A search that is resumed begins without it.
+        """
         return replace(self, scrutiny=replace(self.scrutiny, robustness=robustness))
 
     def sensitivity(
         self, names: Sequence[str] | str | None = None, *, factor: float | int = 3.0, progress: bool = True
     ) -> Sensitivity:
-        """Whether the answer hangs on the numbers in the model's priors: the search again with each of them smaller and
-        larger, the others as they are.
+        """Check whether the answer depends on the numbers in the model's priors: search again with each one smaller and
+        larger.
 
-        names: of the hyper-parameters to change, such as "concentration" or "components.rate"; by default every
-        positive number of the model, but those given column by column. factor: what each is divided by and multiplied
-        with. It takes two searches for each, with the settings and the seed of this one; `Sensitivity` says what is
-        read off. For the prior over sizes nothing is searched again: `with_prior`. `with_sensitivity` puts it on the
-        card.
+        One hyper-parameter is changed at a time; the others stay as they are.
 
-        Raises ValueError for evidence that is not annealed, searches over a function, a factor of at most 1, and names
-        of no hyper-parameter.
+        names: hyper-parameters to change, such as "concentration" or "components.rate"; by default every positive
+            number in the model's priors, except those given column by column
+        factor: each number is divided by it, and multiplied with it
+        progress: show a progress bar
+
+        It takes two searches per number, with the settings and the seed of this one. For another prior over sizes no
+        search is needed: use `with_prior`. `with_sensitivity` puts it on the card.
+
+        Returns a `Sensitivity`, which documents what is read off.
+        Raises ValueError for evidence that is not annealed, searches over a plain function, a factor of at most 1, and
+        unknown names.
         """
         return vary(self, names, factor, progress=progress)
 
     def with_sensitivity(self, sensitivity: Sensitivity) -> "SearchResult":
-        """The same result with what other priors say on its card and page, in its report and in its folder. A search
-        that goes on begins without it."""
+        """Return the same result with its sensitivity to priors on its card and page, in its report and in its folder.
+
+        A search that is resumed begins without it.
+        """
         return replace(self, scrutiny=replace(self.scrutiny, sensitivity=sensitivity))
 
     # ── a number to act on ──────────────────────────────────────────────────────────────────────────────────────────
 
     def recommend(self, test: Any = None, *, progress: bool = True) -> Recommendation:
-        """The smallest size that predicts new units as well as any: its rule, and the table behind it.
+        """Return the smallest size that predicts new units as well as any, with the rule and the table behind it.
 
-        test: units to judge sizes by, by default those that the search kept (`held_out`); without any, parts of the
-        training data are left out one at a time. Sizes up to the search's largest are fitted, none of them annealed:
-        a minute or two on 100,000 words. `with_recommended` keeps it as `recommended`. Raises ValueError for searches
-        over a function, over several size variables and at estimated parameters, and for test data on other axes.
+        test: units on which sizes are judged; by default those that the search kept (`held_out`). If there are none,
+            parts of the training data are left out one at a time
+        progress: show a progress bar
+
+        Sizes up to the search's largest are fitted without annealing. This takes a minute or two on 100,000 words.
+        `with_recommended` keeps the answer as `recommended`.
+
+        Returns a `Recommendation`.
+        Raises ValueError for searches over a plain function, over several size variables or at estimated parameters,
+        and for test data on other axes.
         """
         given = self.held_out if test is None else require_comparable(self._training().like_this(test))
         return recommend_size(self.evaluator, self.training, given, self.settings, progress=progress)
 
     def with_recommended(self, recommended: Recommendation) -> "SearchResult":
-        """The same result with a recommended size beside its answer and in its folder. A search that goes on begins
-        without it."""
+        """Return the same result with a recommended size beside its answer and in its folder.
+
+        A search that is resumed begins without it.
+        """
         return replace(self, scrutiny=replace(self.scrutiny, recommended=recommended))
 
     # ── which components exist ──────────────────────────────────────────────────────────────────────────────────────
@@ -153,35 +201,44 @@ class SearchResult(Findings):
         seed: int = 0,
         progress: bool = True,
     ) -> Persistence:
-        """Which components exist, and how surely: each of one size's fit is looked for in other fits.
+        """Return the probability that each component exists: the components of one fit are looked for in other fits.
 
-        size: of the fit whose components are looked for, by default the best. bootstraps: samples of as many units,
-        drawn with replacement, each fitted from a start of its own at a size drawn from the posterior over sizes: how
-        often a component comes back there is its probability. starts: fits from scratch of the same data at the same
-        size, and the fits of the other sizes that hold a hundredth of the posterior, say which of these it hangs on.
-        threshold: similarity of members, corrected for chance, above which a component exists in another fit; above ½
-        no two of the other fit can claim the same one. seed: of samples and starts.
+        The other fits are of bootstrap samples, from other starts, and at other sizes. How often a component comes back
+        in the bootstrap samples is its probability. The other two say whether it depends on the start or on the size.
 
-        A component that persists need not be true, only reproducible: `lvsearch.scrutiny.persistence`. Takes a fit for
-        each, none of them annealed. `with_persistence` puts it on the card.
+        size: of the fit whose components are looked for; by default the best
+        bootstraps: samples of as many units, drawn with replacement; each is fitted from its own start, at a size drawn
+            from the posterior over sizes
+        starts: fits of the same data at the same size from other starts
+        threshold: the similarity of members, corrected for chance, above which a component counts as found again. Above
+            ½ no two components of the other fit can match the same one
+        seed: of samples and starts
+        progress: show a progress bar
 
-        Raises ValueError for searches over a function, models of several sizes or without components, a single unit,
-        and counts that are too small.
+        A component that persists need not be true, only reproducible (`lvsearch.scrutiny.persistence`). It takes one
+        fit each, without annealing. `with_persistence` puts it on the card.
+
+        Returns a `Persistence`.
+        Raises ValueError for searches over a plain function, models with several size variables or without components,
+        a single unit, and counts that are too small.
         """
         return persistence_of(
             self, size, bootstraps=bootstraps, starts=starts, threshold=threshold, seed=seed, progress=progress
         )
 
     def with_persistence(self, persistence: Persistence) -> "SearchResult":
-        """The same result with the persistence of its components on its card, in its report and in its folder. A search
-        that goes on begins without it."""
+        """Return the same result with the persistence of its components on its card, in its report and in its folder.
+
+        A search that is resumed begins without it.
+        """
         return replace(self, scrutiny=replace(self.scrutiny, persistence=persistence))
 
     def stable(self, probability: float | int = PROBABILITY) -> pd.DataFrame:
-        """The components that exist with at least this probability: rows of `Persistence.table`.
+        """Return the components that exist with at least this probability, as rows of `Persistence.table`.
 
-        Of the persistence that `with_persistence` put here, else of one computed now with the defaults. ValueError as
-        for `persistence`, and for no probability.
+        The persistence is the one that `with_persistence` added. If there is none, it is computed now with the
+        defaults.
+        Raises ValueError as `persistence` does, and for a number that is no probability.
         """
         if not 0 <= probability <= 1:
             raise ValueError(f"got probability={probability}, expected a number from 0 to 1")
@@ -190,10 +247,16 @@ class SearchResult(Findings):
     # ── other data ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def compare_held_out(self, test: Any = None, *, samples: int = SAMPLES, seed: int = 0) -> pd.DataFrame:
-        """What each kept size makes of units that the search did not see, paired unit by unit: a second opinion.
+        """Return how well each kept size predicts units that the search did not see, paired unit by unit: a second
+        opinion.
 
-        test: by default what the search kept (`held_out`). Columns and errors as `heldout.held_out_comparison` says;
-        `plot_held_out` draws it. ValueError where there is neither.
+        test: units on the axes of the training data; by default those that the search kept (`held_out`)
+        samples: importance samples per unit, where the model needs sampling
+        seed: of those samples
+
+        Columns and errors are documented at `lvsearch.results.heldout.held_out_comparison`. `plot_held_out` draws the
+        table.
+        Raises ValueError if there are no test data.
         """
         test = self.held_out if test is None else test
         if test is None:
@@ -211,19 +274,23 @@ class SearchResult(Findings):
         seed: int = 0,
         progress: bool = True,
     ) -> OtherScores:
-        """What other libraries' scores of a number of topics say of the fits of this search, beside its posterior.
+        """Return what other libraries' scores of the number of topics say about the fits of this search, beside its
+        posterior.
 
-        BIC; scikit-learn's perplexity; gensim's log_perplexity and the likelihood, both of held-out documents; UMass
-        and NPMI coherence; ldatuning's Griffiths2004, CaoJuan2009, Arun2010 and Deveaud2014; stability. `OtherScores`
-        holds each of them at each size, the size that it names, whether the posterior leaves that one open, and what
-        it measures. It does not choose.
+        The scores are BIC; scikit-learn's perplexity; gensim's log_perplexity and the likelihood, both of held-out
+        documents; UMass and NPMI coherence; ldatuning's Griffiths2004, CaoJuan2009, Arun2010 and Deveaud2014; and
+        stability. `OtherScores` holds each of them at each size, the size that it selects, whether the posterior leaves
+        this size open, and what the score measures. It does not choose.
 
-        test: held-out documents, by default those that the search kept; without any, no score of them. sizes: by
-        default those that the search tried; a size whose fit it has not kept (`keep`) is fitted again, and one that it
-        has not tried has scores and no probability. draws: of a Gibbs
-        chain, for Griffiths2004, five sweeps apart after a hundred; samples: of four fifths of the documents, each
-        fitted anew, for stability. Both take long where documents are many: 0 leaves the score out. n_words: of each
-        topic, for coherence, or all where there are no more. seed: of draws and samples.
+        test: held-out documents; by default those that the search kept. Without any, scores of held-out documents are
+            left out
+        sizes: by default those that the search tried. A size whose fit was not kept (`keep`) is fitted again. A size
+            that was not tried has scores and no probability
+        draws: draws of a Gibbs chain for Griffiths2004, five sweeps apart after a hundred; 0 leaves the score out
+        samples: samples of four fifths of the documents, each fitted anew, for stability; 0 leaves the score out
+        n_words: words of each topic for coherence, or all if there are no more
+        seed: of draws and samples
+        progress: show a progress bar
 
         Raises ValueError for evidence that is not annealed, models other than `LDA` with numbers for its
         concentrations, and counts that are too small.
@@ -233,23 +300,28 @@ class SearchResult(Findings):
         )
 
     def prior_members(self) -> pd.DataFrame:
-        """Under a prior that is a `sizes.Mixture`, the posterior over its members: which of them the data speak for.
+        """Return the posterior over the members of a `sizes.Mixture` prior: which of several priors the data speak for.
 
-        A row per member: prior (in words), weight, probability and its 5 % and 95 % points over the standard errors,
-        of the sizes tried; under plug-in evidence probability_lower and probability_upper alone, proved of these fits.
-        Raises ValueError for another prior.
+        Returns a row per member: `prior` (in words), `weight`, `probability` and its 5 % and 95 % points over the
+        standard errors of the sizes tried. Under plug-in evidence there are only `probability_lower` and
+        `probability_upper`, proved for the parameters that were fitted.
+        Raises ValueError for a prior that is not a mixture.
         """
         return prior_members(self)
 
     def mixture_posterior(
         self, *, precision: float | int = 0.01, sweeps: int = 4096, seed: int = 0
     ) -> MixturePosterior:
-        """Ask the same question of chains over partitions of the rows: the posterior of the number of components K and
-        of the number K₊ that some row is in, for all sizes at once, without the fits and the evidence of this search.
+        """Compute the posterior of the number of components by chains over partitions of the rows, as a check on this
+        search.
 
-        The two answers are independent of each other and should agree within their errors. Model, data, prior and
-        largest size are those of the search. precision, sweeps, seed: as for `lv.mixture_posterior`.
+        One run of chains gives the posterior of K, the number of components, and of K₊, the number that some row is in,
+        for all sizes at once. It uses none of the fits and none of the evidence of this search. So the two answers are
+        independent and should agree within their errors. Model, data, prior and largest size are those of the search.
 
+        precision, sweeps, seed: as for `lv.mixture_posterior`
+
+        Returns a `MixturePosterior`.
         Raises ValueError for models other than mixtures of rows whose parameters are integrated out, and for evidence
         other than the marginal one of the data as they are.
         """
@@ -275,14 +347,19 @@ class SearchResult(Findings):
         )
 
     def occupied_under_fits(self, *, draws: int = 2000, seed: int = 0) -> pd.DataFrame:
-        """How many components some unit is in, K₊, beside how many the model has, K: a row per number of components.
+        """Return the distribution of K₊, the number of components that some unit is in, beside that of K, those of the
+        model.
 
-        Columns: components, size_probability (of K = components), occupied_under_fits (of K₊ = components). A model
-        may have components that no unit is in, most of all where concentrations are small or `dynamic`. Given K, K₊ is
-        counted over `draws` draws from the mean-field fit of that size, which is narrower than the posterior; sizes
-        that are not kept are fitted again, those below half a per cent left out. For mixtures of rows
-        `mixture_posterior` has the posterior of K₊ itself.
+        A model may have components that no unit is in, most of all if concentrations are small or `dynamic`. Given K,
+        K₊ is counted in draws from the mean-field fit of that size, which is narrower than the posterior. For mixtures
+        of rows, `mixture_posterior` has the posterior of K₊ itself.
 
+        draws: how many draws are counted per size
+        seed: of the draws
+
+        Returns a row per number of components: `components`, `size_probability` (of K = components),
+        `occupied_under_fits` (of K₊ = components). Sizes that were not kept are fitted again; those below half a per
+        cent are left out.
         Raises ValueError for several size variables, plug-in evidence, and units that are not in one component each.
         """
         return occupied_sizes(self, draws, seed)
@@ -290,39 +367,63 @@ class SearchResult(Findings):
     # ── keeping and showing ─────────────────────────────────────────────────────────────────────────────────────────
 
     def save(self, folder: str | Path) -> None:
-        """Write the result to a new folder (`lv.load`, `lv.resume`). FileExistsError where something is there."""
+        """Write the result to a new folder; `lv.load` and `lv.resume` read it. Raises FileExistsError if something is
+        there.
+        """
         save_result(self, Path(folder))
 
     def plot_bounds(self, ax: "Axes | None" = None) -> "Axes":
-        """Evidence against size, with what is proved and what is estimated."""
+        """Draw the evidence against size, with what is proved and what is estimated, and return the axes.
+
+        ax: matplotlib axes; None makes a new figure
+        """
         return plots.plot_bounds(self, ax)
 
     def plot_held_out(self, test: Any = None, ax: "Axes | None" = None) -> "Axes":
-        """`compare_held_out` as a picture: difference to the most probable size, with its standard error."""
+        """Draw `compare_held_out`: each size's difference to the most probable one, with its standard error. Return the
+        axes.
+
+        test: held-out units; by default those that the search kept
+        ax: matplotlib axes; None makes a new figure
+        """
         return plots.plot_held_out(self.compare_held_out(test), ax)
 
     def plot_posterior(self, ax: "Axes | None" = None) -> "Axes":
-        """Probability of each size with error bars."""
+        """Draw the probability of each size, and return the axes.
+
+        ax: matplotlib axes; None makes a new figure
+        """
         return plots.plot_posterior(self, ax)
 
     def plot_lattice(self, ax: "Axes | None" = None) -> "Axes":
-        """Probability over two size variables: a square for each size, those tried marked, its number where it counts.
+        """Draw the probability of each size of two size variables as a shaded square, and return the axes.
 
-        Raises ValueError for another number of size variables."""
+        Sizes that were tried are marked. Probabilities are written into squares that hold at least one per cent.
+
+        ax: matplotlib axes; None makes a new figure
+        Raises ValueError for another number of size variables.
+        """
         return plots.plot_lattice(self, ax)
 
     def plot_component_map(
         self, size: Size | int, larger: Size | int | None = None, ax: "Axes | None" = None
     ) -> "Axes":
-        """`component_map` as a picture: what split and what merged between two sizes. Arguments and errors as there."""
+        """Draw which components split and which merged between two sizes, and return the axes.
+
+        size, larger: the two sizes, as for `component_map`, which raises the same errors
+        ax: matplotlib axes; None makes a new figure
+        """
         return plots.plot_component_map(self, size, larger, ax)
 
     def plot_progress(self, ax: "Axes | None" = None) -> "Axes":
-        """The evidence against the time spent."""
+        """Draw the evidence against the time spent, and return the axes.
+
+        ax: matplotlib axes; None makes a new figure
+        """
         return plots.plot_progress(self, ax)
 
     def summary(self) -> str:
-        """The answer in a few lines of text."""
+        """Return the answer and the facts behind it as a few lines of text; `print(result)` shows the same."""
         return cards.summary(self)
 
     def __repr__(self) -> str:

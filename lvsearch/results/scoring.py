@@ -1,6 +1,6 @@
-"""The scores of other libraries on the fits of a search: what `SearchResult.other_scores` is made of.
+"""Compute the scores of other libraries on the fits of a search, for `SearchResult.other_scores`.
 
-What is found is an `lvsearch.scrutiny.other_scores.OtherScores`, which says what it means.
+The result is a `lvsearch.scrutiny.other_scores.OtherScores`, whose docstring says how to read it.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,7 +17,7 @@ from lvsearch.inference.compiles import prepare_programs
 from lvsearch.inference.engine.estimate import capacity_of
 from lvsearch.inference.engine.unit_scores import score_units
 from lvsearch.inference.topic_samplers.word_likelihood import log_word_likelihoods
-from lvsearch.interrupts import pressed
+from lvsearch.interrupts import was_interrupted
 from lvsearch.models.lda import LDA
 from lvsearch.models.plain_arguments import whole_number
 from lvsearch.progress import progress_bar
@@ -42,16 +42,27 @@ from lvsearch.topics.size_indices import (
 )
 
 WARMUP, THIN = 100, 5
-"""Sweeps before the first draw of a harmonic mean, and from one to the next."""
+"""The number of sweeps before the first draw of the harmonic mean (WARMUP), and from one draw to the next (THIN)."""
 SHARE = 0.8
-"""Of the documents, in a sample that stability is asked of (Greene et al. 2014, §4)."""
+"""The share of the documents in each sample that stability is measured on (Greene et al. 2014, §4)."""
 AGREEING_WORDS = 20
-"""Of each topic, compared between samples (the same)."""
+"""How many of each topic's most probable words are compared between samples (Greene et al. 2014, §4)."""
 
 
 @dataclass(frozen=True)
-class _Scored:
-    """What scores of one size are computed from."""
+class _FitToScore:
+    """The fit of one size and everything else that its scores are computed from.
+
+    evaluator: the model with its data
+    training: the documents that were searched
+    test: held-out documents, or None
+    fit: the fit whose topics are scored
+    capacity: the padded size under which held-out documents of all sizes are scored
+    n_words: how many words of each topic the coherence uses
+    draws: how many Gibbs draws the harmonic mean uses
+    samples: how many samples of documents the stability uses
+    key: the random key of this size
+    """
 
     evaluator: ModelEvaluator
     training: Corpus
@@ -65,6 +76,7 @@ class _Scored:
 
     @property
     def topic_word(self) -> Float[np.ndarray, "topic word"]:
+        """The mean probability of each word in each topic, (topic, word)."""
         return self.fit.table(self.fit.model.topic_site).to_numpy(np.float64)
 
 
@@ -79,7 +91,10 @@ def score_sizes(
     seed: int,
     progress: bool,
 ) -> OtherScores:
-    """`SearchResult.other_scores`, which says what it takes and raises."""
+    """Compute every score at every size; the implementation of `SearchResult.other_scores`.
+
+    Arguments and errors are documented there. Returns an `OtherScores`.
+    """
     evaluator, training = _scored_search(result)
     draws, samples = whole_number("draws", draws, least=0), whole_number("samples", samples, least=0)
     n_words = whole_number("n_words", n_words, least=2)
@@ -88,17 +103,17 @@ def score_sizes(
     unseen = None if given is None else cast(Corpus, require_comparable(training.like_this(given)))
     chosen = found.sizes if sizes is None else _given_sizes(result, sizes)
     prepare_programs()
-    scores = _wanted(unseen is not None, draws, samples)
+    scores = _functions_by_kind(unseen is not None, draws, samples)
     values = np.full((len(scores), len(chosen)), np.nan)
     bar = progress_bar(values.size, "scores", "score", wanted=progress)
     for column, size in enumerate(chosen):
         fit = cast(FittedTopics, result.fit(size))
         key = jax.random.fold_in(jax.random.key(seed), size[0])
-        of = _Scored(evaluator, training, unseen, fit, capacity_of(max(chosen)), n_words, draws, samples, key)
+        scored = _FitToScore(evaluator, training, unseen, fit, capacity_of(max(chosen)), n_words, draws, samples, key)
         for row, score in enumerate(scores.values()):
-            if pressed():
+            if was_interrupted():
                 raise KeyboardInterrupt
-            values[row, column] = score(of)
+            values[row, column] = score(scored)
             bar.update()
     bar.close()
     probability = dict(zip(found.sizes, found.probability.tolist(), strict=True))
@@ -115,84 +130,108 @@ def score_sizes(
     )
 
 
-def _wanted(held_out: bool, draws: int, samples: int) -> dict[ScoreKind, Callable[[_Scored], float]]:
-    """The scores that there are data for and that were asked for, in the order in which they are shown."""
+def _functions_by_kind(held_out: bool, draws: int, samples: int) -> dict[ScoreKind, Callable[[_FitToScore], float]]:
+    """Return {kind of score: function that computes it}, in the order in which scores are shown.
+
+    Scores of held-out documents need such documents (`held_out`). Those that use draws or samples are left out if their
+    number is 0.
+    """
     every = {
         kinds.BIC: _bic,
-        kinds.PERPLEXITY: lambda of: _perplexity(of, of.training),
+        kinds.PERPLEXITY: lambda scored: _perplexity(scored, scored.training),
         kinds.LOG_PERPLEXITY: _log_perplexity,
         kinds.HELD_OUT: _held_out,
-        kinds.UMASS: lambda of: float(umass_coherence(_top(of), of.training.counts).mean()),
-        kinds.NPMI: lambda of: float(npmi_coherence(_top(of), of.training.counts).mean()),
+        kinds.UMASS: lambda scored: float(umass_coherence(_top_words(scored), scored.training.counts).mean()),
+        kinds.NPMI: lambda scored: float(npmi_coherence(_top_words(scored), scored.training.counts).mean()),
         kinds.GRIFFITHS: _griffiths,
-        kinds.CAO_JUAN: lambda of: cao_juan(of.topic_word),
-        kinds.ARUN: lambda of: arun(of.topic_word, of.fit.proportions, of.training.observations_per_unit),
-        kinds.DEVEAUD: lambda of: deveaud(of.topic_word),
+        kinds.CAO_JUAN: lambda scored: cao_juan(scored.topic_word),
+        kinds.ARUN: lambda scored: arun(
+            scored.topic_word, scored.fit.proportions, scored.training.observations_per_unit
+        ),
+        kinds.DEVEAUD: lambda scored: deveaud(scored.topic_word),
         kinds.STABILITY: _stability,
     }
     asked = {kinds.LOG_PERPLEXITY: held_out, kinds.HELD_OUT: held_out, kinds.GRIFFITHS: draws, kinds.STABILITY: samples}
     return {kind: score for kind, score in every.items() if asked.get(kind, True)}
 
 
-def _bic(of: _Scored) -> float:
-    likelihood = float(of.fit.score_units(of.training).sum())
-    (n_topics,) = of.fit.estimate.size
-    return bayesian_information_criterion(likelihood, n_topics, of.training.n_terms, len(of.training))
+def _bic(scored: _FitToScore) -> float:
+    """Return the Bayesian information criterion of the fit."""
+    likelihood = float(scored.fit.score_units(scored.training).sum())
+    (n_topics,) = scored.fit.estimate.size
+    return bayesian_information_criterion(likelihood, n_topics, scored.training.n_terms, len(scored.training))
 
 
-def _perplexity(of: _Scored, documents: Corpus) -> float:
-    eta = float(cast(LDA, of.fit.model).numbers_by_name()["topic_concentration"])
-    concentration = np.asarray(of.fit.estimate.natural[of.fit.model.topic_site], np.float64) + 1
-    return variational_perplexity(concentration, float(of.fit.alpha[0]), eta, documents.counts)
+def _perplexity(scored: _FitToScore, documents: Corpus) -> float:
+    """Return the perplexity of documents by the variational bound, as scikit-learn computes it."""
+    eta = float(cast(LDA, scored.fit.model).numbers_by_name()["topic_concentration"])
+    concentration = np.asarray(scored.fit.estimate.natural[scored.fit.model.topic_site], np.float64) + 1
+    return variational_perplexity(concentration, float(scored.fit.alpha[0]), eta, documents.counts)
 
 
-def _log_perplexity(of: _Scored) -> float:
-    assert of.test is not None
-    return -float(np.log(_perplexity(of, of.test)))
+def _log_perplexity(scored: _FitToScore) -> float:
+    """Return the bound per token of held-out documents, as gensim's `log_perplexity` does; in nats."""
+    assert scored.test is not None
+    return -float(np.log(_perplexity(scored, scored.test)))
 
 
-def _held_out(of: _Scored) -> float:
-    assert of.test is not None
+def _held_out(scored: _FitToScore) -> float:
+    """Return the held-out log-likelihood per token, estimated by annealed importance sampling, in nats."""
+    assert scored.test is not None
     key = jax.random.key(0)  # one for all sizes: differences share its noise
-    estimate, data = of.fit.estimate, of.test.dataset()
-    scored = score_units(estimate.model, estimate, data, capacity=of.capacity, samples=SAMPLES, key=key)
-    return float(scored.per_unit.sum()) / of.test.n_tokens
+    estimate, data = scored.fit.estimate, scored.test.dataset()
+    scores = score_units(estimate.model, estimate, data, capacity=scored.capacity, samples=SAMPLES, key=key)
+    return float(scores.per_unit.sum()) / scored.test.n_tokens
 
 
-def _griffiths(of: _Scored) -> float:
-    (size,) = of.fit.size
-    model = cast(LDA, of.evaluator.base_model)
+def _griffiths(scored: _FitToScore) -> float:
+    """Return the log of the harmonic mean of word likelihoods over Gibbs draws (Griffiths & Steyvers 2004)."""
+    (size,) = scored.fit.size
+    model = cast(LDA, scored.evaluator.base_model)
     return log_harmonic_mean(
         log_word_likelihoods(
-            model, of.evaluator.data, size, draws=of.draws, warmup=WARMUP, thin=THIN, key=jax.random.fold_in(of.key, 1)
+            model,
+            scored.evaluator.data,
+            size,
+            draws=scored.draws,
+            warmup=WARMUP,
+            thin=THIN,
+            key=jax.random.fold_in(scored.key, 1),
         )
     )
 
 
-def _stability(of: _Scored) -> float:
-    """The mean agreement with fits of samples of the documents; NaN for one topic, and where no fit was a number."""
-    (size,) = of.fit.size
+def _stability(scored: _FitToScore) -> float:
+    """Return the mean agreement of topics with those of fits of samples of the documents.
+
+    Returns NaN for one topic, and if no fit of a sample succeeded.
+    """
+    (size,) = scored.fit.size
     if size < 2:
         return float("nan")
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(jax.random.fold_in(of.key, 2))).ravel())
-    n_documents, agreements = len(of.training), []
-    for _ in range(of.samples):
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(jax.random.fold_in(scored.key, 2))).ravel())
+    n_documents, agreements = len(scored.training), []
+    for _ in range(scored.samples):
         chosen = np.sort(rng.permutation(n_documents)[: max(1, round(SHARE * n_documents))])
-        data = of.training.part(chosen, "a sample of them").dataset()
+        data = scored.training.part(chosen, "a sample of them").dataset()
         seed = int(rng.integers(LARGEST_SEED))
-        other = fitted_from_scratch(of.evaluator, data, of.fit.size, seed, of.training)
+        other = fitted_from_scratch(scored.evaluator, data, scored.fit.size, seed, scored.training)
         if other is not None:
-            theirs = other.table(of.fit.model.topic_site).to_numpy(np.float64)
-            agreements.append(term_agreement(of.topic_word, theirs, AGREEING_WORDS))
+            theirs = other.table(scored.fit.model.topic_site).to_numpy(np.float64)
+            agreements.append(term_agreement(scored.topic_word, theirs, AGREEING_WORDS))
     return float(np.mean(agreements)) if agreements else float("nan")
 
 
-def _top(of: _Scored) -> np.ndarray:
-    return np.argsort(-of.topic_word, axis=1, kind="stable")[:, : of.n_words]
+def _top_words(scored: _FitToScore) -> np.ndarray:
+    """Return the indices of each topic's most probable words, most probable first, (topic, n_words)."""
+    return np.argsort(-scored.topic_word, axis=1, kind="stable")[:, : scored.n_words]
 
 
 def _scored_search(result: Findings) -> tuple[ModelEvaluator, Corpus]:
-    """The evaluator and the documents of a search that has topics to score. ValueError, saying why, for any other."""
+    """Return the evaluator and the documents of a search with topics to score.
+
+    Raises ValueError, with the reason, for any other search.
+    """
     evaluator, training = audited_search(result)
     model = evaluator.base_model
     if not isinstance(model, LDA) or not isinstance(training, Corpus) or model.inferred or np.ndim(model.numbers()[0]):
@@ -204,6 +243,9 @@ def _scored_search(result: Findings) -> tuple[ModelEvaluator, Corpus]:
 
 
 def _given_sizes(result: Findings, sizes: Iterable[Size | int]) -> tuple[Size, ...]:
+    """Return the sizes that the caller asked for, as sorted tuples without repeats. Raises ValueError if there are
+    none.
+    """
     chosen = tuple(sorted({as_size(size, result.prior.dimension) for size in sizes}))
     if not chosen:
         raise ValueError("got no sizes, expected at least one, or None for those that the search tried")

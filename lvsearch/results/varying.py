@@ -1,4 +1,4 @@
-"""The search made again with one hyper-parameter changed: what `SearchResult.sensitivity` is made of."""
+"""Search again with one hyper-parameter changed at a time, for `SearchResult.sensitivity`."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,25 +20,30 @@ from lvsearch.searching.evaluators import ModelEvaluator
 
 
 def hyperparameters(model: Model) -> dict[str, float]:
-    """The positive numbers in a model's priors, by where they are, such as "components.rate". Those of one value per
-    column are units of the data, and left out."""
+    """Return the positive numbers in a model's priors as {where they are: value}, such as {"components.rate": 0.5}.
+
+    Hyper-parameters with one value per column are in units of the data; they are left out.
+    """
     leaves, _ = jax.tree_util.tree_flatten_with_path(model)
     named = {_name(path): leaf for path, leaf in leaves}
     return {name: float(leaf) for name, leaf in named.items() if np.ndim(leaf) == 0 and leaf > 0}
 
 
 def with_hyperparameter(model: Model, name: str, value: float | int) -> Model:
-    """The same model with this number there."""
+    """Return the same model with the hyper-parameter `name` set to `value`."""
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: np.asarray(value, np.asarray(leaf).dtype) if _name(path) == name else leaf, model
     )
 
 
 def vary(result: Findings, names: Sequence[str] | str | None, factor: float | int, *, progress: bool) -> Sensitivity:
-    """`SearchResult.sensitivity`, which says what it takes and raises."""
+    """Repeat a search with each hyper-parameter smaller and larger; the implementation of `SearchResult.sensitivity`.
+
+    Arguments and errors are documented there. Returns a `Sensitivity`.
+    """
     evaluator, _ = audited_search(result)
-    result.estimates()  # there has to be an answer that may hang on something
-    factor = real_number("factor", factor, above=1)  # priors are changed by it both ways
+    result.estimates()  # raises if the search has no answer whose sensitivity could be asked
+    factor = real_number("factor", factor, above=1)  # hyper-parameters are both divided and multiplied by it
     names = [names] if isinstance(names, str) else names
     known = hyperparameters(evaluator.base_model)
     for name in names or ():
@@ -53,14 +58,17 @@ def vary(result: Findings, names: Sequence[str] | str | None, factor: float | in
     variants = [_variant(result, "", 1.0, None)]
     for name, value, f in changes:
         model = with_hyperparameter(evaluator.base_model, name, value * f)
-        variants.append(_variant(_searched(result, evaluator, model), name, f, value * f))
+        variants.append(_variant(_search_again(result, evaluator, model), name, f, value * f))
         bar.update()
     bar.close()
     return Sensitivity(tuple(variants), evaluator.size_names, result.why_unfinished)
 
 
-def _searched(result: Findings, evaluator: ModelEvaluator, model: Model) -> Findings:
-    """The same search of another model, keys and all: what its paths have by chance they have in common."""
+def _search_again(result: Findings, evaluator: ModelEvaluator, model: Model) -> Findings:
+    """Repeat the search with another model and the same random keys.
+
+    Equal keys make the random errors of the paths nearly the same, so that they cancel in differences.
+    """
     seed, scale = result.settings.seed, evaluator.scale
     other = ModelEvaluator(model, evaluator.data, evidence="marginal", seed=seed, scale=scale, chunks=evaluator.chunks)
     state = run(other, result.prior, result.settings, SearchState(), progress=False)
@@ -70,6 +78,13 @@ def _searched(result: Findings, evaluator: ModelEvaluator, model: Model) -> Find
 
 
 def _variant(found: Findings, name: str, factor: float, value: float | None) -> Variant:
+    """Return the answer of one search as a row of `Sensitivity`.
+
+    found: the findings of that search
+    name: the hyper-parameter that was changed; empty for the original search
+    factor: what it was multiplied by
+    value: its new value
+    """
     if not has_answer(found):
         return Variant(name, factor, value, (), (), (), ())
     sizes, *numbers = found.estimates()
@@ -77,5 +92,5 @@ def _variant(found: Findings, name: str, factor: float, value: float | None) -> 
 
 
 def _name(path: tuple) -> str:
-    """Such as "components.rate" of a place in a model."""
+    """Return the place of a number in a model as text, such as "components.rate"."""
     return jax.tree_util.keystr(path, simple=True, separator=".")

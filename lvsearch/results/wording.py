@@ -11,23 +11,23 @@ from lvsearch.sizing.words import counted, is_or_are, sizes_in_words
 
 
 def unit_name(result: Findings) -> str:
-    """What is being counted: "topics"; "size" where nobody said, or where there are several size variables."""
+    """Return what is being counted, such as "topics"; "size" if the model does not say or has several of them."""
     names = result.evaluator.size_names
     return names[0] if len(names) == 1 else "size"
 
 
 def observation_name(result: Findings) -> str:
-    """What evidence may be weighed per: "token", "cell"; "observation" where there is no data."""
+    """Return the singular noun of an observation, such as "token" or "cell"; "observation" if there are no data."""
     return "observation" if result.training is None else result.training.nouns.observation
 
 
 def scale_in_words(result: Findings) -> str:
-    """What follows "nats" or "intervals": " per token" where evidence is weighed so, else nothing."""
+    """Return " per token" (or cell) if evidence is weighed per observation, else an empty string; it follows "nats"."""
     return f" per {observation_name(result)}" if result.settings.per_token else ""
 
 
 def size_in_words(result: Findings, size: Size) -> str:
-    """Such as "18 topics", "size 18", or "3 topics × 2 regions"."""
+    """Return a size with its nouns, such as "18 topics", "size 18", or "3 topics × 2 regions"."""
     names = result.evaluator.size_names
     if names == ("size",):
         return f"size {size[0]}"
@@ -35,14 +35,17 @@ def size_in_words(result: Findings, size: Size) -> str:
 
 
 def verb(result: Findings, size: Size) -> str:
-    """Of `size_in_words`: one size is, several topics are."""
+    """Return "is" or "are", the verb that agrees with `size_in_words(result, size)`."""
     if len(size) != 1 or result.evaluator.size_names == ("size",):
         return "is"
     return is_or_are(size[0])
 
 
 def kind_of(result: Findings, kind: str | None) -> str:
-    """The kind asked for, checked as `SearchResult.posterior` checks it; by default what suits the evidence."""
+    """Return the checked kind of posterior; None becomes the default of the result.
+
+    Raises ValueError for an unknown kind, and for "certified" under marginal evidence.
+    """
     kind = result.default_kind if kind is None else kind
     if kind not in ("estimate", "certified", "diminishing"):
         raise ValueError(f"got kind={kind!r}, expected one of 'estimate', 'certified', 'diminishing'")
@@ -55,15 +58,15 @@ def kind_of(result: Findings, kind: str | None) -> str:
 
 
 HIDDEN = 0.05
-"""What sizes not tried may hold of the posterior before the headline says so."""
+"""The share of the posterior that sizes not tried may hold before the headline mentions them."""
 
 
 def best_estimate(result: Findings) -> str:
-    """Return the answer of an estimated posterior in one sentence without a full stop; that of a bound says so.
+    """Return the answer of an estimated posterior in one sentence without a full stop.
 
-    Such as "12 topics (74 %); 95 %: 10–14", "12 topics (more than 99 %)", "Still rising at 60 topics, the largest
-    allowed", or "No single number yet: the evidence cannot choose between 30 and 60 topics". A search that did not
-    finish says that first.
+    Examples are "12 topics (74 %); 95 %: 10–14", "12 topics (more than 99 %)", "Still rising at 60 topics, the largest
+    allowed", and "No single number yet: the evidence cannot choose between 30 and 60 topics". The sentence begins by
+    saying so if the search did not finish, and ends by saying so if the evidence is the mean-field bound.
     """
     by_bound = " (by the mean-field bound, which is not the evidence)" if result.settings.evidence == "bound" else ""
     start = _unfinished(result)
@@ -86,9 +89,10 @@ def _most_probable(result: Findings) -> str:
 
 
 def _range_in_words(result: Findings) -> str:
-    """Return such as "; 95 %: 10–14": the range of the sizes that cannot be told apart; nothing where there is one.
+    """Return the range of the sizes that cannot be told apart, such as "; 95 %: 10–14"; empty if there is only one.
 
-    Of one size variable a range has every size between its ends, tried or not. Of several the sizes are listed.
+    For one size variable the range includes every size between its ends, tried or not. For several the sizes are
+    listed.
     """
     together = result.estimated.indistinguishable
     if len(together) < 2:
@@ -97,6 +101,7 @@ def _range_in_words(result: Findings) -> str:
 
 
 def _first_to_last(sizes: Sequence[Size]) -> str:
+    """Return a set of sizes as a range such as "10–14"; for several size variables they are listed."""
     if len(sizes[0]) > 1:
         return sizes_in_words(sizes)
     first, last = min(sizes)[0], max(sizes)[0]
@@ -115,13 +120,16 @@ def _candidates_in_words(result: Findings) -> str:
 
 
 def _unfinished(result: Findings) -> str:
-    """Return what begins the answer of a search that did not finish; nothing where it did."""
+    """Return the beginning of the answer of a search that did not finish; empty if it finished."""
     return "" if result.is_finished else f"Unfinished ({result.why_unfinished}): "
 
 
 def _end_reached(result: Findings) -> str | None:
-    """Where the most probable size is the largest allowed, or of an unfinished search the largest tried, in any of its
-    numbers: "largest allowed", "most column clusters tried". None where it is not."""
+    """Return which end the most probable size lies at, such as "largest allowed" or "most column clusters tried"; else
+    None.
+
+    The end is the largest size allowed. In an unfinished search, it may also be the largest size tried.
+    """
     best, allowed = result.estimated.best, result.settings.max_size
     tried = tuple(max(numbers) for numbers in zip(*(visit.size for visit in result.visits), strict=True))
     may_go_on = not result.is_finished and max(tried) > 1
@@ -136,7 +144,7 @@ def _end_reached(result: Findings) -> str | None:
 
 
 def short_answer(result: Findings) -> str:
-    """Return the answer in a few words, for a title: of an estimated posterior."""
+    """Return the answer of an estimated posterior in a few words, for a title."""
     found = result.estimated
     best = size_in_words(result, found.best)
     start = "" if result.is_finished else "Unfinished: "
@@ -149,7 +157,7 @@ def short_answer(result: Findings) -> str:
 
 
 def answer(result: Findings) -> str:
-    """The answer in one sentence, whatever the evidence."""
+    """Return the answer in one sentence, for any kind of evidence."""
     if result.by_prediction and result.recommended is not None:
         return f"{_unfinished(result)}{result.recommended.describe()}"
     if not result.evaluator.nested:
@@ -185,7 +193,7 @@ def probability_in_words(result: Findings) -> str:
 
 
 def limit_in_words(result: Findings) -> str | None:
-    """A warning where the sizes that matter reach the largest size allowed; None otherwise."""
+    """Return a warning if a size that may be the best is at the largest size allowed; otherwise None."""
     allowed = result.settings.max_size
     if allowed is None or result.evaluator.nested or result.by_prediction:
         return None
@@ -199,7 +207,10 @@ def limit_in_words(result: Findings) -> str | None:
 
 
 def bounds_in_words(result: Findings, kind: str) -> str:
-    """What the certified or the diminishing bounds say of log p(data) and what they rest on, without a full stop."""
+    """Return what the bounds of this kind say about log p(data) and what they assume, without a full stop.
+
+    kind: "certified" or "diminishing"
+    """
     if kind == "diminishing":
         found = result.diminishing()
         if found.still_rising:
@@ -217,7 +228,7 @@ def bounds_in_words(result: Findings, kind: str) -> str:
 
 
 def _nats(value: float) -> str:
-    """Whole nats where there are many, with a minus sign that is one."""
+    """Return a number of nats as text: whole numbers from 1,000 on, two decimals below, and a true minus sign."""
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
     return (f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.2f}").replace("-", "−")

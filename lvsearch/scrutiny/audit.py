@@ -29,12 +29,12 @@ WITHIN = 1.96
 
 @dataclass(frozen=True)
 class AuditRow:
-    """Data drawn at one size: the estimate of their evidence, and the truth. All in nats.
+    """One data set of an audit: the search's estimate of its log evidence, and bounds on the truth. All in nats.
 
     | field | meaning |
     |---|---|
     | `size` | the size at which the data were drawn |
-    | `estimate`, `standard_error` | of log p(data | size), by the search's own evaluator; NaN where its fit failed |
+    | `estimate`, `standard_error` | of log p(data | size), by the search's own evaluator; NaN if its fit failed |
     | `lower`, `upper` | stochastic bounds on log p(data | size), each wrong by c nats with probability ≤ e^−c |
     | `bracket_error` | standard error of these bounds, from the spread of paths that all begin at one draw |
     | `together` | audited sizes that the evaluator cannot tell from its best, all sizes equally probable a priori |
@@ -69,10 +69,14 @@ class AuditRow:
 
 @dataclass(frozen=True)
 class Audit:
-    """The result of `SearchResult.audit`: a row for each size at which data were drawn, by increasing size.
+    """The result of `SearchResult.audit`, with a row for each size at which data were drawn, by increasing size.
 
-    `size_names`: one name per size variable. `seed`: that of the data. `unfinished`: why the search had not come to its
-    end when this was asked; None where it had.
+    | field | meaning |
+    |---|---|
+    | `rows` | the rows |
+    | `size_names` | one name per size variable |
+    | `seed` | the seed of the data |
+    | `unfinished` | why the search had not finished when the audit was made; None if it had |
     """
 
     rows: tuple[AuditRow, ...]

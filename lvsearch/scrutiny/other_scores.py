@@ -115,7 +115,7 @@ STABILITY = ScoreKind(
 
 @dataclass(frozen=True)
 class SizeScore:
-    """The values of one score: `kind`, and `values` (size,), NaN where it is not known."""
+    """The values of one kind of score at each size, (size,); NaN where a value is not known."""
 
     kind: ScoreKind
     values: Float[np.ndarray, " size"]
@@ -140,7 +140,7 @@ class SizeScore:
 
 @dataclass(frozen=True)
 class OtherScores:
-    """The result of `SearchResult.other_scores`.
+    """The result of `SearchResult.other_scores`: what each score says of each size, beside the posterior.
 
     | field | shape | meaning |
     |---|---|---|
@@ -149,7 +149,7 @@ class OtherScores:
     | `log_evidence` | (size,) | log p(data | size) as the search estimates it, nats; NaN likewise |
     | `scores` | (score,) | the values of each score |
     | `best`, `together` | | the most probable size, and the sizes that cannot be told apart from it |
-    | `size_name` | | such as "topics" |
+    | `size_name` | | what sizes count, such as "topics" |
     """
 
     sizes: tuple[Size, ...]

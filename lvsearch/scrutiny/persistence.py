@@ -2,7 +2,7 @@
 
 The same search on the same data may give 8, 14 and 12 components. This module says which of them are the same. Each
 component of one fit, the reference, is looked for in other fits: at other sizes, from other starts, and of data whose
-units were drawn anew. Components are matched one to one.A component *exists* in another fit if the similarity of its
+units were drawn anew. Components are matched one to one. A component *exists* in another fit if the similarity of its
 partner there is above ½, where 0 is chance and 1 is the same (`lvsearch.comparison.similarity`). How often it exists is
 a number for each component.
 
@@ -34,20 +34,20 @@ Source = Literal["sizes", "starts", "samples"]
 PROBABILITY = 0.9
 """The probability of coming back from which a component counts as stable."""
 LEVEL = 0.9
-"""The probability that an interval holds."""
+"""The probability that an interval of the table holds."""
 
 
 @dataclass(frozen=True)
 class Recurrence:
-    """One other fit, and how similar each component of the reference is to its partner there.
+    """One other fit, and how similar each component of the reference fit is to its partner there.
 
     | field | meaning |
     |---|---|
     | `source` | what differs: "sizes", "starts", or "samples", where size and start differ too |
-    | `size` | of this fit |
+    | `size` | the size of the other fit |
     | `weight` | its share among the fits of one source |
     | `members` | for each component of the reference: similarity of its partner by members, 0 … 1; 0 without one |
-    | `parameters` | the same by parameters; empty where components have none to compare |
+    | `parameters` | the same by parameters; empty if components have none to compare |
     """
 
     source: Source
@@ -59,19 +59,21 @@ class Recurrence:
 
 @dataclass(frozen=True)
 class Persistence:
-    """The result of `SearchResult.persistence`.
+    """The result of `SearchResult.persistence`: how often each component of one fit comes back in other fits.
+
+    `table()` has a row per component, and `stable()` the rows of those that come back reliably.
 
     | field | meaning |
     |---|---|
-    | `size`, `size_names` | of the reference fit |
+    | `size`, `size_names` | the size of the reference fit, and what it counts |
     | `names` | a name for each of its components |
-    | `amounts` | observations in each component |
+    | `amounts` | the number of observations in each component |
     | `noun` | the word for an observation: "row", "token" |
     | `recurrences` | the other fits |
     | `failed` | how many other fits failed |
     | `threshold` | the similarity above which a component exists in another fit |
-    | `seed` | of starts and samples |
-    | `unfinished` | why the search had not come to its end when this was asked; None where it had |
+    | `seed` | the seed of starts and samples |
+    | `unfinished` | why the search had not finished when this was computed; None if it had |
     """
 
     size: Size
@@ -88,9 +90,11 @@ class Persistence:
     def similarities(self, source: Source = "samples", on: str = "members") -> Float[np.ndarray, "fit component"]:
         """Return the similarity of each component to its partner in each fit of one source: 0 is chance, 1 the same.
 
-        on: "members" or "parameters". NaN where it is not known.
+        source: "samples", "starts" or "sizes"
+        on: "members" or "parameters"
 
-        Raises ValueError for another word.
+        Returns (fit, component); NaN where the similarity is not known.
+        Raises ValueError for another value of `on`.
         """
         if on not in ("members", "parameters"):
             raise ValueError(f"got on={on!r}, expected 'members' or 'parameters'")

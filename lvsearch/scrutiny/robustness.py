@@ -48,16 +48,18 @@ ARRAYS = ("units", "log_evidence", "log_prior")
 
 @dataclass(frozen=True)
 class Robustness:
-    """The result of `SearchResult.robustness`.
+    """The result of `SearchResult.robustness`: the evidence of the first m units, for each m and in several orders.
+
+    `size` is the answer, and `describe()` says it in words.
 
     | field | shape | meaning |
     |---|---|---|
     | `units` | (mark,) | numbers of units m, increasing; each stands for the stretch of log m up to the next |
     | `log_evidence` | (order, mark, size) | log p̂(the first m units of the order | size), nats |
     | `log_prior` | (size,) | of sizes 1, 2, …, up to a constant |
-    | `n_units` | | units of the data searched |
+    | `n_units` | | the number of units of the data searched |
     | `unit_name`, `size_name` | | such as "rows" and "components" |
-    | `unfinished` | | why the search had not come to its end when this was asked; None where it had |
+    | `unfinished` | | why the search had not finished when this was computed; None if it had |
     """
 
     units: Int[np.ndarray, " mark"]
@@ -100,7 +102,7 @@ class Robustness:
 
     @cached_property
     def together(self) -> tuple[int, ...]:
-        """The fewest sizes that hold 90 % of the stretch together."""
+        """The smallest set of sizes that hold 90 % of the stretch of log m."""
         order = np.argsort(-self.share, kind="stable")
         enough = int(np.searchsorted(np.cumsum(self.share[order]), SHARE - 1e-9)) + 1
         return tuple(sorted((order[:enough] + 1).tolist()))

@@ -72,10 +72,13 @@ class Variant:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """The result of `SearchResult.sensitivity`.
+    """The result of `SearchResult.sensitivity`: the answers of the search under changed priors.
 
-    `variants`: the first is the original search. `size_names`: such as ("components",). `unfinished`: why that search
-    had not come to its end when this was asked; None where it had.
+    | field | meaning |
+    |---|---|
+    | `variants` | the searches; the first is the original one |
+    | `size_names` | what sizes count, such as ("components",) |
+    | `unfinished` | why the original search had not finished when this was computed; None if it had |
     """
 
     variants: tuple[Variant, ...]

@@ -1,4 +1,4 @@
-"""What an annealing says, in the words of a search."""
+"""Conversion of an annealing's estimates to the types of a search, and the reason if an annealing failed."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from lvsearch.sizing.sizes import Size
 
 
 def brackets_of(found: Sequence[TwoSided], work: Effort) -> tuple[Bracket, ...]:
-    """One for each path, nats."""
+    """Return one bracket for each annealed path, nats."""
     return tuple(
         Bracket(
             tuple(ends.forward.tolist()),
@@ -22,7 +22,7 @@ def brackets_of(found: Sequence[TwoSided], work: Effort) -> tuple[Bracket, ...]:
 
 
 def annealing_failure(size: Size, found: Sequence[TwoSided], brackets: Sequence[Bracket]) -> str | None:
-    """Why an annealing says nothing; None where it says something."""
+    """Return why an annealing says nothing, in words; None where it succeeded."""
     if not all(bracket.finite for bracket in brackets):
         return f"the annealed evidence of size {size} is not a number; it is reported, not ranked"
     if not all(ends.moved for ends in found):

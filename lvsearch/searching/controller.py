@@ -1,14 +1,15 @@
-"""The search over sizes: which fit to make next, what to keep, when to stop. It names no model.
+"""The search over sizes: which fit to make next, what to keep, when to stop. It does not depend on the model.
 
-The order of a search depends on nothing but its settings and what it found, so a search that was cut off goes on as if
+The order of a search depends only on its settings and on what it found. So a search that was interrupted goes on as if
 it had not been.
 
-Nested evidence (plug-in): the witness algorithm of Chiang & Poole; a size starts from its best witness.
-Annealed evidence, and functions: as `racing` says. Gains from size to size: as `gains` says.
-The mean-field bound: a doubling ladder first; then, around the sizes that cannot be told from the best, repeated fits
-(`starts` each) and unvisited neighbours, then a second fit of the sizes just outside, until there is nothing left to
-settle there; with `exhaustive` all the other sizes up to `max_size` follow, nearest to the best first, or, where fits
-shrink, come before that, each from the fit of the next larger one.
+- Nested evidence (plug-in): the witness algorithm of Chiang & Poole; a size starts from its best witness.
+- Annealed evidence, and functions: see `racing`.
+- Gains from size to size: see `gains`.
+- The mean-field bound: first a doubling ladder. Then, around the sizes that cannot be told from the best, repeated fits
+    (`starts` each) and unvisited neighbours. Then a second fit of the sizes just outside. With `exhaustive`, all other
+    sizes up to `max_size` follow, nearest to the best first. Where fits shrink, they come before the repeated fits,
+    each from the fit of the next larger size.
 """
 
 import math
@@ -20,7 +21,7 @@ from typing import NamedTuple
 
 from tqdm import tqdm
 
-from lvsearch.interrupts import pressed
+from lvsearch.interrupts import was_interrupted
 from lvsearch.progress import progress_bar
 from lvsearch.searching.guided import SelfGuided
 from lvsearch.sizing.fit import Evaluator, Fit, is_by_gains
@@ -44,18 +45,21 @@ from lvsearch.sizing.witness import WitnessSearch
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """What decides the course of a search, with the prior, the model and the data.
+    """The settings that, with the prior, the model and the data, decide the course of a search.
 
     | field | meaning |
     |---|---|
     | `evidence` | "marginal" (annealed), "bound" (mean field), "plug-in" (parameters estimated) or "predictive" |
     | `per_token` | weigh evidence per token against the prior (for reproducing the paper's figures) |
     | `max_size` | largest size to try, one per size variable; None for no limit |
-    | `seed` | every random number follows from it |
-    | `starts` | annealings of a size at most, fits near the mode (bound), of every size (plug-in); parts (predictive) |
+    | `seed` | gives every random number |
+    | `starts` | largest number of trials of a size, see below |
     | `grow` | start a size from a smaller one's fit; otherwise always from documents |
-    | `exhaustive` | not plug-in: visit every size up to `max_size`, not just those near the mode |
+    | `exhaustive` | not plug-in: visit every size up to `max_size`, not only those near the mode |
     | `keep` | fitted models to keep beside the witnesses: the most probable ones |
+
+    `starts` counts annealings of a size (marginal), fits near the mode (bound), fits of every size (plug-in) or parts
+    of the data (predictive).
     """
 
     evidence: str
@@ -69,22 +73,24 @@ class SearchSettings:
 
 
 FINISHED = "finished"
-"""What `SearchState.stopped` says of a search that came to its own end."""
+"""The value of `SearchState.stopped` for a search that came to its own end."""
 
 KILLED = "killed, or still running elsewhere"
-"""What `SearchState.why_unfinished` says where nobody recorded an end: a process writes one however it stops, unless it
-is killed."""
+"""The value of `SearchState.why_unfinished` where no end was recorded.
+
+A process records an end however it stops, unless it is killed.
+"""
 
 
 @dataclass(frozen=True)
 class SearchState:
-    """Everything a search knows.
+    """Everything that a search knows.
 
     | field | meaning |
     |---|---|
     | `visits` | the sizes visited, in order |
-    | `kept` | size -> the fit kept of it |
-    | `stopped` | "finished", or in words what ended it early; None while it runs, and so for ever once it is killed |
+    | `kept` | the fits kept, {size: fit} |
+    | `stopped` | "finished", or in words what ended it early; None while it runs, and for ever once it is killed |
     """
 
     visits: tuple[Visit, ...] = ()
@@ -98,7 +104,7 @@ class SearchState:
 
     @property
     def why_unfinished(self) -> str | None:
-        """What kept the search from its end, such as "stopped after 60 seconds"; None where it finished."""
+        """Words for what kept the search from its end, such as "stopped after 60 seconds"; None where it finished."""
         if self.is_finished:
             return None
         return self.stopped or KILLED
@@ -113,20 +119,20 @@ class Budget:
 
 
 LATEST = 1.05
-"""A search with a time to stop at begins nothing that is expected to end later than this many times that long."""
+"""Factor on the time limit: a search begins no task that is expected to end later than this times the limit."""
 SECOND_LOOK = 2
-"""Fits that a size gets before it ends a search at the edge of those near the mode."""
+"""Number of fits that a size beside the sizes near the mode gets before it ends a search."""
 
 NEAR = 20
-"""A fit may be merged from one that is larger by a twentieth, or by one."""
+"""A fit may be merged from one that is larger by at most one in `NEAR` components, or by one."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """The next thing to do: one or several trials of one size, the first numbered `trial`.
+    """The next thing to do: one or several trials of one size, the first of which has number `trial`.
 
-    warm: trial 0 begins from another size's fit, where there is one. Where fits shrink, only those of sizes that are
-    filled in do: a chain of them comes cheap, but each resembles the one before it.
+    warm: whether trial 0 begins from another size's fit, if there is one. Where fits shrink, only sizes that fill in a
+        range do so. A chain of such fits is cheap, but each resembles the one before it.
     """
 
     size: Size
@@ -136,7 +142,7 @@ class Task:
 
 
 class Call(NamedTuple):
-    """One fit that a task asks of the evaluator, the arguments of `evaluate`."""
+    """One fit that a task asks of the evaluator: the arguments of `evaluate`."""
 
     size: Size
     start: Fit | None
@@ -144,13 +150,13 @@ class Call(NamedTuple):
 
 
 Make = Callable[[SearchState, Task, Sequence[Call], Callable[[str], None]], Sequence[Fit]]
-"""Makes the fits of a task, elsewhere or here, and may say a few words of how far it is meanwhile."""
+"""A function that makes the fits of a task, here or elsewhere, and may report its progress in a few words."""
 
 
 def witness_search(
     evaluator: Evaluator, prior: SizePrior, settings: SearchSettings, state: SearchState
 ) -> WitnessSearch:
-    """The generated set, witnesses and bounds of a search so far, on the search's scale."""
+    """Return the visited sizes, witnesses and bounds of a search so far, on the search's scale."""
     return WitnessSearch.from_records(
         prior,
         evaluator.ceiling / evaluator.scale,
@@ -163,7 +169,7 @@ def witness_search(
 def next_task(
     evaluator: Evaluator, prior: SizePrior, settings: SearchSettings, state: SearchState, search: WitnessSearch
 ) -> Task | None:
-    """What to do next; None when the search is finished."""
+    """Return what to do next; None when the search is finished."""
     if isinstance(evaluator, SelfGuided):
         wanted = evaluator.next_trial(state.visits, settings.max_size)
         return None if wanted is None else Task(*wanted, trials=1, warm=False)
@@ -216,12 +222,22 @@ def run(
     make: Make | None = None,
     agreed: Callable[[bool], bool] = bool,
 ) -> SearchState:
-    """Search until finished, out of budget or interrupted (Ctrl-C keeps everything done so far). However short the
-    time, one step is made, so that calls with little of it get somewhere.
+    """Search until finished, out of budget or interrupted (Ctrl-C keeps everything done so far).
 
-    save: called with the state after every step, before the next one begins. make: what makes fits; None: `evaluator`,
-    one after the other. agreed: of what a process sees for itself, whether to act on it: processes that search together
-    must act alike.
+    However short the time, one step is made, so that repeated calls with little time make progress.
+
+    evaluator: makes the fits.
+    prior: the prior over sizes.
+    settings: the settings of the search.
+    state: the state to continue from.
+    budget: when to stop early.
+    save: called with the state after every step, before the next one begins.
+    progress: whether to show a progress bar.
+    make: makes the fits of a task; None uses `evaluator` for one fit after the other.
+    agreed: function that turns this process' own decision to stop into the decision of all processes, which must act
+        alike.
+
+    Returns the last state.
     """
     began, made = time.monotonic(), 0
     search = witness_search(evaluator, prior, settings, state)
@@ -233,22 +249,22 @@ def run(
         while (task := next_task(evaluator, prior, settings, state, search)) is not None:
             spent = time.monotonic() - began + _expected_seconds(state, task)
             if budget.seconds is not None and made and agreed(spent > LATEST * budget.seconds):
-                return _stopped(state, f"stopped after {budget.seconds:g} seconds", save)
+                return _save_as_stopped(state, f"stopped after {budget.seconds:g} seconds", save)
             if budget.width is not None and state.visits and search.bounds().width <= budget.width:
-                return _stopped(state, f"proved bounds within {budget.width:g} nats", save)
+                return _save_as_stopped(state, f"proved bounds within {budget.width:g} nats", save)
             tell = partial(_tell, bar, status)
             state, search = step(evaluator, prior, settings, state, search, task, make, tell)
             made += 1
             save(state)
-            if agreed(pressed()):
+            if agreed(was_interrupted()):
                 raise KeyboardInterrupt
             bar.update(task.trials)
             status = _status(prior, settings, evaluator, state, search)
             bar.set_postfix_str(status)
-        return _stopped(state, FINISHED, save)
+        return _save_as_stopped(state, FINISHED, save)
     except KeyboardInterrupt:
-        pressed()  # heard
-        return _stopped(state, "interrupted", save)
+        was_interrupted()  # clears the recorded Ctrl-C
+        return _save_as_stopped(state, "interrupted", save)
     finally:
         bar.close()
 
@@ -263,22 +279,22 @@ def step(
     make: Make | None = None,
     tell: Callable[[str], None] = lambda words: None,
 ) -> tuple[SearchState, WitnessSearch]:
-    """Make the fits of one task and enter the best of them."""
+    """Make the fits of one task and enter the best of them. Returns the new state and search."""
     calls = calls_of(evaluator, settings, state, search, task)
     fits = [evaluator.evaluate(*call) for call in calls] if make is None else make(state, task, calls, tell)
-    return entered(evaluator, prior, settings, state, search, task, fits)
+    return enter_fits(evaluator, prior, settings, state, search, task, fits)
 
 
 def calls_of(
     evaluator: Evaluator, settings: SearchSettings, state: SearchState, search: WitnessSearch, task: Task
 ) -> tuple[Call, ...]:
-    """The fits that a task asks for. None of them depends on another."""
+    """Return the fits that a task asks for. None of them depends on another."""
     first = _start(evaluator, task.size, state, search) if settings.grow and task.warm and task.trial == 0 else None
     trials = range(task.trial, task.trial + task.trials)
     return tuple(Call(task.size, first if trial == 0 else None, trial) for trial in trials)
 
 
-def entered(
+def enter_fits(
     evaluator: Evaluator,
     prior: SizePrior,
     settings: SearchSettings,
@@ -287,7 +303,11 @@ def entered(
     task: Task,
     fits: Sequence[Fit],
 ) -> tuple[SearchState, WitnessSearch]:
-    """The search with the fits of one task in it. `search` changes; where it cannot go on, another is returned."""
+    """Enter the fits of one task into the search.
+
+    Returns the new state, and the witness search. `search` itself is changed; where it cannot go on, a new one is
+    returned.
+    """
     best = max(fits, key=lambda fit: fit.estimate)
     trials = tuple(_trial(fit) for fit in fits)
     known = next((visit for visit in state.visits if visit.size == task.size), None)
@@ -295,7 +315,7 @@ def entered(
     if known is None:
         visit = _enter(evaluator, search, task.size, best, trials, state.visits)
         visits = (*state.visits, visit)
-        kept[task.size] = best if visit.replaced_by is None else _in_place_of(best, kept.get(visit.replaced_by))
+        kept[task.size] = best if visit.replaced_by is None else _fit_from_witness(best, kept.get(visit.replaced_by))
     else:
         visit = known
         for trial in trials:
@@ -307,7 +327,7 @@ def entered(
     if is_by_gains(evaluator):
         most = None if settings.max_size is None else settings.max_size[0]
         visits = with_evidence_from_gains(visits, prior, most, evaluator.scale)
-    wanted = _worth_keeping(evaluator, prior, settings, visits, search)
+    wanted = _sizes_to_keep(evaluator, prior, settings, visits, search)
     return SearchState(visits, {size: fit for size, fit in kept.items() if size in wanted and fit is not None}), search
 
 
@@ -319,7 +339,9 @@ def _enter(
     trials: tuple[Trial, ...],
     visits: tuple[Visit, ...],
 ) -> Visit:
-    """Record a new size in `search`, which changes, and the visit that follows: the best fit's, or its witness's."""
+    """Record a new size in `search`, which changes, and return its visit with the evidence of the best fit or of its
+    witness.
+    """
     record = search.record(size, scaled(best.evidence, evaluator.scale))
     recorded = next((visit for visit in visits if visit.size == record.replaced_by), best)
     bounds = search.bounds()
@@ -334,8 +356,11 @@ def _enter(
     )
 
 
-def _in_place_of(fit: Fit, witness: Fit | None) -> Fit | None:
-    """The witness's fit at a larger size, its extra components empty; None where the witness's fit was not kept."""
+def _fit_from_witness(fit: Fit, witness: Fit | None) -> Fit | None:
+    """Return the witness's fit as a fit of the larger size, its extra components empty; None where it was not kept.
+
+    fit: the fit that it replaces.
+    """
     if witness is None:
         return None
     info = replace(fit.info, start=f"the fit of witness {witness.size}, extra components empty")
@@ -343,10 +368,11 @@ def _in_place_of(fit: Fit, witness: Fit | None) -> Fit | None:
 
 
 def _start(evaluator: Evaluator, size: Size, state: SearchState, search: WitnessSearch) -> Fit | None:
-    """The best witness's fit where there are witnesses; else the nearest kept fit on the evaluator's side.
+    """Return the fit to start a size from: the best witness's where there are witnesses, else the nearest kept fit.
 
-    A larger one has to be near: each merger loses a little, and a fit from scratch loses nothing. Not so where gains
-    are measured: topics merged from many are seldom a mixture of two true ones, and one such mistake decides a gain.
+    The nearest fit is a larger one where the evaluator shrinks, and else a smaller one. A larger one has to be near,
+    because each merger loses a little and a fit from scratch loses nothing. Where gains are measured any larger fit
+    will do: components merged from many are seldom a mixture of two true ones, and one such mistake decides a gain.
     """
     kept = [s for s, fit in state.kept.items() if fit.state is not None]
     if evaluator.shrinks:
@@ -362,9 +388,10 @@ def _start(evaluator: Evaluator, size: Size, state: SearchState, search: Witness
     return state.kept[max(smaller, key=lambda s: (sum(s), s))] if smaller else None
 
 
-def _worth_keeping(
+def _sizes_to_keep(
     evaluator: Evaluator, prior: SizePrior, settings: SearchSettings, visits: tuple[Visit, ...], search: WitnessSearch
 ) -> set[Size]:
+    """Return the sizes whose fits are kept: the most probable ones, the witnesses, and the latest."""
     weighted = sorted(
         (visit for visit in visits if not visit.failed),
         key=lambda visit: (-(prior.log_pmf(visit.size) + visit.estimate / evaluator.scale), visit.size),
@@ -373,6 +400,7 @@ def _worth_keeping(
 
 
 def _trial(fit: Fit) -> Trial:
+    """Return the record of a fit without its state."""
     info = fit.info
     return Trial(
         info.start, fit.evidence, fit.log_symmetry, info.seconds, info.failure, fit.brackets, fit.gains, fit.scores
@@ -389,21 +417,27 @@ def _expected_seconds(state: SearchState, task: Task) -> float:
 
 
 def _n_trials(state: SearchState, size: Size) -> int:
+    """Return the number of trials of a size so far."""
     return next((len(visit.trials) for visit in state.visits if visit.size == size), 0)
 
 
 def _tell(bar: tqdm, status: str, words: str) -> None:
+    """Show the status and a few more words beside the progress bar."""
     bar.set_postfix_str(f"{status}; {words}")
 
 
-def _stopped(state: SearchState, why: str, save: Callable[[SearchState], None]) -> SearchState:
+def _save_as_stopped(state: SearchState, why: str, save: Callable[[SearchState], None]) -> SearchState:
+    """Return the state with the reason why the search stopped, after saving it."""
     state = replace(state, stopped=why)
     save(state)
     return state
 
 
 def _expected_fits(evaluator: Evaluator, settings: SearchSettings) -> int | None:
-    """Known where every size up to `max_size` is visited, equally often."""
+    """Return the number of fits of the whole search where it is known beforehand, else None.
+
+    It is known where every size up to `max_size` is visited, equally often.
+    """
     if settings.max_size is None or not evaluator.nested:
         return None
     return math.prod(settings.max_size) * (settings.starts if evaluator.repeatable else 1)
@@ -412,6 +446,7 @@ def _expected_fits(evaluator: Evaluator, settings: SearchSettings) -> int | None
 def _status(
     prior: SizePrior, settings: SearchSettings, evaluator: Evaluator, state: SearchState, search: WitnessSearch
 ) -> str:
+    """Return the status of the search in a few words, such as "best 12, 3 sizes near it"."""
     differ = evaluator.repeatable and not evaluator.anneals
     near = near_mode(state.visits, prior, settings.starts, evaluator.scale, differ)
     best = "×".join(map(str, near[0].size)) if near else "none yet"

@@ -1,4 +1,4 @@
-"""Which columns of a table make a fit fail: what people are told beside a fit that is not a number."""
+"""Find the columns of a table that make a fit fail. People are told them when a fit is not a number."""
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -7,30 +7,32 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import RowMatrix
 
 REPEATED_SHARE, FEWEST_REPEATED = 0.25, 3
-"""Of a column's cells, and in all: so many equal ones can make a component without any width there."""
+"""Equal cells that can make a component without any width in a column: this share of its cells, and at least so
+many.
+"""
 FAR = 1e6
-"""Times as far from the median as the median cell: beside such a cell all others are one value."""
+"""A cell this many times as far from the median as the median cell makes all other cells look like one value."""
 PROPORTIONAL = 1e-10
-"""Of 1: by so little the correlation of two columns may fall short of it and the columns say the same."""
+"""Largest distance from 1 of the correlation of two columns that count as proportional."""
 MOST_COMPARED = 500
-"""Columns that are compared with each other."""
+"""Number of columns that are compared with each other."""
 
 
 def degenerate_columns(data: Dataset) -> str:
-    """Name the columns of a table that leave a component without width, and say why; "" where none is known to.
+    """Name the columns of a table that leave a component without width, and say why; "" where none is found.
 
     A component that holds only rows equal in one column, or rows whose columns are proportional, has no width in that
-    direction. Where the prior lets widths shrink to 0, its density grows without bound and a fit ends in no number.
+    direction. Where the prior lets widths shrink to 0, its density grows without bound and the fit is not a number.
     """
     if not isinstance(data.original, RowMatrix):
         return ""
     values, observed = data.original.values, data.original.observed
-    found = [_fault(column, values[:, column], observed[:, column]) for column in range(values.shape[1])]
-    return "; ".join(fault for fault in [*found, _proportional(values, observed)] if fault)
+    found = [_fault_of_column(column, values[:, column], observed[:, column]) for column in range(values.shape[1])]
+    return "; ".join(fault for fault in [*found, _find_proportional(values, observed)] if fault)
 
 
-def _fault(number: int, cells: Float[np.ndarray, " row"], observed: Bool[np.ndarray, " row"]) -> str:
-    """What is wrong with one column by itself; "" for nothing."""
+def _fault_of_column(number: int, cells: Float[np.ndarray, " row"], observed: Bool[np.ndarray, " row"]) -> str:
+    """Return in words why one column by itself leaves a component without width; "" if it does not."""
     known = cells[observed]
     if not known.size:
         return ""
@@ -44,8 +46,11 @@ def _fault(number: int, cells: Float[np.ndarray, " row"], observed: Bool[np.ndar
     return ""
 
 
-def _proportional(values: Float[np.ndarray, "row dim"], observed: Bool[np.ndarray, "row dim"]) -> str:
-    """The first two columns of which one is a multiple of the other, of rows that are whole."""
+def _find_proportional(values: Float[np.ndarray, "row dim"], observed: Bool[np.ndarray, "row dim"]) -> str:
+    """Return in words the first two columns of which one is a multiple of the other; "" for none.
+
+    Only rows without missing cells are compared.
+    """
     whole = values[observed.all(1), :MOST_COMPARED]
     spread = whole.std(0) if len(whole) > 2 else np.zeros(0)
     varying = np.flatnonzero(spread > 0)

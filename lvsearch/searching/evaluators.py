@@ -1,4 +1,4 @@
-"""The evaluator of a model with data."""
+"""The evaluator of a model with data: it fits one size at a time for a search, and measures its evidence."""
 
 import hashlib
 import math
@@ -49,20 +49,27 @@ from lvsearch.sizing.sizes import Size
 
 CEILING_SLACK = 1e-9
 ANNEALING, PILOT = 0x5EED, 0xF10D
-"""What sets the keys of an annealing and of its pilot apart from that of the fit they follow."""
+"""Folded into keys to separate an annealing and its pilot from the fit that they follow."""
 
 
 class ModelEvaluator:
-    """Fits a model to a data set: plug-in evidence p(y | s, θ_s), or the evidence p(y | s) itself, annealed
-    ("marginal") or by its mean-field bound ("bound").
+    """Fits a model to a data set at any size, and measures the evidence of the size.
 
-    Annealed: the first trial of a size is a fit and a short annealing, every further one a longer annealing, after a
-    new fit where paths begin with one. The proved interval of the fit (its bound, the ceiling) is recorded beside what
-    annealing says.
+    The evidence is plug-in, p(y | s, θ_s), or p(y | s) itself, annealed ("marginal") or by its mean-field bound
+    ("bound"). For annealed evidence, the first trial of a size is a fit and a short annealing. Every further trial is a
+    longer annealing, after a new fit where paths begin with one. The proved interval of the fit (its bound, the
+    ceiling) is recorded beside the annealed estimate.
 
-    Keys are folded from the seed, the size and the trial, so a fit does not depend on the order of the search; unless
-    memory ran out: then every fit from there on is made in smaller chunks, and `chunks` says which. mesh: devices that
-    units are split over, of this process or of all: then every fit is what process 0 has of it.
+    Keys are folded from the seed, the size and the trial, so a fit does not depend on the order of the search. The
+    exception is a lack of memory: then every later fit is made in smaller chunks, and `chunks` says which.
+
+    model, data: what is fitted.
+    evidence: "marginal", "bound" or "plug-in".
+    seed: gives every random number.
+    scale: the divisor of the evidence before it is weighed against the prior.
+    chunks: the chunks to work in; None chooses them.
+    mesh: devices over which units are split, of this process or of several. With several, every fit is the one of
+        process 0.
     """
 
     def __init__(
@@ -93,15 +100,15 @@ class ModelEvaluator:
         self.data = data
         with on_mesh(mesh):
             self._estimator: Estimator = estimator(self.model, data)
-        if spans_processes(mesh):  # machines may differ in what they have room for
+        if spans_processes(mesh):  # machines may differ in their memory
             chunks = broadcast_from_first(self._estimator.chunks if chunks is None else chunks)
         if chunks is not None:
             self._estimator = self._estimator.with_chunks(chunks)
         self.shrinks = self._estimator.shrinks
         self._paces: dict[Size, Profile] = {}
 
-    def on(self, mesh: Mesh) -> "ModelEvaluator":
-        """The same, units split over the devices of a mesh."""
+    def split_over(self, mesh: Mesh) -> "ModelEvaluator":
+        """Return the same evaluator with units split over the devices of a mesh."""
         return ModelEvaluator(
             self.base_model,
             self.data,
@@ -112,32 +119,43 @@ class ModelEvaluator:
             mesh=mesh,
         )
 
-    def alone(self) -> "ModelEvaluator":
-        """The same, for this process by itself: what is asked of a search when it is done need not be asked in all."""
+    def without_mesh(self) -> "ModelEvaluator":
+        """Return the same evaluator for this process alone.
+
+        Questions to a finished search need not be asked in all processes.
+        """
         other = copy(self)
         other.mesh = None
         return other
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For other processes: the model and the units as they came, from which everything else is made again."""
+        """Pickle the model and the units as given; the receiving process rebuilds everything else from them."""
         units = Dataset(self.data.original)
-        return _remade, (self.base_model, units, self._evidence, self._seed, self.scale, self.chunks)
+        return _rebuild_evaluator, (self.base_model, units, self._evidence, self._seed, self.scale, self.chunks)
 
     def __copy__(self) -> "ModelEvaluator":
-        """Not by way of `__reduce__`: the same data, and whatever was made of them."""
+        """Return a shallow copy that shares the data and everything built from them, unlike `__reduce__`."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         return other
 
     def evaluate(self, size: Size, start: Fit | None, trial: int = 0) -> Fit:
-        """One fit; a fit that is not a number carries an empty interval (nothing known) and says so in its info."""
+        """Fit one size and return the fit.
+
+        A fit that is not a number has an empty interval (nothing is known), and its `info` states the failure.
+
+        size: one number per size variable.
+        start: the fit of another size to begin from, or None.
+        trial: the number of the attempt at this size, from 0.
+        """
         with reporting_lost_processes(self.mesh), on_mesh(self.mesh):
-            fit = self._evaluated(size, start, trial)
+            fit = self._evaluate_here(size, start, trial)
             return broadcast_from_first(fit) if spans_processes(self.mesh) else fit
 
-    def _evaluated(self, size: Size, start: Fit | None, trial: int) -> Fit:
+    def _evaluate_here(self, size: Size, start: Fit | None, trial: int) -> Fit:
+        """Fit one size on the current mesh, and anneal its evidence or measure its gain if asked for."""
         if self.anneals and trial and not path_needs_fit(self.model, self.data):
-            return self._annealed_again(size, trial)
+            return self._anneal_again(size, trial)
         began = time.perf_counter()
         key = self._key_of(size, trial)
         estimate = self._fit(size, key, None if start is None else start.state)
@@ -151,26 +169,28 @@ class ModelEvaluator:
             unknown = Evidence(-math.inf, self.ceiling)
             return Fit(size, unknown, 0.0, None, FitInfo(origin, seconds, estimate.passes, failure))
         upper = min(estimate.log_upper, self.ceiling)
-        # a lower end above the upper by more than rounding is a wrong bound: Evidence refuses it
+        # A lower end above the upper by more than rounding is a wrong bound, which `Evidence` refuses.
         above = estimate.log_lower - upper
         lower = upper if 0 < above <= CEILING_SLACK * max(1.0, abs(upper)) else estimate.log_lower
-        # NumPy sums in the order of memory: in C order, as files are, a loaded fit gives the same bits as this one
+        # NumPy sums in memory order. In C order, which files have, a loaded fit gives the same bits as this one.
         natural = jax.tree.map(lambda leaf: np.array(leaf, order="C"), estimate.natural)
         estimate = estimate._replace(natural=natural)
         info = FitInfo(origin, seconds, estimate.passes)
         fit = Fit(size, Evidence(lower, upper), self._log_symmetry(estimate), estimate, info)
-        if self.measures_gains:  # the smallest size has none; what its bound leaves out does not matter to differences
+        if self.measures_gains:  # size 1 has no gain; its bound suffices, because only differences are compared
             return self._with_gain(fit, trial) if size > (1,) else fit
-        return self._annealed(fit, trial) if self.anneals else fit
+        return self._anneal(fit, trial) if self.anneals else fit
 
     def refit(self, size: Size) -> Fit:
-        """The fit of the first trial from scratch, its evidence not annealed again."""
+        """Return the fit of the first trial from scratch, without annealing its evidence again."""
         fitting = copy(self)
         fitting.anneals = fitting.measures_gains = False
         return fitting.evaluate(size, None, 0)
 
     def _with_gain(self, fit: Fit, trial: int) -> Fit:
-        """Return the fit with what its size gains over the next smaller one; a gain that is no number is a failure."""
+        """Return the fit with the gain of its size over the next smaller one; a gain that is not a number is a
+        failure.
+        """
         began = time.perf_counter()
         key = folded(self._key_of(fit.size, trial), ANNEALING)
         found = gain_of_last_part(self.model, self.data, fit.size, fit.state, key, trial)
@@ -183,13 +203,16 @@ class ModelEvaluator:
             return replace(fit, info=replace(info, failure=failure))
         return replace(fit, info=info, gains=(gain,))
 
-    def _annealed_again(self, size: Size, trial: int) -> Fit:
-        """A longer annealing of a size that was fitted before: no new fit, so nothing new is proved."""
+    def _anneal_again(self, size: Size, trial: int) -> Fit:
+        """Anneal a size that was fitted before for longer. There is no new fit, so nothing new is proved."""
         info = FitInfo("prior", 0.0)
-        return self._annealed(Fit(size, Evidence(-math.inf, self.ceiling), 0.0, None, info), trial)
+        return self._anneal(Fit(size, Evidence(-math.inf, self.ceiling), 0.0, None, info), trial)
 
-    def _annealed(self, fit: Fit, trial: int) -> Fit:
-        """The fit with its evidence annealed; one that is not a number is a failure, and says so."""
+    def _anneal(self, fit: Fit, trial: int) -> Fit:
+        """Return the fit with its evidence annealed; an evidence that is not a number is a failure.
+
+        Raises MemoryError where annealing ran out of memory.
+        """
         began = time.perf_counter()
         try:
             chain = evidence_chain(self.model, self.data, fit.size, fit.state)
@@ -208,7 +231,9 @@ class ModelEvaluator:
         return replace(fit, info=replace(fit.info, seconds=seconds), brackets=brackets, log_symmetry=0.0)
 
     def _pace(self, chain: Chain, size: Size, trial: int, work: Effort) -> Profile:
-        """One pilot serves all trials of a size, unless they begin with different fits."""
+        """Return how temperatures are spaced. One pilot serves all trials of a size, unless they begin with different
+        fits.
+        """
         if path_needs_fit(self.model, self.data):
             return pace(chain, folded(self._key_of(size, trial), PILOT), work)
         if size not in self._paces:
@@ -216,20 +241,21 @@ class ModelEvaluator:
         return self._paces[size]
 
     def _key_of(self, size: Size, trial: int) -> Array:
+        """Return the key of one trial of a size."""
         return folded(self._key, *size, trial)
 
     @property
     def chunks(self) -> Chunks:
-        """What decides the chunks of the fits, and with them their bits: stored with a search."""
+        """The limits that decide the chunks of the fits, and with them the fits' bits; stored with a search."""
         return self._estimator.chunks
 
     def work_in(self, chunks: Chunks) -> None:
-        """From here on fits are made in these chunks."""
+        """Make all further fits in these chunks."""
         if chunks != self.chunks:
             self._estimator = self._estimator.with_chunks(chunks)
 
     def memory_plan(self, size: Size) -> MemoryPlan:
-        """What one fit of this size, and the annealing of its evidence, hold at most."""
+        """Return the most memory that one fit of this size, and the annealing of its evidence, hold."""
         plan = self._estimator.memory_plan(size)
         if self._annealed_bytes <= plan.peak_bytes:
             return plan
@@ -237,17 +263,20 @@ class ModelEvaluator:
 
     @cached_property
     def _annealed_bytes(self) -> int:
-        """What annealing holds beside the fit, bytes."""
+        """The number of bytes that annealing holds in addition to the fit; 0 where nothing is annealed."""
         return bytes_while_annealed(self.model, self.data) if self.anneals else 0
 
     def check_room(self) -> None:
-        """Raise MemoryError where there is no room for annealing, before anything is fitted: what it would take, and
-        what to do."""
+        """Raise MemoryError before anything is fitted if there is no room for annealing.
+
+        The message says how much memory it would take, and what to do.
+        """
         room = machine_chunks().budget_bytes
         if self._annealed_bytes > room:
             raise MemoryError(self._no_room(f"and there is room for {in_words(room)}"))
 
     def _no_room(self, why: str) -> str:
+        """Return the message for annealing that does not fit into memory. `why` completes "they take about …, "."""
         return (
             f"out of memory: annealing moves every token by itself, and they take about "
             f"{in_words(self._annealed_bytes)}, {why}. Where counts are large because their unit is small, divide them "
@@ -256,12 +285,14 @@ class ModelEvaluator:
         )
 
     def _fit(self, size: Size, key: Array, start: Estimate | None) -> Estimate:
-        """The fit, in chunks halved until it fits. Raises MemoryError where the smallest do not."""
+        """Fit one size, halving the chunks until the fit has room. Raises MemoryError where the smallest chunks do
+        not.
+        """
         while True:
             try:
                 return self._estimator.fit(size, key, start)
             except (MemoryError, JaxRuntimeError) as error:
-                if not out_of_memory(error) or spans_processes(self.mesh):  # the others would not follow
+                if not out_of_memory(error) or spans_processes(self.mesh):  # other processes would keep their chunks
                     raise
                 plan, smaller = self._estimator.memory_plan(size), self._estimator.with_chunks(self.chunks.halved())
                 if smaller.memory_plan(size) == plan:
@@ -270,19 +301,25 @@ class ModelEvaluator:
                         f"needs {plan.describe('this size')}. Search smaller sizes (max_size=), fewer units at once, "
                         "or on a machine with more memory; a search with out= can be resumed there"
                     ) from error
-            # outside the handler, which keeps the arrays of the failed fit alive
+            # Outside the handler, because the handled error keeps the arrays of the failed fit alive.
             self._estimator = smaller
 
     def _log_symmetry(self, estimate: Estimate) -> float:
+        """Return the log of the number of equivalent relabellings that the evidence of a fit leaves out; 0 for
+        plug-in.
+        """
         return 0.0 if self.plug_in else estimate.model.log_symmetry(estimate.size, estimate.natural)
 
 
-def _remade(model: Model, data: Dataset, evidence: str, seed: int, scale: float, chunks: Chunks) -> ModelEvaluator:
+def _rebuild_evaluator(
+    model: Model, data: Dataset, evidence: str, seed: int, scale: float, chunks: Chunks
+) -> ModelEvaluator:
+    """Rebuild an evaluator in another process."""
     return ModelEvaluator(model, data, evidence=evidence, seed=seed, scale=scale, chunks=chunks)
 
 
 def _digest(model: Model, data: Dataset) -> str:
-    """Of the model and of all that its fits see of the data."""
+    """Return a hash of the model and of all data that its fits see."""
     hashed = hashlib.sha256(repr(model).encode())
     for part in data.in_turn():
         for leaf in map(np.asarray, jax.tree.leaves([batch.units for batch in part.batches])):
@@ -291,6 +328,7 @@ def _digest(model: Model, data: Dataset) -> str:
 
 
 def _origin(size: Size, start: Fit | None) -> str:
+    """Return in words how a fit began: "scratch", or "grown from 3", or "merged from 5"."""
     if start is None:
         return "scratch"
     verb = "merged" if sum(start.size) > sum(size) else "grown"
@@ -298,6 +336,6 @@ def _origin(size: Size, start: Fit | None) -> str:
 
 
 def data_ceiling(model: Model, data: Dataset) -> float:
-    """The model's ceiling over all batches, nats, rounded outwards."""
+    """Return the model's ceiling of log p(data) over all batches, nats, rounded upwards."""
     total = math.fsum(model.ceiling(batch.units) for part in data.in_turn() for batch in part.batches)
     return total + CEILING_SLACK * abs(total) if math.isfinite(total) else total

@@ -1,4 +1,4 @@
-"""Evaluators that say themselves what they want to fit next."""
+"""The interface of evaluators that decide themselves what to fit next."""
 
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
@@ -9,11 +9,12 @@ from lvsearch.sizing.sizes import Size
 
 @runtime_checkable
 class SelfGuided(Protocol):
-    """An evaluator whose fits answer another question than the evidence, and which knows what that takes."""
+    """An evaluator whose fits answer another question than the evidence, and which decides itself what to fit next."""
 
     def next_trial(self, visits: Sequence[Visit], max_size: Size | None) -> tuple[Size, int] | None:
-        """Return the size to fit next and the number of its trial; None when nothing is left to settle.
+        """Return the size to fit next and the number of its trial; None when the search is done.
 
-        visits: everything found so far, in order. max_size: the largest size to try, None for no limit.
+        visits: everything found so far, in order.
+        max_size: the largest size to try, None for no limit.
         """
         ...

@@ -1,4 +1,4 @@
-"""A model of a person's own is looked at before it is fitted, once."""
+"""Check a user's own model once before it is fitted."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,11 +16,14 @@ _CHECKED: set[Any] = set()
 
 
 def check_own(model: Model, data: Dataset, size: tuple[int, ...]) -> None:
-    """`lv.models.check` of a model that is not of lvsearch.models, or has a part that is not; once for each structure.
+    """Run `lv.models.check` on a model that is not of lvsearch.models, or has a part that is not; once for each
+    structure.
 
-    Its ValueError says what is wrong. size: at which to look, raised to 2.
+    size: the size at which to check, raised to at least 2.
+
+    Raises ValueError that says what is wrong with the model.
     """
-    if all(_ours(type(part)) for part in _parts(model)):
+    if all(_is_from_lvsearch(type(part)) for part in _parts(model)):
         return
     leaves, structure = jax.tree.flatten(model)
     key = structure, tuple(getattr(leaf, "shape", ()) for leaf in leaves), type(data.batches[0].units)
@@ -29,12 +32,13 @@ def check_own(model: Model, data: Dataset, size: tuple[int, ...]) -> None:
         _CHECKED.add(key)
 
 
-def _ours(cls: type) -> bool:
+def _is_from_lvsearch(cls: type) -> bool:
+    """Return whether a class is one of lvsearch's own models or families."""
     return any(getattr(where, cls.__name__, None) is cls for where in (models, families))
 
 
 def _parts(module: eqx.Module) -> Iterator[eqx.Module]:
-    """The module and every module in its fields."""
+    """Yield the module and every module in its fields, recursively."""
     yield module
     for value in vars(module).values():
         if isinstance(value, eqx.Module):

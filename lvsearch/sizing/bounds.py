@@ -1,15 +1,18 @@
-"""Bounds on log p(y) = log Σ_s p(s) p(y | s), and what is known of every term of that sum.
+"""Bounds on the log evidence over all sizes, log p(y) = log Σ_s p(s) p(y | s).
 
-A sum over the generated sizes G, each term an interval, plus one term for all the others, an interval too:
+Every size that the search visited contributes an interval. All unvisited sizes together contribute one more interval.
+Two types of bounds differ in that last interval:
 
-    certified      the others: from their best witnesses (Proposition 1, where models are nested) up to the ceiling
-    diminishing    the others: at most what a printed assumption allows; never above `certified`
+    Certified      no assumption: unvisited sizes lie between their best witness (Proposition 1, nested models) and the
+    ceiling
+    Diminishing    unvisited sizes are at most what a printed assumption allows; never above `Certified`
 
-The two are distinct types. Comparing one with the other, for order or equality, is a TypeError.
+The two types rest on different assumptions, so comparing one with the other (order or equality) raises TypeError.
 
-Where models are nested, the evidence of a size is that of its fit, p(y | s, θ_s), and every sum here is over *these*
-parameters: nothing is said of the best parameters of a size, which an optimiser may have missed by any number of nats
-without a sign. `basis` puts that into words, and all who show an interval show it.
+Where models are nested, the evidence of a size is p(y | s, θ_s) at the parameters θ_s of its fit. Every sum here is
+over these fitted parameters. Nothing is proved about the best parameters of a size: an optimiser may have missed them
+by any number of nats without a sign. The property `basis` puts this into words, and every display of an interval shows
+it.
 """
 
 import math
@@ -34,7 +37,9 @@ NOT_OF_SIZES = "not of the best parameters of a size"
 
 @dataclass(frozen=True, eq=False)
 class Bounds(ABC):
-    """Everything known of log p(y), in nats; rows follow `sizes`, which are in increasing (lexicographic) order."""
+    """Intervals for every term of log p(y), in nats. Rows follow `sizes`, which are in increasing (lexicographic)
+    order.
+    """
 
     sizes: tuple[Size, ...]
     log_prior: tuple[float, ...]  # log p(s)
@@ -42,43 +47,50 @@ class Bounds(ABC):
     evidence_upper: tuple[float, ...]  # ≥ log p(y | s, θ_s)
     log_unvisited_prior: float  # log H, the prior mass outside `sizes`
     unvisited_lower: float  # ≤ log Σ_{t ∉ sizes} p(t) p(y | t)
-    unvisited_upper: float  # ≥ the same
+    unvisited_upper: float  # ≥ log Σ_{t ∉ sizes} p(t) p(y | t)
     of_fits: bool  # evidence is p(y | s, θ_s) at fitted parameters θ_s: nothing is proved of better ones
 
     @property
     def kind(self) -> str:
-        """The name of the type, in lower case: what the interval rests on."""
+        """The name of the type in lower case, which says what the interval rests on: "certified" or "diminishing"."""
         return type(self).__name__.lower()
 
     @property
     @abstractmethod
     def basis(self) -> str:
-        """What the interval rests on, for people: of which parameters too."""
+        """A phrase for people that says what the interval rests on, and whether it is proved of fitted parameters
+        only.
+        """
 
     @property
     def weights_lower(self) -> Float[np.ndarray, " sizes"]:
-        """Lower ends of log p(s) p(y | s) per generated size."""
+        """The lower ends of log p(s) p(y | s), one per visited size, nats."""
         return np.array([log_times(*pair) for pair in zip(self.log_prior, self.evidence_lower, strict=True)])
 
     @property
     def weights_upper(self) -> Float[np.ndarray, " sizes"]:
-        """Upper ends of log p(s) p(y | s) per generated size."""
+        """The upper ends of log p(s) p(y | s), one per visited size, nats."""
         return np.array([log_times(*pair) for pair in zip(self.log_prior, self.evidence_upper, strict=True)])
 
     @property
     def log_lower(self) -> float:
+        """The lower end of log p(y) over all sizes, visited and unvisited, nats."""
         return log_sum([*self.weights_lower, self.unvisited_lower])
 
     @property
     def log_upper(self) -> float:
+        """The upper end of log p(y) over all sizes, visited and unvisited, nats."""
         return log_sum([*self.weights_upper, self.unvisited_upper])
 
     @property
     def width(self) -> float:
-        """log_upper − log_lower; 0 where both say that the data are impossible."""
+        """The width of the interval, log_upper − log_lower, nats; 0 where both ends say that the data are
+        impossible.
+        """
         return 0.0 if self.log_upper == self.log_lower else self.log_upper - self.log_lower
 
     def __eq__(self, other: object) -> bool:
+        """Return whether both bounds are equal. Raises TypeError for two types of bounds."""
         if not isinstance(other, Bounds):
             return NotImplemented
         if type(other) is not type(self):
@@ -89,44 +101,53 @@ class Bounds(ABC):
         return astuple(self) == astuple(other)
 
     def __hash__(self) -> int:
+        """Return a hash of the type, the sizes and their evidence."""
         return hash((type(self).__name__, self.sizes, self.evidence_lower))
 
     def _interval(self) -> str:
+        """Return the sentence part "log p(data) between … and … nats"."""
         return f"log p(data) between {self.log_lower:,.2f} and {self.log_upper:,.2f} nats"
 
 
 @dataclass(frozen=True, eq=False)
 class Certified(Bounds):
-    """No assumption: unvisited sizes lie between their best witness (if models are nested) and the ceiling."""
+    """Bounds without an assumption. Unvisited sizes lie between their best witness (if models are nested) and the
+    ceiling.
+    """
 
     @property
     def basis(self) -> str:
         return f"proved {OF_FITS}" if self.of_fits else "certified"
 
     def describe(self) -> str:
+        """Return one line for people: the interval, the prior mass of the unvisited sizes, and what is assumed."""
         unvisited = math.exp(self.log_unvisited_prior)
         no = f"No assumption, but {NOT_OF_SIZES}." if self.of_fits else "No assumption."
         return f"{self.basis}: {self._interval()}; unvisited sizes hold {unvisited:.2g} of the prior. {no}"
 
 
 class Violation(NamedTuple):
-    """A size whose evidence came out above what had been assumed of it just before (nats)."""
+    """A size whose evidence came out above the level that was assumed for it just before it was fitted, nats."""
 
     size: int
     assumed: float
     found: float
 
     def describe(self) -> str:
+        """Return a sentence part that says by how many nats the size exceeded its assumed level."""
         return f"size {self.size} came out {self.found - self.assumed:,.2f} nats above the {self.assumed:,.2f} assumed"
 
 
 @dataclass(frozen=True, eq=False)
 class Diminishing(Bounds):
-    """One size variable; unvisited sizes are bounded by the printed assumption. Not monotone in the search."""
+    """Bounds for one size variable in which a printed assumption limits the unvisited sizes.
+
+    These bounds may widen as well as narrow while a search goes on.
+    """
 
     largest: int  # largest size tried
-    gain: float  # assumed bound on the gain per added unit beyond it, nats; +inf when it cannot be told yet
-    still_rising: bool  # the assumption gives no useful upper end: the certified one stands in
+    gain: float  # assumed bound on the gain per added unit beyond `largest`, nats; +inf when it is not known yet
+    still_rising: bool  # the assumption gives no useful upper end, so the certified one is used
     violations: tuple[Violation, ...]
 
     @property
@@ -134,6 +155,7 @@ class Diminishing(Bounds):
         return f"{OF_FITS}, if gains diminish" if self.of_fits else "diminishing"
 
     def assumption(self) -> str:
+        """Return the assumption in words, completing "assuming that …"."""
         return (
             f"beyond size {self.largest}, the largest tried, each added unit raises log p(data | size) by at most "
             f"{self.gain:,.3g} nats (largest gain per unit over the last three sizes + 2 standard errors), "
@@ -141,6 +163,9 @@ class Diminishing(Bounds):
         )
 
     def describe(self) -> str:
+        """Return a line for people: the interval with its assumption, or that evidence still rises, and any
+        violations.
+        """
         if self.still_rising:
             text = f"still rising: no upper bound yet. log p(data) at least {self.log_lower:,.2f} nats"
         else:
@@ -152,9 +177,16 @@ class Diminishing(Bounds):
 def certified(
     prior: SizePrior, records: Sequence[Record], regions: Sequence[Region], ceiling: float, nested: bool
 ) -> Certified:
-    """Lemma 1 with the best witness of every region in place of one min-witness, and `ceiling` in place of 0.
+    """Compute certified bounds on log p(y) from the sizes visited so far.
 
-    `regions` are the unvisited sizes, cut with the prior's masses. Without nesting there is no witness term.
+    prior: the prior over sizes.
+    records: the visited sizes with their evidence, in any order.
+    regions: the unvisited sizes, cut into boxes with their prior masses and best witnesses.
+    ceiling: a number ≥ log p(y | s) for every size, nats.
+    nested: whether a larger model can imitate a smaller one. Without nesting, unvisited sizes get no lower bound.
+
+    Source: Lemma 1 of Chiang & Poole, with the best witness of every region in place of one min-witness, and with
+    `ceiling` in place of 0.
     """
     ordered = sorted(records, key=lambda record: record.size)
     witnessed = [log_times(region.log_mass, region.log_witness) for region in regions] if nested else []
@@ -178,11 +210,17 @@ def diminishing(
     ceiling: float,
     nested: bool,
 ) -> Diminishing:
-    """`base` with its unvisited sizes bounded by the assumption of diminishing gains; `records` in search order.
+    """Return `base` with its unvisited sizes bounded by the assumption of diminishing gains.
 
-    Beyond the largest size N: Σ_{t > N} p(t) e^{level + gain (t − N)}, a tilted tail of the prior in closed form, with
-    `level` the upper end at N + 2 standard errors. Gains are taken between like ends (lower–lower, upper–upper) of
-    neighbours in size. Where models are nested evidence cannot fall: gain ≥ 0, and levels are running maxima.
+    Beyond the largest visited size N the bound is Σ_{t > N} p(t) e^{level + gain (t − N)}, a tilted tail of the prior
+    in closed form. `level` is the upper end of the evidence at N plus 2 standard errors. A gain is the rise per unit of
+    size between neighbouring visited sizes, taken between lower ends and between upper ends. Where models are nested
+    evidence cannot fall: then gain ≥ 0, and levels are running maxima.
+
+    base: the certified bounds of the same search.
+    records: the visited sizes in the order of the search.
+    regions, ceiling, nested: as for `certified`.
+
     Raises ValueError for several size variables.
     """
     if prior.dimension != 1:
@@ -217,12 +255,15 @@ def diminishing(
 
 
 def audit(history: Sequence[Certified], tolerance: float = 1e-12) -> tuple[int, ...]:
-    """Positions in a search's history whose certified interval is not inside the one before: an audit, () when sound.
+    """Return the positions in a search's history whose certified interval is not inside the one before; () when all
+    are.
 
-    `tolerance` is relative to the larger of 1 and the ends compared, for rounding only.
+    history: the certified bounds after each step of a search.
+    tolerance: allowance for rounding, relative to the larger of 1 and the ends compared.
     """
 
     def slack(before: float, after: float) -> float:
+        """Return the allowance for rounding at two ends, nats."""
         finite = [abs(end) for end in (before, after) if math.isfinite(end)]
         return tolerance * max([1.0, *finite])
 
@@ -235,26 +276,36 @@ def audit(history: Sequence[Certified], tolerance: float = 1e-12) -> tuple[int, 
 
 
 class _Visit(NamedTuple):
+    """One visited size of a single size variable with the ends of its evidence and its standard error, nats."""
+
     size: int
     lower: float
     upper: float
     error: float
-    reach: float  # upper + 2 errors
+    reach: float  # upper + 2 standard errors
 
 
 class _Trend(NamedTuple):
+    """The assumption about sizes beyond `largest`: evidence at most `level` + `gain` · (size − largest), nats."""
+
     largest: int
     level: float
     gain: float
 
 
 def _visit(record: Record) -> _Visit:
+    """Convert a record to a `_Visit`."""
     lower, upper, error = record.evidence.lower, record.evidence.upper, record.evidence.standard_error
     return _Visit(record.size[0], lower, upper, error, upper + 2.0 * error)
 
 
 def _trend(visited: Sequence[_Visit], nested: bool) -> _Trend:
-    """What is assumed beyond the largest visited size; an infinite gain where fewer than three sizes can tell."""
+    """Return the assumption about sizes beyond the largest visited one.
+
+    The gain is infinite where fewer than three sizes are visited or an evidence is not finite.
+
+    visited: the visited sizes in increasing order.
+    """
     level = max(visit.reach for visit in visited) if nested else visited[-1].reach
     gains = [_gain(before, after) for before, after in pairwise(visited[-4:])]
     if len(visited) < 3 or not all(gain < math.inf for gain in gains):  # NaN (∞ − ∞) counts as unknown
@@ -263,7 +314,7 @@ def _trend(visited: Sequence[_Visit], nested: bool) -> _Trend:
 
 
 def _gain(before: _Visit, after: _Visit) -> float:
-    """Gain per unit of size between neighbours, + 2 standard errors."""
+    """Return the gain per unit of size between two neighbouring sizes plus 2 standard errors, nats."""
     lower, upper = after.lower - before.lower, after.upper - before.upper
     error = 2.0 * math.hypot(before.error, after.error)
     rise = math.inf if math.isnan(lower) or math.isnan(upper) else max(lower, upper)
@@ -271,6 +322,7 @@ def _gain(before: _Visit, after: _Visit) -> float:
 
 
 def _log_beyond(trend: _Trend, prior: SizePrior, start: int) -> float:
+    """Return the assumed upper bound on log Σ_{t ≥ start} p(t) p(y | t), nats; +inf where the gain is not known."""
     if trend.gain == math.inf or trend.level == -math.inf:
         return trend.level if trend.level == -math.inf else math.inf
     first = trend.level + trend.gain * (start - trend.largest)
@@ -278,13 +330,13 @@ def _log_beyond(trend: _Trend, prior: SizePrior, start: int) -> float:
 
 
 def _gap_level(visited: Sequence[_Visit], size: int, nested: bool) -> float:
-    """Assumed upper end of the evidence at an unvisited `size` between two visited ones."""
+    """Return the assumed upper end of the evidence at an unvisited `size` between two visited ones, nats."""
     right = bisect_left(visited, size, key=lambda visit: visit.size)
     return max(visit.reach for visit in visited[0 if nested else right - 1 : right + 1])
 
 
 def _violations(records: Sequence[Record], nested: bool) -> tuple[Violation, ...]:
-    """Replay the search: the sizes found above what was assumed of them just before, beyond 2 standard errors."""
+    """Replay the search and return every size that came out above its assumed level by more than 2 standard errors."""
     visited: list[_Visit] = []
     found: list[Violation] = []
     for visit in map(_visit, records):

@@ -1,5 +1,4 @@
-"""Estimated evidence: what paths from both sides, or repeated calls, say of log p(data | size), and how far that may be
-off."""
+"""Estimates of log p(data | size) and their errors, from annealed paths in both directions or from repeated calls."""
 
 import math
 from collections.abc import Sequence
@@ -13,33 +12,44 @@ from scipy.special import ndtri, stdtrit
 from lvsearch.sizing.logspace import log_sum
 
 HYSTERESIS_SHARE, SHARE_STEPS, ANCHORED_SHARE = 0.15, 24, 0.7
-"""How far from the middle of the two ends the truth lies beyond what the islands' spread says, as a share of their
-distance. Measured, root mean square, on corpora drawn from LDA (60 documents of 30 tokens), against 1,664 temperatures.
-From the prior, 32 of a corpus and a size: 0.15, 0.08, 0.06, 0.04, 0.04 with 26, 52, 104, 208, 416 temperatures, always
-to the low side; 0.15 √(24 / temperatures) is taken. On a path anchored in one mode, ten of them, 26, 104 and 416:
-0.7, 0.6, 0.8 (two outliers left out, of 2 and 3), mostly above the middle: other modes are missed on both ways. Paths
-from a fit take the second share too: theirs has not been measured."""
+"""Shares of the hysteresis (the distance of the two ends) that count as standard error.
+
+The share says how far from the middle of both ends the truth lies, beyond the spread of the particle groups. It was
+measured as a root mean square on corpora drawn from LDA (60 documents of 30 tokens), against 1,664 temperatures.
+
+Paths from the prior (32 of a corpus and a size): 0.15, 0.08, 0.06, 0.04, 0.04 with 26, 52, 104, 208, 416 temperatures,
+always on the low side. The code takes 0.15 √(24 / temperatures).
+
+Paths anchored in one mode (ten of them, 26, 104 and 416 temperatures): 0.7, 0.6, 0.8, leaving out two outliers of 2 and
+3. The truth was mostly above the middle, because paths in both directions miss other modes. Paths from a fit use this
+second share too; their own share has not been measured.
+"""
 CONTRADICTION = 3.0
-"""Nats by which a lower end may exceed an upper end by chance: e^−3, twice."""
+"""Nats by which a lower end may exceed an upper end by chance. Each end is off by as much with probability e^−3 at
+most.
+"""
 
 
 @cache
 def student_widening(freedom: int) -> float:
-    """Student's 97.5 % point over the normal one: what an error known from few values is multiplied by."""
+    """Return the factor that widens a standard error known from few values: Student's 97.5 % point over the normal one.
+
+    freedom: degrees of freedom of the standard error.
+    """
     return float(stdtrit(freedom, 0.975) / ndtri(0.975))
 
 
 @dataclass(frozen=True)
 class Bracket:
-    """Forward and backward estimates of log p(data | size) in nats, one of each per island of particles.
+    """Forward and backward estimates of log p(data | size) in nats, one of each per particle group.
 
     | field | meaning |
     |---|---|
-    | `forward` | log p̂ of each island, annealed from q to the posterior: low on average |
+    | `forward` | log p̂ of each group, annealed from the first distribution q to the posterior: low on average |
     | `backward` | −log of the estimate of 1/p, annealed from where the forward paths ended: high on average |
-    | `steps` | temperatures |
-    | `particles` | in each half of the islands |
-    | `anchor_error` | where q knew one labelling and one mode: the standard error of its own evidence; else None |
+    | `steps` | number of temperatures |
+    | `particles` | number of particles in each half of the groups |
+    | `anchor_error` | standard error of q's own evidence where q covers one labelling and one mode only; else None |
     """
 
     forward: tuple[float, ...]
@@ -50,42 +60,57 @@ class Bracket:
 
     @property
     def lower(self) -> float:
-        """log of the average p̂ over islands: unbiased on p, so a stochastic lower end."""
+        """The log of the average p̂ over particle groups. The average is unbiased, so its log is a stochastic lower
+        end, nats.
+        """
         return log_sum(self.forward) - math.log(len(self.forward))
 
     @property
     def upper(self) -> float:
-        """−log of the average estimate of 1/p: a stochastic upper end if the backward paths began in the posterior."""
+        """The negative log of the average estimate of 1/p, nats.
+
+        It is a stochastic upper end if the backward paths began in the posterior.
+        """
         return math.log(len(self.backward)) - log_sum(np.negative(self.backward))
 
     @property
     def hysteresis(self) -> float:
-        """How far the backward paths end above the forward ones: what finite speed costs both together."""
+        """The distance by which the backward estimates end above the forward ones on average, nats: the cost of finite
+        speed.
+        """
         return max(0.0, float(np.mean(self.backward) - np.mean(self.forward)))
 
     @property
     def estimate(self) -> float:
-        """The middle of the two means. Near equilibrium both lag by the same amount, which cancels."""
+        """The middle of the forward and the backward mean, nats. Near equilibrium both lag by the same amount, which
+        cancels.
+        """
         return float(np.mean(self.backward) + np.mean(self.forward)) / 2
 
     @property
     def standard_error(self) -> float:
-        """Of `estimate`: the islands' spread, widened for their small number, and what is shared by all islands."""
+        """The standard error of `estimate`, nats.
+
+        It joins the spread of the particle groups, widened for their small number, with the error that all groups
+        share.
+        """
         return math.hypot(math.sqrt(self.variance) * student_widening(self.freedom), self.common_error)
 
     @property
     def variance(self) -> float:
-        """Of `estimate`, from how the islands differ, nats²."""
+        """The variance of `estimate` that follows from how the particle groups differ, nats²."""
         return (float(np.var(self.forward)) + float(np.var(self.backward))) / (4 * max(1, len(self.forward) - 1))
 
     @property
     def freedom(self) -> int:
-        """Degrees of freedom of `variance`."""
+        """The degrees of freedom of `variance`."""
         return max(1, 2 * (len(self.forward) - 1))
 
     @property
     def common_error(self) -> float:
-        """The part of the standard error that all islands share: a share of the hysteresis, and the anchor's error."""
+        """The part of the standard error that all particle groups share, nats: a share of the hysteresis, and the
+        anchor's error.
+        """
         if self.anchor_error is None:
             share = HYSTERESIS_SHARE * min(1.0, math.sqrt(SHARE_STEPS / self.steps))
             return share * self.hysteresis
@@ -93,29 +118,32 @@ class Bracket:
 
     @property
     def finite(self) -> bool:
+        """Whether every group's forward and backward estimate is a finite number."""
         return bool(np.all(np.isfinite([*self.forward, *self.backward])))
 
 
 @dataclass(frozen=True)
 class Repeats:
-    """What a noisy function returned at one size, call after call, nats. Their mean is the estimate.
+    """The values that a noisy function returned at one size, call after call, nats. Their mean is the estimate.
 
-    The standard error is Student's: s / √n, widened for a spread that is known from few calls, by the 97.5 % points.
+    The standard error is s / √n, widened by Student's 97.5 % point because the spread s is known from few calls.
     """
 
     values: tuple[float, ...]
 
     @property
     def steps(self) -> int:
-        """Calls: what the estimate cost."""
+        """The number of calls, which is what the estimate cost."""
         return len(self.values)
 
     @property
     def estimate(self) -> float:
+        """The mean of all calls, nats."""
         return float(np.mean(self.values))
 
     @property
     def standard_error(self) -> float:
+        """The widened standard error of the mean, nats; infinite after a single call."""
         n = len(self.values)
         if n < 2:
             return math.inf
@@ -123,16 +151,18 @@ class Repeats:
 
     @property
     def lower(self) -> float:
+        """The estimate minus one standard error, nats."""
         return self.estimate - self.standard_error
 
     @property
     def upper(self) -> float:
+        """The estimate plus one standard error, nats."""
         return self.estimate + self.standard_error
 
 
 @dataclass(frozen=True)
 class Pooled:
-    """Several brackets of one size together: estimate and its standard error, stochastic ends; nats.
+    """All brackets of one size together: estimate, its standard error and the stochastic ends, nats.
 
     `upper` is NaN where there is no upper end.
     """
@@ -144,18 +174,26 @@ class Pooled:
 
 
 FLOOR = 1e-3
-"""Nats below which a standard error is rounding, not knowledge."""
+"""Smallest standard error in nats that is believed; a smaller one is rounding."""
 ALIKE = 30.0
-"""Variances at equal work that differ by a larger factor are of different paths, not of few islands. By chance two of
-six degrees of freedom each differ by more in one pair of two thousand."""
+"""Largest factor between two variances at equal work for which their paths count as being of one kind.
+
+Variances that differ by more come from different paths, not from few particle groups. By chance, two variances of six
+degrees of freedom each differ by more in one pair of two thousand.
+"""
 
 
 def pooled(brackets: Sequence[Bracket] | Sequence[Repeats]) -> Pooled:
-    """All that is known of one size. Of a noisy function the mean of all calls.
+    """Pool all brackets (or all calls of a noisy function) of one size into one estimate.
 
-    Of annealings, estimates weighted by 1 / error², in which the islands' variance is shared by all brackets alike
-    (`_shared_errors`); ends averaged as what they are unbiased for, weighted by steps. A bracket whose upper end is
-    below another's lower one is left out: its backward paths did not begin in the posterior.
+    Calls of a noisy function: the estimate is the mean of all calls.
+
+    Annealed brackets: estimates are averaged with weights 1 / error², where the variance of the particle groups is
+    estimated jointly (`_shared_errors`). Stochastic ends are averaged on the scale on which they are unbiased, with
+    weights proportional to steps. A bracket whose upper end lies below another's lower end is left out, because its
+    backward paths did not begin in the posterior.
+
+    brackets: at least one; all annealed or all repeated calls.
     """
     values = tuple(value for one in brackets if isinstance(one, Repeats) for value in one.values)
     if values:
@@ -165,6 +203,7 @@ def pooled(brackets: Sequence[Bracket] | Sequence[Repeats]) -> Pooled:
 
 
 def _pooled(brackets: Sequence[Bracket]) -> Pooled:
+    """Pool annealed brackets, leaving out those that contradict a higher lower end (see `pooled`)."""
     highest = max(bracket.lower for bracket in brackets)
     brackets = [bracket for bracket in brackets if max(bracket.lower, bracket.upper + CONTRADICTION) >= highest]
     errors = np.hypot(_shared_errors(brackets), FLOOR)
@@ -181,11 +220,12 @@ def _pooled(brackets: Sequence[Bracket]) -> Pooled:
 
 
 def _shared_errors(brackets: Sequence[Bracket]) -> Float[np.ndarray, " bracket"]:
-    """The standard error of each bracket, nats, its islands' variance estimated together with those of others.
+    """Return the standard error of each bracket, nats, with the variance of its groups estimated jointly with other
+    brackets.
 
-    Four islands whose estimates happen to agree would else outweigh all others, with an error far too small. On paths
-    of one kind variance × work, with work = temperatures × particles, is about the same: it is averaged over the
-    brackets from a prior, and over those from an anchor, that differ by less than `ALIKE`.
+    By itself, a bracket of four groups that happen to agree would outweigh all others with an error far too small. On
+    paths of one kind, variance × work (work = temperatures × particles) is about constant. So that product is averaged
+    over brackets of one kind (from the prior, or from an anchor) that differ by less than the factor `ALIKE`.
     """
     work = np.array([bracket.steps * bracket.particles for bracket in brackets], float)
     scaled = work * [bracket.variance for bracket in brackets]
@@ -200,16 +240,21 @@ def _shared_errors(brackets: Sequence[Bracket]) -> Float[np.ndarray, " bracket"]
 
 
 def contradicts(found: Pooled, proved_lower: float) -> bool:
-    """Whether an estimate lies below a proved lower bound on what it estimates by more than its standard error."""
+    """Return whether an estimate lies below a proved lower bound on the same quantity by more than its standard
+    error.
+    """
     return proved_lower - found.estimate > found.standard_error
 
 
 def raised_to_bound(found: Pooled, proved_lower: float) -> Pooled:
-    """The estimate, and its lower end, at least at a proved lower bound on the evidence, nats.
+    """Return `found` with its estimate and lower end raised to a proved lower bound on the evidence where they lie
+    below.
 
-    An estimate that lay further below the bound than its standard error missed where the posterior is. It was wrong by
-    at least the distance to the bound, which is added to its error. An upper end below the bound is none: paths back
-    began elsewhere than in the posterior.
+    An estimate that lay below the bound by more than its standard error missed the region of the posterior. Its error
+    was at least the distance to the bound, so this distance is added to its standard error. An upper end below the
+    bound becomes NaN, because its backward paths did not begin in the posterior.
+
+    proved_lower: the proved lower bound, nats.
     """
     if not found.estimate < proved_lower:
         return found

@@ -1,4 +1,4 @@
-"""What a fit says about its size, an interval on log p(data | size, parameters) in nats, and its entry in a search."""
+"""The evidence of one fit, an interval on log p(data | size, parameters) in nats, and its entry in a search."""
 
 import math
 from dataclasses import dataclass
@@ -8,13 +8,14 @@ from lvsearch.models.plain_arguments import shown
 
 @dataclass(frozen=True, init=False)
 class Evidence:
-    """lower ≤ log p(y | s, θ_s) ≤ upper, with the standard error of an estimate (0 where the ends are exact).
+    """An interval lower ≤ log p(y | s, θ_s) ≤ upper in nats, with a standard error (0 where the ends are exact).
 
-    `upper` defaults to `lower`: a known value. −inf is a legal end (probability zero), +inf a legal `upper` (nothing
-    known from above).
+    lower: the lower end; −inf means probability zero.
+    upper: the upper end, by default `lower` (a known value); +inf means that nothing is known from above.
+    standard_error: the standard error of an estimate, finite and at least 0.
 
-    Raises ValueError for NaN (a failed fit is reported, not ranked), a `lower` of +inf, ends in the wrong order,
-    or a standard error that is negative or infinite.
+    Raises ValueError for NaN (a failed fit is reported, not ranked), a `lower` of +inf, ends in the wrong order, or a
+    standard error that is negative or infinite.
     """
 
     lower: float
@@ -46,7 +47,9 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Record:
-    """A generated size and its evidence; `replaced_by` names the witness whose evidence was recorded in its place."""
+    """A visited size and its evidence. `replaced_by` is the witness size whose evidence was recorded in its place, if
+    any.
+    """
 
     size: tuple[int, ...]
     evidence: Evidence

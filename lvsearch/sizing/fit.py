@@ -1,4 +1,6 @@
-"""What the search sees of a fit, and of whatever makes fits."""
+"""The interface between the search and a model: the fit of one size (`Fit`) and the object that makes fits
+(`Evaluator`).
+"""
 
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -11,7 +13,9 @@ from lvsearch.sizing.sizes import Size
 
 @dataclass(frozen=True)
 class FitInfo:
-    """For people: where a fit started, how long it took (seconds), how many passes it made, and what went wrong."""
+    """Information about a fit for people: how it started, its time in seconds, its number of passes, and why it
+    failed.
+    """
 
     start: str
     seconds: float
@@ -21,13 +25,13 @@ class FitInfo:
 
 @dataclass(frozen=True)
 class TopicQuality:
-    """How readable the topics of a fit are, and how many of them another start finds too.
+    """How readable the topics of a fit are, and how many of them a second fit from another start finds too.
 
     | field | meaning |
     |---|---|
     | `coherence` | NPMI of the most probable words of each topic, from −1 to 1: mean over topics |
-    | `coherence_error` | standard error of that mean over topics |
-    | `found_again` | topics that a fit of the same documents from another seed has too |
+    | `coherence_error` | standard error of the mean over topics |
+    | `found_again` | number of topics that a fit of the same documents from another seed has too |
     """
 
     coherence: float
@@ -37,15 +41,15 @@ class TopicQuality:
 
 @dataclass(frozen=True)
 class HeldOutScores:
-    """What a fit makes of units that it was not fitted to.
+    """Log-predictive scores of a fit on units that it was not fitted to.
 
     | field | meaning |
     |---|---|
     | `part` | number of the part of the units that was left out |
-    | `per_unit` | log p(unit | what was fitted), nats, in the order of the part |
-    | `n_observations` | tokens or cells of the part: what a score per observation divides by |
+    | `per_unit` | log p(unit | the fit), nats, one per unit of the part, in its order |
+    | `n_observations` | tokens or cells of the part: the divisor of a score per observation |
     | `method` | how the scores were computed, for people |
-    | `topics` | of a fit of topics, how good these are; None of other models, and where it was not asked |
+    | `topics` | quality of the topics; None for other models, and where it was not asked for |
     """
 
     part: int
@@ -62,13 +66,13 @@ class Fit:
     | field | meaning |
     |---|---|
     | `size` | one number per size variable |
-    | `evidence` | proved interval on log p(data | size), or log p(data | size, θ_size), nats, at the state carried |
+    | `evidence` | proved interval on log p(data | size), or log p(data | size, θ_size), nats, at `state` |
     | `log_symmetry` | log of the number of equivalent relabellings the evidence leaves out (0 under plug-in evidence) |
     | `state` | whatever the evaluator needs to go on from here; opaque to the search |
-    | `info` | for people |
-    | `brackets` | estimates with errors, where sizes are compared by these: annealed paths, a noisy function's calls |
-    | `gains` | what this size has over the next smaller one, where sizes are compared by that |
-    | `scores` | of units left out, where sizes are compared by these; None elsewhere |
+    | `info` | start, time and failure, for people |
+    | `brackets` | estimates with errors, where these compare sizes: annealed paths, or a noisy function's calls |
+    | `gains` | measured gains of this size over the next smaller one, where gains compare sizes |
+    | `scores` | scores of held-out units, where these compare sizes; else None |
     """
 
     size: Size
@@ -82,23 +86,25 @@ class Fit:
 
     @property
     def estimate(self) -> float:
-        """What sizes are compared by, nats: the annealed evidence, or the lower bound plus the missing relabellings."""
+        """The number that compares sizes, nats: the annealed evidence, or the lower bound plus the missing
+        relabellings.
+        """
         return pooled(self.brackets).estimate if self.brackets else self.evidence.lower + self.log_symmetry
 
 
 @runtime_checkable
 class Evaluator(Protocol):
-    """All that a search needs to know of a model and its data.
+    """The interface that a search needs to a model and its data.
 
     | attribute | meaning |
     |---|---|
     | `size_names` | one name per size variable |
     | `ceiling` | ≥ log p(data | any size, any parameters), nats; `inf` where none is proved |
-    | `nested` | Proposition 1 holds for the evidence that `evaluate` returns |
-    | `repeatable` | another trial of the same size can come out better |
-    | `anneals` | every trial estimates the evidence anew, with an error of its own, for longer than the one before |
-    | `shrinks` | a fit is begun from a slightly larger one's rather than from a smaller one's |
-    | `scale` | divide evidence by this before weighing it against the prior: 1, or the number of tokens |
+    | `nested` | whether Proposition 1 holds for the evidence that `evaluate` returns |
+    | `repeatable` | whether another trial of the same size can come out better |
+    | `anneals` | whether each trial estimates the evidence anew, with its own error, on longer paths than before |
+    | `shrinks` | whether a fit begins from the fit of a slightly larger size rather than of a smaller one |
+    | `scale` | divisor of the evidence before it is weighed against the prior: 1, or the number of tokens |
     """
 
     size_names: tuple[str, ...]
@@ -110,9 +116,12 @@ class Evaluator(Protocol):
     scale: float
 
     def evaluate(self, size: Size, start: Fit | None, trial: int = 0) -> Fit:
-        """Fit one size, from `start` (the fit of another size: smaller, or larger if it `shrinks`) or from scratch.
+        """Fit one size and return the fit.
 
-        trial: numbers the attempts at this size.
+        size: one number per size variable.
+        start: the fit of another size to begin from (a smaller one, or a larger one if the evaluator `shrinks`); None
+            begins from scratch.
+        trial: the number of the attempt at this size, from 0.
         """
         ...
 
@@ -122,18 +131,18 @@ class GainEvaluator(Evaluator, Protocol):
     """An evaluator that may compare sizes by what each gains over the next smaller one (`Fit.gains`)."""
 
     measures_gains: bool
-    """Whether it does, on its data: a trial then measures a gain, and not the evidence."""
+    """Whether the evaluator measures gains on its data. Each trial then measures a gain and not the evidence."""
 
 
 def is_by_gains(evaluator: Evaluator) -> bool:
-    """Return whether sizes are compared by their gains over the next smaller ones."""
+    """Return whether the evaluator compares sizes by their gains over the next smaller ones."""
     return isinstance(evaluator, GainEvaluator) and evaluator.measures_gains
 
 
 @runtime_checkable
 class SelfDescribed(Protocol):
-    """An evaluator that says what it is."""
+    """An evaluator that can describe itself."""
 
     def describe(self) -> str:
-        """For people, in one line."""
+        """Return a description of the evaluator for people, in one line."""
         ...

@@ -1,18 +1,19 @@
-"""How many components, from what one component more gains.
+"""The posterior over sizes from measured gains of one more component.
 
-A gain is log p(data | k) − log p(data | k − 1), measured at some sizes k. The evidence at every other size follows from
-the gains between: a sum of gains is the logarithm of a ratio of evidences. On data of many units a gain is known to
-tens of nats where the evidence itself is known to thousands, because only two components differ between its two ends.
+A gain is log p(data | k) − log p(data | k − 1), measured at some sizes k. Sums of gains are logarithms of ratios of
+evidences, so gains at all sizes give the evidence of every size relative to every other. On data of many units a gain
+is known to tens of nats where the evidence itself is known to thousands, because only two components differ between its
+two ends.
 
-What is assumed, and printed: gains fall as sizes grow. Between two sizes whose gains were measured they fall in some
-way that is not known, unless they lie on a smooth curve about the size where they end (`smooth_gains`): in half of the
-draws evenly in log k, in the other half at once, somewhere between the two. Below the smallest size measured, and
-beyond the largest, they are as there.
+Assumed, and printed: gains fall as sizes grow. Sizes between two measured ones need a rule. Gains either lie on a
+smooth curve about the size where they end (`smooth_gains`), or they fall in an unknown way. For the unknown way, half
+of the draws fall evenly in log k, and the other half at one random place between the two sizes. Below the smallest
+measured size and beyond the largest one, gains are equal to the nearest measured one.
 
-What is not assumed: that every chain was in the best mode. A chain in a poor mode shows a gain that is too small (it
-has one component twice, or two in one, and giving back a component that it has twice costs nothing). So a loss, or a
-gain that may be one, below a larger size that surely gains contradicts the assumption. That size is measured again,
-and left out as long as it does.
+Not assumed: that every chain was in the best mode. A chain in a poor mode shows a gain that is too small. Such a chain
+has one component twice, or two in one, and giving back a duplicate component costs nothing. So a size that may gain
+nothing, below a larger size that surely gains, contradicts the assumption. That size is measured again, and left out
+while the contradiction lasts.
 """
 
 import math
@@ -30,34 +31,37 @@ from lvsearch.sizing.posterior import TOGETHER, EstimatedPosterior, antithetic_e
 from lvsearch.sizing.sizes import SizePrior
 
 DISTANCE_SHARE = 0.1
-"""How far from the middle of its two directions a gain may lie, one standard error, as a share of their distance.
+"""The standard error of a gain that comes from the distance of its two directions, as a share of this distance.
 
-Measured on a planted corpus (116,000 tokens, 20 topics, the 32nd topic): with 30, 60, 120, 240 and 480 temperatures the
-middle was −183, −162, −163, −162 and −162 nats, the distance 199, 123, 77, 65 and 32. So 30 temperatures are off by a
-tenth of their distance, and more by less."""
+Measured on a planted corpus (116,000 tokens, 20 topics, the 32nd topic). With 30, 60, 120, 240 and 480 temperatures the
+middle was −183, −162, −163, −162 and −162 nats, and the distance 199, 123, 77, 65 and 32. So 30 temperatures are off by
+a tenth of their distance, and longer paths by less.
+"""
 COMMON_SHARE = 0.3
-"""How much of the variance of these errors all sizes have in common: the two directions may lag by unequal amounts."""
+"""The share of the variance of these errors that all sizes have in common: the two directions may lag unequally."""
 CONTRADICTED = 3.0
-"""Standard errors by which a gain may lie below that of a larger size."""
+"""Standard errors by which a gain may lie below that of a larger size before it contradicts falling gains."""
 THINNING = 4
-"""Every fourth of the posterior's draws is used: each is a row of sizes that may be hundreds."""
+"""Only every fourth of the posterior's draws is used, because each draw is a row of possibly hundreds of sizes."""
 STRETCH, FEWEST_ON_A_CURVE = 2.0, 4
-"""A smooth curve is fitted to gains within this factor of the size where they end, of which there are so many."""
+"""A smooth curve is fitted to at least `FEWEST_ON_A_CURVE` gains within the factor `STRETCH` of the size where gains
+end.
+"""
 UNLIKELY = 0.001
-"""A smooth curve is given up where gains lie as far from it, in their errors, with this probability or less."""
+"""A smooth curve is rejected if gains lie as far from it, in units of their errors, with this probability or less."""
 BEYOND = 2
-"""Sizes up to so many times the largest measured are given a probability."""
+"""Sizes up to this multiple of the largest measured size are given a probability."""
 
 
 @dataclass(frozen=True)
 class SizeGain:
-    """log p(data | size) − log p(data | size − 1), annealed both ways, nats.
+    """One measurement of log p(data | size) − log p(data | size − 1), annealed in both directions, nats.
 
     | field | meaning |
     |---|---|
     | `forward` | one estimate per path from the smaller size: low on average |
     | `backward` | one estimate per path from the larger size: high on average |
-    | `temperatures` | sweeps of each path |
+    | `temperatures` | number of sweeps of each path |
     """
 
     forward: tuple[float, ...]
@@ -66,17 +70,19 @@ class SizeGain:
 
     @property
     def estimate(self) -> float:
-        """The middle of the two directions' means, nats."""
+        """The middle of the means of both directions, nats."""
         return float(np.mean(self.forward) + np.mean(self.backward)) / 2
 
     @property
     def distance(self) -> float:
-        """How far the backward paths end above the forward ones, nats."""
+        """The distance by which the backward paths end above the forward ones on average, nats; at least 0."""
         return max(0.0, float(np.mean(self.backward) - np.mean(self.forward)))
 
     @property
     def standard_error(self) -> float:
-        """Standard error of `estimate`, nats: the paths' spread, widened for few paths, and a share of the distance."""
+        """The standard error of `estimate`, nats: the paths' spread, widened for few paths, and a share of the
+        distance.
+        """
         n = len(self.forward)
         middles = (np.array(self.forward) + np.array(self.backward)) / 2
         spread = float(np.std(middles, ddof=1) / math.sqrt(n)) if n > 1 else 0.0
@@ -85,26 +91,27 @@ class SizeGain:
 
     @property
     def is_finite(self) -> bool:
-        """Whether every path ended in a number."""
+        """Whether every path ended in a finite number."""
         return bool(np.all(np.isfinite([*self.forward, *self.backward])))
 
 
 @dataclass(frozen=True)
 class PooledGain:
-    """What all measurements of one gain say together: estimate and its standard error, nats."""
+    """All measurements of one gain together: estimate and its standard error, nats."""
 
     estimate: float
     standard_error: float
 
 
 def pool_gains(gains: Sequence[SizeGain], log_bounds: Sequence[float]) -> PooledGain:
-    """Pool measurements of one gain that began with different fits.
+    """Pool measurements of one gain that began from different fits.
 
-    The measurement that began with the best fit counts, and those whose fits are as good: whose proved bound lies below
-    the best one's by no more than the gain's own standard error. Fits that are worse are poorer modes. Weights are the
-    measurements' temperatures: weights made of their errors would favour those that happen to look exact.
+    Fits with a lower bound are in poorer modes. So only those measurements count whose fit has the best proved bound,
+    or one below it by no more than the standard error of the best fit's gain. Weights are the numbers of temperatures.
+    Weights from errors would favour measurements that look exact by chance.
 
-    gains: at least one. log_bounds: the proved lower end of log p(data | size) of each fit, nats.
+    gains: at least one measurement.
+    log_bounds: the proved lower end of log p(data | size) of each measurement's fit, nats.
     """
     best = max(range(len(gains)), key=lambda index: log_bounds[index])
     reach = gains[best].standard_error
@@ -121,19 +128,27 @@ def pool_gains(gains: Sequence[SizeGain], log_bounds: Sequence[float]) -> Pooled
 
 @runtime_checkable
 class MeasuredSize(Protocol):
-    """A visited size, as far as this module looks at it."""
+    """The part of a visited size that this module reads: the size, its pooled gain and its proved bound."""
 
     @property
-    def size(self) -> tuple[int, ...]: ...
+    def size(self) -> tuple[int, ...]:
+        """The size, one number per size variable."""
+        ...
+
     @property
-    def gain(self) -> PooledGain | None: ...
+    def gain(self) -> PooledGain | None:
+        """The pooled gain over the next smaller size; None where it was not measured."""
+        ...
+
     @property
-    def log_bound(self) -> float: ...
+    def log_bound(self) -> float:
+        """The highest proved lower end of log p(data | size), nats."""
+        ...
 
 
 @dataclass(frozen=True)
 class EvidenceCurve:
-    """The evidence of sizes 1, 2, … relative to each other, from gains measured at some of them.
+    """The evidence of the sizes 1, 2, … relative to each other, from gains measured at some of them.
 
     | field | shape | meaning |
     |---|---|---|
@@ -158,7 +173,7 @@ class EvidenceCurve:
         gains = np.empty((len(drawn), len(sizes)))
         gains[:, sizes <= nodes[0]] = drawn[:, :1]
         gains[:, sizes > nodes[-1]] = drawn[:, -1:]
-        # one uniform number a draw and interval says where gains fall at once; every other draw falls evenly instead
+        # Between two measured sizes: even draws fall evenly in log k; odd draws fall at one uniformly drawn place.
         where = np.random.default_rng(1).random((len(drawn), len(nodes)))
         evenly = (np.arange(len(drawn)) % 2 == 0)[:, None]
         for index, (low, high) in enumerate(pairwise(nodes.tolist())):
@@ -173,16 +188,16 @@ class EvidenceCurve:
 
     @cached_property
     def smooth(self) -> "SmoothGains | None":
-        """The smooth curve through the gains about the size where they end, if they lie on one; else None."""
+        """The smooth curve through the gains about the size where they end, or None if they do not lie on one."""
         keep = ~self.contradicted
         return smooth_gains(self.measured[keep], self.gains[keep], self.errors[keep])
 
     def _falling_draws(self) -> Float[np.ndarray, "draws node"]:
-        """Draws of the gains under their errors, each made to fall with the size."""
+        """Draw the measured gains under their errors, and make every draw fall with the size (`falling`)."""
         keep = ~self.contradicted
         gains, errors = self.gains[keep], np.maximum(self.errors[keep], 1e-3)
         normal = antithetic_errors(len(gains) + 1)[::THINNING]
-        common, own = normal[:, :1], normal[:, 1:]  # the first numbers are what all gains have in common
+        common, own = normal[:, :1], normal[:, 1:]  # the first column is the error that all gains share
         drawn = gains + errors * (math.sqrt(COMMON_SHARE) * common + math.sqrt(1 - COMMON_SHARE) * own)
         return falling(drawn, errors**-2.0)
 
@@ -194,10 +209,13 @@ class EvidenceCurve:
     def posterior(self, prior: SizePrior, scale: float = 1.0) -> EstimatedPosterior:
         """Return the posterior over the sizes 1 … end, averaged over the errors of the gains.
 
-        scale: what evidence is divided by before it is weighed against the prior.
+        Its field `indistinguishable` reaches from the smallest to the largest of the most probable sizes that hold 95
+        %.
 
-        `indistinguishable`: from the smallest to the largest of the most probable sizes that hold 95 %.
-        Raises ValueError where the prior gives no mass to any of them.
+        prior: the prior over sizes.
+        scale: the divisor of the evidence before it is weighed against the prior.
+
+        Raises ValueError where the prior gives no mass to any of these sizes.
         """
         probability = self._probability_draws(prior, scale)
         low, high = np.quantile(probability, [0.05, 0.95], axis=0)
@@ -222,6 +240,7 @@ class EvidenceCurve:
         return _answer_of(self._probability_draws(prior, 1.0).mean(axis=0))
 
     def _probability_draws(self, prior: SizePrior, scale: float) -> Float[np.ndarray, "draws end"]:
+        """Return one posterior over the sizes 1 … end for each draw of the evidence. Rows sum to 1."""
         log_prior = np.array([prior.log_pmf((k,)) for k in range(1, self.end + 1)])
         if log_prior.max() == -math.inf:
             raise ValueError("The prior gives no mass to any size up to the largest measured: change the prior.")
@@ -237,7 +256,7 @@ class SizeAnswer(NamedTuple):
 
 
 def _answer_of(probability: Float[np.ndarray, " end"]) -> SizeAnswer:
-    """Return the answer that these probabilities of sizes 1, 2, … give."""
+    """Return the most probable size and the 95 % range, given the probabilities of the sizes 1, 2, …"""
     downwards = np.argsort(-probability, kind="stable")
     needed = int(np.searchsorted(np.cumsum(probability[downwards]), TOGETHER * (1 - 1e-12))) + 1
     likely = downwards[:needed] + 1
@@ -246,12 +265,12 @@ def _answer_of(probability: Float[np.ndarray, " end"]) -> SizeAnswer:
 
 @dataclass(frozen=True)
 class SmoothGains:
-    """Gains as a polynomial of log size, fitted by weighted least squares to those measured in a stretch of sizes.
+    """Gains as a polynomial in log size, fitted by weighted least squares to the gains measured in a range of sizes.
 
     | field | shape | meaning |
     |---|---|---|
-    | `first`, `last`, `number` | | the stretch, and how many gains were measured in it |
-    | `coefficients`, `covariance` | (power,), (power, power) | of log size, nats |
+    | `first`, `last`, `number` | | ends of the range, and the number of gains measured in it |
+    | `coefficients`, `covariance` | (power,), (power, power) | of the polynomial in log size, nats |
     | `common_error` | | standard error that all gains have in common, nats |
     """
 
@@ -263,7 +282,7 @@ class SmoothGains:
     common_error: float
 
     def draws(self, sizes: Int[np.ndarray, " size"], number: int) -> Float[np.ndarray, "draws size"]:
-        """Draw curves of gains at these sizes under the errors of the fit, from a fixed seed."""
+        """Draw `number` curves of gains at these sizes under the errors of the fit, from a fixed seed."""
         normal = antithetic_errors(len(self.coefficients) + 1)[:: len(antithetic_errors(1)) // number]
         root = np.linalg.cholesky(self.covariance)
         curves = (self.coefficients + normal[:, 1:] @ root.T) @ _powers(sizes, len(self.coefficients)).T
@@ -277,9 +296,14 @@ def smooth_gains(
 ) -> SmoothGains | None:
     """Fit a smooth curve through the gains about the size where they change their sign.
 
-    A straight line of log size through four gains, a parabola through more, within a factor of two of that size on
-    both sides. None where gains do not change their sign, where too few lie there, or where they do not lie on such a
-    curve within their errors, as where they end at once: then nothing is assumed but that they fall.
+    The curve is a straight line in log size through four gains, and a parabola through more. Only sizes within a factor
+    of two of the sign change take part.
+
+    measured: the measured sizes, in increasing order.
+    gains, errors: their gains and standard errors, nats.
+
+    Returns None where gains do not change their sign, where too few lie near the change, or where they do not lie on
+    such a curve within their errors. The last happens where gains end at once. Then only falling gains are assumed.
     """
     level = falling(gains[None], np.maximum(errors, 1e-3) ** -2.0)[0]
     if not (level[0] > 0 > level[-1]):
@@ -307,17 +331,22 @@ def smooth_gains(
 
 
 def _powers(sizes: Int[np.ndarray, " size"], number: int) -> Float[np.ndarray, "size power"]:
-    """Return 1, log size, (log size)², …"""
+    """Return the columns 1, log size, (log size)², … for the least-squares fit."""
     return np.log(sizes)[:, None] ** np.arange(number)
 
 
 def falling(
     rows: Float[np.ndarray, "draws node"], weights: Float[np.ndarray, " node"]
 ) -> Float[np.ndarray, "draws node"]:
-    """Return for each row the numbers nearest to it, by weighted least squares, of those that never rise.
+    """Return for each row the nearest row of numbers that never rise, by weighted least squares.
 
-    The i-th of them is min_{a ≤ i} max_{b ≥ i} of the weighted average from a to b (Barlow et al. 1972, isotonic
-    regression in its min-max form): rows are many and short, so that all averages of all rows are taken at once.
+    The i-th number is min_{a ≤ i} max_{b ≥ i} of the weighted average from a to b. Rows are many and short, so averages
+    of all rows are computed at once.
+
+    rows: numbers to fit, one row per draw.
+    weights: the weight of each column.
+
+    Source: Barlow et al. 1972, isotonic regression in its min-max form.
     """
     n = rows.shape[1]
     total = np.concatenate([[0.0], np.cumsum(weights)])
@@ -332,9 +361,10 @@ def falling(
 
 
 def evidence_curve(visits: Sequence[MeasuredSize], largest: int | None = None) -> EvidenceCurve | None:
-    """Return the curve that the gains of these visits give; None where no gain was measured.
+    """Return the evidence curve that the gains of these visits give; None where no gain was measured.
 
-    largest: the largest size allowed.
+    visits: the visited sizes.
+    largest: the largest size allowed, or None.
     """
     known = sorted((visit.size[0], visit.gain) for visit in visits if visit.gain is not None)
     if not known:
@@ -377,21 +407,27 @@ def _contradicted(gains: np.ndarray, errors: np.ndarray) -> np.ndarray:
 FIRST = 16
 """The first size whose gain is measured."""
 PRECISION, SMOOTH_PRECISION = 0.1, 0.25
-"""How wide the range that holds 95 % may be in the end, as a share of the most probable size: where gains end at once,
-and where they fade, which is known less well however long one measures."""
+"""How wide the 95 % range may be in the end, as a share of the most probable size.
+
+`PRECISION` applies where gains end at once. `SMOOTH_PRECISION` applies where they fade: then the size is known less
+well however long one measures.
+"""
 SURE = 2.0
-"""Standard errors by which the gain of the largest size measured must be negative before no larger one is tried."""
+"""Standard errors by which a gain must differ from 0 to count as surely positive or negative.
+
+No larger size is tried once the gain of the largest measured one is surely negative.
+"""
 ENOUGH_ON_A_CURVE = 9
-"""Gains on a smooth curve after which no more are measured."""
+"""Number of gains on a smooth curve after which no more are measured."""
 FARTHEST = 1 << 14
-"""The largest size that is looked at where neither the prior nor a limit ends before."""
+"""The largest size that is ever looked at, where neither the prior nor a limit ends before."""
 LOOKS = 2
-"""Fits that each of the two sizes gets between which gains change their sign."""
+"""Number of fits that each of the two sizes beside the answer gets: the sizes between which gains change their sign."""
 
 
 @dataclass(frozen=True)
 class NextSize:
-    """The size to measure next, and why: `reason` for people."""
+    """The size to measure next, with the reason in words for people."""
 
     size: int
     reason: str
@@ -405,12 +441,18 @@ def next_measured(
     largest: int | None,
     precision: float = PRECISION,
 ) -> NextSize | None:
-    """Return the size whose gain to measure next; None when the answer is as narrow as asked, or nothing is left.
+    """Return the size whose gain to measure next, or None when the search is done.
 
-    First larger and larger sizes, until one gains nothing; then the widest stretch of sizes not measured within the
-    range that holds 95 %, until that is narrow; then those sizes again whose gains decide.
+    The search is done when the answer is as narrow as asked, or when no size is left to measure. First it tries larger
+    and larger sizes until one gains nothing. Then it measures inside the widest stretch of unmeasured sizes within the
+    95 % range, until that range is narrow. Last it repeats the sizes whose gains decide the answer.
 
-    trials: size -> how often it was tried. largest: the largest size allowed.
+    visits: the visited sizes.
+    trials: number of trials of each visited size, {size: trials}.
+    prior: the prior over sizes.
+    most_trials: the largest number of trials of one size.
+    largest: the largest size allowed, or None.
+    precision: how wide the 95 % range may be, as a share of the most probable size.
     """
     limit = _largest_with_mass(prior, largest)
     if limit == 1:
@@ -436,7 +478,7 @@ def next_measured(
     if sharp is not None:
         return NextSize(sharp, "gains change their sign in between")
     if curve.smooth is not None and curve.smooth.number >= ENOUGH_ON_A_CURVE:
-        return None  # what all gains have in common stays uncertain, however many there are
+        return None  # more gains would not reduce the error that all gains share
     if last - first > _wanted(curve, precision) * best:
         places = [1, *curve.measured.tolist()]
         stretches = [
@@ -453,21 +495,26 @@ def next_measured(
 
 
 def _sharp_change(curve: EvidenceCurve) -> int | None:
-    """Return the middle between two sizes, one of which surely gains and the next one surely does not; None where there
-    is no size between such two. Halving finds the place where gains end, as often as it needs."""
+    """Return the middle of two measured sizes, the first of which surely gains and the second surely does not.
+
+    Halving this way finds the place where gains end. Returns None where no size lies between two such sizes, or where
+    the middle was measured and is contradicted.
+    """
     sure = np.abs(curve.gains) > SURE * curve.errors
     for low, high in pairwise(np.flatnonzero(~curve.contradicted).tolist()):
         first, second = int(curve.measured[low]), int(curve.measured[high])
         if sure[low] and sure[high] and curve.gains[low] > 0 > curve.gains[high] and second - first > 1:
             middle = round(math.sqrt(first * second))
-            return None if middle in curve.measured else middle  # measured and contradicted: no more to be had there
+            return None if middle in curve.measured else middle  # a middle that was measured was contradicted
     return None
 
 
 def _again(
     curve: EvidenceCurve, trials: dict[int, int], most_trials: int, precision: float, prior: SizePrior
 ) -> NextSize | None:
-    """Return the gain to measure again: those beside the answer first, then the uncertain ones where they decide."""
+    """Return the gain to measure again, or None: those beside the answer first, then the least certain ones in its
+    range.
+    """
     best, first, last = curve.answer(prior)
     beside = [int(size) for size in curve.measured if size in (best, best + 1)]
     for size in beside:
@@ -484,17 +531,17 @@ def _again(
 
 
 def _wanted(curve: EvidenceCurve, precision: float) -> float:
-    """Return how wide the range may be, as a share of the most probable size."""
+    """Return how wide the 95 % range may be, as a share of the most probable size."""
     return precision if curve.smooth is None else precision * SMOOTH_PRECISION / PRECISION
 
 
 def _untried(sizes: Sequence[int], trials: dict[int, int], reason: str) -> NextSize | None:
-    """Return the first of these sizes that was never tried."""
+    """Return the first of these sizes that was never tried, with the reason; None when all were tried."""
     return next((NextSize(size, reason) for size in sizes if size not in trials), None)
 
 
 def _largest_with_mass(prior: SizePrior, largest: int | None) -> int:
-    """Return the largest size to look at: the limit, or where the prior ends."""
+    """Return the largest size to look at: the limit, or the size where the prior ends if that is smaller."""
     low, high = 1, (FARTHEST if largest is None else largest) + 1
     while high - low > 1:  # `low` has mass at or beyond it, `high` has none or is beyond the limit
         middle = (low + high) // 2

@@ -1,7 +1,12 @@
-"""What sizes not tried may hold, along one size variable: generously, from the evidence of those around them.
+"""How much probability the sizes that were not tried may hold, along one size variable.
 
-Sizes beside the best one are given as much evidence as it has, those between two others that of the better of the two,
-those beyond the largest its own and the last gain per unit for as far again; the caller's slack on top.
+The estimates are generous. They follow from the evidence of the tried sizes around a gap:
+
+- sizes beside the best one get its evidence
+- sizes between two others get the evidence of the better of the two
+- sizes beyond the largest one get its evidence plus the last gain per unit, extended over the same distance again
+
+The caller's slack (nats) is added to each.
 """
 
 import math
@@ -15,33 +20,39 @@ from lvsearch.sizing.logspace import log_sum
 from lvsearch.sizing.sizes import Size
 
 FARTHEST = 1 << 20
-"""Beyond this size nothing is looked for."""
+"""The largest size that is ever considered."""
 
 
 @runtime_checkable
 class OneSize(Protocol):
-    """A prior over one size variable, or over one that moves while others stand still; logs in nats."""
+    """A prior over one size variable, or over one variable that moves while others stand still; logs in nats."""
 
     def log_pmf(self, size: Size) -> float:
-        """log p(size)."""
+        """Return log p(size), nats."""
         ...
 
     def log_mass(self, corner: Size) -> float:
-        """log p(at least this size)."""
+        """Return log p(at least this size), nats."""
         ...
 
 
 class Gap(NamedTuple):
-    """Sizes not tried: the one to try first, and log of what all of them may weigh (prior times evidence, nats)."""
+    """A run of sizes not tried: the size to try first, and log of prior times evidence that all of them may have,
+    nats.
+    """
 
     size: int
     log_weight: float
 
 
 def gaps(tried: Sequence[int], known: Mapping[int, float], prior: OneSize, end: int | None, slack: float) -> list[Gap]:
-    """For each run of sizes not tried that have prior mass, below, between and beyond those tried.
+    """Return every run of sizes not tried that have prior mass: below, between and beyond the tried sizes.
 
-    tried: in increasing order. known: size -> log evidence (nats) of those that have any. end: the largest to try.
+    tried: the tried sizes, in increasing order.
+    known: log evidence of those tried sizes that have any, {size: nats}.
+    prior: the prior over sizes.
+    end: the largest size to try, or None.
+    slack: nats added to the evidence suggested by neighbours.
     """
     best = max(known, key=lambda place: (prior.log_pmf((place,)) + known[place], -place), default=None)
     found = []
@@ -61,14 +72,16 @@ def gaps(tried: Sequence[int], known: Mapping[int, float], prior: OneSize, end: 
 def beyond(
     tried: Sequence[int], known: Mapping[int, float], prior: OneSize, end: int | None, slack: float
 ) -> Gap | None:
-    """Those beyond the largest tried, the first to try twice as large; None where the prior or `end` leaves none.
-    Arguments as for `gaps`."""
+    """Return the gap beyond the largest tried size, or None where the prior or `end` leaves no size there.
+
+    The size to try first is twice the largest tried one, or the next size that has prior mass. Arguments as for `gaps`.
+    """
     last, end_at = tried[-1], FARTHEST if end is None else end
     mass = prior.log_mass((last + 1,))
     if last >= end_at or mass == -math.inf:
         return None
     reach = min(2 * last, end_at)
-    if prior.log_mass((reach + 1,)) == mass:  # nothing up to there: the next size that has any
+    if prior.log_mass((reach + 1,)) == mass:  # no mass up to `reach`: find the next size with mass by halving
         low, high = reach, reach + 1
         while high < end_at and prior.log_mass((high + 1,)) == mass:
             low, high = high, min(2 * high, end_at)
@@ -80,6 +93,7 @@ def beyond(
         reach = high
     while prior.log_pmf((reach,)) == -math.inf and reach > last + 1:
         reach -= 1
+    # The gap's mass is that of sizes last + 1 … end_at only.
     outside = -math.inf if end is None else prior.log_mass((end_at + 1,))
     if outside == mass:
         return None

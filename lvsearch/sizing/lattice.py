@@ -1,8 +1,9 @@
-"""Several size variables: where probability may hide in their lattice.
+"""Where untried sizes of several size variables may hold probability.
 
-Along every line that moves one variable through a size that counts, what `gaps` says of one variable; and, since sizes
-may be worth nothing until several of them grow together (a chess-board has neither row nor column clusters alone), the
-ladder (1, …, 1), (2, …, 2), (4, …, 4), … for as long as what lies above its last rung in all variables may count.
+Two families of sizes are examined. First, every line through a size of notable probability along one variable is
+treated as one size variable (`gaps`). Second, the ladder (1, …, 1), (2, …, 2), (4, …, 4), … is climbed while sizes
+above its last rung in all variables may hold probability. The ladder is needed because data may gain nothing until
+several variables grow together: a chess-board has neither row clusters nor column clusters alone.
 """
 
 import math
@@ -15,49 +16,54 @@ from lvsearch.sizing.sizes import OpenSize, Size, SizePrior
 
 @dataclass(frozen=True)
 class Line:
-    """The sizes through `through` along one variable, `axis`: a `OneSize`."""
+    """The sizes that differ from the size `through` in the variable `axis` only; satisfies `OneSize`."""
 
     prior: SizePrior
     through: Size
     axis: int
 
     def at(self, number: int) -> Size:
-        """The size whose moving variable is `number`."""
+        """Return the size on the line whose variable `axis` equals `number`."""
         return (*self.through[: self.axis], number, *self.through[self.axis + 1 :])
 
     def holds(self, size: Size) -> bool:
-        """Whether a size is on the line."""
+        """Return whether a size is on the line."""
         return self.at(size[self.axis]) == size
 
     def log_pmf(self, size: Size) -> float:
-        """log p of the size on the line, nats."""
+        """Return log p of the size on the line, nats."""
         return self.prior.log_pmf(self.at(size[0]))
 
     def log_mass(self, corner: Size) -> float:
-        """log of the prior mass on the line from there on, nats."""
+        """Return log of the prior mass on the line from this number on, nats."""
         ends: OpenSize = tuple(None if axis == self.axis else n + 1 for axis, n in enumerate(self.through))
         return self.prior.log_box(self.at(corner[0]), ends)
 
 
 @dataclass(frozen=True)
 class Ladder:
-    """The sizes (n, …, n), each variable stopping at its largest: a `OneSize` whose masses are of all sizes above."""
+    """The sizes (n, …, n), each variable stopping at its largest value; satisfies `OneSize`.
+
+    The mass of a rung is the prior mass of all sizes at least as large in every variable.
+    """
 
     prior: SizePrior
     largest: Size | None
 
     def at(self, number: int) -> Size:
-        """The rung where no variable stopped is `number`."""
+        """Return the rung n = `number`, with each variable cut at its largest value."""
         if self.largest is None:
             return (number,) * self.prior.dimension
         return tuple(min(number, most) for most in self.largest)
 
     def log_pmf(self, size: Size) -> float:
-        """log p of the rung, nats."""
+        """Return log p of the rung, nats."""
         return self.prior.log_pmf(self.at(size[0]))
 
     def log_mass(self, corner: Size) -> float:
-        """log of the prior mass from the rung on in all variables, nats; none beyond the last rung."""
+        """Return log of the prior mass of all sizes at or above the rung in every variable, nats; −inf beyond the last
+        rung.
+        """
         if self.largest is not None and corner[0] > max(self.largest):
             return -math.inf
         return self.prior.log_mass(self.at(corner[0]))
@@ -65,7 +71,7 @@ class Ladder:
 
 @dataclass(frozen=True)
 class Hidden:
-    """A size to try, and log of what it and others like it may weigh, nats."""
+    """A size to try, and log of prior times evidence that it and the untried sizes like it may have, nats."""
 
     size: Size
     log_weight: float
@@ -79,9 +85,15 @@ def hidden_in_lattice(
     largest: Size | None,
     slack: float,
 ) -> list[Hidden]:
-    """What may hide above the ladder's last rung and on each line through a size of `counting`, nearest first.
+    """Return the untried sizes that may hold probability: above the ladder's last rung, and on lines through notable
+    sizes.
 
-    known: size -> log evidence (nats) of those tried that have any. largest: to try. slack: as for `gaps`.
+    tried: the tried sizes.
+    known: log evidence of those tried sizes that have any, {size: nats}.
+    counting: the sizes of notable probability; a line along each variable goes through each.
+    prior: the prior over sizes.
+    largest: the largest size to try, or None.
+    slack: nats added to the evidence suggested by neighbours, as for `gaps`.
     """
     ladder = Ladder(prior, largest)
     rungs = sorted(max(size) for size in tried if ladder.at(max(size)) == size)

@@ -1,6 +1,6 @@
-"""What a search has done so far, and what it should do next: plain data and pure functions.
+"""The state of a search as plain data, and pure functions that decide what to do next.
 
-A *trial* is one fit; a *visit* is a size with all its trials, the best of which is its evidence.
+A *trial* is one fit. A *visit* is a size with all its trials, the best of which gives its evidence.
 """
 
 import math
@@ -18,16 +18,16 @@ from lvsearch.sizing.gains import PooledGain, SizeGain, evidence_curve, pool_gai
 from lvsearch.sizing.sizes import Size, SizePrior
 
 SD_OF_BEST = (1.0, 0.826, 0.748, 0.701, 0.669, 0.645)
-"""Standard deviation of the largest of n = 1, 2, … independent standard normals."""
+"""Standard deviation of the largest of n independent standard normals, for n = 1, 2, …"""
 MEAN_OF_BEST = (0.0, 0.564, 0.846, 1.029, 1.163, 1.267)
-"""Its mean: what a size with few trials may still gain over one with many."""
+"""Mean of the largest of n independent standard normals: how much a size with few trials may still rise."""
 NEGLIGIBLE = math.log(1000.0)
-"""A size with a thousandth of the best's weight is not worth another look where nothing is uncertain."""
+"""Nats below the best weight at which a size is dropped if errors are small: a thousandth of the best weight."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One fit of a size. Nats and seconds; `failure` is None for a fit that is a number."""
+    """One fit of a size, in nats and seconds. `failure` is None unless the fit failed to give a number."""
 
     start: str
     evidence: Evidence
@@ -40,17 +40,25 @@ class Trial:
 
     @property
     def estimate(self) -> float:
+        """The number that compares sizes, nats: the annealed evidence, or the lower bound plus the missing
+        relabellings.
+        """
         return pooled(self.brackets).estimate if self.brackets else self.evidence.lower + self.log_symmetry
 
 
 @dataclass(frozen=True)
 class Visit:
-    """A size and its trials. `evidence` is the best trial's, or the witness's named in `replaced_by`.
+    """A size and its trials. `evidence` is the best trial's, or that of the witness named in `replaced_by`.
 
-    `from_gains` is the evidence that the gains of all sizes together give (`with_evidence_from_gains`): its differences
-    between sizes are what was measured, its height is at least that of every proved bound. `log_lower`, `log_upper` are
-    the proved bounds on log p(data) (nested evidence: of these fits) when the size was
-    first recorded (on the scale of the search: per token if so asked).
+    | field | meaning |
+    |---|---|
+    | `log_symmetry` | log of the number of relabellings that `evidence` leaves out |
+    | `log_lower`, `log_upper` | proved bounds on log p(data) when the size was first recorded, on the search's scale |
+    | `from_gains` | evidence from the gains of all sizes together (`with_evidence_from_gains`), or None |
+
+    For nested evidence, the proved bounds are of the fitted parameters. The scale of the search is nats, or nats per
+    token if so asked. Differences of `from_gains` between sizes were measured, and its height is at least that of every
+    proved bound.
     """
 
     size: Size
@@ -64,7 +72,7 @@ class Visit:
 
     @property
     def gain(self) -> PooledGain | None:
-        """What this size gains over the next smaller one, by all its trials; None where none measured it."""
+        """The gain of this size over the next smaller one from all its trials, or None where no trial measured it."""
         measured = [
             (gain, trial.evidence.lower) for trial in self.trials if trial.failure is None for gain in trial.gains
         ]
@@ -77,9 +85,9 @@ class Visit:
 
     @property
     def annealed(self) -> Pooled | None:
-        """All its brackets together, or a noisy function's calls; None where it has neither.
+        """All brackets (or all calls of a noisy function) pooled; None where there are neither.
 
-        An estimate below a proved bound on the same evidence is raised to it (`raised_to_bound`).
+        An estimate below a proved bound on the same evidence is raised to the bound (`raised_to_bound`).
         """
         brackets = self._brackets
         if not brackets:
@@ -88,8 +96,10 @@ class Visit:
 
     @property
     def proved_lower(self) -> float:
-        """A number that is proved to be at most log p(data | size), nats: the bound of the best fit, relabellings left
-        out; −inf where brackets are a noisy function's calls, of which nothing is proved."""
+        """A number proved to be at most log p(data | size), nats: the bound of the best fit, without relabellings.
+
+        It is −inf for a noisy function, about which nothing is proved.
+        """
         noisy = any(isinstance(one, Repeats) for one in self._brackets)
         return -math.inf if noisy else self.evidence.lower
 
@@ -101,10 +111,12 @@ class Visit:
 
     @property
     def _brackets(self) -> list:
+        """The brackets (or calls) of all trials that did not fail."""
         return [bracket for trial in self.trials if trial.failure is None for bracket in trial.brackets]
 
     @property
     def estimate(self) -> float:
+        """The evidence that compares this size with others, nats: from gains, else annealed, else the proved bound."""
         if self.from_gains is not None:
             return self.from_gains.estimate
         annealed = self.annealed
@@ -112,19 +124,21 @@ class Visit:
 
     @property
     def seconds(self) -> float:
+        """The time of all trials together, seconds."""
         return math.fsum(trial.seconds for trial in self.trials)
 
     @property
     def failed(self) -> bool:
-        """No trial gave a number, and no witness stood in."""
+        """Whether no trial gave a number and no witness replaced the evidence."""
         return self.replaced_by is None and all(trial.failure is not None for trial in self.trials)
 
     @property
     def best_trial(self) -> int:
+        """The index of the trial with the highest estimate."""
         return int(np.argmax([trial.estimate for trial in self.trials]))
 
     def with_trial(self, trial: Trial) -> "Visit":
-        """The visit with one more trial, its evidence the better of the two."""
+        """Return the visit with one more trial; its evidence becomes the better of both."""
         better = trial.evidence.lower + trial.log_symmetry > self.evidence.lower + self.log_symmetry
         if trial.failure is None and better:
             return replace(self, trials=(*self.trials, trial), evidence=trial.evidence, log_symmetry=trial.log_symmetry)
@@ -132,24 +146,24 @@ class Visit:
 
 
 def scaled(evidence: Evidence, scale: float) -> Evidence:
-    """The evidence over `scale`: what is weighed against the prior."""
+    """Return the evidence divided by `scale`, which is what is weighed against the prior."""
     return Evidence(evidence.lower / scale, evidence.upper / scale, evidence.standard_error / scale)
 
 
 def record_of(visit: Visit, scale: float) -> Record:
-    """What the bounds see of a visit."""
+    """Return the record that the bounds need of a visit: its size and scaled evidence."""
     return Record(visit.size, scaled(visit.evidence, scale), visit.replaced_by)
 
 
 def pooled_spread(visits: Sequence[Visit]) -> float:
-    """Standard deviation of one fit's estimate around its size's mean, pooled over sizes with several trials, nats.
+    """Return the standard deviation of one fit's estimate around the mean of its size, nats, pooled over sizes.
 
-    Widened for being known from few fits only: multiplied by Student's 97.5 % point over the normal one, 6.5 with one
-    degree of freedom, 2.2 with two, 1.1 with ten. Three fits that happen to agree do not settle a search.
+    The value is widened because few fits give it, by Student's 97.5 % point over the normal one. The factor is 6.5 with
+    one degree of freedom, 2.2 with two and 1.1 with ten. So three fits that happen to agree do not end a search.
 
-    Where no size has two trials: the roughness of the curve over sizes, √(mean of squared second differences / 6) on
-    even steps, which is that standard deviation if the true curve is smooth; 0 with fewer than three sizes or several
-    size variables.
+    Where no size has two trials, the roughness of the curve over sizes is used instead. On even steps it is √(mean of
+    squared second differences / 6), which equals the standard deviation if the true curve is smooth. With fewer than
+    three sizes, or with several size variables, the result is 0.
     """
     squares, freedom = 0.0, 0
     for visit in visits:
@@ -174,15 +188,21 @@ def pooled_spread(visits: Sequence[Visit]) -> float:
 
 
 def _small_sample(freedom: int) -> float:
+    """Return the factor that widens a spread known from few values: Student's 97.5 % point over the normal one."""
     return float(stdtrit(freedom, 0.975) / ndtri(0.975))
 
 
 def standard_error(visit: Visit, spread: float, usual_trials: int) -> float:
-    """How far a size's estimate may lie from what as many trials as usual would have given, nats.
+    """Return how far a size's estimate may lie from what the usual number of trials would have given, nats.
 
-    The best of n fits has the standard deviation of the largest of n normals, and with fewer trials than usual it also
-    lags behind the others. The evidence's own standard error (a function's, say) is added in quadrature. Annealed
-    evidence has its own and no other. Evidence from gains has that of its difference to the most probable size.
+    The best of n fits has the standard deviation of the largest of n normals. With fewer trials than usual it also lags
+    behind other sizes. The evidence's own standard error (of a function, for instance) is added in quadrature. Annealed
+    evidence has its own standard error only. Evidence from gains has the error of its difference to the most probable
+    size.
+
+    visit: the size.
+    spread: standard deviation of a single fit, from `pooled_spread`, nats.
+    usual_trials: number of trials that other sizes have.
     """
     if visit.from_gains is not None:
         return visit.from_gains.standard_error
@@ -198,10 +218,16 @@ def standard_error(visit: Visit, spread: float, usual_trials: int) -> float:
 def near_mode(
     visits: Sequence[Visit], prior: SizePrior, starts: int, scale: float, repeatable: bool
 ) -> tuple[Visit, ...]:
-    """Visits whose weight log p(s) + estimate cannot be told from the best's, best first.
+    """Return the visits whose weight log p(s) + estimate cannot be told from the best one, best first.
 
-    Failed ones and those of no weight are left out. Fits that are not `repeatable` come out the same every time: their
-    only errors are those that they state themselves.
+    Failed visits and visits of no weight are left out.
+
+    visits: the visited sizes.
+    prior: the prior over sizes.
+    starts: the usual number of trials of a size.
+    scale: the divisor of the evidence before it is weighed against the prior.
+    repeatable: whether another trial can come out differently. If not, the only errors are those that fits state
+        themselves.
     """
     good = [visit for visit in visits if not visit.failed and prior.log_pmf(visit.size) + visit.estimate > -math.inf]
     if not good:
@@ -213,6 +239,7 @@ def near_mode(
     best = ranked[0].size
 
     def close(size: Size) -> bool:
+        """Return whether the weight of a size lies within two standard errors (or `NEGLIGIBLE`) of the best weight."""
         reach = max(NEGLIGIBLE, 2.0 * math.hypot(error[size], error[best]))
         return weight[best] - weight[size] <= reach
 
@@ -220,13 +247,15 @@ def near_mode(
 
 
 def enclosed(near: Sequence[Visit], visits: Sequence[Visit]) -> tuple[Visit, ...]:
-    """Visits that are not near the mode but lie between two that are, along one variable, others equal; fewest first.
+    """Return visits that are not near the mode but lie between two that are, along one variable; fewest trials first.
 
-    One unlucky fit is the likeliest reason: they deserve as many trials as their neighbours before they are told apart.
+    The most likely reason is one unlucky fit. So such a size gets as many trials as its neighbours before it is ruled
+    out.
     """
     sizes = {visit.size for visit in near}
 
     def between(size: Size) -> bool:
+        """Return whether sizes near the mode lie on both sides of `size` along one variable."""
         for axis, n in enumerate(size):
             line = [s[axis] for s in sizes if s[:axis] + s[axis + 1 :] == size[:axis] + size[axis + 1 :]]
             if any(m < n for m in line) and any(m > n for m in line):
@@ -237,9 +266,9 @@ def enclosed(near: Sequence[Visit], visits: Sequence[Visit]) -> tuple[Visit, ...
 
 
 def bordering(near: Sequence[Visit], visits: Sequence[Visit]) -> tuple[Visit, ...]:
-    """Visits one step from a size near the mode that are not near it themselves, fewest trials first.
+    """Return visits one step from a size near the mode that are not near it themselves, fewest trials first.
 
-    They are where a search ends, and each may have ended it by one unlucky fit.
+    A search ends at these sizes, and each may have ended it by one unlucky fit.
     """
     sizes = {visit.size for visit in near}
     borders = {step for visit in near for step in _steps(visit.size)} - sizes
@@ -247,7 +276,7 @@ def bordering(near: Sequence[Visit], visits: Sequence[Visit]) -> tuple[Visit, ..
 
 
 def largest_unvisited(max_size: Size, visits: Sequence[Visit]) -> Size | None:
-    """The unvisited size up to `max_size` with most components in all; None when every one was visited."""
+    """Return the unvisited size up to `max_size` with most components in all; None when every size was visited."""
     visited = {visit.size for visit in visits}
     unvisited = (size for size in product(*(range(1, n + 1) for n in max_size)) if size not in visited)
     return max(unvisited, key=lambda size: (sum(size), size), default=None)
@@ -256,9 +285,10 @@ def largest_unvisited(max_size: Size, visits: Sequence[Visit]) -> Size | None:
 def unvisited_neighbour(
     near: Sequence[Visit], visits: Sequence[Visit], prior: SizePrior, max_size: Size | None
 ) -> Size | None:
-    """The unvisited size one step away from one that is near the mode, nearest to the best; None when there is none.
+    """Return the unvisited size one step from a size near the mode, the nearest to the best one; None when there is
+    none.
 
-    Sizes without prior mass are left out: whatever their evidence, they could not be the answer.
+    Sizes without prior mass are left out, because they cannot be the answer whatever their evidence.
     """
     if not near:
         return None
@@ -281,24 +311,27 @@ def unvisited_neighbour(
 
 
 def _steps(size: Size) -> list[Size]:
-    """The sizes one step away, along each variable in turn; one of them may be 0."""
+    """Return the sizes one step away along each variable in turn; one of their numbers may be 0."""
     return [(*size[:axis], size[axis] + by, *size[axis + 1 :]) for axis in range(len(size)) for by in (-1, 1)]
 
 
 def with_evidence_from_gains(
     visits: Sequence[Visit], prior: SizePrior, largest: int | None, scale: float = 1.0
 ) -> tuple[Visit, ...]:
-    """Return the visits, each with the evidence that the gains of all of them give; as they are where there are none.
+    """Return the visits, each with the evidence that the gains of all sizes give; unchanged where no gain was measured.
 
-    Gains say how sizes differ. The height of all together is the evidence of size 1 plus what lies between, raised
-    where some size's proved bound would be above it.
+    Gains say how sizes differ. The height of the curve is the evidence of size 1 plus the gains between. The whole
+    curve is raised where the proved bound of some size would lie above it.
 
-    largest: the largest size allowed. scale: what evidence is divided by before it is weighed against the prior.
+    visits: the visited sizes.
+    prior: the prior over sizes.
+    largest: the largest size allowed.
+    scale: the divisor of the evidence before it is weighed against the prior.
     """
     curve = evidence_curve(visits, largest)
     if curve is None:
         return tuple(visits)
-    # before a search has come to the sizes that the prior allows, errors are those of differences to the largest
+    # While no size in reach has prior mass, errors are those of differences to the largest measured size.
     best = curve.posterior(prior, scale).best[0] if curve.has_mass(prior) else int(curve.measured[-1])
     relative, errors = curve.relative_to(best)
     heights = [visit.log_bound - relative[visit.size[0] - 1] for visit in visits if not visit.failed]

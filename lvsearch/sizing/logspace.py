@@ -1,4 +1,4 @@
-"""Probabilities kept as logarithms (nats), so that a mass of e^−400 is as exact as one of a half."""
+"""Arithmetic on probabilities kept as logarithms (nats), so that a mass of e^−400 is as exact as one of a half."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -10,7 +10,7 @@ LOG_HALF = -math.log(2.0)
 
 
 def log_sum(terms: Iterable[float]) -> float:
-    """log Σ e^term. An empty sum is −inf; any +inf makes it +inf."""
+    """Return log Σ e^term. An empty sum gives −inf; any +inf gives +inf."""
     values = np.array(terms if isinstance(terms, np.ndarray) else list(terms), dtype=np.float64)
     if values.size == 0:
         return -math.inf
@@ -23,12 +23,15 @@ def log_sum(terms: Iterable[float]) -> float:
 
 
 def log_times(first: float, second: float) -> float:
-    """log(e^first · e^second) with 0 · ∞ = 0: a size without prior mass adds nothing, whatever its evidence."""
+    """Return log(e^first · e^second), where 0 · ∞ = 0.
+
+    With this rule a size without prior mass adds nothing to a sum, whatever its evidence.
+    """
     return -math.inf if -math.inf in (first, second) else first + second
 
 
 def log_one_minus(log_probability: float) -> float:
-    """log(1 − e^x) for x ≤ 0, accurate at both ends; a rounding excess of x over 0 counts as 0."""
+    """Return log(1 − e^x) for x ≤ 0, accurate at both ends. An x above 0 by rounding counts as 0."""
     if log_probability >= 0.0:
         return -math.inf
     if log_probability > LOG_HALF:
@@ -37,9 +40,11 @@ def log_one_minus(log_probability: float) -> float:
 
 
 def log_ratio_series(ratio: Callable[[Float[np.ndarray, " terms"]], Float[np.ndarray, " terms"]]) -> float:
-    """log(1 + r₀ + r₀r₁ + r₀r₁r₂ + …) for falling positive ratios r_j = ratio(j), summed until nothing changes.
+    """Return log(1 + r₀ + r₀r₁ + r₀r₁r₂ + …), summed until nothing changes.
 
     All terms are positive, so nothing cancels. A ratio of 0 ends the series.
+
+    ratio: function of j = 0, 1, … (array) that returns positive, falling ratios r_j.
     """
     total, last, start, block = 1.0, 1.0, 0, 64
     while last > 1e-18 * total:

@@ -1,6 +1,6 @@
-"""Which of the priors in a `Mixture` the data speak for: a hyper-prior over λ, say, and its posterior.
+"""The posterior over the members of a `Mixture` prior: which of them the data support, such as a hyper-prior over λ.
 
-p(member m | data) ∝ weight_m Σ_s p_m(s) p(data | s): the members differ only in how they weigh the sizes.
+p(member m | data) ∝ weight_m Σ_s p_m(s) p(data | s). The members differ only in how they weigh the sizes.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from lvsearch.sizing.witness import WitnessSearch
 
 @dataclass(frozen=True)
 class MemberPosterior:
-    """Probabilities of the members of a mixture; arrays follow its members.
+    """The probabilities of the members of a mixture prior. Arrays follow the members.
 
     `probability` is None where the ends are proved and nothing is estimated.
     """
@@ -35,8 +35,14 @@ def estimated_members(
     estimate: Float[np.ndarray, " sizes"],
     standard_error: Float[np.ndarray, " sizes"],
 ) -> MemberPosterior:
-    """Averaged over independent Gaussian errors of the estimates (nats), with the 5 % and 95 % points over them; of the
-    sizes tried alone."""
+    """Estimate the probability of each member from the sizes tried, averaged over Gaussian errors of their evidence.
+
+    prior: the mixture.
+    sizes: the sizes tried.
+    estimate, standard_error: their log evidence and its standard error, nats.
+
+    Returns the mean over the errors, with the 5 % and 95 % points. Sizes that were not tried take no part.
+    """
     log_pmf = np.array([[member.log_pmf(size) for size in sizes] for member in prior.priors])
     evidence = estimate + standard_error * antithetic_errors(len(sizes))
     top = np.maximum(evidence.max(axis=1, keepdims=True), -np.finfo(float).max)
@@ -48,8 +54,10 @@ def estimated_members(
 
 
 def proved_members(prior: Mixture, search: WitnessSearch) -> MemberPosterior:
-    """Intervals that need no assumption, as those of `WitnessSearch.bounds`: unvisited sizes lie between their best
-    witness (if models are nested) and the ceiling."""
+    """Compute intervals on the probability of each member that need no assumption.
+
+    As in `WitnessSearch.bounds`, unvisited sizes lie between their best witness (if models are nested) and the ceiling.
+    """
     lower, upper = [], []
     for weight, member in zip(np.log(prior.weights).tolist(), prior.priors, strict=True):
         low = [log_times(member.log_pmf(record.size), record.evidence.lower) for record in search.records]
@@ -71,4 +79,5 @@ def proved_members(prior: Mixture, search: WitnessSearch) -> MemberPosterior:
 
 
 def _names(prior: Mixture) -> tuple[str, ...]:
+    """Return the description of each member."""
     return tuple(member.describe() for member in prior.priors)

@@ -1,6 +1,6 @@
-"""The posterior over sizes, as intervals that are proved (or assumed) and as an estimate under standard errors.
+"""The posterior over sizes: as proved (or assumed) intervals, and as an estimate under standard errors.
 
-A probability that was rounded to one is false confidence: `format_probability` never prints a bare 1.000.
+A probability that was rounded to one is false confidence, so `format_probability` never prints a bare 1.000.
 """
 
 import math
@@ -15,15 +15,18 @@ from lvsearch.sizing.sizes import Size
 
 DRAWS = 8192  # half of them mirror images of the others
 TOGETHER = 0.95
-"""Probability that the sizes which cannot be told apart hold between them, at least."""
+"""The probability that the sizes which cannot be told apart hold together, at least."""
 SETTLED = 3.0
-"""Nats of standard error up to which a size may be given a probability. An error of 3 nats leaves odds open from
-1 : 400 to 400 : 1 (two standard errors). Beyond it an average over the error would reward the size measured worst."""
+"""Largest standard error (nats) with which a size may be given a probability.
+
+An error of 3 nats leaves odds open from 1 : 400 to 400 : 1 (two standard errors). Beyond it, an average over the error
+would reward the size measured worst.
+"""
 
 
 @dataclass(frozen=True)
 class PosteriorRow:
-    """One size, or with `size=None` all unvisited sizes together. Logs in nats."""
+    """The intervals of one size, or of all unvisited sizes together if `size` is None. Logs in nats."""
 
     size: Size | None
     log_prior: float
@@ -35,7 +38,11 @@ class PosteriorRow:
 
 @dataclass(frozen=True)
 class Posterior:
-    """Rows by increasing size, then the unvisited sizes; `kind` says what the intervals rest on, `basis` for people."""
+    """Intervals on the posterior over sizes: one row per size in increasing order, then one row for the unvisited
+    sizes.
+
+    `kind` names the type of the bounds that the intervals rest on, and `basis` says the same for people.
+    """
 
     kind: str
     basis: str
@@ -43,14 +50,18 @@ class Posterior:
 
     @property
     def unvisited(self) -> PosteriorRow:
+        """The row of all unvisited sizes together."""
         return self.rows[-1]
 
     @property
     def is_vacuous(self) -> bool:
-        """No size is proved any probability: every lower end rounds to 0 in three digits."""
+        """Whether no size is proved to have any probability: every lower end rounds to 0 in three digits."""
         return all(row.probability_lower < 5e-4 for row in self.rows[:-1])
 
     def describe(self) -> str:
+        """Return one line for people: the interval of the size with the highest lower end, and of the unvisited
+        sizes.
+        """
         if self.is_vacuous:
             most = format_probability(max(row.probability_upper for row in self.rows[:-1]))
             rest = format_probability(self.unvisited.probability_upper)
@@ -68,10 +79,11 @@ class Posterior:
 
 
 def posterior(bounds: Bounds) -> Posterior:
-    """Bounds on p(s | y) per generated size and on P(S unvisited | y); tighter than Lemma 2 where intervals have width.
+    """Return intervals on p(s | y) per visited size and on the probability that the size is unvisited.
 
-    A size's probability is lowest with its own weight at the lower end and every other at its upper end, and the
-    reverse. The others are summed without it (running sums from both sides), never by subtraction.
+    A size's probability is lowest with its own weight at the lower end and every other weight at its upper end. It is
+    highest with the reverse. The sum of the other weights comes from running sums on both sides, never from
+    subtraction. Where intervals have width, the result is tighter than Lemma 2 of Chiang & Poole.
     """
     lower = np.append(bounds.weights_lower, bounds.unvisited_lower)
     upper = np.append(bounds.weights_upper, bounds.unvisited_upper)
@@ -92,22 +104,23 @@ def posterior(bounds: Bounds) -> Posterior:
 
 @dataclass(frozen=True)
 class EstimatedPosterior:
-    """An estimate over the sizes tried, nothing more: it says nothing of sizes not tried. Arrays follow `sizes`."""
+    """An estimated posterior over the sizes tried. It says nothing about sizes not tried. Arrays follow `sizes`."""
 
     sizes: tuple[Size, ...]
     probability: Float[np.ndarray, " sizes"]  # mean over the errors
     probability_lower: Float[np.ndarray, " sizes"]  # 5 % quantile over the errors
     probability_upper: Float[np.ndarray, " sizes"]  # 95 % quantile
     best: Size  # highest probability; where some are not settled, the highest estimate of prior times evidence
-    indistinguishable: tuple[Size, ...]  # from `best`, itself included: see `estimate_posterior`
-    unsettled: tuple[Size, ...] = ()  # those of them whose standard error is beyond `SETTLED`
+    indistinguishable: tuple[Size, ...]  # sizes that cannot be told from `best`, and `best`: see `estimate_posterior`
+    unsettled: tuple[Size, ...] = ()  # rivals of `best` whose standard error is beyond `SETTLED`
 
     @property
     def is_decided(self) -> bool:
-        """Whether the sizes that may be the best one are known well enough for probabilities to mean anything."""
+        """Whether every size that may be the best one is known well enough for probabilities to mean anything."""
         return not self.unsettled
 
     def describe(self) -> str:
+        """Return one line for people: the sizes that cannot be told apart, and the probability of the best."""
         best = self.sizes.index(self.best)
         chance = format_probability(float(self.probability[best]))
         if len(self.indistinguishable) == 1:
@@ -123,17 +136,23 @@ def estimate_posterior(
     estimate: Float[np.ndarray, " sizes"],
     standard_error: Float[np.ndarray, " sizes"],
 ) -> EstimatedPosterior:
-    """Average p(s | y) ∝ p(s) e^{estimate} over independent Gaussian errors of the estimates (nats).
+    """Average p(s | y) ∝ p(s) e^{estimate} over independent Gaussian errors of the estimates.
 
-    8,192 antithetic draws with a fixed seed: the same inputs give the same numbers. The sizes that cannot be told apart
-    are the most probable ones that hold 95 % between them, and those whose log-weights differ from the best's by at
-    most 2 √(se² + se²): it takes probability *and* small errors to tell two sizes apart. Rows are returned by
-    increasing size.
+    The average uses 8,192 antithetic draws with a fixed seed, so the same inputs give the same numbers.
+
+    sizes: the sizes tried; the result is in increasing order.
+    log_prior: log p(s) of each, nats.
+    estimate, standard_error: log evidence of each and its standard error, nats.
+
+    Sizes that cannot be told apart (`indistinguishable`) are of two kinds: the most probable ones that hold 95 %
+    together, and those whose log-weights differ from the best one's by at most 2 √(se² + se²). So telling two sizes
+    apart takes probability *and* small errors.
 
     Where a size that may be the best one has a standard error beyond `SETTLED`, an average over errors would reward the
-    size that was measured worst. Then the best one is the size with the highest estimate, those that cannot be told
-    apart are all whose estimates lie within two standard errors of it, and the probabilities are those of the estimates
-    themselves, with the errors' 5 % and 95 % points beside them.
+    size that was measured worst. Then the best size is the one with the highest estimate. All sizes whose estimates lie
+    within two standard errors of it cannot be told apart. Probabilities are those of the estimates themselves, with the
+    5 % and 95 % points over the errors beside them.
+
     Raises ValueError for NaN, a negative standard error, or no size with prior mass.
     """
     _check_estimates(sizes, log_prior, estimate, standard_error)
@@ -150,6 +169,7 @@ def estimate_posterior(
     rival = close | (mean > 1 - TOGETHER)
     unsettled = rival & (errors > SETTLED)
     if unsettled.any():
+        # An average over errors this large would reward the size measured worst: use the estimates themselves.
         mean = softmax(weights[None])[0]
         best = int(np.argmax(weights))
         close = np.abs(weights - weights[best]) <= 2.0 * np.hypot(errors, errors[best])
@@ -170,7 +190,7 @@ def estimate_posterior(
 
 @dataclass(frozen=True)
 class PriorInfluence:
-    """How far the prior moves the estimated posterior from that of a flat prior over the same sizes."""
+    """How far the prior moves the estimated posterior away from that of a flat prior over the same sizes."""
 
     total_variation: float  # half the summed absolute difference, in [0, 1]
     mode: Size
@@ -178,9 +198,11 @@ class PriorInfluence:
 
     @property
     def matters(self) -> bool:
+        """Whether the prior changes the mode, or moves more than 0.05 of the probability."""
         return self.mode != self.flat_mode or self.total_variation > 0.05
 
     def describe(self) -> str:
+        """Return a sentence part for people that says how much probability a flat prior would move."""
         distance = format_probability(self.total_variation)
         if not self.matters:
             return f"among the sizes tried it hardly matters: a flat one moves probability {distance}"
@@ -194,8 +216,10 @@ def prior_influence(
     estimate: Float[np.ndarray, " sizes"],
     standard_error: Float[np.ndarray, " sizes"],
 ) -> PriorInfluence:
-    """Compare with a flat prior over the sizes tried, under the same errors. The prior matters when the mode changes
-    or more than 0.05 of the probability moves."""
+    """Compare the posterior with that of a flat prior over the sizes tried, under the same errors.
+
+    sizes, log_prior, estimate, standard_error: as for `estimate_posterior`.
+    """
     ours = estimate_posterior(sizes, log_prior, estimate, standard_error)
     flat = estimate_posterior(sizes, np.zeros_like(log_prior), estimate, standard_error)
     moved = 0.5 * float(np.abs(ours.probability - flat.probability).sum())
@@ -203,7 +227,10 @@ def prior_influence(
 
 
 def in_percent(probability: float) -> str:
-    """Return such as "74 %"; "more than 99 %" and "less than 1 %" at the ends: no rounding claims certainty."""
+    """Return a probability such as "74 %", with "more than 99 %" and "less than 1 %" at the ends.
+
+    No rounding claims certainty. Raises ValueError outside [0, 1].
+    """
     if not 0.0 <= probability <= 1.0:
         raise ValueError(f"A probability lies in [0, 1]: got {probability}.")
     if probability > 0.99:
@@ -212,7 +239,10 @@ def in_percent(probability: float) -> str:
 
 
 def format_probability(probability: float) -> str:
-    """Three digits, but ">0.999" and "<0.001" at the ends: no rounding claims certainty."""
+    """Return a probability with three digits, such as "0.741", with ">0.999" and "<0.001" at the ends.
+
+    No rounding claims certainty. Raises ValueError outside [0, 1].
+    """
     if not 0.0 <= probability <= 1.0:
         raise ValueError(f"A probability lies in [0, 1]: got {probability}.")
     if probability > 0.999:
@@ -228,6 +258,9 @@ def _check_estimates(
     estimate: Float[np.ndarray, " sizes"],
     standard_error: Float[np.ndarray, " sizes"],
 ) -> None:
+    """Raise ValueError unless each size has one valid log-prior, estimate and standard error, and some size has
+    mass.
+    """
     if not len(sizes) == log_prior.size == estimate.size == standard_error.size > 0:
         got = (len(sizes), log_prior.size, estimate.size, standard_error.size)
         raise ValueError(f"One log-prior, estimate and standard error per size: got lengths {got}.")
@@ -240,7 +273,7 @@ def _check_estimates(
 
 
 def sum_of_others(terms: Float[np.ndarray, " terms"]) -> Float[np.ndarray, " terms"]:
-    """For each term, log Σ e^(all the others)."""
+    """Return for each term the log of the sum over all other terms, log Σ_{j ≠ i} e^{term_j}."""
     before = np.concatenate([[-math.inf], np.logaddexp.accumulate(terms)[:-1]])
     after = np.concatenate([np.logaddexp.accumulate(terms[::-1])[:-1][::-1], [-math.inf]])
     return np.logaddexp(before, after)
@@ -249,7 +282,7 @@ def sum_of_others(terms: Float[np.ndarray, " terms"]) -> Float[np.ndarray, " ter
 def share(
     own: Float[np.ndarray, " terms"], others: Float[np.ndarray, " terms"], undefined: float
 ) -> Float[np.ndarray, " terms"]:
-    """e^own / (e^own + e^others); `undefined` where both are zero or both infinite."""
+    """Return e^own / (e^own + e^others), elementwise; `undefined` where both are zero or both infinite."""
     same = own == others
     known = same & np.isfinite(own)
     gap = np.subtract(others, own, out=np.zeros_like(own), where=~same)
@@ -258,28 +291,29 @@ def share(
 
 
 def antithetic_errors(n_sizes: int) -> Float[np.ndarray, "draws sizes"]:
-    """Standard normal draws with a fixed seed, half of them mirror images of the others."""
+    """Draw standard normal numbers with a fixed seed, half of them mirror images of the others."""
     half = np.random.default_rng(0).standard_normal((DRAWS // 2, n_sizes))
     return np.concatenate([half, -half])
 
 
 def softmax(log_weights: Float[np.ndarray, "draws sizes"]) -> Float[np.ndarray, "draws sizes"]:
-    """Rows of probabilities from log-weights."""
+    """Return rows of probabilities from rows of log-weights."""
     weights = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
     return weights / weights.sum(axis=1, keepdims=True)
 
 
 def _average(log_total: float, log_mass: float) -> float:
-    """Average evidence of the unvisited sizes; −inf where there is none."""
+    """Return the average log evidence of the unvisited sizes, nats; −inf where there is none."""
     return -math.inf if -math.inf in (log_total, log_mass) else log_total - log_mass
 
 
 def _name(size: Size) -> str:
+    """Return the size as text: a bare number for one size variable, else a tuple."""
     return str(size[0]) if len(size) == 1 else str(size)
 
 
 def _ranges(sizes: Sequence[Size]) -> str:
-    """Such as 12–14, 20: runs of consecutive integers among the sizes (one variable), else the sizes themselves."""
+    """Return sizes such as "12–14, 20": runs of consecutive integers for one variable, else the sizes themselves."""
     if len(sizes[0]) > 1:
         return ", ".join(map(str, sizes))
     runs: list[list[int]] = []

@@ -1,12 +1,16 @@
-"""Bounds on log p(y′ | y) = log Σ_s p(s) p(y | s) p(y′ | s) / Σ_s p(s) p(y | s), under plug-in evidence.
+"""Predictions averaged over sizes: bounds on log p(y′ | y) under plug-in evidence, and an estimate under marginal
+evidence.
 
-Every weight p(s) p(y | s) lies in an interval, the unvisited sizes have one in all, and their predictions lie between
-0 and e^ceiling(y′). The ratio is optimised jointly over all of these (a linear-fractional program): a weighted average
-is highest with the weights of the best predictions at their upper ends and the others at their lower ends, so only
-the thresholds between the two need trying. (Eq. 13 of Chiang & Poole, A₁ + B₁ ≤ p ≤ A₂ + B₂, counts everything twice
-and is not used.) All of it is proved at the parameters of these fits, θ_s, and says nothing of better ones.
+The bounded quantity is log p(y′ | y) = log Σ_s p(s) p(y | s) p(y′ | s) / Σ_s p(s) p(y | s). Every weight p(s) p(y | s)
+lies in an interval, the unvisited sizes share one interval, and their predictions lie between 0 and e^ceiling(y′). The
+ratio is optimised jointly over all of these (a linear-fractional program). A weighted average is highest with the
+weights of the best predictions at their upper ends and the others at their lower ends. So only the thresholds between
+the two groups need trying.
 
-Averages over sizes are taken in two ways, which are different questions:
+Eq. 13 of Chiang & Poole (A₁ + B₁ ≤ p ≤ A₂ + B₂) counts everything twice and is not used. All bounds hold at the
+parameters of these fits, θ_s, and say nothing of better parameters.
+
+Averages over sizes are taken in two ways, which answer different questions:
 
     whole set    one average for all test units (documents, rows) together; never above the best size
     per unit     an average for each unit, summed as logs: additive over units; may beat the best size
@@ -23,9 +27,13 @@ from lvsearch.sizing.bounds import Bounds
 
 @dataclass(frozen=True)
 class PredictionInterval:
-    """log_lower ≤ log p(y′ | y) ≤ log_upper, nats. `form`: "whole set", "per document"…; `kind`, `basis`: the bounds'.
+    """An interval log_lower ≤ log p(y′ | y) ≤ log_upper, nats.
 
-    `basis` says it for people, and of which parameters: those of the fits.
+    | field | meaning |
+    |---|---|
+    | `form` | "whole set", "per document", … |
+    | `kind` | the type of the bounds on the evidence, in lower case |
+    | `basis` | for people: what the interval rests on, and whether it holds for fitted parameters only |
     """
 
     form: str
@@ -35,19 +43,21 @@ class PredictionInterval:
     log_upper: float
 
     def describe(self) -> str:
+        """Return the interval in one line for people."""
         between = f"between {self.log_lower:,.2f} and {self.log_upper:,.2f} nats"
         return f"{self.basis}, {self.form}: log p(test | data) {between}"
 
 
 @dataclass(frozen=True)
 class PredictionEstimate:
-    """Plain averages over the sizes tried, with posterior-mean parameters: an estimate, not a bound. Nats."""
+    """Plain averages over the sizes tried, with posterior-mean parameters, nats. They are an estimate, not a bound."""
 
     log_whole_set: float
     log_per_unit: float
     unit: str = "unit"
 
     def describe(self) -> str:
+        """Return both averages in one line for people."""
         return (
             f"estimate over the sizes tried: log p(test | data) ≈ {self.log_whole_set:,.2f} nats averaged for the "
             f"whole set, {self.log_per_unit:,.2f} averaged per {self.unit}"
@@ -56,7 +66,7 @@ class PredictionEstimate:
 
 @dataclass(frozen=True)
 class Prediction:
-    """How probable new units (documents, rows) are, averaged over sizes: the whole set at once, and one by one (nats).
+    """How probable new units (documents, rows) are, averaged over sizes: as a whole set, and unit by unit (nats).
 
     | field | evidence | meaning |
     |---|---|---|
@@ -64,8 +74,8 @@ class Prediction:
     | `per_unit` | plug-in | interval on Σ_u log p(test_u | train), an average over sizes for each unit |
     | `estimate` | marginal | both averages, over the kept sizes, with posterior-mean parameters; not a bound |
 
-    The first is never above the best size, the second may be. The intervals hold whatever is not known: unvisited
-    sizes, and sizes whose fit was not kept, may predict anything up to the ceiling. Fields that do not apply are None.
+    The first is never above the best size, the second may be. The intervals cover what is not known: unvisited sizes,
+    and sizes whose fit was not kept, may predict anything up to the ceiling. Fields that do not apply are None.
     """
 
     whole_set: PredictionInterval | None
@@ -73,7 +83,7 @@ class Prediction:
     estimate: PredictionEstimate | None
 
     def describe(self) -> str:
-        """One line per form."""
+        """Return one line for each form that applies."""
         parts = (self.whole_set, self.per_unit, self.estimate)
         return "\n".join(part.describe() for part in parts if part is not None)
 
@@ -84,10 +94,14 @@ def predict_whole_set(
     log_predictive_upper: Float[np.ndarray, " sizes"],
     ceiling: float | int,
 ) -> PredictionInterval:
-    """Interval on log p(y′ | y) for the test set as one piece.
+    """Return an interval on log p(y′ | y) for the test set as one piece.
 
-    Predictions are ends of log p(y′ | y, s, θ_s) per size, in the order of `bounds.sizes` (equal where exact);
-    `ceiling` ≥ log p(y′ | t) for every size and parameter. ValueError for NaN, wrong lengths or crossed ends.
+    bounds: bounds on the evidence of every size.
+    log_predictive_lower, log_predictive_upper: ends of log p(y′ | y, s, θ_s) in the order of `bounds.sizes`; equal
+        where exact.
+    ceiling: a number ≥ log p(y′ | t) for every size and parameter, nats.
+
+    Raises ValueError for NaN, wrong lengths or ends in the wrong order.
     """
     lower, upper = _ends(
         bounds, log_predictive_lower[:, None], log_predictive_upper[:, None], np.array([float(ceiling)])
@@ -102,9 +116,11 @@ def predict_per_unit(
     ceilings: Float[np.ndarray, " units"],
     unit: str = "unit",
 ) -> PredictionInterval:
-    """Interval on Σ_u log p(y′_u | y), each unit averaged over sizes by itself; arguments as for the whole set.
+    """Return an interval on Σ_u log p(y′_u | y), each unit averaged over sizes by itself.
 
-    unit: what people call one.
+    Arguments and errors are as for `predict_whole_set`, with a column or entry per unit.
+
+    unit: the name of a unit for people, such as "document".
     """
     lower, upper = _ends(bounds, log_predictive_lower, log_predictive_upper, ceilings)
     return PredictionInterval(f"per {unit}", bounds.kind, bounds.basis, float(lower.sum()), float(upper.sum()))
@@ -113,9 +129,13 @@ def predict_per_unit(
 def estimate_prediction(
     probability: Float[np.ndarray, " sizes"], log_predictive: Float[np.ndarray, "sizes units"], unit: str = "unit"
 ) -> PredictionEstimate:
-    """Average the predictions with estimated posterior probabilities of the sizes (marginal evidence).
+    """Average the predictions over sizes, with the estimated posterior probabilities of the sizes.
 
-    unit: what people call one.
+    probability: posterior probability of each size; they sum to 1.
+    log_predictive: log p(test_u | size) of each size and unit, nats.
+    unit: the name of a unit for people, such as "document".
+
+    Raises ValueError for wrong shapes, NaN, or probabilities that do not sum to 1.
     """
     if probability.shape[0] != log_predictive.shape[0] or np.isnan(log_predictive).any():
         raise ValueError(
@@ -135,6 +155,9 @@ def _ends(
     log_predictive_upper: Float[np.ndarray, "sizes units"],
     ceilings: Float[np.ndarray, " units"],
 ) -> tuple[Float[np.ndarray, " units"], Float[np.ndarray, " units"]]:
+    """Return the lower and the upper end of log p(y′_u | y) for each unit u, nats. Raises ValueError for wrong
+    input.
+    """
     shape = (len(bounds.sizes), ceilings.size)
     if log_predictive_lower.shape != shape or log_predictive_upper.shape != shape:
         got = (log_predictive_lower.shape, log_predictive_upper.shape)
@@ -163,9 +186,12 @@ def _extreme_average(
     weights_upper: Float[np.ndarray, " items"],
     highest: bool,
 ) -> float:
-    """Extreme of log(Σ w e^value / Σ w) over all weights w within their log-ends: one pass over the thresholds.
+    """Return the extreme value of log(Σ w e^value / Σ w) over all weights w within their log-ends.
 
-    Weights that are zero take no part; an unbounded one outweighs all the rest.
+    One pass over the thresholds between high and low weights finds it. Weights of zero take no part, and an unbounded
+    weight outweighs all the rest.
+
+    highest: whether to maximise rather than minimise.
     """
     order = np.argsort(-log_values if highest else log_values, kind="stable")
     value, low, high = log_values[order], weights_lower[order], weights_upper[order]
@@ -183,11 +209,11 @@ def _extreme_average(
 
 
 def _running(terms: Float[np.ndarray, " items"]) -> Float[np.ndarray, " thresholds"]:
-    """Log of the sum of the first k terms, k = 0 … n."""
+    """Return the log of the sum of the first k terms, for k = 0 … n."""
     return np.logaddexp.accumulate(np.concatenate([[-math.inf], terms]))
 
 
 def _product(first: Float[np.ndarray, " items"], second: Float[np.ndarray, " items"]) -> Float[np.ndarray, " items"]:
-    """Sum of logs with 0 · ∞ = 0."""
+    """Return the sum of logs, where 0 · ∞ = 0."""
     zero = (first == -math.inf) | (second == -math.inf)
     return np.add(first, second, out=np.full(first.shape, -math.inf), where=~zero)

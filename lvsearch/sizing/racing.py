@@ -1,17 +1,17 @@
-"""Which size to look at next: where probability may hide, then where errors decide the answer.
+"""Which size to try next: first where probability may hide, then where errors decide the answer.
 
-1. Discover. Sizes not tried are given the evidence that those around them suggest, generously (`gaps`; of several
-   variables, along each line through a size that counts, `lattice`), `SLACK` nats on top. While all of a gap together
-   could hold a thousandth of the probability, its middle is tried. So the ladder 1, 2, 4, … ends where neither the
-   prior nor the data go on, and not before. This finds the mode of any curve that rises and then falls, and others that
-   stand above both ends of their gap by no more than the slack; of several variables, any that is found so by moving
-   one of them at a time, or all at once.
-2. Race. Of the sizes that may still hold a thousandth of the probability under their standard errors, or do on average
-   over these, none may be told apart by fewer trials than its rivals had; and as long as errors move the posterior by
-   more than `TOLERANCE`, and those of sizes with trials left by more than a quarter of it, the size that moves it most
-   is tried again, for longer.
+1. Discover. Sizes not tried are given the evidence that their neighbours suggest, generously, plus `SLACK` nats. For
+    one variable `gaps` does so; for several, `lattice` does so along each line through a notable size. While a gap as a
+    whole could hold a thousandth of the probability, its middle is tried. So the ladder 1, 2, 4, … ends where neither
+    the prior nor the data go on. This finds the mode of any curve that rises and then falls. It also finds modes that
+    stand above both ends of their gap by no more than the slack. For several variables it finds any mode that can be
+    reached so by moving one variable at a time, or all at once.
+2. Race. Contenders are the sizes that may hold a thousandth of the probability under their standard errors, or do on
+    average over these. Before a size is ruled out it gets as many trials as the best size had (minus one). The size
+    whose error moves the posterior most is tried again, for longer. This goes on while errors move the posterior by
+    more than `TOLERANCE`, and while a quarter of that is due to sizes with trials left.
 
-Plain functions of what was found: a search that was cut off goes on as if it had not been.
+All functions depend only on what was found, so a search that was interrupted continues as if it had not been.
 """
 
 import math
@@ -27,13 +27,13 @@ from lvsearch.sizing.posterior import EstimatedPosterior, estimate_posterior
 from lvsearch.sizing.sizes import Size, SizePrior
 
 NEGLIGIBLE = 1e-3
-"""A probability that is not looked for."""
+"""A probability too small to look for."""
 SLACK = 3.0
-"""Nats by which sizes not tried may be better than those around them suggest."""
+"""Nats by which sizes not tried may be better than their neighbours suggest."""
 TOLERANCE = 0.2
-"""What standard errors may move the posterior by in the end: Σ_s p(s) (1 − p(s)) · standard error."""
+"""How much standard errors may move the posterior in the end: Σ_s p(s) (1 − p(s)) · standard error."""
 HOPELESS = 8
-"""Sizes that may fail, all there are, before nothing more is tried."""
+"""The search gives up when this many sizes were tried and every one failed."""
 
 
 def next_size(
@@ -44,9 +44,14 @@ def next_size(
     scale: float = 1.0,
     exhaustive: bool = False,
 ) -> Size | None:
-    """The size to try next, for the first time or again; None when nothing is left to settle.
+    """Return the size to try next, for the first time or again; None when the search is done.
 
-    trials: the most of one size. max_size: the largest one to try, per variable.
+    visits: the visited sizes.
+    prior: the prior over sizes.
+    trials: the largest number of trials of one size.
+    max_size: the largest size to try, one number per variable, or None.
+    scale: the divisor of the evidence before it is weighed against the prior.
+    exhaustive: whether every size up to `max_size` is to be visited in the end.
     """
     good = [visit for visit in visits if not visit.failed and visit.estimate > -math.inf]
     if not visits:
@@ -66,8 +71,12 @@ def next_size(
 
 
 def unvisited_share(visits: Sequence[Visit], prior: SizePrior, max_size: Size | None, scale: float = 1.0) -> float:
-    """The probability that sizes not tried, up to `max_size`, would hold if the evidence ran between and beyond those
-    tried as in step 1 but without slack: what ended the search, not a bound."""
+    """Estimate the probability that untried sizes up to `max_size` hold, if evidence runs smoothly between the tried
+    ones.
+
+    The estimate uses the evidence that step 1 (see the module) suggests, without slack. It says why the search ended;
+    it is not a bound.
+    """
     good = [visit for visit in visits if not visit.failed and visit.estimate > -math.inf]
     if not good:
         return 0.0
@@ -78,7 +87,10 @@ def unvisited_share(visits: Sequence[Visit], prior: SizePrior, max_size: Size | 
 
 
 def found_so_far(good: Sequence[Visit], prior: SizePrior, scale: float = 1.0) -> EstimatedPosterior:
-    """The posterior over the sizes tried, under their own standard errors."""
+    """Return the estimated posterior over the sizes tried, under their own standard errors.
+
+    good: visits with a finite estimate.
+    """
     return estimate_posterior(
         [visit.size for visit in good],
         np.array([prior.log_pmf(visit.size) for visit in good]),
@@ -93,6 +105,7 @@ def found_so_far(good: Sequence[Visit], prior: SizePrior, scale: float = 1.0) ->
 def _discover(
     good: Sequence[Visit], visits: Sequence[Visit], prior: SizePrior, max_size: Size | None, scale: float
 ) -> Size | None:
+    """Return the untried size that may hold most probability, or None if none may hold a notable part (step 1)."""
     total = log_sum([prior.log_pmf(visit.size) + visit.estimate / scale for visit in good])
     hidden = _hidden(good, visits, prior, max_size, scale, slack=SLACK)
     size, mass = max(hidden, key=lambda each: each[1], default=(None, -math.inf))
@@ -102,7 +115,7 @@ def _discover(
 def _hidden(
     good: Sequence[Visit], visits: Sequence[Visit], prior: SizePrior, max_size: Size | None, scale: float, slack: float
 ) -> list[tuple[Size, float]]:
-    """(the size to try first, log of what it and others not tried with it may weigh) wherever there are any."""
+    """Return pairs (size to try first, log of prior times evidence that the untried sizes around it may have, nats)."""
     known = {visit.size: visit.estimate / scale for visit in good}
     tried = sorted({visit.size for visit in visits})
     if prior.dimension == 1:
@@ -124,22 +137,26 @@ def _hidden(
 
 
 def _race(good: Sequence[Visit], prior: SizePrior, trials: int, scale: float) -> Size | None:
+    """Return the tried size to try again, or None if errors no longer decide the answer (step 2)."""
     found = found_so_far(good, prior, scale)
     visits = {visit.size: visit for visit in good}
     runs = {size: len(visits[size].trials) for size in found.sizes}
     errors = np.array([standard_error(visits[size], 0.0, 1) / scale for size in found.sizes])
-    sharpens = np.array([visits[size].annealed is not None for size in found.sizes])  # else what it states is all
+    # More trials reduce the error of annealed evidence only; other evidence states its own fixed error.
+    sharpens = np.array([visits[size].annealed is not None for size in found.sizes])
     open_ = np.array(
         [runs[size] < trials and errors[row] > 0 and sharpens[row] for row, size in enumerate(found.sizes)]
     )
     contends = (np.maximum(found.probability, found.probability_upper) >= NEGLIGIBLE) & open_
     if not contends.any():
         return None
+    # First give contenders as many trials as the best size had, minus one.
     behind = [
         size for size, one in zip(found.sizes, contends, strict=True) if one and runs[size] < runs[found.best] - 1
     ]
     if behind:
         return min(behind, key=lambda size: (runs[size], size))
+    # d p(s) / d log weight(s) = p (1 − p): how far each error moves the posterior
     moved = found.probability * (1 - found.probability) * errors
     if moved.sum() <= TOLERANCE or moved[contends].sum() <= TOLERANCE / 4:
         return None

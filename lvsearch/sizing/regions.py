@@ -1,9 +1,9 @@
-"""The unvisited sizes, cut into disjoint boxes that each know their best witness.
+"""The unvisited sizes, cut into disjoint boxes, each with its best witness.
 
-The distinct coordinates of the generated sizes G cut the positive integers into a grid of cells. Every t in a cell is
-preceded by the same members of G, those preceding its lower corner, and only that corner can itself be in G. So the
-complement of G is a disjoint union of whole cells and of cells without their corner (which fall into one box per
-axis): no inclusion–exclusion, no subtraction of masses.
+The distinct coordinates of the visited sizes G cut the positive integers into a grid of cells. Every size t in a cell
+is preceded by the same members of G, namely those that precede the cell's lower corner, and only that corner can itself
+be in G. So the complement of G is a disjoint union of whole cells and of cells without their corner. The latter fall
+into one box per axis. No inclusion–exclusion and no subtraction of masses is needed.
 """
 
 import math
@@ -18,18 +18,18 @@ from lvsearch.sizing.sizes import OpenSize, Size
 
 
 class Region(NamedTuple):
-    """Unvisited sizes t with lower ⪯ t ≺ upper (`None`: no end) that share one set of possible witnesses."""
+    """A box of unvisited sizes t with lower ⪯ t ≺ upper (`None`: no end) that share one set of possible witnesses."""
 
     lower: Size
     upper: OpenSize
-    log_mass: float  # of the prior, nats: at least; −inf where all that is known of it is an upper end
-    log_mass_upper: float  # at most; never −inf
-    witness: Size  # the generated size w ⪯ t with the highest lower end of evidence
-    log_witness: float  # that lower end, nats
+    log_mass: float  # lower end of the box's log prior mass, nats; −inf where only an upper end is known
+    log_mass_upper: float  # upper end of the log prior mass, nats; never −inf
+    witness: Size  # the visited size w ⪯ t with the highest lower end of evidence
+    log_witness: float  # lower end of the witness's log evidence, nats
 
 
 class Unvisited(NamedTuple):
-    """All regions with prior mass, and the smallest set of witnesses that serves each with the best evidence."""
+    """All regions with prior mass, and a smallest set of witnesses that serves each region with the best evidence."""
 
     regions: tuple[Region, ...]
     witnesses: tuple[Size, ...]  # in the order in which they were generated
@@ -41,10 +41,12 @@ def unvisited(
     log_box: Callable[[Size, OpenSize], float],
     log_box_upper: Callable[[Size, OpenSize], float] | None = None,
 ) -> Unvisited:
-    """Cut the complement of `generated`, which must contain (1, …, 1).
+    """Cut the complement of the visited sizes into regions and choose a witness for each.
 
-    `evidence` holds the lower end (nats) per generated size; `log_box` gives the prior's log-mass of a box,
-    `log_box_upper` its upper end where that is another; boxes of no mass are left out.
+    generated: the visited sizes, which must contain (1, …, 1).
+    evidence: lower end of the log evidence of each, nats.
+    log_box: function of (lower, upper) that returns the prior's log-mass of a box. Boxes without mass are left out.
+    log_box_upper: function that returns an upper end of that mass, where the mass is only bounded.
     """
     points = np.array(generated, dtype=np.int64)
     axes = [np.unique(points[:, axis]) for axis in range(points.shape[1])]
@@ -84,7 +86,9 @@ def unvisited(
 def _boxes(
     axes: Sequence[Int[np.ndarray, " _"]], visited: Bool[np.ndarray, " ..."]
 ) -> Iterator[tuple[Size, Size, OpenSize]]:
-    """(cell index, lower, upper) of every box; a cell whose corner is visited gives one box per axis, without it."""
+    """Yield (cell index, lower, upper) of every box; a cell whose corner is visited gives one box per axis, without
+    it.
+    """
     starts = [axis.tolist() for axis in axes]
     ends = [[*axis[1:], None] for axis in starts]
     for cell in product(*(range(len(axis)) for axis in starts)):
@@ -93,7 +97,8 @@ def _boxes(
         if not visited[cell]:
             yield cell, corner, upper
             continue
-        for axis in range(len(corner)):  # equal to the corner before this axis, beyond it on it, free after it
+        # Sizes equal to the corner before `axis`, beyond it on `axis`, and free after it: disjoint over axes.
+        for axis in range(len(corner)):
             beyond = corner[axis] + 1
             end = upper[axis]
             if end is None or beyond < end:
@@ -104,7 +109,7 @@ def _boxes(
 def _best_preceding(
     shape: tuple[int, ...], where: tuple[Int[np.ndarray, " generated"], ...], scores: Float[np.ndarray, " generated"]
 ) -> Float[np.ndarray, " ..."]:
-    """Per cell, the highest score among the generated sizes that precede its corner."""
+    """Return per cell the highest score among the visited sizes that precede its corner."""
     best = np.full(shape, -math.inf)
     best[where] = scores
     for axis in range(len(shape)):
@@ -115,9 +120,10 @@ def _best_preceding(
 def _prune(
     optimal: Bool[np.ndarray, "generated cells"], points: Int[np.ndarray, "generated dimension"]
 ) -> Bool[np.ndarray, " generated"]:
-    """Drop, smallest sizes first, each candidate whose cells all keep another optimal witness: a minimal set remains.
+    """Return which candidate witnesses remain after dropping those whose cells all keep another optimal witness.
 
-    Smallest first, so that under ties a size gives way to its successors and the search moves on.
+    Candidates are dropped smallest size first, so that under ties a size gives way to its successors and the search
+    moves on.
     """
     kept = np.asarray(optimal.any(axis=1))
     count = np.asarray(optimal.sum(axis=0))

@@ -1,11 +1,12 @@
-"""Priors over model sizes: p(s) on positive integers, one size variable or several (`lv.sizes`).
+"""Priors over model sizes: p(s) on positive integers, for one size variable or several (`lv.sizes`).
 
     Poisson, Geometric, NegativeBinomial     one size, infinite support
     Uniform                                  one size, up to a largest
-    Table, Joint                             any number of sizes on a finite box, interdependent if wanted
+    Table, Joint                             any number of sizes on a finite box, dependent or not
     Product, Mixture                         independent sizes; an uncertain prior
 
-What each gives (`log_pmf`, `log_mass`, `log_box`, `log_tilted_mass`) is defined in `lvsearch.sizing.univariate`.
+The methods of every prior (`log_pmf`, `log_mass`, `log_box`, `log_tilted_mass`) are defined in
+`lvsearch.sizing.univariate`.
 """
 
 import math
@@ -55,35 +56,42 @@ JOINT_SLACK = 1e-9  # of a sum of probabilities that were given
 
 
 class Tabulated(SizePrior):
-    """A prior on the finite box 1 ⪯ s ⪯ shape, as an array of log-probabilities."""
+    """A prior on the finite box 1 ⪯ s ⪯ shape, stored as an array of log-probabilities."""
 
     shape: Size
 
     @property
     @abstractmethod
-    def _log_table(self) -> Float[np.ndarray, " ..."]: ...
+    def _log_table(self) -> Float[np.ndarray, " ..."]:
+        """The log-probability of every size in the box, nats; entry i is of size i + 1."""
+        ...
 
     @property
     def dimension(self) -> int:
+        """The number of size variables."""
         return len(self.shape)
 
     def _pmf(self, size: Size) -> float:
+        """Return log p(S = size), nats; −inf outside the box."""
         inside = all(part <= end for part, end in zip(size, self.shape, strict=True))
         return float(self._log_table[tuple(part - 1 for part in size)]) if inside else -math.inf
 
     def _box(self, lower: Size, upper: OpenSize) -> float:
+        """Return the log-mass of the sizes lower ⪯ s ≺ upper, nats."""
         return _table_box(self._log_table, lower, upper)
 
     def _tilted(self, start: int, slope: float) -> float:
+        """Return log Σ_{t ≥ start} p(t) e^{slope (t − start)}, nats."""
         tail = self._log_table[start - 1 :]
         return log_sum(tail + slope * np.arange(tail.size))
 
 
 @dataclass(frozen=True, init=False)
 class Table(Tabulated):
-    """Probabilities written out: entry i for size i + 1; an array with several axes for several size variables.
+    """A prior with given probabilities: entry i is for size i + 1; an array with several axes is for several size
+    variables.
 
-    They must be ≥ 0 and sum to 1 within 1e-6 (and are then divided by their sum).
+    Entries must be at least 0 and sum to 1 within 1e-6. They are then divided by their sum.
     """
 
     shape: Size
@@ -105,38 +113,46 @@ class Table(Tabulated):
 
     @cached_property
     def _log_table(self) -> Float[np.ndarray, " ..."]:
+        """The log-probability of every size in the box, nats; entry i is of size i + 1."""
         array = np.array(self.probabilities, dtype=np.float64).reshape(self.shape)
         return _log(array / array.sum())
 
     def describe(self) -> str:
+        """Return the prior in words, for people."""
         return f"table of probabilities on {_box_name(self.shape)}"
 
     def to_json(self) -> dict[str, Any]:
+        """Return the type name and parameters, from which `from_json` builds an equal prior."""
         nested = np.array(self.probabilities, dtype=np.float64).reshape(self.shape).tolist()
         return {"type": "table", "probabilities": nested}
 
 
 @dataclass(frozen=True)
 class Uniform(Tabulated):
-    """p(s) = 1 / largest on 1, …, largest, and nothing beyond."""
+    """The uniform prior p(s) = 1 / largest on the sizes 1, …, largest."""
 
     largest: int
 
     def __post_init__(self) -> None:
+        """Raise ValueError for parameters out of range."""
         whole_number("largest", self.largest, least=1, most=LARGEST_TABLE)
 
     @property
     def shape(self) -> Size:
+        """The largest size of each variable."""
         return (self.largest,)
 
     @cached_property
     def _log_table(self) -> Float[np.ndarray, " ..."]:
+        """The log-probability of every size in the box, nats; entry i is of size i + 1."""
         return np.full(self.shape, -math.log(self.largest))
 
     def describe(self) -> str:
+        """Return the prior in words, for people."""
         return f"uniform on 1…{self.largest}"
 
     def to_json(self) -> dict[str, Any]:
+        """Return the type name and parameters, from which `from_json` builds an equal prior."""
         return {"type": "uniform", "largest": self.largest}
 
 
@@ -153,44 +169,52 @@ class Product(SizePrior):
 
     @property
     def dimension(self) -> int:
+        """The number of size variables."""
         return sum(prior.dimension for prior in self.priors)
 
     @cached_property
     def _parts(self) -> tuple[tuple[SizePrior, slice], ...]:
+        """Each component with the slice of size variables that it covers."""
         ends = np.cumsum([prior.dimension for prior in self.priors]).tolist()
         return tuple((prior, slice(end - prior.dimension, end)) for prior, end in zip(self.priors, ends, strict=True))
 
     def _pmf(self, size: Size) -> float:
+        """Return log p(S = size), nats."""
         return math.fsum(prior.log_pmf(size[part]) for prior, part in self._parts)
 
     def _box(self, lower: Size, upper: OpenSize) -> float:
+        """Return log p(lower ⪯ S ≺ upper), nats."""
         return math.fsum(prior.log_box(lower[part], upper[part]) for prior, part in self._parts)
 
     def _box_upper(self, lower: Size, upper: OpenSize) -> float:
+        """Return an upper end of log p(lower ⪯ S ≺ upper), nats."""
         return math.fsum(prior.log_box_upper(lower[part], upper[part]) for prior, part in self._parts)
 
     def _tilted(self, start: int, slope: float) -> float:
+        """Return log Σ_{t ≥ start} p(t) e^{slope (t − start)}, nats."""
         return self.priors[0].log_tilted_mass(start, slope)
 
     def describe(self) -> str:
+        """Return the prior in words, for people."""
         return "independent: " + " × ".join(f"({prior.describe()})" for prior in self.priors)
 
     def to_json(self) -> dict[str, Any]:
+        """Return the type name and parameters, from which `from_json` builds an equal prior."""
         return {"type": "product", "priors": [prior.to_json() for prior in self.priors]}
 
 
 @dataclass(frozen=True)
 class Joint(Tabulated):
-    """Interdependent sizes: log_pmf(size), in nats, of a tuple of integers.
+    """Dependent sizes, from a function that returns log p(size) in nats for a tuple of integers.
 
-    tail None, the default: up to a constant, on the finite box 1 ⪯ s ⪯ shape and zero outside it. The function is
-    tabulated once and normalised over the box, which is what makes every mass exact; choose the box so large that what
-    it leaves out does not matter.
+    With `tail=None`, the default, the function is known up to a constant on the finite box 1 ⪯ s ⪯ shape, and the prior
+    is zero outside. The function is tabulated once and normalised over the box, which makes every mass exact. Choose
+    the box so large that what it leaves out does not matter.
 
-    tail a number in [0, 1): the function is normalised over *all* sizes, and `tail` is a bound, which you have proved,
-    on the probability outside the box. Masses are then intervals: `log_box` is what of it lies inside the box, and
-    `log_box_upper` has the tail too, so that bounds on log p(data) hold. ValueError where the box holds less than
-    1 − tail, or more than 1: one of the two is wrong then.
+    With `tail` in [0, 1), the function is normalised over *all* sizes. `tail` is then a bound, which you have proved,
+    on the probability outside the box. Masses become intervals: `log_box` is the mass inside the box, and
+    `log_box_upper` adds the tail, so that bounds on log p(data) hold. A box that holds less than 1 − tail, or more than
+    1, raises ValueError, because one of the two is wrong.
     """
 
     function: Callable[[Size], float]
@@ -198,6 +222,7 @@ class Joint(Tabulated):
     tail: float | int | None = None
 
     def __post_init__(self) -> None:
+        """Raise ValueError for parameters out of range."""
         require(
             isinstance(self.shape, tuple), "Joint's shape is a tuple, the largest of each size variable", self.shape
         )
@@ -215,6 +240,7 @@ class Joint(Tabulated):
 
     @cached_property
     def _log_table(self) -> Float[np.ndarray, " ..."]:
+        """The log-probability of every size in the box, nats; entry i is of size i + 1."""
         values = [float(self.function(tuple(part + 1 for part in index))) for index in np.ndindex(*self.shape)]
         array = np.array(values, dtype=np.float64).reshape(self.shape)
         largest = float(array.max())  # NaN if any is
@@ -223,6 +249,7 @@ class Joint(Tabulated):
         return array - log_sum(array.ravel()) if self.tail is None else array
 
     def _pmf(self, size: Size) -> float:
+        """Return log p(S = size), nats."""
         inside = all(part <= end for part, end in zip(size, self.shape, strict=True))
         if inside or not self.tail:
             return super()._pmf(size)
@@ -233,12 +260,14 @@ class Joint(Tabulated):
         return value
 
     def _box(self, lower: Size, upper: OpenSize) -> float:
+        """Return the log-mass of the part of a box that lies inside the table, nats: a lower end if there is a tail."""
         if self.tail is None:
             return super()._box(lower, upper)
         box = tuple(slice(start - 1, None if end is None else end - 1) for start, end in zip(lower, upper, strict=True))
         return log_sum(self._log_table[box].ravel())
 
     def _box_upper(self, lower: Size, upper: OpenSize) -> float:
+        """Return an upper end of log p(lower ⪯ S ≺ upper), nats."""
         known = self._box(lower, upper)
         within = all(end is not None and end - 1 <= most for end, most in zip(upper, self.shape, strict=True))
         if not self.tail or within:
@@ -246,7 +275,7 @@ class Joint(Tabulated):
         return min(0.0, log_sum([known, math.log(self.tail)]))
 
     def _tilted(self, start: int, slope: float) -> float:
-        """At least the sum: the tail at its largest factor."""
+        """Return an upper bound on the tilted sum: the mass of the tail is multiplied by its largest factor."""
         known = super()._tilted(start, slope)
         if not self.tail:
             return known
@@ -255,16 +284,19 @@ class Joint(Tabulated):
         )
 
     def table(self) -> Table:
-        """The same prior as numbers, which can be stored (probabilities below 1e-308 become 0), without its tail."""
+        """Return the same prior as numbers, which can be stored, without its tail. Probabilities below 1e-308
+        become 0.
+        """
         return Table(np.exp(self._log_table - log_sum(self._log_table.ravel())))
 
     def describe(self) -> str:
+        """Return the prior in words, for people."""
         if self.tail is None:
             return f"interdependent sizes, a function normalised on {_box_name(self.shape)}"
         return f"interdependent sizes, a function; at most {self.tail:g} outside {_box_name(self.shape)}"
 
     def to_json(self) -> dict[str, Any]:
-        """Raises ValueError: code is not stored; `table()` is."""
+        """Raise ValueError, because code is not stored. The prior that `table()` returns can be stored."""
         raise ValueError(
             "A Joint prior holds a Python function, and code is not stored (no pickle). "
             "Search with `prior.table()` instead: the same probabilities as numbers, which are stored exactly."
@@ -273,7 +305,10 @@ class Joint(Tabulated):
 
 @dataclass(frozen=True, init=False)
 class Mixture(SizePrior):
-    """An uncertain prior: p(s) = Σ_m weight_m p_m(s). Weights > 0, summing to 1 within 1e-6; equal dimensions."""
+    """An uncertain prior, p(s) = Σ_m weight_m p_m(s).
+
+    Weights are above 0 and sum to 1 within 1e-6. All members have equally many size variables.
+    """
 
     weights: tuple[float, ...]
     priors: tuple[SizePrior, ...]
@@ -291,36 +326,44 @@ class Mixture(SizePrior):
 
     @property
     def dimension(self) -> int:
+        """The number of size variables."""
         return self.priors[0].dimension
 
     def _mix(self, log_values: list[float]) -> float:
+        """Return log Σ_m weight_m e^{log_value_m}, with normalised weights."""
         total = math.log(math.fsum(self.weights))
         return log_sum([math.log(w) - total + value for w, value in zip(self.weights, log_values, strict=True)])
 
     def _pmf(self, size: Size) -> float:
+        """Return log p(S = size), nats."""
         return self._mix([prior.log_pmf(size) for prior in self.priors])
 
     def _box(self, lower: Size, upper: OpenSize) -> float:
+        """Return log p(lower ⪯ S ≺ upper), nats."""
         if max(lower) == 1 and all(end is None for end in upper):
             return 0.0
         return min(self._mix([prior.log_box(lower, upper) for prior in self.priors]), 0.0)
 
     def _box_upper(self, lower: Size, upper: OpenSize) -> float:
+        """Return an upper end of log p(lower ⪯ S ≺ upper), nats."""
         return min(self._mix([prior.log_box_upper(lower, upper) for prior in self.priors]), 0.0)
 
     def _tilted(self, start: int, slope: float) -> float:
+        """Return log Σ_{t ≥ start} p(t) e^{slope (t − start)}, nats."""
         return self._mix([prior.log_tilted_mass(start, slope) for prior in self.priors])
 
     def describe(self) -> str:
+        """Return the prior in words, for people."""
         parts = (f"{weight:g} of ({prior.describe()})" for weight, prior in zip(self.weights, self.priors, strict=True))
         return "mixture: " + " + ".join(parts)
 
     def to_json(self) -> dict[str, Any]:
+        """Return the type name and parameters, from which `from_json` builds an equal prior."""
         return {"type": "mixture", "weights": list(self.weights), "priors": [prior.to_json() for prior in self.priors]}
 
 
 def from_json(stored: dict[str, Any]) -> SizePrior:
-    """The prior that `to_json` described; ValueError for anything else."""
+    """Return the prior that `to_json` described. Raises ValueError for anything else."""
     builders: dict[str, Callable[[dict[str, Any]], SizePrior]] = {
         "poisson": lambda o: Poisson(o["rate"], o["shifted"]),
         "geometric": lambda o: Geometric(o["p"]),
@@ -337,7 +380,10 @@ def from_json(stored: dict[str, Any]) -> SizePrior:
 
 
 def parse(text: str) -> SizePrior:
-    """A prior from the command line, such as poisson:10 or negative-binomial:20,3; ValueError lists the forms."""
+    """Return a prior from its command-line form, such as poisson:10 or negative-binomial:20,3.
+
+    Raises ValueError that lists all forms.
+    """
     expected = (
         "poisson:RATE, poisson-shifted:RATE, geometric:P, negative-binomial:MEAN,CONCENTRATION, uniform:LARGEST, "
         "table:P1,P2,…"
@@ -365,30 +411,33 @@ def parse(text: str) -> SizePrior:
 
 
 def weak(dimension: int = 1) -> SizePrior:
-    """What a search takes where nobody gave a prior: every further component is 5 % less probable, mean 20.
+    """Return the default prior of a search: every further component is 5 % less probable, with mean size 20.
 
-    So a component has to be worth .05 nats of evidence, whatever their number. Several size variables are independent.
+    So a component has to be worth .05 nats of evidence, however many there are. Several size variables are independent.
     """
     one = Geometric(WEAK)
     return one if dimension == 1 else Product(*[one] * dimension)
 
 
 def _require_priors(priors: Sequence[Any]) -> None:
+    """Raise ValueError unless every argument is a size prior."""
     for prior in priors:
         require(isinstance(prior, SizePrior), "Expected priors, such as lv.sizes.Poisson(10)", prior)
 
 
 def _box_name(shape: Size) -> str:
+    """Return the box in words, such as "1…10 × 1…5"."""
     return " × ".join(f"1…{end}" for end in shape)
 
 
 def _log(probabilities: Float[np.ndarray, " ..."]) -> Float[np.ndarray, " ..."]:
+    """Return the log of each probability, −inf for 0."""
     logs = np.full(probabilities.shape, -math.inf)
     return np.log(probabilities, out=logs, where=probabilities > 0.0)
 
 
 def _table_box(log_table: Float[np.ndarray, " ..."], lower: Size, upper: OpenSize) -> float:
-    """Log-mass of a box of a table; where it holds more than half, through the mass outside it."""
+    """Return the log-mass of a box of a table; where it holds more than half, through the mass outside it."""
     box = tuple(slice(start - 1, None if end is None else end - 1) for start, end in zip(lower, upper, strict=True))
     inside = log_sum(log_table[box].ravel())
     if inside < LOG_HALF:

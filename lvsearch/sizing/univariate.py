@@ -1,17 +1,17 @@
-"""What a prior over sizes is, and the families on one size variable with closed-form tails.
+"""The interface of priors over sizes, and the families on one size variable with closed-form tails.
 
-Every prior gives, as logarithms in nats,
+Every prior has these methods, which return logarithms in nats:
 
     log_pmf(s)                    log p(S = s)
     log_mass(c)                   log p(S ⪰ c): every component at least that of c
     log_box(lower, upper)         log p(lower ⪯ S ≺ upper), `None` in `upper` for no end
     log_tilted_mass(start, g)     log Σ_{t ≥ start} p(t) e^{g (t − start)}, one size variable only; may be +inf
 
-and, where masses are only bounded (a `Joint` with a tail), their upper ends
+Where masses are only bounded (a `Joint` with a tail), this method gives their upper ends:
 
     log_box_upper(lower, upper)   ≥ log_box, equal to it for every other prior
 
-each accurate to about 1e-12 of itself, far in the tail too: tails are summed as positive series or taken in closed
+Each is accurate to about 1e-12 of itself, also far in the tail. Tails are summed as positive series or taken in closed
 form, never as one minus a distribution function that is near one. Zero mass is −inf.
 """
 
@@ -33,7 +33,7 @@ OpenSize = tuple[int | None, ...]
 
 
 def as_size(size: Size | int, dimension: int) -> Size:
-    """A size as a tuple of positive Python integers; ValueError if it is not one of this dimension."""
+    """Return a size as a tuple of positive Python integers. Raises ValueError if it is not a size of this dimension."""
     try:
         values = tuple(operator.index(part) for part in size) if isinstance(size, tuple) else (operator.index(size),)
     except (TypeError, ValueError, IndexError):  # the last two of arrays that have no single entry
@@ -44,75 +44,95 @@ def as_size(size: Size | int, dimension: int) -> Size:
 
 
 def require(condition: bool, rule: str, got: Any) -> None:
-    """ValueError that states the rule and what came instead."""
+    """Raise ValueError that states the rule and the value given, unless the condition holds."""
     if not condition:
         raise ValueError(f"{rule}: got {got!r}.")
 
 
 class SizePrior(ABC):
-    """p(s) over configurations of `dimension` positive integers. Immutable; see the module's docstring."""
+    """A prior p(s) over tuples of `dimension` positive integers. It is immutable; the module's docstring lists its
+    methods.
+    """
 
     @property
     @abstractmethod
     def dimension(self) -> int:
-        """Number of size variables."""
+        """The number of size variables."""
 
     @abstractmethod
     def describe(self) -> str:
-        """The prior in words, for people."""
+        """Return the prior in words, for people."""
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
-        """Type name and parameters, from which `from_json` builds an equal prior."""
+        """Return the type name and parameters, from which `from_json` builds an equal prior."""
 
     @abstractmethod
-    def _pmf(self, size: Size) -> float: ...
+    def _pmf(self, size: Size) -> float:
+        """Return log p(S = size), nats, for a valid size."""
+        ...
 
     @abstractmethod
-    def _box(self, lower: Size, upper: OpenSize) -> float: ...
+    def _box(self, lower: Size, upper: OpenSize) -> float:
+        """Return log p(lower ⪯ S ≺ upper), nats, for a valid box; a lower end where masses are only bounded."""
+        ...
 
     @abstractmethod
-    def _tilted(self, start: int, slope: float) -> float: ...
+    def _tilted(self, start: int, slope: float) -> float:
+        """Return log Σ_{t ≥ start} p(t) e^{slope (t − start)}, nats, for one size variable."""
+        ...
 
     def _box_upper(self, lower: Size, upper: OpenSize) -> float:
+        """Return an upper end of log p(lower ⪯ S ≺ upper), nats, for a valid box."""
         return self._box(lower, upper)
 
     def log_pmf(self, size: Size | int) -> float:
-        """log p(S = size), nats. ValueError for what is no size."""
+        """Return log p(S = size), nats. Raises ValueError for anything that is not a size."""
         return self._pmf(as_size(size, self.dimension))
 
     def log_mass(self, corner: Size | int) -> float:
-        """log p(S ⪰ corner), nats: every component at least that of the corner. ValueError for what is no size."""
+        """Return log p(S ⪰ corner), nats: every component at least that of the corner.
+
+        Raises ValueError for anything that is not a size.
+        """
         return self._box(as_size(corner, self.dimension), (None,) * self.dimension)
 
     def log_box(self, lower: Size, upper: OpenSize) -> float:
-        """log p(lower ⪯ S ≺ upper), nats; `None` in `upper` for no end. ValueError for ends of another number.
+        """Return log p(lower ⪯ S ≺ upper), nats; `None` in `upper` means no end.
 
-        Of a prior whose tail is only bounded, the mass that is known: a lower end.
+        For a prior whose tail is only bounded, the result is the known mass, a lower end. Raises ValueError if the
+        number of ends differs from the number of size variables.
         """
         lower, empty = self._checked_box(lower, upper)
         return -math.inf if empty else self._box(lower, upper)
 
     def log_box_upper(self, lower: Size, upper: OpenSize) -> float:
-        """A number ≥ log p(lower ⪯ S ≺ upper), nats: `log_box` itself where masses are known. Errors as there."""
+        """Return a number ≥ log p(lower ⪯ S ≺ upper), nats; equal to `log_box` where masses are known. Errors as in
+        `log_box`.
+        """
         lower, empty = self._checked_box(lower, upper)
         return -math.inf if empty else self._box_upper(lower, upper)
 
     def log_mass_upper(self, corner: Size | int) -> float:
-        """A number ≥ log p(S ⪰ corner), nats. ValueError for what is no size."""
+        """Return a number ≥ log p(S ⪰ corner), nats. Raises ValueError for anything that is not a size."""
         return self._box_upper(as_size(corner, self.dimension), (None,) * self.dimension)
 
     def _checked_box(self, lower: Size, upper: OpenSize) -> tuple[Size, bool]:
-        """The lower corner, and whether the box holds no size."""
+        """Return the lower corner as a tuple, and whether the box holds no size. Raises ValueError for a wrong number
+        of ends.
+        """
         lower = as_size(lower, self.dimension)
         if len(upper) != self.dimension:
             raise ValueError(f"A box has {self.dimension} upper ends (None for no end): got {upper!r}.")
         return lower, any(end is not None and end <= start for start, end in zip(lower, upper, strict=True))
 
     def log_tilted_mass(self, start: int, slope: float | int) -> float:
-        """log Σ_{t ≥ start} p(t) e^{slope (t − start)}, nats, may be +inf; slope: nats per unit of size.
+        """Return log Σ_{t ≥ start} p(t) e^{slope (t − start)}, nats; may be +inf.
 
-        ValueError for several size variables, and a slope that is not a number.
+        start: the first size.
+        slope: nats per unit of size.
+
+        Raises ValueError for several size variables, and for a slope that is not a number.
         """
         if self.dimension != 1:
             raise ValueError(f"A tilted mass needs one size variable: this prior has {self.dimension}.")
@@ -122,25 +142,32 @@ class SizePrior(ABC):
 
 
 class Univariate(SizePrior):
-    """A prior on one size with infinite support: a pmf for arrays of sizes, and a tilted tail in closed form."""
+    """A prior on one size with infinite support. Subclasses give a pmf for arrays of sizes and a tilted tail in closed
+    form.
+    """
 
     @property
     def dimension(self) -> int:
+        """The number of size variables."""
         return 1
 
     @abstractmethod
-    def _log_pmf_at(self, sizes: Float[np.ndarray, " sizes"]) -> Float[np.ndarray, " sizes"]: ...
+    def _log_pmf_at(self, sizes: Float[np.ndarray, " sizes"]) -> Float[np.ndarray, " sizes"]:
+        """Return log p(S = s) for each of the sizes, nats."""
+        ...
 
     def _pmf(self, size: Size) -> float:
+        """Return log p(S = size), nats."""
         return float(self._log_pmf_at(np.array(size, dtype=np.float64))[0])
 
     def _box(self, lower: Size, upper: OpenSize) -> float:
+        """Return log p(lower ⪯ S ≺ upper), nats."""
         (start,), (end,) = lower, upper
         from_start = 0.0 if start == 1 else self._tilted(start, 0.0)
         if end is None:
             return from_start
         beyond = self._tilted(end, 0.0) - from_start
-        if beyond < LOG_HALF:  # less than half is taken away: no digits are lost
+        if beyond < LOG_HALF:  # subtracting less than half loses no digits
             return from_start + log_one_minus(beyond)
         return log_sum(self._log_pmf_at(np.arange(start, end, dtype=np.float64)))
 
@@ -153,17 +180,21 @@ class Poisson(Univariate):
     shifted: bool = False
 
     def __post_init__(self) -> None:
+        """Raise ValueError for parameters out of range."""
         real_number("rate", self.rate, above=0)
         yes_or_no("shifted", self.shifted)
 
     def _log_normaliser(self) -> float:
+        """Return the log-probability that a Poisson(rate) number is positive; 0 if the prior is shifted."""
         return 0.0 if self.shifted else log_one_minus(-float(self.rate))
 
     def _log_pmf_at(self, sizes: Float[np.ndarray, " sizes"]) -> Float[np.ndarray, " sizes"]:
+        """Return log p(S = s) for each of the sizes, nats."""
         counts = sizes - 1.0 if self.shifted else sizes
         return counts * math.log(self.rate) - self.rate - gammaln(counts + 1.0) - self._log_normaliser()
 
     def _tilted(self, start: int, slope: float) -> float:
+        """Return log Σ_{t ≥ start} p(t) e^{slope (t − start)}, nats."""
         # e^{slope k} times a Poisson(rate) pmf is e^{tilted − rate} times a Poisson(tilted = rate e^slope) pmf.
         count = start - 1 if self.shifted else start
         tilted = self.rate * math.exp(slope) if slope < 700.0 else math.inf
@@ -179,26 +210,31 @@ class Poisson(Univariate):
         return -slope * count + (tilted - self.rate) + log_one_minus(below) - self._log_normaliser()
 
     def describe(self) -> str:
+        """Return the prior in words, for people."""
         form = f"1 + Poisson with rate {self.rate:g}" if self.shifted else f"zero-truncated Poisson, rate {self.rate:g}"
         return f"{form}, on 1, 2, 3, …"
 
     def to_json(self) -> dict[str, Any]:
+        """Return the type name and parameters, from which `from_json` builds an equal prior."""
         return {"type": "poisson", "rate": self.rate, "shifted": self.shifted}
 
 
 @dataclass(frozen=True)
 class Geometric(Univariate):
-    """p(s) = p (1 − p)^{s−1}, s = 1, 2, …; mean 1/p."""
+    """The geometric prior p(s) = p (1 − p)^{s−1} for s = 1, 2, …, with mean 1/p."""
 
     p: float | int
 
     def __post_init__(self) -> None:
+        """Raise ValueError for parameters out of range."""
         real_number("p", self.p, above=0, below=1)  # the mean is 1 / p
 
     def _log_pmf_at(self, sizes: Float[np.ndarray, " sizes"]) -> Float[np.ndarray, " sizes"]:
+        """Return log p(S = s) for each of the sizes, nats."""
         return math.log(self.p) + (sizes - 1.0) * math.log1p(-self.p)
 
     def _tilted(self, start: int, slope: float) -> float:
+        """Return log Σ_{t ≥ start} p(t) e^{slope (t − start)}, nats."""
         tail = (start - 1) * math.log1p(-self.p)
         if slope == 0.0:
             return tail
@@ -206,38 +242,44 @@ class Geometric(Univariate):
         return math.inf if log_ratio >= 0.0 else tail + math.log(self.p) - log_one_minus(log_ratio)
 
     def describe(self) -> str:
+        """Return the prior in words, for people."""
         return f"geometric with p = {self.p:g} (mean {1 / self.p:g}), on 1, 2, 3, …"
 
     def to_json(self) -> dict[str, Any]:
+        """Return the type name and parameters, from which `from_json` builds an equal prior."""
         return {"type": "geometric", "p": self.p}
 
 
 @dataclass(frozen=True)
 class NegativeBinomial(Univariate):
-    """S = 1 + N, N negative binomial with mean `mean` − 1 and variance m + m²/concentration, m = mean − 1.
+    """S = 1 + N, where N is negative binomial with mean m = `mean` − 1 and variance m + m²/concentration.
 
-    Shifted, not truncated, so `mean` is exactly the mean of S; it must exceed 1. Concentration 1 is
-    Geometric(1/mean); a large one approaches the shifted Poisson.
+    The distribution is shifted, not truncated, so `mean` is exactly the mean of S; it must exceed 1. Concentration 1 is
+    Geometric(1/mean); a large concentration approaches the shifted Poisson.
     """
 
     mean: float | int
     concentration: float | int
 
     def __post_init__(self) -> None:
-        real_number("mean", self.mean, above=1)  # of a size, which is 1 at least
+        """Raise ValueError for parameters out of range."""
+        real_number("mean", self.mean, above=1)  # sizes are at least 1
         real_number("concentration", self.concentration, above=0)
 
     def _log_stop_and_go(self) -> tuple[float, float]:
+        """Return log(1 − x) and log x, where x = m / (m + concentration) is the factor of each further count."""
         odds = (self.mean - 1.0) / self.concentration
         return -math.log1p(odds), -math.log1p(1.0 / odds)
 
     def _log_pmf_at(self, sizes: Float[np.ndarray, " sizes"]) -> Float[np.ndarray, " sizes"]:
+        """Return log p(S = s) for each of the sizes, nats."""
         log_stop, log_go = self._log_stop_and_go()
         counts, r = sizes - 1.0, float(self.concentration)
         log_coefficient = -np.log(counts + r) - betaln(counts + 1.0, r)  # Γ(k + r) / (k! Γ(r)) without cancellation
         return log_coefficient + r * log_stop + counts * log_go
 
     def _tilted(self, start: int, slope: float) -> float:
+        """Return log Σ_{t ≥ start} p(t) e^{slope (t − start)}, nats."""
         # Σ_{k ≥ n} pmf(k) e^{slope (k − n)} = pmf(n) ₂F₁(1, n + r; n + 1; x), x = (1 − stop) e^slope; the same
         # ₂F₁ stands in the incomplete beta function I_x(n, r), hence its continued fraction or its complement.
         log_stop, log_go = self._log_stop_and_go()
@@ -254,16 +296,20 @@ class NegativeBinomial(Univariate):
         return tilt + math.log1p(-below)
 
     def describe(self) -> str:
+        """Return the prior in words, for people."""
         return f"1 + negative binomial, mean {self.mean:g} in all, concentration {self.concentration:g}, on 1, 2, 3, …"
 
     def to_json(self) -> dict[str, Any]:
+        """Return the type name and parameters, from which `from_json` builds an equal prior."""
         return {"type": "negative-binomial", "mean": self.mean, "concentration": self.concentration}
 
 
 def _incomplete_beta_fraction(a: float, b: float, x: float) -> float:
-    """Continued fraction of I_x(a, b) a B(a, b) / (x^a (1−x)^b) = ₂F₁(1, a + b; a + 1; x), by Lentz's method.
+    """Compute ₂F₁(1, a + b; a + 1; x) = I_x(a, b) a B(a, b) / (x^a (1−x)^b) as a continued fraction, by Lentz's method.
 
-    Converges in O(√max(a, b)) steps for x < (a + 1) / (a + b + 2) (DLMF 8.17.22).
+    It converges in O(√max(a, b)) steps for x < (a + 1) / (a + b + 2).
+
+    Source: DLMF 8.17.22.
     """
     c, d = 1.0, 1.0 / (1.0 - (a + b) * x / (a + 1.0))
     value, m = d, 0

@@ -1,12 +1,13 @@
-"""The witness algorithm (Chiang & Poole, Algorithm 1) with no model in sight: which size next, what is proved so far.
+"""The witness algorithm (Chiang & Poole, Algorithm 1) without reference to a model: the next size, and bounds so far.
 
     search = WitnessSearch(sizes.Poisson(10))
     while (size := search.next_size()) is not None and search.bounds().width > 1.0:
         search.record(size, my_log_likelihood(size))
 
-Two orders. Nested models (Proposition 1: a larger model can imitate a smaller one): a successor of the min-witness,
-first axis first. Otherwise: a doubling ladder, then always the unvisited size nearest to the best visited one.
-Both depend on nothing but what was recorded, so a search is rebuilt from its records.
+There are two orders. For nested models (Proposition 1: a larger model can imitate a smaller one), the next size is a
+successor of the min-witness, first axis first. Otherwise the search climbs a doubling ladder, and then always takes the
+unvisited size nearest to the best visited one. Both orders depend only on what was recorded, so a search can be rebuilt
+from its records.
 """
 
 import math
@@ -21,15 +22,15 @@ from lvsearch.sizing.sizes import Size, SizePrior, as_size
 
 
 class WitnessSearch:
-    """Generated sizes, their evidence and their witnesses; grows by `record`.
+    """A search over sizes: the visited sizes, their evidence and their witnesses. It grows by `record`.
 
-    prior     p(s); sizes above which no prior mass lies are never proposed
-    ceiling   ≥ log p(y | s) for every size and parameter, nats: 0 for discrete data, +inf for no ceiling
-    nested    Proposition 1 holds: use witnesses. False under marginal evidence
-    max_size  largest size to propose, an int for all size variables or a tuple; None for no limit
+    prior: p(s); sizes above which no prior mass lies are never proposed.
+    ceiling: a number ≥ log p(y | s) for every size and parameter, nats; 0 for discrete data, +inf for no ceiling.
+    nested: whether Proposition 1 holds, so that witnesses can be used; False under marginal evidence.
+    max_size: the largest size to propose, an int for all size variables or a tuple; None for no limit.
 
-    The search starts at (1, …, 1), the one size that can witness all others, also where the prior gives it no mass:
-    it then adds nothing to the sum, but its evidence bounds every other size from below.
+    The search starts at (1, …, 1), the one size that can witness all others, even where the prior gives it no mass. It
+    then adds nothing to the sum, but its evidence bounds every other size from below.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class WitnessSearch:
         self._unvisited = Unvisited((), ())
         self._log_box = cache(prior.log_box)  # a step changes few boxes: the others keep their mass
         self._log_box_upper = cache(prior.log_box_upper)
-        self._log_mass = cache(prior.log_mass_upper)  # which sizes may have any
+        self._log_mass = cache(prior.log_mass_upper)  # −inf exactly where no size above has mass
 
     @classmethod
     def from_records(
@@ -64,7 +65,7 @@ class WitnessSearch:
         max_size: int | Size | None,
         records: Sequence[Record],
     ) -> "WitnessSearch":
-        """The search that made these records (in order), or the same fits under another prior."""
+        """Return the search that made these records (in their order), or the same fits under another prior."""
         search = cls(prior, ceiling, nested, max_size)
         for record in records:
             search._append(record)
@@ -73,12 +74,12 @@ class WitnessSearch:
 
     @property
     def records(self) -> tuple[Record, ...]:
-        """In the order in which they were made."""
+        """The records in the order in which they were made."""
         return tuple(self._records.values())
 
     @property
     def generated(self) -> tuple[Size, ...]:
-        """Sizes recorded, in order."""
+        """The visited sizes in the order in which they were recorded."""
         return tuple(self._records)
 
     @property
@@ -88,7 +89,9 @@ class WitnessSearch:
 
     @property
     def witnesses(self) -> tuple[Size, ...]:
-        """A minimal set of sizes that witnesses every unvisited size with the best evidence; () if not nested."""
+        """A minimal set of sizes that witnesses every unvisited size with the best evidence; () if models are not
+        nested.
+        """
         return self._unvisited.witnesses if self.nested else ()
 
     @property
@@ -97,10 +100,10 @@ class WitnessSearch:
         return min(self.witnesses, key=self._lower, default=None)
 
     def best_witness(self, size: Size | int) -> Record | None:
-        """The record with the highest evidence among those that precede `size`, its best start.
+        """Return the record with the highest evidence among the sizes that precede `size`, which is its best start.
 
-        Of equals one in `witnesses` (whose fits a search keeps) comes first, then the largest.
-        None before the first record, or where models are not nested.
+        Among equals, a size in `witnesses` (whose fits a search keeps) comes first, then the largest. The result is
+        None before the first record, and where models are not nested.
         """
         size = as_size(size, self.prior.dimension)
         preceding = [record for record in self._records.values() if self.nested and _precedes(record.size, size)]
@@ -112,7 +115,7 @@ class WitnessSearch:
         )
 
     def next_size(self) -> Size | None:
-        """The size to evaluate next; None when nothing within `max_size` could still change the bounds."""
+        """Return the size to evaluate next; None when no size within `max_size` could still change the bounds."""
         first = (1,) * self.prior.dimension
         if not self._records:
             return first
@@ -125,17 +128,17 @@ class WitnessSearch:
 
     @property
     def on_ladder(self) -> bool:
-        """Without nesting: the doubling ladder is not finished."""
+        """Whether a search without nesting is still on its doubling ladder."""
         return not self.nested and (not self._records or self._next_rung() is not None)
 
     def record(self, size: Size | int, evidence: Evidence | float | int) -> Record:
-        """Enter the evidence of a size, in any order after (1, …, 1).
+        """Enter the evidence of a size, in any order after (1, …, 1), and return its record.
 
         Where models are nested, evidence with a lower end below that of the best witness is replaced by the witness's
         (its fit with empty extra components), and the returned record says so. Upper ends are clipped to the ceiling.
 
-        Raises ValueError for a size recorded twice, another first size than (1, …, 1), NaN, or a lower end above the
-        ceiling (by more than 1e-9 of it; less is rounding, and clipped).
+        Raises ValueError for a size recorded twice, a first size other than (1, …, 1), NaN, or a lower end above the
+        ceiling. An excess of up to 1e-9 of the ceiling is rounding, and is clipped.
         """
         size = as_size(size, self.prior.dimension)
         evidence = self._under_ceiling(size, evidence if isinstance(evidence, Evidence) else Evidence(evidence))
@@ -148,24 +151,29 @@ class WitnessSearch:
         return entry
 
     def bounds(self) -> bounds_of.Certified:
-        """Certified bounds on log p(y); ValueError before the first record."""
+        """Return certified bounds on log p(y). Raises ValueError before the first record."""
         self._require_records()
         return bounds_of.certified(self.prior, self.records, self._unvisited.regions, self.ceiling, self.nested)
 
     def diminishing(self) -> bounds_of.Diminishing:
-        """Bounds under the assumption of diminishing gains (one size variable)."""
+        """Return bounds on log p(y) under the assumption of diminishing gains (one size variable only)."""
         return bounds_of.diminishing(
             self.bounds(), self.prior, self.records, self._unvisited.regions, self.ceiling, self.nested
         )
 
     def _lower(self, size: Size) -> float:
+        """Return the lower end of the evidence of a visited size, nats."""
         return self._records[size].evidence.lower
 
     def _require_records(self) -> None:
+        """Raise ValueError if nothing was recorded yet."""
         if not self._records:
             raise ValueError("Nothing is recorded yet: evaluate next_size() and record its evidence first.")
 
     def _under_ceiling(self, size: Size, evidence: Evidence) -> Evidence:
+        """Return the evidence with its ends clipped to the ceiling. Raises ValueError if its lower end lies clearly
+        above.
+        """
         slack = 1e-9 * max(1.0, abs(self.ceiling))
         if evidence.lower > self.ceiling + slack:
             raise ValueError(
@@ -177,6 +185,7 @@ class WitnessSearch:
         return Evidence(min(evidence.lower, self.ceiling), self.ceiling, evidence.standard_error)
 
     def _append(self, record: Record) -> None:
+        """Add a record without updating the regions. Raises ValueError for a repeated size or a wrong first size."""
         first = (1,) * self.prior.dimension
         as_size(record.size, self.prior.dimension)
         if record.size in self._records:
@@ -186,17 +195,20 @@ class WitnessSearch:
         self._records[record.size] = replace(record, evidence=self._under_ceiling(record.size, record.evidence))
 
     def _cut(self) -> None:
+        """Recompute the regions of unvisited sizes and their witnesses."""
         if self._records:
             lower = [record.evidence.lower for record in self._records.values()]
             self._unvisited = unvisited(self.generated, lower, self._log_box, self._log_box_upper)
 
     def _allowed(self, size: Size) -> bool:
+        """Return whether a size is within `max_size`."""
         return self.max_size is None or _precedes(size, self.max_size)
 
     def _successors(self, witness: Size) -> Iterator[Size]:
-        """Unvisited sizes above `witness` with prior mass at or above them, nearest first, first axis first."""
+        """Yield unvisited sizes above `witness` with prior mass at or above them, nearest first, first axis first."""
 
         def above(size: Size) -> Iterator[Size]:
+            """Yield the sizes one step above `size` that are allowed and have prior mass at or above them."""
             steps = (_moved(size, axis, 1) for axis in range(len(size)))
             return (step for step in steps if self._allowed(step) and self._log_mass(step) > -math.inf)
 
@@ -204,10 +216,11 @@ class WitnessSearch:
             yield from (size for size in level if size not in self._records)
 
     def _next_rung(self) -> Size | None:
-        """The first size of the ladder 1, 2, 4, 8, … (on the diagonal, axes stopping at their maximum) not yet visited.
+        """Return the first unvisited rung of the ladder 1, 2, 4, 8, … (on the diagonal), or None when the ladder is
+        finished.
 
-        Without a `max_size` the ladder ends when two rungs in a row were worse than the best before them, or had no
-        evidence at all where the prior has mass.
+        Every axis stops at its maximum. Without a `max_size` the ladder ends after two rungs in a row that were worse
+        than the best before them, or that had no evidence although the prior has mass there.
         """
         worse, best, power = 0, -math.inf, 1
         while True:
@@ -224,15 +237,17 @@ class WitnessSearch:
                 return None
 
     def _nearest_to_best(self) -> Size | None:
+        """Return the unvisited size with prior mass nearest to the best visited size; None when there is none."""
         best = min(self._records, key=lambda size: (-self._score(size), sum(size), size))
         ones = (1,) * self.prior.dimension
 
         def reachable(size: Size) -> bool:
-            """Inside the box of sizes whose every coordinate can have mass."""
+            """Return whether every coordinate of the size, taken alone, can have prior mass."""
             alone = (_moved(ones, axis, part - 1) for axis, part in enumerate(size))
             return self._allowed(size) and all(self._log_mass(corner) > -math.inf for corner in alone)
 
         def around(size: Size) -> Iterator[Size]:
+            """Yield the reachable sizes one step from `size`."""
             steps = (_moved(size, axis, by) for axis in range(len(size)) for by in (-1, 1))
             return (step for step in steps if min(step) >= 1 and reachable(step))
 
@@ -243,27 +258,32 @@ class WitnessSearch:
         return None
 
     def _score(self, size: Size) -> float:
-        """log p(s) + lower end of evidence; −inf for a size not visited (a rung without prior mass)."""
+        """Return log p(s) plus the lower end of its evidence; −inf for a size not visited (a rung without prior
+        mass).
+        """
         record = self._records.get(size)
         return -math.inf if record is None else self.prior.log_pmf(size) + record.evidence.lower
 
 
 def _per_variable(max_size: int | Size, dimension: int) -> Size:
+    """Return a limit as a size with one number per variable."""
     return as_size(max_size if isinstance(max_size, tuple) else (max_size,) * dimension, dimension)
 
 
 def _precedes(first: Size, second: Size) -> bool:
+    """Return whether no component of `first` is larger than that of `second`."""
     return all(a <= b for a, b in zip(first, second, strict=True))
 
 
 def _moved(size: Size, axis: int, by: int) -> Size:
+    """Return the size with one component changed by `by`."""
     return (*size[:axis], size[axis] + by, *size[axis + 1 :])
 
 
 def _levels(
     start: Size, neighbours: Callable[[Size], Iterator[Size]], passable: Callable[[Size], bool]
 ) -> Iterator[list[Size]]:
-    """Breadth-first levels around `start` (itself left out), going on from `passable` sizes only."""
+    """Yield breadth-first levels around `start` (itself left out), continuing from `passable` sizes only."""
     seen, level = {start}, [start]
     while level:
         found = dict.fromkeys(step for size in level if passable(size) for step in neighbours(size))

@@ -1,4 +1,4 @@
-"""Sizes and numbers of things in words."""
+"""Words for messages: sizes and counted things."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from lvsearch.sizing.sizes import Size
 
 
 def sizes_in_words(sizes: Sequence[Size]) -> str:
-    """Such as "12–14, 20": runs of consecutive sizes where there is one variable, else each size."""
+    """Return sizes such as "12–14, 20": runs of consecutive sizes for one variable, else each size such as "2×3"."""
     if any(len(size) > 1 for size in sizes):
         return ", ".join("×".join(map(str, size)) for size in sorted(sizes))
     runs: list[tuple[int, int]] = []
@@ -19,7 +19,13 @@ def sizes_in_words(sizes: Sequence[Size]) -> str:
 
 
 def counted(number: int, plural: str) -> str:
-    """Such as "3 occupied components", "1 occupied component": of the first word in s, one has none."""
+    """Return a number with its noun, such as "3 occupied components" or "1 occupied component".
+
+    For the number one, the first word that ends in s loses the s.
+
+    number: how many.
+    plural: the noun in the plural, with words around it.
+    """
     if number != 1:
         return f"{number} {plural}"
     words = plural.split(" ")
@@ -28,7 +34,9 @@ def counted(number: int, plural: str) -> str:
 
 
 def had_not_finished(why: str | None) -> str:
-    """What a sentence says that was asked of a search before its end, without a full stop; nothing where `why` is None.
+    """Return a clause which says that a search had not finished when a question was asked; "" if `why` is None.
+
+    The clause has no full stop.
 
     why: what kept the search from its end, as `Findings.why_unfinished` has it.
     """
@@ -38,5 +46,5 @@ def had_not_finished(why: str | None) -> str:
 
 
 def is_or_are(number: int) -> str:
-    """The verb of a number of things."""
+    """Return "is" for one thing and "are" for any other number."""
     return "is" if number == 1 else "are"

@@ -1,7 +1,7 @@
 """Searches as scikit-learn estimators: `TopicSearch`, `MixtureSearch`, `FeatureSearch`.
 
-They fit in a `Pipeline`, under `cross_val_score` and `GridSearchCV`, clone, and set their output to pandas. What a
-search says beyond one best size is in `result_`. Loaded when `lvsearch.sklearn` is first used.
+They work in a `Pipeline`, under `cross_val_score` and `GridSearchCV`, can be cloned, and can set their output to
+pandas. `result_` is the full `SearchResult`. The module is loaded when `lvsearch.sklearn` is first used.
 """
 
 from lvsearch.sklearn.feature_search import FeatureSearch

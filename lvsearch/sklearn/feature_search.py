@@ -1,4 +1,4 @@
-"""How many features rows share, as a scikit-learn estimator."""
+"""A scikit-learn estimator that finds the number of features that rows share."""
 
 from typing import Any
 
@@ -12,14 +12,16 @@ from lvsearch.sklearn.searching import SizeSearch
 
 
 class FeatureSearch(SizeSearch):
-    """How many features do rows share, each row having any of them (the Indian buffet process in its finite form)?
+    """Finds how many features rows share, where each row has any of them (Indian buffet process in its finite form).
 
-    X: (rows, columns) finite numbers with a standard deviation of about 1: put a `StandardScaler` before it, or give a
-    model with priors in the units of X. `transform` is the probability of each feature for each row.
+    X: (rows, columns) finite numbers with a standard deviation of about 1. Put a `StandardScaler` before it, or give a
+    model with priors in the units of X. `transform` returns the probability of each feature in each row.
 
-    model: by default `lv.models.IBP()`. prior, max_size, evidence, starts, seconds: as for `lv.search`; evidence
-    "marginal" takes minutes to compile for this model, "bound" is quick and no answer where sizes are close.
-    random_state: the seed. verbose: show progress.
+    model: by default `lv.models.IBP()`
+    prior, max_size, starts, seconds: as for `lv.search`
+    evidence: "marginal" takes minutes to compile for this model; "bound" is quick, but no answer if sizes are close
+    random_state: the seed
+    verbose: True to show progress
     """
 
     part = "feature"
@@ -46,20 +48,22 @@ class FeatureSearch(SizeSearch):
         self.verbose = verbose
 
     def predict(self, X: Any) -> np.ndarray:
-        """Which features each row has, those that are more probable than not: (rows, features) of 0 and 1."""
+        """Return which features each row has, those that are more probable than not: (rows, features) of 0 and 1."""
         return (self._parts(X) > 0.5).astype(np.int64)
 
     def score_samples(self, X: Any) -> np.ndarray:
-        """A lower bound on log p(row | parameters at their posterior means), nats: (rows,)."""
+        """Return a lower bound on log p(row | parameters at their posterior means), in nats: (rows,)."""
         return self.best_.score_units(self._new(X))
 
     def score(self, X: Any, y: Any = None) -> float:
-        """The mean of `score_samples`, nats per row; higher is better. y is ignored."""
+        """Return the mean of `score_samples`, nats per row; higher is better. y is ignored."""
         return float(self.score_samples(X).mean())
 
     def _data(self, X: Any, *, fitting: bool) -> Data:
+        """Return X as checked `Points`."""
         rows = self._rows(X, fitting=fitting)
         return Points.from_array(rows, columns=self._names(), row_names=self._index(X))
 
     def _model(self, data: Data) -> Model:
+        """Return the model, by default an Indian buffet process."""
         return IBP() if self.model is None else self.model

@@ -1,4 +1,4 @@
-"""How many clusters, as a scikit-learn estimator."""
+"""A scikit-learn estimator that finds the number of clusters."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -29,28 +29,41 @@ KINDS: dict[str, Callable[[np.ndarray], Model]] = {
     "student-full": lambda values: FiniteMixture(StudentComponents(FullCovarianceComponents.weak(values))),
     "student-diag": lambda values: FiniteMixture(StudentComponents(DiagonalComponents.weak(values))),
 }
-"""Name -> the mixture, its priors in the unit of these values."""
+"""{name: function that returns the mixture, with priors in the units of these values}."""
 AUTO, LOW_RANK = "auto", "low-rank"
 AUTO_FACTORS = (1, 2)
-"""Of the low-rank kinds that "auto" weighs, as far as their columns determine so many (`most_factors`)."""
+"""The numbers of factors of the low-rank kinds that "auto" tries, as far as the columns determine them
+(`most_factors`).
+"""
 
 
 class MixtureSearch(ClusterMixin, SizeSearch):
-    """How many clusters do rows have?
+    """Finds how many clusters rows have.
 
-    X: (rows, columns) finite numbers. `labels_` are the clusters of the rows fitted; `transform` and `predict_proba`
-    the probability of each cluster for each row.
+    ```python
+    search = MixtureSearch(covariance_type="diag", random_state=0).fit(X)
+    search.best_size_  # the most probable number of clusters
+    search.labels_
+    ```
 
-    covariance_type: "full", "tied" (one covariance for all: `lv.models.TiedMixture`) or "diag", the shape of the
-    default mixture's Gaussians, under the weakly informative priors of `FullCovarianceComponents.weak` or
-    `DiagonalComponents.weak`; "low-rank", what `n_factors` factors and each column's own noise make of a covariance
-    (`lv.models.FactorAnalyzerMixture` under `FactorAnalyzerComponents.weak`); "student-full" or "student-diag",
-    Student's t with four degrees of freedom, of full or diagonal Gaussians; "auto" for all of them, low-rank ones with
-    one factor and with two as far as `most_factors` of the columns allows, each searched, of which the one with the
-    highest evidence over all sizes is taken: `kinds_` says what each had. n_factors: 1 to 3, of "low-rank" alone.
-    model: another mixture with a size, such as `lv.models.FiniteMixture(components)`; covariance_type is then not
-    looked at. prior, max_size, evidence, starts,
-    seconds: as for `lv.search`. random_state: the seed. verbose: show progress.
+    X: (rows, columns) finite numbers. `labels_` are the clusters of the rows fitted. `transform` and `predict_proba`
+    return the probability of each cluster for each row.
+
+    model: another mixture with a size, such as `lv.models.FiniteMixture(components)`; covariance_type is then ignored
+    covariance_type: the kind of components; see the table. Priors are weakly informative, in the units of X
+    n_factors: 1 to 3, for "low-rank" only
+    prior, max_size, evidence, starts, seconds: as for `lv.search`
+    random_state: the seed
+    verbose: True to show progress
+
+    | covariance_type | components |
+    |---|---|
+    | "full" | Gaussians with full covariances |
+    | "tied" | Gaussians with one covariance for all (`lv.models.TiedMixture`) |
+    | "diag" | Gaussians with diagonal covariances |
+    | "low-rank" | Gaussians with `n_factors` factors and noise of each column (`lv.models.FactorAnalyzerMixture`) |
+    | "student-full", "student-diag" | Student's t with four degrees of freedom |
+    | "auto" | all of these; the one with the highest evidence over all sizes is used, and `kinds_` lists all |
     """
 
     part = "component"
@@ -81,16 +94,22 @@ class MixtureSearch(ClusterMixin, SizeSearch):
         self.verbose = verbose
 
     def fit(self: Search, X: Any, y: Any = None) -> Search:
-        """Search. y is ignored. Raises ValueError for bad X, for a column that does not vary where the mixture is the
-        default one, and for bad parameters, as `lv.search` does."""
+        """Search for the number of clusters. y is ignored.
+
+        Raises ValueError for bad X, for bad parameters as `lv.search` does, and with the default mixture for a column
+        that does not vary.
+        """
         super().fit(X)
         self.labels_ = self.best_.predict()
         return self
 
     @property
     def kinds_(self) -> pd.DataFrame:
-        """The kinds of components that were searched, the best first: log p(X) over all sizes tried, its standard
-        error, nats, and the most probable size of each."""
+        """The kinds of components that were searched, the best first, as a table.
+
+        Columns: `log_evidence` (log p(X) over all sizes tried, nats), `standard_error`, and `best_size`, the most
+        probable size.
+        """
         check_is_fitted(self)
         rows = [(name, *evidence_over_sizes(result), result.best_size[0]) for name, result in self.results_.items()]
         frame = pd.DataFrame(rows, columns=["kind", "log_evidence", "standard_error", "best_size"]).set_index("kind")
@@ -104,26 +123,32 @@ class MixtureSearch(ClusterMixin, SizeSearch):
         return best
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable cluster of each row: (rows,) int64."""
+        """Return the most probable cluster of each row: (rows,) int64."""
         return self._parts(X).argmax(axis=1)
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of each cluster for each row: (rows, components), rows summing to 1; as `transform`."""
+        """Return the probability of each cluster for each row, (rows, components); rows sum to 1. The same as
+        `transform`.
+        """
         return self._parts(X)
 
     def score_samples(self, X: Any) -> np.ndarray:
-        """log p(row | the rows fitted) at the best size, nats: (rows,). ValueError after plug-in evidence."""
+        """Return log p(row | the rows fitted) at the best size, in nats: (rows,). Raises ValueError after plug-in
+        evidence.
+        """
         return self.best_.log_density(self._new(X)).to_numpy()
 
     def score(self, X: Any, y: Any = None) -> float:
-        """The mean of `score_samples`, nats per row; higher is better. y is ignored."""
+        """Return the mean of `score_samples`, nats per row; higher is better. y is ignored."""
         return float(self.score_samples(X).mean())
 
     def _data(self, X: Any, *, fitting: bool) -> Data:
+        """Return X as checked `Points`."""
         rows = self._rows(X, fitting=fitting)
         return Points.from_array(rows, columns=self._names(), row_names=self._index(X))
 
     def _model(self, data: Data) -> Model:
+        """Return the mixture for these data, by the parameters. Raises ValueError for an unknown covariance_type."""
         if self.model is not None:
             return self.model
         assert isinstance(data, Points)  # made in `_data`
@@ -135,6 +160,9 @@ class MixtureSearch(ClusterMixin, SizeSearch):
         return KINDS[self.covariance_type](data.values)
 
     def _models(self, data: Data) -> dict[str, Model]:
+        """Return the mixtures to search, as {name: model}; several for "auto". Raises ValueError for "auto" without
+        marginal evidence.
+        """
         if self.model is not None or self.covariance_type != AUTO:
             return {"model" if self.model is not None else self.covariance_type: self._model(data)}
         if self.evidence != "marginal":
@@ -149,10 +177,13 @@ class MixtureSearch(ClusterMixin, SizeSearch):
 
 
 def low_rank(values: np.ndarray, n_factors: int) -> Model:
-    """A mixture of factor analysers, its priors in the unit of these values."""
+    """Return a mixture of factor analysers, with priors in the units of these values."""
     return FactorAnalyzerMixture(FactorAnalyzerComponents.weak(values, n_factors))
 
 
 def most_factors(n_columns: int) -> int:
-    """The most factors with which loadings and noise are no more numbers than a covariance matrix: Ledermann (1937)."""
+    """Return the largest number of factors for which loadings and noise have no more numbers than a covariance matrix.
+
+    Source: Ledermann (1937).
+    """
     return int((2 * n_columns + 1 - (8 * n_columns + 1) ** 0.5) / 2 + 1e-9)

@@ -1,4 +1,4 @@
-"""What the three estimators share: one search, and what a fitted one says of it."""
+"""The common part of the three scikit-learn estimators: a search, and what a fitted estimator says of it."""
 
 from abc import abstractmethod
 from typing import Any, TypeVar
@@ -20,7 +20,7 @@ from lvsearch.sizing.sizes import SizePrior
 
 S = TypeVar("S", bound="SizeSearch")
 Seed = int | np.random.RandomState | None
-"""What scikit-learn takes for `random_state`; None is another seed every time."""
+"""The types that scikit-learn accepts for `random_state`; None is another seed every time."""
 
 
 class SizeSearch(TransformerMixin, BaseEstimator):
@@ -31,16 +31,16 @@ class SizeSearch(TransformerMixin, BaseEstimator):
     | attribute | meaning |
     |---|---|
     | `result_` | the `SearchResult`: posterior over sizes, bounds, pictures, `save` |
-    | `results_` | of each model that was searched, by name; `result_` is that of the highest evidence |
+    | `results_` | the results of all models that were searched, by name; `result_` has the highest evidence |
     | `best_size_` | the most probable number |
-    | `sentence_` | the answer in one sentence, with what cannot be told apart |
+    | `sentence_` | the answer in one sentence, with sizes that cannot be told apart |
     | `n_features_in_`, `feature_names_in_` | as everywhere in scikit-learn |
 
-    Constructors take anything, as scikit-learn wants it, and `fit` refuses what is wrong.
+    As scikit-learn asks for, constructors accept anything, and `fit` raises for bad parameters.
     """
 
     part: str
-    """What one column of `transform` is called: "topic"."""
+    """The noun for one column of `transform`, such as "topic"."""
 
     model: Model | None
     prior: SizePrior | None
@@ -52,8 +52,10 @@ class SizeSearch(TransformerMixin, BaseEstimator):
     verbose: bool
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name; with `deep` also the positive numbers in the priors of `model`, such as
-        "model__concentration" or "model__components__rate"."""
+        """Return the parameters by name. With `deep` also return the positive numbers in the priors of `model`.
+
+        Their names are such as "model__concentration" or "model__components__rate".
+        """
         found = super().get_params(deep)
         if not deep or self.model is None:
             return found
@@ -61,9 +63,9 @@ class SizeSearch(TransformerMixin, BaseEstimator):
         return found | inner
 
     def set_params(self: S, **params: Any) -> S:
-        """Set parameters by name, also the numbers in the priors of `model`, which `get_params` lists.
+        """Set parameters by name, also the numbers in the priors of `model` that `get_params` lists.
 
-        Raises ValueError for names that there are none of, and for "model__…" without a model.
+        Raises ValueError for unknown names, and for "model__…" without a model.
         """
         inner = {name: params.pop(name) for name in list(params) if name.startswith("model__")}
         super().set_params(**params)
@@ -87,18 +89,22 @@ class SizeSearch(TransformerMixin, BaseEstimator):
 
     @abstractmethod
     def _data(self, X: Any, *, fitting: bool) -> Data:
-        """X, validated as scikit-learn does it, as data that the model can be trained on."""
+        """Return X, validated as scikit-learn does it, as data that the model can be trained on."""
 
     @abstractmethod
     def _model(self, data: Data) -> Model:
-        """`model`, or the default for these data."""
+        """Return `model`, or the default model for these data."""
 
     def _models(self, data: Data) -> dict[str, Model]:
-        """Those that are searched, by name, of which the one with the highest evidence is taken; by default one."""
+        """Return the models to search, as {name: model}; the one with the highest evidence is used. By default there is
+        one.
+        """
         return {self.part: self._model(data)}
 
     def fit(self: S, X: Any, y: Any = None) -> S:
-        """Search. y is ignored. Raises ValueError for bad X and parameters, as `lv.search` does."""
+        """Search for the number of parts. y is ignored. Raises ValueError for bad X and parameters, as `lv.search`
+        does.
+        """
         data, seed = self._data(X, fitting=True), _seed(self.random_state)
         self.results_: dict[str, SearchResult] = {}
         for name, model in self._models(data).items():
@@ -121,29 +127,33 @@ class SizeSearch(TransformerMixin, BaseEstimator):
 
     @property
     def best_(self) -> FittedModel:
-        """The fitted model of the best size, with all that it can do: `.table(…)`, `.topics()`, `.means()`…"""
+        """The fitted model of the best size, with all its methods, such as `.table(…)`, `.topics()` and `.means()`."""
         check_is_fitted(self)
         return self.result_.best
 
     def transform(self, X: Any) -> np.ndarray:
-        """What the best model says of each row of X: (rows, parts) float64; a data frame after `set_output`."""
+        """Return the share or probability of each part in each row of X: (rows, parts) float64.
+
+        After `set_output(transform="pandas")` it is a data frame.
+        """
         return self._parts(X)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Names for the columns of `transform`: "topic0", "topic1"…; input_features is ignored."""
-        n_parts = self.best_.estimate.size[0]  # a witness has fewer than the best size
+        """Return names for the columns of `transform`: "topic0", "topic1"…; input_features is ignored."""
+        n_parts = self.best_.estimate.size[0]  # fewer than the best size if a smaller fit stands in for it
         return np.asarray([f"{self.part}{number}" for number in range(n_parts)], dtype=object)
 
     def _parts(self, X: Any) -> np.ndarray:
-        """As `transform`, an array whatever `set_output` says."""
+        """Return the same as `transform`, always as an array."""
         return np.asarray(self.best_.transform(self._new(X)), np.float64)
 
     def _new(self, X: Any) -> Data:
+        """Return X as new data for the fitted model. Raises if the estimator is not fitted."""
         check_is_fitted(self)
         return self._data(X, fitting=False)
 
     def _rows(self, X: Any, *, fitting: bool) -> np.ndarray:
-        """X as (rows, columns) float64, finite; of at least two rows to fit."""
+        """Return X as (rows, columns) float64, finite; at least two rows to fit. Raises ValueError for NaN."""
         least = 2 if fitting else 1
         allowed: dict[str, Any] = {"dtype": np.float64, "ensure_min_samples": least, "ensure_all_finite": "allow-nan"}
         checked = np.asarray(validate_data(self, X, reset=fitting, **allowed))
@@ -160,19 +170,21 @@ class SizeSearch(TransformerMixin, BaseEstimator):
 
     @staticmethod
     def _index(X: Any) -> tuple[str, ...] | None:
-        """The index of a data frame as names, unless the default one; None for other things."""
+        """Return the index of a data frame as names, unless it is the default one; None for other objects."""
         if not isinstance(X, pd.DataFrame) or X.index.equals(pd.RangeIndex(len(X))):
             return None
         return tuple(str(name) for name in X.index)
 
     def _names(self) -> list[str] | None:
-        """The names of the columns of X, where they have names."""
+        """Return the names of the columns of X, or None."""
         names = getattr(self, "feature_names_in_", None)
         return None if names is None else [str(name) for name in names]
 
 
 def evidence_over_sizes(result: SearchResult) -> tuple[float, float]:
-    """(log Σ p(size) p(data | size) over the sizes tried, its standard error), nats: what models are compared by."""
+    """Return (log Σ p(size) p(data | size) over the sizes tried, its standard error) in nats, by which models are
+    compared.
+    """
     _, log_prior, estimate, error = result.estimates()
     weights = log_prior + estimate
     total = float(np.logaddexp.reduce(weights))
@@ -180,7 +192,7 @@ def evidence_over_sizes(result: SearchResult) -> tuple[float, float]:
 
 
 def _seed(random_state: Seed) -> int:
-    """A whole number is the seed itself, so that the estimator finds what `lv.search(seed=…)` does."""
+    """Return the seed of the search. A whole number is used as it is, so that `lv.search(seed=…)` finds the same."""
     if isinstance(random_state, int | np.integer):
         return int(random_state)
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))

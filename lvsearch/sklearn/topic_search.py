@@ -1,4 +1,4 @@
-"""How many topics, as a scikit-learn estimator."""
+"""A scikit-learn estimator that finds the number of topics."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -19,12 +19,21 @@ from lvsearch.sklearn.searching import SizeSearch
 
 
 class TopicSearch(SizeSearch):
-    """How many topics do counts of words have?
+    """Finds how many topics counts of words have.
 
-    X: (documents, words) counts, whole numbers of 0 or more, sparse or dense, such as `CountVectorizer` gives.
+    ```python
+    counts = CountVectorizer().fit_transform(texts)
+    search = TopicSearch(random_state=0).fit(counts)
+    search.best_size_  # the most probable number of topics
+    ```
 
-    model: a topic model with a size, by default `lv.models.LDA()`; its hyper-parameters are said there. prior,
-    max_size, evidence, starts, seconds: as for `lv.search`. random_state: the seed. verbose: show progress.
+    X: (documents, words) counts, whole numbers of 0 or more, sparse or dense, such as `CountVectorizer` returns.
+    `transform` returns the share of each topic in each document.
+
+    model: a topic model with a size, by default `lv.models.LDA()`
+    prior, max_size, evidence, starts, seconds: as for `lv.search`
+    random_state: the seed
+    verbose: True to show progress
     """
 
     part = "topic"
@@ -51,7 +60,7 @@ class TopicSearch(SizeSearch):
         self.verbose = verbose
 
     def __sklearn_tags__(self) -> Tags:
-        """Counts: sparse or dense, none negative, whole."""
+        """Return tags that say: X is counts, sparse or dense, none negative, whole."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.positive_only = True
@@ -66,11 +75,12 @@ class TopicSearch(SizeSearch):
         return best
 
     def predict(self, X: Any) -> np.ndarray:
-        """The topic with the largest share of each document: (documents,) int64."""
+        """Return the topic with the largest share of each document: (documents,) int64."""
         return self._parts(X).argmax(axis=1)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """A lower bound on log p(documents | topics at their posterior means) per token, nats; higher is better.
+        """Return a lower bound on log p(documents | topics at their posterior means) per token, in nats; higher is
+        better.
 
         y is ignored. Raises ValueError for documents without a single token.
         """
@@ -80,10 +90,13 @@ class TopicSearch(SizeSearch):
         return self.best_.score(data) / data.n_observations
 
     def topics(self, input_features: Iterable[Any] | None = None, n_words: int = 10) -> pd.DataFrame:
-        """A row per topic, most prevalent first: its share of the tokens, and its most probable words.
+        """Return a table with a row per topic, most prevalent first: its share of the tokens, and its most probable
+        words.
 
-        input_features: the words, where X had no names: `vectorizer.get_feature_names_out()`. Raises ValueError for
-        another number of them than X had columns.
+        input_features: the words, if X had no names: `vectorizer.get_feature_names_out()`
+        n_words: how many words of each topic
+
+        Raises ValueError for another number of words than X had columns.
         """
         best = self.best_
         training = best.training
@@ -93,6 +106,7 @@ class TopicSearch(SizeSearch):
         return replace(best, training=training).topics(n_words)
 
     def _data(self, X: Any, *, fitting: bool) -> Data:
+        """Return X as a checked `Corpus`, over the words of the training data if the estimator is fitted."""
         counts = validate_data(self, X, reset=fitting, accept_sparse="csr", ensure_min_samples=2 if fitting else 1)
         check_non_negative(counts, type(self).__name__)
         names = self._names()
@@ -103,4 +117,5 @@ class TopicSearch(SizeSearch):
         return Corpus(canonical_counts(counts, names), training.vocabulary, self._index(X))
 
     def _model(self, data: Data) -> Model:
+        """Return the model, by default LDA."""
         return LDA() if self.model is None else self.model

@@ -1,1 +1,1 @@
-"""Tables as people have them: data frames, delimited files, JSON, Excel, Arrow; texts in a column, or numbers."""
+"""Read tables as people have them: data frames, delimited files, JSON, Excel and Arrow, of texts or of numbers."""

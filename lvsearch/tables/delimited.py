@@ -1,4 +1,4 @@
-"""Tables in text files: what separates their values, whether quotes are marks or text, and what stands for nothing."""
+"""Find out how a table in a text file is written: its separator, its quotes, and its marks of missing values."""
 
 import csv
 import io
@@ -14,16 +14,16 @@ import pandas as pd
 from lvsearch.tables.frames import first_repeated
 
 MISSING = ("NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "null", "NULL", "None")
-"""Cells that hold nothing, as an empty one does, in columns that are not texts, names or classes."""
+"""Cells that count as missing, as an empty one does, in columns that are not texts, names or classes."""
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 LINES_LOOKED_AT = 1000
-"""Lines whose numbers of values say what separates them."""
+"""The number of lines from which the separator is inferred."""
 Opened = Callable[[], AbstractContextManager[IO[str]]]
-"""Opens a text anew, at its beginning."""
+"""A function that opens a text at its beginning, as often as it is called."""
 
 
 class UnnamedValuesError(ValueError):
-    """Lines of a file have more values than its header has names."""
+    """Raised if lines of a file have more values than its header has names."""
 
 
 MORE_VALUES = "{}: got lines with more values than the header has names; name every column"
@@ -32,8 +32,9 @@ MORE_VALUES = "{}: got lines with more values than the header has names; name ev
 class Dialect(NamedTuple):
     """How a table is written.
 
-    separator: what stands between values. quoted: whether values may stand in quotes; False where a quote is a
-    character like others. notes: what was assumed that is not plain.
+    separator: the character between values
+    quoted: True if values may be enclosed in quotes; False if a quote is an ordinary character
+    notes: what was assumed, if it was not certain
     """
 
     separator: str
@@ -41,28 +42,32 @@ class Dialect(NamedTuple):
     notes: tuple[str, ...]
 
     def reader(self, file: Iterable[str]) -> Iterator[list[str]]:
-        """The rows of a table."""
+        """Yield the rows of a table as lists of cells."""
         quoting = csv.QUOTE_MINIMAL if self.quoted else csv.QUOTE_NONE
         return csv.reader(file, delimiter=self.separator, quoting=quoting)
 
     def pandas(self) -> dict[str, Any]:
-        """What `pandas.read_csv` is told."""
+        """Return the arguments of `pandas.read_csv` for this dialect."""
         return {"sep": self.separator, "quoting": csv.QUOTE_MINIMAL if self.quoted else csv.QUOTE_NONE}
 
 
 def opened_text(content: str) -> Opened:
-    """Opens a text that is in memory."""
+    """Return a function that opens a text in memory."""
     return lambda: nullcontext(io.StringIO(content))
 
 
 def dialect_of(opened: Opened, name: Any, ending: str) -> Dialect:
-    """Find out how a table is written, by reading it once; ending: ".tsv", whose separator is known, or another.
+    """Find out how a table is written, by reading it once or twice.
 
-    Quotes are marks where every value that begins with one ends with one. Where they do not, or where a value in quotes
-    would swallow lines that are each a row by themselves, they are part of the text.
+    Quotes enclose values if every value that begins with a quote ends with one. Otherwise they are part of the text.
+    They are also part of the text if a quoted value would swallow lines that are each a row by themselves.
+
+    opened: a function that opens the text
+    name: the file, for messages
+    ending: ".tsv", whose separator is known, or another
 
     Raises:
-        ValueError: with its line, a quote that fits neither reading.
+        ValueError: a quote that fits neither reading, with its line.
     """
     with long_fields():
         separator = "\t" if ending == ".tsv" else _separator(opened)
@@ -89,8 +94,12 @@ def dialect_of(opened: Opened, name: Any, ending: str) -> Dialect:
 
 
 class _Quotes(NamedTuple):
-    """any: whether there are quotes. bad_line: the first line where they enclose no value, or None. spanning: the first
-    line of a value in quotes with line breaks, 0 where there is none."""
+    """The quotes in a table.
+
+    any: True if there are quotes
+    bad_line: the first line where a quote does not enclose a value, or None
+    spanning: the first line of a quoted value with line breaks; 0 if there is none
+    """
 
     any: bool
     bad_line: int | None
@@ -98,6 +107,7 @@ class _Quotes(NamedTuple):
 
 
 def _quotes(file: Iterable[str], separator: str) -> _Quotes:
+    """Return where quotes of a table enclose values and where they do not."""
     found, spanning, before = False, 0, 0
 
     def watched() -> Iterator[str]:
@@ -118,13 +128,13 @@ def _quotes(file: Iterable[str], separator: str) -> _Quotes:
 
 
 def _every_line_is_a_row(file: Iterable[str], separator: str) -> bool:
-    """Whether every line has as many values, two or more, where quotes are characters like others."""
+    """Return True if every line has the same number of values, two or more, with quotes read as ordinary characters."""
     widths = {len(row) for row in csv.reader(file, delimiter=separator, quoting=csv.QUOTE_NONE) if row}
     return len(widths) == 1 and widths.pop() > 1
 
 
 def _separator(opened: Opened) -> str:
-    """What separates values: that by which all lines have equally many, commas before others."""
+    """Return the separator by which all lines have equally many values; commas are preferred."""
     with opened() as file:
         lines = [line for _, line in zip(range(LINES_LOOKED_AT), file, strict=False)]
     uniform = {}
@@ -137,6 +147,7 @@ def _separator(opened: Opened) -> str:
 
 
 def _rows(lines: list[str], separator: str) -> list[list[str]]:
+    """Return lines as rows of cells; empty if they cannot be read with this separator."""
     try:
         return list(csv.reader(lines, delimiter=separator))
     except csv.Error:
@@ -145,7 +156,9 @@ def _rows(lines: list[str], separator: str) -> list[list[str]]:
 
 @contextmanager
 def long_fields() -> Iterator[None]:
-    """Inside: Python's csv takes values of any length; by itself it refuses those beyond 131,072 characters."""
+    """Inside this context Python's csv reads values of any length; otherwise it refuses those above 131,072
+    characters.
+    """
     before = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     try:
         yield
@@ -155,10 +168,10 @@ def long_fields() -> Iterator[None]:
 
 @contextmanager
 def every_value_named(path: Any) -> Iterator[None]:
-    """Inside: pandas reads delimited lines with index_col=False, and none that are longer than the header.
+    """Inside this context pandas refuses lines with more values than the header has names. Call it with
+    index_col=False.
 
-    Left to itself it takes the first values for names of rows, where these count up without a trace. Raises
-    `UnnamedValuesError`.
+    Otherwise pandas would silently take the first values as row names. Raises `UnnamedValuesError`.
     """
     try:
         with warnings.catch_warnings():
@@ -171,16 +184,21 @@ def every_value_named(path: Any) -> Iterator[None]:
 def check_header(
     lines: Iterable[str], name: Any, dialect: Dialect | None = None, nameless: str | int | None = None
 ) -> None:
-    """ValueError where the header of a table, its first line with anything on it, names a column twice or not at all,
-    or has fewer names than the next line has values: pandas invents names, and leaves out a last value that is empty.
+    """Raise ValueError if the header names a column twice or not at all, or has fewer names than the next line has
+    values.
 
-    nameless: the column that may lack a name: "", or its number from 0; None: none may.
+    pandas would invent names, or leave out a last value that is empty. The header is the first line that is not blank.
+
+    lines: the lines of the table
+    name: the file, for messages
+    dialect: how the table is written; by default with commas
+    nameless: the column that may have no name: "" for any, its number from 0, or None for none
     """
     reader = (Dialect(",", True, ()) if dialect is None else dialect).reader(lines)
     rows = (row for row in reader if "".join(row).strip())
     try:
         header, values = [column.strip() for column in next(rows, [])], next(rows, [])
-    except csv.Error:  # no header that Python can read: pandas says what is wrong
+    except csv.Error:  # Python cannot read this header; pandas will raise a better error
         return
     twice = first_repeated(column for column in header if column)
     if twice is not None:
@@ -196,10 +214,13 @@ def check_header(
 
 
 def read_options(columns: Iterable[Any], texts: Iterable[Any], label: Any) -> dict[str, Any]:
-    """What `pandas.read_csv` is told for a table of these columns.
+    """Return the arguments of `pandas.read_csv` for a table with these columns.
 
-    texts: columns that are taken as they stand ("NA" is a word, "007" no number). In the column `label` an empty cell
-    is missing, and others stand as they are. In all other columns an empty cell is missing; `tidied` sees to the rest.
+    columns: all columns
+    texts: columns that are kept as they are ("NA" is a word, "007" is no number)
+    label: the column of classes; its cells are kept as they are, but an empty one is missing
+
+    In all other columns an empty cell is missing, and `tidy_table` handles the rest.
     """
     texts = list(texts)
     return {
@@ -211,17 +232,19 @@ def read_options(columns: Iterable[Any], texts: Iterable[Any], label: Any) -> di
     }
 
 
-def tidied(
+def tidy_table(
     frame: pd.DataFrame, texts: Iterable[Any], label: Any, as_text: Iterable[Any] = ()
 ) -> tuple[pd.DataFrame, Counter[str]]:
-    """A table as `read_options` reads it, its types found anew, and how often a cell such as "NA" was taken as missing.
+    """Infer the types of a table that was read with `read_options`, and count marks such as "NA" that were read as
+    missing.
 
-    Texts are empty where they hold nothing. Columns that hold numbers beside such cells become numbers; so does the
-    column `label`, where numbers are written as Python writes them; those of `as_text` do not. Marks are named like
-    "'NA' in the column 'code'".
+    Empty texts become "". Columns with numbers and marks become numbers, except those of `as_text`. The column `label`
+    becomes numbers only if they are written as Python writes them.
+
+    Returns (table, {such as "'NA' in the column 'code'": how often}).
     """
     texts, as_text = set(texts), set(as_text)
-    frame, marks = filled(frame, *texts), Counter[str]()
+    frame, marks = fill_empty_texts(frame, *texts), Counter[str]()
     for name in frame.columns:
         column = cast(pd.Series, frame[name])
         if name in texts or pd.api.types.is_numeric_dtype(column.dtype):
@@ -240,8 +263,8 @@ def tidied(
     return frame, marks
 
 
-def filled(frame: pd.DataFrame, *columns: Any) -> pd.DataFrame:
-    """The table with empty texts where these columns hold nothing."""
+def fill_empty_texts(frame: pd.DataFrame, *columns: Any) -> pd.DataFrame:
+    """Return the table with "" for missing values in these columns."""
     filled = frame.copy()
     for name in columns:
         filled[name] = frame[name].astype(object).where(frame[name].notna(), "")
@@ -249,7 +272,7 @@ def filled(frame: pd.DataFrame, *columns: Any) -> pd.DataFrame:
 
 
 def marks_notes(marks: Counter[str]) -> tuple[str, ...]:
-    """A note on the cells that were taken for missing ones."""
+    """Return a note on the cells that were read as missing, or nothing if there are none."""
     if not marks:
         return ()
     listed = ", ".join(f"{what} ({times:,})" for what, times in sorted(marks.items()))

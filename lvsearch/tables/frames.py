@@ -1,4 +1,4 @@
-"""Tables as people have them: data frames with a row per document, or wide ones with a column per term."""
+"""Read data frames with a row per document, or wide ones with a column per term."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -10,13 +10,16 @@ from lvsearch.models.plain_arguments import listed
 from lvsearch.texts.counting import checked_texts
 
 SHOWN = 12
-"""Names of columns that a message lists."""
+"""The number of column names that a message lists."""
 
 
 class Documents(NamedTuple):
-    """Texts and what is known of each: name, class, and a row of `metadata`, a data frame; None where nothing is.
+    """Texts and what is known of each.
 
-    notes: how they were read, and what was left out.
+    texts: the texts
+    names, labels: one per text, or None
+    metadata: a data frame with a row per text, or None
+    notes: how they were read, and what was left out
     """
 
     texts: list[str]
@@ -27,13 +30,13 @@ class Documents(NamedTuple):
 
 
 def columns_in_words(columns: Iterable[Any]) -> str:
-    """Such as "'id', 'body', 'year'"; the first dozen."""
+    """Return names such as "'id', 'body', 'year'", at most twelve."""
     names = [repr(name) for name in columns]
     return ", ".join(names[:SHOWN]) + (f", … ({len(names)} in all)" if len(names) > SHOWN else "")
 
 
 def first_repeated(names: Iterable[str]) -> str | None:
-    """The first name that stood there before; None where all are distinct."""
+    """Return the first name that occurred before; None if all are distinct."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -43,14 +46,14 @@ def first_repeated(names: Iterable[str]) -> str | None:
 
 
 def is_table(data: Any) -> bool:
-    """Whether this is a data frame of pandas, or a table of another library (Polars, Arrow, Hugging Face)."""
+    """Return True for a pandas data frame, or a table of another library (Polars, Arrow, Hugging Face)."""
     return isinstance(data, pd.DataFrame) or (
         hasattr(data, "to_pandas") and (hasattr(data, "columns") or hasattr(data, "column_names"))
     )
 
 
 def as_frame(table: Any) -> pd.DataFrame:
-    """A data frame as it is, or made of another library's table (Hugging Face datasets, Polars, Arrow).
+    """Return a data frame as it is, or convert another library's table (Hugging Face datasets, Polars, Arrow).
 
     Raises ValueError for anything else.
     """
@@ -59,7 +62,7 @@ def as_frame(table: Any) -> pd.DataFrame:
     if hasattr(table, "to_pandas"):
         try:
             frame = table.to_pandas()
-        except ImportError:  # Polars has pyarrow do it; its columns as lists need nothing
+        except ImportError:  # Polars needs pyarrow for this; lists of its columns need no other package
             frame = pd.DataFrame({name: table[name].to_list() for name in table.columns})
         if isinstance(frame, pd.DataFrame):
             return frame
@@ -77,12 +80,16 @@ def as_frame(table: Any) -> pd.DataFrame:
 def frame_documents(
     frame: pd.DataFrame, text: Any, id: Any = None, label: Any = None, keep: Iterable[Any] | None = None
 ) -> Documents:
-    """The texts of a column, named by another (by default by the index), the other columns as metadata.
+    """Return the texts of a column, with names, classes and other columns as metadata.
 
-    text, id, label: names of columns; keep: those of the metadata, by default all but the texts.
+    text: the column of texts
+    id: the column of names; by default the index
+    label: the column of classes, or None
+    keep: the columns of the metadata; by default all but text and id
 
     Raises:
-        ValueError: no such column; several levels of names; a missing text, id or label; values that are not strings.
+        ValueError: there is no such column; several levels of names; a missing text, id or label; values that are not
+            strings.
     """
     if isinstance(frame.index, pd.MultiIndex) or isinstance(frame.columns, pd.MultiIndex):
         raise ValueError("got several levels of names; expected one: frame.reset_index(), or join them")
@@ -95,10 +102,12 @@ def frame_documents(
                 f"got {what}={name!r}, expected one of the columns {columns_in_words(frame.columns)}"
                 f"{'; text= names the one that holds the texts' if what == 'text' else ''}"
             )
-    texts = _whole(frame, text, "the documents without text, frame.fillna({…: ''}) keeps them as empty ones")
-    named = frame if id is None else frame.set_index(_whole(frame, id, "a name for every document"))
+    texts = _complete_column(frame, text, "the documents without text, frame.fillna({…: ''}) keeps them as empty ones")
+    named = frame if id is None else frame.set_index(_complete_column(frame, id, "a name for every document"))
     labels = (
-        None if label is None else tuple(str(value) for value in _whole(frame, label, "a class for every document"))
+        None
+        if label is None
+        else tuple(str(value) for value in _complete_column(frame, label, "a class for every document"))
     )
     others = [name for name in frame.columns if name not in (text, id)] if kept is None else kept
     names = tuple(str(name) for name in named.index)
@@ -106,14 +115,14 @@ def frame_documents(
 
 
 def index_names(texts: Any) -> tuple[str, ...] | None:
-    """What names the elements of a pandas Series; None for other things, and for its default index."""
+    """Return the index of a pandas Series as names; None for other objects, and for the default index."""
     if not isinstance(texts, pd.Series) or texts.index.equals(pd.RangeIndex(len(texts))):
         return None
     return tuple(str(name) for name in texts.index)
 
 
 def holds_texts(data: Any) -> bool:
-    """Whether the elements of a list, a Series or a one-dimensional array are strings, by the first."""
+    """Return True if a list, Series or one-dimensional array holds strings, by its first element."""
     if isinstance(data, list | tuple):
         return bool(data) and isinstance(data[0], str)
     flat = isinstance(data, pd.Series) or (isinstance(data, np.ndarray) and data.ndim == 1)
@@ -121,7 +130,7 @@ def holds_texts(data: Any) -> bool:
 
 
 def text_columns(frame: pd.DataFrame) -> list[Any]:
-    """The columns whose values, where there are any, are strings."""
+    """Return the columns whose first value that is not missing is a string."""
     found = []
     for place, name in enumerate(frame.columns):
         known = frame.iloc[:, place].dropna()
@@ -130,8 +139,8 @@ def text_columns(frame: pd.DataFrame) -> list[Any]:
     return found
 
 
-def _whole(frame: pd.DataFrame, name: Any, expected: str) -> pd.Series:
-    """A column without missing values."""
+def _complete_column(frame: pd.DataFrame, name: Any, expected: str) -> pd.Series:
+    """Return a column without missing values. Raises ValueError if some are missing, with `expected` in the message."""
     column = frame[name]
     if isinstance(column, pd.DataFrame):
         raise ValueError(f"got the column {name!r} twice; expected distinct names")
@@ -147,9 +156,9 @@ def _whole(frame: pd.DataFrame, name: Any, expected: str) -> pd.Series:
 
 
 def frame_counts(frame: pd.DataFrame) -> tuple[Any, list[str], list[str] | None]:
-    """A wide table as (counts, terms, document names): a row per document, the columns are the vocabulary.
+    """Return a wide table as (counts, terms, document names): a row per document, a column per term.
 
-    The names are the table's index, or None where that is pandas' default 0, 1, 2….
+    The names are the table's index, or None for pandas' default index 0, 1, 2, ….
 
     Raises:
         ValueError: a column that does not hold numbers.

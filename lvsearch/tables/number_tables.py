@@ -1,4 +1,4 @@
-"""Tables of numbers in text files: what separates them, how decimals are written, which cell is no number."""
+"""Read tables of numbers from text files: infer separators and decimal signs, and name cells that are no numbers."""
 
 import io
 import os
@@ -22,9 +22,9 @@ from lvsearch.tables.delimited import (
 )
 
 DECIMAL_COMMA = re.compile(r"(?=.*\d)[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+)?(?:,\d+)?(?:[eE][+-]?\d+)?")
-"""A number whose decimal sign is a comma, perhaps with points between thousands."""
+"""Matches a number whose decimal sign is a comma, with or without points between thousands."""
 THOUSANDS_COMMA = re.compile(r"[+-]?(?:\d+|[1-9]\d{0,2}(?:,\d{3})+)(?:\.\d+)?(?:[eE][+-]?\d+)?")
-"""A number with commas between thousands, whose decimal sign is a point."""
+"""Matches a number whose decimal sign is a point, with or without commas between thousands."""
 PERCENT = re.compile(r"[+-]?[\d.,]+\s*%")
 MONEY = re.compile(r"[$€£¥]\s*[\d.,]+|[\d.,]+\s*[$€£¥]")
 DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}(?:[ T]\d.*)?")
@@ -32,17 +32,19 @@ NO_LETTERS = re.compile(r"\W+")
 
 
 class NumberTable(NamedTuple):
-    """Numbers out of a file, a row per row, named by its index; notes: what was assumed of how they are written."""
+    """The numbers of a file, with row names as the index, and notes on what was assumed about their format."""
 
     frame: pd.DataFrame
     notes: tuple[str, ...]
 
 
 class NumberStyle(NamedTuple):
-    """How numbers are written; None where the file is to say it.
+    """How numbers are written; None where it is to be inferred from the file.
 
-    separator: between values. decimal: the decimal sign. thousands: what stands between thousands. missing_marks: cells
-    that are missing beside empty ones and those of `delimited.MISSING`.
+    separator: the character between values
+    decimal: the decimal sign
+    thousands: the sign between thousands
+    missing_marks: cells that are missing, beside empty ones and those of `delimited.MISSING`
     """
 
     separator: str | None = None
@@ -54,7 +56,7 @@ class NumberStyle(NamedTuple):
 def read_numbers(
     path: str | os.PathLike[str], header: bool, row_names: str | int | None, encoding: str, style: NumberStyle
 ) -> NumberTable:
-    """A table of numbers, as `Points.from_csv` takes it; its errors are said there."""
+    """Read a table of numbers, for `Points.from_csv`, which documents arguments and errors."""
     content = read_text(path, encoding)
     ending = ".tsv" if unpacked_name(path).endswith(".tsv") else ".csv"
     dialect = Dialect(style.separator, True, ()) if style.separator else dialect_of(opened_text(content), path, ending)
@@ -81,7 +83,7 @@ def read_numbers(
 def _parsed(
     content: str, path: Any, dialect: Dialect, header: bool, row_names: str | int | None, style: NumberStyle
 ) -> pd.DataFrame:
-    """The table in one style; the column that names rows as it stands."""
+    """Return the table as read in one style; the column of row names is kept as text."""
     first = 0 if header else None
     try:
         with every_value_named(path):
@@ -114,13 +116,18 @@ def _parsed(
 
 
 def _text_columns(frame: pd.DataFrame) -> list[Any]:
+    """Return the columns that do not hold numbers."""
     return [name for name, dtype in frame.dtypes.items() if not pd.api.types.is_numeric_dtype(dtype)]
 
 
 def _style_of(
     frame: pd.DataFrame, texts: Sequence[Any], dialect: Dialect, style: NumberStyle, path: Any
 ) -> NumberStyle:
-    """How the numbers of columns are written that have no decimal point; the style as it is where they are none."""
+    """Infer decimal and thousands signs from columns that were read as text; return the style unchanged if they hold
+    text.
+
+    Raises ValueError if a comma may be either sign.
+    """
     cells = sorted({str(cell).strip() for name in texts for cell in frame[name].dropna()})
     is_decimal = all(map(DECIMAL_COMMA.fullmatch, cells))
     is_thousands = all(map(THOUSANDS_COMMA.fullmatch, cells))
@@ -137,13 +144,14 @@ def _style_of(
 
 
 def _style_notes(style: NumberStyle) -> tuple[str, ...]:
+    """Return a note on the decimal and thousands signs that were inferred."""
     decimal = "the decimal sign is a comma" if style.decimal == "," else ""
     thousands = f"{style.thousands!r} stands between thousands" if style.thousands else ""
     return (" and ".join(part for part in (decimal, thousands) if part),)
 
 
 def _check_numbers(frame: pd.DataFrame, path: Any, header: bool, style: NumberStyle) -> None:
-    """ValueError for the first column with a cell that is no number, with its row and what to do."""
+    """Raise ValueError for the first column with a cell that is no number, with its row and advice."""
     texts = _text_columns(frame)
     if not texts:
         return
@@ -159,9 +167,9 @@ def _check_numbers(frame: pd.DataFrame, path: Any, header: bool, style: NumberSt
 
 
 def first_text(column: pd.Series, decimal: str = ".") -> tuple[int, Any] | None:
-    """The row, from 0, and the value of the first cell that is known and no number; None where there is none.
+    """Return (row from 0, value) of the first cell that is neither missing nor a number; None if there is none.
 
-    decimal: the decimal sign; a point in place of another one makes a cell that is no number.
+    decimal: the decimal sign; with a sign other than a point, a cell with a point is no number
     """
     for row, cell in enumerate(column):
         text = str(cell) if decimal == "." else str(cell).replace(".", "?").replace(decimal, ".")
@@ -171,7 +179,7 @@ def first_text(column: pd.Series, decimal: str = ".") -> tuple[int, Any] | None:
 
 
 def advice(cell: Any) -> str:
-    """What to do with a column where a cell like this stands among numbers."""
+    """Return what to do with a column that has a cell like this among its numbers."""
     text = str(cell).strip()
     if PERCENT.fullmatch(text):
         return "write percentages without their sign: frame[…].str.rstrip('%').astype(float)"
@@ -197,7 +205,7 @@ def advice(cell: Any) -> str:
 def _missing_notes(
     content: str, dialect: Dialect, header: bool, style: NumberStyle, frame: pd.DataFrame
 ) -> tuple[str, ...]:
-    """A note on the marks, beside empty cells, that were taken for missing ones."""
+    """Return a note on the marks, other than empty cells, that were read as missing."""
     lacking = [place for place, name in enumerate(frame.columns) if bool(cast(pd.Series, frame[name]).isna().any())]
     if not lacking:
         return ()
@@ -218,6 +226,7 @@ def _missing_notes(
 
 
 def _is_number(text: str) -> bool:
+    """Return True if a text is a number to Python."""
     try:
         float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Files that hold a table with a text in every row: delimited, JSON, Excel, Parquet and Arrow."""
+"""Read files that hold a table with a text in every row: delimited, JSON, Excel, Parquet and Arrow."""
 
 import io
 import json
@@ -11,38 +11,41 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from lvsearch.files.ordinary import require_ordinary
-from lvsearch.files.packed_files import read_text, unpacked
+from lvsearch.files.packed_files import open_unpacked, read_text
 from lvsearch.tables.delimited import (
     check_header,
     dialect_of,
     every_value_named,
-    filled,
+    fill_empty_texts,
     marks_notes,
     opened_text,
     read_options,
-    tidied,
+    tidy_table,
 )
 from lvsearch.tables.frames import columns_in_words
 
 ARROW = (".parquet", ".feather", ".arrow")
-"""Endings of tables that pyarrow reads."""
+"""The endings of tables that pyarrow reads."""
 EXCEL = (".xlsx", ".xlsm")
 DELIMITED = (".csv", ".tsv")
 JSON_LINES = (".jsonl", ".ndjson")
 JSON = ".json"
 TABLES = (*DELIMITED, *JSON_LINES, JSON)
-"""Endings of tables in text files."""
+"""The endings of tables in text files."""
 
 
 class TableFile(NamedTuple):
-    """A table out of a file, and how it was read."""
+    """A table from a file, and notes on how it was read."""
 
     frame: pd.DataFrame
     notes: tuple[str, ...] = ()
 
 
 def read_table(path: str | os.PathLike[str], ending: str, text: Any, id: Any, label: Any, encoding: str) -> TableFile:
-    """A table in a file of this ending (`TABLES`, `EXCEL` or `ARROW`). Errors as for the readers below."""
+    """Read a table from a file with this ending (`TABLES`, `EXCEL` or `ARROW`). Raises the errors of the reader for it.
+
+    text, id, label: columns of texts, names and classes
+    """
     if ending == ".parquet":
         return TableFile(read_parquet(path, text, id))
     if ending in ARROW:
@@ -53,7 +56,9 @@ def read_table(path: str | os.PathLike[str], ending: str, text: Any, id: Any, la
 
 
 def table_in(content: str, name: Any, ending: str, text: Any, id: Any, label: Any) -> TableFile:
-    """A table in a text, in the form that files of this ending have (`TABLES`). Errors as for the readers below."""
+    """Read a table from a text, in the form of files with this ending (`TABLES`). Raises the errors of the reader
+    for it.
+    """
     if ending in DELIMITED:
         return read_delimited(content, name, ending, text, id, label)
     if ending == JSON:
@@ -62,7 +67,7 @@ def table_in(content: str, name: Any, ending: str, text: Any, id: Any, label: An
 
 
 def require_columns(columns: pd.Index, name: Any, text: Any, id: Any) -> None:
-    """ValueError where a table of these columns, by this name, has none for the texts or their names."""
+    """Raise ValueError if a table has no column for the texts or for their names. name: the file, for messages."""
     if text is None:
         raise ValueError(
             f"{name}: got a table with the columns {columns_in_words(columns)}; expected to know which of them holds "
@@ -80,14 +85,17 @@ def require_columns(columns: pd.Index, name: Any, text: Any, id: Any) -> None:
 
 
 def read_delimited(content: str, name: Any, ending: str, text: Any, id: Any = None, label: Any = None) -> TableFile:
-    """A table of values with commas, tabs or semicolons between, whose first line names the columns.
+    """Read a table with commas, tabs or semicolons between values, whose first line names the columns.
 
-    name: what messages call it. text, id, label: names of columns whose cells are taken as they stand ("NA" is a word,
-    "007" no number); an empty cell of the first two is an empty text.
+    content: the text of the table
+    name: the file, for messages
+    ending: ".tsv" for tabs, or another
+    text, id, label: columns whose cells are kept as they are ("NA" is a word, "007" is no number); an empty cell of the
+        first two is an empty text
 
     Raises:
-        ValueError: no such columns, naming those that there are; lines with more values than the first; quotes that
-            fit no reading.
+        ValueError: there is no such column (the existing ones are named); lines with more values than the first; quotes
+            that fit no reading.
     """
     opened, texts = opened_text(content), [column for column in (text, id) if column is not None]
     dialect = dialect_of(opened, name, ending)
@@ -97,14 +105,14 @@ def read_delimited(content: str, name: Any, ending: str, text: Any, id: Any = No
         require_columns(columns, name, text, id)
         with every_value_named(name):
             options = read_options(columns, texts, label)
-            frame, marks = tidied(pd.read_csv(io.StringIO(content), **dialect.pandas(), **options), texts, label)
+            frame, marks = tidy_table(pd.read_csv(io.StringIO(content), **dialect.pandas(), **options), texts, label)
     except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise not_delimited(name, error) from error
     return TableFile(frame, (*dialect.notes, *marks_notes(marks)))
 
 
 def not_delimited(name: Any, error: Exception) -> ValueError:
-    """The error to raise where pandas cannot read a table."""
+    """Return the error to raise if pandas cannot read a table."""
     reason = " ".join(str(error).split())
     return ValueError(f"{name}: {reason}; expected a table whose first line names its columns")
 
@@ -113,7 +121,7 @@ def not_delimited(name: Any, error: Exception) -> ValueError:
 
 
 def json_strings(content: str) -> list[str] | None:
-    """The strings of a JSON array that holds nothing else; None where it is another thing."""
+    """Return the strings of a JSON array of strings; None for anything else."""
     if not content.lstrip().startswith("["):
         return None
     try:
@@ -124,10 +132,11 @@ def json_strings(content: str) -> list[str] | None:
 
 
 def read_json(content: str, name: Any, text: Any, id: Any = None) -> pd.DataFrame:
-    """An array of JSON objects, whose keys are columns; or an object of arrays, a column each; or an object per line.
+    """Read an array of JSON objects whose keys are columns, or an object of arrays, a column each, or an object per
+    line.
 
     Raises:
-        ValueError: another form of JSON, or none; no such columns, naming those that there are.
+        ValueError: another form of JSON, or no JSON; no such columns (the existing ones are named).
     """
     try:
         value = json.loads(content)
@@ -150,24 +159,24 @@ def read_json(content: str, name: Any, text: Any, id: Any = None) -> pd.DataFram
             "[{…}, {…}], or of strings alone"
         )
     require_columns(frame.columns, name, text, id)
-    return filled(frame, text)
+    return fill_empty_texts(frame, text)
 
 
 def read_json_lines(content: str, name: Any, text: Any, id: Any = None) -> pd.DataFrame:
-    """A JSON object on every line, whose keys are columns; a text that is missing or null is an empty one.
+    """Read a JSON object from every line; keys are columns, and a missing or null text is an empty one.
 
     Raises:
-        ValueError: with its number, a line that is no JSON object; no such columns, naming those that there are.
+        ValueError: a line that is no JSON object, with its number; no such columns (the existing ones are named).
     """
     lines = enumerate(content.split("\n"), start=1)
     records = [json_record(line, name, number) for number, line in lines if line.strip()]
     frame = pd.DataFrame.from_records(records)
     require_columns(frame.columns, name, text, id)
-    return filled(frame, text)
+    return fill_empty_texts(frame, text)
 
 
 def json_record(line: str, name: Any, number: int) -> dict[str, Any]:
-    """The object on a line. ValueError, with the line's number, for anything else."""
+    """Return the JSON object on a line. Raises ValueError, with the line's number, for anything else."""
     try:
         record = json.loads(line)
     except (json.JSONDecodeError, RecursionError) as error:
@@ -182,13 +191,13 @@ def json_record(line: str, name: Any, number: int) -> dict[str, Any]:
 
 
 def read_excel(path: str | os.PathLike[str], text: Any, id: Any = None) -> TableFile:
-    """The first sheet of an Excel file whose first row names the columns; needs openpyxl. A missing text is empty.
+    """Read the first sheet of an Excel file whose first row names the columns; needs openpyxl. A missing text is empty.
 
     Raises:
-        ValueError: no such columns, naming those that there are; a file that is none; openpyxl is not installed.
+        ValueError: no such columns (the existing ones are named); no Excel file; openpyxl is not installed.
     """
     try:
-        with unpacked(path) as file:
+        with open_unpacked(path) as file:
             sheets = pd.read_excel(io.BytesIO(file.read()), sheet_name=None, keep_default_na=False, na_values=[""])
     except ImportError as error:
         raise ValueError(
@@ -210,7 +219,9 @@ def read_excel(path: str | os.PathLike[str], text: Any, id: Any = None) -> Table
 
 @contextmanager
 def arrow_readable(path: Any) -> Iterator[None]:
-    """Inside: pyarrow opens a file. Raises ValueError where it is not installed, and for a file that is none of its."""
+    """Inside this context pyarrow opens a file. Raises ValueError if pyarrow is not installed or cannot read the
+    file.
+    """
     try:
         yield
     except ImportError as error:
@@ -223,9 +234,10 @@ def arrow_readable(path: Any) -> Iterator[None]:
 
 
 def arrow_batches(path: str | os.PathLike[str], n_rows: int) -> tuple[pd.DataFrame, Iterator[Any]]:
-    """An empty frame with the columns of a Parquet or Arrow file, and its record batches, of about so many rows.
+    """Return an empty frame with the columns of a Parquet or Arrow file, and its record batches of about `n_rows` rows.
 
-    Arrow's files (Feather) and its streams, as Hugging Face's data sets are kept, both. Errors as `arrow_readable`.
+    Arrow files (Feather) and Arrow streams, as Hugging Face keeps data sets, are both read. Raises the errors of
+    `arrow_readable`.
     """
     with arrow_readable(path):
         import pyarrow as pa  # pyright: ignore[reportMissingImports] — an extra
@@ -245,22 +257,22 @@ def arrow_batches(path: str | os.PathLike[str], n_rows: int) -> tuple[pd.DataFra
 
 
 def read_arrow(path: str | os.PathLike[str], text: Any, id: Any = None) -> pd.DataFrame:
-    """A file of Arrow's. A missing text is an empty one. Raises ValueError as `read_parquet` does."""
+    """Read an Arrow file. A missing text is an empty one. Raises ValueError as `read_parquet` does."""
     empty, batches = arrow_batches(path, 0)
     require_columns(empty.columns, path, text, id)
     frames = [batch.to_pandas() for batch in batches]
     whole = pd.concat(frames or [empty], ignore_index=all(isinstance(each.index, pd.RangeIndex) for each in frames))
-    return filled(whole, text)
+    return fill_empty_texts(whole, text)
 
 
 def read_parquet(path: str | os.PathLike[str], text: Any, id: Any = None) -> pd.DataFrame:
-    """A Parquet file; needs pyarrow. A missing text is an empty one.
+    """Read a Parquet file; needs pyarrow. A missing text is an empty one.
 
     Raises:
-        ValueError: no such columns, naming those that there are; a file that is none; pyarrow is not installed.
+        ValueError: no such columns (the existing ones are named); no Parquet file; pyarrow is not installed.
     """
     require_ordinary(path)
     with arrow_readable(path):
         frame = pd.read_parquet(Path(path))
     require_columns(frame.columns, path, text, id)
-    return filled(frame, text)
+    return fill_empty_texts(frame, text)

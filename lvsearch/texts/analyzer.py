@@ -1,4 +1,4 @@
-"""How a text becomes words and terms, and which rule leaves a word out."""
+"""Cut texts into words and terms, and decide which rule leaves a word out."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,11 +12,11 @@ from lvsearch.texts.letters import LEAST_LETTERS, composed, folded, has_digits, 
 from lvsearch.texts.stop_words import ENGLISH, english_stop_words, listed_stop_words
 
 LEGACY_PATTERN = r"(?u)\b[^\W\d_]{3,}\b"
-"""What cut texts before words were read as Unicode has them; corpora in folders of that time still name it."""
+"""The pattern of words in version 0.1; corpora in folders of that version still name it."""
 
 
 class Rule(StrEnum):
-    """Why a word is left out before terms are counted; the value completes "words …"."""
+    """The reason why a word is left out before terms are counted; the value completes "words …"."""
 
     UNMATCHED = "that token_pattern does not match"
     STOP = "that are stop words"
@@ -25,9 +25,10 @@ class Rule(StrEnum):
 
 
 class Cut(NamedTuple):
-    """The words of a text in their order, in the spelling of the text or lower-cased.
+    """The words of a text in order, in the spelling of the text or lower-cased.
 
-    words: what the analyzer takes for words. unmatched: words that stand where `token_pattern` matched nothing.
+    words: the words that the analyzer found
+    unmatched: other words, in places where `token_pattern` matched nothing
     """
 
     words: list[str]
@@ -35,7 +36,7 @@ class Cut(NamedTuple):
 
 
 class MissingTokenizer(NamedTuple):
-    """Stands for a tokenizer that a folder could not keep; calling it raises a ValueError that says its name."""
+    """Stands for a tokenizer that a folder could not keep; calling it raises a ValueError that gives its name."""
 
     name: str
 
@@ -48,24 +49,24 @@ class MissingTokenizer(NamedTuple):
 
 @dataclass(frozen=True)
 class Analyzer:
-    """How a text becomes terms; kept with a corpus so that new texts are cut in the same way.
+    """Turns texts into terms; it is kept with a corpus so that new texts are cut in the same way.
 
     Attributes:
         stop_words: a language ("english" is scikit-learn's list of 318 words), a tuple of words, or None. Stop words
             are themselves cut like texts, so "don't" also removes the "don" and "t" that are left of it.
-        token_pattern: a regular expression; every match, or what its one group holds, is a word. None: words as
-            Unicode has them (`letters.word_pattern`), without those that hold digits or, in alphabets, have fewer than
-            three letters.
-        lowercase: whether texts are lower-cased first.
-        ngram_range: terms are runs of so many words, from the first number to the second.
-        normalize: whether accents are composed (NFC), and words that differ in case alone are one ("STRASSE" and
-            "straße"). False as in corpora of version 0.1.
-        tokenizer: a function from a text to its words, in place of `token_pattern`; no word of it is left out but stop
-            words, and it sees the text as it stands.
+        token_pattern: a regular expression; every match, or its one group, is a word. None: words as Unicode defines
+            them (`letters.word_pattern`), without words with digits and, in alphabets, those of fewer than three
+            letters.
+        lowercase: True if texts are lower-cased first.
+        ngram_range: (shortest, longest) runs of words that are terms.
+        normalize: True if accents are composed (NFC), and words that differ in case alone are one ("STRASSE" and
+            "straße"). False in corpora of version 0.1.
+        tokenizer: a function from a text to its words, in place of `token_pattern`. It sees the text as it is, and only
+            stop words are left out of its words.
 
     Raises:
-        ValueError: a stop word list that there is none of; a `token_pattern` that does not compile or has several
-            groups; an `ngram_range` that is no pair of rising whole numbers from 1; a tokenizer beside a token_pattern.
+        ValueError: an unknown list of stop words; a `token_pattern` that does not compile or has several groups; an
+            `ngram_range` that is no pair of rising whole numbers from 1; a tokenizer beside a token_pattern.
     """
 
     stop_words: str | tuple[str, ...] | None = ENGLISH
@@ -104,11 +105,12 @@ class Analyzer:
 
     @classmethod
     def for_vocabulary(cls, vocabulary: Sequence[str]) -> "Analyzer":
-        """The analyzer for a vocabulary that came without one: no rule of ours may hide a term that is in it.
+        """Return an analyzer for a vocabulary that came without one, such that every term of the vocabulary can be
+        found.
 
-        Words of two characters or more, and those of the vocabulary that are written otherwise, such as "c++"; runs of
-        as many words as terms have, when each has its words apart by one blank; lower-cased unless some term has
-        capitals; English stop words removed unless they are words of a term.
+        Words have two characters or more, but words of the vocabulary that look otherwise, such as "c++", are found
+        too. If terms have several words, separated by blanks, runs of as many words are counted. Texts are lower-cased
+        unless some term has capitals. English stop words are removed unless they are words of a term.
         """
         words = {word for term in vocabulary for word in term.split(" ") if word}
         lengths = [term.count(" ") + 1 for term in vocabulary]
@@ -125,7 +127,7 @@ class Analyzer:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "Analyzer":
-        """From what `to_json` gives, where tuples have become lists. What version 0.1 wrote cuts texts as it did."""
+        """Return the analyzer that `to_json` encoded. One that version 0.1 wrote cuts texts as that version did."""
         known: dict[str, Any] = {"ngram_range": (1, 1), "normalize": False, "tokenizer": None, **fields}
         stop_words, tokenizer = known["stop_words"], known["tokenizer"]
         known["stop_words"] = tuple(stop_words) if isinstance(stop_words, list) else stop_words
@@ -144,8 +146,10 @@ class Analyzer:
             "tokenizer": None if self.tokenizer is None else _name_of(self.tokenizer),
         }
 
-    def cut(self, text: str) -> Cut:
-        """Cut a text into words; raises what a tokenizer raises, and ValueError where it gives no strings."""
+    def cut_text(self, text: str) -> Cut:
+        """Cut a text into words. Raises whatever a tokenizer raises, and ValueError if it returns other things than
+        strings.
+        """
         if self.tokenizer is not None:
             words = list(self.tokenizer(text))
             if not all(isinstance(word, str) for word in words):
@@ -155,11 +159,11 @@ class Analyzer:
         return Cut(words_of(text), []) if self._pattern is None else _matches(self._pattern, text)
 
     def fold(self, word: str) -> str:
-        """What a word is counted under: the same for all its spellings that differ in case alone."""
+        """Return the form under which a word is counted: the same for all spellings that differ in case alone."""
         return folded(word) if self.normalize and self.lowercase else word
 
     def rule(self, word: str) -> Rule | None:
-        """The rule that leaves a folded word out; None for a word that counts."""
+        """Return the rule that leaves a folded word out, or None for a word that counts."""
         if word in self._stop_words:
             return Rule.STOP
         if self.token_pattern is not None or self.tokenizer is not None:
@@ -167,7 +171,7 @@ class Analyzer:
         return Rule.DIGITS if has_digits(word) else Rule.SHORT if is_short(word) else None
 
     def terms(self, words: Sequence[str]) -> Sequence[str]:
-        """The terms of the words of a text that count: the words, or runs of them joined by blanks."""
+        """Return the terms made of the words of a text: the words, or runs of them joined by blanks."""
         low, high = self.ngram_range
         if high == 1:
             return words
@@ -175,6 +179,7 @@ class Analyzer:
         return [" ".join(words[start : start + size]) for size, start in starts]
 
     def _spelled(self, text: str) -> str:
+        """Return a text with accents composed and in lower case, as far as the analyzer does so."""
         text = composed(text) if self.normalize else text
         if not self.lowercase:
             return text
@@ -182,14 +187,15 @@ class Analyzer:
 
     @cached_property
     def _pattern(self) -> re.Pattern[str] | None:
+        """The compiled `token_pattern`, or None."""
         return None if self.token_pattern is None else re.compile(self.token_pattern)
 
     @cached_property
     def _stop_words(self) -> frozenset[str]:
-        """The pieces of all stop words, cut and folded like texts."""
+        """The stop words, cut and folded like texts."""
         listed = listed_stop_words(self.stop_words) if isinstance(self.stop_words, str) else self.stop_words or ()
         plain = self if self.tokenizer is None else Analyzer(None, None, self.lowercase, normalize=self.normalize)
-        pieces = {self.fold(piece) for word in listed for piece in plain.cut(word).words}
+        pieces = {self.fold(piece) for word in listed for piece in plain.cut_text(word).words}
         return frozenset(pieces | {self.fold(self._spelled(word)) for word in listed})
 
     def __str__(self) -> str:
@@ -211,7 +217,7 @@ class Analyzer:
 
 
 def _matches(pattern: re.Pattern[str], text: str) -> Cut:
-    """What a pattern matches, or its one group holds, and the words of the text between."""
+    """Return the matches of a pattern (or of its one group) as words, and the words of the text between them."""
     words, between, end = [], [], 0
     for match in pattern.finditer(text):
         start, stop = match.span(pattern.groups)
@@ -224,6 +230,7 @@ def _matches(pattern: re.Pattern[str], text: str) -> Cut:
 
 
 def _name_of(function: Callable[..., Any]) -> str:
+    """Return the module and name of a function."""
     if isinstance(function, MissingTokenizer):
         return function.name
     name = getattr(function, "__qualname__", type(function).__qualname__)
@@ -231,4 +238,5 @@ def _name_of(function: Callable[..., Any]) -> str:
 
 
 def _numbers(low: int, high: int) -> str:
+    """Return such as "2" or "1 to 3" for a range of numbers."""
     return str(low) if low == high else f"{low} to {high}"

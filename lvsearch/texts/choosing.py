@@ -1,4 +1,4 @@
-"""Which terms of texts are kept, how they are spelled, and the account of all that is left out."""
+"""Choose which terms of texts are kept and how they are spelled, and list everything that is left out."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,14 +13,18 @@ from lvsearch.texts.losses import NAMED, NAMED_COMMON, DroppedWords, Loss, Tally
 from lvsearch.texts.words_on_disk import WordFrequency
 
 UNCUT_SHARE = 0.2
-"""Part of the tokens of scripts without blanks that may be long before a note says that texts seem not to be cut."""
+"""The share of long tokens in scripts without blanks above which a note says that texts seem not to be cut into
+words.
+"""
 
 
 class ChosenTerms(NamedTuple):
     """The terms that are kept.
 
-    terms: as they are spelled, in alphabetical order. folded: what each is counted under. notes: what was kept, and
-    each loss. dropped: all losses.
+    terms: in their usual spelling, in alphabetical order
+    folded: the form under which each is counted
+    notes: how many were kept, and what was left out
+    dropped: all words that were left out
     """
 
     terms: tuple[str, ...]
@@ -42,15 +46,15 @@ def chosen_terms(
 
     Args:
         frequencies: of all terms, folded, each once.
-        dropped: of words that no term is made of, by the rule that left them out.
-        spellings: of folded words how often each other spelling occurs.
-        analyzer: what cut the texts, for messages.
+        dropped: {rule: words that it left out before terms were made}.
+        spellings: {folded word: {other spelling: how often}}.
+        analyzer: the analyzer that cut the texts, for messages.
         limits: on the number of documents that a term is in.
-        n_texts: documents in all.
-        most_listed: words that each loss lists; None for all of them.
+        n_texts: the number of documents.
+        most_listed: how many words each loss lists; None for all of them.
 
     Raises:
-        ValueError: no words, and none that is kept.
+        ValueError: there are no words, or none is kept.
     """
     tallies = {rule: Tally(NAMED, most_listed) for rule in Rule}
     for rule, words in dropped.items():
@@ -86,7 +90,7 @@ def chosen_terms(
 
 
 class PrunedTerms(NamedTuple):
-    """The columns of counts that are kept, rising; notes on what was left out; and all of that."""
+    """The columns of counts that are kept, in rising order; notes on what was left out; and all words left out."""
 
     columns: np.ndarray
     notes: tuple[str, ...]
@@ -106,14 +110,15 @@ def pruned_terms(
 
     Args:
         terms: a name for each column.
-        documents, tokens: of each term in how many documents it is, and how often in all.
-        n_documents: documents in all.
-        stop_words: as an `Analyzer` has them.
-        limits: least and most, as `Limits.of_counts` takes them. Terms in no document go where `least` is given.
-        most_listed: words that each loss lists; None for all of them.
+        documents: the number of documents with each term.
+        tokens: the number of occurrences of each term.
+        n_documents: the number of documents.
+        stop_words: as in an `Analyzer`.
+        limits: (least, most) as for `Limits.of_counts`. Terms in no document are left out if `least` is given.
+        most_listed: how many words each loss lists; None for all of them.
 
     Raises:
-        ValueError: a limit out of range; no term that is kept.
+        ValueError: a limit is out of range, or no term is kept.
     """
     bounds = Limits.of_counts(*limits)
     analyzer = Analyzer(stop_words, token_pattern=r"\S+")
@@ -133,13 +138,13 @@ def pruned_terms(
 
 
 class UncutWords:
-    """Notices texts in scripts without blanks between words that nobody has cut into words."""
+    """Notices texts that were not cut into words, in scripts without blanks between words."""
 
     def __init__(self) -> None:
         self._n_tokens, self._long, self._example = 0, 0, ""
 
     def add(self, term: str, n_tokens: int) -> None:
-        """One more term with its occurrences."""
+        """Add a term with the number of its occurrences."""
         if term.isascii() or not is_unspaced(term):
             return
         self._n_tokens += n_tokens
@@ -147,7 +152,7 @@ class UncutWords:
             self._long, self._example = self._long + n_tokens, self._example or term
 
     def notes(self) -> tuple[str, ...]:
-        """A note where more than `UNCUT_SHARE` of these tokens are as long as phrases."""
+        """Return a note if more than `UNCUT_SHARE` of these tokens are as long as phrases."""
         if self._long <= UNCUT_SHARE * self._n_tokens:
             return ()
         return (
@@ -157,10 +162,10 @@ class UncutWords:
 
 
 def spelling_of(spellings: Mapping[str, Mapping[str, int]], tokens: Mapping[str, int]) -> Callable[[str], str]:
-    """Return a function from folded terms to their most frequent spelling, ties in alphabetical order.
+    """Return a function from folded terms to their most frequent spelling; ties are resolved in alphabetical order.
 
-    spellings: of folded words how often each other spelling occurs. tokens: occurrences of these words, all spellings
-    together.
+    spellings: {folded word: {other spelling: how often}}
+    tokens: {folded word: occurrences in all spellings together}
     """
     chosen: dict[str, str] = {}
     for word, others in spellings.items():
@@ -173,7 +178,7 @@ def spelling_of(spellings: Mapping[str, Mapping[str, int]], tokens: Mapping[str,
 
 
 def no_words(n_texts: int, analyzer: Analyzer, losses: Iterable[Loss]) -> str:
-    """What says that texts hold nothing that this analyzer counts."""
+    """Return the message that texts hold no word which this analyzer counts."""
     why = "; ".join(map(str, losses)) or "they hold no letters"
     what = "tokenizer" if analyzer.tokenizer is not None else "token_pattern"
     return (
@@ -183,7 +188,7 @@ def no_words(n_texts: int, analyzer: Analyzer, losses: Iterable[Loss]) -> str:
 
 
 def kept_words(n_kept: int, n_tokens: int, dropped: DroppedWords, limits: Limits, n_texts: int) -> str:
-    """The note on what is left: so many words with so many tokens. ValueError where that is nothing."""
+    """Return the note that says how many words and tokens were kept. Raises ValueError if none were."""
     n_words = n_kept + sum(loss.n_words for loss in dropped.losses)
     if not n_kept:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Texts as counts of terms, with every word that is left out counted by the rule that leaves it out."""
+"""Turn texts into counts of terms, and count every word that is left out by the rule that leaves it out."""
 
 from array import array
 from collections import Counter, defaultdict
@@ -20,9 +20,10 @@ from lvsearch.texts.words_on_disk import WordFrequency
 class CountedTexts(NamedTuple):
     """The terms of some texts.
 
-    counts: (texts, terms). terms: folded, a name for each column, in the order in which they occur first. dropped:
-    occurrences of words that no term is made of, by rule. spellings: of folded words how often each other spelling
-    occurs.
+    counts: (texts, terms)
+    terms: folded, a name for each column, in the order of their first occurrence
+    dropped: {rule: {word that no term is made of: how often}}
+    spellings: {folded word: {other spelling: how often}}
     """
 
     counts: csr_array
@@ -34,8 +35,10 @@ class CountedTexts(NamedTuple):
 class CountedWords(NamedTuple):
     """Texts as counts.
 
-    counts: (texts, terms). terms: in alphabetical order. notes: what a person should know of how they were made.
-    dropped: all words that were left out.
+    counts: (texts, terms)
+    terms: in alphabetical order
+    notes: what a person should know of how they were made
+    dropped: all words that were left out
     """
 
     counts: csr_array
@@ -46,13 +49,14 @@ class CountedWords(NamedTuple):
 
 @dataclass(frozen=True)
 class UnknownWords:
-    """The words of encoded texts that are not in the vocabulary (words that a rule leaves out, such as stop words, are
-    not among them: notes name these).
+    """The words of encoded texts that are not in the vocabulary.
+
+    Words that a rule leaves out, such as stop words, are not among them; notes name these.
 
     Attributes:
         n_tokens: occurrences of unknown words.
         n_all_tokens: occurrences of all words, known and unknown.
-        n_distinct: different unknown words.
+        n_distinct: the number of different unknown words.
         most_frequent: the up to ten most frequent (word, occurrences), ties in alphabetical order.
     """
 
@@ -75,8 +79,10 @@ class UnknownWords:
 
 
 def checked_documents(documents: Iterable[Any]) -> list[Any]:
-    """The documents as a list: texts, or lists of words. Raises ValueError as `checked_texts` for other things."""
-    documents = listed(documents)
+    """Return documents as a list: texts, or lists of words. Raises ValueError as `checked_texts` does for anything
+    else.
+    """
+    documents = list_documents(documents)
     for document, words in enumerate(documents):
         if not is_words(words):
             checked_texts([words], first=document)
@@ -84,13 +90,13 @@ def checked_documents(documents: Iterable[Any]) -> list[Any]:
 
 
 def checked_texts(texts: Iterable[Any], first: int = 0) -> list[str]:
-    """The texts as a list; first: the number of the first in messages.
+    """Return texts as a list. first: the number of the first one in messages.
 
     Raises:
-        ValueError: a single string; a data frame, a dict or a set, whose elements are not the texts or in no order;
+        ValueError: a single string; a data frame, a dict or a set, whose elements are not the texts or have no order;
             an element that is not a string (None, NaN, bytes, a list of words…).
     """
-    texts = listed(texts)
+    texts = list_documents(texts)
     for document, text in enumerate(texts, start=first):
         if is_words(text):
             raise ValueError(
@@ -105,8 +111,10 @@ def checked_texts(texts: Iterable[Any], first: int = 0) -> list[str]:
     return texts
 
 
-def listed(texts: Iterable[Any]) -> list[Any]:
-    """The documents as a list, those of Arrow as strings. Raises ValueError for what is not one per element."""
+def list_documents(texts: Iterable[Any]) -> list[Any]:
+    """Return documents as a list; Arrow's become strings. Raises ValueError for anything without one element per
+    document.
+    """
     if isinstance(texts, str):
         raise ValueError("got a single string; expected an iterable of texts, one per document: pass [text]")
     columns = getattr(texts, "columns", getattr(texts, "column_names", None))  # a data frame, or what is like one
@@ -127,7 +135,7 @@ def listed(texts: Iterable[Any]) -> list[Any]:
 
 
 def is_words(document: Any) -> bool:
-    """Whether a document is a list of strings, its words."""
+    """Return True if a document is a list of strings, its words."""
     return isinstance(document, list | tuple | np.ndarray) and all(isinstance(word, str) for word in document)
 
 
@@ -137,7 +145,8 @@ def is_words(document: Any) -> bool:
 def count_terms(texts: Iterable[Any], analyzer: Analyzer) -> CountedTexts:
     """Count the terms of texts, and the words that a rule leaves out.
 
-    texts: strings, which the analyzer cuts, or lists of words, which are taken as they stand.
+    texts: strings, which the analyzer cuts, or lists of words, which are kept as they are
+    analyzer: cuts the texts
     """
     columns: dict[str, int] = {}
     ids, values, starts = array("q"), array("q"), array("q", [0])
@@ -145,7 +154,7 @@ def count_terms(texts: Iterable[Any], analyzer: Analyzer) -> CountedTexts:
     spellings: dict[str, Counter[str]] = defaultdict(Counter)
     known: dict[str, tuple[str, Rule | None]] = {}  # spelling -> folded word and rule: asked once for each spelling
     for text in texts:
-        cut = analyzer.cut(text) if isinstance(text, str) else Cut(list(text), [])
+        cut = analyzer.cut_text(text) if isinstance(text, str) else Cut(list(text), [])
         dropped[Rule.UNMATCHED].update(cut.unmatched)
         kept = []
         for word in cut.words:
@@ -172,7 +181,7 @@ def count_terms(texts: Iterable[Any], analyzer: Analyzer) -> CountedTexts:
 def count_texts(texts: Sequence[str], analyzer: Analyzer, least: int | None, most: float | int | None) -> CountedWords:
     """Count the terms of texts that are in at least `least` documents and at most the fraction `most` of them.
 
-    least, most: the limits of `Corpus.from_texts`; None for its defaults, which depend on the number of texts.
+    least, most: the limits of `Corpus.from_texts`; None for its defaults, which depend on the number of texts
 
     Raises:
         ValueError: no texts; a limit out of range; no word left.
@@ -183,7 +192,7 @@ def count_texts(texts: Sequence[str], analyzer: Analyzer, least: int | None, mos
 
 
 def kept_counts(found: CountedTexts, analyzer: Analyzer, limits: Limits) -> CountedWords:
-    """Keep the terms within limits. Raises ValueError where none is left."""
+    """Return the counts of the terms within limits. Raises ValueError if none is left."""
     chosen = chosen_terms(
         frequencies_of(found),
         {rule: (WordFrequency(word, 0, n) for word, n in words.items()) for rule, words in found.dropped.items()},
@@ -198,7 +207,7 @@ def kept_counts(found: CountedTexts, analyzer: Analyzer, limits: Limits) -> Coun
 
 
 def frequencies_of(found: CountedTexts) -> Iterator[WordFrequency]:
-    """How many of the texts hold each term, and how often it occurs."""
+    """Yield, for each term, how many of the texts hold it and how often it occurs."""
     documents = np.bincount(found.counts.indices, minlength=len(found.terms)).tolist()
     tokens = np.asarray(found.counts.sum(axis=0)).tolist()
     return map(WordFrequency, found.terms, documents, tokens)
@@ -208,7 +217,9 @@ def frequencies_of(found: CountedTexts) -> Iterator[WordFrequency]:
 
 
 class Encoded(NamedTuple):
-    """Counts of texts over a vocabulary, shape (texts, terms); what is not in it; what rules left out before."""
+    """Counts of texts over a vocabulary (texts, terms), the words that are not in it, and those that rules left out
+    before.
+    """
 
     counts: csr_array
     unknown: UnknownWords
@@ -216,7 +227,7 @@ class Encoded(NamedTuple):
 
 
 def term_columns(vocabulary: Sequence[str], analyzer: Analyzer) -> dict[str, int]:
-    """The column of each folded term; where two terms fold alike, that of the first."""
+    """Return {folded term: its column}; if two terms fold alike, the column of the first."""
     columns: dict[str, int] = {}
     for position, term in enumerate(vocabulary):
         columns.setdefault(" ".join(map(analyzer.fold, term.split(" "))), position)
@@ -224,7 +235,12 @@ def term_columns(vocabulary: Sequence[str], analyzer: Analyzer) -> dict[str, int
 
 
 def encode_texts(found: CountedTexts, columns: Mapping[str, int], n_terms: int) -> Encoded:
-    """Bring the counts of texts over a vocabulary of `n_terms`, whose folded terms have these columns."""
+    """Return the counts of texts as counts over a vocabulary.
+
+    found: the counted texts
+    columns: {folded term of the vocabulary: its column}
+    n_terms: the size of the vocabulary
+    """
     tokens = np.asarray(found.counts.sum(axis=0)).tolist()
     unknown = Counter({term: n for term, n in zip(found.terms, tokens, strict=True) if term not in columns})
     known = [place for place, term in enumerate(found.terms) if term in columns]

@@ -1,17 +1,18 @@
-"""In how many documents a term must be, and in how many it may be at most, to be kept."""
+"""Limits on the number of documents that a term must be in to be kept."""
 
 from typing import NamedTuple
 
 from lvsearch.models.plain_arguments import real_number, whole_number
 
 MANY = 200
-"""Documents from which on words that are rare or common are left out by default."""
+"""The number of documents from which on rare and common words are left out by default."""
 
 
 class Limits(NamedTuple):
-    """Bounds on the number of documents that a term is in.
+    """Limits on the number of documents that a term is in.
 
-    least: documents, 1 for no limit. most: a fraction of the documents, 1 for no limit.
+    least: the smallest number of documents, 1 for no limit
+    most: the greatest fraction of the documents, 1 for no limit
     """
 
     least: int
@@ -19,7 +20,10 @@ class Limits(NamedTuple):
 
     @classmethod
     def of_texts(cls, n_texts: int, least: int | None, most: float | int | None) -> "Limits":
-        """As given; by default, from `MANY` texts on, a hundredth of them but at most 5, and a half of them.
+        """Return the limits for texts; None gives the default.
+
+        By default there are none below `MANY` texts. From there on `least` is a hundredth of the texts but at most 5,
+        and `most` is a half.
 
         Raises ValueError for a limit out of range.
         """
@@ -31,29 +35,33 @@ class Limits(NamedTuple):
 
     @classmethod
     def of_counts(cls, least: int | None, most: float | int | None) -> "Limits":
-        """As given; by default none. Raises ValueError for a limit out of range."""
+        """Return the limits for counts; None gives no limit. Raises ValueError for a limit out of range."""
         return cls.checked(1 if least is None else least, 1.0 if most is None else most)
 
     @classmethod
     def checked(cls, least: int, most: float | int) -> "Limits":
-        """The limits. Raises ValueError for one that is out of range."""
+        """Return the limits. Raises ValueError for one that is out of range."""
         return cls(
             whole_number("minimum_document_frequency", least, least=1),  # 1: no limit
             real_number("maximum_document_fraction", most, above=0, most=1),  # 1: no limit
         )
 
     def rule(self, n_documents_of_term: int, n_documents: int) -> str | None:
-        """What leaves out a term of so many of the documents, completing "words …"; None for one that is kept."""
+        """Return the rule that leaves a term out, completing "words …"; None for a term that is kept.
+
+        n_documents_of_term: the number of documents with the term
+        n_documents: the number of all documents
+        """
         if n_documents_of_term < self.least:
             return self.rare
         return self.common if n_documents_of_term > self.most * n_documents else None
 
     @property
     def rare(self) -> str:
-        """The rule of terms in too few documents."""
+        """The rule for terms in too few documents."""
         return f"in fewer than {self.least:,} documents"
 
     @property
     def common(self) -> str:
-        """The rule of terms in too many documents."""
+        """The rule for terms in too many documents."""
         return f"in more than {self.most:.0%} of the documents"

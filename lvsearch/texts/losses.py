@@ -1,4 +1,4 @@
-"""What was left out on the way from texts to counts: which words, how many tokens, by which rule."""
+"""List what was left out between texts and counts: which words, how many tokens, by which rule."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -7,17 +7,21 @@ from typing import NamedTuple
 import pandas as pd
 
 NAMED = 10
-"""Words that a note names, the most frequent ones."""
+"""How many words a note names, the most frequent ones."""
 NAMED_COMMON = 50
-"""The same of words that are in too many documents: they may be what the texts are about."""
+"""How many words in too many documents a note names; there are more of them, since they may be what the texts are
+about.
+"""
 
 
 class Loss(NamedTuple):
     """The words that one rule left out.
 
-    rule: completes "words …", such as "of fewer than 3 letters". n_words, n_tokens: how many, and how often they
-    occur in all. words: each word with its occurrences, the most frequent first; all of them, or the first
-    `NAMED_COMMON` where texts were counted on disk. shown: how many of these a note names.
+    rule: completes "words …", such as "of fewer than 3 letters"
+    n_words, n_tokens: the number of words, and of their occurrences
+    words: each word with its occurrences, the most frequent first; only the first `NAMED_COMMON` if texts were counted
+        on disk
+    shown: how many of them a note names
     """
 
     rule: str
@@ -37,7 +41,7 @@ class Loss(NamedTuple):
 
 @dataclass(frozen=True)
 class DroppedWords:
-    """Every word that texts lost on the way to counts.
+    """Every word that was left out between texts and counts.
 
     Attributes:
         losses: one for each rule that left something out, in the order in which rules are applied.
@@ -47,23 +51,24 @@ class DroppedWords:
 
     @property
     def n_tokens(self) -> int:
-        """Occurrences of all words that were left out."""
+        """The number of occurrences of all words that were left out."""
         return sum(loss.n_tokens for loss in self.losses)
 
     def table(self) -> pd.DataFrame:
-        """A row for each word that was left out: `word`, `tokens` (its occurrences) and `rule`."""
+        """Return a table with a row for each word that was left out: `word`, `tokens` (its occurrences) and `rule`."""
         rows = [(word, tokens, loss.rule) for loss in self.losses for word, tokens in loss.words]
         return pd.DataFrame(rows, columns=["word", "tokens", "rule"])
 
     def notes(self) -> tuple[str, ...]:
-        """A sentence for each rule, which names the most frequent words."""
+        """Return a sentence for each rule, which names the most frequent words."""
         return tuple(map(str, self.losses))
 
 
 class Tally:
-    """Counts words of one rule and lists the most frequent ones.
+    """Counts the words that one rule leaves out, and lists the most frequent ones.
 
-    shown: words that the note of the loss names. most_listed: words that are kept, at least `shown`; None for all.
+    shown: how many words the note of the loss names
+    most_listed: how many words are kept, at least `shown`; None for all
     """
 
     def __init__(self, shown: int, most_listed: int | None):
@@ -72,23 +77,24 @@ class Tally:
         self.n_words, self.n_tokens = 0, 0
 
     def add(self, word: str, n_tokens: int) -> None:
-        """One more word, which has not been added before."""
+        """Add a word that has not been added before, with the number of its occurrences."""
         self.n_words, self.n_tokens = self.n_words + 1, self.n_tokens + n_tokens
         self._words.append((word, n_tokens))
         if self._most is not None and len(self._words) > 64 * self._most:
             self._words = self._ordered()[: self._most]
 
     def loss(self, rule: str, spelled: Callable[[str], str]) -> Loss:
-        """All that was added; `spelled`: from a folded word to its spelling."""
+        """Return everything that was added. spelled: a function from a folded word to its spelling."""
         words = tuple((spelled(word), n_tokens) for word, n_tokens in self._ordered()[: self._most])
         return Loss(rule, self.n_words, self.n_tokens, words, self._shown)
 
     def _ordered(self) -> list[tuple[str, int]]:
+        """Return the words, most frequent first."""
         return sorted(self._words, key=lambda item: (-item[1], item[0]))
 
 
 def losses_of(counts: Mapping[str, Mapping[str, int]], rules: Iterable[str]) -> tuple[Loss, ...]:
-    """The losses by rule, in the order of `rules`; counts: occurrences by rule and word."""
+    """Return the losses by rule, in the order of `rules`. counts: {rule: {word: occurrences}}."""
     losses = []
     for rule in rules:
         tally = Tally(NAMED, None)
@@ -100,4 +106,5 @@ def losses_of(counts: Mapping[str, Mapping[str, int]], rules: Iterable[str]) -> 
 
 
 def _numbered(number: int, noun: str) -> str:
+    """Return a number with its noun, such as "3 words"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

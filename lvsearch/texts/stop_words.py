@@ -1,4 +1,4 @@
-"""Words that every text has, in lists by language."""
+"""Lists of stop words, which every text has, by language."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -11,7 +11,7 @@ ENGLISH = "english"
 
 
 def english_stop_words() -> frozenset[str]:
-    """Return scikit-learn's list of 318 words."""
+    """Return scikit-learn's list of 318 English stop words."""
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS  # takes most of a second to import
 
     return ENGLISH_STOP_WORDS
@@ -19,9 +19,9 @@ def english_stop_words() -> frozenset[str]:
 
 @cache
 def listed_stop_words(language: str) -> frozenset[str]:
-    """Return the list of a language: scikit-learn's for "english", else that of the package `stop-words`.
+    """Return the stop words of a language: scikit-learn's for "english", else those of the package `stop-words`.
 
-    Raises ValueError where the package is not installed, and for a language that it does not have.
+    Raises ValueError if the package is not installed, or does not have the language.
     """
     if language == ENGLISH:
         return english_stop_words()

@@ -1,4 +1,4 @@
-"""How many documents hold each word, of more words than should lie in memory at once."""
+"""Count in how many documents each word is, on disk if there are more words than should be in memory at once."""
 
 import json
 import tempfile
@@ -10,11 +10,11 @@ from operator import itemgetter
 from typing import IO, NamedTuple
 
 MOST_WORDS = 2_000_000
-"""Distinct words in memory; beyond it they go to a file, in order."""
+"""The number of distinct words in memory above which they are written to a file, in order."""
 
 
 class WordFrequency(NamedTuple):
-    """A word, how many documents hold it, and how often it stands there in all."""
+    """A word, the number of documents with it, and the number of its occurrences."""
 
     word: str
     documents: int
@@ -22,7 +22,10 @@ class WordFrequency(NamedTuple):
 
 
 class WordFrequencies:
-    """Frequencies that are added up; exact however many words there are. A context: its files go at its end."""
+    """Adds up frequencies exactly, for any number of words. Use it as a context, which removes its files at the end.
+
+    most_words: the number of distinct words in memory above which they go to a file
+    """
 
     def __init__(self, most_words: int = MOST_WORDS):
         self._most, self._here, self._runs = most_words, {}, []
@@ -35,7 +38,7 @@ class WordFrequencies:
         self._files.close()
 
     def add(self, found: Iterable[WordFrequency]) -> None:
-        """The frequencies in some more documents."""
+        """Add the frequencies in some more documents."""
         here: dict[str, tuple[int, int]] = self._here
         for word, documents, tokens in found:
             before = here.get(word, (0, 0))
@@ -47,7 +50,7 @@ class WordFrequencies:
             here.clear()
 
     def all(self) -> Iterator[WordFrequency]:
-        """Every word once, in alphabetical order."""
+        """Yield every word once, in alphabetical order."""
         last = ((word, *self._here[word]) for word in sorted(self._here))
         for word, parts in groupby(merge(*map(_read, self._runs), last, key=itemgetter(0)), key=itemgetter(0)):
             each = list(parts)
@@ -55,7 +58,7 @@ class WordFrequencies:
 
 
 def _read(run: IO[str]) -> Iterator[tuple[str, int, int]]:
-    """A run from its beginning; only one reader at a time."""
+    """Yield the words of a file from its beginning; only one reader may use the file at a time."""
     run.seek(0)
     for line in run:
         word, documents, tokens = json.loads(line)

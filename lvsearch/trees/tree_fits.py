@@ -285,7 +285,7 @@ def fit_tree(
         start_branching = real_number("start_branching", start_branching, above=0)
         if climbs:
             raise ValueError(f"got climbs={climbs} and start_branching={start_branching}, expected one way to start")
-    training = data if isinstance(data, Corpus) else Corpus.of(data)
+    training = data if isinstance(data, Corpus) else Corpus.from_any(data)
     key = jax.random.key(checked_seed(seed))
     prepare_programs()
     starts: tuple[Allocation, ...] = ()

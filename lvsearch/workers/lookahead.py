@@ -17,7 +17,7 @@ from lvsearch.searching.controller import (
     SearchState,
     Task,
     calls_of,
-    entered,
+    enter_fits,
     next_task,
     witness_search,
 )
@@ -66,7 +66,7 @@ def calls_ahead(
         yield from (call for call in calls if call.start is None or call.start.state is not GUESSED)
         fits = [made(call) or guess(evaluator, state, call) for call in calls]
         try:
-            state, search = entered(evaluator, prior, settings, state, search, task, fits)
+            state, search = enter_fits(evaluator, prior, settings, state, search, task, fits)
         except ValueError:  # a fit that no search can record: the search raises it when its turn comes
             return
         task = next_task(evaluator, prior, settings, state, search)

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from lvsearch.bridges.attempts import error_in_words
 from lvsearch.inference.compiles import prepare_programs
 from lvsearch.inference.data.memory import Chunks
-from lvsearch.interrupts import pressed
+from lvsearch.interrupts import was_interrupted
 from lvsearch.searching.controller import Call, SearchSettings, SearchState, Task
 from lvsearch.sizing.fit import Evaluator, Fit
 from lvsearch.sizing.sizes import SizePrior
@@ -48,7 +48,9 @@ class Executor(Protocol):
     Its `submit` returns a future that has `result`, `cancel` and `add_done_callback`.
     """
 
-    def submit(self, fn: Any, /, *args: Any) -> Any: ...
+    def submit(self, fn: Any, /, *args: Any) -> Any:
+        """Run fn(*args) elsewhere and return its future."""
+        ...
 
 
 @runtime_checkable
@@ -56,7 +58,9 @@ class Chunked(Protocol):
     """An evaluator whose fits depend on the size of the chunks in which it works, which may change during a fit."""
 
     @property
-    def chunks(self) -> Chunks: ...
+    def chunks(self) -> Chunks:
+        """The chunks in which the evaluator works now."""
+        ...
 
     def work_in(self, chunks: Chunks) -> None:
         """Make all further fits in these chunks."""
@@ -179,6 +183,12 @@ class Workers:
         executor: Executor,
         say: Callable[[str], None] = lambda words: print(f"lvsearch: {words}", file=sys.stderr),
     ):
+        """Prepare workers; nothing is sent yet.
+
+        evaluator, prior, settings: those of the search.
+        executor: runs the calls.
+        say: function that shows a message to the user.
+        """
         self._evaluator, self._prior, self._settings = evaluator, prior, settings
         self._executor: Executor | None = executor
         self._n_workers = n_workers(executor)
@@ -190,10 +200,12 @@ class Workers:
         self._under_way, self._lost_in_a_row = 0, 0
 
     def __enter__(self) -> "Workers":
+        """Register the evaluator under its name for threads of this process."""
         _OWN[self._name] = self._evaluator
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Cancel calls that have not begun."""
         del _OWN[self._name]
         for remote in self._calls.values():
             if remote.future is not None:
@@ -267,7 +279,7 @@ class Workers:
                 remote, future = self._finished.get(timeout=LISTENING)
                 break
             except queue.Empty:
-                if pressed():
+                if was_interrupted():
                     raise KeyboardInterrupt from None
         self._under_way -= 1
         remote.future = None

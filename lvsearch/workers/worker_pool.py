@@ -56,9 +56,11 @@ class WorkerPool:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def __enter__(self) -> "WorkerPool":
+        """Return the pool itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Close the pool."""
         self.close()
 
     def _new_pool(self) -> ProcessPoolExecutor:

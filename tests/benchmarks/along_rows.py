@@ -64,7 +64,7 @@ def main() -> None:
     data = lv.Points.from_array(values).dataset()
     print("| components | along temperatures | seconds | along the rows | seconds |\n|---|---|---|---|---|")
     for size in arguments.sizes:
-        chain = CollapsedMixtureChain.of(model, data, size, max(arguments.sizes))
+        chain = CollapsedMixtureChain.from_data(model, data, size, max(arguments.sizes))
         tempered = timed(along_temperatures, chain, arguments.temperatures)
         print(f"| {size} | {tempered} | {timed(along_rows, chain, arguments.sweeps)} |", flush=True)
 

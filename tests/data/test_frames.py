@@ -138,7 +138,7 @@ def test_tables_of_other_libraries(frame):
     with pytest.raises(ValueError, match=r"got a Dataset with the columns 'year', .*lv\.Corpus\.from_frame"):
         lv.Corpus.from_texts(Dataset())
     with pytest.raises(ValueError, match=r"several data sets \('train', 'test'\); expected one of them"):
-        lv.Corpus.of({"train": Dataset(), "test": Dataset()})
+        lv.Corpus.from_any({"train": Dataset(), "test": Dataset()})
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_a_frame_is_no_list_of_texts(frame, corpus):
 
 
 def test_a_search_takes_what_is_plainly_texts(frame):
-    of = lv.Corpus.of
+    of = lv.Corpus.from_any
     texts = lv.Corpus.from_texts(TEXTS)
     for same in (TEXTS, tuple(TEXTS), np.array(TEXTS), np.array(TEXTS, object), iter(TEXTS), pd.Series(TEXTS)):
         assert of(same) == texts

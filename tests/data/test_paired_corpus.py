@@ -107,9 +107,9 @@ def test_csv_files(tmp_path, corpus):
 
 
 def test_a_pair_will_do_for_a_model():
-    assert lv.PairedCorpus.of((REGIONS, WORDS)).n_units == 4
+    assert lv.PairedCorpus.from_any((REGIONS, WORDS)).n_units == 4
     with pytest.raises(ValueError, match=r"got list, expected a PairedCorpus or a pair \(regions, captions\)"):
-        lv.PairedCorpus.of([1, 2])
+        lv.PairedCorpus.from_any([1, 2])
 
 
 # -- what is refused ---------------------------------------------------------------------------------------------------

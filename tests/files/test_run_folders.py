@@ -16,7 +16,7 @@ import lvsearch as lv
 from lvsearch import api
 from lvsearch.command import cli
 from lvsearch.files import storage
-from lvsearch.files.locking import LOCK, FolderInUseError, locked
+from lvsearch.files.locking import LOCK, FolderInUseError, hold_lock
 from lvsearch.files.storage import CorruptFolderError, known_folder, new_folder, read_folder, write_folder
 from lvsearch.results.heldout import load_held_out
 from lvsearch.searching.controller import SearchState
@@ -201,7 +201,7 @@ def test_a_file_system_without_locks_is_written_to_all_the_same(tmp_path: Path, 
         raise OSError(38, "Function not implemented")
 
     monkeypatch.setattr(fcntl, "flock", missing)
-    with locked(tmp_path):
+    with hold_lock(tmp_path):
         assert (tmp_path / LOCK).read_text().startswith(f"process {os.getpid()} on ")
 
 

@@ -20,7 +20,7 @@ from lvsearch.command import cli
 from lvsearch.command.external_topics import load_topics
 from lvsearch.files import storage
 from lvsearch.files.archives import read_arrays
-from lvsearch.files.locking import LOCK, FolderInUseError, locked
+from lvsearch.files.locking import LOCK, FolderInUseError, hold_lock
 from lvsearch.files.storage import CorruptFolderError, known_folder, new_folder, read_folder, write_folder
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="pipes and devices are files on POSIX only")
@@ -204,12 +204,12 @@ def test_a_lock_that_is_a_link_empties_no_file(tmp_path: Path):
     mine.write_text("precious")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / LOCK).symlink_to(mine)
-    with pytest.raises(OSError, match=r"\.lock"), locked(tmp_path / "run"):
+    with pytest.raises(OSError, match=r"\.lock"), hold_lock(tmp_path / "run"):
         pass
     assert mine.read_text() == "precious"
     (tmp_path / "run" / LOCK).unlink()
     path = pipe(tmp_path / "run" / LOCK)
-    with at_once(path), pytest.raises(ValueError, match="got a pipe"), locked(tmp_path / "run"):
+    with at_once(path), pytest.raises(ValueError, match="got a pipe"), hold_lock(tmp_path / "run"):
         pass
 
 

@@ -83,7 +83,7 @@ SLOW = {
     "inference.engine.meanfield": {"batch_statistics"},
     "inference.engine.meanfield_starts": {"blank_locals"},
     "inference.engine.representation": {"representing_value"},
-    "inference.evidence.independent_normal": {"_seen_by"},
+    "inference.evidence.independent_normal": {"_coordinates_and_carriers"},
     "inference.evidence.mixture_anchors": {"_averaged"},
     "inference.evidence.truth": {"_of_labels"},
     "inference.factorizations.anchor": {"_average_run"},

@@ -47,8 +47,8 @@ from lvsearch.inference.engine.meanfield import (
     fit_locals,
     globals_bound,
     resident_sweep,
+    unit_masks,
     update_globals,
-    within,
 )
 from lvsearch.inference.engine.meanfield_starts import scattered_start
 from lvsearch.inference.trees import tree_hyper
@@ -641,7 +641,7 @@ def gated_gradients(model: Model, g: Any, units: Any, l: Beliefs, size: Any, *, 
     sites = model.locals()
 
     def one(unit: Any, l: Beliefs) -> Any:
-        on = within(model, unit, model.active(size, capacity))
+        on = unit_masks(model, unit, model.active(size, capacity))
 
         def by_site(name: str, site: Any) -> Any:
             at = dict(l.mean)
@@ -693,7 +693,7 @@ def test_the_end_is_stationary(fitted):
             natural = jax.tree.map(per_copy, gradient[name], l.natural[name])
 
             def mean(unit: Any, eta: Any, site: Any = site) -> Any:  # on the scale where a probability of 0 is 0
-                return expected_statistics(site, eta, within(fitted.model, unit, on))
+                return expected_statistics(site, eta, unit_masks(fitted.model, unit, on))
 
             assert_close(jax.jit(jax.vmap(mean))(batch.units, natural), l.mean[name], atol=2e-6)
 

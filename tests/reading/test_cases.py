@@ -565,13 +565,13 @@ class WithoutArrow:
 
 def test_frames_of_polars():
     numbers = WithoutArrow({"a": [1.0, 2.0], "b": [3, 4]})
-    for points in (lv.Points.from_frame(numbers), lv.Points.of(numbers)):
+    for points in (lv.Points.from_frame(numbers), lv.Points.from_any(numbers)):
         assert points.columns == ("a", "b")
         assert points.values.tolist() == [[1, 3], [2, 4]]
     texts = WithoutArrow({"body": ["apple pear", "plum"], "year": [1, 2]})
     assert lv.Corpus.from_frame(texts, text="body").metadata["year"].tolist() == [1, 2]
     counts = WithoutArrow({"gene": [1, 0], "worm": [2, 3]})
-    assert lv.Corpus.from_matrix(counts).vocabulary == lv.Corpus.of(counts).vocabulary == ("gene", "worm")
+    assert lv.Corpus.from_matrix(counts).vocabulary == lv.Corpus.from_any(counts).vocabulary == ("gene", "worm")
     assert lv.Groups.from_frame(WithoutArrow({"g": ["u", "v"], "a": [1.0, 2.0]}), group="g").n_units == 2
     assert lv.Points.from_categories(WithoutArrow({"q": ["a", "b"]})).columns == ("q=a", "q=b")
 
@@ -580,7 +580,7 @@ def test_frames_of_polars_and_arrow_themselves():
     pl = pytest.importorskip("polars")
     pa = pytest.importorskip("pyarrow")
     for frame in (pl.DataFrame({"a": [1.0, 2.0], "b": [3, 4]}), pa.table({"a": [1.0, 2.0], "b": [3, 4]})):
-        assert lv.Points.of(frame).columns == ("a", "b")
+        assert lv.Points.from_any(frame).columns == ("a", "b")
     for texts in (pl.Series(["apple pear", "plum"]), pa.chunked_array([["apple pear", "plum"]])):
         assert lv.Corpus.from_texts(texts).n_tokens == 3
 
@@ -588,7 +588,7 @@ def test_frames_of_polars_and_arrow_themselves():
 @pytest.mark.parametrize("dtype", ["string", "object", "str"])
 def test_strings_of_pandas(dtype):
     assert lv.Corpus.from_texts(pd.Series(["apple pear", "plum"], dtype=dtype)).n_tokens == 3
-    assert lv.Corpus.of(pd.Series(["apple pear", "plum"], dtype=dtype)).n_tokens == 3
+    assert lv.Corpus.from_any(pd.Series(["apple pear", "plum"], dtype=dtype)).n_tokens == 3
 
 
 class Backed:

@@ -263,9 +263,9 @@ def test_anndata():
     assert corpus.vocabulary == tuple(WORDS)
     assert corpus.document_names == ("cell0", "cell1", "cell2", "cell3")
     assert corpus.select([3]).metadata.to_dict("list") == {"tissue": ["s"]}
-    assert lv.Corpus.of(Annotated(COUNTS, {})) == corpus
+    assert lv.Corpus.from_any(Annotated(COUNTS, {})) == corpus
     with pytest.raises(ValueError, match=r"whole numbers;.*layer= says where the counts are \('counts'\)"):
-        lv.Corpus.of(data)
+        lv.Corpus.from_any(data)
     with pytest.raises(ValueError, match="layer='raw', expected one of 'counts'"):
         lv.Corpus.from_anndata(data, layer="raw")
     with pytest.raises(ValueError, match="expected an AnnData"):

@@ -55,7 +55,7 @@ def test_every_unit_is_scored_by_a_fit_that_did_not_see_it():
     parts = [trial.scores for trial in visit.trials if trial.scores is not None]
     assert [scores.part for scores in parts] == [0, 1, 2, 3]
     assert sum(len(scores.per_unit) for scores in parts) == ROWS
-    training = lv.Points.of(rows())
+    training = lv.Points.from_any(rows())
     for scores in parts:
         train, left_out = training.fold(scores.part, 4, seed=1)
         assert len(left_out) == len(scores.per_unit)
@@ -66,7 +66,7 @@ def test_every_unit_is_scored_by_a_fit_that_did_not_see_it():
 
 
 def test_folds_one_by_one_are_the_folds():
-    data = lv.Points.of(rows())
+    data = lv.Points.from_any(rows())
     for number, (train, test) in enumerate(data.folds(4, seed=1)):
         assert data.fold(number, 4, seed=1) == (train, test)
     with pytest.raises(ValueError, match="fold 4 of 4"):

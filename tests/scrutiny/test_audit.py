@@ -19,7 +19,7 @@ from lvsearch.inference.annealing.generic import flat_chain
 from lvsearch.inference.chains import Chain
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.engine.estimator import estimator
-from lvsearch.inference.engine.meanfield import within
+from lvsearch.inference.engine.meanfield import unit_masks
 from lvsearch.inference.evidence import Effort, TwoSided, evidence_chain, sampled_chain
 from lvsearch.inference.evidence.simulation import Simulated, packed, simulated_like
 from lvsearch.inference.evidence.truth import anneal_simulated, true_state
@@ -117,7 +117,7 @@ def test_the_true_state_has_the_density_of_what_was_drawn(model: Any, data: Any)
 
     @jax.jit
     def of_model(g: Any, l: Any, units: Any) -> tuple[Any, Any]:
-        each = jax.vmap(lambda unit, lu: model.log_unit(g, lu, unit, within(model, unit, on)))(units, l)
+        each = jax.vmap(lambda unit, lu: model.log_unit(g, lu, unit, unit_masks(model, unit, on)))(units, l)
         return model.log_prior(g, on), each
 
     prior, each = of_model(g, l, units)

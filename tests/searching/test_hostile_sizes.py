@@ -13,7 +13,7 @@ from small_searches import PRIOR, Fake, fake_search, settings
 import lvsearch as lv
 from lvsearch.data.stored import decode_data, encode_data
 from lvsearch.files.storage import read_folder, write_folder
-from lvsearch.files.string_arrays import holds, packed, unpacked
+from lvsearch.files.string_arrays import has_strings, pack_strings, unpack_strings
 from lvsearch.inference.likelihood.bounds import MOST_TERMS, log_tilted_mass, most_terms
 from lvsearch.reading.readers import read_ldac
 from lvsearch.searching.controller import Budget
@@ -37,21 +37,21 @@ def data() -> tuple[lv.data.Data, ...]:
 
 @pytest.mark.parametrize("strings", [WORDS, (), ("",), ("", ""), WORDS[::-1]])
 def test_strings_come_back(strings: tuple[str, ...]):
-    arrays = packed("words", strings)
-    assert unpacked("words", arrays) == strings
-    assert holds("words", arrays)
-    assert not holds("word", arrays)
+    arrays = pack_strings("words", strings)
+    assert unpack_strings("words", arrays) == strings
+    assert has_strings("words", arrays)
+    assert not has_strings("word", arrays)
 
 
 def test_strings_of_earlier_versions_are_read():
-    assert unpacked("words", {"words": np.array(["a", "ö"])}) == ("a", "ö")
+    assert unpack_strings("words", {"words": np.array(["a", "ö"])}) == ("a", "ö")
 
 
 @pytest.mark.parametrize("ends", [[1, 3], [2, 1, 4], [5], []])
 def test_ends_that_do_not_divide_the_text_are_refused(ends: list[int]):
-    arrays = packed("words", ("ab", "cd")) | {"words.ends": np.array(ends, np.int64)}
+    arrays = pack_strings("words", ("ab", "cd")) | {"words.ends": np.array(ends, np.int64)}
     with pytest.raises(ValueError, match="do not divide its text of 4 bytes"):
-        unpacked("words", arrays)
+        unpack_strings("words", arrays)
 
 
 @pytest.mark.parametrize("number", range(4))

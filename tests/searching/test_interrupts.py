@@ -17,7 +17,7 @@ from small_searches import PRIOR, Fake, corpus, fake_search, searched, settings
 import lvsearch as lv
 from lvsearch.command import cli
 from lvsearch.files.plain_output import print_any_text
-from lvsearch.interrupts import pressed, put_off, watched
+from lvsearch.interrupts import postpone_interrupts, remember_interrupts, was_interrupted
 
 
 @pytest.fixture(autouse=True)
@@ -52,39 +52,39 @@ def search_pressed_at(call: int) -> Fake:
 
 def test_a_search_stops_at_its_next_step():
     evaluator = search_pressed_at(2)
-    with watched():
+    with remember_interrupts():
         state = fake_search(evaluator, PRIOR, settings((4,)))[0].state
         assert (state.stopped, len(state.visits)) == ("interrupted", 2)
         assert fake_search(evaluator, PRIOR, settings((4,)), state=state)[0].state.stopped == "finished"
 
 
 def test_it_waits_for_the_step_where_processes_search_together():
-    with watched(), put_off():
+    with remember_interrupts(), postpone_interrupts():
         signal.raise_signal(signal.SIGINT)
-        assert pressed()
+        assert was_interrupted()
         signal.raise_signal(signal.SIGINT)
         with pytest.raises(SystemExit):
             signal.raise_signal(signal.SIGINT)
-        assert pressed()
+        assert was_interrupted()
 
 
 def test_what_nobody_swallowed_is_raised_and_heard_once():
-    with watched():
+    with remember_interrupts():
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
-        assert pressed()
-        assert not pressed()
-    with watched():
-        assert not pressed()
+        assert was_interrupted()
+        assert not was_interrupted()
+    with remember_interrupts():
+        assert not was_interrupted()
 
 
 def test_the_handler_of_somebody_else_stays():
     mine = signal.getsignal(signal.SIGINT)
     heard = []
     signal.signal(signal.SIGINT, lambda *_: heard.append(1))
-    with watched():
+    with remember_interrupts():
         signal.raise_signal(signal.SIGINT)
-        assert not pressed()
+        assert not was_interrupted()
     signal.signal(signal.SIGINT, mine)
     assert heard == [1]
 
@@ -93,8 +93,8 @@ def test_other_threads_are_left_alone():
     done = []
 
     def work() -> None:
-        with watched():
-            done.append(pressed())
+        with remember_interrupts():
+            done.append(was_interrupted())
 
     thread = threading.Thread(target=work)
     thread.start()
@@ -171,9 +171,9 @@ def test_ctrl_c_in_a_callback_of_the_garbage_collector_is_not_printed(capsys):
 
     gc.callbacks.append(callback)
     try:
-        with watched():
+        with remember_interrupts():
             gc.collect()
-            assert pressed()
+            assert was_interrupted()
     finally:
         gc.callbacks.remove(callback)
     assert capsys.readouterr().err == ""
@@ -184,7 +184,7 @@ def test_an_interrupted_search_waits_for_no_comparison(tmp_path: Path, monkeypat
     stopped = replace(result, state=replace(result.state, stopped="interrupted"), held_out=corpus().select(range(9)))
     monkeypatch.setattr("lvsearch.results.heldout.held_out_comparison", lambda *_: pytest.fail("compared"))
     monkeypatch.setattr("lvsearch.reports.report.write_report", lambda *_, **__: str(tmp_path / "summary.md"))
-    assert cli._report_of(stopped, tmp_path) == 130
+    assert cli._write_and_print(stopped, tmp_path) == 130
     assert "interrupted: writing the report of what was found; Ctrl-C again leaves it out" in capsys.readouterr().err
 
 

@@ -294,11 +294,11 @@ class Numbers(Data):
         self.values = values
 
     @classmethod
-    def of(cls, data: Any) -> "Numbers":
+    def from_any(cls, data: Any) -> "Numbers":
         return data if isinstance(data, Numbers) else cls(np.asarray(data))
 
     def like_this(self, data: Any) -> "Numbers":
-        return Numbers.of(data)
+        return Numbers.from_any(data)
 
     def dataset(self) -> Dataset:
         n = len(self.values)

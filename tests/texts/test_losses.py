@@ -132,7 +132,7 @@ def test_lists_of_words_are_taken_as_they_stand():
     corpus = lv.Corpus.from_tokens(documents, document_names=list("pqr"))
     assert corpus.vocabulary == ("New York", "a", "of", "x86")
     assert corpus.n_empty_documents == 1
-    assert lv.Corpus.of(documents) == lv.Corpus.from_tokens(documents)
+    assert lv.Corpus.from_any(documents) == lv.Corpus.from_tokens(documents)
     assert corpus.encode([["New York", "zebra"]]).unknown.most_frequent == (("zebra", 1),)
     assert (
         "left out 1 token of 1 word that are stop words: of (1)"

@@ -76,7 +76,7 @@ def test_rules(word, rule):
 
 
 def test_a_pattern_and_what_it_does_not_match():
-    cut = Analyzer(token_pattern=r"#(\w+)").cut("the #Cat and #dog_s x #")
+    cut = Analyzer(token_pattern=r"#(\w+)").cut_text("the #Cat and #dog_s x #")
     assert cut.words == ["cat", "dog_s"]
     assert cut.unmatched == ["the", "and", "x"]
     corpus = lv.Corpus.from_texts(["the #cat and #dogs"], token_pattern=r"#(\w+)")
@@ -128,7 +128,7 @@ def test_an_analyzer_comes_back_from_json_and_an_old_one_cuts_as_it_did():
     for one in (Analyzer(), Analyzer(("a", "b"), r"\w+", False, (1, 3), False), Analyzer("english", normalize=False)):
         assert Analyzer.from_json(one.to_json()) == one
     old = Analyzer.from_json({"stop_words": "english", "token_pattern": r"(?u)\b[^\W\d_]{3,}\b", "lowercase": True})
-    assert old.cut("Straße new_york été of").words == ["straße", "été"]
+    assert old.cut_text("Straße new_york été of").words == ["straße", "été"]
     assert not old.normalize
 
 

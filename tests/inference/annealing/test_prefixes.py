@@ -95,9 +95,9 @@ def test_wrong_weights_and_wrong_sweeps_are_seen(wrong):
     rows removed."""
 
     class Wrong(RowByRow):
-        def _worth(self, before, score, row):
+        def _log_predictive(self, before, score, row):
             more = 0.02 * before.counts[0] if wrong == "seats" else 0.0
-            return super()._worth(before, score, row) + more
+            return super()._log_predictive(before, score, row) + more
 
         def revisit(self, key, state, units, *, backward):
             if wrong != "revisit":
@@ -160,7 +160,7 @@ WORDS = np.array([[2, 0, 1], [0, 1, 0], [3, 0, 0], [1, 0, 1], [0, 0, 2]])
 
 
 def unigrams() -> UnigramsInTurn:
-    chain = UnigramMixtureChain.of(MixtureOfUnigrams(0.8, 0.4), documents_of(csr_array(WORDS)), SIZE, 4)
+    chain = UnigramMixtureChain.from_data(MixtureOfUnigrams(0.8, 0.4), documents_of(csr_array(WORDS)), SIZE, 4)
     found = sequential(chain, jax.random.key(2))
     assert isinstance(found, UnigramsInTurn)
     return found

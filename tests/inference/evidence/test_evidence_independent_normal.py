@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("float64")
 
 
 def chain_of(rows: np.ndarray, size: int, capacity: int = 4) -> IndependentNormalChain:
-    return IndependentNormalChain.of(MODEL, mixture_cases.dataset(rows), size, capacity)
+    return IndependentNormalChain.from_data(MODEL, mixture_cases.dataset(rows), size, capacity)
 
 
 init = partial(jax.jit, static_argnums=2)(IndependentNormalChain.init)
@@ -71,7 +71,7 @@ def test_padding_contributes_nothing():
     data = Dataset.of_batches(
         (Batch(odd, batch.weight),), (np.where(real[:, 0], np.arange(8), -1),), {"dim": 2}, len(ROWS)
     )
-    disturbed = IndependentNormalChain.of(MODEL, data, 3, 4)
+    disturbed = IndependentNormalChain.from_data(MODEL, data, 3, 4)
     state = step(chain, jax.random.key(1), init(chain, jax.random.key(0), 50), 0.4)
     assert np.all(np.isfinite(log_density(chain, state)))
     assert int(state.labels.max()) == 2
@@ -269,7 +269,7 @@ def test_galaxies(data_folder, size, evidence):
     evidence that an independent sampler found."""
     velocities = np.loadtxt(data_folder / "dpmix" / "MASS_galaxies.csv")[:, None] / 1000
     model = IndependentNormalMixture.scaled_to(velocities)
-    chain = IndependentNormalChain.of(model, mixture_cases.dataset(velocities), size, 4)
+    chain = IndependentNormalChain.from_data(model, mixture_cases.dataset(velocities), size, 4)
     temperatures = np.concatenate([[0.0], np.geomspace(1e-6, 0.15, 1600), np.linspace(0.15, 1, 4801)[1:]])
     log_weights = np.asarray(annealed(chain, jax.random.key(0), 64, temperatures))
     assert np.logaddexp.reduce(log_weights) - np.log(64) == pytest.approx(evidence, abs=0.3)

@@ -34,7 +34,7 @@ kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 
 def chain_of(kind: Kind, n: int, size: int, capacity: int) -> CollapsedMixtureChain:
     data = mixture_cases.dataset(kind.rows[:n])
-    return CollapsedMixtureChain.of(FiniteMixture(kind.component, CONCENTRATION), data, size, capacity)
+    return CollapsedMixtureChain.from_data(FiniteMixture(kind.component, CONCENTRATION), data, size, capacity)
 
 
 def all_labels(n: int, size: int) -> np.ndarray:
@@ -98,7 +98,7 @@ def test_padding_contributes_nothing():
     real = np.asarray(batch.weight) > 0
     odd = Row(np.where(real[:, None], batch.units.value, 99.0), batch.units.observed | ~real[:, None])
     data = Dataset.of_batches((Batch(odd, batch.weight),), (np.where(real, np.arange(8), -1),), {"dim": 2}, 5)
-    disturbed = CollapsedMixtureChain.of(FiniteMixture(DIAGONAL.component, CONCENTRATION), data, 3, 4)
+    disturbed = CollapsedMixtureChain.from_data(FiniteMixture(DIAGONAL.component, CONCENTRATION), data, 3, 4)
     labels, key = padded(all_labels(5, 3), chain), jax.random.key(1)
     begun = [Compiled(one).of_labels(labels) for one in (chain, wider, disturbed)]
     moved = [step(one, key, state, 0.4) for one, state in zip((chain, wider, disturbed), begun, strict=True)]
@@ -300,13 +300,15 @@ def test_annealing_about_a_labelling_has_the_exact_evidence(seeds):
 def test_what_has_no_path_is_refused():
     data = mixture_cases.dataset(BERNOULLI.rows)
     with pytest.raises(ValueError, match="nothing is integrated out"):
-        CollapsedMixtureChain.of(FiniteMixture(BernoulliComponents()).plug_in(), data, 2, 2)
+        CollapsedMixtureChain.from_data(FiniteMixture(BernoulliComponents()).plug_in(), data, 2, 2)
     with pytest.raises(ValueError, match="capacity"):
-        CollapsedMixtureChain.of(FiniteMixture(BernoulliComponents()), data, 3, 2)
+        CollapsedMixtureChain.from_data(FiniteMixture(BernoulliComponents()), data, 3, 2)
     twice = Dataset.of_batches(
         tuple(b._replace(weight=2 * b.weight) for b in data.batches), data.unit_ids, data.extents, 7
     )
     with pytest.raises(ValueError, match="weight"):
-        CollapsedMixtureChain.of(FiniteMixture(BernoulliComponents()), twice, 2, 2)
+        CollapsedMixtureChain.from_data(FiniteMixture(BernoulliComponents()), twice, 2, 2)
     with pytest.raises(ValueError, match="0 or 1 in every cell"):
-        CollapsedMixtureChain.of(FiniteMixture(BernoulliComponents()), mixture_cases.dataset(DIAGONAL.rows), 2, 2)
+        CollapsedMixtureChain.from_data(
+            FiniteMixture(BernoulliComponents()), mixture_cases.dataset(DIAGONAL.rows), 2, 2
+        )

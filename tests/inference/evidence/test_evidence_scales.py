@@ -46,7 +46,7 @@ def exact(size: int) -> oracles.Enumerated:
 
 
 def chain_of(size: int, capacity: int = 4, model: FiniteMixture = MODEL) -> HyperMixture:
-    return HyperMixture.of(model, dataset(ROWS), size, capacity)
+    return HyperMixture.from_data(model, dataset(ROWS), size, capacity)
 
 
 def padded(labels: np.ndarray, chain: HyperMixture) -> Any:
@@ -152,7 +152,7 @@ def test_density_of_full_covariances():
     """At numbers of its own for each column, against the multivariate t."""
     rows, size = VALUES[:4], 2
     model = FiniteMixture(FullCovarianceComponents(0.0, 1.0, 0.3, 2.5, RATE), CONCENTRATION)
-    chain = HyperMixture.of(model, dataset(rows), size, 3)
+    chain = HyperMixture.from_data(model, dataset(rows), size, 3)
     labels = np.array([[0, 1, 1, 0], [0, 0, 0, 0]]).T
     spread = np.array([[0.7, 0.4], [1.9, 0.9]])
     state = Compiled(chain).of_labels(padded(labels, chain), {"spread": jnp.log(spread)})
@@ -217,8 +217,8 @@ def test_annealing_has_the_exact_evidence_of_three(path):
 class Untempered(HyperMixture):
     """A planted mistake: hyper-parameters move as if t were 1."""
 
-    def _moved(self, key: Any, state: HyperMixtureState, temperature: Any, backward: bool) -> Any:
-        return super()._moved(key, state, jnp.ones_like(temperature), backward)
+    def _move_hyper(self, key: Any, state: HyperMixtureState, temperature: Any, backward: bool) -> Any:
+        return super()._move_hyper(key, state, jnp.ones_like(temperature), backward)
 
 
 @pytest.mark.slow
@@ -241,7 +241,7 @@ def test_columns_that_hang_together_move_one_after_another():
             marginal = partitions.full_marginal(np.zeros(2), scale, 0.3, 2.5, 1.0)
             prior = partial(partitions.log_finite_prior, n_components=size, concentration=CONCENTRATION)
             terms.append(log_weight + more + partitions.log_evidence(rows, marginal, prior))
-    chain = HyperMixture.of(model, dataset(rows), size, 2)
+    chain = HyperMixture.from_data(model, dataset(rows), size, 2)
     there = annealing.forward(chain, jax.random.key(3), np.linspace(0, 1, 8)[1:], islands=1500, particles=10)
     ratio = np.exp(there.log_evidence - logsumexp(terms))
     assert abs(ratio.mean() - 1) < Z_LIMIT * ratio.std(ddof=1) / np.sqrt(len(ratio))

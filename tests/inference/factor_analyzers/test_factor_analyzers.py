@@ -221,7 +221,7 @@ def test_ascent_is_that_of_the_generic_engine(float64):
     blank = tuple(blank_locals(MODEL, batch, size, capacity=capacity) for batch in cast(data, np.float64).batches)
     once = Beliefs(dict(begin.natural), dict(begin.mean))
     generic = ascend(MODEL, data, MeanField(once, blank, (), False), size, capacity=capacity, sweeps=2, tolerance=0.0)
-    bounds = trace.made() + fitting.log_carrier
+    bounds = trace.bound_history() + fitting.log_carrier
     assert np.all(np.diff(bounds) > 0)
     # after a sweep the generic engine's rows are at their optimum for the parameters before it
     assert bounds[0] < generic.trace[0] < bounds[1] < generic.trace[1] < bounds[2]

@@ -127,7 +127,7 @@ def test_what_is_no_count_is_refused():
 @pytest.mark.parametrize("model", [MODEL, NOISY], ids=["Poisson", "noisy"])
 def test_densities_of_a_state_are_those_of_scipy(model: lv.models.PoissonFactorization):
     """log p(counts | state), log p(state, counts), and gains that add up along the path."""
-    chain, rng = PoissonFactorizationChain.of(model, tiny().dataset(), 2, 4), np.random.default_rng(0)
+    chain, rng = PoissonFactorizationChain.from_data(model, tiny().dataset(), 2, 4), np.random.default_rng(0)
     theta, beta = rng.gamma(1.0, 1.0, (8, 4, 3)), rng.gamma(1.0, 1.0, (3, 4, 3))
     with jax.enable_x64(True):
         state = FactorState(jnp.log(theta), jnp.log(beta))
@@ -175,7 +175,7 @@ def test_a_sweep_leaves_every_place_of_the_path_as_it_is(model: lv.models.Poisso
     log = path_weights(counts, theta, beta, t, None if model is MODEL else R)
     chosen = rng.choice(len(log), n, p=np.exp(log - log.max()) / np.exp(log - log.max()).sum())
     data = lv.Points.from_array(counts, missing="nan").dataset()
-    chain = PoissonFactorizationChain.of(model, data, 2, 3)
+    chain = PoissonFactorizationChain.from_data(model, data, 2, 3)
     rows = np.ones((chain.exposed.shape[0], 3, n))  # padding, of rows and of factors, may hold anything
     rows[:3, :2], columns = np.moveaxis(theta[chosen], 0, -1), np.ones((2, 3, n))
     columns[:, :2] = np.moveaxis(beta[chosen].transpose(0, 2, 1), 0, -1)
@@ -218,7 +218,7 @@ def test_annealed_evidence_is_that_of_all_allocations():
     data, temperatures = tiny().dataset(), np.linspace(0, 1, 65)[1:]
     for size in (1, 2, 3):
         exact = oracles.log_evidence(CELLS, size, A, C, MU)
-        chain = PoissonFactorizationChain.of(MODEL, data, size, 4)
+        chain = PoissonFactorizationChain.from_data(MODEL, data, size, 4)
         there = forward(chain, jax.random.key(1), temperatures, islands=32, particles=32)
         back = backward(chain, jax.random.key(2), there.state, temperatures, islands=32)
         assert there.moved
@@ -233,7 +233,11 @@ def test_annealed_evidence_is_that_of_all_allocations():
 def test_annealed_evidence_of_noisy_counts_is_that_of_the_oracle(model: lv.models.PoissonFactorization, path: str):
     data, temperatures = lv.Points.from_array(NOISY_CELLS, missing="nan").dataset(), np.linspace(0, 1, 65)[1:]
     exact, known = exact_of(model, 2)
-    chain = PoissonFactorizationChain.of(model, data, 2, 4) if path == "from the prior" else near(model, NOISY_CELLS, 2)
+    chain = (
+        PoissonFactorizationChain.from_data(model, data, 2, 4)
+        if path == "from the prior"
+        else near(model, NOISY_CELLS, 2)
+    )
     there = forward(chain, jax.random.key(1), temperatures, islands=32, particles=16)
     back = backward(chain, jax.random.key(2), there.state, temperatures, islands=32)
     assert there.moved
@@ -259,7 +263,7 @@ def test_true_latents_begin_backward_paths_above_forward_ones():
         (3,),
         jax.random.key(0),
     )
-    chain = PoissonFactorizationChain.of(lv.models.PoissonFactorization(mean_count=4.0), simulated.data, 3, 4)
+    chain = PoissonFactorizationChain.from_data(lv.models.PoissonFactorization(mean_count=4.0), simulated.data, 3, 4)
     temperatures = np.linspace(0, 1, 201)[1:] ** 2
     with jax.enable_x64(True):
         truth = true_state(chain, simulated, 32)

@@ -15,7 +15,7 @@ import pytest
 
 from lvsearch.inference.annealing.prefixes import grow, sequential, shrink
 from lvsearch.inference.evidence import CollapsedMixtureChain, HyperMixture, evidence_chain
-from lvsearch.inference.evidence.mixture_anchors import settled
+from lvsearch.inference.evidence.mixture_anchors import settled_labels
 from lvsearch.inference.full_covariances import FullCovarianceChain, HyperFullCovariances
 from lvsearch.inference.full_covariances.inverses import Inverses, changed, direction, inverted
 from lvsearch.models import FiniteMixture
@@ -46,7 +46,7 @@ def chains(inferred: bool, variants: bool) -> tuple[Any, Any]:
     own = evidence_chain(model, data, (SIZE,), None)
     kind = HyperMixture if inferred else CollapsedMixtureChain
     assert type(own) is (HyperFullCovariances if inferred else FullCovarianceChain)
-    return own, kind.of(model, data, SIZE, own.capacity)
+    return own, kind.from_data(model, data, SIZE, own.capacity)
 
 
 ALL, PLAIN = (True, True), (False, False)
@@ -112,7 +112,7 @@ def test_a_second_path_begins_where_that_of_any_mixture_does(inferred, variants)
     found = []
     for chain in chains(inferred, variants):
         states = [jax.jit(type(chain).init, static_argnums=2)(chain, jax.random.key(i), PARTICLES) for i in (1, 2)]
-        log_q, state = settled(chain, jax.random.key(4), states)
+        log_q, state = settled_labels(chain, jax.random.key(4), states)
         found.append((log_q, getattr(state, "mixture", state).labels))
     jax.tree.map(partial(np.testing.assert_allclose, rtol=0, atol=1e-8), *found)
 
@@ -121,9 +121,9 @@ def test_components_that_lose_their_rows_are_as_new():
     """A row far out is alone in a component and leaves: nothing of it remains, however small the prior's spread."""
     values = np.array([[0.0, 0.1], [0.2, -0.1], [-0.1, 0.3], [1e4, -2e4]])
     model = FiniteMixture(FullCovarianceComponents(spread=1e-6))
-    chain = FullCovarianceChain.of(model, mixture_cases.dataset(values), 2, 2)
+    chain = FullCovarianceChain.from_data(model, mixture_cases.dataset(values), 2, 2)
     labels = jnp.zeros((len(chain.weight), 1), jnp.int32).at[3].set(1)
-    left = jax.jit(FullCovarianceChain.without)(chain, chain.of_labels(labels), jnp.asarray(3), chain.prior)
+    left = jax.jit(FullCovarianceChain.remove_row)(chain, chain.of_labels(labels), jnp.asarray(3), chain.prior)
     empty = chain.of_labels(jnp.full_like(labels, -1)).natural
     for leaf, fresh in zip(left.natural, empty, strict=True):
         np.testing.assert_array_equal(leaf[..., 1, :], fresh[..., 1, :])

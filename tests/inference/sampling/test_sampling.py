@@ -156,7 +156,7 @@ def test_rows_in_several_batches_are_found_again():
 @cache
 def small() -> tuple[Sampler, Recorder]:
     data = lv.Points.from_array(ROWS).dataset()
-    chain = CollapsedMixtureChain.of(MIXTURE, data, 3, 4)
+    chain = CollapsedMixtureChain.from_data(MIXTURE, data, 3, 4)
     return chain, recorder(chain, data, units=False)
 
 
@@ -233,7 +233,7 @@ def test_another_run_is_not_gone_on_with(changed):
 
 
 def test_nor_a_run_on_other_data():
-    other = CollapsedMixtureChain.of(MIXTURE, lv.Points.from_array(ROWS + 1).dataset(), 3, 4)
+    other = CollapsedMixtureChain.from_data(MIXTURE, lv.Points.from_array(ROWS + 1).dataset(), 3, 4)
     with pytest.raises(ValueError, match="another run"):
         run(other, jax.random.key(5), chains=2, draws=40, warmup=7, thin=3, recorder=small()[1], after=small_run(13))
 

@@ -62,7 +62,7 @@ def test_annealed_evidence_is_that_of_all_paths():
     """One state has one path, so every particle is exact; with more, both directions agree with enumeration."""
     data, temperatures = tiny().dataset(), np.linspace(0, 1, 33)[1:]
     for size, tolerance in ((1, 1e-9), (2, 0.25), (3, 0.25)):
-        chain = HiddenMarkovChain.of(MODEL, data, size, 4)
+        chain = HiddenMarkovChain.from_data(MODEL, data, size, 4)
         there = forward(chain, jax.random.key(1), temperatures, islands=4, particles=16)
         back = backward(chain, jax.random.key(2), there.state, temperatures, islands=4)
         assert there.moved
@@ -72,7 +72,7 @@ def test_annealed_evidence_is_that_of_all_paths():
 
 def test_density_and_gain_of_a_path_are_those_of_its_rows():
     """log p(rows, path) as the oracle has it for each path; the gain from 0 to 1 in two steps is that in one."""
-    chain, paths = HiddenMarkovChain.of(MODEL, tiny().dataset(), 2, 4), oracles.paths([4, 2], 2)
+    chain, paths = HiddenMarkovChain.from_data(MODEL, tiny().dataset(), 2, 4), oracles.paths([4, 2], 2)
     labels = np.zeros((len(paths), len(chain.present)), int)
     labels[:, :6] = [[*first, *second] for first, second in paths]
     with jax.enable_x64(True):
@@ -95,7 +95,7 @@ def test_generic_path_has_the_same_evidence():
 @pytest.mark.slow
 def test_true_paths_begin_backward_ones():
     simulated = simulated_like(tiny().dataset(), MODEL, (3,), jax.random.key(0))
-    chain = HiddenMarkovChain.of(MODEL, simulated.data, 3, 4)
+    chain = HiddenMarkovChain.from_data(MODEL, simulated.data, 3, 4)
     with jax.enable_x64(True):
         state = true_state(chain, simulated, 2)
     states = np.argmax(simulated.locals["path"].state, -1)
@@ -210,7 +210,7 @@ def test_every_kind_of_component_emits(kind):
     fit = lv.fit(lv.models.HiddenMarkov(kind.component), groups, size=2)
     assert np.isfinite(fit.estimate.log_lower)
     assert fit.means().shape == (2, rows.shape[1])
-    chain = HiddenMarkovChain.of(fit.model, groups.dataset(), 1, 4)
+    chain = HiddenMarkovChain.from_data(fit.model, groups.dataset(), 1, 4)
     one = oracles.log_evidence([rows[:4], rows[4:7]], 1, kind.log_marginal, 1.0, 1.0)
     found = forward(chain, jax.random.key(0), np.array([0.5, 1.0]), islands=2, particles=4)
     np.testing.assert_allclose(found.log_evidence, one, rtol=1e-9)
@@ -226,7 +226,7 @@ def test_refusals():
         lv.Groups.from_arrays([np.eye(2)]),
     )
     with pytest.raises(ValueError, match="expected a model whose parameters have a prior"):
-        HiddenMarkovChain.of(plug_in, bits.dataset(), 2, 4)
+        HiddenMarkovChain.from_data(plug_in, bits.dataset(), 2, 4)
     with pytest.raises(ValueError, match="cannot draw parameters that have no prior"):
         plug_in.simulate(jax.random.key(0), (2,), GroupOfRows(*[np.ones((1, 2))] * 3), {"dim": 1})
 

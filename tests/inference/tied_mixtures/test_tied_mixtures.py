@@ -34,7 +34,7 @@ Z_LIMIT = 4.5
 
 
 def chain_of(n: int, size: int, capacity: int = 4) -> TiedMixtureChain:
-    return TiedMixtureChain.of(MODEL, mixture_cases.dataset(ROWS[:n]), size, capacity)
+    return TiedMixtureChain.from_data(MODEL, mixture_cases.dataset(ROWS[:n]), size, capacity)
 
 
 def padded(labels: np.ndarray, chain: TiedMixtureChain) -> Any:
@@ -82,7 +82,7 @@ def test_densities_of_all_labellings(float64):
     joint = tied_oracles.log_joints(ROWS[:5], 3, CONCENTRATION, *PRIOR)
     np.testing.assert_allclose(chain.log_ratio(state), likelihood, rtol=0, atol=1e-9)
     np.testing.assert_allclose(chain.log_density(state), joint, rtol=0, atol=1e-9)
-    left = chain.without(state, jnp.asarray(2), jax.tree.map(jnp.asarray, chain.prior))
+    left = chain.remove_row(state, jnp.asarray(2), jax.tree.map(jnp.asarray, chain.prior))
     joining = chain.joining(left, jnp.asarray(2), chain.normalisers(left.natural).sum(-1))
     of = {tuple(one): value for one, value in zip(every.tolist(), joint, strict=True)}
     each = [[of[(*one[:2], k, *one[3:])] for one in every.tolist()] for k in range(3)]
@@ -209,5 +209,5 @@ def test_fits_end_where_true_labels_lead():
         part = run.in_turn(np.arange(300))
         begin = run.of_labels(part, np.pad(labels, (0, len(part.weight) - 300)))
         trace = ascend_rows(model, begin, run.tiles, (6,), 1e-6, 1000, **run.static)
-    led = trace.made()[-1] + fitting.prepared.log_carrier
+    led = trace.bound_history()[-1] + fitting.prepared.log_carrier
     assert lv.fit(model, rows, size=6).evidence.lower > led - 0.01

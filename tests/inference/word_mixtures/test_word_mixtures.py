@@ -284,8 +284,8 @@ def test_sparse_and_dense_paths_have_the_same_densities():
     rng = np.random.default_rng(0)
     topics = rng.integers(0, 3, len(COUNTS))
     with jax.enable_x64(True):
-        sparse = UnigramMixtureChain.of(model, DATA, 3, 8)
-        dense = CollapsedMixtureChain.of(model.as_rows(), dense_data, 3, 8)
+        sparse = UnigramMixtureChain.from_data(model, DATA, 3, 8)
+        dense = CollapsedMixtureChain.from_data(model.as_rows(), dense_data, 3, 8)
         ours = float(sparse.log_density(sparse.of_labels(sparse.labels_of(topics, 1)))[0])
         padded = np.zeros((dense.elements, 1), int)
         padded[: len(COUNTS), 0] = topics

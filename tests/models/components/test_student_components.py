@@ -91,7 +91,7 @@ def log_joint(component: StudentComponents, rows: np.ndarray, group: GroupMargin
 
 
 def chain_of(component: StudentComponents, rows: np.ndarray) -> CollapsedMixtureChain:
-    return CollapsedMixtureChain.of(FiniteMixture(component, CONCENTRATION), cases.dataset(rows), SIZE, 3)
+    return CollapsedMixtureChain.from_data(FiniteMixture(component, CONCENTRATION), cases.dataset(rows), SIZE, 3)
 
 
 def padded(labels: np.ndarray, chain: CollapsedMixtureChain) -> jax.Array:
@@ -221,7 +221,7 @@ def test_the_true_state_and_hyper_parameters_have_the_models_density():
     np.testing.assert_array_equal(chosen, 1.0)
     hyper = {name: np.exp(np.asarray(each)[:, 0]) for name, each in state.log_hyper.items()}
     given = model.components.with_numbers({"pseudo_count": hyper["pseudo_count"][0], "rate": hyper["rate"]})
-    plain = CollapsedMixtureChain.of(FiniteMixture(given), simulated.data, SIZE, chain.capacity)
+    plain = CollapsedMixtureChain.from_data(FiniteMixture(given), simulated.data, SIZE, chain.capacity)
     same = plain.of_labels(state.labels)
     assert_allclose(chain.log_ratio(state), plain.log_ratio(same), rtol=1e-9)
 

@@ -1,4 +1,4 @@
-"""Asking a search that has an answer, of another kind of evidence, which size predicts as well as any."""
+"""Recommend a size for a search that was made with another kind of evidence, by fitting and scoring a grid of sizes."""
 
 from dataclasses import replace
 
@@ -15,18 +15,25 @@ from lvsearch.sizing.sizes import weak
 def recommend_size(
     evaluator: Evaluator, training: Data | None, held_out: Data | None, settings: SearchSettings, *, progress: bool
 ) -> Recommendation:
-    """Fit a grid of sizes and recommend the smallest that predicts as well as any.
+    """Fit a grid of sizes without annealing, score them on held-out units, and recommend the smallest that is as good
+    as any.
+
+    `SearchResult.recommend` calls it. The fits of the search itself are not used.
 
     Args:
-        evaluator: what made the fits of the search.
-        training: its data.
-        held_out: units to judge sizes by; None: parts of the training data, left out one at a time.
-        settings: of the search: its seed, and the largest size to try.
-        progress: whether to show how far it is.
+        evaluator: the evaluator of the search; it says which model is fitted.
+        training: the data of the search; None for a search over a plain function.
+        held_out: units on which sizes are judged; None: parts of the training data are left out one at a time.
+        settings: the settings of the search; its seed and its largest size are used.
+        progress: True to show a progress bar.
+
+    Returns:
+        The recommended size with the table behind it.
 
     Raises:
-        ValueError: a search over a function, of several size variables, or at parameters estimated (plug-in), whose
-            fits are not those that are compared here; and where no size could be scored.
+        ValueError: the search is over a function, over several size variables, or at estimated parameters (plug-in); or
+            no size could be scored.
+        KeyboardInterrupt: a person stopped it.
     """
     if not isinstance(evaluator, ModelEvaluator) or training is None or evaluator.plug_in:
         raise ValueError(
