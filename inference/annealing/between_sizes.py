@@ -79,7 +79,14 @@ def gain_upwards(
         population = population._replace(log_weight=np.asarray(_switch(chain, state)) - log_start)
         before = np.concatenate([[0.0], temperatures])
         population, *_ = move_along(
-            chain, key_path, population, before, np.append(np.diff(before), 0.0), islands=len(log_start), backward=False
+            chain,
+            key_path,
+            population,
+            before,
+            np.append(np.diff(before), 0.0),
+            islands=len(log_start),
+            backward=False,
+            serial=True,
         )
         log_end = log_labelling(np.asarray(label_scores(chain, population.state)))
         population = population._replace(log_weight=np.asarray(population.log_weight) + log_end)
@@ -110,6 +117,7 @@ def gain_downwards(
             np.diff(before[::-1]),
             islands=len(log_start),
             backward=True,
+            serial=True,
         )
         log_end = log_labelling(np.asarray(_smaller_scores(chain, population.state)))
         log_end = log_end - np.asarray(_switch(chain, population.state))

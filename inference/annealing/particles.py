@@ -223,6 +223,7 @@ def move_along(
     backward: bool,
     always_resample: bool = False,
     short: bool = False,
+    serial: bool = False,
 ) -> tuple[Population, Profile, bool]:
     """Move the population along a path: at each temperature make a sweep, then add the weight of the step to the next
     one.
@@ -231,15 +232,17 @@ def move_along(
     backward: whether sweeps run in reverse order.
     always_resample: whether to resample before every sweep, not only below half the effective sample size.
     short: see `forward`.
+    serial: whether a CPU runs the path in the calling thread alone (see `kernel`).
 
     Returns the population, the profile, and whether any state changed.
     """
     visited = []
+    advance = _advance_shortly if short else _advance_serially if serial else _advance
     for first in range(0, len(temperatures), CHUNK):
         n = min(CHUNK, len(temperatures) - first)
         chunk = np.zeros((2, CHUNK))
         chunk[:, :n] = temperatures[first : first + n], increments[first : first + n]
-        population, seen = (_advance_shortly if short else _advance)(
+        population, seen = advance(
             chain,
             folded(key, first),
             population,
@@ -293,6 +296,7 @@ def _advance(
 
 
 _advance_shortly = kernel(static_argnames=("islands", "backward"), short=True)(_advance.__wrapped__)
+_advance_serially = kernel(static_argnames=("islands", "backward"), serial=True)(_advance.__wrapped__)
 
 
 def traced_both_ways(

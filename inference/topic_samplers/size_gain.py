@@ -5,7 +5,7 @@ merger costs least are marked. A chain with K − 1 topics begins with the two m
 the path between the two chains only the tokens of that pair have a choice (`splits`).
 """
 
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -28,7 +28,7 @@ from lvsearch.inference.topic_samplers.given import GivenFactors
 from lvsearch.inference.topic_samplers.splits import TopicSplits
 from lvsearch.inference.topic_samplers.topic_state import TopicState
 from lvsearch.inference.topics.estimator import point_topics
-from lvsearch.inference.topics.merging import cheapest_pair
+from lvsearch.inference.topics.merging import cheapest_pairs
 from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.kernels import kernel
 from lvsearch.models.lda import LDA
@@ -94,77 +94,101 @@ def _(model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate, key:
 
     At other likely numbers the gain differs by little, because the evidence is flat in them at the fit's numbers.
     """
-    return gain_of_last_topic(
-        cast(LDA, estimate.model), data, size, estimate, key, EFFORTS[min(trial, len(EFFORTS) - 1)]
-    )
+    work = EFFORTS[min(trial, len(EFFORTS) - 1)]
+    return gains_of_last_topics(cast(LDA, estimate.model), data, size, estimate, key, work)[0]
 
 
-def gain_of_last_topic(
-    model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate, key: Key[Array, ""], work: GainEffort
-) -> Gain:
-    """Measure log p(data | K) − log p(data | K − 1), K = size[0] ≥ 2, in the mode of the fit `estimate`.
+def gains_of_last_topics(
+    model: LDA,
+    data: Dataset,
+    size: tuple[int, ...],
+    estimate: Estimate,
+    key: Key[Array, ""],
+    work: GainEffort,
+    fewer: tuple[int, ...] = (1,),
+) -> tuple[Gain, ...]:
+    """Measure log p(data | K) − log p(data | K − m), K = size[0], for every m of `fewer`, in the mode of the fit
+    `estimate`.
+
+    One chain with K topics serves all of them. With K − m topics, the m disjoint pairs that are cheapest to merge are
+    one topic each.
 
     model: an LDA whose hyper-parameters are numbers.
     estimate: a fit of size K.
     work: numbers of sweeps and paths.
+    fewer: how many topics fewer, each at most K // 2.
 
-    Raises ValueError where K is 1.
+    Raises ValueError where K is too small for that.
     """
     (n_topics,) = size
-    if n_topics < 2:
-        raise ValueError("got size 1, expected at least 2: there is no size below it to compare with")
+    most = max(fewer)
+    if n_topics < 2 * most:
+        raise ValueError(f"got size {n_topics}, expected at least {2 * most}: {most} pairs of its topics are merged")
     counts, capacity = counts_of(data), max(LEAST_CAPACITY, *capacity_of(size))
     total, eta = (float(np.sum(each)) for each in model.numbers())
     topics = point_topics(estimate)
     factors = factors_of(estimate, data, topics)
-    # The cheapest pair to merge comes first, because `TopicSplits` splits the first topics.
+    # The cheapest pairs to merge come first, because `TopicSplits` splits the first topics.
     expected_counts = np.asarray(estimate.natural["topic_word"], np.float64) + 1 - eta
-    first = cheapest_pair(np.maximum(expected_counts, 0.0))  # rounding leaves some a little below 0
-    order = np.array([*first, *(k for k in range(n_topics) if k not in first)])
+    pairs = cheapest_pairs(np.maximum(expected_counts, 0.0), most)  # rounding leaves some counts a little below 0
+    paired = [topic for pair in pairs for topic in pair]
+    order = np.array([*paired, *(k for k in range(n_topics) if k not in paired)])
     factors = GivenFactors(*(each[:, order] for each in factors))
     start = collapsed_topics(counts, np.full(n_topics, total / n_topics), eta, capacity, factors)
     larger = eqx.tree_at(
         lambda chain: (chain.q, chain.log_start), start, (None, np.zeros(())), is_leaf=lambda x: x is None
     )
-    # The smaller chain keeps K places; its second topic, merged into the first, does not exist.
-    merged_alpha = np.full(n_topics, total / (n_topics - 1))
-    merged_alpha[1] = 0.0
-    smaller = with_alpha(larger, merged_alpha)
     temperatures = np.linspace(0.0, 1.0, work.temperatures + 1)[1:]
 
-    def one_group(number: int) -> Gain:
-        """Measure the gain along one group of paths."""
-        keys = split_key(folded(key, number), 5)
+    def one_group(number: int) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return (upwards, downwards) along one group of paths, for every number of topics fewer."""
+        keys = split_key(folded(key, number), 3)
         with jax.enable_x64(True):
             upper = drawn(start, keys[0], particles=work.particles)
             upper, averages = settle(larger, keys[1], upper, work.settling, work.averaging)
-            path = splits_between(larger, smaller, averages)
-            lower, _ = settle(smaller, keys[2], path.merge(upper), work.settling_merged, 1)
-        up = gain_upwards(path, keys[3], lower, temperatures)
-        down = gain_downwards(path, keys[4], upper, temperatures)
-        return Gain(up, down, work.temperatures)
+        return [one_gain(m, upper, averages, split_key(folded(keys[2], m), 3)) for m in fewer]
 
-    gains = in_processes(one_group, work.groups)
-    forward, backward = (np.concatenate([each[way] for each in gains]) for way in (0, 1))
-    return Gain(forward, backward, work.temperatures)
+    def one_gain(m: int, upper: TopicState, averages: TopicAverages, keys: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return (upwards, downwards) between K − m topics and a settled chain of K."""
+        # The smaller chain keeps K places. The second topic of each pair, merged into the first, does not exist.
+        merged_alpha = np.full(n_topics, total / (n_topics - m))
+        merged_alpha[1 : 2 * m : 2] = 0.0
+        smaller = with_alpha(larger, merged_alpha)
+        path = splits_between(larger, smaller, averages, m)
+        with jax.enable_x64(True):
+            lower, _ = settle(smaller, keys[0], path.merge(upper), work.settling_merged, 1)
+        return gain_upwards(path, keys[1], lower, temperatures), gain_downwards(path, keys[2], upper, temperatures)
+
+    groups = in_processes(one_group, work.groups)
+    return tuple(
+        Gain(*(np.concatenate([group[index][way] for group in groups]) for way in (0, 1)), work.temperatures)
+        for index in range(len(fewer))
+    )
 
 
-def splits_between(larger: CollapsedTopics, smaller: CollapsedTopics, averages: TopicAverages) -> TopicSplits:
-    """Return the path along which topic 0 is split into topics 0 and 1, with shares from these averages."""
+def splits_between(
+    larger: CollapsedTopics, smaller: CollapsedTopics, averages: TopicAverages, pairs: int = 1
+) -> TopicSplits:
+    """Return the path along which topics 0, 2, … are each split into two, with shares from these averages.
+
+    pairs: how many topics are split.
+    """
     in_document, topics = (np.asarray(each, np.float64) for each in averages[:2])
     exists = larger.alpha > 0
     size = in_document.sum(0)  # mean tokens of each topic, plus α
     merged = topics.copy()
-    merged[:, 0] = (topics[:, :2] @ size[:2]) / size[:2].sum()
+    first, second = slice(0, 2 * pairs, 2), slice(1, 2 * pairs, 2)
+    both = size[first] + size[second]
+    merged[:, first] = (topics[:, first] * size[first] + topics[:, second] * size[second]) / both
     log_topics = np.stack([np.log(np.where(exists & (each > 0), each, 1.0)) for each in (merged, topics)])
     of_documents, of_words = (
-        np.log(each[:, 1:2] / each[:, :1]).astype(np.float32)
+        np.log(each[:, second] / each[:, first]).astype(np.float32)
         for each in (in_document, np.where(topics > 0, topics, 1.0))
     )
-    return TopicSplits(larger, smaller, of_documents, of_words, log_topics.astype(np.float32), paired=2)
+    return TopicSplits(larger, smaller, of_documents, of_words, log_topics.astype(np.float32), paired=2 * pairs)
 
 
-@kernel(static_argnames=("averaging",))
+@kernel(static_argnames=("averaging",), serial=True)
 def settle(
     chain: CollapsedTopics, key: Key[Array, ""], state: TopicState, settling: int | Int[Array, ""], averaging: int
 ) -> tuple[TopicState, TopicAverages]:

@@ -43,17 +43,36 @@ def closest_pairs(
 
 
 def cheapest_pair(counts: Float[np.ndarray, "topic word"]) -> tuple[int, int]:
-    """Return the two topics whose merger costs least (`merge_topics`) among the `closest_pairs`, smaller number
-    first.
+    """Return the two topics whose merger costs least (see `merge_topics`), the smaller number first."""
+    return cheapest_pairs(counts, 1)[0]
+
+
+def cheapest_pairs(counts: Float[np.ndarray, "topic word"], number: int) -> list[tuple[int, int]]:
+    """Return disjoint pairs of topics, the pair whose merger costs least first (see `merge_topics`).
+
+    Each further pair is the cheapest one among the topics that are left.
+
+    counts: expected word counts of each topic, none negative.
+    number: how many pairs, at most half as many as there are topics.
     """
-    rows, columns = closest_pairs(counts, CANDIDATES)
-    own = _self_information(counts)
-    costs = [
-        own[a] + own[b] - _self_information((counts[a] + counts[b])[None])[0]
-        for a, b in zip(rows, columns, strict=True)
-    ]
-    best = int(np.argmin(costs))
-    return int(rows[best]), int(columns[best])
+    candidates = CANDIDATES * number
+    while True:
+        rows, columns = closest_pairs(counts, candidates)
+        own = _self_information(counts)
+        costs = [
+            own[a] + own[b] - _self_information((counts[a] + counts[b])[None])[0]
+            for a, b in zip(rows, columns, strict=True)
+        ]
+        chosen: list[tuple[int, int]] = []
+        free = np.ones(len(counts), bool)
+        for index in np.argsort(costs, kind="stable"):
+            pair = int(rows[index]), int(columns[index])
+            if len(chosen) < number and free[list(pair)].all():
+                chosen.append(pair)
+                free[list(pair)] = False
+        if len(chosen) == number or candidates >= len(counts) ** 2:
+            return chosen
+        candidates *= 2  # too many of these pairs shared a topic
 
 
 def _self_information(counts: np.ndarray) -> np.ndarray:

@@ -18,27 +18,30 @@ COUNTS = np.array([[2, 0, 1, 0], [0, 2, 0, 1], [1, 0, 0, 1]])
 TOTAL, ETA = 1.7, 0.4
 
 
-def path_to(n_topics: int, width: int = 1, labelled: bool = False) -> tuple[TopicSplits, object, object]:
-    """The path from one topic fewer to `n_topics`, and draws of the posteriors of both sizes.
+def path_to(
+    n_topics: int, width: int = 1, labelled: bool = False, pairs: int = 1
+) -> tuple[TopicSplits, object, object]:
+    """Return the path from `pairs` topics fewer to `n_topics`, and draws of the posteriors of both sizes.
 
     labelled: whether the path knows one labelling, from one chain; else it knows the average over all, which is none.
     """
     keys = jax.random.split(jax.random.key(n_topics), 4)
     larger = collapsed_topics(csr_array(COUNTS), np.full(n_topics, TOTAL / n_topics), ETA, 4, width=width)
-    merged = np.full(n_topics, TOTAL / (n_topics - 1))
-    merged[1] = 0.0
+    merged = np.full(n_topics, TOTAL / (n_topics - pairs))
+    merged[1 : 2 * pairs : 2] = 0.0
     smaller = with_alpha(larger, merged)
     with jax.enable_x64(True):
         upper, _ = settle(larger, keys[1], drawn(larger, keys[0], particles=PATHS), 30, 1)
         known = larger.take(upper, jax.numpy.arange(1)) if labelled else upper
-        path = splits_between(larger, smaller, settle(larger, keys[2], known, 0, 8)[1])
+        path = splits_between(larger, smaller, settle(larger, keys[2], known, 0, 8)[1], pairs)
         lower, _ = settle(smaller, keys[3], path.merge(upper), 30, 1)
     return path, lower, upper
 
 
-def exact_gain(n_topics: int) -> float:
-    """log p(words | n_topics) − log p(words | n_topics − 1), over all assignments."""
-    evidence = [lda_posterior(COUNTS, np.full(k, TOTAL / k), ETA).log_evidence for k in (n_topics - 1, n_topics)]
+def exact_gain(n_topics: int, fewer: int = 1) -> float:
+    """Return log p(words | n_topics) − log p(words | n_topics − fewer), summed over all assignments."""
+    sizes = (n_topics - fewer, n_topics)
+    evidence = [lda_posterior(COUNTS, np.full(k, TOTAL / k), ETA).log_evidence for k in sizes]
     return evidence[1] - evidence[0]
 
 
@@ -48,14 +51,14 @@ def z_score(log_weights: np.ndarray, exact: float) -> float:
     return float((weights.mean() - 1) / (weights.std() / np.sqrt(len(weights))))
 
 
-@pytest.mark.parametrize(("n_topics", "width"), [(2, 1), (3, 1), (3, 2), (4, 1)])
-def test_both_directions_agree_with_enumeration(n_topics, width):
+@pytest.mark.parametrize(("n_topics", "width", "pairs"), [(2, 1, 1), (3, 1, 1), (3, 2, 1), (4, 1, 1), (4, 1, 2)])
+def test_both_directions_agree_with_enumeration(n_topics, width, pairs):
     """The mean of e^forward is p(w | K) / p(w | K − 1), that of e^−backward its reciprocal: |z| > 4 has a chance of
     1e-4 (weights are skewed: a little more)."""
-    path, lower, upper = path_to(n_topics, width)
+    path, lower, upper = path_to(n_topics, width, pairs=pairs)
     up = gain_upwards(path, jax.random.key(1), lower, TEMPERATURES)
     down = gain_downwards(path, jax.random.key(2), upper, TEMPERATURES)
-    exact = exact_gain(n_topics)
+    exact = exact_gain(n_topics, pairs)
     assert abs(z_score(up, exact)) < 4
     assert abs(z_score(-down, -exact)) < 4
     assert up.mean() < exact < down.mean()  # by Jensen's inequality, here by far more than their errors
@@ -75,16 +78,17 @@ def test_a_planted_bug_of_half_a_nat_is_seen():
     assert abs(z_score(up, exact_gain(3) - 0.5)) > 4
 
 
-def test_the_weights_of_the_path_are_the_log_joints_of_its_ends():
-    """log π_1 − log π_0 = log p(z, w | K) − log p(merge(z), w | K − 1) − Σ log shares, the switch of α included."""
-    path, _, upper = path_to(4)
+@pytest.mark.parametrize("pairs", [1, 2])
+def test_the_weights_of_the_path_are_the_log_joints_of_its_ends(pairs):
+    """log π_1 − log π_0 = log p(z, w | K) − log p(merge(z), w | K − m) − Σ log shares, the switch of α included."""
+    path, _, upper = path_to(4, pairs=pairs)
     with jax.enable_x64(True):
         ratio = np.asarray(path.log_ratio(upper) + path.log_switch(upper))
         merged = path.merge(upper)
         shares = np.where(
             upper.assignment >= 0, np.asarray(path._log_shares(jax.numpy.maximum(upper.assignment, 0))), 0.0
         )
-        paired = (np.asarray(upper.assignment) < 2) & (np.asarray(upper.assignment) >= 0)
+        paired = (np.asarray(upper.assignment) < 2 * pairs) & (np.asarray(upper.assignment) >= 0)
         joints = path.larger.log_density(upper) - path.smaller.log_density(merged)
         expected = np.asarray(joints) - np.where(paired, shares, 0.0).sum(0)
     np.testing.assert_allclose(ratio, expected, atol=1e-5)
