@@ -115,11 +115,11 @@ class PartitionChain(eqx.Module):
         """Return the states after a sweep and a jump, each followed by moves of the hyper-parameters."""
 
         def one_pass(index: Array, state: PartitionState) -> PartitionState:
-            return self._passed(jax.random.fold_in(key, index), state, index == 1)
+            return self._make_pass(jax.random.fold_in(key, index), state, index == 1)
 
         return jax.lax.fori_loop(0, 2, one_pass, state)
 
-    def grown(self, state: PartitionState) -> PartitionState:
+    def widen(self, state: PartitionState) -> PartitionState:
         """Return states of a chain with fewer places as states of this one."""
         return self._state(state.labels, state.log_hyper)
 
@@ -129,18 +129,18 @@ class PartitionChain(eqx.Module):
 
     # ── one pass ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _passed(self, key: Array, state: PartitionState, is_jump: Bool[Array, ""]) -> PartitionState:
+    def _make_pass(self, key: Array, state: PartitionState, is_jump: Bool[Array, ""]) -> PartitionState:
         """Make one pass, a sweep or a jump, and move the hyper-parameters."""
         keys = jax.random.split(key, 6)
         seats = self.seating.draw(keys[0], state.counts)
         jump, sweep = self._jump(keys[1], state), self._sweep(state.labels)
         plan = jax.tree.map(lambda a, b: jnp.where(is_jump, a, b), jump, sweep)
         order = jnp.argsort(jnp.where(self._weight() > 0, jax.random.uniform(keys[2], (len(plan.labels),)), jnp.inf))
-        passed, log_proposal = self._redrawn(keys[3], plan, state.log_hyper, seats, order)
-        decided = self._decided(keys[4], state, plan, passed, log_proposal, seats)
+        passed, log_proposal = self._run_pass(keys[3], plan, state.log_hyper, seats, order)
+        decided = self._decide_jump(keys[4], state, plan, passed, log_proposal, seats)
         labels = jnp.where(is_jump, decided, passed.labels)
         # the sums are taken anew, so that rounding does not add up over passes
-        return self._hyper_moved(keys[5], self._state(labels, state.log_hyper))
+        return self._move_hyper(keys[5], self._state(labels, state.log_hyper))
 
     def _sweep(self, labels: Int[Array, "row particle"]) -> PassPlan:
         """Plan a pass in which every row may join every part."""
@@ -187,7 +187,7 @@ class PartitionChain(eqx.Module):
         second = jnp.where((real == 0).sum() > 1, jax.random.categorical(key_second, others, axis=1), first)
         return first, second
 
-    def _redrawn(
+    def _run_pass(
         self, key: Array, plan: PassPlan, log_hyper: LogHyper, seats: Seats, order: Int[Array, " row"]
     ) -> tuple[CollapsedState, Float[Array, " particle"]]:
         """Run a pass over the rows.
@@ -229,7 +229,7 @@ class PartitionChain(eqx.Module):
         ended, _, log_proposal = jax.lax.fori_loop(0, (self._weight() > 0).sum(), one, start)
         return ended, log_proposal
 
-    def _decided(
+    def _decide_jump(
         self,
         key: Array,
         state: PartitionState,
@@ -270,7 +270,7 @@ class PartitionChain(eqx.Module):
         dtype = self._weight().dtype
         return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype)[None], self.mixture.prior)
 
-    def _hyper_moved(self, key: Array, state: PartitionState) -> PartitionState:
+    def _move_hyper(self, key: Array, state: PartitionState) -> PartitionState:
         """Return the state with its hyper-parameters moved given the labels."""
         if self.hyper is None:
             return state

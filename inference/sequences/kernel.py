@@ -129,7 +129,7 @@ def path_sums(model: HiddenMarkov, g: dict[str, Statistics], batches: tuple[Sequ
     return jax.tree.map(lambda *parts: sum(parts[1:], parts[0]), *found)
 
 
-def updated(model: HiddenMarkov, beliefs: Beliefs, sums: PathSums, on: Masks) -> Beliefs:
+def update_globals(model: HiddenMarkov, beliefs: Beliefs, sums: PathSums, on: Masks) -> Beliefs:
     """Make the coordinate step of all globals, which are independent of each other given the paths."""
     prior = jax.grad(lambda g: model.log_prior(g, on))(beliefs.mean)
     components = unpack_sums(model.components, sums.increments, beliefs.natural["components"])
@@ -162,7 +162,7 @@ def ascend_paths(
         """Make one sweep: paths, then globals. Returns the bound before the globals' step."""
         sums = path_sums(model, b.mean, batches, on)
         bound = sums.log_total + globals_bound(model, b, size, capacity=capacity)
-        return updated(model, b, sums, on), l, bound
+        return update_globals(model, b, sums, on), l, bound
 
     return sweep_until_settled(sweep, beliefs, None, tolerance, sweeps, batches[0].increments.dtype)
 
@@ -188,7 +188,7 @@ def beliefs_from(
         steps = jnp.einsum("sri,srj->ij", known[:, :-1], known[:, 1:])
         more = PathSums(known[:, 0].sum(0), steps, jnp.einsum("srk,srp->kp", known, batch.increments), jnp.zeros(()))
         sums = jax.tree.map(jnp.add, sums, more)
-    return updated(model, blank, sums, model.active(size, capacity))
+    return update_globals(model, blank, sums, model.active(size, capacity))
 
 
 class PathSurvey(NamedTuple):
