@@ -89,6 +89,7 @@ class FullCovarianceChain(CollapsedMixtureChain):
         the same is not changed.
         """
         z = self._directions(state, row, prior)
+        # Scores need the state without the row; where the label stays the same that state is dropped again.
         left = self._take_out(state, row, z, prior, True)
         joining = self._score_row(left, z.after, row, normaliser)
         before, label = state.labels[row], choose(left, joining)

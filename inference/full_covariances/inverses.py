@@ -124,11 +124,11 @@ def subtract_square(
 def replace_empty(of: Inverses, here: Bool[Array, "component particle"], empty: Inverses) -> Inverses:
     """Return the inverses with those marked by `here` replaced by `empty`."""
 
-    def put(new: Array, old: Array) -> Array:
+    def pick(new: Array, old: Array) -> Array:
         return jnp.where(here, new, old)
 
-    inverse = jax.lax.cond(here.any(), put, lambda _, old: old, empty.inverse, of.inverse)
-    degrees, count, log_determinant = (put(new, old) for new, old in zip(empty[:-1], of[:-1], strict=True))
+    inverse = jax.lax.cond(here.any(), pick, lambda _, old: old, empty.inverse, of.inverse)
+    degrees, count, log_determinant = (pick(new, old) for new, old in zip(empty[:-1], of[:-1], strict=True))
     return Inverses(degrees, count, log_determinant, inverse)
 
 

@@ -139,7 +139,7 @@ class PartitionChain(eqx.Module):
         passed, log_proposal = self._run_pass(keys[3], plan, state.log_hyper, seats, order)
         decided = self._decide_jump(keys[4], state, plan, passed, log_proposal, seats)
         labels = jnp.where(is_jump, decided, passed.labels)
-        # the sums are taken anew, so that rounding does not add up over passes
+        # The sums are computed anew, so that rounding does not add up over passes.
         return self._move_hyper(keys[5], self._state(labels, state.log_hyper))
 
     def _sweep(self, labels: Int[Array, "row particle"]) -> PassPlan:
@@ -156,16 +156,19 @@ class PartitionChain(eqx.Module):
         """
         names, labels = self.mixture.names, state.labels
         n_rows, n_particles = labels.shape
+        # Two rows decide: in one part they propose its split, in two parts the merger of these.
         first, second = self._two_rows(key, n_particles)
         particle = jnp.arange(n_particles)
         part, other = (names.components(labels[row, particle]) for row in (first, second))
         is_split = part == other
+        # A split needs a place without rows; if there is none, both parts are the same and the jump is refused later.
         occupied = state.counts > 0.5
         free = jnp.where(occupied.all(0), part, jnp.argmin(occupied, axis=0).astype(part.dtype))
         other = jnp.where(is_split, free, other)
         place = jnp.arange(self.n_places, dtype=labels.dtype)[:, None]
         here = names.components(labels)
         moving = ((here == part) | (here == other)) & (self._weight() > 0)[:, None]
+        # The two rows begin the two parts; the other rows of the parts come back one by one.
         row = jnp.arange(n_rows)[:, None]
         seeds = (row == first) | (row == second)
         seeded = jnp.where((row == second) & is_split, names.combine(other, names.variants(labels)), labels)
@@ -244,13 +247,16 @@ class PartitionChain(eqx.Module):
         refused.
         """
         names, chosen = self.mixture.names, plan.places
+        # The merged labels: all rows of both parts in the first of the two places.
         here = jnp.take_along_axis(chosen, jnp.maximum(names.components(passed.labels), 0), axis=0)
         first_place = jnp.argmax(chosen, axis=0).astype(passed.labels.dtype)
         together = names.combine(first_place, names.variants(passed.labels))
         merged = jnp.where(here & (passed.labels >= 0), together, passed.labels)
         two, one = PartitionState(passed, state.log_hyper), self._state(merged, state.log_hyper)
         log_two, log_one = (self.log_rows(each) + seats.log_partition(each.counts) for each in (two, one))
+        # A merge retraces the present labels, so only a split changes labels in the pass.
         is_split = (passed.labels != state.labels).any(0)
+        # Metropolis–Hastings ratio of a split: p(two parts) / p(one part) / p(proposal); of a merge its reciprocal.
         log_split = log_two - log_one - log_proposal
         log_ratio = jnp.where(is_split, log_split, -log_split)
         possible = chosen.sum(0) == 2

@@ -184,11 +184,11 @@ def run_partitions(
             if int(np.max(parts)) >= chain.n_places and chain.n_places < chain.n_rows:
                 chain = make_chain(2 * chain.n_places)
                 state = widen(chain, state)
-                continue  # the block again, with room
+                continue  # repeat the block with more places
             state = after
             for kept, new in zip(blocks, (probability, parts, log_rows), strict=True):
                 kept.append(np.asarray(new))
-            if number + 1 < asked:
+            if number + 1 < asked:  # agreement is tested after numbers of blocks that grow by a factor of 1.5
                 continue
             trace = blocks.late_half()
             if trace.is_settled(precision) or trace.sweeps >= most_sweeps:

@@ -75,6 +75,7 @@ def forward_backward(
 
     Returns q(z) of every row, expected steps summed over all sequences, and log Z of each sequence without log h, nats.
     """
+    # Potentials are divided by their largest entry, and each α by its sum; both logs are added back in log Z.
     exists, here = on["state"], jnp.asarray(batch.present).T
     floor = jnp.finfo(batch.increments.dtype).tiny ** 0.45
     both = exists[:, None] & exists
@@ -99,6 +100,7 @@ def forward_backward(
         alpha = jnp.where(there[:, None], arrived / total[:, None], before)
         return alpha, (alpha, total)
 
+    # Forward: α_n(k) ∝ p(z_n = k, x_1 … x_n). Padding leaves α as it is.
     arrived = start * rows[0]
     total = jnp.where(here[0], arrived.sum(-1), 1.0)
     begin = arrived / total[:, None]
@@ -112,6 +114,7 @@ def forward_backward(
         leaving = jnp.where(there[:, None], potential * after / total[:, None], 0.0)
         return jnp.where(there[:, None], leaving @ transitions.T, after), (after, leaving)
 
+    # Backward: β_n(k) ∝ p(x_{n+1} … | z_n = k); then q(z_n) = α β, and steps are α (transition) (potential · β).
     end = jnp.ones_like(begin)
     beta, leaving = jax.lax.scan(back, end, (rows, here, totals), reverse=True, unroll=UNROLL)[1]
     shares = jnp.where(here[..., None], alpha * beta, 0.0)
