@@ -189,7 +189,8 @@ def probability_in_words(result: Findings) -> str:
         format_probability(float(values[row]))
         for values in (found.probability, found.probability_lower, found.probability_upper)
     )
-    return f"{mean} for {size_in_words(result, found.best)}; under its errors between {low} (5 %) and {high} (95 %)"
+    size = size_in_words(result, found.best)
+    return f"{mean} for {size}; the errors of the evidence allow {low} (5 %) to {high} (95 %)"
 
 
 def limit_in_words(result: Findings) -> str | None:
