@@ -177,7 +177,7 @@ def answer(result: Findings) -> str:
 
 
 def probability_in_words(result: Findings) -> str:
-    """Return the probability of the best size under standard errors, with its 5 % and 95 % points."""
+    """Return the probability of the best size, with its 5 % and 95 % points under the errors of the evidence."""
     found = result.estimated
     if not found.is_decided:
         return (
@@ -190,6 +190,8 @@ def probability_in_words(result: Findings) -> str:
         for values in (found.probability, found.probability_lower, found.probability_upper)
     )
     size = size_in_words(result, found.best)
+    if low == high:  # the evidence is exact, or its errors do not matter
+        return f"{mean} for {size}"
     return f"{mean} for {size}; the errors of the evidence allow {low} (5 %) to {high} (95 %)"
 
 
