@@ -386,7 +386,9 @@ def _run(
             state=state,
             seconds=result.seconds + time.monotonic() - began,
             compiles=dict(Counter(result.compiles) + Counter(compiles_since(compiled))),
-            scrutiny=result.scrutiny if state.visits == result.state.visits else NOTHING_ASKED,  # of these very fits
+            scrutiny=result.scrutiny
+            if state.visits == result.state.visits
+            else NOTHING_ASKED,  # checks hold for these fits only
         )
 
     def save(state: SearchState) -> None:
@@ -425,7 +427,7 @@ def _run_in_new_folder(
     mesh: Mesh | None,
 ) -> SearchResult:
     """Run a search that writes to a new folder, and write its page at the end."""
-    encode_search(result)  # what cannot be stored is refused before there is a folder
+    encode_search(result)  # raises for parts that cannot be stored, before the folder is made
     with ExitStack() as holding:
         several_processes.check_in_first_process(mesh, lambda: holding.enter_context(new_folder(out)))
         if several_processes.is_writing_process(mesh):
@@ -453,7 +455,7 @@ def _finish_report(result: SearchResult, folder: Path, wanted: bool, progress: b
     """
     if wanted and has_answer(result) and several_processes.is_writing_process(mesh):
         _write_page(result, folder, progress)
-    several_processes.wait_for_all(mesh)  # who is done first does not leave while a page is still being written
+    several_processes.wait_for_all(mesh)  # no process leaves while the first one still writes the page
     return result
 
 

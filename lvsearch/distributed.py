@@ -61,7 +61,9 @@ def initialize(
     jax.config.update("jax_cpu_collectives_implementation", "gloo")  # sums over CPUs of several processes
     # programs that sum over CPUs must not overlap: two at once wait for each other's threads for ever
     jax.config.update("jax_cpu_enable_async_dispatch", False)
-    jax.config.update("jax_enable_preemption_service", False)  # it would catch SIGTERM: batch systems mean it
+    jax.config.update(
+        "jax_enable_preemption_service", False
+    )  # JAX would catch SIGTERM, by which batch systems end a process
     try:
         jax.distributed.initialize(
             coordinator,

@@ -136,9 +136,11 @@ class Admixture(Model):
         )
 
     def globals(self) -> dict[str, Site]:
+        """Return the sites shared by all individuals: the allele frequencies of each population, locus after locus."""
         return {"frequencies": Site(SimplexBlocks(Dirichlet(), self.alleles), ("population", "word"))}
 
     def locals(self) -> dict[str, Site]:
+        """Return the sites of one individual: the population of each allele copy, and the shares of the populations."""
         return {
             "assignment": Site(Categorical(), ("token", "population"), copies=lambda unit: unit.counts),
             "proportions": Site(Dirichlet(), ("population",)),
@@ -159,6 +161,7 @@ class Admixture(Model):
             )
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        """Return Σ_k Σ_l log Dirichlet(frequencies of locus l in population k | λ), in nats."""
         log_beta = g["frequencies"]
         self.require_words(log_beta.shape[-1])
         a, widths = jnp.asarray(self.allele_concentration, log_beta.dtype), jnp.asarray(self.alleles, log_beta.dtype)
@@ -169,6 +172,7 @@ class Admixture(Model):
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
     ) -> Float[Array, ""]:
+        """Return log p(θ | α) + Σ_n [log p(z_n | θ) + log p(allele_n | z_n)] of one individual, in nats."""
         log_theta, exists = l["proportions"], on["population"]
         weighted = unit.counts[:, None] * l["assignment"]
         log_beta = g["frequencies"][:, unit.words].T  # (token, population)

@@ -122,9 +122,11 @@ class AnnotatedModel(Model):
         return type(self)(concentration, words, regions)  # pyright: ignore
 
     def globals(self) -> dict[str, Site]:
+        """Return the sites shared by all images: those of the factors."""
         return self.factor_sites()
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        """Return the log prior density of the factors, in nats."""
         return self.log_factors_prior(g, on)
 
     def plug_in(self) -> "AnnotatedModel":

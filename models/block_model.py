@@ -101,6 +101,9 @@ class LatentBlockModel(Model):
         )
 
     def globals(self) -> dict[str, Site]:
+        """Return the sites shared by all rows: weights of row and column clusters, blocks, and the cluster of each
+        column.
+        """
         return {
             "row_weights": Site(Dirichlet(), (ROW,)),
             "column_weights": Site(Dirichlet(), (COLUMN,)),
@@ -109,6 +112,7 @@ class LatentBlockModel(Model):
         }
 
     def locals(self) -> dict[str, Site]:
+        """Return the site of one row: its row cluster."""
         return {ROW: Site(Categorical(), (ROW,))}
 
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
@@ -128,6 +132,9 @@ class LatentBlockModel(Model):
         return self.component.log_carrier(self.component.coordinates(unit), jnp.asarray(unit.observed))
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        """Return log p(row weights) + log p(column weights) + Σ_kl log p(θ_kl) + Σ_d log p(column cluster of d), in
+        nats.
+        """
         rows, columns, prior, family = on[ROW], on[COLUMN], self.block_prior(), self.component.family
         blocks = inner(family, prior, g["blocks"], None) - family.log_normaliser(prior)  # log p(θ_kl)
         return (
@@ -140,6 +147,9 @@ class LatentBlockModel(Model):
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
     ) -> Float[Array, ""]:
+        """Return log p(row cluster) + Σ_d log p(x_d | θ of the block of its row cluster and column cluster), in
+        nats.
+        """
         chosen = jnp.where(on[COLUMN], g[COLUMN], 0.0)
         # Σ_d w_dl s(x_nd): statistics of the row's cells, added up within each column cluster
         sums = jax.tree.map(lambda leaf: jnp.tensordot(chosen, leaf, ((0,), (0,))), self.increments(unit))

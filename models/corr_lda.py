@@ -55,6 +55,9 @@ class CorrLDA(AnnotatedModel):
     whole_images: ClassVar[bool] = False
 
     def locals(self) -> dict[str, Site]:
+        """Return the sites of one image: the factor of each region, the region of each caption word, and the
+        proportions.
+        """
         return {
             "assignment": Site(Categorical(), ("region", "factor")),
             "correspondence": Site(Categorical(), ("caption", "region"), copies=lambda unit: unit.counts),
@@ -64,6 +67,9 @@ class CorrLDA(AnnotatedModel):
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: AnnotatedImage, on: Masks
     ) -> Float[Array, ""]:
+        """Return log p(θ) + Σ_n log p(z_n, r_n | θ) + Σ_m log p(y_m, w_m | z) of one image with its caption, in
+        nats.
+        """
         z, y, log_theta = l["assignment"], l["correspondence"], l["proportions"]
         present, counts = jnp.asarray(unit.present), jnp.asarray(unit.counts)
         log_share = -jnp.log(

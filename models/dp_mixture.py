@@ -75,6 +75,7 @@ class DPMixture(MixtureModel):
         return f"DPMixture: {self.components.describe()}; concentration {in_words(self.concentration)}"
 
     def weight_sites(self) -> dict[str, Site]:
+        """Return the sites of the weights: the sticks, and the concentration if it has a prior."""
         sticks = {"sticks": Site(Beta(), ("component",))}
         return {"concentration": Site(Gamma(), ()), **sticks} if isinstance(self.concentration, GammaPrior) else sticks
 
@@ -90,6 +91,7 @@ class DPMixture(MixtureModel):
         return g["sticks"].log_value + jnp.cumsum(passed) - passed
 
     def log_weights_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        """Return Σ_t log Beta(V_t | 1, α), plus log p(α) if the concentration has a prior, in nats."""
         log_alpha, alpha = self.log_and_value(g)
         sticks = log_alpha + (alpha - 1) * g["sticks"].log_complement
         total = jnp.where(on["component"], sticks, 0.0).sum()  # Σ_t log Beta(V_t | 1, α)

@@ -102,12 +102,14 @@ class FactorAnalyzerMixture(MixtureModel):
         return self.weighted.concentration_at(size)
 
     def weight_sites(self) -> dict[str, Site]:
+        """Return the sites of the weights, those of a finite mixture."""
         return self.weighted.weight_sites()
 
     def log_weights(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, " component"]:
         return self.weighted.log_weights(g, on)
 
     def log_weights_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        """Return the log prior density of the weights, in nats, as in a finite mixture."""
         return self.weighted.log_weights_prior(g, on)
 
     def expected_weights(self, natural: Mapping[str, Statistics]) -> tuple[Float[np.ndarray, " component"], float]:
@@ -120,6 +122,7 @@ class FactorAnalyzerMixture(MixtureModel):
     # ── rows ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def locals(self) -> dict[str, Site]:
+        """Return the sites of one row: the scores in each component, and the component."""
         gate = Gate("component", lambda chosen, on: chosen)
         scores = Site(VectorGaussian(), ("component", "score", "score"), gate=gate)
         return {"scores": scores, **super().locals()}  # scores first: the odds of a component depend on them
@@ -130,6 +133,7 @@ class FactorAnalyzerMixture(MixtureModel):
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
     ) -> Float[Array, ""]:
+        """Return log p(z) + log p(f | z) + log p(x | z, f) of one row with component z and scores f, in nats."""
         y, observed = self.components.coordinates(unit), jnp.asarray(unit.observed)
         coefficients, scores = g["components"], l["scores"]
         # E[log Normal(y_d | μ_d + λ_dᵀ f, 1/τ_d)], expanded: terms without f, terms linear in f, terms in f fᵀ

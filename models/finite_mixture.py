@@ -93,6 +93,7 @@ class FiniteMixture(MixtureModel):
         return self.concentration / size if self.dynamic else self.concentration
 
     def weight_sites(self) -> dict[str, Site]:
+        """Return the site of the weights; point estimates if there is no concentration."""
         family = PointSimplex() if self.concentration is None else Dirichlet()
         return {"weights": Site(family, ("component",))}
 
@@ -100,6 +101,7 @@ class FiniteMixture(MixtureModel):
         return g["weights"]
 
     def log_weights_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        """Return log Dirichlet(weights | a, …, a) in nats; 0 if weights are estimated."""
         exists, log_weights = on["component"], g["weights"]
         if self.concentration is None:
             return jnp.zeros((), log_weights.dtype)

@@ -47,6 +47,9 @@ class GMLDA(AnnotatedModel):
     whole_images: ClassVar[bool] = False
 
     def locals(self) -> dict[str, Site]:
+        """Return the sites of one image: the factor of each region, the factor of each caption word, and the
+        proportions.
+        """
         return {
             "region_assignment": Site(Categorical(), ("region", "factor")),
             "word_assignment": Site(Categorical(), ("caption", "factor"), copies=lambda unit: unit.counts),
@@ -56,6 +59,9 @@ class GMLDA(AnnotatedModel):
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: AnnotatedImage, on: Masks
     ) -> Float[Array, ""]:
+        """Return log p(θ) + Σ_n log p(z_n, r_n | θ) + Σ_m log p(v_m, w_m | θ) of one image with its caption, in
+        nats.
+        """
         z, v, log_theta = l["region_assignment"], l["word_assignment"], l["proportions"]
         present, counts = jnp.asarray(unit.present)[:, None], jnp.asarray(unit.counts)[:, None]
         return (

@@ -52,19 +52,23 @@ class GMMixture(AnnotatedModel):
         return self.words.estimated
 
     def globals(self) -> dict[str, Site]:
+        """Return the sites shared by all images: the weights of the factors, and the factors."""
         family = PointSimplex() if self._weights_are_points else Dirichlet()
         return {"weights": Site(family, ("factor",)), **self.factor_sites()}
 
     def locals(self) -> dict[str, Site]:
+        """Return the site of one image: its factor."""
         return {"factor": Site(Categorical(), ("factor",))}
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        """Return the log prior density of the factors, and of the weights unless they are estimated, in nats."""
         factors = self.log_factors_prior(g, on)
         return factors if self._weights_are_points else factors + self.log_weights_prior(g["weights"], on)
 
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: AnnotatedImage, on: Masks
     ) -> Float[Array, ""]:
+        """Return log p(z) + Σ_n log p(r_n | z) + Σ_m log p(w_m | z) of one image with its caption, in nats."""
         evidence = g["weights"] + self.log_regions(g, unit).sum(0) + self.log_words(g, unit).sum(0)  # (factor,)
         return (l["factor"] * evidence).sum()  # log p(z) + Σ_n log p(r_n | z) + Σ_m log p(w_m | z)
 

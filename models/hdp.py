@@ -87,9 +87,11 @@ class HDP(HierarchicalProcess, TopicModel):
         )
 
     def part_sites(self) -> dict[str, Site]:
+        """Return the site of the topics."""
         return {"topic_word": Site(Dirichlet(), ("topic", "word"))}
 
     def log_parts_prior(self, g: Mapping[str, Statistics]) -> Float[Array, " topic"]:
+        """Return log Dirichlet(φ_k | η, …, η) of each topic, in nats, shape (topic,)."""
         log_phi = g["topic_word"]
         n_words, eta = log_phi.shape[-1], jnp.asarray(self.topic_concentration, log_phi.dtype)
         return gammaln(n_words * eta) - n_words * gammaln(eta) + ((eta - 1) * log_phi).sum(-1)

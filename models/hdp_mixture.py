@@ -102,12 +102,14 @@ class HDPMixture(HierarchicalProcess):
         )
 
     def part_sites(self) -> dict[str, Site]:
+        """Return the site of the components' parameters."""
         return {"components": Site(self.components.family, ("component", *self.components.axes))}
 
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
         return {**super().active(size, capacity), **self.components.own_axes}
 
     def log_parts_prior(self, g: Mapping[str, Statistics]) -> Float[Array, " component"]:
+        """Return the log prior density of each component's parameters, in nats, shape (component,)."""
         return log_prior(self.components, g["components"], {})
 
     def members(self, unit: GroupOfRows | Row) -> Rows:

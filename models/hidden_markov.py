@@ -117,6 +117,9 @@ class HiddenMarkov(Model):
         )
 
     def globals(self) -> dict[str, Site]:
+        """Return the sites shared by all sequences: start and transition probabilities, and the components of the
+        states.
+        """
         family = PointSimplex() if self.concentration is None else Dirichlet()
         return {
             "start": Site(family, ("state",)),
@@ -125,6 +128,7 @@ class HiddenMarkov(Model):
         }
 
     def locals(self) -> dict[str, Site]:
+        """Return the site of one sequence: its path of states."""
         return {"path": Site(MarkovChain(), ("row", "state", "state"))}
 
     def extents(self, unit: GroupOfRows) -> dict[str, Bool[Array, " row"]]:
@@ -144,6 +148,10 @@ class HiddenMarkov(Model):
         return jnp.where(exists[:, None] & exists, concentrations, 1.0)
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        """Return Σ_k log p(θ_k) + log Dirichlet(start | b) + Σ_k log Dirichlet(A_k | c_k), in nats.
+
+        If the probabilities are estimated, only the first term is there.
+        """
         exists, n = on["state"], on["state"].sum()
         log_components = jnp.where(exists, log_prior(self.components, g["components"], {}), 0.0).sum()
         if self.concentration is None or self.start_concentration is None:
@@ -167,6 +175,7 @@ class HiddenMarkov(Model):
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: GroupOfRows, on: Masks
     ) -> Float[Array, ""]:
+        """Return log p(z_1 | start) + Σ_t log p(z_t | z_{t−1}, A) + Σ_t log p(x_t | z_t) of one sequence, in nats."""
         path, exists, present = l["path"], on["state"], jnp.asarray(unit.present)
         begins = jnp.where(exists & present[0], path.state[0] * g["start"], 0.0).sum()  # log p(z_1 | ρ)
         stepped = present[1:, None, None] & exists[:, None] & exists

@@ -117,11 +117,13 @@ class HierarchicalProcess(Model):
     # -- sticks, pointers and tables ----------------------------------------------------------------------------
 
     def globals(self) -> dict[str, Site]:
+        """Return the sites shared by all units: concentrations with priors, the upper sticks, and the parts."""
         upper, _ = self.levels
         priors = {level.concentration: Site(Gamma(), ()) for level in self.levels if self.has_prior(level)}
         return {**priors, upper.sticks: Site(Beta(), (self.axes.part,)), **self.part_sites()}
 
     def locals(self) -> dict[str, Site]:
+        """Return the sites of one unit: the part of each table, the table of each member, and the lower sticks."""
         return {
             "pointer": Site(Categorical(), ("table", self.axes.part)),
             "table": Site(Categorical(), (self.axes.member, "table"), copies=self.copies),
@@ -152,6 +154,7 @@ class HierarchicalProcess(Model):
         return jnp.log(self.concentration_of(level)), jnp.asarray(self.concentration_of(level))
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        """Return Σ_k [log Beta(V_k | 1, γ) + log p(φ_k)], plus the log priors of concentrations, in nats."""
         upper, _ = self.levels
         log_gamma, gamma = self.log_and_value(g, upper)
         sticks = log_gamma + (gamma - 1) * g[upper.sticks].log_complement  # log Beta(V | 1, γ)
@@ -165,6 +168,9 @@ class HierarchicalProcess(Model):
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Unit, on: Masks
     ) -> Float[Array, ""]:
+        """Return log p(lower sticks) + Σ_t log p(c_t | β) + Σ_n [log p(z_n | π) + log p(x_n | φ of its table's
+        part)], in nats.
+        """
         _, lower = self.levels
         log_alpha, alpha = self.log_and_value(g, lower)
         sticks, pointer, at_table = l[lower.sticks], l["pointer"], self.copies(unit)[:, None] * l["table"]

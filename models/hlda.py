@@ -126,11 +126,17 @@ class HLDA(Model):
     # ── sites ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def globals(self) -> dict[str, Site]:
+        """Return the sites shared by all documents: the sticks below each node, the topics of the nodes, the shares of
+        depths.
+        """
         sites = {f"sticks_{n}": Site(Beta(), _branches(n)) for n in range(2, self.depth + 1)}
         sites |= {f"topic_word_{n}": Site(Dirichlet(), (*_branches(n), "word")) for n in range(1, self.depth + 1)}
         return {**sites, "lengths": Site(Dirichlet(), ("length",))} if len(self.lengths) > 1 else sites
 
     def locals(self) -> dict[str, Site]:
+        """Return the sites of one document: its path, and for each depth the level of each word and the shares of
+        levels.
+        """
         sites = {}
         for n in self.lengths:
             axes = (f"end_{n}", f"level_{n}")
@@ -151,6 +157,11 @@ class HLDA(Model):
     # ── the log-joint ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        """Return the sum of log Dirichlet(topic of a node | η of its level) and log Beta(stick of a node | 1, γ), in
+        nats.
+
+        If paths may end at several depths, the log density of a flat Dirichlet of their shares is added.
+        """
         total = jnp.zeros((), g["topic_word_1"].dtype)
         for n in range(1, self.depth + 1):
             exists = _outer([on[axis] for axis in _branches(n)])
@@ -168,6 +179,7 @@ class HLDA(Model):
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
     ) -> Float[Array, ""]:
+        """Return log p(c) + log p(θ | c) + Σ_n log p(level_n, word_n | c, θ) of one document with path c, in nats."""
         total = jnp.zeros((), g["topic_word_1"].dtype)
         for position, n in enumerate(self.lengths):
             log_theta = l[f"proportions_{n}"]

@@ -106,6 +106,9 @@ class IBP(Model):
         )
 
     def globals(self) -> dict[str, Site]:
+        """Return the sites shared by all rows: inferred hyper-parameters, the feature probabilities, and the
+        loadings.
+        """
         inferred = {n: Site(Gamma(), ()) for n, v in self._hyperparameters.items() if isinstance(v, GammaPrior)}
         return {
             **inferred,
@@ -114,6 +117,7 @@ class IBP(Model):
         }
 
     def locals(self) -> dict[str, Site]:
+        """Return the site of one row: which features it has."""
         return {"features": Site(Bernoulli(), ("feature",), slices="feature")}
 
     def extents(self, unit: Row) -> dict[str, int]:
@@ -133,6 +137,7 @@ class IBP(Model):
         return jnp.log(given), given
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        """Return Σ_k [log Beta(π_k | α/K, 1) + Σ_d log Normal(A_kd | 0, 1/λ_A)], plus hyper-priors, in nats."""
         exists = on["feature"]
         log_alpha, alpha = self._log_and_value("concentration", g)
         log_loading, loading = self._log_and_value("loading_precision", g)
@@ -153,6 +158,7 @@ class IBP(Model):
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
     ) -> Float[Array, ""]:
+        """Return log p(z | π) + Σ_d log Normal(x_d | Σ_k z_k A_kd, 1/λ_x) of one row, over observed cells, in nats."""
         exists, z, loadings = on["feature"], l["features"], g["loadings"]
         log_precision, precision = self._log_and_value("noise_precision", g)
         log_features = (z * g["sticks"].log_value + (1 - z) * g["sticks"].log_complement).sum(where=exists)

@@ -129,6 +129,9 @@ class IndependentNormalMixture(Model):
         )
 
     def globals(self) -> dict[str, Site]:
+        """Return the sites shared by all rows: weights, means, precisions, and the rate of the precisions in each
+        column.
+        """
         return {
             "weights": Site(Dirichlet(), ("component",)),
             "mean": Site(Gaussian(), ("component", "dim")),
@@ -137,6 +140,7 @@ class IndependentNormalMixture(Model):
         }
 
     def locals(self) -> dict[str, Site]:
+        """Return the site of one row: its component."""
         return {"component": Site(Categorical(), ("component",))}
 
     def extents(self, unit: Row) -> dict[str, int]:
@@ -158,6 +162,7 @@ class IndependentNormalMixture(Model):
         return jnp.where(unit.observed, per_cell, 0.0).sum()
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        """Return log p(weights) + Σ_d log p(rate_d) + Σ_kd [log p(mean_kd) + log p(precision_kd | rate_d)], in nats."""
         exists, mean, precision, rate = on["component"], g["mean"], g["precision"], g["rate"]
         dtype = g["weights"].dtype
         kappa, a = jnp.asarray(self.mean_precision, dtype), jnp.asarray(self.concentration, dtype)
@@ -174,6 +179,7 @@ class IndependentNormalMixture(Model):
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
     ) -> Float[Array, ""]:
+        """Return log p(z) + Σ_d log Normal(x_d | mean_zd, 1/precision_zd) of one row, over observed cells, in nats."""
         y, mean, precision = self.coordinates(unit), g["mean"], g["precision"]
         squares = precision.negative_value * (0.5 * y**2 - mean.value * y - mean.negative_half_square)
         cells = jnp.where(unit.observed, 0.5 * precision.log_value + squares, 0.0)

@@ -168,9 +168,11 @@ class LDA(TopicModel):
         return f"LDA: {'; '.join(words)}"
 
     def globals(self) -> dict[str, Site]:
+        """Return the site shared by all documents: the topics."""
         return {"topic_word": Site(self.topics, ("topic", "word"))}
 
     def locals(self) -> dict[str, Site]:
+        """Return the sites of one document: the topic of each token, and the proportions of the topics."""
         return {
             "assignment": Site(Categorical(), ("token", "topic"), copies=lambda unit: unit.counts),
             "proportions": Site(Dirichlet(), ("topic",)),
@@ -195,6 +197,7 @@ class LDA(TopicModel):
         return np.broadcast_to(np.asarray(spread, np.float64), (size[0],)).copy()
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        """Return Σ_k log Dirichlet(β_k | η, …, η) in nats; 0 if topics have no prior."""
         log_beta, topic_concentration = g["topic_word"], self.numbers()[1]
         if topic_concentration is None:
             return jnp.zeros((), log_beta.dtype)
@@ -207,6 +210,7 @@ class LDA(TopicModel):
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
     ) -> Float[Array, ""]:
+        """Return log p(θ | α) + Σ_n [log p(z_n | θ) + log p(w_n | z_n, β)] of one document, in nats."""
         log_theta, z = l["proportions"], l["assignment"]
         log_beta = g["topic_word"][:, unit.words].T  # (token, topic)
         weighted = unit.counts[:, None] * z

@@ -105,10 +105,12 @@ class MixtureModel(Model):
         return draw_parameters(component, key, n_components, n_dims)
 
     def globals(self) -> dict[str, Site]:
+        """Return the sites shared by all rows: the weights, hyper-parameters with priors, and the components."""
         components = Site(self.components.family, ("component", *self.components.axes))
         return {**self.weight_sites(), **self.components.hyper_sites, "components": components}
 
     def locals(self) -> dict[str, Site]:
+        """Return the sites of one row: its component, and its variant if the components have several."""
         component = {"component": Site(Categorical(), ("component",))}
         if self.components.n_variants == 1:
             return component
@@ -124,6 +126,7 @@ class MixtureModel(Model):
         return {"component": first(size[0], capacity[0]), **self.components.own_axes, **variants}
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        """Return log p(weights) + log p(hyper-parameters) + Σ_k log p(θ_k | hyper-parameters), in nats."""
         per_component = log_prior(self.components, g["components"], g)
         above = self.log_weights_prior(g, on) + log_hyper_prior(self.components, g)
         return above + jnp.where(on["component"], per_component, 0.0).sum()
@@ -131,6 +134,10 @@ class MixtureModel(Model):
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
     ) -> Float[Array, ""]:
+        """Return log p(z | weights) + log p(x | θ_z) of one row with component z, in nats.
+
+        If there are several variants v, the second term is log p(v) + log p(x | θ_z, v).
+        """
         rows = variant_log_likelihoods(self.components, g["components"], unit)
         several = self.components.n_variants > 1
         rows = (l["variant"] * (rows + self.components.log_variants)).sum(-1) if several else rows[:, 0]

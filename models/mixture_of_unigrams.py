@@ -101,16 +101,19 @@ class MixtureOfUnigrams(TopicModel):
         )
 
     def globals(self) -> dict[str, Site]:
+        """Return the sites shared by all documents: the weights of the topics, and the topics."""
         weights = PointSimplex() if self.estimated else Dirichlet()
         return {"weights": Site(weights, ("topic",)), "topic_word": Site(self.topics, ("topic", "word"))}
 
     def locals(self) -> dict[str, Site]:
+        """Return the site of one document: its one topic."""
         return {"topic": Site(Categorical(), ("topic",))}
 
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
         return {"topic": first(size[0], capacity[0])}
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        """Return log Dirichlet(weights) + Σ_k log Dirichlet(β_k | η, …, η) in nats; 0 if both are estimated."""
         exists, log_pi, log_beta = on["topic"], g["weights"], g["topic_word"]
         if self.concentration is None or self.topic_concentration is None:
             return jnp.zeros((), log_beta.dtype)
@@ -121,6 +124,7 @@ class MixtureOfUnigrams(TopicModel):
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
     ) -> Float[Array, ""]:
+        """Return log p(z) + Σ_n log p(w_n | β_z) of one document, in nats."""
         per_topic = g["weights"] + (g["topic_word"][:, unit.words] * unit.counts).sum(-1)  # log p(z, w | topic)
         return jnp.where(on["topic"], l["topic"] * per_topic, 0.0).sum()
 

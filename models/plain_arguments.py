@@ -1,8 +1,9 @@
-"""Arguments that are plain numbers, words, lists or paths: checked here, before any work, for every public function.
+"""Check arguments that are plain numbers, words, lists or paths, before any work is done, for every public function.
 
-A function says what an argument may be, as scikit-learn's `_parameter_constraints` do: `starts = whole_number("starts",
-starts, least=1)`. What passes has one type from there on; what does not is a ValueError that says what was got and what
-was expected. `True` is no number, "1" is none, 1.5 and 2.0 are no whole ones, and NaN is within no limits.
+A function states what an argument may be, as scikit-learn's `_parameter_constraints` do: `starts =
+whole_number("starts", starts, least=1)`. The returned value has one type. A wrong value raises a ValueError that says
+what was got and what was expected. `True` is no number, "1" is no number, 1.5 and 2.0 are no whole numbers, and NaN is
+outside all limits.
 """
 
 import math
@@ -15,13 +16,15 @@ from typing import Any
 import numpy as np
 
 LONGEST = 60
-"""Characters of a wrong value that a message shows."""
+"""The number of characters of a wrong value that a message shows."""
 
 
 def whole_number(name: str, value: Any, *, least: int | None = None, most: int | None = None) -> int:
     """Return an argument as an int: a whole number of Python, NumPy or JAX.
 
-    name: what the argument is called. least, most: ends that are allowed, None where there is none.
+    name: the name of the argument
+    value: what the caller passed
+    least, most: the smallest and the largest allowed number; None for no limit
 
     Raises ValueError for anything else.
     """
@@ -45,10 +48,12 @@ def real_number(
 ) -> float:
     """Return an argument as a float: a finite number of Python, NumPy or JAX.
 
-    name: what the argument is called. least, most: ends that are allowed; above, below: ends that are not; None where
-    there is none.
+    name: the name of the argument
+    value: what the caller passed
+    least, most: the smallest and the largest allowed number; None for no limit
+    above, below: limits that are not allowed themselves; None for no limit
 
-    Raises ValueError for anything else, NaN and what no float holds among it.
+    Raises ValueError for anything else, also for NaN and for numbers too large for a float.
     """
     number = math.nan
     if not isinstance(value, str | bytes) and not _is_truth(value):
@@ -83,18 +88,19 @@ def one_of(name: str, value: Any, words: Sequence[str]) -> str:
 
 
 def listed(name: str, values: Any) -> list[Any]:
-    """Return the entries of an argument that is a list, or anything else to go over but a text. Raises ValueError for
-    what is none."""
+    """Return the entries of an argument that is a list or another iterable, but no text. Raises ValueError for anything
+    else.
+    """
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise ValueError(f"got {name}={shown(values)}, expected a list")
     try:
         return list(values)
-    except TypeError as error:  # an array of no axes, say, which can be gone over by its type alone
+    except TypeError as error:  # such as an array without axes, which only looks iterable
         raise ValueError(f"got {name}={shown(values)}, expected a list") from error
 
 
 def numbers(name: str, values: Any) -> np.ndarray:
-    """Return an argument as an array of float64, of any shape. Raises ValueError for what is no numbers."""
+    """Return an argument as a float64 array of any shape. Raises ValueError if it does not consist of numbers."""
     try:
         return np.asarray(values, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
@@ -102,23 +108,25 @@ def numbers(name: str, values: Any) -> np.ndarray:
 
 
 def as_path(name: str, value: Any) -> Path:
-    """Return an argument as a path. Raises ValueError for what names no file or folder."""
+    """Return an argument as a path. Raises ValueError for anything that names no file or folder."""
     if not isinstance(value, str | os.PathLike):
         raise ValueError(f"got {name}={shown(value)}, expected a path")
     return Path(value)
 
 
 def shown(value: Any) -> str:
-    """A wrong value as messages show it: on one line, and no longer than `LONGEST` characters."""
+    """Return a wrong value as messages show it: on one line, with at most `LONGEST` characters."""
     text = " ".join(repr(value).split())
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
 def _is_truth(value: Any) -> bool:
+    """Return True for True and False, of Python or NumPy."""
     return isinstance(value, bool | np.bool_)
 
 
 def _is_within(number: float | int, least: float | int | None, most: float | int | None) -> bool:
+    """Return True if a number is within both limits; None is no limit."""
     return (least is None or number >= least) and (most is None or number <= most)
 
 
@@ -128,7 +136,7 @@ def _limits(
     above: float | int | None = None,
     below: float | int | None = None,
 ) -> str:
-    """Such as " from 0 to 1", " of at least 1" or " above 0"; nothing where any number may be."""
+    """Return the limits in words, such as " from 0 to 1", " of at least 1" or " above 0"; empty without limits."""
     if least is not None and most is not None:
         return f" from {least} to {most}"
     said = ((" of at least", least), (" above", above), (" of at most", most), (" below", below))

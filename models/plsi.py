@@ -73,9 +73,11 @@ class PLSI(TopicModel):
         return f"PLSI: everything estimated; {self.smoothing:g} pseudo-counts per word; tempering {self.tempering:g}"
 
     def globals(self) -> dict[str, Site]:
+        """Return the site shared by all documents: the topics, as point estimates."""
         return {"topic_word": Site(PointSimplex(smoothing=self.smoothing), ("topic", "word"))}
 
     def locals(self) -> dict[str, Site]:
+        """Return the sites of one document: the topic of each token, and its proportions as point estimates."""
         return {
             "assignment": Site(Categorical(), ("token", "topic"), copies=lambda unit: unit.counts),
             "proportions": Site(PointSimplex(), ("topic",)),
@@ -94,6 +96,7 @@ class PLSI(TopicModel):
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
     ) -> Float[Array, ""]:
+        """Return Σ_n [log θ_{z_n} + log β_{z_n, w_n}] of one document, in nats."""
         weighted = unit.counts[:, None] * l["assignment"]
         return (weighted * (l["proportions"] + g["topic_word"][:, unit.words].T)).sum()
 

@@ -193,9 +193,13 @@ class PoissonFactorization(Model):
             )
 
     def globals(self) -> dict[str, Site]:
+        """Return the site shared by all rows: the mean count of each factor in each column."""
         return {"factors": Site(Gamma(), ("factor", "dim"))}
 
     def locals(self) -> dict[str, Site]:
+        """Return the sites of one row: the intensities of the factors, the noise if there is any, and the factor of
+        each count.
+        """
         noise = {} if self.noise_shape is None else {"noise": Site(Gamma(), ("dim",))}
         return {
             "intensities": Site(Gamma(), ("factor",)),
@@ -214,12 +218,17 @@ class PoissonFactorization(Model):
         return self.factor_concentration / self.mean_count
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        """Return Σ_kv log Gamma(β_kv | concentration, rate), in nats."""
         per_cell = _log_gamma_density(g["factors"], self.factor_concentration, self.factor_rate())
         return jnp.where(on["factor"][:, None], per_cell, 0.0).sum()
 
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
     ) -> Float[Array, ""]:
+        """Return log p(θ) + log p(noise) + Σ_kv log Poisson(x_kv | noise_v θ_k β_kv) of one row, in nats.
+
+        x_kv are the counts that column v has from factor k; they sum to the observed count.
+        """
         exists, factors, intensities = on["factor"], g["factors"], l["intensities"]
         per_factor = _log_gamma_density(intensities, self.concentration / exists.sum(), self.concentration)
         x, both = _counts(unit), jnp.asarray(unit.observed)[:, None] & exists

@@ -90,12 +90,14 @@ class TiedMixture(MixtureModel):
     # ── weights ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def weight_sites(self) -> dict[str, Site]:
+        """Return the sites of the weights, those of a finite mixture."""
         return self.independent.weight_sites()
 
     def log_weights(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, " component"]:
         return self.independent.log_weights(g, on)
 
     def log_weights_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        """Return the log prior density of the weights, in nats, as in a finite mixture."""
         return self.independent.log_weights_prior(g, on)
 
     def expected_weights(self, natural: Mapping[str, Statistics]) -> tuple[Float[np.ndarray, " component"], float]:
@@ -108,6 +110,7 @@ class TiedMixture(MixtureModel):
     # ── components ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def globals(self) -> dict[str, Site]:
+        """Return the sites shared by all rows; the components are one element, since they share their covariance."""
         return {**super().globals(), "components": Site(TiedNormalWishart(), AXES)}
 
     def prior_natural(self, component: Component, n_dims: int, on: Masks) -> NormalWishartStatistics:

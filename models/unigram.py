@@ -63,15 +63,18 @@ class Unigram(TopicModel):
         return f"Unigram: topic_concentration {float(np.asarray(self.topic_concentration)):g}"
 
     def globals(self) -> dict[str, Site]:
+        """Return the site shared by all documents: the one topic."""
         return {"topic_word": Site(self.topics, ("topic", "word"))}
 
     def locals(self) -> dict[str, Site]:
+        """Return the site of one document: its topic, which has only one value."""
         return {"topic": Site(Categorical(), ("topic",))}
 
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
         return {"topic": first(size[0], capacity[0])}
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+        """Return log Dirichlet(β | η, …, η) in nats; 0 if the topic is estimated."""
         if self.topic_concentration is None:
             return jnp.zeros((), g["topic_word"].dtype)
         log_beta = g["topic_word"]
@@ -81,6 +84,7 @@ class Unigram(TopicModel):
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
     ) -> Float[Array, ""]:
+        """Return Σ_n log p(w_n | β) of one document, in nats."""
         per_topic = (g["topic_word"][:, unit.words] * unit.counts).sum(-1)
         return jnp.where(on["topic"], l["topic"] * per_topic, 0.0).sum()
 

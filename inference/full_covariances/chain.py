@@ -24,11 +24,11 @@ from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining
 from lvsearch.inference.full_covariances.inverses import (
     Direction,
     Inverses,
-    changed,
+    add_square,
     direction,
-    inverted,
-    renewed,
-    without,
+    direction_without,
+    invert_all,
+    replace_empty,
 )
 from lvsearch.models.exponential.digamma import log_gamma_positive
 from lvsearch.models.exponential.normal_wishart import LOG_2, LOG_PI, NormalWishartStatistics, halves
@@ -89,11 +89,12 @@ class FullCovarianceChain(CollapsedMixtureChain):
         the same is not changed.
         """
         z = self._directions(state, row, prior)
-        left = self._taken(state, row, z, prior, True)
-        joining = self._joining(left, z.after, row, normaliser)
+        # Scores need the state without the row; where the label stays the same that state is dropped again.
+        left = self._take_out(state, row, z, prior, True)
+        joining = self._score_row(left, z.after, row, normaliser)
         before, label = state.labels[row], choose(left, joining)
         moves = label != before
-        state = self._put(self._taken(state, row, z, prior, moves), row, label, z.after, moves)
+        state = self._put_in(self._take_out(state, row, z, prior, moves), row, label, z.after, moves)
         for names, sign in ((before, -1.0), (label, 1.0)):
             gain = jnp.take_along_axis(joining.of_row, names[None], axis=0)
             normaliser = normaliser + jnp.where(self._places == self.names.components(names), sign * gain, 0.0)
@@ -105,7 +106,7 @@ class FullCovarianceChain(CollapsedMixtureChain):
         """Return the scores of a row that is in no component, for each label. `natural` is the row's `Direction` in
         each component.
         """
-        return self._joining(state, direction(state.natural, self._rows(self.points)[row]), row, normaliser)
+        return self._score_row(state, direction(state.natural, self._rows(self.points)[row]), row, normaliser)
 
     def add_row(
         self, state: CollapsedState, row: Int[Array, ""], labels: Int[Array, " particle"], natural: Direction
@@ -114,11 +115,11 @@ class FullCovarianceChain(CollapsedMixtureChain):
 
         natural: the row's `Direction`, as `joining` returns it.
         """
-        return self._put(state, row, labels, natural, True)
+        return self._put_in(state, row, labels, natural, True)
 
     def remove_row(self, state: CollapsedState, row: Int[Array, ""], prior: Any) -> CollapsedState:
         """Return the state with the row taken out of its component. A component left without rows gets λ itself."""
-        return self._taken(state, row, self._directions(state, row, prior), prior, True)
+        return self._take_out(state, row, self._directions(state, row, prior), prior, True)
 
     def _directions(self, state: CollapsedState, row: Array, prior: Any) -> Directions:
         """Return the row's direction in each component, before and after it leaves its own.
@@ -126,39 +127,39 @@ class FullCovarianceChain(CollapsedMixtureChain):
         A component that the row leaves empty has λ itself.
         """
         point = self._rows(self.points)[row]
-        leaves, times, _ = self._counted(row, state.labels[row], True)
-        z, alone = direction(state.natural, point), point[:, None, None] / _diagonal(prior)
+        leaves, times, _ = self._contribution(row, state.labels[row], True)
+        z, alone = direction(state.natural, point), point[:, None, None] / _empty_diagonal(prior)
         empty = Direction(alone, jnp.tensordot(point, alone, 1))
         emptied = leaves & (state.counts - leaves < 0.5)
-        after = jax.tree.map(lambda new, old: jnp.where(emptied, new, old), empty, without(z, times))
+        after = jax.tree.map(lambda new, old: jnp.where(emptied, new, old), empty, direction_without(z, times))
         return Directions(z, after)
 
-    def _taken(self, state: CollapsedState, row: Array, z: Directions, prior: Any, moves: Any) -> CollapsedState:
+    def _take_out(self, state: CollapsedState, row: Array, z: Directions, prior: Any, moves: Any) -> CollapsedState:
         """Return the state without the row, for the particles where it moves.
 
         z: the row's directions.
         moves: whether the row moves, (particle,) or True.
         """
-        leaves, times, degrees = self._counted(row, state.labels[row], moves)
+        leaves, times, degrees = self._contribution(row, state.labels[row], moves)
         counts = state.counts - leaves
-        natural = changed(state.natural, z.before, -times, -degrees, -times)
-        natural = renewed(natural, leaves & (counts < 0.5), _of_prior(prior))
+        natural = add_square(state.natural, z.before, -times, -degrees, -times)
+        natural = replace_empty(natural, leaves & (counts < 0.5), _empty_inverses(prior))
         return CollapsedState(state.labels, counts, natural)
 
-    def _put(self, state: CollapsedState, row: Array, labels: Array, z: Direction, moves: Any) -> CollapsedState:
+    def _put_in(self, state: CollapsedState, row: Array, labels: Array, z: Direction, moves: Any) -> CollapsedState:
         """Return the state with the row, which is in no component, added under these labels where it moves.
 
         z: the row's direction in the components without it.
         moves: whether the row moves, (particle,) or True.
         """
-        joins, times, degrees = self._counted(row, labels, moves)
+        joins, times, degrees = self._contribution(row, labels, moves)
         return CollapsedState(
             jax.lax.dynamic_update_index_in_dim(state.labels, labels, row, 0),
             state.counts + joins,
-            changed(state.natural, z, times, degrees, times),
+            add_square(state.natural, z, times, degrees, times),
         )
 
-    def _joining(self, left: CollapsedState, z: Direction, row: Array, normaliser: Array) -> Joining:
+    def _score_row(self, left: CollapsedState, z: Direction, row: Array, normaliser: Array) -> Joining:
         """Return the scores that `joining` returns, given the row's direction `z` in the components without it."""
         own: Inverses = left.natural
         n_dims = self.points.shape[1] - 1
@@ -175,7 +176,7 @@ class FullCovarianceChain(CollapsedMixtureChain):
         of_label = self.names.in_all_variants(jnp.log(left.counts + self._concentration())) + log_variants
         return Joining(of_label, of_row, z, self.names.in_all_variants(normaliser) + of_row)
 
-    def _counted(self, row: Array, labels: Int[Array, " particle"], moves: Any) -> tuple[Array, Array, Array]:
+    def _contribution(self, row: Array, labels: Int[Array, " particle"], moves: Any) -> tuple[Array, Array, Array]:
         """Return, for each component and particle, how the row counts there under these labels.
 
         Returns whether the row is there and moves; how many times it counts in N; and how many degrees of freedom it
@@ -197,7 +198,7 @@ class FullCovarianceChain(CollapsedMixtureChain):
 
         prior: λ, each leaf (…) or (particle, …).
         """
-        gains = self.normalisers(natural) - self.normalisers(_of_prior(prior))
+        gains = self.normalisers(natural) - self.normalisers(_empty_inverses(prior))
         return jnp.where(self.exists()[..., None], gains, 0.0).sum(0).T
 
     def of_labels(self, labels: Int[Array, "row particle"], prior: Any = None) -> CollapsedState:
@@ -215,11 +216,11 @@ class FullCovarianceChain(CollapsedMixtureChain):
         squares = (points[:, :, None] * points[:, None, :]).reshape(len(points), -1)
         sums = jnp.tensordot(squares, jnp.where(here, times[:, None], 0.0), [[0], [0]])
         side = points.shape[1]
-        on_diagonal = jnp.eye(side)[..., None, None] * _diagonal(prior)
-        inverse, log_determinant = inverted(sums.reshape(side, side, self.capacity, -1) + on_diagonal)
+        on_diagonal = jnp.eye(side)[..., None, None] * _empty_diagonal(prior)
+        inverse, log_determinant = invert_all(sums.reshape(side, side, self.capacity, -1) + on_diagonal)
         whole = self._rows(self.increments.half_log_determinant)[:, 0]
         degrees = self._prior_degrees + jnp.tensordot(whole, here.astype(whole.dtype), 1)
-        count = _diagonal(prior)[-1] + sums[-1]
+        count = _empty_diagonal(prior)[-1] + sums[-1]
         counts = jnp.tensordot(self._rows(self.weight), here.astype(whole.dtype), 1)
         return CollapsedState(labels, counts, Inverses(degrees, count, log_determinant, inverse))
 
@@ -245,19 +246,19 @@ class FullCovarianceChain(CollapsedMixtureChain):
         return self._rows(self.prior.half_log_determinant) + (self.points.shape[1] - 1)
 
 
-def _diagonal(prior: NormalWishartStatistics) -> Float[Array, "side one particle"]:
+def _empty_diagonal(prior: NormalWishartStatistics) -> Float[Array, "side one particle"]:
     """Return the diagonal of the matrix N of an empty component, (side, 1, particle); its other entries are 0."""
     of_matrix = jnp.diagonal(prior.negative_half_precision, axis1=-2, axis2=-1)
     both = jnp.concatenate([of_matrix, prior.negative_half_square[..., None]], axis=-1)
     return jnp.moveaxis(jnp.atleast_2d(both), -1, 0)[:, None]
 
 
-def _of_prior(prior: NormalWishartStatistics) -> Inverses:
+def _empty_inverses(prior: NormalWishartStatistics) -> Inverses:
     """Return the `Inverses` of an empty component.
 
     prior: λ, each leaf (…) or (particle, …).
     """
-    diagonal = _diagonal(prior)
+    diagonal = _empty_diagonal(prior)
     n_dims = len(diagonal) - 1
     return Inverses(
         jnp.atleast_1d(prior.half_log_determinant)[None] + n_dims,

@@ -24,7 +24,7 @@ from lvsearch.inference.evidence.mixture_hyperparameters import (
 )
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
 from lvsearch.inference.full_covariances.chain import FullCovarianceChain
-from lvsearch.inference.full_covariances.inverses import Direction, Inverses, changed
+from lvsearch.inference.full_covariances.inverses import Direction, Inverses, add_square
 from lvsearch.models.components import FullCovarianceComponents, StudentComponents
 from lvsearch.models.finite_mixture import FiniteMixture
 
@@ -38,10 +38,10 @@ class HyperFullCovariances(HyperMixture):
         names = list(enumerate(self.courses))
         for number, name in reversed(names) if backward else names:
             key_name = jax.random.fold_in(key, number)
-            log_hyper[name], own = self._entries_moved(key_name, log_hyper[name], own, name, temperature, backward)
+            log_hyper[name], own = self._move_entries(key_name, log_hyper[name], own, name, temperature, backward)
         return log_hyper
 
-    def _entries_moved(
+    def _move_entries(
         self, key: Array, start: Array, own: Inverses, name: str, temperature: Array, backward: bool
     ) -> tuple[Array, Inverses]:
         """Move the entries of one hyper-parameter, one column after another.
@@ -78,7 +78,7 @@ class HyperFullCovariances(HyperMixture):
             moved = slice_moved(key_column, now[None], density)[0]
             more = jnp.broadcast_to(jnp.exp(moved) - jnp.exp(now), entry.shape)
             direction = Direction(own.inverse[place], entry)
-            own = changed(own, direction, more, jnp.zeros_like(more), counted * more)
+            own = add_square(own, direction, more, jnp.zeros_like(more), counted * more)
             return value.at[column].set(moved), own
 
         return jax.lax.fori_loop(0, n_columns, one, (start, own))

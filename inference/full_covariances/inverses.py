@@ -49,7 +49,7 @@ class Direction(NamedTuple):
     square: Float[Array, "*#component #particle"]
 
 
-def inverted(
+def invert_all(
     matrices: Float[Array, "side side component particle"],
 ) -> tuple[Float[Array, "side side component particle"], Float[Array, "component particle"]]:
     """Return (N⁻¹, log|N|) of symmetric positive definite matrices N, by Gauss–Jordan steps.
@@ -82,7 +82,7 @@ def direction(of: Inverses, z: Float[Array, " side"]) -> Direction:
     return Direction(along, jnp.tensordot(z, along, 1))
 
 
-def changed(
+def add_square(
     of: Inverses,
     z: Direction,
     times: Float[Array, "component particle"],
@@ -100,11 +100,11 @@ def changed(
         of.degrees + degrees,
         of.count + count,
         of.log_determinant + jnp.log1p(times * z.square),
-        less_squares(of.inverse, times / (1 + times * z.square), z.along),
+        subtract_square(of.inverse, times / (1 + times * z.square), z.along),
     )
 
 
-def less_squares(
+def subtract_square(
     inverse: Float[Array, "side side component particle"],
     scale: Float[Array, "component particle"],
     along: Float[Array, "side component particle"],
@@ -121,18 +121,18 @@ def less_squares(
     return jax.lax.cond((scale != 0).any(), less, lambda inverse, *_: inverse, inverse, scale, along)
 
 
-def renewed(of: Inverses, here: Bool[Array, "component particle"], empty: Inverses) -> Inverses:
+def replace_empty(of: Inverses, here: Bool[Array, "component particle"], empty: Inverses) -> Inverses:
     """Return the inverses with those marked by `here` replaced by `empty`."""
 
-    def put(new: Array, old: Array) -> Array:
+    def pick(new: Array, old: Array) -> Array:
         return jnp.where(here, new, old)
 
-    inverse = jax.lax.cond(here.any(), put, lambda _, old: old, empty.inverse, of.inverse)
-    degrees, count, log_determinant = (put(new, old) for new, old in zip(empty[:-1], of[:-1], strict=True))
+    inverse = jax.lax.cond(here.any(), pick, lambda _, old: old, empty.inverse, of.inverse)
+    degrees, count, log_determinant = (pick(new, old) for new, old in zip(empty[:-1], of[:-1], strict=True))
     return Inverses(degrees, count, log_determinant, inverse)
 
 
-def without(z: Direction, times: Float[Array, "component particle"]) -> Direction:
+def direction_without(z: Direction, times: Float[Array, "component particle"]) -> Direction:
     """Return the direction of z in N − times · zzᵀ, given its direction in N."""
     rest = 1 - times * z.square
     return Direction(z.along / rest, z.square / rest)

@@ -44,7 +44,7 @@ def occupied_parts(
     log_value, log_left = (np.asarray(x) for x in stick_logs(hits, passes))
     prior = np.asarray(log_weights_of(log_value, log_left))
     counts = contents.counts
-    for unit in relevant:
+    for unit in relevant:  # draw the unit's tables of members and pointers of tables, for all draws at once
         span = slice(counts.indptr[unit], counts.indptr[unit + 1])
         members = counts.indices[span]
         scores = seen.log_topics[members] @ pointers[unit].T + prior[unit]

@@ -115,11 +115,11 @@ class PartitionChain(eqx.Module):
         """Return the states after a sweep and a jump, each followed by moves of the hyper-parameters."""
 
         def one_pass(index: Array, state: PartitionState) -> PartitionState:
-            return self._passed(jax.random.fold_in(key, index), state, index == 1)
+            return self._make_pass(jax.random.fold_in(key, index), state, index == 1)
 
         return jax.lax.fori_loop(0, 2, one_pass, state)
 
-    def grown(self, state: PartitionState) -> PartitionState:
+    def widen(self, state: PartitionState) -> PartitionState:
         """Return states of a chain with fewer places as states of this one."""
         return self._state(state.labels, state.log_hyper)
 
@@ -129,18 +129,18 @@ class PartitionChain(eqx.Module):
 
     # ── one pass ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _passed(self, key: Array, state: PartitionState, is_jump: Bool[Array, ""]) -> PartitionState:
+    def _make_pass(self, key: Array, state: PartitionState, is_jump: Bool[Array, ""]) -> PartitionState:
         """Make one pass, a sweep or a jump, and move the hyper-parameters."""
         keys = jax.random.split(key, 6)
         seats = self.seating.draw(keys[0], state.counts)
         jump, sweep = self._jump(keys[1], state), self._sweep(state.labels)
         plan = jax.tree.map(lambda a, b: jnp.where(is_jump, a, b), jump, sweep)
         order = jnp.argsort(jnp.where(self._weight() > 0, jax.random.uniform(keys[2], (len(plan.labels),)), jnp.inf))
-        passed, log_proposal = self._redrawn(keys[3], plan, state.log_hyper, seats, order)
-        decided = self._decided(keys[4], state, plan, passed, log_proposal, seats)
+        passed, log_proposal = self._run_pass(keys[3], plan, state.log_hyper, seats, order)
+        decided = self._decide_jump(keys[4], state, plan, passed, log_proposal, seats)
         labels = jnp.where(is_jump, decided, passed.labels)
-        # the sums are taken anew, so that rounding does not add up over passes
-        return self._hyper_moved(keys[5], self._state(labels, state.log_hyper))
+        # The sums are computed anew, so that rounding does not add up over passes.
+        return self._move_hyper(keys[5], self._state(labels, state.log_hyper))
 
     def _sweep(self, labels: Int[Array, "row particle"]) -> PassPlan:
         """Plan a pass in which every row may join every part."""
@@ -156,16 +156,19 @@ class PartitionChain(eqx.Module):
         """
         names, labels = self.mixture.names, state.labels
         n_rows, n_particles = labels.shape
+        # Two rows decide: in one part they propose its split, in two parts the merger of these.
         first, second = self._two_rows(key, n_particles)
         particle = jnp.arange(n_particles)
         part, other = (names.components(labels[row, particle]) for row in (first, second))
         is_split = part == other
+        # A split needs a place without rows; if there is none, both parts are the same and the jump is refused later.
         occupied = state.counts > 0.5
         free = jnp.where(occupied.all(0), part, jnp.argmin(occupied, axis=0).astype(part.dtype))
         other = jnp.where(is_split, free, other)
         place = jnp.arange(self.n_places, dtype=labels.dtype)[:, None]
         here = names.components(labels)
         moving = ((here == part) | (here == other)) & (self._weight() > 0)[:, None]
+        # The two rows begin the two parts; the other rows of the parts come back one by one.
         row = jnp.arange(n_rows)[:, None]
         seeds = (row == first) | (row == second)
         seeded = jnp.where((row == second) & is_split, names.combine(other, names.variants(labels)), labels)
@@ -187,7 +190,7 @@ class PartitionChain(eqx.Module):
         second = jnp.where((real == 0).sum() > 1, jax.random.categorical(key_second, others, axis=1), first)
         return first, second
 
-    def _redrawn(
+    def _run_pass(
         self, key: Array, plan: PassPlan, log_hyper: LogHyper, seats: Seats, order: Int[Array, " row"]
     ) -> tuple[CollapsedState, Float[Array, " particle"]]:
         """Run a pass over the rows.
@@ -229,7 +232,7 @@ class PartitionChain(eqx.Module):
         ended, _, log_proposal = jax.lax.fori_loop(0, (self._weight() > 0).sum(), one, start)
         return ended, log_proposal
 
-    def _decided(
+    def _decide_jump(
         self,
         key: Array,
         state: PartitionState,
@@ -244,13 +247,16 @@ class PartitionChain(eqx.Module):
         refused.
         """
         names, chosen = self.mixture.names, plan.places
+        # The merged labels: all rows of both parts in the first of the two places.
         here = jnp.take_along_axis(chosen, jnp.maximum(names.components(passed.labels), 0), axis=0)
         first_place = jnp.argmax(chosen, axis=0).astype(passed.labels.dtype)
         together = names.combine(first_place, names.variants(passed.labels))
         merged = jnp.where(here & (passed.labels >= 0), together, passed.labels)
         two, one = PartitionState(passed, state.log_hyper), self._state(merged, state.log_hyper)
         log_two, log_one = (self.log_rows(each) + seats.log_partition(each.counts) for each in (two, one))
+        # A merge retraces the present labels, so only a split changes labels in the pass.
         is_split = (passed.labels != state.labels).any(0)
+        # Metropolis–Hastings ratio of a split: p(two parts) / p(one part) / p(proposal); of a merge its reciprocal.
         log_split = log_two - log_one - log_proposal
         log_ratio = jnp.where(is_split, log_split, -log_split)
         possible = chosen.sum(0) == 2
@@ -270,7 +276,7 @@ class PartitionChain(eqx.Module):
         dtype = self._weight().dtype
         return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype)[None], self.mixture.prior)
 
-    def _hyper_moved(self, key: Array, state: PartitionState) -> PartitionState:
+    def _move_hyper(self, key: Array, state: PartitionState) -> PartitionState:
         """Return the state with its hyper-parameters moved given the labels."""
         if self.hyper is None:
             return state

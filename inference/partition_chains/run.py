@@ -77,7 +77,7 @@ class PartitionTrace(NamedTuple):
 
         No error is smaller than the change that one missed visit elsewhere could make.
         """
-        probability, error = _over_chains(self.size_probability)
+        probability, error = _mean_and_error(self.size_probability)
         return probability, np.maximum(error, self._doubt)
 
     def occupied(self) -> tuple[Float64[np.ndarray, " number"], Float64[np.ndarray, " number"]]:
@@ -86,7 +86,7 @@ class PartitionTrace(NamedTuple):
         No error is smaller than that of the same effective number of independent visits, one of which is in doubt.
         """
         numbers = np.arange(1, self.parts.max() + 1)
-        probability, error = _over_chains((self.parts[..., None] == numbers).mean(1))
+        probability, error = _mean_and_error((self.parts[..., None] == numbers).mean(1))
         doubted = self._doubt + probability * (1 - 2 * self._doubt)
         return probability, np.maximum(error, np.sqrt(doubted * (1 - doubted) * 2 * self._doubt))
 
@@ -100,7 +100,7 @@ class PartitionTrace(NamedTuple):
         return self.rhat <= MOST_RHAT and bool(self.sizes()[1].max() <= precision)
 
 
-def _over_chains(each: Float64[np.ndarray, "chain number"]) -> tuple[np.ndarray, np.ndarray]:
+def _mean_and_error(each: Float64[np.ndarray, "chain number"]) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean over chains and its standard error."""
     return each.mean(0), each.std(0, ddof=1) / np.sqrt(len(each))
 
@@ -112,7 +112,7 @@ class _Blocks(NamedTuple):
     parts: list[np.ndarray]  # (sweep, chain) each
     log_rows: list[np.ndarray]  # (sweep, chain) each
 
-    def kept(self) -> PartitionTrace:
+    def late_half(self) -> PartitionTrace:
         """Return the trace of the blocks without their first half."""
         n = len(self.parts)
         late = slice(n // 2, n)
@@ -183,14 +183,14 @@ def run_partitions(
             after, probability, parts, log_rows = advance(chain, folded(key_run, number, chain.n_places), state)
             if int(np.max(parts)) >= chain.n_places and chain.n_places < chain.n_rows:
                 chain = make_chain(2 * chain.n_places)
-                state = grown(chain, state)
-                continue  # the block again, with room
+                state = widen(chain, state)
+                continue  # repeat the block with more places
             state = after
             for kept, new in zip(blocks, (probability, parts, log_rows), strict=True):
                 kept.append(np.asarray(new))
-            if number + 1 < asked:
+            if number + 1 < asked:  # agreement is tested after numbers of blocks that grow by a factor of 1.5
                 continue
-            trace = blocks.kept()
+            trace = blocks.late_half()
             if trace.is_settled(precision) or trace.sweeps >= most_sweeps:
                 return trace
             asked = -(-3 * asked // 2)
@@ -203,9 +203,9 @@ def begin(chain: PartitionChain, key: Array, *, particles: int) -> PartitionStat
 
 
 @kernel(brief=True)
-def grown(chain: PartitionChain, state: PartitionState) -> PartitionState:
+def widen(chain: PartitionChain, state: PartitionState) -> PartitionState:
     """Return states of a chain with fewer places as states of this one (compiled)."""
-    return chain.grown(state)
+    return chain.widen(state)
 
 
 @kernel(short=True)

@@ -73,7 +73,7 @@ class HiddenMarkovEstimator(RowsEstimator):
 
     def __init__(self, model: HiddenMarkov, data: Dataset, settings: SequenceSettings = SequenceSettings()):
         super().__init__(model)
-        self.settings, self.data, self.components = settings, trimmed(data), model.components
+        self.settings, self.data, self.components = settings, trim_padding(data), model.components
         units, lengths = rows_of_groups(data)
         model.components.check(units)
         concentration = None if model.concentration is None else 1.0
@@ -169,14 +169,14 @@ class _Run(RowsRun[HiddenMarkovEstimator]):
         old = capacity_of(start.size)
         beliefs = beliefs_at(self.model, start.natural, start.size, old, self.dtype)
         seen = survey_paths(self.model, beliefs, self.batches, start.size, capacity=old)
-        shares = self._in_order(seen.shares)[:, : start.size[0]]
+        shares = self._rows_in_order(seen.shares)[:, : start.size[0]]
         shares = np.pad(shares, ((0, 0), (0, max(0, self.size[0] - start.size[0]))))
         coordinates = self.coordinates(self.owner.n_rows)
         for child in range(start.size[0], self.size[0]):
             shares = split_along_spread(shares, coordinates, int(np.argmax(shares.sum(0))), child)
         return shares[:, : self.size[0]]
 
-    def _in_order(self, shares: tuple[Any, ...]) -> Float[np.ndarray, "row state"]:
+    def _rows_in_order(self, shares: tuple[Any, ...]) -> Float[np.ndarray, "row state"]:
         """Return the rows of all batches in the order of the sequences, padding left out."""
         out = np.zeros((self.owner.n_rows, np.shape(shares[0])[-1]))
         for place, share in zip(self.owner.places, shares, strict=True):
@@ -196,7 +196,7 @@ class _Run(RowsRun[HiddenMarkovEstimator]):
     def standing(self, trace: AscentTrace) -> Standing:
         """Return the end of an ascent as proposals see it."""
         seen = survey_paths(self.model, trace.beliefs, self.batches, self.size, capacity=self.capacity)
-        shares = self._in_order(seen.shares)[:, : self.size[0]]
+        shares = self._rows_in_order(seen.shares)[:, : self.size[0]]
         terms = {"sequences": float(seen.log_total) + self.owner.log_carrier, "globals": float(seen.of_globals)}
         return Standing(trace, shares, shares.sum(0), self.together(trace), terms)
 
@@ -206,7 +206,7 @@ def rows_in_order(units: Row) -> Dataset:
     return rows(np.asarray(units.value), np.asarray(units.observed))
 
 
-def trimmed(data: Dataset) -> Dataset:
+def trim_padding(data: Dataset) -> Dataset:
     """Return the data set with less padding where padding is most of a batch.
 
     Every padded row costs time, which matters for few or long sequences.
@@ -231,7 +231,7 @@ def sequences_of(component: Component, data: Dataset) -> tuple[tuple[Sequences, 
             units = Row(
                 np.asarray(batch.units.value, np.float64), np.asarray(batch.units.observed) & present[..., None]
             )
-            increments, carriers = _prepared(component, units)
+            increments, carriers = _pack_rows(component, units)
             batches.append(Sequences(np.asarray(increments), present))
             total += float(np.asarray(carriers)[present].sum())
     return tuple(batches), total
@@ -239,7 +239,7 @@ def sequences_of(component: Component, data: Dataset) -> tuple[tuple[Sequences, 
 
 @kernel(brief=True)
 @counted
-def _prepared(component: Component, units: Row) -> tuple[Array, Array]:
+def _pack_rows(component: Component, units: Row) -> tuple[Array, Array]:
     """Return packed increments and log h of rows with two leading axes."""
 
     def one(unit: Row) -> tuple[Array, Array]:

@@ -75,6 +75,7 @@ def forward_backward(
 
     Returns q(z) of every row, expected steps summed over all sequences, and log Z of each sequence without log h, nats.
     """
+    # Potentials are divided by their largest entry, and each α by its sum; both logs are added back in log Z.
     exists, here = on["state"], jnp.asarray(batch.present).T
     floor = jnp.finfo(batch.increments.dtype).tiny ** 0.45
     both = exists[:, None] & exists
@@ -99,6 +100,7 @@ def forward_backward(
         alpha = jnp.where(there[:, None], arrived / total[:, None], before)
         return alpha, (alpha, total)
 
+    # Forward: α_n(k) ∝ p(z_n = k, x_1 … x_n). Padding leaves α as it is.
     arrived = start * rows[0]
     total = jnp.where(here[0], arrived.sum(-1), 1.0)
     begin = arrived / total[:, None]
@@ -112,6 +114,7 @@ def forward_backward(
         leaving = jnp.where(there[:, None], potential * after / total[:, None], 0.0)
         return jnp.where(there[:, None], leaving @ transitions.T, after), (after, leaving)
 
+    # Backward: β_n(k) ∝ p(x_{n+1} … | z_n = k); then q(z_n) = α β, and steps are α (transition) (potential · β).
     end = jnp.ones_like(begin)
     beta, leaving = jax.lax.scan(back, end, (rows, here, totals), reverse=True, unroll=UNROLL)[1]
     shares = jnp.where(here[..., None], alpha * beta, 0.0)
@@ -129,7 +132,7 @@ def path_sums(model: HiddenMarkov, g: dict[str, Statistics], batches: tuple[Sequ
     return jax.tree.map(lambda *parts: sum(parts[1:], parts[0]), *found)
 
 
-def updated(model: HiddenMarkov, beliefs: Beliefs, sums: PathSums, on: Masks) -> Beliefs:
+def update_globals(model: HiddenMarkov, beliefs: Beliefs, sums: PathSums, on: Masks) -> Beliefs:
     """Make the coordinate step of all globals, which are independent of each other given the paths."""
     prior = jax.grad(lambda g: model.log_prior(g, on))(beliefs.mean)
     components = unpack_sums(model.components, sums.increments, beliefs.natural["components"])
@@ -162,7 +165,7 @@ def ascend_paths(
         """Make one sweep: paths, then globals. Returns the bound before the globals' step."""
         sums = path_sums(model, b.mean, batches, on)
         bound = sums.log_total + globals_bound(model, b, size, capacity=capacity)
-        return updated(model, b, sums, on), l, bound
+        return update_globals(model, b, sums, on), l, bound
 
     return sweep_until_settled(sweep, beliefs, None, tolerance, sweeps, batches[0].increments.dtype)
 
@@ -188,7 +191,7 @@ def beliefs_from(
         steps = jnp.einsum("sri,srj->ij", known[:, :-1], known[:, 1:])
         more = PathSums(known[:, 0].sum(0), steps, jnp.einsum("srk,srp->kp", known, batch.increments), jnp.zeros(()))
         sums = jax.tree.map(jnp.add, sums, more)
-    return updated(model, blank, sums, model.active(size, capacity))
+    return update_globals(model, blank, sums, model.active(size, capacity))
 
 
 class PathSurvey(NamedTuple):

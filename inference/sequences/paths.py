@@ -36,14 +36,14 @@ def most_probable_paths(estimate: Estimate, data: Dataset) -> list[Int[np.ndarra
         wide = padded_natural(model, estimate.natural, size, capacity, np.float64)
         g = point_of(model, wide, size, capacity=capacity)
         for batch in cast(data, np.float64).batches:
-            states = np.asarray(_states(model, g, batch.units, size, capacity=capacity))
+            states = np.asarray(_viterbi_states(model, g, batch.units, size, capacity=capacity))
             per_batch.append([row[here] for row, here in zip(states, np.asarray(batch.units.present), strict=True)])
     return in_data_order(data, per_batch)
 
 
 @kernel(static_argnames=("capacity",), brief=True)
 @counted
-def _states(
+def _viterbi_states(
     model: HiddenMarkov,
     g: dict[str, Statistics],
     units: GroupOfRows,

@@ -66,6 +66,7 @@ class TiedRun(MixtureRun):
             ended = grow(sampler, key_path, SWEEPS, islands=work.islands, particles=work.particles).state
             best = int(np.argmax(np.asarray(log_densities(chain, ended))))
             labels = np.asarray(ended.labels)[:, best]
+        # The labels, padded to one length, give the beliefs that the ascent starts from.
         in_turn = self.in_turn(order)
         wide = np.zeros(len(in_turn.weight), np.int32)
         wide[: len(order)] = labels[: len(order)]

@@ -136,20 +136,20 @@ def _add_search(commands: "argparse._SubParsersAction", run: Run) -> None:
         default="marginal",
         help="marginal: parameters integrated out, annealed, answers how many; predictive: the smallest number that "
         "predicts documents left out as well as any, in a minute or two on 100,000 words, without a prior; bound: a "
-        "mean-field bound in the evidence's place, quick and no answer; plug-in: at estimated parameters, with bounds "
-        "proved of these fits, not of a size (default: %(default)s)",
+        "mean-field bound instead of the evidence, quick, but it does not answer how many; plug-in: at estimated "
+        "parameters, with bounds proved for these fits, not for a size (default: %(default)s)",
     )
     model.add_argument(
         "--per-token",
         action="store_true",
-        help="weigh evidence per token, to reproduce published figures: not a probability of the data",
+        help="weigh evidence per token, to reproduce published figures; this is no probability of the data",
     )
     _add_stop(search)
     _add_seed(search)
     search.add_argument(
         "--robustness",
         action="store_true",
-        help="ask fewer documents too when the search has finished: no model is quite true, and many find that out",
+        help="then search parts of the documents too: no model is exactly true, and many documents show it",
     )
     search.add_argument("--out", type=Path, required=True, help="a new folder for the search and its report")
     _add_running(search)
@@ -159,19 +159,29 @@ def _add_search(commands: "argparse._SubParsersAction", run: Run) -> None:
 
 def _add_audit(commands: "argparse._SubParsersAction", run: Run) -> None:
     """Add the command `audit` with its options."""
-    text = "What other scores of a number of topics say of the same fits, beside the posterior."
+    text = "Score the same fits by other criteria for the number of topics, to compare with the posterior."
     audit = _command(commands, "audit", text, AUDIT_EPILOG)
-    audit.add_argument("folder", type=Path, nargs="?", help="the folder of a search; else documents and --out")
+    audit.add_argument(
+        "folder", type=Path, nargs="?", help="the folder of a search; without it give documents and --out"
+    )
     _add_documents(audit.add_argument_group("documents (--texts or --corpus), to search first"), required=False)
     _add_model(audit)
     _add_stop(audit)
     _add_seed(audit)
-    scores = audit.add_argument_group("scores that take long where documents are many (0 leaves one out)")
+    scores = audit.add_argument_group("scores that take long for many documents (0 leaves a score out)")
     scores.add_argument(
-        "--draws", type=int, default=20, metavar="N", help="of a Gibbs chain, for Griffiths2004 (default: %(default)s)"
+        "--draws",
+        type=int,
+        default=20,
+        metavar="N",
+        help="draws of a Gibbs chain for Griffiths2004 (default: %(default)s)",
     )
     scores.add_argument(
-        "--samples", type=int, default=3, metavar="N", help="of the documents, for stability (default: %(default)s)"
+        "--samples",
+        type=int,
+        default=3,
+        metavar="N",
+        help="samples of the documents for stability (default: %(default)s)",
     )
     audit.add_argument("--out", type=Path, help="a new folder for the search and its report")
     _add_running(audit)
@@ -185,7 +195,7 @@ def _add_model(command: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
     model.add_argument(
         "--prior",
         default="poisson:10",
-        help="on the number of topics: poisson:RATE, poisson-shifted:RATE, geometric:P, "
+        help="prior on the number of topics: poisson:RATE, poisson-shifted:RATE, geometric:P, "
         "negative-binomial:MEAN,CONCENTRATION, uniform:LARGEST, table:P1,P2,… (default: %(default)s)",
     )
     model.add_argument(
@@ -240,7 +250,7 @@ def _add_documents(data: "argparse._ArgumentGroup", required: bool = True) -> No
     data.add_argument(
         "--format",
         choices=("lines", "csv", "tsv", "jsonl", "json"),
-        help="of the texts, where the name of the file does not say it (standard input: lines)",
+        help="the form of the texts, if the name of the file does not show it (standard input: lines)",
     )
     data.add_argument(
         "--vocabulary", type=Path, metavar="FILE", help="with --corpus: the words, one per line, id 0 first"
@@ -276,7 +286,7 @@ def _add_report(commands: "argparse._SubParsersAction", run: Run) -> None:
 
 def _add_convert(commands: "argparse._SubParsersAction", run: Run) -> None:
     """Add the command `convert` with its options."""
-    text = "Bring documents into a folder that is searched without being read into memory."
+    text = "Convert documents to a folder that can be searched without reading it into memory."
     convert = _command(commands, "convert", text, CONVERT_EPILOG)
     convert.add_argument(
         "source",
@@ -288,7 +298,7 @@ def _add_convert(commands: "argparse._SubParsersAction", run: Run) -> None:
     add_columns(convert)
     add_cutting(convert)
     add_counts(convert)
-    convert.add_argument("--vocabulary", type=Path, metavar="FILE", help="of word counts: the words, one per line")
+    convert.add_argument("--vocabulary", type=Path, metavar="FILE", help="for word counts: the words, one per line")
     convert.add_argument("--out", type=Path, required=True, help="a new folder for the corpus")
     convert.set_defaults(run=run)
 
@@ -321,15 +331,18 @@ def _add_seed(command: argparse.ArgumentParser) -> None:
 
 def _add_budget(command: argparse._ActionsContainer) -> None:
     """Add the options --seconds and --width."""
-    command.add_argument("--seconds", type=float, metavar="S", help="stop after so many seconds")
-    command.add_argument("--width", type=float, metavar="NATS", help="stop when the proved bounds are so close")
+    command.add_argument("--seconds", type=float, metavar="S", help="stop after this many seconds")
+    command.add_argument("--width", type=float, metavar="NATS", help="stop when the proved bounds are this close, nats")
 
 
 def _add_running(command: argparse.ArgumentParser) -> None:
     """Add the options that every command with fits has: --quiet, --workers and the cache."""
     command.add_argument("--quiet", action="store_true", help="no progress bar")
     command.add_argument(
-        "--workers", type=int, metavar="N", help="processes of this machine that fit; the answer is that of one"
+        "--workers",
+        type=int,
+        metavar="N",
+        help="number of processes on this machine that make fits; the answer does not depend on it",
     )
     _add_cache(command)
 
@@ -337,19 +350,27 @@ def _add_running(command: argparse.ArgumentParser) -> None:
 def _add_processes(command: argparse.ArgumentParser) -> None:
     """Add the options for several processes that share each fit."""
     processes = command.add_argument_group(
-        "several processes that share each fit (each is given this command and reads the data; process 0 writes)"
+        "several processes that share each fit (each runs this command and reads the data; process 0 writes)"
     )
-    processes.add_argument("--coordinator", metavar="HOST:PORT", help="of process 0: a port that is free there")
+    processes.add_argument("--coordinator", metavar="HOST:PORT", help="address of process 0 and a free port on it")
     processes.add_argument(
-        "--num-processes", type=int, metavar="N", help="how many (default: as mpiexec, Slurm or Kubernetes say)"
+        "--num-processes",
+        type=int,
+        metavar="N",
+        help="how many processes (default: as mpiexec, Slurm or Kubernetes say)",
     )
-    processes.add_argument("--process-id", type=int, metavar="I", help="which this one is, from 0 (default: the same)")
+    processes.add_argument(
+        "--process-id",
+        type=int,
+        metavar="I",
+        help="number of this process, from 0 (default: as mpiexec, Slurm or Kubernetes say)",
+    )
     processes.add_argument(
         "--process-timeout",
         type=int,
         default=100,
         metavar="S",
-        help="seconds without a sign of one of them, after which the others end (default: %(default)s)",
+        help="seconds without a sign of one process after which the others end (default: %(default)s)",
     )
 
 

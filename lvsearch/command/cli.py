@@ -338,7 +338,8 @@ def _split(corpus: "Corpus", fraction: float, seed: int) -> "tuple[Corpus, Corpu
     if test is not None and comparable(test):
         return train, test
     print(
-        f"lvsearch: {fraction:g} of {len(corpus)} document(s) is too little to compare sizes on: none are held out",
+        f"lvsearch: {fraction:g} of {len(corpus)} document(s) is too little to compare sizes on, so "
+        "no documents are held out",
         file=sys.stderr,
     )
     return corpus, None

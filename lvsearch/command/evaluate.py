@@ -300,8 +300,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--method",
         choices=METHODS,
         default="ais",
-        help="ais: unbiased, errors from independent islands (default); mfi: faster, its errors do not know of sets of "
-        "topics that it missed; bounds: certified lower end",
+        help="ais: unbiased, errors from independent particle groups (default); mfi: faster, but its errors leave out "
+        "sets of topics that it missed; bounds: certified lower end",
     )
     parser.add_argument("--samples", type=int, help="samples per document (default: 128 for ais, 200 for mfi)")
     parser.add_argument(
@@ -310,7 +310,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FRACTION",
         help="instead: fit on this part of each document, score the rest",
     )
-    parser.add_argument("--confidence", type=float, default=0.95, help="of the comparison's interval (default 0.95)")
+    parser.add_argument(
+        "--confidence", type=float, default=0.95, help="probability of the comparison's interval (default 0.95)"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--per-document", type=Path, metavar="FILE.csv", help="also write one row per document and set")
 

@@ -5,11 +5,11 @@ import argparse
 
 def add_columns(data: argparse._ActionsContainer) -> None:
     """Add the options that say which columns of a table hold text, id and label, and its encoding."""
-    data.add_argument("--text-column", metavar="NAME", help="of a table: the column with the texts")
-    data.add_argument("--id-column", metavar="NAME", help="of a table: the column that names the documents")
-    data.add_argument("--label-column", metavar="NAME", help="of a table: a class to show beside topics, never fitted")
+    data.add_argument("--text-column", metavar="NAME", help="for a table: the column with the texts")
+    data.add_argument("--id-column", metavar="NAME", help="for a table: the column that names the documents")
+    data.add_argument("--label-column", metavar="NAME", help="for a table: a class to show beside topics, never fitted")
     data.add_argument(
-        "--encoding", default="utf-8", help="of texts and vocabulary, such as latin-1 (default: %(default)s)"
+        "--encoding", default="utf-8", help="encoding of texts and vocabulary, such as latin-1 (default: %(default)s)"
     )
 
 
@@ -18,13 +18,13 @@ def add_cutting(data: argparse._ActionsContainer) -> None:
     data.add_argument(
         "--stop-words",
         metavar="WORDS",
-        help="english (of texts the default), another language such as german (lvsearch[stop-words]), a file with "
+        help="english (the default for texts), another language such as german (lvsearch[stop-words]), a file with "
         "a word per line, or none",
     )
     data.add_argument(
         "--token-pattern",
         metavar="REGEX",
-        help="of texts: every match is a word (default: letters, their marks and digits, joined by underscores; words "
+        help="for texts: every match is a word (default: letters, their marks and digits, joined by underscores; words "
         "with digits and, in alphabets, of fewer than three letters are left out)",
     )
     data.add_argument(
@@ -32,19 +32,19 @@ def add_cutting(data: argparse._ActionsContainer) -> None:
         type=_two_numbers,
         metavar="FIRST,LAST",
         default=(1, 1),
-        help="of texts: count runs of so many words; 1,2 for single words and pairs (default: 1,1)",
+        help="for texts: count runs of FIRST to LAST words; 1,2 for single words and pairs (default: 1,1)",
     )
     data.add_argument(
         "--minimum-document-frequency",
         type=int,
         metavar="N",
-        help="keep words in at least so many documents (default: of 200 texts or more a hundredth of them, at most 5)",
+        help="keep words in at least N documents (default: for 200 texts or more a hundredth of them, at most 5)",
     )
     data.add_argument(
         "--maximum-document-fraction",
         type=float,
         metavar="F",
-        help="keep words in at most this part of the documents (default: of 200 texts or more 0.5)",
+        help="keep words in at most this part of the documents (default: 0.5 for 200 texts or more)",
     )
 
 
@@ -54,12 +54,15 @@ def add_counts(data: argparse._ActionsContainer) -> None:
         "--documents",
         choices=("rows", "columns"),
         default="rows",
-        help="of a matrix (.mtx, .mm, .npz): what its documents are (default: %(default)s)",
+        help="for a matrix (.mtx, .mm, .npz): whether documents are rows or columns (default: %(default)s)",
     )
     data.add_argument(
-        "--first-id", type=int, choices=(0, 1), help="of SVMlight: the id of the first word, where it is not plain"
+        "--first-id",
+        type=int,
+        choices=(0, 1),
+        help="for SVMlight: the id of the first word, if the file leaves it open",
     )
-    data.add_argument("--layer", metavar="NAME", help="of .h5ad: the layer that holds counts (default: X)")
+    data.add_argument("--layer", metavar="NAME", help="for .h5ad: the layer that holds counts (default: X)")
 
 
 def _two_numbers(text: str) -> tuple[int, int]:

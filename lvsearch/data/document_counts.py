@@ -217,8 +217,8 @@ class DocumentCounts(Data):
 
     @property
     def metadata(self) -> pd.DataFrame | None:
-        """What is known of each document beside its words, as a new data frame with a row per document; None if there
-        is nothing.
+        """A new data frame of everything known of each document beside its words, a row per document; None if there is
+        nothing.
 
         Its index is that of the frame that it came from, else the documents' names or numbers.
         """

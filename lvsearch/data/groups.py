@@ -194,7 +194,7 @@ class Groups(Data):
 
     @property
     def unit_labels(self) -> None:
-        """None: groups have no classes."""
+        """Always None, because groups have no classes."""
         return
 
     @property

@@ -241,7 +241,7 @@ class PairedCorpus(Data):
 
     @property
     def unit_labels(self) -> None:
-        """None: images have no classes besides their captions."""
+        """Always None, because images have no classes besides their captions."""
         return
 
     def image_regions(self, image: int) -> np.ndarray:

@@ -315,7 +315,7 @@ class Points(Data):
 
     @property
     def unit_labels(self) -> None:
-        """None: rows have no classes."""
+        """Always None, because rows have no classes."""
         return
 
     def part(self, rows: Int[np.ndarray, " chosen"], note: str) -> "Points":

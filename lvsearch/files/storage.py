@@ -228,6 +228,6 @@ def _write_atomically(path: Path, data: bytes) -> None:
 
 def _ordinary_mode() -> int:
     """Return the permissions of a file that `open` would make; those of mkstemp are private."""
-    umask = os.umask(0o077)  # it can only be read by setting it
+    umask = os.umask(0o077)  # the umask can only be read by setting it
     os.umask(umask)
     return 0o666 & ~umask

@@ -109,6 +109,7 @@ def _beside(matrix: Path) -> TenxFolder | None:
     prefix = matrix.name.removesuffix(".gz").removesuffix(MATRIX)
 
     def find_file(*names: str) -> Path | None:
+        """Return the first existing file of these names, packed or not; None if there is none."""
         files = (matrix.with_name(f"{prefix}{name}{packed}") for name in names for packed in ("", ".gz"))
         return next((file for file in files if file.is_file()), None)
 

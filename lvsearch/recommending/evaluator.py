@@ -111,7 +111,7 @@ class PredictiveEvaluator(ModelEvaluator):
             self.chunks,
         )
 
-    def on(self, mesh: Mesh) -> "PredictiveEvaluator":
+    def split_over(self, mesh: Mesh) -> "PredictiveEvaluator":
         """Return the same evaluator with units split over the devices of a mesh."""
         return PredictiveEvaluator(
             self.base_model,
@@ -163,9 +163,9 @@ class PredictiveEvaluator(ModelEvaluator):
 
     def refit(self, size: Size) -> Fit:
         """Return a fit of all units from scratch, which is the fit that people get for a size."""
-        return self._better_of_two(super()._evaluated, size, 0 if self.held_out is not None else self.parts)[0]
+        return self._better_of_two(super()._evaluate_here, size, 0 if self.held_out is not None else self.parts)[0]
 
-    def _evaluated(self, size: Size, start: Fit | None, trial: int) -> Fit:
+    def _evaluate_here(self, size: Size, start: Fit | None, trial: int) -> Fit:
         """Fit a size for one trial and score it on the part that the trial leaves out, or on `held_out`.
 
         The trial after the last part fits all units and is not scored.
@@ -173,11 +173,11 @@ class PredictiveEvaluator(ModelEvaluator):
         if self.held_out is None and trial >= self.parts:
             return self.refit(size)
         if self.held_out is not None:
-            better, other = self._better_of_two(super()._evaluated, size, trial)
+            better, other = self._better_of_two(super()._evaluate_here, size, trial)
             return self._add_scores(better, other, self.training, self.held_out, trial)
         fitting, train, left_out = self._leave_part_out(trial)
         fitting.work_in(self.chunks)
-        better, other = self._better_of_two(fitting._evaluated, size, trial)
+        better, other = self._better_of_two(fitting._evaluate_here, size, trial)
         self.work_in(fitting.chunks)
         scored = self._add_scores(better, other, train, left_out, trial)
         # A bound for some of the units is no bound for all, and a model of some units is not kept: drop both.

@@ -114,6 +114,7 @@ def render(page: Page) -> str:
     from markupsafe import Markup
 
     def shown(value: object) -> object:
+        """Return a text with invisible characters spelled out; other values are unchanged."""
         return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
     templates = files("lvsearch.reports") / "template"

@@ -154,7 +154,7 @@ def _topic_words(fitted: "FittedModel", topic_site: str) -> pd.DataFrame:
 def _summary(result: Findings, held_out: pd.DataFrame | None) -> str:
     """Return the text of `summary.md`."""
     lines = [f"# {markdown(headline(result))}", ""]
-    if held_out is not None:  # what shares neither prior nor evidence with the search comes first
+    if held_out is not None:  # held-out scores come first: they share neither prior nor evidence with the search
         lines += [f"![Held-out {held_out.attrs['nouns'].units}](held_out.png)", ""]
     lines += [
         f"![{'What each size predicts' if result.by_prediction else 'Probability of each size'}](posterior.png)",

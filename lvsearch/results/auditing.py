@@ -35,8 +35,8 @@ def audit_search(result: Findings, sizes: Iterable[Size | int] | None, *, seed: 
     """Audit a finished search on simulated data; the implementation of `SearchResult.audit`, which documents the
     arguments.
 
-    For each size, one data set is drawn from the model, searched with as many trials as the best size had, and its log
-    evidence is bracketed from the latent variables it was drawn with.
+    For each size, one data set is drawn from the model and searched with as many trials as the best size had. Its log
+    evidence is bracketed from the latent variables that it was drawn with.
 
     Returns an `Audit` with one row per size.
     Raises ValueError if the search has no model, no data or no annealed evidence, and for an empty list of sizes.

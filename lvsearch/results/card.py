@@ -281,9 +281,9 @@ def _unvisited_in_words(result: Findings) -> str:
     """
     prior, share = result.unvisited
     return (
-        f"sizes that hold {format_probability(min(prior, 1.0))} of the prior. Supposing that the evidence between and "
-        f"beyond sizes tried is no better than theirs, they hold {format_probability(min(share, 1.0))} of the "
-        "posterior; the search ends where that, with a few nats to spare, is below 0.001"
+        f"sizes with {format_probability(min(prior, 1.0))} of the prior. If their evidence is no better than that of "
+        f"the tried sizes around them, they have {format_probability(min(share, 1.0))} of the posterior. The search "
+        "ends when this share stays below 0.001 even with a few nats more evidence"
     )
 
 

@@ -56,7 +56,7 @@ class _Reference:
         others, affinity = other.members(), self.fit.affinity(other)
         by_parameters = np.zeros(0)
         if affinity is not None and self.nearest is not None:
-            both = self.members.occupied[:, None] & others.occupied  # what is empty has parameters of its prior
+            both = self.members.occupied[:, None] & others.occupied  # empty components have the parameters of the prior
             by_parameters = partners(np.where(both, _relative_affinity(affinity, self.nearest), 0.0))
         by_members = partners(member_similarity(self.members, others))
         members, parameters = tuple(by_members.tolist()), tuple(by_parameters.tolist())

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class SearchResult(Findings):
-    """What a search found, and everything a person does with it.
+    """The result of a search, with everything that a person does with it.
 
     In a notebook it shows a card, elsewhere a few lines of text. The answer is `best_size`. `posterior()` is the table
     of all sizes, `best` the fitted model, and `predict(test)` scores new data. `audit`, `robustness`, `sensitivity` and

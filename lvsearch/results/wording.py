@@ -177,7 +177,7 @@ def answer(result: Findings) -> str:
 
 
 def probability_in_words(result: Findings) -> str:
-    """Return the probability of the best size under standard errors, with its 5 % and 95 % points."""
+    """Return the probability of the best size, with its 5 % and 95 % points under the errors of the evidence."""
     found = result.estimated
     if not found.is_decided:
         return (
@@ -189,7 +189,10 @@ def probability_in_words(result: Findings) -> str:
         format_probability(float(values[row]))
         for values in (found.probability, found.probability_lower, found.probability_upper)
     )
-    return f"{mean} for {size_in_words(result, found.best)}; under its errors between {low} (5 %) and {high} (95 %)"
+    size = size_in_words(result, found.best)
+    if low == high:  # the evidence is exact, or its errors do not matter
+        return f"{mean} for {size}"
+    return f"{mean} for {size}; the errors of the evidence allow {low} (5 %) to {high} (95 %)"
 
 
 def limit_in_words(result: Findings) -> str | None:

@@ -24,10 +24,10 @@ def brackets_of(found: Sequence[TwoSided], work: Effort) -> tuple[Bracket, ...]:
 def annealing_failure(size: Size, found: Sequence[TwoSided], brackets: Sequence[Bracket]) -> str | None:
     """Return why an annealing says nothing, in words; None where it succeeded."""
     if not all(bracket.finite for bracket in brackets):
-        return f"the annealed evidence of size {size} is not a number; it is reported, not ranked"
+        return f"the annealed evidence of size {size} is not a number; the size is reported, not ranked"
     if not all(ends.moved for ends in found):
         return (
-            f"the chain of size {size} never moved: its two ends would agree far below the evidence; it is reported, "
-            "not ranked"
+            f"the chain of size {size} never moved, so its two ends may agree far below the evidence; the size is "
+            "reported, not ranked"
         )
     return None

@@ -182,7 +182,7 @@ def next_task(
         most = None if settings.max_size is None else settings.max_size[0]
         found = next_measured(state.visits, tried, prior, starts, most)
         return None if found is None else Task((found.size,), tried.get(found.size, 0), 1)
-    if evaluator.anneals or not evaluator.repeatable:
+    if evaluator.anneals or not evaluator.repeatable:  # annealed evidence and functions
         size = next_size(state.visits, prior, starts, settings.max_size, evaluator.scale, settings.exhaustive)
         return None if size is None else Task(size, _n_trials(state, size), 1, warm=not evaluator.shrinks)
     if search.on_ladder:
@@ -192,6 +192,7 @@ def next_task(
         size = largest_unvisited(settings.max_size, state.visits)
         if size is not None:
             return Task(size, 0, 1)
+    # The mean-field bound after its ladder: more fits of the best size, then its neighbours, then all near the mode.
     near = near_mode(state.visits, prior, starts, evaluator.scale, evaluator.repeatable)
     if near and len(near[0].trials) < starts:
         return Task(near[0].size, len(near[0].trials), 1)
@@ -201,6 +202,7 @@ def next_task(
     for visit in (*near, *enclosed(near, state.visits)):
         if len(visit.trials) < starts:
             return Task(visit.size, len(visit.trials), 1)
+    # Sizes just outside get a second fit, because one unlucky fit may have ended the search there.
     for visit in bordering(near, state.visits):
         if len(visit.trials) < min(SECOND_LOOK, starts):
             return Task(visit.size, len(visit.trials), 1)
@@ -310,6 +312,7 @@ def enter_fits(
     """
     best = max(fits, key=lambda fit: fit.estimate)
     trials = tuple(_trial(fit) for fit in fits)
+    # A new size enters the witness search; a size seen before gets more trials, and a better bound rebuilds the search.
     known = next((visit for visit in state.visits if visit.size == task.size), None)
     kept: dict[Size, Fit | None] = dict(state.kept)
     if known is None:

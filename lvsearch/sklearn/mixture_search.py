@@ -119,7 +119,7 @@ class MixtureSearch(ClusterMixin, SizeSearch):
     def best_(self) -> FittedMixture:
         """The fitted mixture of the best size."""
         best = super().best_
-        assert isinstance(best, FittedMixture)  # what a mixture is fitted to
+        assert isinstance(best, FittedMixture)  # a fit of a mixture always is one
         return best
 
     def predict(self, X: Any) -> np.ndarray:

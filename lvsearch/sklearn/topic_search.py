@@ -64,14 +64,14 @@ class TopicSearch(SizeSearch):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.positive_only = True
-        tags.input_tags.categorical = True  # what scikit-learn calls whole numbers
+        tags.input_tags.categorical = True  # scikit-learn's tag for whole numbers
         return tags
 
     @property
     def best_(self) -> FittedTopics:
         """The fitted topics of the best size."""
         best = super().best_
-        assert isinstance(best, FittedTopics)  # what a topic model is fitted to
+        assert isinstance(best, FittedTopics)  # a fit of a topic model always is one
         return best
 
     def predict(self, X: Any) -> np.ndarray:

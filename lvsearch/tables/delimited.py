@@ -30,7 +30,7 @@ MORE_VALUES = "{}: got lines with more values than the header has names; name ev
 
 
 class Dialect(NamedTuple):
-    """How a table is written.
+    """The way in which a table is written.
 
     separator: the character between values
     quoted: True if values may be enclosed in quotes; False if a quote is an ordinary character
@@ -111,6 +111,7 @@ def _quotes(file: Iterable[str], separator: str) -> _Quotes:
     found, spanning, before = False, 0, 0
 
     def watched() -> Iterator[str]:
+        """Yield the lines, and note whether any has a quote."""
         nonlocal found
         for line in file:
             found = found or '"' in line

@@ -147,7 +147,9 @@ def _complete_column(frame: pd.DataFrame, name: Any, expected: str) -> pd.Series
     missing = column.isna().to_numpy()
     if missing.any():
         first = int(missing.argmax())
-        row = frame.index[first] if isinstance(frame.index, pd.RangeIndex) else first  # of a block: counted through
+        row = (
+            frame.index[first] if isinstance(frame.index, pd.RangeIndex) else first
+        )  # rows of a block are numbered through
         raise ValueError(
             f"got {missing.sum():,} missing values of {len(frame):,} in the column {name!r}, the first in row "
             f"{row}; expected {expected}: leave such rows out, frame.dropna(subset=[{name!r}])"

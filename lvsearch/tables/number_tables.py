@@ -39,7 +39,7 @@ class NumberTable(NamedTuple):
 
 
 class NumberStyle(NamedTuple):
-    """How numbers are written; None where it is to be inferred from the file.
+    """The way in which numbers are written; fields are None if they are to be inferred from the file.
 
     separator: the character between values
     decimal: the decimal sign

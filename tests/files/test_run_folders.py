@@ -25,8 +25,8 @@ QUICK = ["--evidence", "bound", "--max-size", "2", "--starts", "1", "--no-cache"
 HOLDER = """
 import sys
 from pathlib import Path
-from lvsearch.files.locking import locked
-with locked(Path(sys.argv[1])):
+from lvsearch.files.locking import hold_lock
+with hold_lock(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
 """

@@ -295,7 +295,7 @@ def partitions_of_rows() -> None:
     with jax.enable_x64(True):
         narrow, wide = make(4), make(8)
         state = partition_chains.begin(narrow, KEY, particles=4)
-        partition_chains.grown(wide, partition_chains.advance(narrow, KEY, state)[0])
+        partition_chains.widen(wide, partition_chains.advance(narrow, KEY, state)[0])
 
 
 def gain_of_a_topic() -> None:

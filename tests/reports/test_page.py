@@ -13,7 +13,7 @@ from small_searches import searched
 from test_plain_text import HOSTILE, searched_over
 
 import lvsearch as lv
-from lvsearch.api import _reported
+from lvsearch.api import _finish_report
 from lvsearch.files.plain_text import visible
 from lvsearch.pictures.inline_svg import colour_variables
 from lvsearch.pictures.style import LIGHT
@@ -160,7 +160,7 @@ def test_a_search_over_a_function_has_a_page():
 def test_a_search_with_a_folder_leaves_a_page_and_says_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     done = searched("bound")
     folder = tmp_path / "my run"
-    assert _reported(done, folder, True, True, None) is done
+    assert _finish_report(done, folder, True, True, None) is done
     written = folder / "report" / "index.html"
     assert written.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert f"report: {written.resolve().as_uri()}\n" in capsys.readouterr().err
@@ -168,8 +168,8 @@ def test_a_search_with_a_folder_leaves_a_page_and_says_where(tmp_path: Path, cap
     before = written.read_bytes()
     write_page(done, folder / "report")
     assert written.read_bytes() == before
-    assert _reported(done, tmp_path / "none", False, True, None) is done
+    assert _finish_report(done, tmp_path / "none", False, True, None) is done
     assert not (tmp_path / "none").exists()
     empty = replace(done, state=replace(done.state, visits=()))
-    _reported(empty, tmp_path / "none", True, True, None)
+    _finish_report(empty, tmp_path / "none", True, True, None)
     assert not (tmp_path / "none").exists()

@@ -69,7 +69,7 @@ def test_summary_answers_first_and_says_what_it_rests_on(result):
     assert lines[0].startswith((beginning(result), "Still rising at"))
     text = "\n".join(lines)
     for said in (
-        "under its errors between" if decided else "probability: none yet: standard errors of",
+        "probability: " if decided else "probability: none yet: standard errors of",
         "too far apart to prove anything",
         "zero-truncated Poisson, rate 3",
         "topic_concentration 0.05; concentration 5 in total, spread evenly (α = 5/K)",
@@ -91,7 +91,7 @@ def test_an_answer_that_is_decided_has_its_probability():
     chance = found.posterior().set_index("size")["probability"][3]
     lines = summary(found).splitlines()
     assert lines[0].startswith(f"Size 3 ({100 * chance:.0f} %)")
-    assert f"{chance:.3f} for size 3; under its errors between" in "\n".join(lines)
+    assert f"{chance:.3f} for size 3" in "\n".join(lines)
 
 
 def test_plug_in_evidence_is_described_by_its_kinds():

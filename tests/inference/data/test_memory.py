@@ -118,8 +118,8 @@ def test_the_generic_engine_states_a_plan_too():
 def test_the_plan_is_printed_before_the_search(capsys: pytest.CaptureFixture[str]):
     evaluator = ModelEvaluator(lv.models.LDA(), documents(counts()), evidence="bound", seed=0)
     usual = SearchSettings("bound", False, None, 0, 1, True, False, 8)
-    assert re.match(r"at most about 81 MiB at 64 topics \(2 batches keep 6 KiB", api._memory(evaluator, usual))
-    assert " at 5 topics " in api._memory(evaluator, replace(usual, max_size=(5,)))
+    assert re.match(r"at most about 81 MiB at 64 topics \(2 batches keep 6 KiB", api._memory_in_words(evaluator, usual))
+    assert " at 5 topics " in api._memory_in_words(evaluator, replace(usual, max_size=(5,)))
     search(seconds=0)
     assert "memory:" not in capsys.readouterr().err
     search(seconds=0, progress=True)

@@ -17,7 +17,7 @@ from lvsearch.inference.annealing.prefixes import grow, sequential, shrink
 from lvsearch.inference.evidence import CollapsedMixtureChain, HyperMixture, evidence_chain
 from lvsearch.inference.evidence.mixture_anchors import settled_labels
 from lvsearch.inference.full_covariances import FullCovarianceChain, HyperFullCovariances
-from lvsearch.inference.full_covariances.inverses import Inverses, changed, direction, inverted
+from lvsearch.inference.full_covariances.inverses import Inverses, add_square, direction, invert_all
 from lvsearch.models import FiniteMixture
 from lvsearch.models.components import Component, FullCovarianceComponents, StudentComponents
 
@@ -58,18 +58,18 @@ def test_changes_are_those_of_the_matrix():
     rng = np.random.default_rng(1)
     roots, z, other = rng.standard_normal((4, 5, 6, 6)), rng.standard_normal(6), rng.standard_normal(6)
     matrices = np.eye(6) + roots @ np.swapaxes(roots, -1, -2) + 2 * np.outer(other, other)
-    inverse, log_determinant = inverted(jnp.moveaxis(jnp.asarray(matrices), (0, 1), (2, 3)))
+    inverse, log_determinant = invert_all(jnp.moveaxis(jnp.asarray(matrices), (0, 1), (2, 3)))
     np.testing.assert_allclose(np.moveaxis(inverse, (2, 3), (0, 1)), np.linalg.inv(matrices), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(log_determinant, np.linalg.slogdet(matrices)[1], rtol=1e-12)
     times = jnp.asarray(rng.uniform(0.5, 2, (4, 5)))
     of = Inverses(jnp.full((4, 5), 7.0), jnp.asarray(matrices[..., -1, -1]), log_determinant, inverse)
-    of = changed(of, direction(of, jnp.asarray(z)), times, jnp.ones((4, 5)), times * z[-1] ** 2)
-    of = changed(of, direction(of, jnp.asarray(other)), -times, -jnp.ones((4, 5)), -times * other[-1] ** 2)
+    of = add_square(of, direction(of, jnp.asarray(z)), times, jnp.ones((4, 5)), times * z[-1] ** 2)
+    of = add_square(of, direction(of, jnp.asarray(other)), -times, -jnp.ones((4, 5)), -times * other[-1] ** 2)
     after = matrices + times[..., None, None] * (np.outer(z, z) - np.outer(other, other))
     np.testing.assert_allclose(np.moveaxis(of.inverse, (2, 3), (0, 1)), np.linalg.inv(after), rtol=1e-8, atol=1e-12)
     np.testing.assert_allclose(of.log_determinant, np.linalg.slogdet(after)[1], rtol=1e-10)
     np.testing.assert_allclose(of.count, after[..., -1, -1], rtol=1e-12)
-    assert np.isnan(inverted(-jnp.asarray(matrices[0, 0])[:, :, None, None])[1]).all()
+    assert np.isnan(invert_all(-jnp.asarray(matrices[0, 0])[:, :, None, None])[1]).all()
 
 
 @pytest.mark.parametrize("backward", [False, pytest.param(True, marks=SLOW)])

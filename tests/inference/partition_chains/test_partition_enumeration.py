@@ -179,13 +179,13 @@ def test_a_wrong_chain_is_seen(bug: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
         monkeypatch.setattr(Seats, "log_scores", log_scores)
     else:
-        proposing = PartitionChain._redrawn
+        proposing = PartitionChain._run_pass
 
         def redrawn(self: PartitionChain, *given: Any) -> Any:
             state, log_proposal = proposing(self, *given)
             return state, jnp.zeros_like(log_proposal)
 
-        monkeypatch.setattr(PartitionChain, "_redrawn", redrawn)
+        monkeypatch.setattr(PartitionChain, "_run_pass", redrawn)
     kind, rows = cases.KNOWN, cases.VALUES[:5]  # of a shape that no other test compiles
     truth = enumerated(rows, by_groups(rows, kind.log_marginal), 1.3, dynamic=False)
     trace = run(lv.models.FiniteMixture(kind.component, 1.3), rows)
