@@ -20,11 +20,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from lvsearch.sizing.posterior import SETTLED
 from lvsearch.sizing.sizes import Size
 from lvsearch.sizing.words import had_not_finished
 
 WITHIN = 1.96
 """How many standard errors an estimate may be off."""
+WIDEST = SETTLED
+"""The widest exact bracket, in nats, that tests an estimate inside it: a wider one hides errors that change answers."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,11 @@ class AuditRow:
         return bool(abs(self.off_by) <= WITHIN * np.hypot(self.standard_error, self.bracket_error))
 
     @property
+    def is_tested(self) -> bool:
+        """False if the estimate is a number inside a bracket wider than `WIDEST`, which would hide its error."""
+        return not (self.within_error and abs(self.upper - self.lower) > WIDEST)
+
+    @property
     def ranked(self) -> bool:
         """True if the true size is the best size, or cannot be told from it."""
         return self.size in self.together
@@ -95,18 +103,29 @@ class Audit:
 
     @property
     def within_error(self) -> bool:
-        """True if errors explain how far every estimate was off. By chance alone one row in 20 fails."""
-        return all(row.within_error for row in self.rows)
+        """True if every bracket was narrow enough to test its estimate, and errors explain how far every estimate was
+        off. By chance alone one row in 20 fails.
+        """
+        return all(row.within_error and row.is_tested for row in self.rows)
 
     def describe(self) -> str:
         """Describe the audit without a full stop: errors in nats, their direction, and whether the ranking held."""
         off = [row for row in self.rows if not row.within_error]
+        untested = [row for row in self.rows if not row.is_tested]
         sizes = ", ".join(_name(row.size) for row in self.rows)
         on = f"on data drawn from the model at {sizes} {' × '.join(self.size_names)}"
-        if not off:
+        if untested:
+            wide = ", ".join(f"{_name(row.size)} ({abs(row.upper - row.lower):,.0f} nats)" for row in untested)
+            found = (
+                f"{on}, this audit could NOT test the estimates at {wide}: its exact brackets are wider than the "
+                f"{WIDEST:g} nats that change an answer"
+            )
+            if off:
+                found += f"; others were OFF: {'; '.join(map(_error_in_words, off))}"
+        elif not off:
             worst = max(self.rows, key=lambda row: abs(row.off_by))
             far = "inside" if worst.off_by == 0 else f"at most {_signed(worst.off_by)} nats outside"
-            width = max(abs(row.upper - row.lower) for row in self.rows)  # an audit cannot see smaller errors
+            width = max(abs(row.upper - row.lower) for row in self.rows)  # smaller errors are not seen
             found = f"{on}, estimates lay {far} exact brackets up to {width:,.2f} nats wide, within their errors"
         else:
             found = f"{on}, estimates were OFF: {'; '.join(map(_error_in_words, off))}"

@@ -274,6 +274,20 @@ def test_ends_that_passed_each_other_and_directions():
     assert near.within_error  # 0.2 < 1.96 √(0.1² + 0.05²)
 
 
+def test_a_bracket_too_wide_to_test_anything_fails_the_audit_in_words():
+    wide = AuditRow((30,), -500.0, 0.1, -900.0, -284.0, 0.05, ((30,),))
+    narrow = AuditRow((2,), -10.0, 0.1, -10.1, -9.9, 0.05, ((2,),))
+    audit = Audit((narrow, wide), ("topics",), 0)
+    assert not wide.is_tested
+    assert narrow.is_tested
+    assert not audit.within_error
+    assert "could NOT test the estimates at 30 (616 nats)" in audit.describe()
+    assert Audit((narrow,), ("topics",), 0).within_error
+    outside = AuditRow((30,), -2000.0, 0.1, -900.0, -284.0, 0.05, ((30,),))
+    assert outside.is_tested  # even a wide bracket shows that this is wrong
+    assert "OFF: at 30 too low" in Audit((outside,), ("topics",), 0).describe()
+
+
 def test_the_table_names_its_columns():
     audit = of_one_size()
     table = audit.table()
