@@ -377,7 +377,7 @@ def _run(
     together = several_processes.spans_processes(mesh)
     out, progress = (out, progress) if several_processes.is_writing_process(mesh) else (None, False)
     if progress and isinstance(result.evaluator, ModelEvaluator):
-        print(f"memory: {_memory(result.evaluator, result.settings)}", file=sys.stderr)
+        print(f"memory: {_memory_in_words(result.evaluator, result.settings)}", file=sys.stderr)
 
     def result_with_state(state: SearchState) -> SearchResult:
         """Return the result with a new state. Checks of the old result are dropped if its visits changed."""
