@@ -444,7 +444,7 @@ def next_measured(
     """Return the size whose gain to measure next, or None when the search is done.
 
     The search is done when the answer is as narrow as asked, or when no size is left to measure. First it tries larger
-    and larger sizes until one gains nothing. Then it measures inside the widest stretch of unmeasured sizes within the
+    and larger sizes until one surely gains nothing, or two in a row probably do. Then it measures inside the widest stretch of unmeasured sizes within the
     95 % range, until that range is narrow. Last it repeats the sizes whose gains decide the answer.
 
     visits: the visited sizes.
@@ -462,7 +462,11 @@ def next_measured(
         return _untried([min(FIRST, limit), min(2 * FIRST, limit), 2], trials, "the first gain")
     high, low = int(curve.measured[-1]), int(curve.measured[0])
     still_gains = curve.gains[-1] > -SURE * curve.errors[-1]
-    if (still_gains or not curve.has_mass(prior)) and high < limit:
+    may_lose = curve.gains[-1] < 0 and curve.has_mass(prior)
+    if still_gains and may_lose and trials[high] < min(LOOKS, most_trials):
+        return NextSize(high, "its error decides whether larger sizes are tried")  # cheaper than twice the size
+    ended = may_lose and len(curve.gains) > 1 and curve.gains[-2] < 0  # two estimates in a row are losses
+    if ((still_gains and not ended) or not curve.has_mass(prior)) and high < limit:
         further = _untried([min(2 * high, limit)], trials, "the largest size tried still gains")
         if further is not None:
             return further

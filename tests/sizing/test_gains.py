@@ -176,6 +176,23 @@ def test_sizes_that_the_prior_allows_are_reached_though_smaller_ones_gain_nothin
     assert curve.posterior(prior).best == (40,)
 
 
+def test_a_probable_loss_is_measured_again_before_larger_sizes_are_tried():
+    found = {64: (190.0, 15.0), 128: (25.0, 15.0), 256: (-20.0, 15.0)}
+    step = next_measured(measured(found), {64: 1, 128: 1, 256: 1}, Geometric(0.05), 3, None)
+    assert step is not None
+    assert step.size == 256
+    twice = next_measured(measured(found), {64: 1, 128: 1, 256: 2}, Geometric(0.05), 3, None)
+    assert twice is not None
+    assert twice.size == 512  # still not sure after a second look
+
+
+def test_two_probable_losses_in_a_row_end_the_climb():
+    found = {64: (190.0, 15.0), 128: (-12.0, 15.0), 256: (-20.0, 15.0)}
+    step = next_measured(measured(found), {64: 1, 128: 1, 256: 2}, Geometric(0.05), 3, None)
+    assert step is not None
+    assert step.size < 256
+
+
 def test_a_prior_that_ends_and_a_largest_size_end_the_search():
     gain, found, trials = noisy_truth(100, np.random.default_rng(0), 10.0), {}, {1: 1}
     while (step := next_measured(measured(found), trials, Uniform(12), 3, None)) is not None:
