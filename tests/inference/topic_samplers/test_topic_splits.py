@@ -51,7 +51,19 @@ def z_score(log_weights: np.ndarray, exact: float) -> float:
     return float((weights.mean() - 1) / (weights.std() / np.sqrt(len(weights))))
 
 
-@pytest.mark.parametrize(("n_topics", "width", "pairs"), [(2, 1, 1), (3, 1, 1), (3, 2, 1), (4, 1, 1), (4, 1, 2)])
+slow = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("n_topics", "width", "pairs"),
+    [
+        pytest.param(2, 1, 1, marks=slow),
+        pytest.param(3, 1, 1, marks=slow),
+        (3, 2, 1),
+        pytest.param(4, 1, 1, marks=slow),
+        (4, 1, 2),
+    ],
+)
 def test_both_directions_agree_with_enumeration(n_topics, width, pairs):
     """The mean of e^forward is p(w | K) / p(w | K − 1), that of e^−backward its reciprocal: |z| > 4 has a chance of
     1e-4 (weights are skewed: a little more)."""
@@ -64,7 +76,7 @@ def test_both_directions_agree_with_enumeration(n_topics, width, pairs):
     assert up.mean() < exact < down.mean()  # by Jensen's inequality, here by far more than their errors
 
 
-@pytest.mark.parametrize("n_topics", [2, 3])
+@pytest.mark.parametrize("n_topics", [pytest.param(2, marks=slow), 3])
 def test_measured_labels_leave_the_estimate_unbiased(n_topics):
     """The chain forgets the labelling that the path knows: weights are wide, and their mean is right."""
     path, lower, _ = path_to(n_topics, labelled=True)
