@@ -392,6 +392,11 @@ class CollapsedTopics(eqx.Module):
         return table[topic, state.document_topic.astype(jnp.int32)].sum((0, 1)) + self.log_proportions
 
 
+def padded_topics(capacity: int) -> int:
+    """Return the places for topics that programs of groups have: a power of two up to 128, then a multiple of 64."""
+    return 1 << (capacity - 1).bit_length() if capacity <= 128 else -(-capacity // 64) * 64
+
+
 def collapsed_topics(
     counts: csr_array,
     alpha: Float[np.ndarray, " topic"],
@@ -426,7 +431,7 @@ def collapsed_topics(
         # With several particles side by side, as few data have, groups of tokens would not be faster.
         width = group_width(document, word) if n_tokens > MANY_LATENTS and one_block else 1
     if width > 1:
-        capacity = 1 << (capacity - 1).bit_length()  # a power of two, because programs divide by it at every step
+        capacity = padded_topics(capacity)
     token = np.arange(n_tokens) if width == 1 else grouped(document, word, width).ravel()
     token = np.pad(token, (0, width * padded(-(-len(token) // width)) - len(token)), constant_values=-1)
 
