@@ -36,6 +36,7 @@ from lvsearch.scrutiny.scrutiny import NOTHING_ASKED
 from lvsearch.searching.controller import Budget, SearchSettings, SearchState, run
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.searching.own_models import check_own
+from lvsearch.searching.partition_evaluator import PARTITIONS, has_partition_chain
 from lvsearch.seeds import checked_seed
 from lvsearch.sizing.fit import Evaluator
 from lvsearch.sizing.sizes import Size, SizePrior, as_size
@@ -44,7 +45,8 @@ from lvsearch.workers.remote_fits import Executor, Workers, check_executor
 REPORT = "report"
 """The folder of a search's report, in that of the search."""
 FITTED = ("marginal", "bound", "plug-in")
-EVIDENCE = (*FITTED, PREDICTIVE)
+ANNEALED = "annealed"
+EVIDENCE = (*FITTED, PREDICTIVE, PARTITIONS, ANNEALED)
 STARTS = 3
 """Plug-in, of 20 seeds on each of three small corpora of three obvious kinds of documents: the first fit of size 3,
 grown from that of size 2, kept two kinds in one topic in 3 of 20; two fits never both did (`plug_in_starts.py`)."""
@@ -86,11 +88,14 @@ def search(
     model may be of one's own (`lv.models.Model`): it is looked at by `lv.models.check` before its first search or fit.
     A model of a process (`lv.models.DPMixture`, `HDP`, `HDPMixture`, `HLDA`) has no size: ask `lv.occupied`.
     prior: from `lv.sizes`; by default a weak one, by which every further component is 5 % less probable (`sizes.weak`).
-    evidence: "marginal" is the evidence p(data | size) itself, parameters integrated out, annealed from both sides: it
-    answers "how many". "predictive" fits a grid of sizes without a part of the data and scores them on it, in a minute
-    or two on 100,000 words: `result.recommended` is the smallest size that predicts as well as any. "bound" puts a
-    mean-field lower bound plus log K! for the labellings in the evidence's place: quick, and no answer, since its
-    distance from the evidence is unknown and grows with the size. "plug-in" is p(data | size, θ_size) at estimated
+    evidence: "marginal" is the evidence p(data | size) itself, parameters integrated out: it answers "how many".
+    Mixtures of rows (`FiniteMixture`, `TiedMixture`, `IndependentNormalMixture`) have it of all sizes at once from
+    chains over partitions of the rows, other models size by size by annealing from both sides. "partitions" and
+    "annealed" ask for one of these ways: the second is the check of the first. With exhaustive=, per_token=, width= or
+    a mesh "marginal" is annealed. "predictive" fits a grid of sizes without a part of the data and scores them on it,
+    in a minute or two on 100,000 words: `result.recommended` is the smallest size that predicts as well as any. "bound"
+    puts a mean-field lower bound plus log K! for the labellings in the evidence's place: quick, and no answer, since
+    its distance from the evidence is unknown and grows with the size. "plug-in" is p(data | size, θ_size) at estimated
     parameters (Chiang & Poole), which grows with size. Its bounds need no assumption, but they are proved of these
     fits, not of the best parameters of a size, which a fit may miss by any number of nats. A function has its own: it
     is searched as its `nested` says.
@@ -121,6 +126,16 @@ def search(
     check_flags(grow=grow, exhaustive=exhaustive, per_token=per_token, robustness=robustness, report=report)
     if out is not None:
         several_processes.check_in_first_process(mesh, partial(refuse_existing, Path(out)))  # before slow reading
+    by_partitions = has_partition_chain(model) and not (per_token or exhaustive) and mesh is None and width is None
+    if evidence == "marginal" and by_partitions:
+        evidence = PARTITIONS
+    if evidence == PARTITIONS and not by_partitions:
+        raise ValueError(
+            f"got evidence={evidence!r} with {shown(model)}, per_token={per_token}, exhaustive={exhaustive}, "
+            f"width={width}, mesh={shown(mesh)}; expected a mixture of rows whose parameters have a prior, and none of "
+            'these: chains over partitions compare all sizes of the data as they are. Take evidence="annealed"'
+        )
+    evidence = "marginal" if evidence == ANNEALED else evidence
     settings = SearchSettings(evidence, per_token, None, seed, starts, grow, exhaustive, keep)
     evaluator, training, kept_back = _evaluator(model, data, held_out, settings, mesh)
     prior = checked_prior(evidence, prior, len(evaluator.size_names))
@@ -327,7 +342,7 @@ def _run(
             state=state,
             seconds=result.seconds + time.monotonic() - began,
             compiles=dict(Counter(result.compiles) + Counter(compiles_since(compiled))),
-            scrutiny=result.scrutiny if state.visits == result.state.visits else NOTHING_ASKED,  # of these very fits
+            scrutiny=result.scrutiny if _knows_the_same(state, result.state) else NOTHING_ASKED,  # of these very fits
         )
 
     def save(state: SearchState) -> None:
@@ -352,6 +367,12 @@ def _run(
             if out is not None:
                 save_search(ended, Path(out))
     return ended
+
+
+def _knows_the_same(state: SearchState, other: SearchState) -> bool:
+    """Whether two states of a search have the same fits and equally long chains."""
+    blocks = [None if each.partitions is None else each.partitions.run.spent for each in (state, other)]
+    return state.visits == other.visits and blocks[0] == blocks[1]
 
 
 def _run_in_new_folder(

@@ -19,11 +19,13 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture, HyperMixtureState, LogHyper
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
 from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining
+from lvsearch.inference.generators import generator, split_key
 from lvsearch.inference.partition_chains.seating import SeatPrior, Seats
 
 
@@ -32,20 +34,14 @@ class PartitionState(NamedTuple):
 
     | field | meaning |
     |---|---|
-    | `mixture` | labels (place and variant; −1 for a row in no part), rows of each place, and what they make of it |
+    | `labels` | (row, particle): place and variant of each row; −1 for a row in no part |
     | `log_hyper` | log h by name, (column, particle); no entry where nothing has a prior |
+    | `log_rows` | log p(rows given partition, h) but for carriers and variants, nats, (particle,); 0 before a sweep |
     """
 
-    mixture: CollapsedState
+    labels: Int[Array, "row particle"]
     log_hyper: LogHyper
-
-    @property
-    def labels(self) -> Int[Array, "row particle"]:
-        return self.mixture.labels
-
-    @property
-    def counts(self) -> Float[Array, "place particle"]:
-        return self.mixture.counts
+    log_rows: Float[Array, " particle"]
 
 
 class PassPlan(NamedTuple):
@@ -90,7 +86,7 @@ class PartitionChain(eqx.Module):
     @property
     def n_rows(self) -> int:
         """How many rows there are, those of padding left out."""
-        return len(self.seating.log_rising) - 1
+        return int(np.sum(np.asarray(self.mixture.weight) > 0))
 
     def init(self, key: Key[Array, ""], particles: int) -> PartitionState:
         """Return states to begin with, far apart from each other.
@@ -98,15 +94,14 @@ class PartitionChain(eqx.Module):
         In half of the particles no row is in a part yet, so that the first sweep puts one after another into one. In a
         quarter all are in one part, and in a quarter each is in a part drawn from a quarter of the places.
         """
-        key_labels, key_hyper = jax.random.split(key)
+        key_labels, key_hyper = split_key(key)
         shape, names = (self.mixture.elements, particles), self.mixture.names
-        scattered = jax.random.randint(key_labels, shape, 0, max(1, self.n_places // 4), jnp.int32)
-        kind = jnp.arange(particles) % 4
-        variant = jnp.zeros(shape, jnp.int32)
-        labels = jnp.where(kind < 2, -1, names.of(jnp.where(kind == 2, 0, scattered), variant))
-        real = (self._weight() > 0)[:, None]
+        scattered = generator(key_labels).integers(0, max(1, self.n_places // 4), shape)
+        kind = np.arange(particles) % 4
+        labels = np.where(kind < 2, -1, names.n_variants * np.where(kind == 2, 0, scattered))
+        labels = np.where(np.asarray(self.mixture.weight)[:, None] > 0, labels, -1).astype(np.int32)
         log_hyper = {} if self.hyper is None else self.hyper.drawn_hyper(key_hyper, particles)
-        return self._state(jnp.where(real, labels, -1), log_hyper)
+        return PartitionState(jnp.asarray(labels), log_hyper, jnp.zeros(particles))
 
     def step(self, key: Key[Array, ""], state: PartitionState) -> PartitionState:
         """Return the states after a sweep and a jump, each followed by moves of the hyper-parameters."""
@@ -116,27 +111,22 @@ class PartitionChain(eqx.Module):
 
         return jax.lax.fori_loop(0, 2, one_pass, state)
 
-    def grown(self, state: PartitionState) -> PartitionState:
-        """Return states of a chain with fewer places as states of this one."""
-        return self._state(state.labels, state.log_hyper)
-
-    def log_rows(self, state: PartitionState) -> Float[Array, " particle"]:
-        """Return log p(rows | partition, hyper-parameters) but for carriers and variants, nats."""
-        return self.mixture.gains(state.mixture.natural, self._prior(state.log_hyper)).sum(0)
+    def counts(self, labels: Int[Array, "row particle"]) -> Float[Array, "place particle"]:
+        """Return how many rows each place holds; rows of padding are in none."""
+        chosen = self.mixture.names.components(labels) == jnp.arange(self.n_places, dtype=labels.dtype)[:, None, None]
+        return (chosen * self._weight()[:, None]).sum(1)
 
     # ── one pass ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _passed(self, key: Array, state: PartitionState, is_jump: Bool[Array, ""]) -> PartitionState:
         keys = jax.random.split(key, 6)
-        seats = self.seating.draw(keys[0], state.counts)
-        jump, sweep = self._jump(keys[1], state), self._sweep(state.labels)
+        counts = self.counts(state.labels)
+        seats = self.seating.draw(keys[0], counts)
+        jump, sweep = self._jump(keys[1], state.labels, counts), self._sweep(state.labels)
         plan = jax.tree.map(lambda a, b: jnp.where(is_jump, a, b), jump, sweep)
         order = jnp.argsort(jnp.where(self._weight() > 0, jax.random.uniform(keys[2], (len(plan.labels),)), jnp.inf))
         passed, log_proposal = self._redrawn(keys[3], plan, state.log_hyper, seats, order)
-        decided = self._decided(keys[4], state, plan, passed, log_proposal, seats)
-        labels = jnp.where(is_jump, decided, passed.labels)
-        # the sums are taken anew, so that rounding does not add up over passes
-        return self._hyper_moved(keys[5], self._state(labels, state.log_hyper))
+        return self._hyper_moved(keys[5], self._decided(keys[4], state, plan, passed.labels, log_proposal, seats))
 
     def _sweep(self, labels: Int[Array, "row particle"]) -> PassPlan:
         """Plan a pass in which every row may join every part."""
@@ -144,15 +134,15 @@ class PartitionChain(eqx.Module):
         every = jnp.ones((self.n_places, labels.shape[1]), bool)
         return PassPlan(labels, nothing, nothing, labels, every, jnp.zeros((), bool))
 
-    def _jump(self, key: Array, state: PartitionState) -> PassPlan:
+    def _jump(self, key: Array, labels: Int[Array, "row particle"], counts: Float[Array, "place particle"]) -> PassPlan:
         """Plan the pass that allocates the rows of one part to two, or retraces how those of two parts were."""
-        names, labels = self.mixture.names, state.labels
+        names = self.mixture.names
         n_rows, n_particles = labels.shape
         first, second = self._two_rows(key, n_particles)
         particle = jnp.arange(n_particles)
         part, other = (names.components(labels[row, particle]) for row in (first, second))
         is_split = part == other
-        occupied = state.counts > 0.5
+        occupied = counts > 0.5
         free = jnp.where(occupied.all(0), part, jnp.argmin(occupied, axis=0).astype(part.dtype))
         other = jnp.where(is_split, free, other)
         place = jnp.arange(self.n_places, dtype=labels.dtype)[:, None]
@@ -219,33 +209,38 @@ class PartitionChain(eqx.Module):
         key: Array,
         state: PartitionState,
         plan: PassPlan,
-        passed: CollapsedState,
+        passed: Int[Array, "row particle"],
         log_proposal: Float[Array, " particle"],
         seats: Seats,
-    ) -> Int[Array, "row particle"]:
-        """Return the labels after a jump was accepted or refused.
+    ) -> PartitionState:
+        """Return the states after a sweep, or after a jump was accepted or refused.
 
-        The pass ended in two parts, of which a merge makes one. A split for which there is no second place is refused.
+        passed: the labels that the pass ended with. A jump ended in two parts, of which a merge makes one. A split for
+        which there is no second place is refused.
         """
-        names, chosen = self.mixture.names, plan.places
-        here = jnp.take_along_axis(chosen, jnp.maximum(names.components(passed.labels), 0), axis=0)
-        first_place = jnp.argmax(chosen, axis=0).astype(passed.labels.dtype)
-        together = names.of(first_place, names.variants(passed.labels))
-        merged = jnp.where(here & (passed.labels >= 0), together, passed.labels)
-        two, one = PartitionState(passed, state.log_hyper), self._state(merged, state.log_hyper)
-        log_two, log_one = (self.log_rows(each) + seats.log_partition(each.counts) for each in (two, one))
-        is_split = (passed.labels != state.labels).any(0)
-        log_split = log_two - log_one - log_proposal
+        names, chosen, n_particles = self.mixture.names, plan.places, passed.shape[1]
+        here = jnp.take_along_axis(chosen, jnp.maximum(names.components(passed), 0), axis=0)
+        first_place = jnp.argmax(chosen, axis=0).astype(passed.dtype)
+        together = names.of(first_place, names.variants(passed))
+        merged = jnp.where(here & (passed >= 0), together, passed)
+        # both at once, so that the program holds what they are worth only once
+        prior = jax.tree.map(_twice, self._prior(state.log_hyper))
+        both = self.mixture.of_labels(jnp.concatenate([passed, merged], axis=1), prior)
+        log_rows = self.mixture.gains(both.natural, prior).sum(0)
+        two, one = log_rows[:n_particles], log_rows[n_particles:]
+        seated_two, seated_one = (seats.log_partition(each) for each in jnp.split(both.counts, 2, axis=1))
+        log_split = two + seated_two - one - seated_one - log_proposal
+        is_split = (passed != state.labels).any(0)
         log_ratio = jnp.where(is_split, log_split, -log_split)
         possible = chosen.sum(0) == 2
-        accept = possible & (jnp.log(jax.random.uniform(key, log_ratio.shape, log_ratio.dtype)) < log_ratio)
-        return jnp.where(accept, jnp.where(is_split, passed.labels, merged), state.labels)
+        is_accepted = possible & (jnp.log(jax.random.uniform(key, log_ratio.shape, log_ratio.dtype)) < log_ratio)
+        takes_two = ~plan.is_jump | (is_accepted & is_split)
+        takes_one = plan.is_jump & is_accepted & ~is_split
+        labels = jnp.where(takes_two, passed, jnp.where(takes_one, merged, state.labels))
+        worth = jnp.where(takes_two, two, jnp.where(takes_one, one, state.log_rows))
+        return PartitionState(labels, state.log_hyper, worth)
 
     # ── states ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def _state(self, labels: Int[Array, "row particle"], log_hyper: LogHyper) -> PartitionState:
-        """Return the state of these labels, its sums taken anew."""
-        return PartitionState(self.mixture.of_labels(labels, self._prior(log_hyper)), log_hyper)
 
     def _prior(self, log_hyper: LogHyper) -> Any:
         """Return λ(h), (particle, …) a leaf; (1, …) where no hyper-parameter has a prior."""
@@ -258,7 +253,16 @@ class PartitionChain(eqx.Module):
         """Return the state with its hyper-parameters moved given the labels."""
         if self.hyper is None:
             return state
-        return PartitionState(*self.hyper.with_hyper_moved(key, HyperMixtureState(*state), jnp.ones(()), False))
+        mixture = self.mixture.of_labels(state.labels, self._prior(state.log_hyper))
+        begin = HyperMixtureState(mixture, state.log_hyper)
+        ended = self.hyper.with_hyper_moved(key, begin, jnp.ones(()), False)
+        worth = self.mixture.gains(ended.mixture.natural, self._prior(ended.log_hyper)).sum(0)
+        return PartitionState(state.labels, ended.log_hyper, worth)
 
     def _weight(self) -> Float[Array, " row"]:
         return jnp.asarray(self.mixture.weight, jnp.result_type(float))
+
+
+def _twice(leaf: Array) -> Array:
+    """Return λ of each particle once more behind itself; as it is where all particles share one."""
+    return leaf if len(leaf) == 1 else jnp.concatenate([leaf, leaf])

@@ -5,8 +5,10 @@ of visits (Rao and Blackwell). The number of occupied components is a count of v
 is the standard deviation of their averages over the square root of their number.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
+import math
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,12 +33,21 @@ BLOCK = 32
 """Sweeps of one compiled call, and of one recorded average."""
 FIRST_PLACES = 16
 """Places for parts to begin with; twice as many whenever a chain has filled all."""
-CHAINS = 32
-"""Independent chains, side by side on the last axis of every array."""
+FULL, FULL_SHARE = 0.05, 0.1
+"""Share of a block's draws that fill all places, beyond which there have to be more at once; and, of all kept draws, as
+a share of the precision, beyond which the answer would show that no further part had room."""
+CHAINS = 16
+"""Independent chains, side by side on the last axis of every array. An R̂ of 1.05 takes ten effective draws of each,
+and so many of 16 chains know a probability to .03 or better, before the averages of Rao and Blackwell."""
 MOST_RHAT = 1.05
 """R̂ above which chains do not agree."""
 FEWEST_BLOCKS = 8
 """Blocks after which chains are first asked whether they agree; half of all blocks are left out."""
+LONGER = 1.25
+"""How many times as long chains are when they are asked again."""
+
+VISITED = ("parts", "log_rows", "size_probability")
+"""The fields of a run that every block adds to."""
 
 RowMixture = FiniteMixture | TiedMixture | IndependentNormalMixture
 """Mixtures of rows whose components are integrated out."""
@@ -102,23 +113,60 @@ def _over_chains(each: Float64[np.ndarray, "chain number"]) -> tuple[np.ndarray,
     return each.mean(0), each.std(0, ddof=1) / np.sqrt(len(each))
 
 
-class _Blocks(NamedTuple):
-    """What blocks of sweeps visited, block after block."""
+class PartitionRun(NamedTuple):
+    """Chains as far as they have come: all that it takes to go on with them, and what they have visited.
 
-    size_probability: list[np.ndarray]  # (size, chain) each
-    parts: list[np.ndarray]  # (sweep, chain) each
-    log_rows: list[np.ndarray]  # (sweep, chain) each
+    | field | meaning |
+    |---|---|
+    | `labels` | place and variant of each row, (row, chain) |
+    | `log_hyper` | log h by name, (column, chain); no entry where nothing has a prior |
+    | `places` | places for parts |
+    | `parts` | occupied components after every sweep, (block, sweep, chain) |
+    | `log_rows` | log p(rows given partition) after every sweep but for carriers, nats, (block, sweep, chain) |
+    | `size_probability` | averages of p(K given partition), (block, chain, size) |
+    | `spent` | blocks that were run in all, those before places were added too |
+    """
 
-    def kept(self) -> PartitionTrace:
-        """Without the first half."""
-        n = len(self.parts)
-        late = slice(n // 2, n)
-        return PartitionTrace(
-            np.asarray(np.mean(self.size_probability[late], axis=0, dtype=np.float64)).T,
-            np.concatenate(self.parts[late]).T,
-            np.concatenate(self.log_rows[late]).T.astype(np.float64),
-            n * BLOCK,
-        )
+    labels: Int[np.ndarray, "row chain"]
+    log_hyper: Mapping[str, Float64[np.ndarray, "column chain"]]
+    places: int
+    parts: Int[np.ndarray, "block sweep chain"]
+    log_rows: Float64[np.ndarray, "block sweep chain"]
+    size_probability: Float64[np.ndarray, "block chain size"]
+    spent: int
+
+    @property
+    def blocks(self) -> int:
+        """Blocks since places were last added."""
+        return len(self.parts)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to ask the chains whether they agree: after 8 blocks, 10, 13, 17, …"""
+        return self.blocks in _asked_after(self.blocks)
+
+    def trace(self) -> PartitionTrace:
+        """Return what was visited, without the first half."""
+        late = slice(self.blocks // 2, None)
+        by_chain = (np.concatenate(each[late]).T for each in (self.parts, self.log_rows))
+        return PartitionTrace(self.size_probability[late].mean(0), *by_chain, self.blocks * BLOCK)
+
+    def lacks_places(self, precision: float, n_rows: int) -> bool:
+        """Whether draws that fill all places, and so had no room for one part more, are too many for this precision."""
+        if self.places >= n_rows:
+            return False
+        if (self.parts[-1] >= self.places).mean() > FULL:
+            return True
+        return self.is_due and bool((self.trace().parts >= self.places).mean() > FULL_SHARE * precision)
+
+
+@cache
+def _asked_after(most: int) -> frozenset[int]:
+    """Numbers of blocks, up to `most`, after which chains are asked whether they agree."""
+    numbers = [FEWEST_BLOCKS]
+    while numbers[-1] < most:
+        numbers.append(math.ceil(LONGER * numbers[-1]))
+    return frozenset(numbers)
 
 
 def partition_chain(
@@ -161,63 +209,89 @@ def run_partitions(
 ) -> PartitionTrace:
     """Run chains until they agree and every p(K | rows) has a Monte Carlo error of at most `precision`.
 
-    make_chain: the chains with room for so many parts; asked again with twice as many whenever one has filled all.
+    make_chain: the chains with room for so many parts.
     most_sweeps: after so many sweeps of each chain the run ends all the same; the trace then says that it has not
         settled.
     """
+    run, make_chain = None, cache(make_chain)
+    while run is None or not is_enough(run, precision, most_sweeps):
+        run = lengthened(make_chain, key, run, precision=precision, chains=chains)
+    return run.trace()
+
+
+def is_enough(run: PartitionRun, precision: float, most_sweeps: int) -> bool:
+    """Return whether chains agree and are precise enough, or are as long as they may be. They are asked at fixed
+    lengths alone, so that a run that was cut off ends where it would have ended."""
+    too_long = run.spent * BLOCK >= most_sweeps
+    return run.blocks > 0 and (too_long or (run.is_due and run.trace().is_settled(precision)))
+
+
+def lengthened(
+    make_chain: Callable[[int], PartitionChain],
+    key: Key[Array, ""],
+    run: PartitionRun | None,
+    *,
+    precision: float,
+    chains: int = CHAINS,
+) -> PartitionRun:
+    """Return the run one block of sweeps longer; one that has just begun where `run` is None.
+
+    make_chain: the chains with room for so many parts. Where too many draws fill all places there are twice as many
+    from here on, and what was visited before is forgotten.
+    key: of the whole run.
+    """
     key_begin, key_run = split_key(key)
     with jax.enable_x64(True):
-        chain = make_chain(FIRST_PLACES)
-        state, blocks = begin(chain, key_begin, particles=chains), _Blocks([], [], [])
-        asked = FEWEST_BLOCKS
-        while True:
-            number = len(blocks.parts)
-            after, probability, parts, log_rows = advance(chain, folded(key_run, number, chain.n_places), state)
-            if int(np.max(parts)) >= chain.n_places and chain.n_places < chain.n_rows:
-                chain = make_chain(2 * chain.n_places)
-                state = grown(chain, state)
-                continue  # the block again, with room
-            state = after
-            for kept, new in zip(blocks, (probability, parts, log_rows), strict=True):
-                kept.append(np.asarray(new))
-            if number + 1 < asked:
-                continue
-            trace = blocks.kept()
-            if trace.is_settled(precision) or trace.sweeps >= most_sweeps:
-                return trace
-            asked = -(-3 * asked // 2)
+        chain = make_chain(FIRST_PLACES if run is None else run.places)
+        if run is None:
+            state = chain.init(key_begin, chains)
+        else:
+            worth = jnp.zeros(run.labels.shape[1])  # a block begins with a sweep, which knows it anew
+            state = PartitionState(jnp.asarray(run.labels), dict(run.log_hyper), worth)
+        spent = 0 if run is None else run.spent
+        state, probability, parts, log_rows = advance(chain, folded(key_run, spent), state)
+        parts = np.asarray(parts)
+        table = chain.seating.size_given_parts
+        size_probability = np.asarray(probability).T if table is None else np.asarray(table)[parts].mean(0)
+        log_hyper = {name: np.asarray(each, np.float64) for name, each in state.log_hyper.items()}
+        new = PartitionRun(
+            np.asarray(state.labels),
+            log_hyper,
+            chain.n_places,
+            parts[None],
+            np.asarray(log_rows, np.float64)[None],
+            np.asarray(size_probability, np.float64)[None],
+            spent + 1,
+        )
+        if run is not None and run.blocks:
+            joined = (np.concatenate([getattr(run, name), getattr(new, name)]) for name in VISITED)
+            new = new._replace(**dict(zip(VISITED, joined, strict=True)))
+        if not new.lacks_places(precision, chain.n_rows):
+            return new
+        wider = make_chain(2 * chain.n_places)
+        forgotten = {name: getattr(new, name)[:0] for name in VISITED}
+        return new._replace(places=wider.n_places, **forgotten)
 
 
-@kernel(static_argnames=("particles",), brief=True)
-def begin(chain: PartitionChain, key: Array, *, particles: int) -> PartitionState:
-    """Return states to begin with."""
-    return chain.init(key, particles)
-
-
-@kernel(brief=True)
-def grown(chain: PartitionChain, state: PartitionState) -> PartitionState:
-    """Return states of a chain with fewer places as states of this one."""
-    return chain.grown(state)
-
-
-@kernel(short=True)
+@kernel(once=True, short=True)
 def advance(
     chain: PartitionChain, key: Array, state: PartitionState
-) -> tuple[PartitionState, Float[Array, "size particle"], Int[Array, "sweep particle"], Float[Array, "sweep particle"]]:
-    """Return the states after `BLOCK` sweeps, the average of p(K | partition) over them, and after every sweep the
-    number of occupied parts and log p(rows | partition)."""
-    particles = state.labels.shape[1]
+) -> tuple[
+    PartitionState, Float[Array, "size particle"] | None, Int[Array, "sweep particle"], Float[Array, "sweep particle"]
+]:
+    """Return the states after `BLOCK` sweeps, the average of p(K | partition) over them (None where the number of parts
+    says it), and after every sweep the number of occupied parts and log p(rows | partition)."""
+    particles, seating = state.labels.shape[1], chain.seating
 
-    def one(
-        index: Array, carry: tuple[PartitionState, Array, Array, Array]
-    ) -> tuple[PartitionState, Array, Array, Array]:
+    def one(index: Array, carry: Any) -> Any:
         state, probability, parts, log_rows = carry
         state = chain.step(jax.random.fold_in(key, index), state)
-        counts = state.counts
-        probability = probability + jnp.exp(chain.seating.log_sizes(counts)) / BLOCK
+        counts = chain.counts(state.labels)
+        if probability is not None:
+            probability = probability + jnp.exp(seating.log_sizes(counts)) / BLOCK
         parts = parts.at[index].set((counts > 0.5).sum(0).astype(jnp.int32))
-        return state, probability, parts, log_rows.at[index].set(chain.log_rows(state))
+        return state, probability, parts, log_rows.at[index].set(state.log_rows)
 
-    blank = jnp.zeros((len(chain.seating.concentrations), particles))
+    blank = None if seating.is_summed else jnp.zeros((len(seating.concentrations), particles))
     parts = jnp.zeros((BLOCK, particles), jnp.int32)
     return jax.lax.fori_loop(0, BLOCK, one, (state, blank, parts, jnp.zeros((BLOCK, particles))))

@@ -31,6 +31,7 @@ from lvsearch.scrutiny.persistence import PROBABILITY, Persistence
 from lvsearch.scrutiny.robustness import Robustness
 from lvsearch.scrutiny.sensitivity import Sensitivity
 from lvsearch.searching.evaluators import ModelEvaluator
+from lvsearch.searching.partition_evaluator import PARTITIONS
 from lvsearch.sizing.sizes import Size
 
 if TYPE_CHECKING:
@@ -255,7 +256,7 @@ class SearchResult(Findings):
         """
         if (
             not isinstance(self.evaluator, ModelEvaluator)
-            or self.settings.evidence != "marginal"
+            or self.settings.evidence not in ("marginal", PARTITIONS)
             or self.settings.per_token
         ):
             raise ValueError(
