@@ -23,7 +23,6 @@ from lvsearch.scrutiny.audit import Audit, AuditRow
 from lvsearch.scrutiny.scrutiny import NOTHING_ASKED
 from lvsearch.searching.controller import SearchState, Task, step, witness_search
 from lvsearch.searching.evaluators import ModelEvaluator
-from lvsearch.searching.partition_evaluator import PartitionEvaluator
 from lvsearch.sizing.bracket import Bracket
 from lvsearch.sizing.sizes import Size, Table, as_size
 
@@ -34,7 +33,6 @@ MOST_SIZES = 3
 def audit_search(result: Findings, sizes: Iterable[Size | int] | None, *, seed: int, progress: bool = False) -> Audit:
     """`SearchResult.audit`, which says what it takes and raises."""
     evaluator, training = audited_search(result)
-    _require_annealed(result, evaluator)
     chosen = _default_sizes(result) if sizes is None else _given_sizes(result, sizes)
     data = training.dataset()
     trials = len(next(visit for visit in result.visits if visit.size == result.best_size).trials)
@@ -103,26 +101,25 @@ def _row(found: Findings, size: Size, bracket: Bracket) -> AuditRow:
 
 
 def audited_search(result: Findings) -> tuple[ModelEvaluator, Data]:
-    """The evaluator and the data of a search by the evidence itself, annealed or from chains over partitions.
-    ValueError, saying why, for any other."""
+    """The evaluator and the data of a search that can be audited. ValueError, saying why, for any other."""
+    evaluator, training = search_of_model(result)
+    if not evaluator.anneals:
+        raise ValueError(
+            f"got a search with evidence={result.settings.evidence!r}, expected annealed evidence: what is audited is "
+            'the estimate of log p(data | size). Search with evidence="annealed"'
+        )
+    return evaluator, training
+
+
+def search_of_model(result: Findings) -> tuple[ModelEvaluator, Data]:
+    """The evaluator and the data of a search of a model. ValueError, saying why, for any other."""
     evaluator, training = result.evaluator, result.training
     if not isinstance(evaluator, ModelEvaluator) or training is None:
         raise ValueError(
             "got a search without a model or without data, over a plain function say: there is nothing to draw data "
             "from. Search a model of lvsearch.models"
         )
-    if not isinstance(evaluator, PartitionEvaluator):
-        _require_annealed(result, evaluator)
     return evaluator, training
-
-
-def _require_annealed(result: Findings, evaluator: ModelEvaluator) -> None:
-    """Raise ValueError where the evidence of a search was not annealed."""
-    if not evaluator.anneals:
-        raise ValueError(
-            f"got a search with evidence={result.settings.evidence!r}, expected annealed evidence: what is audited is "
-            'the estimate of log p(data | size). Search with evidence="annealed"'
-        )
 
 
 def _default_sizes(result: Findings) -> tuple[Size, ...]:

@@ -62,7 +62,8 @@ class SearchResult(Findings):
         weighs them per token. seed: of the data drawn. It takes about as long as the search took for these sizes, times
         their number. `with_audit` puts it on the card.
 
-        Raises ValueError for evidence that is not annealed, searches over a function, and sizes that are none.
+        Raises ValueError for evidence that is not annealed (of mixtures of rows: search with evidence="annealed"),
+        searches over a function, and sizes that are none.
         """
         return audit_search(self, sizes, seed=seed, progress=progress)
 
@@ -114,8 +115,8 @@ class SearchResult(Findings):
         read off. For the prior over sizes nothing is searched again: `with_prior`. `with_sensitivity` puts it on the
         card.
 
-        Raises ValueError for evidence that is not annealed, searches over a function, a factor of at most 1, and names
-        of no hyper-parameter.
+        Raises ValueError for evidence that is not annealed (of mixtures of rows: search with evidence="annealed"),
+        searches over a function, a factor of at most 1, and names of no hyper-parameter.
         """
         return vary(self, names, factor, progress=progress)
 

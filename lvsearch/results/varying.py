@@ -17,7 +17,6 @@ from lvsearch.scrutiny.scrutiny import NOTHING_ASKED
 from lvsearch.scrutiny.sensitivity import Sensitivity, Variant
 from lvsearch.searching.controller import SearchState, run
 from lvsearch.searching.evaluators import ModelEvaluator
-from lvsearch.searching.partition_evaluator import PartitionEvaluator
 
 
 def hyperparameters(model: Model) -> dict[str, float]:
@@ -63,13 +62,7 @@ def vary(result: Findings, names: Sequence[str] | str | None, factor: float | in
 def _searched(result: Findings, evaluator: ModelEvaluator, model: Model) -> Findings:
     """The same search of another model, keys and all: what its paths have by chance they have in common."""
     seed, scale = result.settings.seed, evaluator.scale
-    other: ModelEvaluator
-    if isinstance(evaluator, PartitionEvaluator):
-        other = evaluator.of_model(model)
-    else:
-        other = ModelEvaluator(
-            model, evaluator.data, evidence="marginal", seed=seed, scale=scale, chunks=evaluator.chunks
-        )
+    other = ModelEvaluator(model, evaluator.data, evidence="marginal", seed=seed, scale=scale, chunks=evaluator.chunks)
     state = run(other, result.prior, result.settings, SearchState(), progress=False)
     if not state.is_finished:
         raise KeyboardInterrupt

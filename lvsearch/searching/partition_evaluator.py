@@ -80,10 +80,6 @@ class PartitionEvaluator(ModelEvaluator):
         """Raise ValueError: chains over partitions run on one device."""
         return PartitionEvaluator(self.base_model, self.data, seed=self._own_seed, chunks=self.chunks, mesh=mesh)
 
-    def of_model(self, model: Model) -> "PartitionEvaluator":
-        """Return the same for another model of the same data."""
-        return PartitionEvaluator(model, self.data, seed=self._own_seed, chunks=self.chunks)
-
     # ── all sizes ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def lengthen(
