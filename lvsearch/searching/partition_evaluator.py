@@ -21,6 +21,7 @@ from lvsearch.inference.partition_chains import (
     is_enough,
     lengthened,
     partition_chain,
+    supported_sizes,
 )
 from lvsearch.models.contract import Model
 from lvsearch.models.finite_mixture import FiniteMixture
@@ -105,7 +106,7 @@ class PartitionEvaluator(ModelEvaluator):
         if not progress.run.blocks:
             return None
         found = MixturePosterior.from_trace(progress.run.trace(), progress.log_prior, PRECISION)
-        log_prior = np.array([prior.log_pmf((size,)) for size in range(1, len(progress.log_prior) + 1)])
+        log_prior = supported_sizes(lambda size: prior.log_pmf((size,)), len(progress.log_prior))
         return found.under(log_prior, progress.run.trace())
 
     def next_fit(

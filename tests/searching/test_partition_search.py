@@ -64,7 +64,7 @@ def test_another_prior_weighs_the_same_draws_anew() -> None:
     sizes, _ = enumerated(OTHER_PRIOR)
     assert off_by(other, sizes) < 4
     assert off_by(searched(), sizes) > 10  # the two priors can be told apart
-    assert "occupied" not in other.summary().split("certified")[0].split("evidence")[0]
+    assert "occupied:" not in other.summary()
 
 
 def test_the_answer_is_read() -> None:
@@ -108,7 +108,7 @@ def test_chains_that_are_too_short_give_no_number(monkeypatch: pytest.MonkeyPatc
     [
         (lv.models.DPMixture(), {}),
         (MODEL, {"per_token": True}),
-        (lv.models.FiniteMixture(cases.KNOWN.component, None), {}),
+        (lv.models.LDA(), {}),
     ],
 )
 def test_what_has_no_chains_is_refused(model: Any, given: dict[str, Any]) -> None:
