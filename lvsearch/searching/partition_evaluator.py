@@ -35,7 +35,7 @@ from lvsearch.sizing.sizes import Size, SizePrior
 
 PARTITIONS = "partitions"
 """What `SearchSettings.evidence` says of such a search."""
-PRECISION, MOST_SWEEPS = 0.02, 4096
+PRECISION, MOST_SWEEPS = 0.02, 8192
 """The largest Monte Carlo error of the probability of a size, and the most sweeps of each chain."""
 WORTH_A_FIT = 0.1
 """Posterior probability from which on a size is fitted; others are when somebody asks for them."""
