@@ -36,6 +36,7 @@ from lvsearch.scrutiny.scrutiny import NOTHING_ASKED
 from lvsearch.searching.controller import Budget, SearchSettings, SearchState, run
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.searching.own_models import check_own
+from lvsearch.searching.partition_evaluator import PARTITIONS, has_partition_chain
 from lvsearch.seeds import checked_seed
 from lvsearch.sizing.fit import Evaluator
 from lvsearch.sizing.sizes import Size, SizePrior, as_size
@@ -44,7 +45,8 @@ from lvsearch.workers.remote_fits import Executor, Workers, check_executor
 REPORT = "report"
 """The name of the report's folder, inside the folder of the search."""
 FITTED = ("marginal", "bound", "plug-in")
-EVIDENCE = (*FITTED, PREDICTIVE)
+ANNEALED = "annealed"
+EVIDENCE = (*FITTED, PREDICTIVE, PARTITIONS, ANNEALED)
 STARTS = 3
 """The default number of starts. For plug-in evidence it was measured on three small corpora of three clearly separate
 kinds of documents, with 20 seeds each. The first fit of size 3, grown from that of size 2, kept two kinds in one topic
@@ -99,7 +101,8 @@ def search(
             None for a function.
         prior: over sizes, from `lv.sizes`. By default a weak one, in which each further component is 5 % less probable
             (`sizes.weak`).
-        evidence: how sizes are compared: "marginal", "predictive", "bound" or "plug-in"; see below. A function has its
+        evidence: how sizes are compared: "marginal", "partitions", "annealed", "predictive", "bound" or "plug-in"; see
+                below. A function has its
             own evidence, and is searched as its `nested` says.
         max_size: the largest size to try.
         seconds: the time after which this call stops.
@@ -127,8 +130,11 @@ def search(
 
     The kinds of evidence:
 
-    - "marginal" is the evidence p(data | size), with parameters integrated out, annealed from both sides. It answers
-      "how many".
+    - "marginal" is the evidence p(data | size), with parameters integrated out. It answers "how many". Mixtures of rows
+      (`FiniteMixture`, `TiedMixture`, `IndependentNormalMixture`) get it for all sizes at once, from chains over
+      partitions of the rows. Other models get it size by size, by annealing from both sides.
+    - "partitions" and "annealed" ask for one of these two ways; the second checks the first. With `exhaustive`,
+      `per_token`, `width` or `mesh`, "marginal" is annealed.
     - "predictive" fits a grid of sizes without a part of the data and scores them on it. It takes a minute or two on
       100,000 words. `result.recommended` is the smallest size that predicts as well as any.
     - "bound" uses a mean-field lower bound plus log K! for the labellings. It is quick, but no answer: its unknown
@@ -153,6 +159,16 @@ def search(
     check_flags(grow=grow, exhaustive=exhaustive, per_token=per_token, robustness=robustness, report=report)
     if out is not None:
         several_processes.check_in_first_process(mesh, partial(refuse_existing, Path(out)))  # before slow reading
+    by_partitions = has_partition_chain(model) and not (per_token or exhaustive) and mesh is None and width is None
+    if evidence == "marginal" and by_partitions:
+        evidence = PARTITIONS
+    if evidence == PARTITIONS and not by_partitions:
+        raise ValueError(
+            f"got evidence={evidence!r} with {shown(model)}, per_token={per_token}, exhaustive={exhaustive}, "
+            f"width={width}, mesh={shown(mesh)}; expected a mixture of rows whose parameters have a prior, and none of "
+            'these: chains over partitions compare all sizes of the data as they are. Take evidence="annealed"'
+        )
+    evidence = "marginal" if evidence == ANNEALED else evidence
     settings = SearchSettings(evidence, per_token, None, seed, starts, grow, exhaustive, keep)
     evaluator, training, kept_back = _evaluator(model, data, held_out, settings, mesh)
     prior = checked_prior(evidence, prior, len(evaluator.size_names))
@@ -386,9 +402,7 @@ def _run(
             state=state,
             seconds=result.seconds + time.monotonic() - began,
             compiles=dict(Counter(result.compiles) + Counter(compiles_since(compiled))),
-            scrutiny=result.scrutiny
-            if state.visits == result.state.visits
-            else NOTHING_ASKED,  # checks hold for these fits only
+            scrutiny=result.scrutiny if _knows_the_same(state, result.state) else NOTHING_ASKED,  # of these very fits
         )
 
     def save(state: SearchState) -> None:
@@ -414,6 +428,12 @@ def _run(
             if out is not None:
                 save_search(ended, Path(out))
     return ended
+
+
+def _knows_the_same(state: SearchState, other: SearchState) -> bool:
+    """Whether two states of a search have the same fits and equally long chains."""
+    blocks = [None if each.partitions is None else each.partitions.run.spent for each in (state, other)]
+    return state.visits == other.visits and blocks[0] == blocks[1]
 
 
 def _run_in_new_folder(

@@ -64,10 +64,12 @@ class SamplingMethod(Protocol):
     @property
     def bias(self) -> Bias:
         """The bias of its estimates."""
+        ...
 
     @property
     def samples(self) -> int:
         """The number of samples that it draws by default."""
+        ...
 
     def estimate(
         self, topics: TopicSet, counts: sparse.csr_array, samples: int, key: Key[Array, " "]
@@ -75,3 +77,4 @@ class SamplingMethod(Protocol):
         """Estimate log p of each document from so many samples. A document's draws depend on the key, its row and its
         words.
         """
+        ...

@@ -88,6 +88,7 @@ class WithTerms(Protocol):
     @property
     def terms(self) -> Mapping[str, float]:
         """The terms of the bound by name, nats."""
+        ...
 
 
 Fit = TypeVar("Fit", bound=WithTerms)

@@ -3,10 +3,12 @@
 from lvsearch.inference.partition_chains.chain import PartitionChain, PartitionState
 from lvsearch.inference.partition_chains.run import (
     MOST_RHAT,
+    PartitionRun,
     PartitionTrace,
     RowMixture,
     advance,
-    begin,
+    is_enough,
+    lengthened,
     partition_chain,
     run_partitions,
 )
@@ -15,13 +17,15 @@ from lvsearch.inference.partition_chains.seating import SeatPrior, Seats, suppor
 __all__ = [
     "MOST_RHAT",
     "PartitionChain",
+    "PartitionRun",
     "PartitionState",
     "PartitionTrace",
     "RowMixture",
     "SeatPrior",
     "Seats",
     "advance",
-    "begin",
+    "is_enough",
+    "lengthened",
     "partition_chain",
     "run_partitions",
     "supported_sizes",

@@ -1,12 +1,14 @@
-"""Run chains over partitions until they agree, and compute the posterior of the number of components from them.
+"""Chains over partitions run until they agree, and the posterior of the number of components from them.
 
-Every draw of a partition gives p(K | partition) for all K at once. So p(K | rows) is the average of these, not a count
-of visits (Rao–Blackwell). The number of occupied components is a count of visits. Chains are independent, so an error
+Every draw of a partition says p(K | partition) for all K at once, so that p(K | rows) is the average of it, not a count
+of visits (Rao and Blackwell). The number of occupied components is a count of visits. Chains are independent: an error
 is the standard deviation of their averages over the square root of their number.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
+import math
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,29 +30,38 @@ from lvsearch.models.kernels import kernel
 from lvsearch.models.tied_mixture import TiedMixture
 
 BLOCK = 32
-"""Number of sweeps in one compiled call, and in one recorded average."""
+"""Sweeps of one compiled call, and of one recorded average."""
 FIRST_PLACES = 16
-"""Number of places for parts at first; it is doubled whenever a chain has filled all."""
-CHAINS = 32
-"""Number of independent chains, side by side on the last axis of every array."""
+"""Places for parts to begin with; twice as many whenever a chain has filled all."""
+FULL, FULL_SHARE = 0.05, 0.1
+"""Share of a block's draws that fill all places, beyond which there have to be more at once; and, of all kept draws, as
+a share of the precision, beyond which the answer would show that no further part had room."""
+CHAINS = 16
+"""Independent chains, side by side on the last axis of every array. An R̂ of 1.05 takes ten effective draws of each,
+and so many of 16 chains know a probability to .03 or better, before the averages of Rao and Blackwell."""
 MOST_RHAT = 1.05
 """R̂ above which chains do not agree."""
 FEWEST_BLOCKS = 8
-"""Number of blocks after which chains are first tested for agreement; the first half of all blocks is left out."""
+"""Blocks after which chains are first asked whether they agree; half of all blocks are left out."""
+LONGER = 1.25
+"""How many times as long chains are when they are asked again."""
+
+VISITED = ("parts", "log_rows", "size_probability")
+"""The fields of a run that every block adds to."""
 
 RowMixture = FiniteMixture | TiedMixture | IndependentNormalMixture
 """Mixtures of rows whose components are integrated out."""
 
 
 class PartitionTrace(NamedTuple):
-    """The record of chains over partitions, without the first half of their sweeps.
+    """What chains over partitions visited after the first half of their sweeps, which is left out.
 
     | field | meaning |
     |---|---|
     | `size_probability` | average of p(K given the partition), K = 1, 2, …, (chain, size) |
     | `parts` | occupied components after every sweep, (chain, draw) |
-    | `log_rows` | log p(rows given the partition) after every sweep, without carriers, nats, (chain, draw) |
-    | `sweeps` | number of sweeps of each chain, including those left out |
+    | `log_rows` | log p(rows given the partition) after every sweep but for carriers, nats, (chain, draw) |
+    | `sweeps` | of each chain, those left out too |
     """
 
     size_probability: Float64[np.ndarray, "chain size"]
@@ -65,63 +76,97 @@ class PartitionTrace(NamedTuple):
 
     @property
     def effective_sample_size(self) -> float:
-        """The effective sample size of all chains together for the number of occupied components.
-
-        Where that number never varies it is that of log p(rows | partition), and NaN where neither varies.
-        """
+        """Effective draws of all chains together for the number of occupied components, or, where that never varies,
+        for log p(rows | partition); NaN where neither does."""
         of_parts = bulk_effective_sample_size(self.parts)
         return bulk_effective_sample_size(self.log_rows) if np.isnan(of_parts) else of_parts
 
     def sizes(self) -> tuple[Float64[np.ndarray, " size"], Float64[np.ndarray, " size"]]:
-        """Return p(K | rows) of K = 1, 2, … and its Monte Carlo error.
+        """Return (p(K | rows), its Monte Carlo error) of K = 1, 2, …
 
-        No error is smaller than the change that one missed visit elsewhere could make.
+        No error is smaller than what one visit elsewhere, which may have been missed, could change.
         """
-        probability, error = _mean_and_error(self.size_probability)
+        probability, error = _over_chains(self.size_probability)
         return probability, np.maximum(error, self._doubt)
 
     def occupied(self) -> tuple[Float64[np.ndarray, " number"], Float64[np.ndarray, " number"]]:
-        """Return p(K₊ | rows) of K₊ = 1, 2, … up to the largest number visited, and its Monte Carlo error.
+        """Return (p(K₊ | rows), its Monte Carlo error) of K₊ = 1, 2, … up to the most that was visited.
 
-        No error is smaller than that of the same effective number of independent visits, one of which is in doubt.
+        No error is smaller than that of as many independent visits as the chains are worth, one of them in doubt.
         """
         numbers = np.arange(1, self.parts.max() + 1)
-        probability, error = _mean_and_error((self.parts[..., None] == numbers).mean(1))
+        probability, error = _over_chains((self.parts[..., None] == numbers).mean(1))
         doubted = self._doubt + probability * (1 - 2 * self._doubt)
         return probability, np.maximum(error, np.sqrt(doubted * (1 - doubted) * 2 * self._doubt))
 
     @property
     def _doubt(self) -> float:
-        """Half a visit as a share of the effective number of independent visits, which is at least one per chain."""
+        """Half a visit among as many independent ones as the chains are worth: at least one of each chain."""
         return 0.5 / (np.nan_to_num(self.effective_sample_size, nan=len(self.parts)) + 1)
 
     def is_settled(self, precision: float) -> bool:
-        """Return whether chains agree and no probability of a size has a Monte Carlo error above `precision`."""
+        """Whether chains agree and no probability of a size has a Monte Carlo error above `precision`."""
         return self.rhat <= MOST_RHAT and bool(self.sizes()[1].max() <= precision)
 
 
-def _mean_and_error(each: Float64[np.ndarray, "chain number"]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean over chains and its standard error."""
+def _over_chains(each: Float64[np.ndarray, "chain number"]) -> tuple[np.ndarray, np.ndarray]:
     return each.mean(0), each.std(0, ddof=1) / np.sqrt(len(each))
 
 
-class _Blocks(NamedTuple):
-    """The record of blocks of sweeps, block after block."""
+class PartitionRun(NamedTuple):
+    """Chains as far as they have come: all that it takes to go on with them, and what they have visited.
 
-    size_probability: list[np.ndarray]  # (size, chain) each
-    parts: list[np.ndarray]  # (sweep, chain) each
-    log_rows: list[np.ndarray]  # (sweep, chain) each
+    | field | meaning |
+    |---|---|
+    | `labels` | place and variant of each row, (row, chain) |
+    | `log_hyper` | log h by name, (column, chain); no entry where nothing has a prior |
+    | `places` | places for parts |
+    | `parts` | occupied components after every sweep, (block, sweep, chain) |
+    | `log_rows` | log p(rows given partition) after every sweep but for carriers, nats, (block, sweep, chain) |
+    | `size_probability` | averages of p(K given partition), (block, chain, size) |
+    | `spent` | blocks that were run in all, those before places were added too |
+    """
 
-    def late_half(self) -> PartitionTrace:
-        """Return the trace of the blocks without their first half."""
-        n = len(self.parts)
-        late = slice(n // 2, n)
-        return PartitionTrace(
-            np.asarray(np.mean(self.size_probability[late], axis=0, dtype=np.float64)).T,
-            np.concatenate(self.parts[late]).T,
-            np.concatenate(self.log_rows[late]).T.astype(np.float64),
-            n * BLOCK,
-        )
+    labels: Int[np.ndarray, "row chain"]
+    log_hyper: Mapping[str, Float64[np.ndarray, "column chain"]]
+    places: int
+    parts: Int[np.ndarray, "block sweep chain"]
+    log_rows: Float64[np.ndarray, "block sweep chain"]
+    size_probability: Float64[np.ndarray, "block chain size"]
+    spent: int
+
+    @property
+    def blocks(self) -> int:
+        """Blocks since places were last added."""
+        return len(self.parts)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to ask the chains whether they agree: after 8 blocks, 10, 13, 17, …"""
+        return self.blocks in _asked_after(self.blocks)
+
+    def trace(self) -> PartitionTrace:
+        """Return what was visited, without the first half."""
+        late = slice(self.blocks // 2, None)
+        parts, log_rows = (np.concatenate(each[late]).T for each in (self.parts, self.log_rows))
+        return PartitionTrace(self.size_probability[late].mean(0), parts, log_rows, self.blocks * BLOCK)
+
+    def lacks_places(self, precision: float, n_rows: int) -> bool:
+        """Whether draws that fill all places, and so had no room for one part more, are too many for this precision."""
+        if self.places >= n_rows:
+            return False
+        if (self.parts[-1] >= self.places).mean() > FULL:
+            return True
+        return self.is_due and bool((self.trace().parts >= self.places).mean() > FULL_SHARE * precision)
+
+
+@cache
+def _asked_after(most: int) -> frozenset[int]:
+    """Numbers of blocks, up to `most`, after which chains are asked whether they agree."""
+    numbers = [FEWEST_BLOCKS]
+    while numbers[-1] < most:
+        numbers.append(math.ceil(LONGER * numbers[-1]))
+    return frozenset(numbers)
 
 
 def partition_chain(
@@ -129,9 +174,7 @@ def partition_chain(
 ) -> PartitionChain:
     """Return chains over the partitions of some rows into at most `places` parts.
 
-    log_prior: log p(K) of K = 1, 2, …, nats.
-
-    Raises ValueError for a model whose components are not integrated out.
+    log_prior: log p(K) of K = 1, 2, …, nats. Raises ValueError for a model whose components are not integrated out.
     """
     places = capacity_of((min(places, data.n_units),))[0]
     chain = evidence_chain(model, data, (places,), None)
@@ -166,69 +209,90 @@ def run_partitions(
 ) -> PartitionTrace:
     """Run chains until they agree and every p(K | rows) has a Monte Carlo error of at most `precision`.
 
-    make_chain: returns the chains with room for the given number of parts; called with twice as many whenever one is
-        full.
-    precision: the largest Monte Carlo error.
-    most_sweeps: number of sweeps of each chain after which the run ends in any case; the trace then says that it has
-        not settled.
-    chains: number of chains.
+    make_chain: the chains with room for so many parts.
+    most_sweeps: after so many sweeps of each chain the run ends all the same; the trace then says that it has not
+        settled.
+    """
+    run, make_chain = None, cache(make_chain)
+    while run is None or not is_enough(run, precision, most_sweeps):
+        run = lengthened(make_chain, key, run, precision=precision, chains=chains)
+    return run.trace()
+
+
+def is_enough(run: PartitionRun, precision: float, most_sweeps: int) -> bool:
+    """Return whether chains agree and are precise enough, or are as long as they may be. They are asked at fixed
+    lengths alone, so that a run that was cut off ends where it would have ended."""
+    too_long = run.spent * BLOCK >= most_sweeps
+    return run.blocks > 0 and (too_long or (run.is_due and run.trace().is_settled(precision)))
+
+
+def lengthened(
+    make_chain: Callable[[int], PartitionChain],
+    key: Key[Array, ""],
+    run: PartitionRun | None,
+    *,
+    precision: float,
+    chains: int = CHAINS,
+) -> PartitionRun:
+    """Return the run one block of sweeps longer; one that has just begun where `run` is None.
+
+    make_chain: the chains with room for so many parts. Where too many draws fill all places there are twice as many
+    from here on, and what was visited before is forgotten.
+    key: of the whole run.
     """
     key_begin, key_run = split_key(key)
     with jax.enable_x64(True):
-        chain = make_chain(FIRST_PLACES)
-        state, blocks = begin(chain, key_begin, particles=chains), _Blocks([], [], [])
-        asked = FEWEST_BLOCKS
-        while True:
-            number = len(blocks.parts)
-            after, probability, parts, log_rows = advance(chain, folded(key_run, number, chain.n_places), state)
-            if int(np.max(parts)) >= chain.n_places and chain.n_places < chain.n_rows:
-                chain = make_chain(2 * chain.n_places)
-                state = widen(chain, state)
-                continue  # repeat the block with more places
-            state = after
-            for kept, new in zip(blocks, (probability, parts, log_rows), strict=True):
-                kept.append(np.asarray(new))
-            if number + 1 < asked:  # agreement is tested after numbers of blocks that grow by a factor of 1.5
-                continue
-            trace = blocks.late_half()
-            if trace.is_settled(precision) or trace.sweeps >= most_sweeps:
-                return trace
-            asked = -(-3 * asked // 2)
+        chain = make_chain(FIRST_PLACES if run is None else run.places)
+        if run is None:
+            state = chain.init(key_begin, chains)
+        else:
+            log_hyper = {name: jnp.asarray(each) for name, each in run.log_hyper.items()}
+            worth = jnp.zeros(run.labels.shape[1])  # a block begins with a sweep, which knows it anew
+            state = PartitionState(jnp.asarray(run.labels), log_hyper, worth)
+        spent = 0 if run is None else run.spent
+        state, probability, parts, log_rows = advance(chain, folded(key_run, spent), state)
+        parts = np.asarray(parts)
+        table = chain.seating.size_given_parts
+        size_probability = np.asarray(probability).T if table is None else np.asarray(table)[parts].mean(0)
+        log_hyper = {name: np.asarray(each, np.float64) for name, each in state.log_hyper.items()}
+        new = PartitionRun(
+            np.asarray(state.labels),
+            log_hyper,
+            chain.n_places,
+            parts[None],
+            np.asarray(log_rows, np.float64)[None],
+            np.asarray(size_probability, np.float64)[None],
+            spent + 1,
+        )
+        if run is not None and run.blocks:
+            joined = (np.concatenate([getattr(run, name), getattr(new, name)]) for name in VISITED)
+            new = new._replace(**dict(zip(VISITED, joined, strict=True)))
+        if not new.lacks_places(precision, chain.n_rows):
+            return new
+        wider = make_chain(2 * chain.n_places)
+        forgotten = {name: getattr(new, name)[:0] for name in VISITED}
+        return new._replace(places=wider.n_places, **forgotten)
 
 
-@kernel(static_argnames=("particles",), brief=True)
-def begin(chain: PartitionChain, key: Array, *, particles: int) -> PartitionState:
-    """Return first states of the chains (compiled)."""
-    return chain.init(key, particles)
-
-
-@kernel(brief=True)
-def widen(chain: PartitionChain, state: PartitionState) -> PartitionState:
-    """Return states of a chain with fewer places as states of this one (compiled)."""
-    return chain.widen(state)
-
-
-@kernel(short=True)
+@kernel(once=True, short=True)
 def advance(
     chain: PartitionChain, key: Array, state: PartitionState
-) -> tuple[PartitionState, Float[Array, "size particle"], Int[Array, "sweep particle"], Float[Array, "sweep particle"]]:
-    """Run `BLOCK` sweeps of all chains (compiled).
+) -> tuple[
+    PartitionState, Float[Array, "size particle"] | None, Int[Array, "sweep particle"], Float[Array, "sweep particle"]
+]:
+    """Return the states after `BLOCK` sweeps, the average of p(K | partition) over them (None where the number of parts
+    says it), and after every sweep the number of occupied parts and log p(rows | partition)."""
+    particles, seating = state.labels.shape[1], chain.seating
 
-    Returns the states after them, the average of p(K | partition) over them, and after every sweep the number of
-    occupied parts and log p(rows | partition).
-    """
-    particles = state.labels.shape[1]
-
-    def one(
-        index: Array, carry: tuple[PartitionState, Array, Array, Array]
-    ) -> tuple[PartitionState, Array, Array, Array]:
+    def one(index: Array, carry: Any) -> Any:
         state, probability, parts, log_rows = carry
         state = chain.step(jax.random.fold_in(key, index), state)
-        counts = state.counts
-        probability = probability + jnp.exp(chain.seating.log_sizes(counts)) / BLOCK
+        counts = chain.counts(state.labels)
+        if probability is not None:
+            probability = probability + jnp.exp(seating.log_sizes(counts)) / BLOCK
         parts = parts.at[index].set((counts > 0.5).sum(0).astype(jnp.int32))
-        return state, probability, parts, log_rows.at[index].set(chain.log_rows(state))
+        return state, probability, parts, log_rows.at[index].set(state.log_rows)
 
-    blank = jnp.zeros((len(chain.seating.concentrations), particles))
+    blank = None if seating.is_summed else jnp.zeros((len(seating.concentrations), particles))
     parts = jnp.zeros((BLOCK, particles), jnp.int32)
     return jax.lax.fori_loop(0, BLOCK, one, (state, blank, parts, jnp.zeros((BLOCK, particles))))

@@ -43,7 +43,7 @@ class Seats(NamedTuple):
         """
         occupied = counts > 0.5
         parts = occupied.sum(0)
-        first_free = ~occupied & (jnp.cumsum(~occupied, axis=0) == 1)
+        first_free = ~occupied & (jnp.arange(len(occupied))[:, None] == jnp.argmin(occupied, axis=0))
         new = jnp.log(self.concentration) + self._log_weight_of(parts + 1) - self._log_weight_of(parts)
         return jnp.where(occupied, jnp.log(counts + self.concentration), jnp.where(first_free, new, -jnp.inf))
 
@@ -61,18 +61,21 @@ class Seats(NamedTuple):
 class SeatPrior(eqx.Module):
     """The prior of K and of partitions of N rows into at most `places` parts.
 
+    Where a_K is the same for every K, K is summed out beforehand. Then there is one column in the place of the sizes,
+    p(K | partition) depends on the number of parts alone, and programs hold no table over sizes.
+
     | field | meaning |
     |---|---|
-    | `concentrations` | a_K of K = 1, 2, …, (size,) |
-    | `log_weights` | log [p(K) K!/(K − t)! Γ(K a_K) / Γ(K a_K + N)], t = 0 … places + 1, nats, (part count, size) |
-    | `log_rising` | log Γ(n + a_K) / Γ(a_K), n = 0 … N, nats, (row count, size) |
-    | `is_summed` | whether K is summed out of the partition's prior, because a_K is the same for every K |
+    | `concentrations` | a_K of K = 1, 2, …, (size,), or a, (1,) |
+    | `log_weights` | log [p(K) K!/(K − t)! Γ(K a_K) / Γ(K a_K + N)] or log V(t), t = 0 … places + 1, nats, (t, size) |
+    | `log_rising` | log Γ(n + a_K) / Γ(a_K), n = 0 … N, nats, (row count, size); None where K is summed out |
+    | `size_given_parts` | p(K given t parts), (part count, size), where K is summed out; else None |
     """
 
     concentrations: Float[Array | np.ndarray, " size"]
     log_weights: Float[Array | np.ndarray, "number size"]
-    log_rising: Float[Array | np.ndarray, "rows size"]
-    is_summed: bool = eqx.field(static=True)
+    log_rising: Float[Array | np.ndarray, "rows size"] | None
+    size_given_parts: Float[Array | np.ndarray, "number sizes"] | None
 
     @classmethod
     def from_prior(
@@ -89,27 +92,34 @@ class SeatPrior(eqx.Module):
         total = size * concentrations
         log_falling = special.gammaln(size + 1) - special.gammaln(np.maximum(size - parts, 0) + 1)
         of_size = log_prior + special.gammaln(total) - special.gammaln(total + n_rows)
+        log_weights = np.where(parts <= size, log_falling + of_size, -np.inf)
+        if np.ptp(concentrations) == 0:
+            log_sum = np.logaddexp.reduce(log_weights, axis=1, keepdims=True)
+            possible = log_sum > -np.inf
+            given = np.where(possible, np.exp(log_weights - np.where(possible, log_sum, 0.0)), 0.0)
+            return cls(concentrations[:1], log_sum, None, given)
         rows = np.arange(n_rows + 1)[:, None]
         log_rising = special.gammaln(rows + concentrations) - special.gammaln(concentrations)
-        log_weights = np.where(parts <= size, log_falling + of_size, -np.inf)
-        return cls(concentrations, log_weights, log_rising, bool(np.ptp(concentrations) == 0))
+        return cls(concentrations, log_weights, log_rising, None)
+
+    @property
+    def is_summed(self) -> bool:
+        """Whether K is summed out of the partition's prior, because a_K is the same for every K."""
+        return self.log_rising is None
 
     def log_sizes(self, counts: Float[Array, "place particle"]) -> Float[Array, "size particle"]:
-        """Return log p(K | partition) from the rows of each place, nats."""
+        """Return log p(K | partition) from the rows of each place, nats, where K is not summed out."""
         rows = jnp.round(counts).astype(jnp.int32)
         of_parts = jnp.asarray(self.log_weights)[(rows > 0).sum(0)].T
-        if not self.is_summed:  # otherwise the same number for every K
-            of_parts = of_parts + jnp.asarray(self.log_rising)[rows].sum(0).T
-        return jax.nn.log_softmax(of_parts, axis=0)
+        return jax.nn.log_softmax(of_parts + jnp.asarray(self.log_rising)[rows].sum(0).T, axis=0)
 
     def draw(self, key: Key[Array, ""], counts: Float[Array, "place particle"]) -> Seats:
         """Return the seats. Where K is not summed out, they are those of a K drawn given the partition."""
         weights, concentrations = jnp.asarray(self.log_weights), jnp.asarray(self.concentrations)
         n_particles = counts.shape[1]
         if self.is_summed:
-            log_weight = jax.nn.logsumexp(weights, axis=1)[:, None]
             shape = (len(weights), n_particles)
-            return Seats(jnp.broadcast_to(concentrations[0], n_particles), jnp.broadcast_to(log_weight, shape))
+            return Seats(jnp.broadcast_to(concentrations[0], n_particles), jnp.broadcast_to(weights, shape))
         drawn = jax.random.categorical(key, self.log_sizes(counts), axis=0)
         return Seats(concentrations[drawn], weights[:, drawn])
 

@@ -160,10 +160,11 @@ def gains_of_last_topics(
         return gain_upwards(path, keys[1], lower, temperatures), gain_downwards(path, keys[2], upper, temperatures)
 
     groups = in_processes(one_group, work.groups)
-    return tuple(
-        Gain(*(np.concatenate([group[index][way] for group in groups]) for way in (0, 1)), work.temperatures)
-        for index in range(len(fewer))
-    )
+    found = []
+    for index in range(len(fewer)):
+        up, down = (np.concatenate([group[index][way] for group in groups]) for way in (0, 1))
+        found.append(Gain(up, down, work.temperatures))
+    return tuple(found)
 
 
 def splits_between(

@@ -6,7 +6,7 @@ over partitions of the rows give the posterior of all K at once. No fit and no e
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -18,13 +18,14 @@ from lvsearch.data.kinds import data_for
 from lvsearch.inference.compiles import prepare_programs
 from lvsearch.inference.partition_chains import (
     MOST_RHAT,
+    PartitionTrace,
     RowMixture,
     partition_chain,
     run_partitions,
     supported_sizes,
 )
 from lvsearch.seeds import checked_seed
-from lvsearch.sizing.posterior import format_probability
+from lvsearch.sizing.posterior import EstimatedPosterior, format_probability
 from lvsearch.sizing.sizes import SizePrior, weak
 from lvsearch.sizing.words import sizes_in_words
 
@@ -33,6 +34,10 @@ LEFT_OUT, MOST_SIZES = 1e-6, 2000
 FEWEST_SWEEPS = 256
 """The number of sweeps of each chain before it is first checked whether the chains agree."""
 HELD = 0.95
+SHOWN = 1e-4
+"""Posterior probability of the smallest and the largest size that tables of a search begin and end with."""
+TAIL = 1.645
+"""Standard errors from a mean to its 5 % and 95 % points."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -64,6 +69,66 @@ class MixturePosterior:
     chains: int
     sweeps: int
     precision: float
+
+    @classmethod
+    def from_trace(
+        cls, trace: PartitionTrace, log_prior: Float64[np.ndarray, " size"], precision: float
+    ) -> "MixturePosterior":
+        """Return what chains say. log_prior: of K = 1, 2, …, nats; precision: the Monte Carlo error asked for."""
+        return cls(
+            log_prior,
+            *trace.sizes(),
+            *trace.occupied(),
+            trace.rhat,
+            trace.effective_sample_size,
+            len(trace.parts),
+            trace.sweeps,
+            precision,
+        )
+
+    def under(self, log_prior: Float64[np.ndarray, " size"], trace: PartitionTrace) -> "MixturePosterior | None":
+        """Return the posterior of K under another prior over sizes, from the same draws, each size weighed anew.
+
+        log_prior: log p(K) of the same K, nats. trace: what the chains visited under their own prior. Of the number of
+        occupied components nothing is known under another prior: its fields are empty. None where the prior gives no
+        visited size any probability.
+        """
+        if np.allclose(np.exp(log_prior), np.exp(self.log_prior), rtol=1e-4, atol=1e-9):
+            return self
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.where(self.log_prior > -np.inf, np.exp(log_prior - self.log_prior), 0.0)
+        weights = trace.size_probability * ratio
+        total = weights.sum(1).mean()
+        if not total > 0:
+            return None
+        probability = weights.mean(0) / total
+        # a ratio of averages over chains: its error is that of what each chain's weights exceed their share by
+        beyond = weights - probability * weights.sum(1, keepdims=True)
+        error = beyond.std(0, ddof=1) / np.sqrt(len(beyond)) / total
+        error = np.maximum(error, self.monte_carlo_error.min())
+        nothing = np.zeros(0)
+        return replace(
+            self,
+            log_prior=log_prior,
+            probability=probability,
+            monte_carlo_error=error,
+            occupied_probability=nothing,
+            occupied_error=nothing,
+        )
+
+    @property
+    def log_evidence(self) -> Float64[np.ndarray, " size"]:
+        """log p(rows | K) of K = 1, 2, …, nats, but for one constant; −inf where no draw could have so few components,
+        or the prior had none."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = np.log(self.probability) - self.log_prior
+        return np.where(np.isfinite(found), found, -np.inf)
+
+    @property
+    def log_evidence_error(self) -> Float64[np.ndarray, " size"]:
+        """The Monte Carlo error of `log_evidence`, nats."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(self.probability > 0, self.monte_carlo_error / self.probability, np.inf)
 
     @property
     def is_settled(self) -> bool:
@@ -101,11 +166,15 @@ class MixturePosterior:
             }
         )
 
+    def describe_occupied(self) -> str | None:
+        """Return a sentence on K₊; None where nothing is known of it."""
+        return _in_words("occupied components", self.occupied_probability) if len(self.occupied_probability) else None
+
     def describe(self) -> str:
         """Return one sentence on K and one on K₊. If the chains do not agree yet, the text begins by saying so."""
-        found = (
-            f"{_in_words('components', self.probability)} {_in_words('occupied components', self.occupied_probability)}"
-        )
+        occupied = self.describe_occupied()
+        found = _in_words("components", self.probability)
+        found = found if occupied is None else f"{found} {occupied}"
         if self.is_settled:
             return found
         return (
@@ -156,7 +225,7 @@ def mixture_posterior(
             f"got precision={precision!r}, sweeps={sweeps!r}; expected an error between 0 and 1, and at least "
             f"{FEWEST_SWEEPS} sweeps"
         )
-    log_prior = _tabulated(weak() if prior is None else prior, max_size)
+    log_prior = tabulated_prior(weak() if prior is None else prior, max_size)
     seed = checked_seed(seed)
     prepare_programs()
     units = data_for(model, data).dataset()
@@ -166,21 +235,10 @@ def mixture_posterior(
         precision=float(precision),
         most_sweeps=sweeps,
     )
-    occupied, occupied_error = trace.occupied()
-    return MixturePosterior(
-        log_prior,
-        *trace.sizes(),
-        occupied,
-        occupied_error,
-        trace.rhat,
-        trace.effective_sample_size,
-        len(trace.parts),
-        trace.sweeps,
-        float(precision),
-    )
+    return MixturePosterior.from_trace(trace, log_prior, float(precision))
 
 
-def _tabulated(prior: Any, max_size: int | None) -> Float64[np.ndarray, " size"]:
+def tabulated_prior(prior: Any, max_size: int | None) -> Float64[np.ndarray, " size"]:
     """Return log p(K) of K = 1, 2, …, in nats, up to `max_size` or to where the prior leaves `LEFT_OUT` beyond.
 
     Raises ValueError for a bad prior or size, and if the prior gives the allowed sizes no probability.
@@ -211,3 +269,25 @@ def _in_words(name: str, probability: Float64[np.ndarray, " number"]) -> str:
     subject = f"{best} {name} are" if best > 1 else f"{best} {name.removesuffix('s')} is"
     share = format_probability(float(probability[best - 1]))
     return f"{subject} most probable ({share}); {held} hold{'s' if enough == 1 else ''} 95 %."
+
+
+def estimate_from_partitions(found: MixturePosterior) -> EstimatedPosterior:
+    """Return the posterior of sizes as searches have it: from the first to the last of at least `SHOWN`, with the 5 %
+    and 95 % points of the Monte Carlo error. No size is settled before the chains agree."""
+    worth = np.flatnonzero(found.probability >= min(SHOWN, found.probability.max()))
+    rows = np.arange(worth[0], worth[-1] + 1)
+    probability, error = found.probability[rows], found.monte_carlo_error[rows]
+    sizes = tuple((int(row) + 1,) for row in rows)
+    best = int(np.argmax(probability))
+    order = np.argsort(-probability, kind="stable")
+    together = set(order[: int(np.searchsorted(np.cumsum(probability[order]), HELD * (1 - 1e-12))) + 1].tolist())
+    indistinguishable = tuple(size for row, size in enumerate(sizes) if row in together)
+    return EstimatedPosterior(
+        sizes,
+        probability,
+        np.clip(probability - TAIL * error, 0.0, 1.0),
+        np.clip(probability + TAIL * error, 0.0, 1.0),
+        sizes[best],
+        indistinguishable,
+        () if found.is_settled else indistinguishable,
+    )

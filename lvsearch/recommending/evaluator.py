@@ -23,6 +23,7 @@ from lvsearch.recommending.topic_quality import topic_quality
 from lvsearch.recommending.trials import compare_trials, recommendation
 from lvsearch.searching.controller import SearchSettings
 from lvsearch.searching.evaluators import ModelEvaluator
+from lvsearch.searching.partition_evaluator import PARTITIONS, PartitionEvaluator
 from lvsearch.sizing.evidence import Evidence
 from lvsearch.sizing.fit import Fit, HeldOutScores, TopicQuality
 from lvsearch.sizing.ledger import Visit
@@ -274,6 +275,8 @@ def model_evaluator(
     Raises ValueError for settings that a search by prediction has no use for.
     """
     evidence, seed = settings.evidence, settings.seed
+    if evidence == PARTITIONS:
+        return PartitionEvaluator(model, training.dataset(), seed=seed, chunks=chunks, mesh=mesh)
     if evidence != PREDICTIVE:
         scale = float(training.n_observations) if settings.per_token else 1.0
         data = training.dataset()

@@ -131,16 +131,25 @@ def audited_search(result: Findings) -> tuple[ModelEvaluator, Data]:
 
     Raises ValueError, with the reason, if the search is over a plain function or its evidence is not annealed.
     """
+    evaluator, training = search_of_model(result)
+    if not evaluator.anneals:
+        raise ValueError(
+            f"got a search with evidence={result.settings.evidence!r}, expected annealed evidence: what is audited is "
+            'the estimate of log p(data | size). Search with evidence="annealed"'
+        )
+    return evaluator, training
+
+
+def search_of_model(result: Findings) -> tuple[ModelEvaluator, Data]:
+    """Return the evaluator and the training data of a search over a model.
+
+    Raises ValueError, with the reason, if the search is over a plain function.
+    """
     evaluator, training = result.evaluator, result.training
     if not isinstance(evaluator, ModelEvaluator) or training is None:
         raise ValueError(
             "got a search without a model or without data, over a plain function say: there is nothing to draw data "
             "from. Search a model of lvsearch.models"
-        )
-    if not evaluator.anneals:
-        raise ValueError(
-            f"got a search with evidence={result.settings.evidence!r}, expected annealed evidence: what is audited is "
-            'the estimate of log p(data | size). Search with evidence="marginal"'
         )
     return evaluator, training
 

@@ -127,13 +127,17 @@ def near_table(result: Findings) -> pd.DataFrame:
 
 def headline(result: Findings) -> str:
     """Return the answer in one sentence. If there is no answer yet, return a sentence that says so."""
-    if not result.visits:
+    if not result.visits and result.partitions is None:
         return "No size was tried yet."
     return answer(result) if has_answer(result) else "No fit succeeded: see the failures."
 
 
 def has_answer(result: Findings) -> bool:
-    """Return True if at least one size with positive prior probability has a fit that did not fail."""
+    """Return True if chains compare all sizes, or at least one size with positive prior probability has a fit that did
+    not fail.
+    """
+    if result.partitions is not None:
+        return True
     return any(not visit.failed and result.prior.log_pmf(visit.size) > -math.inf for visit in result.visits)
 
 
@@ -160,6 +164,12 @@ def _evidence_facts(result: Findings) -> tuple[Fact, ...]:
         return (
             Fact("evidence", _function_errors_in_words(result)),
             Fact("not tried", _unvisited_in_words(result)),
+            Fact("certified", bounds_in_words(result, "certified").removeprefix("certified, no assumption: ")),
+        )
+    if result.partitions is not None:
+        return (
+            Fact("evidence", _chains_in_words(result)),
+            *_occupied(result),
             Fact("certified", bounds_in_words(result, "certified").removeprefix("certified, no assumption: ")),
         )
     if not result.evaluator.nested:
@@ -228,6 +238,27 @@ def _function_errors_in_words(result: Findings) -> str:
         return f"as the function states it, standard error of the best size {stated:,.2g} nats"
     checked = "every size's two calls agreed" if result.evaluator.anneals else "not checked by a second call"
     return f"values of the function, taken as exact: {checked}"
+
+
+def _chains_in_words(result: Findings) -> str:
+    """Return where the posterior of all sizes comes from, and how well it is known."""
+    found = result.partitions
+    assert found is not None
+    worth = found.effective_sample_size
+    draws = "they never change" if math.isnan(worth) else f"{worth:,.0f}"
+    return (
+        f"of all sizes at once, from {found.chains} chains over partitions of the rows, parameters integrated out, "
+        f"{found.sweeps} sweeps of each: R-hat {found.rhat:.3f}, effective draws of occupied components {draws}, "
+        f"largest Monte Carlo error of a probability {found.largest_error:.3f}. Evidence is known up to one constant"
+    )
+
+
+def _occupied(result: Findings) -> tuple[Fact, ...]:
+    """Return how many components some row is in; nothing under another prior than that of the chains."""
+    found = result.partitions
+    assert found is not None
+    text = found.describe_occupied()
+    return () if text is None else (Fact("occupied", text),)
 
 
 def _gains_in_words(result: Findings) -> str:
@@ -325,12 +356,15 @@ def _search_facts(result: Findings) -> tuple[Fact, ...]:
     which = "of each size" if result.evaluator.nested else "of each size near the best"
     each = settings.starts if result.evaluator.repeatable else 1
     starts = f"{each} fit{'s' if each != 1 else ''} {which}"
+    did = "sizes tried" if result.partitions is None else "sizes fitted"
+    if result.partitions is not None:
+        starts = "fits of the most probable sizes"
     if result.by_prediction:
         starts = "the better of two starts for each fit"
     return (
         *_model_fact(result),
         *_data_facts(result),
-        Fact("sizes tried", f"{tried} ({len(result.visits)} sizes, {fits} fits, {result.seconds:,.0f} seconds)"),
+        Fact(did, f"{tried} ({len(result.visits)} sizes, {fits} fits, {result.seconds:,.0f} seconds)"),
         Fact("search", f"{stopped}; seed {settings.seed}, {starts}, {most}"),
         *_compiled_fact(result),
         *_memory_fact(result),

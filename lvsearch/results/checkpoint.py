@@ -1,7 +1,7 @@
 """Read and write searches: everything that a `SearchResult` holds, in a folder of `lvsearch.files.storage`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.recommending.evaluator import model_evaluator
 from lvsearch.results.findings import Findings
 from lvsearch.results.heldout import load_held_out
+from lvsearch.results.stored_chains import decode_progress, encode_progress, progress_arrays
 from lvsearch.scrutiny.scrutiny import Scrutiny
 from lvsearch.searching.controller import SearchSettings, SearchState
 from lvsearch.searching.evaluators import ModelEvaluator
@@ -61,7 +62,9 @@ def encode_search(result: Findings) -> tuple[dict[str, Any], dict[str, dict[str,
         )
     data, data_arrays = encode_data(result.training)
     scrutiny, scrutiny_arrays = result.scrutiny.to_stored()
+    progress = result.state.partitions
     body = {
+        "partitions": None if progress is None else encode_progress(progress),
         "model": encode_module(result.evaluator.base_model),
         "prior": result.prior.to_json(),
         "settings": asdict(result.settings),
@@ -84,6 +87,8 @@ def encode_search(result: Findings) -> tuple[dict[str, Any], dict[str, dict[str,
         for size, fit in result.state.kept.items()
         if fit.state is not None
     }
+    if progress is not None:
+        arrays["partitions"] = progress_arrays(progress)
     return body, {"data": data_arrays, **held_out_arrays, **scrutiny_arrays, **arrays}
 
 
@@ -115,6 +120,8 @@ def load_findings(folder: Path) -> Findings:
             most = None if settings.max_size is None else settings.max_size[0]
             visits = with_evidence_from_gains(visits, prior, most, evaluator.scale)
         state = as_declared(SearchState(visits, kept, body["stopped"]))
+        if body.get("partitions") is not None:  # older folders know of none
+            state = replace(state, partitions=decode_progress(body["partitions"], arrays["partitions"]))
         scrutiny = Scrutiny.from_stored(body, arrays)
         limit = set() if settings.max_size is None else {settings.max_size}
         named = limit | {*kept, *(visit.size for visit in visits)}

@@ -13,10 +13,11 @@ from lvsearch.interrupts import was_interrupted
 from lvsearch.models.contract import Model
 from lvsearch.models.plain_arguments import whole_number
 from lvsearch.progress import progress_bar
-from lvsearch.results.auditing import audited_search
+from lvsearch.results.auditing import audited_search, search_of_model
 from lvsearch.results.findings import Findings
 from lvsearch.scrutiny.robustness import Robustness
 from lvsearch.searching.evaluators import ModelEvaluator
+from lvsearch.searching.partition_evaluator import PartitionEvaluator
 from lvsearch.seeds import checked_seed
 
 SWEEPS, PARTICLES = 12, 64
@@ -72,7 +73,8 @@ def check_robust(result: Findings) -> None:
 
 def _require_one_size_variable(result: Findings) -> tuple[ModelEvaluator, Data]:
     """Return evaluator and training data of a search over one size variable. Raises ValueError for any other."""
-    evaluator, training = audited_search(result)
+    by_partitions = isinstance(result.evaluator, PartitionEvaluator)
+    evaluator, training = search_of_model(result) if by_partitions else audited_search(result)
     if len(evaluator.size_names) != 1:
         raise ValueError(f"got {len(evaluator.size_names)} size variables, expected one: what grows is one number")
     return evaluator, training

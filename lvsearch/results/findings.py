@@ -14,16 +14,18 @@ from lvsearch.data.base import Data
 from lvsearch.fitted.kinds import fitted
 from lvsearch.fitted.model import FittedModel
 from lvsearch.inference.engine.describing import unit_ceilings
+from lvsearch.partitions.mixture_posterior import MixturePosterior, estimate_from_partitions
 from lvsearch.recommending.evaluator import PredictiveEvaluator
 from lvsearch.recommending.recommendation import Recommendation
 from lvsearch.scrutiny.scrutiny import NOTHING_ASKED, Scrutiny
 from lvsearch.searching.controller import SearchSettings, SearchState, witness_search
 from lvsearch.searching.evaluators import ModelEvaluator
+from lvsearch.searching.partition_evaluator import PartitionEvaluator
 from lvsearch.sizing import bounds as bounds_of
 from lvsearch.sizing.bracket import pooled
 from lvsearch.sizing.evidence import Evidence, Record
 from lvsearch.sizing.fit import Evaluator, is_by_gains
-from lvsearch.sizing.gains import EvidenceCurve, evidence_curve
+from lvsearch.sizing.gains import EvidenceCurve, PooledGain, evidence_curve
 from lvsearch.sizing.ledger import (
     Visit,
     near_mode,
@@ -73,10 +75,30 @@ class Findings:
 
     # ── tables ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    @property
+    @cached_property
     def visits(self) -> tuple[Visit, ...]:
-        """The visits in order, one per size tried; each holds its trials and its evidence."""
-        return self.state.visits
+        """The sizes visited, in order; where chains compare all sizes, each with the evidence that they give it."""
+        if self.partitions is None:
+            return self.state.visits
+        known = self.partitions.log_evidence
+        fitted = [visit for visit in self.state.visits if visit.size[0] <= len(known)]
+        heights = [visit.log_bound - known[visit.size[0] - 1] for visit in fitted if known[visit.size[0] - 1] > -np.inf]
+        # chains know differences alone: all are raised until no bound of a fit lies above
+        height = max((each for each in heights if np.isfinite(each)), default=0.0)
+        errors = self.partitions.log_evidence_error
+        return tuple(
+            replace(visit, from_gains=PooledGain(float(height + known[place]), float(errors[place])))
+            if (place := visit.size[0] - 1) < len(known) and known[place] > -np.inf
+            else visit
+            for visit in self.state.visits
+        )
+
+    @cached_property
+    def partitions(self) -> MixturePosterior | None:
+        """What chains over partitions say of all sizes under the prior of this result; None where none were run."""
+        if not isinstance(self.evaluator, PartitionEvaluator) or self.state.partitions is None:
+            return None
+        return self.evaluator.posterior(self.state.partitions, self.prior)
 
     @property
     def is_finished(self) -> bool:
@@ -136,6 +158,8 @@ class Findings:
         If gains between sizes were measured, sizes in between have a probability too. Raises ValueError if no fit
         succeeded.
         """
+        if self.partitions is not None:
+            return estimate_from_partitions(self.partitions)
         self._require_rankable()
         if self.curve is not None:
             return self.curve.posterior(self.prior, self.evaluator.scale)
@@ -278,7 +302,8 @@ class Findings:
         """
         if isinstance(self.evaluator, PredictiveEvaluator):
             return self.evaluator.recommendation(self.visits, self.settings.max_size).size
-        self._require_rankable()
+        if self.partitions is None:
+            self._require_rankable()
         if not self.evaluator.nested:
             return self.estimated.best
         settings, evaluator = self.settings, self.evaluator
@@ -294,6 +319,10 @@ class Findings:
         between have a probability, so only those beyond the last measured one are counted.
         """
         evaluator, most = self.evaluator, self.settings.max_size
+        if self.partitions is not None:
+            shown = [size for (size,) in self.estimated.sizes]
+            of_prior = float(np.exp(self.partitions.log_prior[shown[0] - 1 : shown[-1]]).sum())
+            return max(0.0, 1.0 - of_prior), max(0.0, 1.0 - float(self.estimated.probability.sum()))
         if self.curve is not None:
             end = self.curve.end
             beyond = -math.inf if most == (end,) else self.prior.log_mass((end + 1,))
@@ -429,7 +458,9 @@ class Findings:
             Record(v.size, Evidence(v.estimate / scale, v.estimate / scale, self.standard_errors[v.size]))
             for v in self._rankable
         ]
-        if self.visits[0] not in self._rankable:  # the first size must be there; nothing is known of it
+        if self.partitions is not None:
+            records = [Record(n, Evidence(v, v, e)) for n, _, v, e in zip(*self.estimates(), strict=True)]
+        elif self.visits[0] not in self._rankable:  # the first size must be there; nothing is known of it
             records.insert(0, record_of(self.visits[0], scale))
         return WitnessSearch.from_records(self.prior, np.inf, False, self.settings.max_size, records)
 
@@ -446,6 +477,14 @@ class Findings:
                 'got a search with evidence="predictive", which gives sizes no probability; expected "marginal". What '
                 "it found is result.recommended"
             )
+        if self.partitions is not None:
+            known = [visit for visit in self.visits if visit.from_gains is not None]
+            sizes = list(self.estimated.sizes)
+            rows = np.array([size - 1 for (size,) in sizes])
+            log_evidence = self.partitions.log_evidence
+            height = known[0].estimate - log_evidence[known[0].size[0] - 1] if known else 0.0
+            log_prior, errors = self.partitions.log_prior[rows], self.partitions.log_evidence_error[rows]
+            return sizes, log_prior, height + log_evidence[rows], errors
         self._require_rankable()
         if self.curve is not None:
             relative, errors = self.curve.relative_to(self.estimated.best[0])
@@ -467,7 +506,8 @@ class Findings:
             visit = by_size.get(size)
             estimate, error = known[size]
             low, high = estimate - error, estimate + error
-            if self.curve is not None:  # gains say nothing of the height: only the fits' own bounds are proved
+            if self.curve is not None or self.partitions is not None:
+                # gains and chains say nothing of the height: only the fits' own bounds are proved
                 low, high = np.nan if visit is None else visit.log_bound / scale, np.nan
             elif visit is not None and visit.annealed is not None:
                 # an end on the wrong side of the estimate says no more than the error

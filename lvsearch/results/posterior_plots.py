@@ -80,13 +80,19 @@ def _draw_estimate(result: Findings, axes: "Axes") -> Caption:
         f"Shaded: {sizes_in_words(together)}, which hold 95 % between them or cannot be told from the best."
         if len(together) > 1
         else "",
-        f"An estimate over the sizes tried, averaged over the errors of their {result.settings.evidence} evidence: "
-        f"{probability_in_words(result)}.",
+        f"{_basis(result)}: {probability_in_words(result)}.",
         f"{left_out} other sizes tried: each below 0.001." if left_out else "",
     ]
     limit = limit_in_words(result)
     text = " ".join(part for part in parts if part)
     return Caption(short_answer(result), f"{text}\n{limit}" if limit else text)
+
+
+def _basis(result: Findings) -> str:
+    """What the probabilities of an estimated posterior come from, in words."""
+    if result.partitions is not None:
+        return "From chains over partitions of the data, all sizes at once"
+    return f"An estimate over the sizes tried, averaged over the errors of their {result.settings.evidence} evidence"
 
 
 def _with_neighbours(worth: Sequence[bool]) -> list[bool]:

@@ -31,6 +31,7 @@ from lvsearch.scrutiny.persistence import PROBABILITY, Persistence
 from lvsearch.scrutiny.robustness import Robustness
 from lvsearch.scrutiny.sensitivity import Sensitivity
 from lvsearch.searching.evaluators import ModelEvaluator
+from lvsearch.searching.partition_evaluator import PARTITIONS
 from lvsearch.sizing.sizes import Size
 
 if TYPE_CHECKING:
@@ -83,7 +84,8 @@ class SearchResult(Findings):
         puts it on the card.
 
         Returns an `Audit`.
-        Raises ValueError for evidence that is not annealed, searches over a plain function, and invalid sizes.
+        Raises ValueError for evidence that is not annealed (of mixtures of rows: search with
+        evidence="annealed"), searches over a plain function, and invalid sizes.
         Source: Grosse, Ghahramani & Adams (2015).
         """
         return audit_search(self, sizes, seed=seed, progress=progress)
@@ -151,7 +153,8 @@ class SearchResult(Findings):
         search is needed: use `with_prior`. `with_sensitivity` puts it on the card.
 
         Returns a `Sensitivity`, which documents what is read off.
-        Raises ValueError for evidence that is not annealed, searches over a plain function, a factor of at most 1, and
+        Raises ValueError for evidence that is not annealed (of mixtures of rows: search with
+        evidence="annealed"), searches over a plain function, a factor of at most 1, and
         unknown names.
         """
         return vary(self, names, factor, progress=progress)
@@ -327,7 +330,7 @@ class SearchResult(Findings):
         """
         if (
             not isinstance(self.evaluator, ModelEvaluator)
-            or self.settings.evidence != "marginal"
+            or self.settings.evidence not in ("marginal", PARTITIONS)
             or self.settings.per_token
         ):
             raise ValueError(

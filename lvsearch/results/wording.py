@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+from lvsearch.inference.partition_chains import MOST_RHAT
 from lvsearch.results.findings import Findings
 from lvsearch.sizing.bounds import NOT_OF_SIZES, OF_FITS
 from lvsearch.sizing.posterior import SETTLED, format_probability, in_percent, posterior
@@ -80,6 +81,8 @@ def _most_probable(result: Findings) -> str:
     best = size_in_words(result, found.best)
     if end is not None:
         return f"still rising at {best}, the {end}{_range_in_words(result)}"
+    if not found.is_decided and result.partitions is not None:
+        return f"no single number yet: chains over partitions do not agree, and name {_candidates_in_words(result)}"
     if not found.is_decided:
         return f"no single number yet: the evidence cannot choose between {_candidates_in_words(result)}"
     chance = in_percent(float(found.probability[found.sizes.index(found.best)]))
@@ -131,6 +134,8 @@ def _end_reached(result: Findings) -> str | None:
     The end is the largest size allowed. In an unfinished search, it may also be the largest size tried.
     """
     best, allowed = result.estimated.best, result.settings.max_size
+    if result.partitions is not None:
+        return "largest allowed" if allowed == best else None
     tried = tuple(max(numbers) for numbers in zip(*(visit.size for visit in result.visits), strict=True))
     may_go_on = not result.is_finished and max(tried) > 1
     for end, word in ((allowed, "allowed"), (tried if may_go_on else None, "tried")):
@@ -179,6 +184,13 @@ def answer(result: Findings) -> str:
 def probability_in_words(result: Findings) -> str:
     """Return the probability of the best size, with its 5 % and 95 % points under the errors of the evidence."""
     found = result.estimated
+    if not found.is_decided and result.partitions is not None:
+        return (
+            f"none yet: after {result.partitions.sweeps} sweeps of each chain R-hat is {result.partitions.rhat:.2f}, "
+            f"expected at most {MOST_RHAT}, and the largest Monte Carlo error {result.partitions.largest_error:.3f}, "
+            f"expected at most {result.partitions.precision:g}. Give the search more time (seconds=), or compare with "
+            'evidence="annealed"'
+        )
     if not found.is_decided:
         return (
             f"none yet: standard errors of {sizes_in_words(found.unsettled)} are too large, above {SETTLED:g} nats, to "

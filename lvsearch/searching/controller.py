@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from lvsearch.interrupts import was_interrupted
 from lvsearch.progress import progress_bar
-from lvsearch.searching.guided import SelfGuided
+from lvsearch.searching.guided import ComparesAllSizes, PartitionProgress, SelfGuided
 from lvsearch.sizing.fit import Evaluator, Fit, is_by_gains
 from lvsearch.sizing.gains import next_measured
 from lvsearch.sizing.ledger import (
@@ -49,7 +49,7 @@ class SearchSettings:
 
     | field | meaning |
     |---|---|
-    | `evidence` | "marginal" (annealed), "bound" (mean field), "plug-in" (parameters estimated) or "predictive" |
+    | `evidence` | "partitions" (chains), "marginal" (annealed), "bound" (mean field), "plug-in" or "predictive" |
     | `per_token` | weigh evidence per token against the prior (for reproducing the paper's figures) |
     | `max_size` | largest size to try, one per size variable; None for no limit |
     | `seed` | gives every random number |
@@ -91,11 +91,13 @@ class SearchState:
     | `visits` | the sizes visited, in order |
     | `kept` | the fits kept, {size: fit} |
     | `stopped` | "finished", or in words what ended it early; None while it runs, and for ever once it is killed |
+    | `partitions` | chains that compare all sizes, as far as they have come; None where there are none |
     """
 
     visits: tuple[Visit, ...] = ()
     kept: Mapping[Size, Fit] = field(default_factory=dict)
     stopped: str | None = None
+    partitions: PartitionProgress | None = None
 
     @property
     def is_finished(self) -> bool:
@@ -173,6 +175,9 @@ def next_task(
     if isinstance(evaluator, SelfGuided):
         wanted = evaluator.next_trial(state.visits, settings.max_size)
         return None if wanted is None else Task(*wanted, trials=1, warm=False)
+    if isinstance(evaluator, ComparesAllSizes):
+        size = evaluator.next_fit(state.partitions, state.visits, prior, settings.max_size, settings.keep)
+        return None if size is None else Task(size, 0, trials=1, warm=False)
     starts = settings.starts if evaluator.repeatable else 1
     if evaluator.nested:
         size = search.next_size()
@@ -248,6 +253,20 @@ def run(
     bar.update(sum(len(visit.trials) for visit in state.visits))
     status = "begun"
     try:
+        while isinstance(evaluator, ComparesAllSizes) and not evaluator.is_long_enough(state.partitions):
+            spent = time.monotonic() - began
+            if budget.seconds is not None and made and agreed(spent > budget.seconds):
+                if not state.visits:  # an answer has one fit at least, however short the time
+                    task = next_task(evaluator, prior, settings, state, search)
+                    assert task is not None
+                    state, search = step(evaluator, prior, settings, state, search, task, make)
+                return _save_as_stopped(state, f"stopped after {budget.seconds:g} seconds", save)
+            state = replace(state, partitions=evaluator.lengthen(state.partitions, prior, settings.max_size))
+            made += 1
+            save(state)
+            if agreed(was_interrupted()):
+                raise KeyboardInterrupt
+            bar.set_postfix_str(f"chains over partitions, block {made}")
         while (task := next_task(evaluator, prior, settings, state, search)) is not None:
             spent = time.monotonic() - began + _expected_seconds(state, task)
             if budget.seconds is not None and made and agreed(spent > LATEST * budget.seconds):
@@ -331,7 +350,8 @@ def enter_fits(
         most = None if settings.max_size is None else settings.max_size[0]
         visits = with_evidence_from_gains(visits, prior, most, evaluator.scale)
     wanted = _sizes_to_keep(evaluator, prior, settings, visits, search)
-    return SearchState(visits, {size: fit for size, fit in kept.items() if size in wanted and fit is not None}), search
+    held = {size: fit for size, fit in kept.items() if size in wanted and fit is not None}
+    return SearchState(visits, held, partitions=state.partitions), search
 
 
 def _enter(

@@ -444,8 +444,9 @@ def next_measured(
     """Return the size whose gain to measure next, or None when the search is done.
 
     The search is done when the answer is as narrow as asked, or when no size is left to measure. First it tries larger
-    and larger sizes until one surely gains nothing, or two in a row probably do. Then it measures inside the widest stretch of unmeasured sizes within the
-    95 % range, until that range is narrow. Last it repeats the sizes whose gains decide the answer.
+    and larger sizes until one surely gains nothing, or two in a row probably do. Then it measures inside the widest
+    stretch of unmeasured sizes within the 95 % range, until that range is narrow. Last it repeats the sizes whose gains
+    decide the answer.
 
     visits: the visited sizes.
     trials: number of trials of each visited size, {size: trials}.

@@ -165,7 +165,7 @@ class MixtureSearch(ClusterMixin, SizeSearch):
         """
         if self.model is not None or self.covariance_type != AUTO:
             return {"model" if self.model is not None else self.covariance_type: self._model(data)}
-        if self.evidence != "marginal":
+        if self.evidence not in ("marginal", "annealed"):
             raise ValueError(
                 f'got covariance_type="auto" with evidence={self.evidence!r}, expected "marginal": kinds are compared '
                 "by it"

@@ -107,12 +107,15 @@ class SizeSearch(TransformerMixin, BaseEstimator):
         """
         data, seed = self._data(X, fitting=True), _seed(self.random_state)
         self.results_: dict[str, SearchResult] = {}
-        for name, model in self._models(data).items():
+        models = self._models(data)
+        # chains over partitions compare the sizes of one model; to compare models takes the evidence itself
+        by_evidence = len(models) > 1 and self.evidence == "marginal"
+        for name, model in models.items():
             self.results_[name] = search(
                 model,
                 data,
                 prior=self.prior,
-                evidence=self.evidence,
+                evidence="annealed" if by_evidence else self.evidence,
                 max_size=self.max_size,
                 starts=self.starts,
                 seconds=self.seconds,

@@ -293,9 +293,8 @@ def density_of_partitions() -> None:
 def partitions_of_rows() -> None:
     make = partial(partition_chains.partition_chain, m.FiniteMixture(), dataset(m.FiniteMixture(), ROWS), np.zeros(3))
     with jax.enable_x64(True):
-        narrow, wide = make(4), make(8)
-        state = partition_chains.begin(narrow, KEY, particles=4)
-        partition_chains.widen(wide, partition_chains.advance(narrow, KEY, state)[0])
+        chain = make(4)
+        partition_chains.advance(chain, KEY, chain.init(KEY, 4))
 
 
 def gain_of_a_topic() -> None:

@@ -14,7 +14,7 @@ from lvsearch.results.varying import hyperparameters, with_hyperparameter
 from lvsearch.scrutiny.sensitivity import Sensitivity, Variant
 
 ROWS = np.array([[-2.1], [-1.9], [-2.4], [1.8], [2.2], [2.0], [2.5]])
-SETTINGS = {"max_size": 2, "seed": 3, "progress": False}
+SETTINGS = {"evidence": "annealed", "max_size": 2, "seed": 3, "progress": False}
 
 
 def model(concentration: float = 1.0, rate: float = 0.5) -> lv.models.FiniteMixture:

@@ -171,6 +171,6 @@ def test_one_row_leaves_the_prior(rows):
 def test_mixtures_are_annealed_too():
     rows = np.random.default_rng(1).normal(size=(12, 2)) + np.repeat([[0, 0], [9, 9]], 6, axis=0)
     model = lv.models.FiniteMixture(lv.models.DiagonalComponents.scaled_to(rows))
-    result = lv.search(model, rows, **{**SETTINGS, "max_size": 3}, starts=2)
+    result = lv.search(model, rows, **{**SETTINGS, "max_size": 3}, evidence="annealed", starts=2)
     assert all(visit.annealed is not None for visit in result.visits)
     assert result.best_size == (2,)

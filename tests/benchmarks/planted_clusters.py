@@ -1,0 +1,127 @@
+"""How often the number of clusters found by a search with its defaults is the planted one, for tables of rows.
+
+    python tests/benchmarks/planted_clusters.py [--tables 40] [--seed 0] [--minutes 25] [--most-rows 2000]
+
+Every table is drawn from the model and the prior that it is then searched with: the number of components from
+1 + Poisson(3), weights from a symmetric Dirichlet(1), each column of each component its own Gaussian under the
+Normal–Gamma prior of `lv.models.DiagonalComponents`, 300 to 2,000 rows (evenly on a logarithmic scale), 2 to 10
+columns. One line a table: the planted number of components K, how many of them some row is in (K₊), what the search
+says of both, and its processor seconds. At the end: how often the range that is named with 95 % holds the planted
+number, and how many answers with a probability above .95 were wrong, of K and of K₊.
+"""
+
+import argparse
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+import lvsearch as lv
+
+PRIOR = lv.sizes.Poisson(3, shifted=True)
+MODEL = lv.models.FiniteMixture(lv.models.DiagonalComponents(0.0, 1.0, 0.1, 2.0, 0.5))
+HELD = 0.95
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a search says of a number: the most probable one, its probability, and the range that holds 95 %."""
+
+    best: int
+    probability: float
+    first: int
+    last: int
+
+    def holds(self, planted: int) -> bool:
+        """Whether the planted number lies in the range."""
+        return self.first <= planted <= self.last
+
+    def is_wrong(self, planted: int) -> bool:
+        """Whether another number than the planted one has more than `HELD`."""
+        return self.probability > HELD and self.best != planted
+
+    def __str__(self) -> str:
+        return f"{self.best} ({self.probability:.2f}); {self.first}–{self.last}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One table: the planted numbers, what was found of both, and what it took."""
+
+    components: int
+    occupied: int
+    found: Answer
+    found_occupied: Answer
+    is_settled: bool
+    seconds: float
+
+
+def draw_table(rng: np.random.Generator, most_rows: int) -> tuple[np.ndarray, int, int]:
+    """Draw (rows (row, column), components, components that some row is in) from prior and model."""
+    components = 1 + int(rng.poisson(3))
+    n_rows = int(np.exp(rng.uniform(np.log(300), np.log(most_rows))))
+    n_columns = int(rng.integers(2, 11))
+    labels = rng.choice(components, n_rows, p=rng.dirichlet(np.ones(components)))
+    precision = rng.gamma(2.0, 1 / 0.5, (components, n_columns))
+    means = rng.normal(0.0, 1 / np.sqrt(0.1 * precision))
+    rows = rng.normal(means[labels], 1 / np.sqrt(precision[labels]))
+    return rows, components, len(np.unique(labels))
+
+
+def answer_of(probability: np.ndarray) -> Answer:
+    """Return the answer of probabilities of 1, 2, …, (number,): the most probable ones that hold 95 %."""
+    order = np.argsort(-probability, kind="stable")
+    held = order[: int(np.searchsorted(np.cumsum(probability[order]), HELD)) + 1] + 1
+    return Answer(int(order[0]) + 1, float(probability.max()), int(held.min()), int(held.max()))
+
+
+def search_one(rows: np.ndarray, components: int, occupied: int, seed: int) -> Row:
+    """Search with the defaults, under the prior that the table was drawn from."""
+    began = time.process_time()
+    result = lv.search(MODEL, lv.Points.from_array(rows), prior=PRIOR, seed=seed, progress=False)
+    seconds, found = time.process_time() - began, result.estimated
+    assert result.partitions is not None
+    (first,), (last,) = found.indistinguishable[0], found.indistinguishable[-1]
+    best = Answer(found.best[0], float(found.probability.max()), first, last)
+    others = answer_of(result.partitions.occupied_probability)
+    return Row(components, occupied, best, others, result.partitions.is_settled, seconds)
+
+
+def main() -> None:
+    """Draw, search and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tables", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=0, help="of the first table; the others follow")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="after which no further table is begun")
+    parser.add_argument("--most-rows", type=int, default=2000)
+    settings = parser.parse_args()
+    rows, began = [], time.perf_counter()
+    print(
+        "| rows × columns | K | found | holds | K₊ | found | holds | settled | seconds |\n"
+        "|---|---|---|---|---|---|---|---|---|"
+    )
+    for seed in range(settings.seed, settings.seed + settings.tables):
+        if time.perf_counter() - began > 60 * settings.minutes:
+            break
+        table, components, occupied = draw_table(np.random.default_rng([seed, 0x7AB]), settings.most_rows)
+        row = search_one(table, components, occupied, seed)
+        rows.append(row)
+        words = ["yes" if one else "no" for one in (row.found.holds(components), row.found_occupied.holds(occupied))]
+        print(
+            f"| {table.shape[0]} × {table.shape[1]} | {components} | {row.found} | {words[0]} | {occupied} | "
+            f"{row.found_occupied} | {words[1]} | {'yes' if row.is_settled else 'no'} | {row.seconds:.0f} |",
+            flush=True,
+        )
+    held = sum(row.found.holds(row.components) for row in rows)
+    held_occupied = sum(row.found_occupied.holds(row.occupied) for row in rows)
+    wrong = sum(row.found.is_wrong(row.components) for row in rows)
+    wrong_occupied = sum(row.found_occupied.is_wrong(row.occupied) for row in rows)
+    print(
+        f"\n{len(rows)} tables, {sum(row.is_settled for row in rows)} settled: the range holds K in {held} and K₊ in "
+        f"{held_occupied}; wrong answers above .95: {wrong} of K, {wrong_occupied} of K₊; "
+        f"{np.median([row.seconds for row in rows]):.0f} processor seconds in the median"
+    )
+
+
+if __name__ == "__main__":
+    main()

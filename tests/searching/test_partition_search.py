@@ -1,0 +1,121 @@
+"""A search of a mixture of rows by chains over partitions: what it finds, against enumeration, and how it stops."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import mixture_cases as cases
+import numpy as np
+import partition_oracles as exact
+import pytest
+from scipy.special import logsumexp
+
+import lvsearch as lv
+from lvsearch.searching import partition_evaluator
+from lvsearch.searching.partition_evaluator import MOST_SWEEPS, PRECISION
+
+SIZES = 8
+PRIOR, OTHER_PRIOR = lv.sizes.Geometric(0.25), lv.sizes.Poisson(2)
+ROWS = cases.VALUES[:5]
+MODEL = lv.models.FiniteMixture(cases.KNOWN.component, 1.3)
+SETTINGS: dict[str, Any] = {"prior": PRIOR, "max_size": SIZES, "seed": 0, "progress": False}
+
+
+@cache
+def searched() -> lv.SearchResult:
+    return lv.search(MODEL, ROWS, **SETTINGS)
+
+
+def enumerated(prior: lv.sizes.SizePrior) -> tuple[np.ndarray, np.ndarray]:
+    """(p(K | rows) of K = 1 … SIZES, p(K₊ | rows) of K₊ = 1 … number of rows)."""
+    joint = np.full((SIZES, len(ROWS)), -np.inf)
+    for labels in exact.partitions(len(ROWS)):
+        array = np.array(labels)
+        parts = max(labels)
+        likelihood = sum(cases.KNOWN.log_marginal(ROWS[array == part]) for part in range(parts + 1))
+        for size in range(1, SIZES + 1):
+            weight = prior.log_pmf((size,)) + exact.log_finite_prior(labels, size, 1.3) + likelihood
+            joint[size - 1, parts] = np.logaddexp(joint[size - 1, parts], weight)
+    probability = np.exp(joint - logsumexp(joint))
+    return probability.sum(1), probability.sum(0)
+
+
+def off_by(result: lv.SearchResult, truth: np.ndarray) -> float:
+    """The largest distance of a probability from the truth, in its Monte Carlo errors."""
+    assert result.partitions is not None
+    table = result.posterior()
+    error = result.partitions.monte_carlo_error[table["size"] - 1]
+    return float(np.abs((table["probability"] - truth[table["size"] - 1]) / error).max())
+
+
+def test_the_default_agrees_with_enumeration() -> None:
+    result = searched()
+    sizes, occupied = enumerated(PRIOR)
+    assert result.settings.evidence == "partitions"
+    assert off_by(result, sizes) < 4
+    found = result.partitions
+    assert found is not None
+    assert found.is_settled
+    assert np.abs(found.occupied_probability - occupied[: len(found.occupied_probability)]).max() < 4 * PRECISION
+
+
+def test_another_prior_weighs_the_same_draws_anew() -> None:
+    other = searched().with_prior(OTHER_PRIOR)
+    sizes, _ = enumerated(OTHER_PRIOR)
+    assert off_by(other, sizes) < 4
+    assert off_by(searched(), sizes) > 10  # the two priors can be told apart
+    assert "occupied:" not in other.summary()
+
+
+def test_the_answer_is_read() -> None:
+    result = searched()
+    best = int(enumerated(PRIOR)[0].argmax()) + 1
+    assert result.is_finished
+    assert result.best_size == (best,)
+    assert result.summary().startswith(f"{best} component")
+    assert "chains over partitions" in result.summary()
+    assert "occupied:" in result.summary()
+    assert result.best.predict().shape == (len(ROWS),)
+    assert {"size", "probability", "log_evidence", "standard_error"} <= set(result.posterior().columns)
+    assert "lv-card" in result._repr_html_()
+    for draw in (result.plot_posterior, result.plot_bounds, result.plot_progress):
+        draw()
+    assert result.predict(ROWS).estimate is not None
+
+
+def test_a_search_that_was_cut_off_goes_on_to_the_same_answer(tmp_path: Path) -> None:
+    cut = lv.search(MODEL, ROWS, **SETTINGS, seconds=0, out=tmp_path / "cut", report=False)
+    assert not cut.is_finished
+    assert "Unfinished" in cut.summary()
+    assert cut.visits  # something was fitted all the same
+    resumed = lv.resume(tmp_path / "cut", report=False, progress=False)
+    assert resumed.posterior().equals(searched().posterior())
+    assert lv.load(tmp_path / "cut").posterior().equals(resumed.posterior())
+
+
+def test_chains_that_are_too_short_give_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert MOST_SWEEPS > 256
+    monkeypatch.setattr(partition_evaluator, "MOST_SWEEPS", 32)
+    monkeypatch.setattr(partition_evaluator, "PRECISION", 1e-6)
+    result = lv.search(MODEL, ROWS, **SETTINGS)
+    assert result.is_finished
+    assert result.summary().startswith("No single number yet")
+    assert "R-hat is" in result.summary()
+
+
+@pytest.mark.parametrize(
+    ("model", "given"),
+    [
+        (lv.models.DPMixture(), {}),
+        (MODEL, {"per_token": True}),
+        (lv.models.LDA(), {}),
+    ],
+)
+def test_what_has_no_chains_is_refused(model: Any, given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        lv.search(model, ROWS, evidence="partitions", **given)
+
+
+def test_an_audit_asks_for_annealed_evidence() -> None:
+    with pytest.raises(ValueError, match="annealed"):
+        searched().audit()
