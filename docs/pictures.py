@@ -82,6 +82,14 @@ def tour() -> None:
         figure, axes = plt.subplots(figsize=(9.4, 4.8), dpi=110, layout="constrained")
         draw(axes)
         save(figure, name)
+    figure, axes = plt.subplots(figsize=(7.4, 1.4), dpi=130, layout="constrained")
+    fit.coloured(
+        "Return the eigenvalues of a sparse matrix. Draw random samples from a normal distribution. Write the "
+        "lines of a text to an open file.",
+        n_topics=3,
+    ).plot(axes)
+    axes.set_ylim(0.68, 1.03)  # the text stands at the top
+    save(figure, "coloured")
 
 
 def features() -> None:

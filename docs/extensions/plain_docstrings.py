@@ -1,7 +1,7 @@
 """Docstrings as they are written here, made into reStructuredText before autodoc parses them.
 
-The house writes for people who read source: `code` in single backticks, tables with bars, displayed formulas by
-indenting, arguments as sentences ("rate: of the prior"). Google's sections (Args, Raises…) are left to Napoleon.
+The house writes for people who read source: `code` in single backticks, examples between ``` fences, tables with
+bars, displayed formulas by indenting, arguments as sentences ("rate: of the prior"). Google's sections (Args, Raises…) are left to Napoleon.
 """
 
 import inspect
@@ -75,6 +75,10 @@ def restructured(lines: list[str], parameters: Iterable[str] = ()) -> list[str]:
         elif text.startswith(">>>"):
             out += [*_space(out), *(each.rstrip() for each in lines[at:end]), ""]
             at = end
+        elif text.startswith("```"):
+            end = next((i for i in range(at + 1, len(lines)) if lines[i].strip() == "```"), len(lines))
+            out += [*_space(out), f".. code-block:: {text[3:] or 'none'}", "", *_displayed(lines[at + 1 : end]), ""]
+            at = end + 1
         elif text.startswith("|") and at + 1 < len(lines) and SEPARATOR.match(lines[at + 1].strip()):
             end = next((i for i in range(at, len(lines)) if not lines[i].strip().startswith("|")), len(lines))
             out += [*_space(out), *_table([each.strip() for each in lines[at:end]], " " * indent), ""]

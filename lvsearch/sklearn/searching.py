@@ -65,7 +65,7 @@ class SizeSearch(TransformerMixin, BaseEstimator):
     def set_params(self: S, **params: Any) -> S:
         """Set parameters by name, also the numbers in the priors of `model` that `get_params` lists.
 
-        Raises ValueError for unknown names, and for "model__…" without a model.
+        Raises ValueError for unknown names, and for `model__…` without a model.
         """
         inner = {name: params.pop(name) for name in list(params) if name.startswith("model__")}
         super().set_params(**params)

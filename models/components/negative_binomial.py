@@ -26,8 +26,8 @@ class NegativeBinomialComponents(Component):
     concentration: r, a number or one per column, positive. The smaller, the more counts vary beyond a Poisson
         distribution, and the fewer components they need. It is given, not inferred; the evidence of searches with
         different r can be compared.
-    shape, rate: positive; a column's mean is around shape/rate. As r grows, the kind becomes `PoissonComponents(shape,
-        rate)`.
+    shape, rate: positive; a column's mean is around shape/rate. As r grows, the kind becomes
+        `PoissonComponents(shape, rate)`.
 
     Missing cells are left out.
     """
