@@ -190,8 +190,8 @@ class CollapsedDirichlet:
     def log_likelihood(
         self, topics: Float64[np.ndarray, "topic word"], counts: sparse.csr_array
     ) -> Float64[np.ndarray, " document"]:
-        """Raise ValueError: for a Dirichlet, pass alpha to `document_likelihood`, which has estimates and bounds of its
-        own.
+        """Raise ValueError: for a Dirichlet, pass alpha to `document_likelihood`, whose estimates and bounds are in
+        nats.
         """
         raise ValueError("got CollapsedDirichlet for a likelihood, expected its alpha as an array: document_likelihood")
 
@@ -234,7 +234,7 @@ class FoldedIn:
     def log_likelihood(
         self, topics: Float64[np.ndarray, "topic word"], counts: sparse.csr_array
     ) -> Float64[np.ndarray, " document"]:
-        """Raise ValueError: refitted proportions give no likelihood."""
+        """Raise ValueError: refitted proportions give no likelihood, so there are no nats to return."""
         raise ValueError(
             "got FoldedIn for a likelihood: proportions that are fitted to the words then scored are no probability of "
             "them. Use TrainingDocuments (marginalised), or document_completion, which folds in on one part of a "

@@ -96,7 +96,7 @@ class Visit:
 
     @property
     def proved_lower(self) -> float:
-        """A number proved to be at most log p(data | size), nats: the bound of the best fit, without relabellings.
+        """A proved lower end of the log evidence of this size, nats: the bound of the best fit, without relabellings.
 
         It is −inf for a noisy function, about which nothing is proved.
         """
