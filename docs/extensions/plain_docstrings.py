@@ -1,7 +1,8 @@
 """Docstrings as they are written here, made into reStructuredText before autodoc parses them.
 
 The house writes for people who read source: `code` in single backticks, examples between ``` fences, tables with
-bars, displayed formulas by indenting, arguments as sentences ("rate: of the prior"). Google's sections (Args, Raises…) are left to Napoleon.
+bars, displayed formulas by indenting, arguments as sentences ("rate: of the prior"). Google's sections (Args, Raises…)
+are left to Napoleon.
 """
 
 import inspect

@@ -272,7 +272,7 @@ def _gains_in_words(result: Findings) -> str:
     (best,) = result.best_size
     below, above = curve.measured[curve.measured <= best], curve.measured[curve.measured > best]
     beside = [*below[-1:].tolist(), *above[:1].tolist()]
-    said = ", ".join(_gain_in_words(result, size) for size in beside)
+    said = ", ".join(f"{name} {_gain_in_words(result, size)}" for size in beside)
     left_out = curve.measured[curve.contradicted].tolist()
     doubted = (
         f". Left out, because a larger size gains more: {', '.join(map(str, left_out))}: its fits may have missed the "
@@ -283,16 +283,17 @@ def _gains_in_words(result: Findings) -> str:
     return (
         f"what one {name} more gains, annealed up and down between two sizes, {len(curve.measured)} sizes measured: "
         f"{said}. Assumed: gains fall as sizes grow{doubted}. "
-        "How often such probabilities are right has not been counted at this scale"
+        "On simulated corpora of 100,000 words with 5 to 40 topics the ranges of 95 % held the planted number in @@M of "
+        "@@N; a slope that fades, as on real text, has not been counted"
     )
 
 
 def _gain_in_words(result: Findings, size: int) -> str:
-    """Return the measured gain of one size in words, such as "number 21 −200 ± 12 nats"."""
+    """Return the measured gain of one size in words, such as "21: −200 ± 12 nats"."""
     visit = next(visit for visit in result.visits if visit.size == (size,))
     assert visit.gain is not None
     gain, error = (value / result.evaluator.scale for value in (visit.gain.estimate, visit.gain.standard_error))
-    return f"number {size} {gain:+,.0f} ± {error:,.0f} nats".replace("-", "−")
+    return f"{size}: {gain:+,.0f} ± {error:,.0f} nats".replace("-", "−")
 
 
 def _annealed_error(result: Findings) -> str:

@@ -14,7 +14,8 @@ Every set is a line of the file, written as it comes, so a run can be cut off an
 | confident errors | sizes with a probability above .95 that are not the truth, as a share of those above .95 | ≤ 5 % |
 | log p(truth) | mean log probability of the true size, nats | as of exact evidence |
 
---beside bound: the same with the mean-field bound in the evidence's place. --planted N: the report of answers in which
+--beside bound: the same with the mean-field bound in the evidence's place. --beside annealed: mixtures of rows, which
+are searched by chains over partitions, size by size. --planted N: the report of answers in which
 every component is worth N nats more than it is, which must fail.
 """
 
@@ -240,7 +241,7 @@ def one_set(regime: Regime, number: int, seed: int, evidence: str) -> dict[str, 
     )
     seconds = time.perf_counter() - began
     table = result.posterior()
-    of = {visit.size: visit for visit in result.visits}
+    trials = {visit.size: visit.trials for visit in result.visits}  # chains over partitions fit few sizes
     names = ["size"] if isinstance(regime.max_size, int) else list(regime.model.size_names)
     sizes = [tuple(size) for size in table[names].to_numpy().tolist()]
     return {
@@ -252,11 +253,11 @@ def one_set(regime: Regime, number: int, seed: int, evidence: str) -> dict[str, 
         "standard_error": table["standard_error"].tolist(),
         "probability": table["probability"].tolist(),
         "together": [plain(size) for size in result.estimated.indistinguishable],
-        "trials": [len(of[size].trials) for size in sizes],
+        "trials": [len(trials.get(size, ())) for size in sizes],
         "brackets": [
             [
                 (bracket.steps, bracket.anchor_error, rounded(bracket.forward), rounded(bracket.backward))
-                for trial in of[size].trials
+                for trial in trials.get(size, ())
                 for bracket in trial.brackets
             ]
             for size in sizes
@@ -397,7 +398,7 @@ def main() -> None:
     parser.add_argument("--sets", type=int, default=100)
     parser.add_argument("--first", type=int, default=0, help="number of the first set")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--beside", default="marginal", choices=("marginal", "bound"))
+    parser.add_argument("--beside", default="marginal", choices=("marginal", "annealed", "partitions", "bound"))
     parser.add_argument("--out", type=Path)
     parser.add_argument("--report", type=Path, nargs="+")
     parser.add_argument("--planted", type=float, default=0.0)
