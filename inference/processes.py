@@ -54,13 +54,13 @@ def occupied_sampler(model: Model, data: Dataset) -> OccupiedSampler:
 
 @singledispatch
 def process_sampler(model: Model, data: Dataset, key: Array, *, chains: int, units: bool) -> tuple[Sampler, Recorder]:
-    """Return the sampler that draws from a process, and the recorder of what is kept of its draws.
+    """Return the MCMC sampler of a nonparametric process (`DPMixture`, `HDP`, …), and the recorder of its draws.
 
     A sampler registers itself with `process_sampler.register(ModelType)`.
 
-    key: the key of the starting states, which are far apart.
+    key: the key of the starting states: chain 0 begins with few parts, chain 1 with many, others in between.
     chains: the number of chains.
-    units: whether to record what belongs to each unit too.
+    units: whether the labels of each unit (its component, topic or path) are recorded too.
 
     Raises ValueError for data that the sampler cannot take, NotImplementedError for a type without a sampler.
     """

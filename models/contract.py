@@ -213,9 +213,11 @@ class Model(eqx.Module):
 
     @abstractmethod
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
-        """Return log p(globals) in nats.
+        """Return log p(globals), nats: the prior density of the variables that all units share.
 
-        g: the statistics of the globals, by site. on: the masks of `active`.
+        g: {site: sufficient statistics t(value) of the variable, as its family defines them}. Engines may pass expected
+            statistics, so the result must be linear in each site's statistics.
+        on: {axis: mask of the entries that exist}, as `active` returns. Leave out terms of entries that do not exist.
         """
 
     @abstractmethod

@@ -144,7 +144,11 @@ class MixtureOfUnigrams(TopicModel):
         return saturated(units)
 
     def plug_in(self) -> "MixtureOfUnigrams":
-        """Return the model with weights and topics estimated by maximum likelihood."""
+        """Return the same model without priors.
+
+        A fit of it estimates weights and topics by maximum likelihood, where it would integrate them out. Nothing is
+        fitted here.
+        """
         return self if self.estimated else MixtureOfUnigrams(None, None, PointSimplex())
 
     def draw_unit(

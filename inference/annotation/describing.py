@@ -83,9 +83,15 @@ class ImageBeliefs(NamedTuple):
 
 
 def image_beliefs(model: Any, g: Any, unit: Any, beliefs: Beliefs, on: Any) -> ImageBeliefs:
-    """Return the beliefs about an image without its caption.
+    """Return p(next caption word's factor) and p(factor of each region) of one image whose caption is not seen.
 
-    If one factor stands for the whole image, they are exact after one sweep. Otherwise they come from collapsed sweeps.
+    g: the statistics of the globals, by site.
+    unit: the image.
+    beliefs: q of the image's latent variables after a mean-field sweep without the caption.
+    on: the masks of the axes.
+
+    Where one factor stands for the whole image, `beliefs` are exact and are used. For other models the regions'
+    factors are computed anew, with the proportions integrated out.
     """
     natural, mean, sites = dict(beliefs.natural), dict(beliefs.mean), model.locals()
     (image,) = (name for name, site in sites.items() if site.axes == ("factor",))

@@ -90,8 +90,9 @@ class CountFiles:
             yield np.diff(self.row_starts(first, last))
 
     def runs(self, most_pairs: int = PAIRS_AT_ONCE) -> Iterator[tuple[int, int]]:
-        """Yield (first, last + 1) of runs of documents that have at most `most_pairs` pairs together, or are a single
-        document.
+        """Yield (first, last + 1) of consecutive documents that hold at most `most_pairs` stored counts together.
+
+        A stored count is a pair of a document and a distinct word. A document with more of them is a run of its own.
         """
         first = 0
         while first < self.n_documents:

@@ -34,7 +34,10 @@ class VariantLabels(NamedTuple):
         return labels // self.n_variants
 
     def variants(self, labels: Int[Array, "*rows"]) -> Int[Array, "*rows"]:
-        """Return the variant of each label."""
+        """Return the variant in which each row arose, 0 … n_variants − 1: its label modulo n_variants.
+
+        Meaningful for labels of 0 or more; −1 means that the row is in no component.
+        """
         return labels % self.n_variants
 
     def combine(self, components: Int[Array, "*#rows"], variants: Int[Array, "*#rows"]) -> Int[Array, "*#rows"]:

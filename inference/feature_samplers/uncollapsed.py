@@ -115,7 +115,11 @@ def redraw_lone_features(
 def draw_columns(
     rng: np.random.Generator, cells: Cells, features: np.ndarray, loadings: np.ndarray, sigma_x: float
 ) -> np.ndarray:
-    """Make steps 2 and 3, sticks and columns. Returns Z."""
+    """Redraw Z one column at a time, in random order, given the loadings. Return the new Z, (row, feature).
+
+    First the probability (stick) of each feature is drawn given its column, then all entries of the column at once. A
+    draw that would empty a column is refused. These are steps 2 and 3 of the module.
+    """
     features = features.copy()
     n_rows, n_features = features.shape
     counts = features.sum(0)

@@ -76,7 +76,12 @@ class MemberLikelihood(Protocol):
         ...
 
     def densities(self, emitted: Emitted, member: Array, total: Int32[Array, " place"]) -> Float[Array, " place"]:
-        """Return p(member | members at each place), up to a factor."""
+        """Return p(member | the other members at each place), (place,), up to one factor that all places share.
+
+        emitted: what the members at each place say of its part, without this member.
+        member: its index.
+        total: the number of members at each place.
+        """
         ...
 
     def remove(self, emitted: Emitted, member: Array, place: Array, last: Array) -> Emitted:

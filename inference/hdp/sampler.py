@@ -42,15 +42,18 @@ class Members(NamedTuple):
 
 
 class FranchiseStates(NamedTuple):
-    """Several chains side by side, in float64.
+    """The states of several chains (particles) of a two-level process, in float64.
+
+    A member is a token (topics) or a row (mixtures). A part is the topic or component it belongs to. A place is the
+    array slot of a part.
 
     | field | letter | shape | meaning |
     |---|---|---|---|
-    | `labels` | z | (particle, member) | which place each member's part has |
-    | `weight` | β_z | (particle, member) | the shared weight of that part |
-    | `left` | β_u | (particle,) | what is left for parts without members |
+    | `labels` | z | (particle, member) | the place of each member's part |
+    | `weight` | β_z | (particle, member) | the process's shared weight of that part |
+    | `left` | β_u | (particle,) | the weight left for all parts without members |
     | `gamma`, `alpha` | γ, α | (particle,) | concentrations |
-    | `outgrown` | | (particle,) | whether a sweep needed more places than there are |
+    | `outgrown` | | (particle,) | True if a sweep ran out of places: such a state is rerun with more of them |
     """
 
     labels: Int32[Array | np.ndarray, "particle member"]

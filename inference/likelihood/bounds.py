@@ -99,9 +99,11 @@ def lower_bound(gamma, alpha, beta, counts) -> Float[Array, " "]:
 
 
 def most_terms(n_tokens: Float[Array, " "]) -> Float[Array, " "]:
-    """Return how many terms of the series are computed at most for a document of so many tokens.
+    """Return the largest number of terms of the series (4) that are summed for the upper bound of a document.
 
-    Documents that need more have a looser upper end.
+    A document that needs more terms is cut there. Its bound is still valid, but looser.
+
+    n_tokens: tokens of the document.
     """
     return jnp.minimum(SERIES_TERMS * (n_tokens + 50), MOST_TERMS)
 

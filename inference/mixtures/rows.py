@@ -70,7 +70,10 @@ def increments(component: Component, coordinates: Any, observed: Any) -> Any:
 
 @kernel(static_argnames=("n_dims",), brief=True)
 def prior_of(component: Component, *, n_dims: int) -> Any:
-    """Return the natural parameters of one component without rows."""
+    """Return the natural parameters of a component's conjugate prior: those of a component without rows.
+
+    n_dims: the number of columns of the rows' coordinates.
+    """
     return component.prior(n_dims)
 
 

@@ -104,7 +104,7 @@ class PartitionChain(eqx.Module):
         return PartitionState(jnp.asarray(labels), log_hyper, jnp.zeros(particles))
 
     def step(self, key: Key[Array, ""], state: PartitionState) -> PartitionState:
-        """Return the states after a sweep and a jump, each followed by moves of the hyper-parameters."""
+        """Return the states after a sweep and a split-merge jump, each followed by moves of the hyper-parameters."""
 
         def one_pass(index: Array, state: PartitionState) -> PartitionState:
             return self._passed(jax.random.fold_in(key, index), state, index == 1)
@@ -112,7 +112,11 @@ class PartitionChain(eqx.Module):
         return jax.lax.fori_loop(0, 2, one_pass, state)
 
     def counts(self, labels: Int[Array, "row particle"]) -> Float[Array, "place particle"]:
-        """Return how many rows each place holds; rows of padding are in none."""
+        """Return the number of rows in each part, (place, particle).
+
+        A place is one of the `n_places` slots that a part can take; empty slots have 0. Rows of padding and rows with
+        label −1 are not counted.
+        """
         chosen = self.mixture.names.components(labels) == jnp.arange(self.n_places, dtype=labels.dtype)[:, None, None]
         return (chosen * self._weight()[:, None]).sum(1)
 

@@ -24,7 +24,10 @@ from scipy import special
 
 
 class Seats(NamedTuple):
-    """The numbers that decide which part a row joins, for every particle.
+    """The prior weights of a partition, for every particle.
+
+    A part of n rows attracts one more row with weight n + a, and a new part with weight a V(t + 1) / V(t), where t
+    parts exist (see the module).
 
     | field | meaning |
     |---|---|

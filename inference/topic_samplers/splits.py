@@ -123,7 +123,10 @@ class TopicSplits(eqx.Module):
         return apart - self._log_topics(self.smaller, 0, *together) - log_shares
 
     def log_switch(self, state: TopicState) -> Float[Array, " particle"]:
-        """Return log π_0'(z) − log π_0(z), nats: the log weight of another α for the topics outside the pairs."""
+        """Return log π_0'(z) − log π_0(z), nats: what the topics that are not split gain by the α of the larger model.
+
+        Their α becomes A/(K + m), where it was A/K (see the module). This is applied once, at the start of the path.
+        """
         topic = jnp.arange(len(self.larger.alpha))[:, None]
         counts = state.document_topic.astype(jnp.int32)
         after, before = (jnp.asarray(each.log_gamma_document)[topic, counts] for each in (self.larger, self.smaller))

@@ -121,7 +121,9 @@ def _rearrange(tree: AllocatedTree, rng: np.random.Generator) -> bool:
 
 
 def _reinsert(tree: AllocatedTree, members: np.ndarray) -> None:
-    """Take the documents out together, and insert them one by one on the same paths at new levels."""
+    """Remove the documents from the tree, then put them back one by one on their old paths, each at the levels that are
+    best given those already in. Changes `tree` in place.
+    """
     on = tree.paths.copy()
     for d in members.tolist():
         tree.remove(d)

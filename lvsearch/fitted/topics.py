@@ -141,7 +141,11 @@ class FittedTopics(FittedModel):
 
     @cached_property
     def sketches(self) -> tuple[TopicSketch, ...]:
-        """A sketch of each topic from which it can be named, in the order of the topics' numbers."""
+        """A summary of each topic for choosing its name, in the order of the topics' numbers.
+
+        It holds the topic's share of the tokens, its most probable and most distinctive words, and the documents with
+        most of it.
+        """
         probable = top_words(self._topic_word, self._words, SKETCHED_WORDS)
         distinctive = top_words(frex_scores(self._topic_word), self._words, SKETCHED_WORDS)
         names = self._document_names

@@ -74,7 +74,12 @@ class MixturePosterior:
     def from_trace(
         cls, trace: PartitionTrace, log_prior: Float64[np.ndarray, " size"], precision: float
     ) -> "MixturePosterior":
-        """Return what chains say. log_prior: of K = 1, 2, …, nats; precision: the Monte Carlo error asked for."""
+        """Return the posterior of the number of components from a finished run.
+
+        trace: the recorded chains.
+        log_prior: log p(K) of K = 1, 2, …, nats.
+        precision: the Monte Carlo error that was asked for; it is only stored.
+        """
         return cls(
             log_prior,
             *trace.sizes(),

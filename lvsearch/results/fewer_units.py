@@ -95,7 +95,9 @@ def _random_units(training: Data, most: int, key: jax.Array) -> Dataset:
 
 
 def _sampler(model: Model, chain: Chain, key: jax.Array) -> Sequential:
-    """Return a sampler that adds units one by one, in an order drawn from `key` that is the same for every size.
+    """Return the sequential sampler of `chain`, which adds units one by one in an order drawn from `key`.
+
+    One key gives the same order for chains of different sizes, so that their evidences can be compared.
 
     Raises ValueError for models that have no such sampler.
     """

@@ -118,8 +118,9 @@ class Findings:
     def default_kind(self) -> str:
         """The kind of table that `posterior()` shows by default.
 
-        It is "estimate" for marginal evidence. For plug-in evidence it is "diminishing", or "certified" if there are
-        several size variables.
+        It is "estimate" (a posterior with standard errors) for marginal evidence. For plug-in evidence it is
+        "diminishing" (bounds that assume each further component helps less), or "certified" (bounds without that
+        assumption) if there are several size variables.
         """
         if not self.evaluator.nested:
             return "estimate"

@@ -83,7 +83,12 @@ def load_parts(folder: str | Path) -> TreeParts:
 
 
 def _is_consistent(chain: TreeTrace, parts: TreeParts) -> bool:
-    """Return True if every array of a chain has the shape and the type that the corpus and the model require."""
+    """Return True if a loaded chain fits its corpus and model.
+
+    Arrays must have the right shape and type, and levels of tokens must add up to the counts of the corpus. Each node
+    number stands at one level, there is one root, at least one sweep is scored, and the burn-in is shorter than the
+    chain.
+    """
     depth, scored, sweeps = parts.model.depth, len(chain.log_joint), len(chain.nodes_each)
     corpus = parts.training.counts
     shapes = [(chain.sweep, (scored,)), (chain.log_joint, (scored,)), (chain.seconds, (scored,))]

@@ -35,7 +35,13 @@ def positive_parameter(name: str, value: Any, ndim: int = 0) -> HyperparameterAr
 
 
 def positive_or_prior(name: str, value: Any, ndim: int = 0) -> HyperparameterArray | GammaPrior:
-    """Return `positive_parameter` of a number, or the `GammaPrior` of such numbers."""
+    """Return a hyper-parameter: positive numbers as an array, or a `GammaPrior` as it is.
+
+    name: what the hyper-parameter is called in error messages.
+    ndim: 0 for one number; 1 allows one for each column.
+
+    Raises ValueError for any other value.
+    """
     return given_or_prior(name, value) if isinstance(value, GammaPrior) else positive_parameter(name, value, ndim)
 
 
