@@ -92,7 +92,7 @@ class _Decoder:
             "list": lambda own, entries: self._entries(entries, own),
             "dict": self._dict,
             "record": self._record,
-            "own": self._own,
+            "own": self._own_value,
         }
         return makers[node[0]](own, *node[1:])
 
@@ -134,7 +134,7 @@ class _Decoder:
             object.__setattr__(made, field, value)
         return made
 
-    def _own(self, own: Any) -> Any:
+    def _own_value(self, own: Any) -> Any:
         if own is None:
             raise MessageError("got a value in a message that is no data, and have none of my own for it")
         return own

@@ -158,7 +158,7 @@ class CollapsedTopics(eqx.Module):
         """Return Σ over the tokens of q's log factors at their topics, nats, for a q that has factors."""
         exact = jnp.result_type(float)
         total = jnp.zeros(state.assignment.shape[1], exact)
-        for factor, counts in self._given(state):
+        for factor, counts in self._factors_and_counts(state):
             total = total + jnp.einsum("ik,ikp->p", factor.astype(exact), counts.astype(exact))
         return total
 
@@ -182,7 +182,7 @@ class CollapsedTopics(eqx.Module):
         """
         if self.q is None:
             return None
-        scores = sum(jnp.einsum("ik,ilp->pkl", factor, counts) for factor, counts in self._given(state))
+        scores = sum(jnp.einsum("ik,ilp->pkl", factor, counts) for factor, counts in self._factors_and_counts(state))
         scores = self.sharpness * scores
         both = self._exists[:, None] & self._exists
         return jnp.where(both, scores, jnp.where(jnp.eye(len(self.alpha), dtype=bool), 0.0, -jnp.inf))
@@ -222,7 +222,7 @@ class CollapsedTopics(eqx.Module):
         """Whether each place holds a token, shape (token,)."""
         return jnp.asarray(self.word) >= 0
 
-    def _given(self, state: TopicState) -> list[tuple[Array, Array]]:
+    def _factors_and_counts(self, state: TopicState) -> list[tuple[Array, Array]]:
         """Return pairs of each of q's log factors and the counts that they apply to."""
         if self.q is None:
             return []

@@ -112,11 +112,11 @@ class HyperTopics(eqx.Module):
         """Draw every token in turn, then move the hyper-parameters; in the reverse order if `backward`."""
         key_topics, key_hyper = jax.random.split(key)
         if backward:
-            state = self._moved(key_hyper, state, temperature)
+            state = self._move_hyper(key_hyper, state, temperature)
         concentrations = self._concentrations(state.log_total, state.log_eta)
         topics = self.topics.swept(key_topics, state.topics, temperature, backward, concentrations)
         state = state._replace(topics=topics)
-        return state if backward else self._moved(key_hyper, state, temperature)
+        return state if backward else self._move_hyper(key_hyper, state, temperature)
 
     def log_ratio(self, state: HyperTopicState) -> Float[Array, " particle"]:
         """Return log p(state, data) − log q(state) of each particle, nats."""
@@ -173,7 +173,7 @@ class HyperTopics(eqx.Module):
             alpha = jnp.where(exists, jnp.maximum(jnp.exp(log_total) / exists.sum(), LEAST), 0.0)
         return Concentrations(alpha, None if log_eta is None else jnp.maximum(jnp.exp(log_eta), LEAST))
 
-    def _moved(self, key: Array, state: HyperTopicState, temperature: Array) -> HyperTopicState:
+    def _move_hyper(self, key: Array, state: HyperTopicState, temperature: Array) -> HyperTopicState:
         """Move A and η given the topics, each by one slice; they are independent of each other."""
         start, densities = [], []
         if self.total is not None and state.log_total is not None:

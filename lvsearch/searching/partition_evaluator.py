@@ -40,7 +40,7 @@ PRECISION, MOST_SWEEPS = 0.02, 8192
 WORTH_A_FIT = 0.1
 """Posterior probability from which on a size is fitted; others are when somebody asks for them."""
 CHAINS_KEY = 0xC4A1
-"""What sets the key of the chains apart from those of fits."""
+"""The number that separates the key of the chains from the keys of fits."""
 
 
 @singledispatch
@@ -77,7 +77,7 @@ class PartitionEvaluator(ModelEvaluator):
         super().__init__(model, data, evidence=PARTITIONS, seed=seed, chunks=chunks)
         self._own_seed = seed
 
-    def on(self, mesh: Mesh) -> "PartitionEvaluator":
+    def split_over(self, mesh: Mesh) -> "PartitionEvaluator":
         """Raise ValueError: chains over partitions run on one device."""
         return PartitionEvaluator(self.base_model, self.data, seed=self._own_seed, chunks=self.chunks, mesh=mesh)
 

@@ -472,7 +472,7 @@ def next_measured(
         if further is not None:
             return further
     if curve.gains[0] < SURE * curve.errors[0] and low > 2:
-        return _untried([max(2, low // 2)], trials, "the smallest size tried gains nothing") or _again(
+        return _untried([max(2, low // 2)], trials, "the smallest size tried gains nothing") or _size_to_repeat(
             curve, trials, most_trials, precision, prior
         )
     for size in curve.measured[curve.contradicted].tolist():
@@ -484,7 +484,7 @@ def next_measured(
         return NextSize(sharp, "gains change their sign in between")
     if curve.smooth is not None and curve.smooth.number >= ENOUGH_ON_A_CURVE:
         return None  # more gains would not reduce the error that all gains share
-    if last - first > _wanted(curve, precision) * best:
+    if last - first > _widest_range(curve, precision) * best:
         places = [1, *curve.measured.tolist()]
         stretches = [
             (math.log(above / below), round(math.sqrt(above * below)))
@@ -496,7 +496,7 @@ def next_measured(
             middle = _untried([widest[1]], trials, "sizes not measured decide")
             if middle is not None:
                 return middle
-    return _again(curve, trials, most_trials, precision, prior)
+    return _size_to_repeat(curve, trials, most_trials, precision, prior)
 
 
 def _sharp_change(curve: EvidenceCurve) -> int | None:
@@ -514,7 +514,7 @@ def _sharp_change(curve: EvidenceCurve) -> int | None:
     return None
 
 
-def _again(
+def _size_to_repeat(
     curve: EvidenceCurve, trials: dict[int, int], most_trials: int, precision: float, prior: SizePrior
 ) -> NextSize | None:
     """Return the gain to measure again, or None: those beside the answer first, then the least certain ones in its
@@ -525,7 +525,7 @@ def _again(
     for size in beside:
         if trials[size] < min(LOOKS, most_trials):
             return NextSize(size, "a second fit beside the answer")
-    if last - first <= _wanted(curve, precision) * best:
+    if last - first <= _widest_range(curve, precision) * best:
         return None
     inside = [
         (abs(gain) / error, int(size))
@@ -535,7 +535,7 @@ def _again(
     return None if not inside else NextSize(min(inside)[1], "its error decides")
 
 
-def _wanted(curve: EvidenceCurve, precision: float) -> float:
+def _widest_range(curve: EvidenceCurve, precision: float) -> float:
     """Return how wide the 95 % range may be, as a share of the most probable size."""
     return precision if curve.smooth is None else precision * SMOOTH_PRECISION / PRECISION
 
