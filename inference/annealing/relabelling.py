@@ -72,14 +72,14 @@ def _balanced(
     Returns the scaled matrices, and the log of the factor by which scaling changed each permanent.
 
     All particles are scaled together, without components that stand alone in all of them, since the others are few.
-    `_first_tables` shifts the scores first. From scores hundreds of nats apart, Sinkhorn by itself would need hundreds of
+    `_shift_scores` shifts the scores first. From scores hundreds of nats apart, Sinkhorn by itself would need hundreds of
     rounds.
     """
     finite = np.isfinite(scores).any(0)
     alone = (finite.sum(0) == 1) & (finite.sum(1) == 1) & np.diag(finite)
     rest = np.flatnonzero(~alone)
     log_scale = np.where(alone, np.diagonal(scores, axis1=1, axis2=2), 0.0).sum(1)
-    log, lost = _first_tables(np.array(scores[:, rest[:, None], rest], np.float64))
+    log, lost = _shift_scores(np.array(scores[:, rest[:, None], rest], np.float64))
     log_scale = log_scale + lost
     for _ in range(200 if rest.size else 0):
         for axis in (1, 2):
@@ -93,7 +93,7 @@ def _balanced(
     return scaled, log_scale
 
 
-def _first_tables(
+def _shift_scores(
     scores: Float[np.ndarray, "particle k k"],
 ) -> tuple[Float[np.ndarray, "particle k k"], Float[np.ndarray, " particle"]]:
     """Shift rows and columns so that the entries of the best relabelling are 0 and no other entry is above 0.

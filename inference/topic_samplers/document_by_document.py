@@ -56,7 +56,7 @@ class DocumentByDocument(eqx.Module):
         def one(place: Array, carry: tuple[TopicState, Array]) -> tuple[TopicState, Array]:
             state, gain = carry
             state, total = self._redrawn(jax.random.fold_in(key, place), state, jnp.asarray(self.tokens)[place])
-            return state, gain + self._log_weights(total, place - first)
+            return state, gain + self._log_token(total, place - first)
 
         return jax.lax.fori_loop(first, last, one, (state, self._zero(state)))
 
@@ -73,7 +73,7 @@ class DocumentByDocument(eqx.Module):
             state, gain = carry
             place = last - 1 - done
             state, total = self._redrawn(None, state, jnp.asarray(self.tokens)[place])
-            return state, gain + self._log_weights(total, place - first)
+            return state, gain + self._log_token(total, place - first)
 
         return jax.lax.fori_loop(0, last - first, one, (state, self._zero(state)))
 
@@ -120,7 +120,7 @@ class DocumentByDocument(eqx.Module):
 
         return redrawn(state, at, weights, uniform)
 
-    def _log_weights(self, total: Float[Array, " particle"], before: Int[Array, ""]) -> Float[Array, " particle"]:
+    def _log_token(self, total: Float[Array, " particle"], before: Int[Array, ""]) -> Float[Array, " particle"]:
         """Return log p(token | tokens before), nats.
 
         total: the sum that `_redrawn` returned.

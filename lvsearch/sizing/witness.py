@@ -69,7 +69,7 @@ class WitnessSearch:
         search = cls(prior, ceiling, nested, max_size)
         for record in records:
             search._append(record)
-        search._split_region()
+        search._update_regions()
         return search
 
     @property
@@ -147,7 +147,7 @@ class WitnessSearch:
         if witness is not None and evidence.lower < witness.evidence.lower:
             entry = Record(size, witness.evidence, replaced_by=witness.size)
         self._append(entry)
-        self._split_region()
+        self._update_regions()
         return entry
 
     def bounds(self) -> bounds_of.Certified:
@@ -194,7 +194,7 @@ class WitnessSearch:
             raise ValueError(f"The first size must be {first}, the witness of all others: got {record.size}.")
         self._records[record.size] = replace(record, evidence=self._under_ceiling(record.size, record.evidence))
 
-    def _split_region(self) -> None:
+    def _update_regions(self) -> None:
         """Recompute the regions of unvisited sizes and their witnesses."""
         if self._records:
             lower = [record.evidence.lower for record in self._records.values()]
@@ -209,7 +209,7 @@ class WitnessSearch:
 
         def above(size: Size) -> Iterator[Size]:
             """Yield the sizes one step above `size` that are allowed and have prior mass at or above them."""
-            steps = (_move_bound(size, axis, 1) for axis in range(len(size)))
+            steps = (_neighbour(size, axis, 1) for axis in range(len(size)))
             return (step for step in steps if self._allowed(step) and self._log_mass(step) > -math.inf)
 
         for level in _levels(witness, above, lambda size: size in self._records):
@@ -243,12 +243,12 @@ class WitnessSearch:
 
         def reachable(size: Size) -> bool:
             """Return whether every coordinate of the size, taken alone, can have prior mass."""
-            alone = (_move_bound(ones, axis, part - 1) for axis, part in enumerate(size))
+            alone = (_neighbour(ones, axis, part - 1) for axis, part in enumerate(size))
             return self._allowed(size) and all(self._log_mass(corner) > -math.inf for corner in alone)
 
         def around(size: Size) -> Iterator[Size]:
             """Yield the reachable sizes one step from `size`."""
-            steps = (_move_bound(size, axis, by) for axis in range(len(size)) for by in (-1, 1))
+            steps = (_neighbour(size, axis, by) for axis in range(len(size)) for by in (-1, 1))
             return (step for step in steps if min(step) >= 1 and reachable(step))
 
         for level in _levels(best, around, lambda size: True):
@@ -275,7 +275,7 @@ def _precedes(first: Size, second: Size) -> bool:
     return all(a <= b for a, b in zip(first, second, strict=True))
 
 
-def _move_bound(size: Size, axis: int, by: int) -> Size:
+def _neighbour(size: Size, axis: int, by: int) -> Size:
     """Return the size with one component changed by `by`."""
     return (*size[:axis], size[axis] + by, *size[axis + 1 :])
 
