@@ -72,8 +72,8 @@ def _balanced(
     Returns the scaled matrices, and the log of the factor by which scaling changed each permanent.
 
     All particles are scaled together, without components that stand alone in all of them, since the others are few.
-    `_shift_scores` shifts the scores first. From scores hundreds of nats apart, Sinkhorn by itself would need hundreds of
-    rounds.
+    `_shift_scores` shifts the scores first. From scores hundreds of nats apart, Sinkhorn by itself would need hundreds
+    of rounds.
     """
     finite = np.isfinite(scores).any(0)
     alone = (finite.sum(0) == 1) & (finite.sum(1) == 1) & np.diag(finite)
