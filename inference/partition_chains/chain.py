@@ -107,7 +107,7 @@ class PartitionChain(eqx.Module):
         """Return the states after a sweep and a split-merge jump, each followed by moves of the hyper-parameters."""
 
         def one_pass(index: Array, state: PartitionState) -> PartitionState:
-            return self._passed(jax.random.fold_in(key, index), state, index == 1)
+            return self._make_pass(jax.random.fold_in(key, index), state, index == 1)
 
         return jax.lax.fori_loop(0, 2, one_pass, state)
 
@@ -122,15 +122,15 @@ class PartitionChain(eqx.Module):
 
     # ── one pass ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _passed(self, key: Array, state: PartitionState, is_jump: Bool[Array, ""]) -> PartitionState:
+    def _make_pass(self, key: Array, state: PartitionState, is_jump: Bool[Array, ""]) -> PartitionState:
         keys = jax.random.split(key, 6)
         counts = self.counts(state.labels)
         seats = self.seating.draw(keys[0], counts)
         jump, sweep = self._jump(keys[1], state.labels, counts), self._sweep(state.labels)
         plan = jax.tree.map(lambda a, b: jnp.where(is_jump, a, b), jump, sweep)
         order = jnp.argsort(jnp.where(self._weight() > 0, jax.random.uniform(keys[2], (len(plan.labels),)), jnp.inf))
-        passed, log_proposal = self._redrawn(keys[3], plan, state.log_hyper, seats, order)
-        return self._hyper_moved(keys[5], self._decided(keys[4], state, plan, passed.labels, log_proposal, seats))
+        passed, log_proposal = self._run_pass(keys[3], plan, state.log_hyper, seats, order)
+        return self._move_hyper(keys[5], self._decide_jump(keys[4], state, plan, passed.labels, log_proposal, seats))
 
     def _sweep(self, labels: Int[Array, "row particle"]) -> PassPlan:
         """Plan a pass in which every row may join every part."""
@@ -173,7 +173,7 @@ class PartitionChain(eqx.Module):
         second = jnp.where((real == 0).sum() > 1, jax.random.categorical(key_second, others, axis=1), first)
         return first, second
 
-    def _redrawn(
+    def _run_pass(
         self, key: Array, plan: PassPlan, log_hyper: LogHyper, seats: Seats, order: Int[Array, " row"]
     ) -> tuple[CollapsedState, Float[Array, " particle"]]:
         """Return the state after the pass, and log of the probability of the counted rows' labels, nats."""
@@ -208,7 +208,7 @@ class PartitionChain(eqx.Module):
         ended, _, log_proposal = jax.lax.fori_loop(0, (self._weight() > 0).sum(), one, start)
         return ended, log_proposal
 
-    def _decided(
+    def _decide_jump(
         self,
         key: Array,
         state: PartitionState,
@@ -253,7 +253,7 @@ class PartitionChain(eqx.Module):
         dtype = self._weight().dtype
         return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype)[None], self.mixture.prior)
 
-    def _hyper_moved(self, key: Array, state: PartitionState) -> PartitionState:
+    def _move_hyper(self, key: Array, state: PartitionState) -> PartitionState:
         """Return the state with its hyper-parameters moved given the labels."""
         if self.hyper is None:
             return state

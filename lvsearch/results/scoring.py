@@ -21,7 +21,7 @@ from lvsearch.interrupts import was_interrupted
 from lvsearch.models.lda import LDA
 from lvsearch.models.plain_arguments import whole_number
 from lvsearch.progress import progress_bar
-from lvsearch.results.auditing import audited_search
+from lvsearch.results.auditing import audited_search, search_of_model
 from lvsearch.results.findings import Findings
 from lvsearch.results.heldout import SAMPLES, require_comparable
 from lvsearch.results.persisting import fitted_from_scratch
@@ -232,13 +232,14 @@ def _scored_search(result: Findings) -> tuple[ModelEvaluator, Corpus]:
 
     Raises ValueError, with the reason, for any other search.
     """
-    evaluator, training = audited_search(result)
+    evaluator, training = search_of_model(result)
     model = evaluator.base_model
     if not isinstance(model, LDA) or not isinstance(training, Corpus) or model.inferred or np.ndim(model.numbers()[0]):
         raise ValueError(
             f"got a search of {model.describe()}; expected LDA with numbers for its concentrations, one total for "
             "documents: the scores of other libraries are of that model"
         )
+    audited_search(result)  # raises where the evidence is not annealed
     return evaluator, training
 
 

@@ -8,6 +8,7 @@ Then the most probable sizes are fitted, for people who want labels, means and p
 
 from collections.abc import Sequence
 from functools import cache, singledispatch
+from typing import Any
 
 import numpy as np
 from jax.sharding import Mesh
@@ -44,8 +45,11 @@ CHAINS_KEY = 0xC4A1
 
 
 @singledispatch
-def has_partition_chain(model: Model) -> bool:
-    """Return whether chains over partitions of the rows know how many components this model has."""
+def has_partition_chain(model: Any) -> bool:
+    """Return whether chains over partitions of the rows know how many components this model has.
+
+    model: anything that `lv.search` takes, also a function or an evaluator, which have no such chains.
+    """
     return False
 
 

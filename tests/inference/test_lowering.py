@@ -71,7 +71,14 @@ def test_faults_are_found():
 
 SLOW = {
     "inference.annealing.between_sizes": {"_smaller_scores", "_split", "_switch"},
-    "inference.annealing.particles": {"_advance", "_log_gain", "_log_ratio", "drawn", "relabel_all"},
+    "inference.annealing.particles": {
+        "_advance",
+        "_advance_serially",
+        "_log_gain",
+        "_log_ratio",
+        "drawn",
+        "relabel_all",
+    },
     "inference.annealing.prefixes": {"_shrink"},
     "inference.annealing.tuning": {"_settled"},
     "inference.annotation.collapsed": {"collapsed_step"},
@@ -93,7 +100,7 @@ SLOW = {
     "inference.mixtures.packing": {"pack_increments"},
     "inference.mixtures.predictive": {"_each"},
     "inference.mixtures.rows": {"increments", "variants"},
-    "inference.partition_chains.run": {"advance", "begin", "widen"},
+    "inference.partition_chains.run": {"advance"},
     "inference.sequences.paths": {"_viterbi_states"},
     "inference.topic_samplers.anchor": {"_averaged"},
     "inference.topic_samplers.independent_documents": {"log_independent"},

@@ -73,7 +73,7 @@ def test_what_cannot_be_varied_is_refused():
         with pytest.raises(ValueError, match="expected a finite number above 1"):
             result.sensitivity(factor=factor)
     with pytest.raises(ValueError, match="expected annealed evidence"):
-        lv.search(model(), ROWS, evidence="bound", **SETTINGS).sensitivity()
+        lv.search(model(), ROWS, **{**SETTINGS, "evidence": "bound"}).sensitivity()
     of_function = lv.search(lv.from_function(lambda size: -float(size[0])), max_size=2, progress=False)
     with pytest.raises(ValueError, match="without a model"):
         of_function.sensitivity()
