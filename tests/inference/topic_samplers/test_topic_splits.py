@@ -59,7 +59,7 @@ slow = pytest.mark.slow
     [
         pytest.param(2, 1, 1, marks=slow),
         pytest.param(3, 1, 1, marks=slow),
-        (3, 2, 1),
+        pytest.param(3, 2, 1, marks=slow),
         pytest.param(4, 1, 1, marks=slow),
         (4, 1, 2),
     ],
