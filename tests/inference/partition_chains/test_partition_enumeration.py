@@ -188,7 +188,7 @@ def test_a_wrong_chain_is_seen(bug: str, monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr(PartitionChain, "_run_pass", redrawn)
     kind, rows = cases.KNOWN, cases.VALUES[:5]  # of a shape that no other test compiles
     truth = enumerated(rows, by_groups(rows, kind.log_marginal), 1.3, dynamic=False)
-    trace = run(lv.models.FiniteMixture(kind.component, 1.3), rows, sweeps=1536)
+    trace = run(lv.models.FiniteMixture(kind.component, 1.3), rows, sweeps=3072)
     assert max(np.abs(z).max() for z in z_scores(trace, *truth)) > 6
 
 
