@@ -1,4 +1,4 @@
-"""What a fitted model says about each unit of data: its representation and its bounds.
+"""Descriptions of each unit of data by a fitted model: its representation and its bounds.
 
 The functions here work for any model. Kernels register faster versions for their model types.
 """

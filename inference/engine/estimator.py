@@ -163,7 +163,7 @@ def needs_double(data: Dataset) -> bool:
 PROGRAMS = 150 * MIB
 """About how many bytes stay allocated after the generic engine was compiled for one capacity and layout."""
 DATA_COPIES, LOCALS_COPIES, GLOBALS_COPIES = 3, 4, 6
-"""How many copies of each kind of array exist at once, counted in float32.
+"""Number of copies of each kind of array that exist at once, counted in float32.
 
 Data: as given, in float32, in float64. Locals: before and after a sweep, each with natural parameters and means (one
     `Beliefs`), a sweep's gradients, and float64 of one batch. Globals: as locals, and the prior's gradient.

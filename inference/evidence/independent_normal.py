@@ -35,7 +35,7 @@ from lvsearch.models.kernels import kernel
 from lvsearch.models.units import Row
 
 ROWS_AT_ONCE = 8
-"""How many rows have their labels drawn together, so that their scores stay in the cache. Rows are padded to a
+"""Number of rows whose labels are drawn together, so that their scores stay in the cache. Rows are padded to a
 multiple.
 """
 

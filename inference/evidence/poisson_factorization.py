@@ -56,7 +56,7 @@ from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.poisson_factorization import PoissonFactorization
 
 BLOCK = 32
-"""How many cells have their counts allocated, and their means summed, together, so that their tables stay in the cache.
+"""Number of cells whose counts are allocated together, so that their tables stay in the cache.
 """
 MANY = 20_000
 """The total of all counts above which the path begins around a fit. Drawing the factor of each count would take too

@@ -34,7 +34,7 @@ FEW_SAMPLES = 20.0
 """Estimates with fewer effective samples than this are compared with their certified intervals."""
 
 SURE = 4.0
-"""How many errors outside its interval an estimate must lie to be named in a warning.
+"""Number of errors by which an estimate must lie outside its interval to be named in a warning.
 
 Among thousands of documents, a few lie more than 2 errors outside by chance.
 """

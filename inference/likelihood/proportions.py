@@ -33,7 +33,7 @@ SUM_TOLERANCE = 1e-4
 """The largest |sum − 1| of a distribution that counts as rounding."""
 TINY = 1e-30
 POINTS_AT_ONCE = 256
-"""How many training documents have their distributions over words in memory at once."""
+"""Number of training documents whose distributions over words are in memory at once."""
 FOLDING_STEPS, FOLDING_TOLERANCE = 300, 1e-4
 """The most updates of θ, and the largest entry of an update below which a document stays as it is."""
 

@@ -10,7 +10,7 @@ from scipy import sparse
 from lvsearch.inference.likelihood.documents import TopicSet
 
 Bias = Literal["lower", "upper", "unbiased"]
-"""Which side of log p an estimate is on average; "unbiased" is on p itself."""
+"""The side of log p on which estimates lie on average. "unbiased" means unbiased for p itself."""
 
 
 class LikelihoodEstimate(NamedTuple):

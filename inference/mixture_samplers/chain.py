@@ -1,4 +1,4 @@
-"""What all chains over partitions share: their rows, their state, the evidence of a partition, and draws of α."""
+"""Parts that all chains over partitions share: their rows, their state, the evidence of a partition, and draws of α."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -32,19 +32,19 @@ from lvsearch.models.tied_mixture import TiedMixture
 BLOCK = 32
 """Sweeps of one compiled call, and of one recorded average."""
 FIRST_PLACES = 16
-"""Places for parts to begin with; twice as many whenever a chain has filled all."""
+"""Number of array slots (places) for parts at first. It is doubled when chains fill all of them."""
 FULL, FULL_SHARE = 0.05, 0.1
-"""Share of a block's draws that fill all places, beyond which there have to be more at once; and, of all kept draws, as
-a share of the precision, beyond which the answer would show that no further part had room."""
+"""Two limits on the share of draws that fill all places, above which the places are doubled. `FULL` holds for the draws
+of the last block. `FULL_SHARE`, times the precision, holds for all kept draws: above it the answer would be distorted.
+"""
 CHAINS = 16
-"""Independent chains, side by side on the last axis of every array. An R̂ of 1.05 takes ten effective draws of each,
-and so many of 16 chains know a probability to .03 or better, before the averages of Rao and Blackwell."""
+"""Number of independent chains, side by side on the last axis of every array."""
 MOST_RHAT = 1.05
 """R̂ above which chains do not agree."""
 FEWEST_BLOCKS = 8
-"""Blocks after which chains are first asked whether they agree; half of all blocks are left out."""
+"""Number of blocks after which chains are first tested for agreement; the first half of all blocks is left out."""
 LONGER = 1.25
-"""How many times as long chains are when they are asked again."""
+"""The factor by which chains are lengthened before they are tested again."""
 
 VISITED = ("parts", "log_rows", "size_probability")
 """The fields of a run that every block adds to."""
@@ -110,6 +110,7 @@ class PartitionTrace(NamedTuple):
 
 
 def _over_chains(each: Float64[np.ndarray, "chain number"]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean over independent chains, and its standard error."""
     return each.mean(0), each.std(0, ddof=1) / np.sqrt(len(each))
 
 
@@ -220,8 +221,11 @@ def run_partitions(
 
 
 def is_enough(run: PartitionRun, precision: float, most_sweeps: int) -> bool:
-    """Return whether chains agree and are precise enough, or are as long as they may be. They are asked at fixed
-    lengths alone, so that a run that was cut off ends where it would have ended."""
+    """Return whether chains agree and are precise enough, or have made `most_sweeps` sweeps.
+
+    Agreement is tested after fixed numbers of blocks only. So a run that was interrupted and resumed ends at the same
+    length as one that was not.
+    """
     too_long = run.spent * BLOCK >= most_sweeps
     return run.blocks > 0 and (too_long or (run.is_due and run.trace().is_settled(precision)))
 
@@ -234,11 +238,14 @@ def lengthened(
     precision: float,
     chains: int = CHAINS,
 ) -> PartitionRun:
-    """Return the run one block of sweeps longer; one that has just begun where `run` is None.
+    """Return the run after one more block of sweeps.
 
-    make_chain: the chains with room for so many parts. Where too many draws fill all places there are twice as many
-    from here on, and what was visited before is forgotten.
-    key: of the whole run.
+    make_chain: makes the chains that have a given number of places. Where too many draws fill all places, the number is
+        doubled, and the draws recorded before are discarded.
+    key: the key of the whole run.
+    run: the run so far; None begins a new one.
+    precision: the Monte Carlo error that is asked for.
+    chains: number of chains of a new run.
     """
     key_begin, key_run = split_key(key)
     with jax.enable_x64(True):

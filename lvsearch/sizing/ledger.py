@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
 
-from lvsearch.sizing.bracket import Bracket, Pooled, Repeats, contradicts, pooled, raised_to_bound
+from lvsearch.sizing.bracket import Bracket, Pooled, Repeats, contradicts, pooled, raised_to_bound, student_widening
 from lvsearch.sizing.evidence import Evidence, Record
 from lvsearch.sizing.fit import HeldOutScores
 from lvsearch.sizing.gains import PooledGain, SizeGain, evidence_curve, pool_gains
@@ -172,7 +171,7 @@ def pooled_spread(visits: Sequence[Visit]) -> float:
             squares += float(np.var(good)) * len(good)
             freedom += len(good) - 1
     if freedom:
-        return math.sqrt(squares / freedom) * _small_sample(freedom)
+        return math.sqrt(squares / freedom) * student_widening(freedom)
     if len(visits) < 3 or len(visits[0].size) != 1:
         return 0.0
     ordered = sorted(visits, key=lambda visit: visit.size)
@@ -184,12 +183,7 @@ def pooled_spread(visits: Sequence[Visit]) -> float:
         return 0.0
     share = (x[1:-1] - x[:-2]) / (x[2:] - x[:-2])
     off = y[1:-1] - (1 - share) * y[:-2] - share * y[2:]
-    return math.sqrt(float(np.mean(off**2 / (1 + share**2 + (1 - share) ** 2)))) * _small_sample(len(off))
-
-
-def _small_sample(freedom: int) -> float:
-    """Return the factor that widens a spread known from few values: Student's 97.5 % point over the normal one."""
-    return float(stdtrit(freedom, 0.975) / ndtri(0.975))
+    return math.sqrt(float(np.mean(off**2 / (1 + share**2 + (1 - share) ** 2)))) * student_widening(len(off))
 
 
 def standard_error(visit: Visit, spread: float, usual_trials: int) -> float:
