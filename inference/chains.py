@@ -1,14 +1,13 @@
-"""The protocols of samplers, so that one loop runs every sampler and one annealer estimates the evidence of every
-model.
+"""The protocols of samplers. One loop runs every sampler, and one annealer estimates the evidence of every model.
 
 A `Chain` is a path of distributions over latent states. Its moves leave each distribution of the path unchanged:
 
     π_t(state) ∝ q(state)^(1−t) p(state, data)^t,      0 ≤ t ≤ 1
 
-The path leads from a distribution q that can be drawn from (a mean-field fit, or the prior) to the posterior. In an
-exponential family the complete conditional of a latent variable has, along the path, the natural parameter (1 − t) ·
-q's + t · the gradient of the log-joint (Blei 2004, Eq. 2.18 and §2.2.1). The tempered sweep is therefore the Gibbs
-sweep with one more line.
+The path leads from a distribution q that can be drawn from (a mean-field fit, or the prior) to the posterior. Along it
+the complete conditional of a latent variable, in an exponential family, has a natural parameter that is a weighted sum:
+(1 − t) · q's + t · the gradient of the log-joint (Blei 2004, Eq. 2.18 and §2.2.1). The tempered sweep is therefore the
+Gibbs sweep with one more line.
 
 A state holds many independent particles at once. Each chain chooses which axis of its arrays holds them, because what
 is fast differs between chains.
@@ -20,32 +19,39 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 State = Any
-"""The latent variables of `n` particles side by side: a NamedTuple of arrays."""
+"""The latent variables of several particles side by side: a NamedTuple of arrays. Each sampler has a type of its
+own.
+"""
 
 
 @runtime_checkable
 class Sampler(Protocol):
     """A Markov chain that the one sampling loop (`lvsearch.inference.sampling`) can run.
 
-    A sampler is a pytree whose leaves are data and hyper-parameters. Every method is pure, and may be traced unless the
-    sampler is `Hosted`. Log densities are in nats, and are float64 inside `jax.enable_x64`.
+    A sampler is a pytree whose leaves are data and hyper-parameters. Every method is pure, and may be traced by JAX
+    unless the sampler is `Hosted`. Log densities are in nats, and are float64 inside `jax.enable_x64`.
     """
 
     def init(self, key: Key[Array, ""], particles: int) -> State:
-        """Draw the first state: `particles` independent particles, which a `Chain` draws from q."""
+        """Draw the first state, with independent particles. A `Chain` draws them from q, the first distribution of its
+        path.
+
+        particles: the number of particles.
+        """
         ...
 
     def step(self, key: Key[Array, ""], state: State, temperature: Float[Array, ""], *, backward: bool) -> State:
-        """Make one sweep over all latent variables, which leaves π_t unchanged.
+        """Return the state after one sweep over all latent variables, which leaves π_t unchanged.
 
+        state: the state before the sweep.
         temperature: t, from 0 (q) to 1 (the posterior). A sampler that is no `Chain` knows t = 1 alone.
-        backward: visit the latent variables in the reverse order. Where the chain is `directed`, such a sweep is the
-        time reversal of a forward sweep. A sampler that is no `Chain` has one direction only.
+        backward: visit the latent variables in the reverse order. If the chain is `directed`, such a sweep is the time
+            reversal of a forward sweep. A sampler that is no `Chain` has one direction only.
         """
         ...
 
     def log_density(self, state: State) -> Float[Array | np.ndarray, " particle"]:
-        """Return log p(state, data) of each particle, nats, for traces."""
+        """Return log p(state, data) of each particle, (particle,), in nats. The traces of runs record it."""
         ...
 
 
@@ -62,9 +68,9 @@ class Hosted(Sampler, Protocol):
 
 @runtime_checkable
 class OneByOne(Sampler, Protocol):
-    """A sampler that says whether its sweep visits members one after another, each drawn given all the others.
+    """A sampler that says whether its sweep draws tokens or rows one after another, each given all the others.
 
-    Such sweeps run on the CPU (`lvsearch.inference.devices`).
+    Such sweeps run on the CPU (`lvsearch.inference.devices`), whatever other devices there are.
     """
 
     one_by_one: bool
@@ -72,33 +78,39 @@ class OneByOne(Sampler, Protocol):
 
 @runtime_checkable
 class Growing(Sampler, Protocol):
-    """A sampler of a process, whose states have room for a limited number of parts.
+    """A sampler of a process with any number of components, whose states have room for a limited number of them.
 
-    Where a sweep needs more parts than there is room for, the state is made again with more room. More room changes no
-    draw that did not need it.
+    If a sweep needs more components than there is room for, the sampling loop makes the state again with more room.
+    More room changes no draw that did not need it.
     """
 
     def outgrown(self, state: State) -> Bool[Array, ""]:
-        """Return whether some sweep since `state` was made or widened needed more room. Such a state is invalid."""
+        """Return True if some sweep since `state` was made or widened needed more room. Such a state is invalid."""
         ...
 
     def grown(self, state: State) -> tuple["Growing", State]:
-        """Return a sampler with more room, and a valid state of it."""
+        """Return a sampler with room for more components, and `state` widened to that room.
+
+        state: the state to go on from: that before the sweeps that needed more room.
+        """
         ...
 
 
 @runtime_checkable
 class Selectable(Protocol):
-    """A sampler whose particles can be resampled."""
+    """A sampler whose particles can be selected and repeated, as resampling needs."""
 
     def take(self, state: State, particles: Int[Array, " chosen"]) -> State:
-        """Return the state of the named particles, in that order. A particle may be named several times."""
+        """Return the state of the chosen particles, in the order in which they are named.
+
+        particles: the numbers of the particles, (chosen,). A particle may be named several times.
+        """
         ...
 
 
 @runtime_checkable
 class Chain(Sampler, Selectable, Protocol):
-    """A path of distributions from q to the posterior of one model at one size."""
+    """A path of distributions from q to the posterior of one model at one size, as an annealer needs it."""
 
     @property
     def elements(self) -> int:
@@ -107,56 +119,69 @@ class Chain(Sampler, Selectable, Protocol):
 
     @property
     def lanes(self) -> int:
-        """The number of particles up to which twice as many take less than twice as long. A multiple of 16."""
+        """The number of particles up to which doubling them less than doubles the time of a sweep on this chain.
+
+        It is a multiple of 16.
+        """
         ...
 
     @property
     def directed(self) -> bool:
-        """Whether a backward sweep differs from a forward one."""
+        """Whether a backward sweep differs from a forward one, so that `step` has to be told the direction."""
         ...
 
     def log_ratio(self, state: State) -> Float[Array, " particle"]:
-        """Return log p(state, data) − log q(state) of each particle, nats."""
+        """Return log p(state, data) − log q(state) of each particle, (particle,), in nats.
+
+        A step from temperature t to t + δ adds δ times this number to a particle's log weight.
+        """
         ...
 
     def label_scores(self, state: State) -> Float[Array, "particle component component"] | None:
-        """Return scores S (nats) by which `lvsearch.inference.annealing.relabelling` draws labels, or None.
+        """Return scores S in nats, (particle, component, component), from which relabellings are drawn, or None.
 
-        They satisfy f(σ state) = exp Σ_l S[σ(l), l] for one fixed positive function f that is large at q's own
-        labelling. None means that q itself does not change when components are relabelled.
+        A relabelling σ renames component l of a state to σ(l). It gets the weight f(σ state) = exp Σ_l S[σ(l), l]. Here
+        f is one fixed positive function that is large at q's own labelling. None means that q does not change when
+        components are relabelled (`lvsearch.inference.annealing.relabelling`).
         """
         ...
 
     def relabel(self, state: State, order: Int[Array, "particle component"]) -> State:
-        """Return the state in which component l of each particle is called order[l]."""
+        """Return the state in which component l of each particle is called order[l].
+
+        order: the new number of each component, (particle, component).
+        """
         ...
 
 
 @runtime_checkable
 class Curved(Chain, Protocol):
-    """A chain whose path is not π_t ∝ q^(1−t) p^t, but which has the same two ends.
+    """A chain whose path from q to the posterior is not π_t ∝ q^(1−t) p^t, but another path with these two ends.
 
     The importance weights of such a path are not linear in t. `log_ratio` is the gain from t = 0 to t = 1.
     """
 
     def log_gain(self, state: State, before: Float[Array, ""], after: Float[Array, ""]) -> Float[Array, " particle"]:
-        """Return log π_after(state) − log π_before(state) of each particle, nats, both without their normalisers.
+        """Return log π_after(state) − log π_before(state) of each particle, (particle,), in nats.
 
-        The normaliser is 1 at t = 0 and p(data) at t = 1.
+        Neither density is divided by its normaliser, which is 1 at t = 0 and p(data) at t = 1.
+
+        before, after: two temperatures in [0, 1].
         """
         ...
 
 
 @runtime_checkable
 class Sequential(Selectable, Protocol):
-    """A sampler whose units arrive one after another (`lvsearch.inference.annealing.prefixes`).
+    """A sampler whose units (rows or documents) arrive one after another, for annealing along the data.
 
-    A sampler is a pytree. Its methods are pure and may be traced.
+    A sampler is a pytree. Its methods are pure and may be traced. The annealing itself is
+    `lvsearch.inference.annealing.prefixes`.
     """
 
     @property
     def places(self) -> int:
-        """The number of units including padding. Padding comes last."""
+        """The number of units that the arrays have room for, padding included. Padding comes last."""
         ...
 
     @property
@@ -168,30 +193,41 @@ class Sequential(Selectable, Protocol):
         """Return the state before any unit has arrived.
 
         Latent variables that are not tied to units are drawn from their prior.
+
+        particles: the number of particles.
         """
         ...
 
     def append(
         self, key: Key[Array, ""], state: State, unit: Int[Array, ""]
     ) -> tuple[State, Float[Array, " particle"]]:
-        """Add the next unit and draw its latent variables.
+        """Add the next unit and draw its latent variables given those of the earlier units.
 
-        Returns the new state, and log p(unit | earlier units and their latents) of each particle, nats. Where a unit's
-        latent variables are drawn one after another, that is the sum of the predictive log-probabilities met on the
-        way.
+        unit: the number of the unit in the order of arrival.
+
+        Returns: (the new state, log p(unit | earlier units and their latents) of each particle in nats, (particle,)).
+            If a unit's latent variables are drawn one after another, the log-probability is the sum of the predictive
+            log-probabilities met on the way.
         """
         ...
 
     def remove(
         self, key: Key[Array, ""], state: State, unit: Int[Array, ""]
     ) -> tuple[State, Float[Array, " particle"]]:
-        """Undo `append`: take the last unit out.
+        """Take the last unit out: the reverse of `append`.
 
-        Returns the state without the unit, and the log-probability that `append` would return for the latents it had,
-        nats.
+        unit: the number of the unit in the order of arrival.
+
+        Returns: (the state without the unit, the log-probability in nats that `append` would return for the latents
+            that the unit had, (particle,)).
         """
         ...
 
     def revisit(self, key: Key[Array, ""], state: State, units: Int[Array, ""], *, backward: bool) -> State:
-        """Make one sweep over the latent variables of the first `units` units, in reverse order if `backward`."""
+        """Return the state after one sweep over the latent variables of the first `units` units, which leaves their
+        posterior unchanged.
+
+        units: how many units have arrived.
+        backward: sweep in the reverse order.
+        """
         ...

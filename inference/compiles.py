@@ -36,9 +36,9 @@ _MAPS = Path("/proc/self/maps")
 
 
 def counted(kernel: Callable[P, R]) -> Callable[P, R]:
-    """Return the kernel with its traces counted under its name.
+    """Return the function with a counter: every time JAX traces it, the count under its name rises by one.
 
-    Apply it inside `jax.jit`, where Python code runs only while a program is traced.
+    Apply it inside `jax.jit`, where Python code runs only while a program is traced. `compiles` returns the counts.
     """
 
     @wraps(kernel)
@@ -50,26 +50,31 @@ def counted(kernel: Callable[P, R]) -> Callable[P, R]:
 
 
 def compiles() -> Mapping[str, int]:
-    """Return how often each kernel was compiled since the process began, by the kernel's name."""
+    """Return how often each counted kernel was compiled since the process began, as {name of the kernel: count}."""
     return dict(_traces)
 
 
 def compiles_since(before: Mapping[str, int]) -> dict[str, int]:
-    """Return how often each kernel was compiled since `before = compiles()`, leaving out those that were not."""
+    """Return how often each counted kernel was compiled since an earlier time, as {name: count}. Kernels that were not
+    compiled are left out.
+
+    before: what `compiles()` returned at the earlier time.
+    """
     return {name: n - before.get(name, 0) for name, n in _traces.items() if n > before.get(name, 0)}
 
 
 def prepare_programs() -> None:
-    """Prepare JAX's programs at the beginning of a search, a fit or a sampling.
+    """Prepare JAX's cache of compiled programs at the beginning of a search, a fit or a sampling.
 
-    Programs compiled before are let go where there are many. New ones are kept in the user's folder (`program_cache`).
+    If the process holds many compiled programs, they are let go. New ones are kept in the user's folder
+    (`program_cache`).
     """
     bound_programs()
     keep_programs()
 
 
 def bound_programs() -> bool:
-    """Let go of all compiled programs of this process if there are many, and return whether that was done.
+    """Let go of all compiled programs of this process if there are many, and return True if that was done.
 
     Programs of other libraries are let go too. Do not call this while a search, a fit or a sampling is under way.
     """

@@ -12,7 +12,7 @@ import jax
 
 
 def device_of_loops() -> Any:
-    """Return the CPU if JAX would use another device by default.
+    """Return the CPU device for programs of many small steps, if JAX would use another device by default.
 
     Returns None if programs go to the CPU anyway, or if JAX was set up without a CPU.
     """
@@ -25,7 +25,7 @@ def device_of_loops() -> Any:
 
 
 def one_after_another() -> AbstractContextManager[object]:
-    """Return a context in which programs run on `device_of_loops`, wherever their arguments lie.
+    """Return a context in which compiled programs run on the CPU (`device_of_loops`), wherever their arguments lie.
 
     Arguments that were explicitly committed to a device stay on it.
     """

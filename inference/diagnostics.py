@@ -31,10 +31,12 @@ Draws = Float[np.ndarray, "chain draw"] | Int[np.ndarray, "chain draw"]
 
 
 def rhat(draws: Draws) -> float:
-    """Return R̂ of the chains: close to 1 if they agree.
+    """Return R̂ of several chains of one number: close to 1 if the chains agree.
 
     It is the larger of two values. One is R̂ of the rank-normalised half-chains, which notices chains at different
     places. The other is R̂ of their folded draws |x − median|, which notices chains of different spread.
+
+    draws: one number per draw, (chain, draw).
 
     Returns 1 if every draw of every chain is the same, and `inf` if each half-chain stays at a value of its own. Raises
     ValueError for fewer than 4 draws per chain.
@@ -45,21 +47,38 @@ def rhat(draws: Draws) -> float:
 
 
 def bulk_effective_sample_size(draws: Draws) -> float:
-    """Return how many independent draws the chains are worth in the bulk of the distribution.
+    """Return the bulk effective sample size (ESS): how many independent draws the chains are worth in the bulk of the
+    distribution.
 
-    It is the ESS of the rank-normalised draws. NaN if every draw is the same, because then nothing is known about how
-    fast the chains move. Raises ValueError for fewer than 4 draws per chain.
+    It is the ESS of the rank-normalised draws. It is NaN if every draw is the same, because then nothing is known about
+    how fast the chains move.
+
+    draws: one number per draw, (chain, draw).
+
+    Raises ValueError for fewer than 4 draws per chain.
     """
     return _effective_sample_size(_rank_normalise(_split_in_halves(draws)))
 
 
 def mean_effective_sample_size(draws: Draws) -> float:
-    """Return how many independent draws the chains are worth for estimating the mean: the ESS without ranks."""
+    """Return how many independent draws the chains are worth for estimating the mean: the effective sample size without
+    ranks.
+
+    draws: one number per draw, (chain, draw).
+
+    Returns NaN if every draw is the same. Raises ValueError for fewer than 4 draws per chain.
+    """
     return _effective_sample_size(_split_in_halves(draws))
 
 
 def _split_in_halves(draws: np.ndarray) -> Float[np.ndarray, "half draw"]:
-    """Return the first and second half of every chain, stacked. The middle draw of an odd number is left out."""
+    """Return the first and second half of every chain as float64, (half, draw), where there are twice as many halves as
+    chains.
+
+    The middle draw of an odd number is left out. Raises ValueError for fewer than 4 draws per chain.
+
+    draws: one number per draw, (chain, draw).
+    """
     values = np.asarray(draws, np.float64)
     if values.ndim != 2 or values.shape[1] < 4:
         raise ValueError(f"got draws of shape {values.shape}, expected (chain, draw) with at least 4 draws of a chain")
@@ -68,14 +87,21 @@ def _split_in_halves(draws: np.ndarray) -> Float[np.ndarray, "half draw"]:
 
 
 def _rank_normalise(values: Float[np.ndarray, "half draw"]) -> Float[np.ndarray, "half draw"]:
-    """Replace draws by normal quantiles of (rank − 3/8) / (S + 1/4). Equal draws share the mean of their ranks."""
+    """Return the draws replaced by normal quantiles of their ranks, (half, draw).
+
+    A draw of rank r among S draws becomes the quantile of (r − 3/8) / (S + 1/4). Equal draws share the mean of their
+    ranks.
+    """
     _, inverse, counts = np.unique(values.ravel(), return_inverse=True, return_counts=True)
     rank = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
     return ndtri((rank - 0.375) / (values.size + 0.25)).reshape(values.shape)
 
 
 def _variances(values: Float[np.ndarray, "half draw"]) -> tuple[float, float]:
-    """Return (W, var⁺), exactly 0 where nothing varies, which rounded sums of equal numbers are not."""
+    """Return (W, var⁺): the mean variance inside half-chains, and the pooled estimate of the variance of the draws.
+
+    Both are exactly 0 if nothing varies. Rounding would otherwise leave a tiny positive number.
+    """
     n, moves = values.shape[1], np.ptp(values, axis=1) > 0
     within = float(np.where(moves, values.var(1, ddof=1), 0.0).mean())
     means = np.where(moves, values.mean(1), values[:, 0])
@@ -84,7 +110,10 @@ def _variances(values: Float[np.ndarray, "half draw"]) -> tuple[float, float]:
 
 
 def _rhat_of_halves(values: Float[np.ndarray, "half draw"]) -> float:
-    """Return R̂ = √(var⁺ / W), 1 if nothing varies and infinity if only the half-chains' means do."""
+    """Return R̂ = √(var⁺ / W), the root of pooled variance over variance inside half-chains.
+
+    It is 1 if nothing varies, and infinity if only the half-chains' means vary.
+    """
     within, total = _variances(values)
     if not total > 0:
         return 1.0
@@ -92,9 +121,10 @@ def _rhat_of_halves(values: Float[np.ndarray, "half draw"]) -> float:
 
 
 def _effective_sample_size(values: Float[np.ndarray, "half draw"]) -> float:
-    """Return the effective sample size M N / τ.
+    """Return the effective sample size M N / τ of M half-chains of N draws, where τ is the autocorrelation time.
 
     τ is at least 1 / log₁₀(M N): chains that oscillate may be worth more than independent draws, but not without limit.
+    The result is NaN if nothing varies.
     """
     n_halves, n = values.shape
     within, total = _variances(values)
@@ -118,7 +148,9 @@ def _effective_sample_size(values: Float[np.ndarray, "half draw"]) -> float:
 
 
 def autocorrelation(series: Float[np.ndarray, " sweep"], lags: int) -> Float[np.ndarray, " lag"]:
-    """Return the autocorrelations of a series at lags 0, …, `lags`. A series that never moves gives 1 and then 0."""
+    """Return the autocorrelations of a series at lags 0, …, `lags`, (lags + 1,). A series that never moves gives 1 and
+    then 0.
+    """
     centred = np.asarray(series, np.float64) - np.mean(series)
     total = centred @ centred
     if not total > 0:
@@ -186,7 +218,11 @@ def raftery_lewis(
 
 
 def _markov_bic(chain: np.ndarray) -> float:
-    """Return the BIC of a second-order chain minus that of a first-order one: negative if the first order is enough."""
+    """Return the BIC of a second-order Markov chain minus that of a first-order one: negative if the first order is
+    enough.
+
+    chain: a series of 0 and 1, (step,).
+    """
     table = np.zeros((2, 2, 2))
     np.add.at(table, (chain[:-2], chain[1:-1], chain[2:]), 1)
     expected = (
@@ -196,7 +232,11 @@ def _markov_bic(chain: np.ndarray) -> float:
 
 
 def _independence_bic(chain: np.ndarray) -> float:
-    """Return the BIC of a first-order chain minus that of independent draws: negative if the draws look independent."""
+    """Return the BIC of a first-order Markov chain minus that of independent draws: negative if the draws look
+    independent.
+
+    chain: a series of 0 and 1, (step,).
+    """
     table = np.zeros((2, 2))
     np.add.at(table, (chain[:-1], chain[1:]), 1)
     expected = table.sum(1, keepdims=True) * table.sum(0, keepdims=True) / max(table.sum(), 1)
@@ -204,6 +244,9 @@ def _independence_bic(chain: np.ndarray) -> float:
 
 
 def _likelihood_ratio(table: np.ndarray, expected: np.ndarray) -> float:
-    """Return the likelihood-ratio statistic G² = 2 Σ observed log(observed / expected)."""
+    """Return the likelihood-ratio statistic G² = 2 Σ observed log(observed / expected) of a table of counts.
+
+    table: the observed counts. expected: the expected counts, broadcastable to the table.
+    """
     seen = table > 0
     return float(2 * (table[seen] * np.log(table[seen] / expected[seen])).sum())

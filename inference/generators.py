@@ -55,7 +55,10 @@ def split_key(key: Key[Array, ""], number: int = 2) -> list[Key[Array, ""]]:
 
 
 def folded(key: Key[Array, ""], *numbers: int) -> Key[Array, ""]:
-    """Return the key with numbers folded in one after another, as `jax.random.fold_in` does."""
+    """Return the key with numbers folded in one after another: the same key that repeated `jax.random.fold_in` gives.
+
+    numbers: integers, such as the number of a chain or of a sweep, that make the keys of different uses differ.
+    """
     if not _is_threefry(key):
         for number in numbers:
             key = jax.random.fold_in(key, number)
@@ -67,7 +70,7 @@ def folded(key: Key[Array, ""], *numbers: int) -> Key[Array, ""]:
 
 
 def shuffled(key: Key[Array, ""], number: int) -> Int[np.ndarray, " number"]:
-    """Return the permutation of 0, …, number − 1 that `jax.random.permutation` makes.
+    """Return the permutation of 0, …, number − 1 that `jax.random.permutation(key, number)` makes, (number,).
 
     Items are sorted by random words, so often that equal words are unlikely to matter.
     """
@@ -81,9 +84,10 @@ def shuffled(key: Key[Array, ""], number: int) -> Int[np.ndarray, " number"]:
 
 
 def _is_threefry(key: Array | None) -> bool:
-    """Return True if JAX's settings and `key` are such that this module can compute the bits itself.
+    """Return True if this module can compute the bits of `key` itself, which needs JAX's default settings.
 
-    That needs JAX's default generator, Threefry, and a key that is concrete. None asks about the settings alone.
+    JAX must use its default generator, Threefry, and the key must have known values rather than be traced. With
+    `key=None` the settings alone are asked about.
     """
     config, known = jax.config, "threefry2x32"
     if config.jax_default_prng_impl != known or not config.jax_threefry_partitionable:  # pyright: ignore[reportAttributeAccessIssue]
@@ -104,9 +108,9 @@ def _key_from_words(words: tuple[int, int]) -> Key[Array, ""]:
 
 
 def _threefry(words: tuple[int, int], high: Any, low: Any) -> tuple[Any, Any]:
-    """Return Threefry-2x32 of a counter's two words under a key's two words.
+    """Encrypt a counter of two 32-bit words by Threefry-2x32, and return the two words of the result.
 
-    words: the key.
+    words: the two words of the key.
     high, low: the counter's words, as integers or as arrays of 64-bit integers.
     """
     # the key's words and their parity are added again after every four rotations

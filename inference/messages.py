@@ -1,9 +1,9 @@
-"""Values as bytes that say what they are and nothing to do: for processes that exchange numbers, not programs.
+"""Turns values into bytes and back, for processes that exchange data and no programs.
 
-Bytes of a pickle run whatever their sender likes. These hold JSON and the numbers of arrays. A record (a dataclass, a
-NamedTuple, a module of Equinox) is sent as its fields, and made again of a class that the receiver knows already: one
-of lvsearch, or one of the value that the receiver has itself. What is no data, such as a function, is not sent: the
-receiver keeps its own.
+Unpickling runs whatever code the sender of a pickle likes. The messages here hold only JSON and the numbers of arrays.
+A record (a dataclass, a NamedTuple, or a module of Equinox) is sent as the values of its fields. The receiver builds
+the record again from a class that it knows already: a class of lvsearch, or the class of its own value. Values that are
+no data, such as functions, are not sent, and the receiver keeps its own.
 
 A message is the length of its JSON (8 bytes, little-endian), the JSON, and the arrays' numbers one after another.
 """
@@ -24,21 +24,27 @@ KINDS_OF_NUMBERS = "biuf"
 
 
 class MessageError(ValueError):
-    """Bytes that are no message, or one that this process cannot make a value of."""
+    """An error about bytes that are no message, or a message that this process cannot turn into a value."""
 
 
 def encoded(value: Any) -> bytes:
-    """The message of a value: plain data, arrays, and records, tuples, lists and dicts of such."""
+    """Return the message of a value as bytes.
+
+    value: plain data, arrays, and records, tuples, lists and dicts of them.
+    """
     arrays: list[bytes] = []
     text = json.dumps(_encode(value, arrays)).encode()
     return b"".join([len(text).to_bytes(HEAD, "little"), text, *arrays])
 
 
 def decoded(message: bytes, own: Any = None) -> Any:
-    """The value of a message.
+    """Return the value of a message.
 
-    own: the value that this process has itself, where it has one: of its classes records are made too, and what is no
-    data is taken from it. Raises `MessageError` for bytes that are no message, and for classes that are not known.
+    message: bytes that `encoded` returned.
+    own: the value of the same structure that this process has itself, if it has one. Its classes may be used for
+        records, and its parts take the place of parts that were no data.
+
+    Raises `MessageError` for bytes that are no message, and for classes that this process does not know.
     """
     end = HEAD + int.from_bytes(message[:HEAD], "little")
     try:
@@ -53,6 +59,11 @@ def decoded(message: bytes, own: Any = None) -> Any:
 
 
 def _encode(value: Any, arrays: list[bytes]) -> list[Any]:
+    """Return a value as JSON-ready lists, and append the bytes of its arrays to `arrays`.
+
+    Each list begins with the kind of the value, such as "plain", "array", "record", or "own" for a value that is not
+    sent.
+    """
     if type(value) in PLAIN:
         return ["plain", value]
     if isinstance(value, np.ndarray | np.generic | jax.Array):
@@ -73,16 +84,25 @@ def _encode(value: Any, arrays: list[bytes]) -> list[Any]:
 
 
 class _Decoder:
-    """Makes values of JSON, and of the numbers behind it, in the order in which they were written."""
+    """A reader of one message, which makes values from its JSON and takes the numbers of arrays from the bytes behind
+    it.
+
+    Array bytes are read in the order in which they were written.
+    """
 
     def __init__(self, message: bytes, place: int):
+        """Keep the message, and the position in bytes at which the numbers of its arrays begin, `place`."""
         self.message, self.place = message, place
 
     def value(self, node: Sequence[Any], own: Any) -> tuple[Any, int]:
-        """The value, and how many bytes of the message are read."""
+        """Return (the value of a JSON node, how many bytes of the message have been read).
+
+        node: JSON that `_encode` made. own: this process's own value of the same structure, or None.
+        """
         return self._value(node, own), self.place
 
     def _value(self, node: Sequence[Any], own: Any) -> Any:
+        """Return the value of one JSON node, by the kind that the node begins with."""
         makers: Mapping[str, Callable[..., Any]] = {
             "plain": self._plain,
             "array": self._array,
@@ -97,11 +117,18 @@ class _Decoder:
         return makers[node[0]](own, *node[1:])
 
     def _plain(self, own: Any, value: Any) -> Any:
+        """Return a number, a text, a truth value or None as it is. Raises `MessageError` for anything else."""
         if type(value) not in PLAIN:
             raise MessageError(f"got {str(value)[:40]!r} in a message, expected a number, a text or nothing")
         return value
 
     def _array(self, own: Any, dtype: str, shape: Sequence[int]) -> np.ndarray:
+        """Return the next array of the message, read from its bytes.
+
+        dtype: the array's NumPy type as text. shape: the lengths of its axes.
+
+        Raises `MessageError` for a type that holds no numbers, and if the message is too short.
+        """
         kind = np.dtype(dtype)
         if kind.kind not in KINDS_OF_NUMBERS or any(type(n) is not int or n < 0 for n in shape):
             raise MessageError(f"got an array of type {dtype!r} and shape {shape} in a message, expected numbers")
@@ -111,10 +138,19 @@ class _Decoder:
         return np.frombuffer(self.message[first : self.place], kind).reshape(shape).copy()
 
     def _entries(self, entries: Sequence[Any], own: Any) -> list[Any]:
+        """Return the values of several nodes, as a list.
+
+        own: this process's own tuple or list, whose entries serve for the entries of the message one by one; anything
+            else serves for none.
+        """
         theirs = list(own) if isinstance(own, tuple | list) else []
         return [self._value(each, theirs[n] if n < len(theirs) else None) for n, each in enumerate(entries)]
 
     def _dict(self, own: Any, entries: Sequence[Any]) -> dict[Any, Any]:
+        """Return the dictionary made from pairs of nodes (key, value).
+
+        own: this process's own dictionary, whose values serve for the equal keys; anything else serves for none.
+        """
         found = {}
         for key_node, node in entries:
             key = self._value(key_node, None)
@@ -122,6 +158,12 @@ class _Decoder:
         return found
 
     def _record(self, own: Any, module: str, name: str, entries: Sequence[Any]) -> Any:
+        """Return a record of the named class with the fields of the message. No code of the class is run.
+
+        module, name: the class, by its module and qualified name. entries: one node for each field.
+
+        Raises `MessageError` for an unknown class or a wrong number of fields.
+        """
         kind = type(own) if (type(own).__module__, type(own).__qualname__) == (module, name) else _known(module, name)
         names = _field_names(kind)
         if names is None or len(names) != len(entries):
@@ -135,13 +177,16 @@ class _Decoder:
         return made
 
     def _own_value(self, own: Any) -> Any:
+        """Return this process's own value in place of one that was not sent. Raises `MessageError` if it has none."""
         if own is None:
             raise MessageError("got a value in a message that is no data, and have none of my own for it")
         return own
 
 
 def _field_names(kind: type) -> tuple[str, ...] | None:
-    """Of a NamedTuple, a dataclass or a module; None of anything else."""
+    """Return the names of the fields of a NamedTuple class, a dataclass or an Equinox module; None for any other
+    class.
+    """
     names: tuple[str, ...] | None = getattr(kind, "_fields", None)
     if issubclass(kind, tuple) and names is not None:
         return names
@@ -149,7 +194,10 @@ def _field_names(kind: type) -> tuple[str, ...] | None:
 
 
 def _known(module: str, name: str) -> type:
-    """The class of lvsearch of this name, which is imported already. Raises `MessageError` for any other."""
+    """Return the class of lvsearch with this module and qualified name, if it is imported already.
+
+    Raises `MessageError` for any other class.
+    """
     found = sys.modules.get(module) if isinstance(module, str) and module.startswith(OURS) else None
     for part in str(name).split("."):
         found = getattr(found, part, None)

@@ -1,4 +1,7 @@
-"""How many components are occupied under a fit, for models whose units are not in one component each."""
+"""The number of occupied components under a fit, for models in which one unit can be in several components at once.
+
+A component is occupied if at least one element of the data, such as a token, is in it.
+"""
 
 from functools import singledispatch
 
@@ -14,6 +17,16 @@ from lvsearch.models.contract import Model
 def occupied_counts(
     model: Model, estimate: Estimate, data: Dataset, *, draws: int, rng: np.random.Generator
 ) -> OccupiedCounts | None:
-    """The distribution, under q, of how many components hold some part of some unit, from `draws` draws of all locals;
-    model: `estimate.model`. None where a unit's own component says it all, or nothing is known."""
+    """Return the distribution under q of the number of occupied components, estimated from draws of all local latent
+    variables.
+
+    A component is occupied if it holds an element of some unit. A model type registers a function of its own. The
+    default is None, for models where every unit is in one component, and for models of which nothing is known.
+
+    model: the fitted model, `estimate.model`.
+    estimate: the fit, which has q of the parameters.
+    data: the units whose elements occupy components.
+    draws: how many times all local variables are drawn.
+    rng: the source of the random numbers.
+    """
     return None

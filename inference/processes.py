@@ -1,8 +1,9 @@
-"""Counts of the parts of a nonparametric process that data occupy: one interface for all exact samplers.
+"""Counts of the occupied components of a nonparametric process: one interface for all exact samplers.
 
-A process has no size (`Model.process`). What a person means by its size is the number of its parts that hold some of
-the data, where parts are components, topics or nodes of a tree. A sampler of the process visits that number with its
-posterior probability. A sampler registers itself with `occupied_sampler.register(ModelType)`.
+A process has no size (`Model.process`). What a person means by its size is the number of components that hold some of
+the data. Components are clusters, topics or the nodes of a tree. A sampler of the process visits each number of
+occupied components with its posterior probability. A sampler registers itself with
+`occupied_sampler.register(ModelType)`.
 """
 
 from collections.abc import Callable
@@ -19,20 +20,22 @@ from lvsearch.inference.sampling.recording import Recorder
 from lvsearch.models.contract import Model
 
 LogPrior = Float[np.ndarray, " count"] | None
-"""log p(count) for counts 1, 2, … before any data, nats; None if unknown."""
+"""log p(count) of the number of occupied components, for counts 1, 2, …, before any data, (count,), nats; None if
+unknown.
+"""
 
 
 class OccupiedSampler(NamedTuple):
-    """The exact sampler of one model on one data set, reduced to its counts of occupied parts.
+    """The exact sampler of one model on one data set, reduced to its counts of occupied components.
 
     | field | meaning |
     |---|---|
     | `names` | what each number counts, in the plural: "occupied components"; "nodes at level 1", "nodes at level 2" |
     | `chain` | (key, number of the chain, sweeps) -> counts (sweep, name), one row after each sweep |
-    | `log_prior` | most -> for each name log p(count) of 1, …, most before any data, nats; None if unknown |
+    | `log_prior` | (largest count m) -> for each name log p(count) of 1, …, m before any data, nats; None if unknown |
 
-    The number of a chain decides where it starts: one chain in few parts, one in many, others in between. Chains that
-    agree have then come from far apart.
+    The number of a chain decides where it starts: one chain in few components, one in many, others in between. Chains
+    that agree have then come from far apart.
     """
 
     names: tuple[str, ...]
@@ -42,7 +45,7 @@ class OccupiedSampler(NamedTuple):
 
 @singledispatch
 def occupied_sampler(model: Model, data: Dataset) -> OccupiedSampler:
-    """Return the sampler of occupied parts that is registered for the model's type.
+    """Return the sampler of the number of occupied components that is registered for the model's type.
 
     Raises ValueError for data that the sampler cannot take, NotImplementedError for a type without a sampler.
     """
@@ -54,11 +57,14 @@ def occupied_sampler(model: Model, data: Dataset) -> OccupiedSampler:
 
 @singledispatch
 def process_sampler(model: Model, data: Dataset, key: Array, *, chains: int, units: bool) -> tuple[Sampler, Recorder]:
-    """Return the MCMC sampler of a nonparametric process (`DPMixture`, `HDP`, …), and the recorder of its draws.
+    """Return (the MCMC sampler of a nonparametric process, the recorder of its draws). Processes are `DPMixture`,
+    `HDP`, ….
 
     A sampler registers itself with `process_sampler.register(ModelType)`.
 
-    key: the key of the starting states: chain 0 begins with few parts, chain 1 with many, others in between.
+    model: the process.
+    data: the units that it is sampled given.
+    key: the key of the starting states: chain 0 begins with few components, chain 1 with many, others in between.
     chains: the number of chains.
     units: whether the labels of each unit (its component, topic or path) are recorded too.
 
@@ -78,9 +84,12 @@ def occupied_chains(
     sweeps: int,
     done: Callable[[], object] = lambda: None,
 ) -> Int[np.ndarray, "chain sweep name"]:
-    """Run independent chains and return the counts after every sweep, (chain, sweep, name).
+    """Run independent chains and return the counts of occupied components after every sweep, (chain, sweep, name).
 
-    key: folded with the number of each chain.
+    sampler: the sampler, whose `names` say what each number counts.
+    key: the random key; it is folded with the number of each chain.
+    chains: the number of chains.
+    sweeps: the number of sweeps of each chain.
     done: called after each chain, for example to show progress.
     """
     visited = []

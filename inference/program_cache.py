@@ -31,7 +31,7 @@ _place: Path | None = None
 
 
 class ProgramsKept(NamedTuple):
-    """The decision of a process about its cache.
+    """The decision of a process about where it keeps compiled programs.
 
     | field | meaning |
     |---|---|
@@ -44,12 +44,15 @@ class ProgramsKept(NamedTuple):
 
 
 def decision() -> ProgramsKept:
-    """Return this process's decision, to be handed to `adopt` in a process that it starts."""
+    """Return where this process keeps compiled programs, to be handed to `adopt` in a process that it starts."""
     return ProgramsKept(_decided, _place)
 
 
 def adopt(kept: ProgramsKept) -> None:
-    """Make the same decision as the process that started this one."""
+    """Keep compiled programs where the process that started this one keeps them.
+
+    kept: the decision of the other process, from `decision`.
+    """
     global _decided
     _decided = kept.decided
     if kept.place is not None:
@@ -57,14 +60,17 @@ def adopt(kept: ProgramsKept) -> None:
 
 
 def keep_programs() -> None:
-    """Keep compiled programs from now on, unless it was decided before, by this function or by whoever set up JAX."""
+    """Keep compiled programs on disk from now on, in the user's folder or in that of LVSEARCH_CACHE.
+
+    Nothing changes if it was decided before, by this function or by whoever set up JAX, or if LVSEARCH_CACHE is "off".
+    """
     if not _decided:
         given = os.environ.get("LVSEARCH_CACHE", "")
         keep_programs_in(None if given.lower() == OFF or _jax_cache_folder() else _user_folder(given))
 
 
 def keep_programs_in(folder: Path | None) -> None:
-    """Keep compiled programs in this folder. None leaves JAX as it was set up.
+    """Keep compiled programs in a subfolder of `folder` for this kind of machine. None leaves JAX as it was set up.
 
     A line on standard error says so when the folder is created. If it cannot be created, programs are not kept.
     """
@@ -85,7 +91,7 @@ def keep_programs_in(folder: Path | None) -> None:
 
 
 def _set_cache_folder(place: Path) -> None:
-    """Tell JAX to keep compiled programs in this folder."""
+    """Tell JAX to keep compiled programs in the folder `place`."""
     global _place
     _place = place
     jax.config.update("jax_compilation_cache_dir", str(place))
@@ -111,7 +117,11 @@ def _jax_cache_folder() -> str | None:
 
 
 def _user_folder(given: str) -> Path:
-    """Return the folder named by LVSEARCH_CACHE, or by default `lvsearch` in the user's cache folder."""
+    """Return the folder to keep programs in: the one that `given` names, or by default `lvsearch` in the user's cache
+    folder.
+
+    given: the value of the environment variable LVSEARCH_CACHE; empty if it is not set.
+    """
     return Path(given or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lvsearch")
 
 

@@ -48,18 +48,19 @@ class ProcessLostError(RuntimeError):
 
 
 def spans_processes(mesh: Mesh | AbstractMesh | None) -> bool:
-    """Return whether the devices of the mesh belong to several processes."""
+    """Return True if the devices of the mesh belong to several processes."""
     return isinstance(mesh, Mesh) and len(_processes_of(mesh)) > 1
 
 
 def is_writing_process(mesh: Mesh | None) -> bool:
-    """Return whether this process is the one that writes files, prints and draws."""
+    """Return True if this process is the one that writes files, prints and draws: process 0, or the only one."""
     return not spans_processes(mesh) or jax.process_index() == 0
 
 
 def check_all_take_part(mesh: Mesh) -> None:
-    """Raise ValueError if the mesh belongs to other processes, or only to some of them: those would wait for the
-    others.
+    """Raise ValueError unless the mesh has devices of this process alone, or of all processes.
+
+    Some of several processes would wait for the others for ever.
     """
     found = _processes_of(mesh)
     if found != {jax.process_index()} and found != set(range(jax.process_count())):
@@ -71,10 +72,15 @@ def check_all_take_part(mesh: Mesh) -> None:
 
 
 def broadcast_from(process: int, value: T) -> T:
-    """Return the value that process number `process` passed to this call.
+    """Return, in every process, the value that process number `process` passed to this call.
 
-    Every process must make the call, and continues once all of them have. Data and no programs go between processes:
-    see `lvsearch.inference.messages`, whose errors it raises.
+    Every process must make the call, and continues once all of them have. Data and no programs go between processes
+    (`lvsearch.inference.messages`).
+
+    process: the number of the process whose value is sent.
+    value: the value. In the other processes it serves as pattern: its classes and its parts that are no data are used.
+
+    Raises `MessageError` for a value that cannot be sent.
     """
     ours = jax.process_index() == process
     said = np.frombuffer(encoded(value), np.uint8) if ours else np.zeros(0, np.uint8)
@@ -85,7 +91,7 @@ def broadcast_from(process: int, value: T) -> T:
 
 
 def broadcast_from_first(value: T) -> T:
-    """Return the value that process 0 passed to this call. Every process must make it."""
+    """Return, in every process, the value that process 0 passed to this call. Every process must make the call."""
     return broadcast_from(0, value)
 
 
@@ -96,9 +102,11 @@ def wait_for_all(mesh: Mesh | None) -> None:
 
 
 def check_in_first_process(mesh: Mesh | None, check: Callable[[], object]) -> None:
-    """Run a check in process 0 alone. What it raises there is raised in all processes.
+    """Run a check in process 0 alone, and raise the error that it raises there in all processes.
 
-    The others raise the nearest of `ERRORS`, with the words of the first one's error.
+    The other processes raise the nearest class in `ERRORS`, with the words of the error of process 0.
+
+    check: a function without arguments that raises ValueError, OSError or MemoryError if the check fails.
     """
     if not spans_processes(mesh):
         check()
@@ -118,14 +126,15 @@ def check_in_first_process(mesh: Mesh | None, check: Callable[[], object]) -> No
 
 
 def _nearest(error: Exception) -> str:
-    """The name in `ERRORS` of the first class of an error that is there."""
+    """Return the name in `ERRORS` of the nearest class that an error is an instance of."""
     return next(kind.__name__ for kind in type(error).__mro__ if ERRORS.get(kind.__name__) is kind)
 
 
 def check_same(mesh: Mesh | None, what: str, digest: Callable[[], str]) -> None:
-    """Raise ValueError in every process of the mesh unless `digest` gives the same text in all.
+    """Raise ValueError in every process of the mesh unless `digest` gives the same text in all of them.
 
     what: the name of the compared thing, for the message.
+    digest: a function without arguments that returns a text, such as a hash of the data.
     """
     if spans_processes(mesh):
         ours = digest()
@@ -139,7 +148,11 @@ def check_same(mesh: Mesh | None, what: str, digest: Callable[[], str]) -> None:
 
 @contextmanager
 def reporting_lost_processes(mesh: Mesh | None) -> Iterator[None]:
-    """Return a context in which errors of collectives become `ProcessLostError`, whose message says what to do."""
+    """Return a context in which a lost process is reported as `ProcessLostError`, whose message says what to do.
+
+    Operations over several processes raise JAX's errors when a process does not answer; these are replaced. Other
+    errors stay as they are.
+    """
     try:
         yield
     except JaxRuntimeError as error:

@@ -39,7 +39,7 @@ UNITS = "units"
 EVERYWHERE = PartitionSpec()
 """The specification of an array that is whole on every device."""
 
-_at_work: ContextVar[Mesh | None] = ContextVar("mesh", default=None)
+_current_mesh: ContextVar[Mesh | None] = ContextVar("mesh", default=None)
 
 
 @contextmanager
@@ -52,38 +52,45 @@ def on_mesh(mesh: Mesh | None) -> Iterator[None]:
         check_all_take_part(mesh)
         devices = mesh.devices.ravel()
         mesh = Mesh(devices, (UNITS,)) if len(devices) > 1 else None
-    token = _at_work.set(mesh)
+    token = _current_mesh.set(mesh)
     try:
         yield
     finally:
-        _at_work.reset(token)
+        _current_mesh.reset(token)
 
 
 def mesh_for(length: int) -> Mesh | None:
-    """Return the mesh at work if its number of devices divides `length`, else None."""
-    mesh = _at_work.get()
+    """Return the mesh that units are split over now if its number of devices divides `length`, else None.
+
+    length: the number of units, or of tiles of units, that would be split.
+    """
+    mesh = _current_mesh.get()
     return mesh if mesh is not None and length % mesh.size == 0 else None
 
 
 def n_shares() -> int:
-    """Return the number of devices that units are split over now."""
-    mesh = _at_work.get()
+    """Return the number of devices that units are split over now; 1 if they are not split."""
+    mesh = _current_mesh.get()
     return 1 if mesh is None else mesh.size
 
 
 def devices_at_work() -> tuple[Any, ...]:
-    """Return the devices of the mesh that belong to this process; empty if JAX's default device does all the work."""
-    mesh = _at_work.get()
+    """Return the devices of this process that units are split over now; empty if JAX's default device does all the
+    work.
+    """
+    mesh = _current_mesh.get()
     return () if mesh is None else tuple(mesh.local_devices)
 
 
 def in_processes(piece: Callable[[int], T], n_pieces: int) -> list[T]:
-    """Return [piece(0), piece(1), …]. The pieces are independent and computed side by side.
+    """Return [piece(0), piece(1), …], computed side by side in threads and, if there are several, by the processes of
+    the mesh.
 
-    The pieces run in threads, and are dealt to the processes at work. Where there are several processes, a piece must
-    return values that lie on the host.
+    piece: a function of the number of a piece. Pieces are independent. With several processes a piece must return
+        values that lie on the host.
+    n_pieces: how many pieces there are.
     """
-    n_processes = jax.process_count() if spans_processes(_at_work.get()) else 1
+    n_processes = jax.process_count() if spans_processes(_current_mesh.get()) else 1
     ours = range(jax.process_index() if n_processes > 1 else 0, n_pieces, n_processes)
     with ThreadPoolExecutor(n_pieces) as pool:
         made = dict(zip(ours, pool.map(piece, ours), strict=True))
@@ -101,11 +108,16 @@ def along(axis: int) -> PartitionSpec:
 
 
 def split(tree: Any, axis: int) -> Any:
-    """Place the arrays of a tree on the devices at work, split along an axis. With one device they stay as they are."""
-    if _at_work.get() is None:
+    """Return the arrays of a tree placed on the devices that units are split over, each array split along `axis`.
+
+    An array whose axis cannot be divided by the number of devices, and every array if there is one device, stays as it
+    is.
+    """
+    if _current_mesh.get() is None:
         return tree
 
     def place_leaf(leaf: Any) -> Any:
+        """Return one array split over the devices, if their number divides its axis."""
         mesh = mesh_for(np.shape(leaf)[axis])
         return leaf if mesh is None else _place_on_mesh(leaf, NamedSharding(mesh, along(axis)))
 
@@ -113,7 +125,10 @@ def split(tree: Any, axis: int) -> Any:
 
 
 def _place_on_mesh(leaf: Any, sharding: NamedSharding) -> jax.Array:
-    """Return the array placed on the devices of a mesh. Each process places only the shares of its own devices."""
+    """Return the array placed on the devices of a mesh. Each process places only the shares of its own devices.
+
+    sharding: the mesh, and which axis is split over its devices.
+    """
     elsewhere = isinstance(leaf, jax.Array) and not leaf.is_fully_addressable
     if elsewhere or not spans_processes(sharding.mesh):
         return jax.device_put(leaf, sharding)
@@ -122,7 +137,10 @@ def _place_on_mesh(leaf: Any, sharding: NamedSharding) -> jax.Array:
 
 
 def on_devices(tree: Any, axis: int) -> Any:
-    """Return the arrays of a tree placed as `split` does. Arrays that are not split go to JAX's default device."""
+    """Return the arrays of a tree placed on devices as JAX arrays, split along `axis` over the devices of the mesh.
+
+    Arrays that are not split go to JAX's default device.
+    """
     return jax.tree.map(lambda leaf: leaf if isinstance(leaf, jax.Array) else jax.device_put(leaf), split(tree, axis))
 
 
@@ -133,6 +151,7 @@ def on_host(tree: Any) -> Any:
     """
 
     def fetch_leaf(leaf: Any) -> np.ndarray:
+        """Return one array as a whole NumPy array, gathered from all processes if this one holds only a part."""
         here = not isinstance(leaf, jax.Array) or leaf.is_fully_addressable or leaf.is_fully_replicated
         return np.asarray(leaf if here else process_allgather(leaf, tiled=True))
 
@@ -140,9 +159,12 @@ def on_host(tree: Any) -> Any:
 
 
 def units_of(*names: str, axis: int = 0) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator for a compiled kernel whose arguments `names` are arrays of units along `axis`.
+    """Return a decorator for a compiled kernel some of whose arguments are arrays of units.
 
-    The decorated kernel splits these arguments over the devices at work.
+    The decorated kernel splits these arguments over the devices at work, and is called like the kernel itself.
+
+    names: the names of the arguments that are arrays of units.
+    axis: the axis of the units in these arrays.
     """
 
     def decorated(kernel: Callable[P, R]) -> Callable[P, R]:
@@ -150,7 +172,7 @@ def units_of(*names: str, axis: int = 0) -> Callable[[Callable[P, R]], Callable[
 
         @wraps(kernel)
         def call_with_split_units(*args: P.args, **kwargs: P.kwargs) -> R:
-            if _at_work.get() is None:
+            if _current_mesh.get() is None:
                 return kernel(*args, **kwargs)
             given = parameters.bind(*args, **kwargs)
             for name in names:
@@ -166,13 +188,19 @@ def units_of(*names: str, axis: int = 0) -> Callable[[Callable[P, R]], Callable[
 
 
 def total_over(tree: Any, mesh: Mesh | None) -> Any:
-    """Return the sum over devices. Call it inside `over_devices`."""
+    """Return the sum of each array of a tree over all devices; the tree itself if `mesh` is None. Call it inside
+    `over_devices`.
+    """
     return tree if mesh is None else jax.lax.psum(tree, UNITS)
 
 
 def over_devices(body: Callable[..., Any], mesh: Mesh | None, in_specs: Any, out_specs: Any) -> Callable[..., Any]:
     """Return a function that applies `body` to each device's share of its arguments; `body` itself if there is one
     device.
+
+    body: a function of arrays, written for one device's share.
+    mesh: the devices; None for a single one.
+    in_specs, out_specs: for each argument and each result, how it is split over the devices (`along`, `EVERYWHERE`).
     """
     if mesh is None:
         return body
@@ -180,9 +208,11 @@ def over_devices(body: Callable[..., Any], mesh: Mesh | None, in_specs: Any, out
 
 
 def tiles_over_devices(kernel: Callable[P, R]) -> Callable[P, R]:
-    """Return a compiled kernel that runs on the mesh at work if that divides the tiles.
+    """Return a kernel over tiles of units that runs on the mesh at work, if the number of devices divides the number of
+    tiles.
 
-    The kernel has a static argument `mesh`. The leaves of its first argument are (batch, tile, …) and get placed.
+    kernel: a compiled function with a static argument `mesh`. The leaves of its first argument are (batch, tile, …),
+        and are split along the tiles.
     """
 
     @wraps(kernel)

@@ -94,7 +94,10 @@ __version__ = version("lvsearch")
 
 
 def __getattr__(name: str) -> ModuleType:
-    """Import `lv.sklearn` when it is first used, because scikit-learn takes most of a second to import."""
+    """Import and return `lv.sklearn` when it is first used, because scikit-learn takes most of a second to import.
+
+    Raises AttributeError for any other name.
+    """
     if name != "sklearn":
         raise AttributeError(f"module 'lvsearch' has no attribute {name!r}")
     return import_module("lvsearch.sklearn")

@@ -43,17 +43,21 @@ from lvsearch.sizing.sizes import Size, SizePrior, as_size
 from lvsearch.workers.remote_fits import Executor, Workers, check_executor
 
 REPORT = "report"
-"""The name of the report's folder, inside the folder of the search."""
+"""The name of the report's folder inside the folder of the search."""
 FITTED = ("marginal", "bound", "plug-in")
 ANNEALED = "annealed"
 EVIDENCE = (*FITTED, PREDICTIVE, PARTITIONS, ANNEALED)
 STARTS = 3
-"""The default number of starts. For plug-in evidence it was measured on three small corpora of three clearly separate
-kinds of documents, with 20 seeds each. The first fit of size 3, grown from that of size 2, kept two kinds in one topic
-in 3 of 20 runs. The best of two fits never did (`plug_in_starts.py`).
+"""The default number of starts of a search (fits or annealings of one size).
+
+For plug-in evidence it was measured on three small corpora of three clearly separate kinds of documents, with 20 seeds
+each. The first fit of size 3, grown from that of size 2, kept two kinds in one topic in 3 of 20 runs. The best of two
+fits never did (`plug_in_starts.py`).
 """
 CHECKED_SIZE, USUAL_SIZE = 3, 64
-"""The size at which a user's own model is checked, and the size for which memory is planned if there is no largest."""
+"""The size at which a user's own model is checked, and the size for which memory is planned if there is no largest
+size.
+"""
 LARGEST_SIZE = 2**31 - 1
 
 
@@ -99,21 +103,20 @@ def search(
             matrix or data frame of numbers without NaN. For images with captions a `PairedCorpus` or a pair (regions,
             captions). For models of groups `Groups`, or a list of matrices. A NumPyro model gets whatever it takes.
             None for a function.
-        prior: over sizes, from `lv.sizes`. By default a weak one, in which each further component is 5 % less probable
-            (`sizes.weak`).
-        evidence: how sizes are compared: "marginal", "partitions", "annealed", "predictive", "bound" or "plug-in"; see
-                below. A function has its
-            own evidence, and is searched as its `nested` says.
+        prior: the prior over sizes, from `lv.sizes`. By default a weak one, in which each further component is 5 % less
+            probable (`sizes.weak`).
+        evidence: how sizes are compared: "marginal", "partitions", "annealed", "predictive", "bound" or "plug-in", as
+            explained below. A function has its own evidence, and is searched as its `nested` says.
         max_size: the largest size to try.
         seconds: the time after which this call stops.
         width: the width of the proved bounds, in nats, at which the search stops.
-        seed: of all random numbers; the same seed gives the same result.
+        seed: seed of all random numbers; the same seed gives the same result.
         starts: for "marginal" the largest number of annealings per size, each three times as long as the last. For
             "bound" the number of fits of each size near the best. For "plug-in" the number of fits of every size, of
             which the best counts. All three have 3 by default. For "predictive" the number of parts of the data, of
             which one at a time is left out; default 10.
         grow: begin the first fit of a size from the fit of a smaller one.
-        exhaustive: visit every size up to `max_size`.
+        exhaustive: evaluate every size up to `max_size`.
         keep: the number of fitted models to keep.
         per_token: weigh the evidence per token (per observed cell of a matrix) against the prior, to reproduce
             published figures. The result is not a probability of the data.
@@ -124,7 +127,7 @@ def search(
         report: with `out`, write the page `report/index.html` at the end.
         progress: show a progress bar.
         executor: makes many fits at once: `lv.WorkerPool`, or an executor as in `concurrent.futures`.
-        mesh: devices that share the units of each fit. They may belong to several processes that
+        mesh: devices that share the units (observations) of each fit. They may belong to several processes that
             `lv.distributed.initialize` joined. Then each process makes this call; process 0 writes, and its clock and
             its Ctrl-C count.
 
@@ -187,8 +190,12 @@ def search(
 def _limit(
     evaluator: Evaluator, prior: SizePrior, budget: Budget, max_size: int | Size | None, exhaustive: bool
 ) -> Size | None:
-    """Return the largest size to try as a tuple, or None. Raises ValueError if the search would not know where to
-    end.
+    """Return the largest size to try as a tuple, or None if there is none.
+
+    evaluator: the evaluator that makes the fits of a search. prior: the prior over sizes.
+    budget: the limits of time and width. max_size, exhaustive: arguments of `search`.
+
+    Raises ValueError if the search would not know where to end.
     """
     if len(evaluator.size_names) != prior.dimension:
         raise ValueError(
@@ -208,8 +215,9 @@ def _limit(
 
 
 def _size(size: Any, dimension: int) -> Size:
-    """Return a size as a tuple, as `as_size` does. Raises ValueError above 2³¹ − 1, since arrays count their
-    entries in 32 bits.
+    """Return a size as a tuple with one number for each of `dimension` size variables.
+
+    Raises ValueError for other sizes, and above 2³¹ − 1, since arrays count their entries in 32 bits.
     """
     if max(sizes := as_size(size, dimension)) > LARGEST_SIZE:
         raise ValueError(f"got size {shown(size)}, expected at most {LARGEST_SIZE:,} of each")
@@ -229,9 +237,10 @@ def resume(
 ) -> SearchResult:
     """Continue the search saved in `folder`, to the same result as if it had never stopped.
 
-    folder: the `out` of an earlier search
-    seconds, width: when to stop early, as for `search`
-    robustness, report, progress, executor, mesh: as for `search`
+    folder: the `out` of an earlier search.
+    seconds: the time after which this call stops.
+    width: the width of the proved bounds, in nats, at which the search stops.
+    robustness, report, progress, executor, mesh: as for `search`.
 
     Returns the `SearchResult`.
     Raises FileNotFoundError for a missing folder, ValueError for one that is damaged or was not written by lvsearch,
@@ -253,7 +262,11 @@ def resume(
 
 
 def load(folder: str | Path) -> SearchResult:
-    """Return the result saved in `folder`, without fitting anything. Raises the errors of `resume`."""
+    """Return the search result saved in `folder`, without fitting anything.
+
+    Raises FileNotFoundError for a missing folder, and ValueError for one that is damaged or was not written by
+    lvsearch.
+    """
     return SearchResult.load(folder)
 
 
@@ -269,13 +282,13 @@ def fit(
 ) -> FittedModel:
     """Fit one model at one size, without a search, and return the best of several fits from scratch.
 
-    model: a model of `lv.models`, or your own
-    data: as for `search`
-    size: a number, or a tuple for several size variables
-    evidence: "marginal" or "bound" for the mean-field fit, "plug-in" for estimated parameters
-    seed: of the starts; the fits are those that a search with this seed makes from scratch
-    starts: the number of fits
-    mesh: devices that share the units, as for `search`
+    model: a model of `lv.models`, or your own.
+    data: the data, or raw input for it, as `search` takes it.
+    size: a number, or a tuple for several size variables.
+    evidence: "marginal" or "bound" for the mean-field fit, "plug-in" for estimated parameters.
+    seed: seed of the starts; the fits are those that a search with this seed makes from scratch.
+    starts: the number of fits.
+    mesh: devices that share the units (observations), as for `search`.
 
     Returns a `FittedModel`.
     Raises ValueError for bad arguments and data, and if every fit failed.
@@ -307,7 +320,10 @@ def _check_executor_and_mesh(executor: Any, mesh: Any) -> None:
 
 
 def _budget(seconds: float | int | None, width: float | int | None) -> Budget:
-    """Return the limits of time and width. Raises ValueError for negative numbers and NaN."""
+    """Return the limits of a search: seconds of time, and width of the proved bounds in nats; None for no limit.
+
+    Raises ValueError for negative numbers and NaN.
+    """
     for name, value in (("seconds", seconds), ("width", width)):
         if value is not None and not (isinstance(value, Real) and value >= 0):  # also for NaN
             raise ValueError(f"got {name}={shown(value)}, expected a number of at least 0, or None for no limit")
@@ -321,8 +337,11 @@ def _evaluator(
     settings: SearchSettings,
     mesh: Mesh | None,
 ) -> tuple[Evaluator, Data | None, Data | None]:
-    """Return (evaluator that makes the fits, training data, held-out data) of a search. Raises ValueError for
-    models that have no size to search.
+    """Return (evaluator that makes the fits, training data, held-out data) of a search; data are None for a function.
+
+    model, data, held_out, mesh: arguments of `search`. settings: the settings of the search.
+
+    Raises ValueError for models that have no size to search.
     """
     if isinstance(model, Model):
         if model.process:
@@ -350,8 +369,11 @@ def _evaluator(
 def _foreign_evaluator(
     model: NumpyroModel | Evaluator, data: Any, settings: SearchSettings, mesh: Mesh | None
 ) -> Evaluator:
-    """Return the evaluator of a NumPyro model, a function, or a user's own evaluator. Raises ValueError for options
-    that these do not have.
+    """Return the evaluator of a NumPyro model, of a function, or of a user's own evaluator.
+
+    model, data, mesh: arguments of `search`. settings: the settings of the search.
+
+    Raises ValueError for options that such an evaluator does not have.
     """
     if mesh is not None:
         raise ValueError(f"got a mesh for {model!r}, expected a model of lv.models or one like it: units are split")
@@ -384,7 +406,10 @@ def _run(
     executor: Executor | None,
     mesh: Mesh | None,
 ) -> SearchResult:
-    """Run or continue a search, save it after every step, and compute its robustness if asked to.
+    """Run or continue a search, save it after every step, and return the result, with its robustness if asked to.
+
+    result: the search so far. budget: the limits of time and width. out: the folder to save to, or None.
+    robustness, progress, executor, mesh: arguments of `search`.
 
     The robustness is computed only if the search finished and has an answer.
     """
@@ -396,7 +421,9 @@ def _run(
         print(f"memory: {_memory_in_words(result.evaluator, result.settings)}", file=sys.stderr)
 
     def result_with_state(state: SearchState) -> SearchResult:
-        """Return the result with a new state. Checks of the old result are dropped if its visits changed."""
+        """Return the result with a new state of the search. Checks of the old result are dropped if the fits
+        changed.
+        """
         return replace(
             result,
             state=state,
@@ -406,7 +433,7 @@ def _run(
         )
 
     def save(state: SearchState) -> None:
-        """Write the present state to the folder of the search, if it has one."""
+        """Write the present state of the search to its folder, if it has one."""
         if out is not None:
             save_search(result_with_state(state), Path(out))
 
@@ -431,7 +458,7 @@ def _run(
 
 
 def _knows_the_same(state: SearchState, other: SearchState) -> bool:
-    """Whether two states of a search have the same fits and equally long chains."""
+    """Return True if two states of a search have the same fits and equally long chains."""
     blocks = [None if each.partitions is None else each.partitions.run.spent for each in (state, other)]
     return state.visits == other.visits and blocks[0] == blocks[1]
 
@@ -446,7 +473,11 @@ def _run_in_new_folder(
     executor: Executor | None,
     mesh: Mesh | None,
 ) -> SearchResult:
-    """Run a search that writes to a new folder, and write its page at the end."""
+    """Run a search that writes to a new folder, write its report at the end, and return the result.
+
+    result: the search before its first step. budget: the limits of time and width. out: the folder.
+    robustness, report, progress, executor, mesh: arguments of `search`.
+    """
     encode_search(result)  # raises for parts that cannot be stored, before the folder is made
     with ExitStack() as holding:
         several_processes.check_in_first_process(mesh, lambda: holding.enter_context(new_folder(out)))
@@ -458,8 +489,8 @@ def _run_in_new_folder(
 
 
 def _add_robustness(result: SearchResult, progress: bool) -> SearchResult:
-    """Return the result with its robustness. If Ctrl-C interrupts the computation, print so and return the result as it
-    is.
+    """Return the result with its robustness, or unchanged, with a line on stderr, if Ctrl-C interrupts the
+    computation.
     """
     try:
         return result.with_robustness(result.robustness(progress=progress))
@@ -469,9 +500,10 @@ def _add_robustness(result: SearchResult, progress: bool) -> SearchResult:
 
 
 def _finish_report(result: SearchResult, folder: Path, wanted: bool, progress: bool, mesh: Mesh | None) -> SearchResult:
-    """Write the page of a result if it is wanted and there is an answer, and return the result.
+    """Write the report of a result if it is wanted and there is an answer, and return the result.
 
-    With several processes only the first one writes, and all others wait for it.
+    folder: the folder of the search. wanted: whether to write. progress: print the address of the report.
+    mesh: devices of the search. With several processes only the first one writes, and all others wait for it.
     """
     if wanted and has_answer(result) and several_processes.is_writing_process(mesh):
         _write_page(result, folder, progress)
@@ -480,7 +512,10 @@ def _finish_report(result: SearchResult, folder: Path, wanted: bool, progress: b
 
 
 def _write_page(result: SearchResult, folder: Path, progress: bool) -> None:
-    """Write the page of a search into its folder, with a comparison on held-out data if there are any."""
+    """Write the report of a search into its folder, with a comparison on held-out data if there are any.
+
+    progress: print the address of the report.
+    """
     interrupted = result.state.stopped == "interrupted"  # whoever stops it does not wait for a comparison
     compared = result.held_out is not None and comparable(result.held_out) and not interrupted
     path = write_page(result, folder / REPORT, held_out=result.compare_held_out() if compared else None)
@@ -489,7 +524,7 @@ def _write_page(result: SearchResult, folder: Path, progress: bool) -> None:
 
 
 def _memory_in_words(evaluator: ModelEvaluator, settings: SearchSettings) -> str:
-    """Return in words how much memory the largest fit takes. Without a largest size, that of size 64 is described."""
+    """Return in words how much memory the largest fit takes. Without a largest size, a fit of size 64 is described."""
     size = settings.max_size or (USUAL_SIZE,) * len(evaluator.size_names)
     names = zip(size, evaluator.size_names, strict=True)
     return evaluator.memory_plan(size).describe(" × ".join(f"{number} {name}" for number, name in names))

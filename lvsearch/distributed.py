@@ -16,7 +16,7 @@ from lvsearch.models.plain_arguments import shown, whole_number
 __all__ = ["initialize"]
 
 TIMEOUT = 100
-"""The default time after which a silent process is given up, in seconds; that of JAX."""
+"""The default time after which a silent process is given up, in seconds; JAX has the same default."""
 MPI = (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"))
 """The environment variables in which Open MPI and MPICH give the rank and the number of processes."""
 
@@ -32,16 +32,16 @@ def initialize(
 ) -> None:
     """Make this process one of several that compute together. Call it in each process, before any other use of JAX.
 
-    coordinator: "host:port" of process 0, where the others find it; a free port
+    coordinator: "host:port" of process 0, where the others find it; a free port.
     num_processes, process_id: the number of processes, and the number of this one, from 0. If left out, they are read
-        from the variables of Slurm, Open MPI, Kubernetes or TPU clouds, as `jax.distributed.initialize` does. Under any
-        `mpiexec` the coordinator alone is enough
+        from the variables of Slurm, Open MPI, Kubernetes or TPU clouds by `jax.distributed.initialize`. Under any
+        `mpiexec` the coordinator alone is enough.
     timeout: seconds after which a silent process is given up; the others then end with a message. A script that is done
-        waits equally long for the others
-    start_timeout: seconds to wait for all processes at the start
+        waits equally long for the others.
+    start_timeout: seconds to wait for all processes at the start.
     bind: "host:port" of this machine on which process 0 listens; by default `coordinator` only. It is needed if the
         others reach process 0 by an address that its machine does not have. Whoever reaches this port can take part, so
-        let only trusted machines and people reach it (`docs/how-to/many-machines.md`)
+        let only trusted machines and people reach it (`docs/how-to/many-machines.md`).
 
     Raises ValueError for invalid numbers, or if they are not given and cannot be found. Raises RuntimeError if JAX is
     in use already, or if the others do not come.
@@ -88,7 +88,7 @@ def _is_address(text: str) -> bool:
 
 
 def _mpi_size_and_rank() -> tuple[int | None, int | None]:
-    """Return (number of processes, number of this one) as `mpiexec` gives them, or (None, None)."""
+    """Return (number of processes, number of this process from 0) from the variables of `mpiexec`, or (None, None)."""
     for rank, size in MPI:
         if rank in os.environ and size in os.environ:
             return int(os.environ[size]), int(os.environ[rank])

@@ -1,8 +1,8 @@
-"""Make sure that no Ctrl-C is lost.
+"""Handle Ctrl-C during a search so that none is lost.
 
-Python raises KeyboardInterrupt at whatever it is doing. Inside a callback of the garbage collector, such as JAX's, the
-exception would be printed and lost. There the handler of this module raises nothing, but remembers the Ctrl-C, and the
-search stops at its next step.
+Python raises KeyboardInterrupt wherever the program is. Inside a callback of the garbage collector, such as JAX's, the
+exception would be printed and lost. In such a callback the handler of this module raises nothing, but remembers the
+Ctrl-C, and the search stops at its next step.
 """
 
 import gc
@@ -19,9 +19,9 @@ _was_pressed, _is_postponed = threading.Event(), threading.Event()
 
 @contextmanager
 def remember_interrupts() -> Iterator[None]:
-    """Remember every Ctrl-C inside this context, for `was_interrupted`.
+    """Remember every Ctrl-C inside this context, so that `was_interrupted` can tell.
 
-    Nothing changes inside another such context, in other threads, and if somebody else handles Ctrl-C.
+    The context does nothing inside another such context, in other threads, and if somebody else handles Ctrl-C.
     """
     ours = threading.current_thread() is threading.main_thread()
     if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -37,10 +37,10 @@ def remember_interrupts() -> Iterator[None]:
 
 @contextmanager
 def postpone_interrupts() -> Iterator[None]:
-    """Inside this context the first Ctrl-C is only remembered, for `was_interrupted`; the second one ends the process.
+    """Only remember the first Ctrl-C inside this context, for `was_interrupted`; the second one ends the process.
 
-    The second one raises SystemExit if `was_interrupted` was not called in between. This is for processes that compute
-    together: if one of them left in the middle, the others would wait for it.
+    The second one raises SystemExit if `was_interrupted` was not called in between. The context is for processes that
+    compute together: if one of them left in the middle, the others would wait for it.
     """
     _is_postponed.set()
     try:
@@ -50,8 +50,8 @@ def postpone_interrupts() -> Iterator[None]:
 
 
 def was_interrupted() -> bool:
-    """Return True if Ctrl-C was pressed since `remember_interrupts` began or since the last call, whatever caught
-    it.
+    """Return True if Ctrl-C was pressed since `remember_interrupts` began or since the last call, even if the exception
+    was caught.
     """
     was = _was_pressed.is_set()
     _was_pressed.clear()
@@ -59,7 +59,10 @@ def was_interrupted() -> bool:
 
 
 def _handle(number: int, frame: FrameType | None) -> None:
-    """Handle Ctrl-C: remember it, and raise KeyboardInterrupt unless it is put off or would be lost."""
+    """Handle Ctrl-C: remember it, and raise KeyboardInterrupt unless it is postponed or would be lost.
+
+    number, frame: the signal and the place of the program, as Python passes them.
+    """
     again = _was_pressed.is_set()
     _was_pressed.set()
     if not _is_postponed.is_set() and not _is_swallowed(frame):
@@ -69,8 +72,9 @@ def _handle(number: int, frame: FrameType | None) -> None:
 
 
 def _is_swallowed(frame: FrameType | None) -> bool:
-    """Return True if an exception raised here would be printed and lost, in a callback of the garbage collector or a
-    `__del__`.
+    """Return True if an exception raised at this place would be printed and lost.
+
+    This is so in a callback of the garbage collector and in a `__del__`. frame: the place of the program.
     """
     callbacks = {getattr(callback, "__code__", None) for callback in gc.callbacks}
     while frame is not None:

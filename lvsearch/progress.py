@@ -1,4 +1,4 @@
-"""One kind of progress bar for everything that takes long, shown on terminals and in notebooks only.
+"""The progress bar of everything that takes long; it is shown on terminals and in notebooks only.
 
 In a log file a bar would fill the file with copies of itself. In a notebook without ipywidgets it is plain text,
 without tqdm's red warning.
@@ -13,11 +13,11 @@ from tqdm import tqdm
 def progress_bar(total: int | None, name: str, unit: str, *, wanted: bool = True, initial: int = 0) -> "tqdm":
     """Return a tqdm progress bar. It draws nothing unless it is wanted and there is a terminal or notebook to draw on.
 
-    total: the number of steps; None if it is not known
-    name: the text before the bar
-    unit: the noun for a step
-    wanted: False makes a bar that is never drawn
-    initial: the number of steps that are done already
+    total: the number of steps; None if it is not known.
+    name: the text before the bar.
+    unit: the noun for a step.
+    wanted: False makes a bar that is never drawn.
+    initial: the number of steps that are done already.
     """
     kind = tqdm
     notebook = _in_notebook()

@@ -1,7 +1,7 @@
 """Handle Ctrl-C while the command `lvsearch` is still being imported: print one line instead of a traceback.
 
 This module is imported before all others, and acts only in a process that is the command. `lvsearch.interrupts` handles
-Ctrl-C from the moment at which the command has parsed its arguments.
+Ctrl-C after the command has parsed its arguments.
 """
 
 import os
@@ -12,18 +12,21 @@ from pathlib import Path
 from types import FrameType
 
 INTERRUPTED = 130
-"""The exit status after Ctrl-C, as shells have it."""
+"""The exit status after Ctrl-C, by the convention of shells."""
 COMMAND = "lvsearch"
 
 
 def end_quietly(number: int, frame: FrameType | None) -> None:
-    """Handle Ctrl-C of a command that has nothing to keep yet: say so, and end this process."""
+    """Handle Ctrl-C of a command that has nothing to save yet: print one line, and end this process with status 130.
+
+    number, frame: the signal and the place of the program, as Python passes them.
+    """
     os.write(2, b"lvsearch: interrupted; nothing was written\n")
     os._exit(INTERRUPTED)
 
 
 def listen_again() -> None:
-    """Give Ctrl-C back to Python, which raises KeyboardInterrupt."""
+    """Let Ctrl-C raise KeyboardInterrupt again, Python's default."""
     if _is_main_thread() and signal.getsignal(signal.SIGINT) is end_quietly:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -1,4 +1,4 @@
-"""Models and exponential families: what is believed before any inference.
+"""Models and exponential families: the probability distributions that are assumed, before any inference.
 
 Every model is a pure log-joint. This package does no inference, no input or output and no search.
 """

@@ -8,6 +8,8 @@ latent Dirichlet allocation with a vocabulary for every locus. The story:
     3. origin        z_in ~ Categorical(θ_i)          of each allele copy n
     4. allele        w_in ~ Categorical(β_{z_in, l})  at the copy's locus l
 
+A latent variable of the model is called a site.
+
 | field | letter | shape | support |
 |---|---|---|---|
 | `alleles` | J_l | (locus,) | ≥ 2 |
@@ -53,11 +55,11 @@ from lvsearch.models.units import BagOfWords
 
 
 def alleles_of(vocabulary: Sequence[str]) -> tuple[int, ...]:
-    """Return the number of alleles of each locus, from words of the form "locus=allele".
+    """Return the number of alleles of each locus, in the order of the vocabulary.
 
-    vocabulary: the words, the alleles of one locus next to each other.
+    vocabulary: words of the form "locus=allele", the alleles of one locus next to each other.
 
-    Raises ValueError for a word without "=" and for a locus whose words stand in two places.
+    Raises ValueError for a word without "=", and for a locus whose words are not all next to each other.
     """
     for word in vocabulary:
         if "=" not in word:
@@ -108,7 +110,11 @@ class Admixture(Model):
     ) -> "Admixture":
         """Make the model for a corpus of genotypes, whose words are "locus=allele".
 
-        Raises ValueError for words of another form and for a locus whose words stand in two places (`alleles_of`).
+        vocabulary: the words, the alleles of one locus next to each other.
+        concentration: A, the total mass of the Dirichlet on an individual's ancestry.
+        allele_concentration: λ, of the Dirichlet on the allele frequencies of each locus.
+
+        Raises ValueError for words of another form, and for a locus whose words are not all next to each other.
         """
         return cls(alleles_of(vocabulary), concentration, allele_concentration)
 
@@ -116,7 +122,7 @@ class Admixture(Model):
     def of_vocabulary(
         cls, vocabulary: Sequence[str], concentration: Any = 1.0, allele_concentration: Any = 1.0
     ) -> "Admixture":
-        """Do the same as `from_vocabulary`, under its former name. Deprecated: it warns."""
+        """Make the model for a corpus of genotypes. Deprecated: the former name of `from_vocabulary`; it warns."""
         warnings.warn(
             "Admixture.of_vocabulary is called Admixture.from_vocabulary now", DeprecationWarning, stacklevel=2
         )
@@ -136,24 +142,33 @@ class Admixture(Model):
         )
 
     def globals(self) -> dict[str, Site]:
-        """Return the sites shared by all individuals: the allele frequencies of each population, locus after locus."""
+        """Return the latent variable that all individuals share: the allele frequencies of each population, locus
+        after locus.
+        """
         return {"frequencies": Site(SimplexBlocks(Dirichlet(), self.alleles), ("population", "word"))}
 
     def locals(self) -> dict[str, Site]:
-        """Return the sites of one individual: the population of each allele copy, and the shares of the populations."""
+        """Return the latent variables of one individual: the population of each allele copy, and the shares of the
+        populations.
+        """
         return {
             "assignment": Site(Categorical(), ("token", "population"), copies=lambda unit: unit.counts),
             "proportions": Site(Dirichlet(), ("population",)),
         }
 
     def extents(self, unit: BagOfWords) -> dict[str, int]:
+        """Return {"token": number of columns of the individual}, one for each distinct allele, padding included."""
         return {"token": unit.words.shape[-1]}
 
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
+        """Return {"population": mask of the populations that exist}, of length `capacity[0]`."""
         return {"population": first(size[0], capacity[0])}
 
     def require_words(self, n_words: int) -> None:
-        """Raise ValueError unless the data have exactly one word for each allele."""
+        """Raise ValueError unless the data's vocabulary has exactly one word for each allele.
+
+        n_words: the number of words of the data's vocabulary.
+        """
         if n_words != sum(self.alleles):
             raise ValueError(
                 f"got data of {n_words} words for {sum(self.alleles)} alleles of {len(self.alleles)} loci, expected "
@@ -161,7 +176,10 @@ class Admixture(Model):
             )
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
-        """Return Σ_k Σ_l log Dirichlet(frequencies of locus l in population k | λ), in nats."""
+        """Return Σ_k Σ_l log Dirichlet(frequencies of locus l in population k | λ), in nats.
+
+        g: {"frequencies": log β, shape (population, word)}. on: {"population": mask of the populations that exist}.
+        """
         log_beta = g["frequencies"]
         self.require_words(log_beta.shape[-1])
         a, widths = jnp.asarray(self.allele_concentration, log_beta.dtype), jnp.asarray(self.alleles, log_beta.dtype)
@@ -172,7 +190,15 @@ class Admixture(Model):
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
     ) -> Float[Array, ""]:
-        """Return log p(θ | α) + Σ_n [log p(z_n | θ) + log p(allele_n | z_n)] of one individual, in nats."""
+        """Return log p(θ | α) + Σ_n [log p(z_n | θ) + log p(allele_n | z_n)] of one individual, in nats.
+
+        θ are its shares of the populations, z_n is the population of its allele copy n, and α is the prior A/K per
+        population.
+
+        g: {"frequencies": log β, shape (population, word)}.
+        l: {"proportions": log θ, shape (population,); "assignment": z, shape (token, population)}.
+        unit: the individual as a bag of alleles. on: {"population": mask of the populations that exist}.
+        """
         log_theta, exists = l["proportions"], on["population"]
         weighted = unit.counts[:, None] * l["assignment"]
         log_beta = g["frequencies"][:, unit.words].T  # (token, population)
@@ -181,12 +207,19 @@ class Admixture(Model):
         return prior + (weighted * log_theta).sum() + (weighted * log_beta).sum()
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """Return log(K! / Π m_j!) in nats, where m_j are the sizes of the groups of identical populations."""
+        """Return log(K! / Π_j m_j!) in nats, for K populations in groups of m_j identical ones.
+
+        It is the log number of relabellings. size: (K,). natural: {"frequencies": natural parameters, (population,
+        word)}.
+        """
         return log_relabellings(np.asarray(natural["frequencies"])[: size[0]])
 
     def ceiling(self, units: BagOfWords) -> float:
         """Return the log-likelihood if each individual had its own frequencies, Σ_i Σ_l Σ_a n_ila log(n_ila / n_il), in
         nats.
+
+        n_ila is how many copies of allele a individual i has at locus l, and n_il their sum over alleles. units: all
+        individuals.
 
         Proof: given the parameters, the copies of an individual at a locus are drawn independently from one
         distribution over the alleles there. By Gibbs' inequality no distribution gives them a higher probability than
@@ -201,6 +234,7 @@ class Admixture(Model):
         return float(xlogy(counts, counts).sum() - xlogy(at_locus, at_locus).sum())
 
     def plug_in(self) -> "Admixture":
+        """Raise ValueError: the model has no plug-in form."""
         raise ValueError(
             'Admixture has no plug-in form: use evidence="marginal", which has its frequencies integrated out'
         )
@@ -208,7 +242,11 @@ class Admixture(Model):
     def draw_unit(
         self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
     ) -> BagOfWords:
-        """Draw an allele for every copy at its locus. Every column must hold one copy (counts 0 or 1)."""
+        """Draw an allele for every allele copy of one individual, among the alleles of the copy's locus.
+
+        g: {"frequencies": log β, shape (population, word)}. l: {"assignment": one-hot, shape (token, population)}.
+        unit: an individual with one copy in every column (counts 0 or 1); its words say only the loci.
+        """
         log_beta = l["assignment"] @ g["frequencies"]  # (token, word)
         locus = jnp.asarray(self.locus)
         own = locus[unit.words][:, None] == locus
@@ -218,10 +256,14 @@ class Admixture(Model):
     def simulate(
         self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], BagOfWords]:
-        """Draw parameters, ancestry and alleles from the joint.
+        """Draw parameters, ancestry and alleles from the joint distribution.
 
-        units: one copy in each column; the copies keep the loci of the words given here.
-        extents: {"word": V}, the number of words.
+        size: (number of populations,).
+        units: individuals with one allele copy in each column; the copies keep the loci of the words given here.
+        extents: {"word": V}, the number V of words in the vocabulary.
+
+        Returns (statistics of the globals by name, statistics of the locals by name with individuals leading,
+        individuals).
         """
         key_frequencies, key_theta, key_z, key_words = jax.random.split(key, 4)
         (n_rows, length), on = units.words.shape, self.active(size, size)

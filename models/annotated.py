@@ -1,8 +1,8 @@
-"""The base of the three models of images and captions.
+"""The base class of the three models of images and captions.
 
 Source: Blei (2004), chapter 4. A factor (a mixture component) emits two kinds of rows: the regions of an image, of any
 kind of component, and the words of its caption, as rows of counts with a single count. The models differ in how the
-regions and words of one image choose their factors.
+regions and words of one image choose their factors. A latent variable of the model is called a site.
 
 | field | letter | shape | support |
 |---|---|---|---|
@@ -38,7 +38,10 @@ from lvsearch.models.units import AnnotatedImage, Row
 
 
 def positive_concentration(value: Any) -> HyperparameterArray:
-    """Return α as an array: one number, or one value per factor. Raises ValueError unless all are positive."""
+    """Return α, the concentration of the factors, as an array of shape () or (factor,).
+
+    Raises ValueError unless `value` is a positive number, or a vector of positive numbers.
+    """
     array = hyperparameter(value)
     if array.ndim > 1 or array.size == 0 or refuted(array > 0):
         raise ValueError(f"concentration must be a positive number, or one for each factor, got {value!r}")
@@ -96,44 +99,56 @@ class AnnotatedModel(Model):
 
     @abstractmethod
     def region_factor(self, l: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, "region factor"]:
-        """Return E[indicator of the factor of each region], shape (region, factor); 0 for absent regions.
+        """Return the probability that each region is of each factor, shape (region, factor); 0 for absent regions.
 
-        l: the statistics of the image's local latent variables.
+        l: {name: expected sufficient statistics} of the latent variables of this image. unit: the image.
         """
 
     @abstractmethod
     def word_factor(self, l: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, "caption factor"]:
-        """Return E[indicator of the factor of each caption word], shape (caption, factor).
+        """Return the probability that each caption word is of each factor, shape (caption, factor).
 
-        l: the statistics of the image's local latent variables.
+        l: {name: expected sufficient statistics} of the latent variables of this image. unit: the image.
         """
 
     @abstractmethod
     def next_word_factor(self, point: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, " factor"]:
         """Return p(factor of one more caption word of this image), shape (factor,).
 
-        point: the posterior means of the image's local latent variables (`Family.point`).
+        point: {name: sufficient statistics at the posterior mean (`Family.point`)} of the latent variables of this
+            image.
+        unit: the image.
         """
 
     # -- the same for all -------------------------------------------------------------------------------------------
 
     def with_parts(self, concentration: Any, words: MultinomialComponents, regions: Component) -> "AnnotatedModel":
-        """Return the same kind of model with these hyper-parameters."""
+        """Return a model of the same class with new hyper-parameters.
+
+        concentration: α of the factors' weights. words, regions: the kinds of components of caption words and of
+            regions.
+        """
         return type(self)(concentration, words, regions)  # pyright: ignore
 
     def globals(self) -> dict[str, Site]:
-        """Return the sites shared by all images: those of the factors."""
+        """Return the latent variables that all images share: word distributions and region parameters of the
+        factors.
+        """
         return self.factor_sites()
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
-        """Return the log prior density of the factors, in nats."""
+        """Return the log prior density of the word distributions and region parameters of all factors, in nats.
+
+        g: {"factor_word": log β, shape (factor, word); "factor_region": statistics of the region parameters}.
+        on: {"factor": mask of the factors that exist}.
+        """
         return self.log_factors_prior(g, on)
 
     def plug_in(self) -> "AnnotatedModel":
         """Return the model with its factors, and one weight per factor, estimated by maximum likelihood.
 
-        This is "empirical Bayes" in §4.1.3 (the left half of Figure 4.5). There are no pseudo-counts: a word that
-        occurs in no training caption has probability 0.
+        Blei (2004, §4.1.3) calls this "empirical Bayes" (the left half of Figure 4.5). There are no pseudo-counts: a
+        word that occurs in no training caption has probability 0.
         """
         return self.with_parts(self.concentration, self.words.plug_in(), self.regions.plug_in())
 
@@ -147,14 +162,21 @@ class AnnotatedModel(Model):
         )
 
     def extents(self, unit: AnnotatedImage) -> dict[str, int | Bool[Array, " axis"]]:
+        """Return {"region": mask of the regions that exist, "caption": number of columns of the caption, padding
+        included}.
+        """
         return {"region": jnp.asarray(unit.present), "caption": unit.words.shape[-1]}
 
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
+        """Return {"factor": mask of the factors that exist}, with the masks of axes that the kind of region
+        component has.
+        """
         return {"factor": first(size[0], capacity[0]), **self.regions.own_axes}
 
     def alpha(self, on: Masks) -> Float[Array, " factor"]:
-        """Return the Dirichlet parameter of the weights of the factors, shape (factor,); 0 for factors that do not
-        exist.
+        """Return α, the Dirichlet parameter of the weights of the factors, shape (factor,).
+
+        on: {"factor": mask of the factors that exist}; the others get 0.
         """
         factor = on["factor"]
         if self.concentration.ndim == 0:
@@ -162,29 +184,40 @@ class AnnotatedModel(Model):
         return jnp.where(factor, jnp.pad(self.concentration, (0, len(factor) - len(self.concentration))), 0.0)
 
     def log_weights_prior(self, log_weights: Float[Array, " factor"], on: Masks) -> Float[Array, ""]:
-        """Return log Dirichlet(weights | α), in nats."""
+        """Return log Dirichlet(weights | α), the log prior density of the weights of the factors, in nats.
+
+        log_weights: shape (factor,). on: {"factor": mask of the factors that exist}.
+        """
         factor = on["factor"]
         alpha = self.alpha(on).astype(log_weights.dtype)
         safe = jnp.where(factor, alpha, 1.0)  # log Γ(0) would be inf, and inf · 0 is not 0
         return gammaln(alpha.sum()) + jnp.where(factor, (safe - 1) * log_weights - gammaln(safe), 0.0).sum()
 
     def factor_sites(self) -> dict[str, Site]:
-        """Return the latent variables of the factors: their word distributions and their region parameters."""
+        """Return the latent variables of the factors by name: their word distributions and their region parameters."""
         return {
             "factor_word": Site(self.words.family, ("factor", "word")),
             "factor_region": Site(self.regions.family, ("factor", *self.regions.axes)),
         }
 
     def log_factors_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
-        """Return log p(β) + log p(μ, σ) of the factors that exist, in nats.
+        """Return log p(β) + log p(μ, σ) of the factors that exist, in nats; estimated parameters have no prior and add
+        0.
 
-        Estimated parameters have no prior and add 0.
+        β are word distributions; μ and σ are the parameters of regions.
+
+        g: {"factor_word": log β, shape (factor, word); "factor_region": statistics of the region parameters}.
+        on: {"factor": mask of the factors that exist}.
         """
         per_factor = log_prior(self.words, g["factor_word"], {}) + log_prior(self.regions, g["factor_region"], {})
         return jnp.where(on["factor"], per_factor, 0.0).sum()
 
     def log_regions(self, g: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, "region factor"]:
-        """Return log p(r_n | factor) in nats, shape (region, factor); 0 for absent regions."""
+        """Return log p(region n | factor) of each region of one image, in nats, shape (region, factor); 0 for absent
+        regions.
+
+        g: {"factor_region": statistics of the factors' region parameters}. unit: the image.
+        """
         present = jnp.asarray(unit.present)
         if jnp.ndim(unit.regions) == 1:
             tokens = jnp.where(present, unit.regions, 0)
@@ -194,17 +227,29 @@ class AnnotatedModel(Model):
         return jnp.where(present[:, None], each, 0.0)
 
     def log_words(self, g: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, "caption factor"]:
-        """Return the log-likelihood of all copies of each caption word under each factor, in nats; 0 for padding."""
+        """Return the log-likelihood of all copies of each caption word under each factor, in nats, shape (caption,
+        factor).
+
+        g: {"factor_word": log β, shape (factor, word)}. unit: the image. Padding gets 0.
+        """
         return jnp.asarray(unit.counts)[:, None] * self.words.log_tokens(g["factor_word"], unit.words)
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """Return log(K! / Π m_j!) in nats, where m_j are the sizes of the groups of identical factors."""
+        """Return log(K! / Π_j m_j!) in nats, for K factors in groups of m_j identical ones: the log number of
+        relabellings.
+
+        size: (K,). natural: {name: natural parameters} of the factors, axis of factors first.
+        """
         leaves = jax.tree.leaves([natural[name] for name in self.factor_sites()])
         rows = [np.asarray(leaf)[: size[0]].reshape(size[0], -1) for leaf in leaves]
         return log_relabellings(np.concatenate(rows, axis=1))
 
     def check(self, units: AnnotatedImage) -> None:
-        """Raise ValueError for regions that have no density under `regions`, such as tokens under a Gaussian."""
+        """Raise ValueError if the kind of region component gives the regions no density, such as tokens under a
+        Gaussian.
+
+        units: all images.
+        """
         if np.ndim(units.regions) == np.ndim(units.present):
             self._token_regions()
         else:
@@ -230,12 +275,20 @@ class AnnotatedModel(Model):
 
     @abstractmethod
     def captioned(self, units: AnnotatedImage) -> Bool[np.ndarray, " units"]:
-        """Return True for each image whose caption contributes to the likelihood, shape (units,)."""
+        """Return True for each image whose caption contributes to the likelihood, shape (units,).
+
+        units: all images.
+        """
 
     def draw_unit(
         self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: AnnotatedImage, on: Masks
     ) -> AnnotatedImage:
-        """Draw every region and every word of one image. Every column must hold one word (counts 0 or 1)."""
+        """Draw every region and every word of one image, given the factor of each.
+
+        g: {"factor_word": log β, shape (factor, word); "factor_region": statistics of the region parameters}.
+        l: {name: statistics} of the latent variables of this image.
+        unit: an image with one word in every caption column (counts 0 or 1); its regions and words are replaced.
+        """
         key_regions, key_words = jax.random.split(key)
         shares = self.region_factor(l, unit)
         if jnp.ndim(unit.regions) == 1:
@@ -249,7 +302,10 @@ class AnnotatedModel(Model):
         )
 
     def draw_factors(self, key: Array, size: tuple[int, ...], extents: Mapping[str, int]) -> dict[str, Statistics]:
-        """Draw word distributions and region parameters of the factors from their priors.
+        """Draw word distributions and region parameters of the factors from their priors, and return their statistics
+        by name.
+
+        size: (number of factors,). extents: {"word": number of words, "dim": number of features of a region}.
 
         Raises ValueError for estimated parameters, which have no prior.
         """
@@ -260,7 +316,9 @@ class AnnotatedModel(Model):
         }
 
     def _token_regions(self) -> MultinomialComponents:
-        """Return `regions` as the component of tokens. Raises ValueError if it is of another kind."""
+        """Return `regions`, the kind of component of regions that are tokens. Raises ValueError if it is another
+        kind.
+        """
         if not isinstance(self.regions, MultinomialComponents):
             raise ValueError(
                 f"got regions that are tokens for {type(self.regions).__name__}, expected real features: give the "
@@ -270,7 +328,7 @@ class AnnotatedModel(Model):
 
 
 def region_rows(unit: AnnotatedImage) -> Row:
-    """Return the regions of an image as rows; an absent region has no observed cell."""
+    """Return the regions of one image as stacked rows, (region, dim); an absent region has no observed cell."""
     present = jnp.asarray(unit.present)[:, None]
     return Row(unit.regions, jnp.broadcast_to(present, jnp.shape(unit.regions)))
 
@@ -287,23 +345,28 @@ def draw_log_weights(
 
 
 def _flat_rows(units: AnnotatedImage) -> Row:
-    """Return the regions of all images as rows, one after another."""
+    """Return the regions of all images as stacked rows, one image after another, shape (images · regions, dim)."""
     regions, present = np.asarray(units.regions), np.asarray(units.present)
     observed = np.broadcast_to(present[..., None], regions.shape)
     return Row(regions.reshape(-1, regions.shape[-1]), observed.reshape(-1, regions.shape[-1]))
 
 
 def _log_saturated(ids: Any, times: Any) -> float:
-    """Return Σ_u Σ_v n_uv log(n_uv / N_u) in nats: the log-likelihood if each unit had its own frequencies.
+    """Return Σ_u Σ_v n_uv log(n_uv / N_u) in nats: the log-likelihood if each image had its own frequencies.
 
-    ids: the ids of what occurs, shape (unit, place).
-    times: how often each occurs, same shape.
+    n_uv is how often image u has id v, and N_u = Σ_v n_uv.
+
+    ids: the vocabulary ids, shape (image, column).
+    times: how often each id occurs, same shape; 0 for padding.
     """
     return sum(_log_saturated_unit(np.asarray(i), np.asarray(n)) for i, n in zip(ids, times, strict=True))
 
 
 def _log_saturated_unit(ids: np.ndarray, times: np.ndarray) -> float:
-    """Return Σ_v n_v log(n_v / N) of one unit, in nats; 0 for an empty unit."""
+    """Return Σ_v n_v log(n_v / N) of one image in nats, where n_v is how often id v occurs, and N = Σ_v n_v.
+
+    ids: vocabulary ids, shape (column,). times: how often each occurs. An empty image gives 0.
+    """
     counts = np.bincount(ids[times > 0], weights=times[times > 0])
     counts = counts[counts > 0]
     return float((counts * np.log(counts / counts.sum())).sum()) if len(counts) else 0.0

@@ -5,11 +5,14 @@ Source: Govaert & Nadif (2003); Wyse & Friel (2012), §2, for the prior. The gen
     1. row weights          π ~ Dirichlet(a, …, a)                            K row clusters
     2. column weights       ρ ~ Dirichlet(b, …, b)                            L column clusters
     3. blocks               θ_kl ~ the conjugate prior of their kind          k = 1…K, l = 1…L
-    4. column clusters      w_d ~ Categorical(ρ)                              d = 1…D
-    5. row clusters         z_n ~ Categorical(π)                              n = 1…N
+    4. column clusters      w_d ~ Categorical(ρ)                              d = 1…D columns
+    5. row clusters         z_n ~ Categorical(π)                              n = 1…N rows
     6. cells                x_nd ~ p(· | θ_{z_n w_d})                         where observed
 
     log p(x_n, z_n | globals) = Σ_k z_nk [log π_k + Σ_l ⟨t(θ_kl), Σ_d w_dl s(x_nd)⟩] + Σ_d log h(x_nd)
+
+t(θ) and s(x) are the sufficient statistics of a block's parameters and of a cell, and h(x) is the part of a cell's
+density without parameters. A latent variable of the model is called a site.
 
 | field | letter | shape | support |
 |---|---|---|---|
@@ -101,8 +104,8 @@ class LatentBlockModel(Model):
         )
 
     def globals(self) -> dict[str, Site]:
-        """Return the sites shared by all rows: weights of row and column clusters, blocks, and the cluster of each
-        column.
+        """Return the latent variables that all rows share: weights of row and column clusters, blocks, and the cluster
+        of each column.
         """
         return {
             "row_weights": Site(Dirichlet(), (ROW,)),
@@ -112,19 +115,22 @@ class LatentBlockModel(Model):
         }
 
     def locals(self) -> dict[str, Site]:
-        """Return the site of one row: its row cluster."""
+        """Return the latent variable of one row: its row cluster, one-hot on the axis (row_cluster,)."""
         return {ROW: Site(Categorical(), (ROW,))}
 
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
+        """Return the masks of the row clusters and of the column clusters that exist, by axis, with the component's
+        own axes.
+        """
         both = {ROW: first(size[0], capacity[0]), COLUMN: first(size[1], capacity[1])}
         return {**both, **self.component.own_axes}
 
     def block_prior(self) -> Any:
-        """Return the natural parameters of one block's prior, without block axes."""
+        """Return the natural parameters of the prior of one block, a pytree without axes for blocks or cells."""
         return jax.tree.map(lambda leaf: leaf[0], self.component.prior(1))
 
     def increments(self, unit: Row) -> Any:
-        """Return the sufficient statistics s(x_nd) of each cell of a row, axis "dim" first; 0 for missing cells."""
+        """Return the sufficient statistics s(x_nd) of each cell of one row, axis "dim" first; 0 for missing cells."""
         return self.component.increment(self.component.coordinates(unit), jnp.asarray(unit.observed))
 
     def log_carrier(self, unit: Row) -> Float[Array, ""]:
@@ -134,6 +140,11 @@ class LatentBlockModel(Model):
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
         """Return log p(row weights) + log p(column weights) + Σ_kl log p(θ_kl) + Σ_d log p(column cluster of d), in
         nats.
+
+        k, l index row and column clusters, d columns, and θ_kl are the parameters of block (k, l).
+
+        g: {name: statistics} of the weights, the blocks and the column clusters; shapes in the module's table.
+        on: {"row_cluster", "column_cluster": masks of the clusters that exist}.
         """
         rows, columns, prior, family = on[ROW], on[COLUMN], self.block_prior(), self.component.family
         blocks = inner(family, prior, g["blocks"], None) - family.log_normaliser(prior)  # log p(θ_kl)
@@ -149,6 +160,10 @@ class LatentBlockModel(Model):
     ) -> Float[Array, ""]:
         """Return log p(row cluster) + Σ_d log p(x_d | θ of the block of its row cluster and column cluster), in
         nats.
+
+        g: {name: statistics} of the weights, the blocks and the column clusters. l: {"row_cluster": shape
+            (row_cluster,)}.
+        unit: one row, with cells x_d. on: {"row_cluster", "column_cluster": masks of the clusters that exist}.
         """
         chosen = jnp.where(on[COLUMN], g[COLUMN], 0.0)
         # Σ_d w_dl s(x_nd): statistics of the row's cells, added up within each column cluster
@@ -158,9 +173,12 @@ class LatentBlockModel(Model):
         return jnp.where(on[ROW], l[ROW] * each, 0.0).sum()
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """Return log(K! / Π m_j! · L! / Π m_j!) in nats.
+        """Return log(K! / Π_j m_j! · L! / Π_j n_j!) in nats, for K row clusters and L column clusters.
 
-        m_j are the sizes of the groups of identical row clusters (first factor) and column clusters (second factor).
+        It is the log number of relabellings. m_j and n_j are the sizes of the groups of identical row and column
+        clusters.
+
+        size: (K, L). natural: {name: natural parameters} of the globals.
         """
         blocks = [np.asarray(leaf) for leaf in jax.tree.leaves(natural["blocks"])]
         rows = [np.asarray(natural["row_weights"]), *(leaf[: size[0]] for leaf in blocks)]
@@ -173,9 +191,9 @@ class LatentBlockModel(Model):
         return sum(map(log_relabellings, each))
 
     def ceiling(self, units: Row) -> float:
-        """Return the sum over rows of the greatest density of each cell under parameters of its own, in nats.
+        """Return Σ over cells of the greatest log-density of a cell under parameters of its own, in nats.
 
-        The ceiling is `inf` where densities have no maximum.
+        The ceiling is `inf` where densities have no maximum. units: all rows.
 
         Proof: parameters that may differ from cell to cell allow more than one parameter for each block. The evidence
         averages over parameters and clusters, and an average is at most the maximum.
@@ -188,6 +206,11 @@ class LatentBlockModel(Model):
     def draw_unit(
         self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
     ) -> Row:
+        """Draw the cells of one row, given the blocks, its row cluster and the cluster of every column.
+
+        g: {"blocks": statistics, (row_cluster, column_cluster, …); "column_cluster": one-hot, (dim, column_cluster)}.
+        l: {"row_cluster": one-hot}. unit: a row whose `observed` is kept.
+        """
         chosen, columns = jnp.argmax(l[ROW]), jnp.argmax(g[COLUMN], axis=-1)
         cells = jax.tree.map(lambda leaf: leaf[chosen, columns], g["blocks"])
         return Row(self.component.draw(key, cells, unit), unit.observed)
@@ -195,9 +218,12 @@ class LatentBlockModel(Model):
     def simulate(
         self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], Row]:
-        """Draw parameters, clusters and cells from the joint.
+        """Draw parameters, clusters and cells from the joint distribution.
 
-        units: `units.observed` is kept. extents: {"dim": D}, the number of columns.
+        size: (number of row clusters, number of column clusters).
+        units: rows of which `observed` is kept. extents: {"dim": D}, the number D of columns.
+
+        Returns (statistics of the globals by name, row clusters by name with rows leading, the drawn rows).
         """
         keys, n_rows, on = jax.random.split(key, 6), np.shape(units.value)[0], self.active(size, size)
         prior = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (*size, *jnp.shape(leaf))), self.block_prior())
@@ -219,7 +245,11 @@ class LatentBlockModel(Model):
 
 
 def _log_dirichlet(log_weights: Any, concentration: Any, exists: Any) -> Array:
-    """Return the log-density of a symmetric Dirichlet at `log_weights`, in nats, over the entries that exist."""
+    """Return the log-density of a symmetric Dirichlet at `log_weights`, in nats, over the entries that exist.
+
+    log_weights: log of a point of the simplex, shape (entry,). concentration: the parameter per entry.
+    exists: mask of the entries that exist.
+    """
     a, n = jnp.asarray(concentration, log_weights.dtype), exists.sum().astype(log_weights.dtype)
     return gammaln(n * a) - n * gammaln(a) + jnp.where(exists, (a - 1) * log_weights, 0.0).sum()
 

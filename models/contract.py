@@ -1,4 +1,4 @@
-"""The contract of a model: its log-joint, its latent variables, its sizes.
+"""The interface that every model implements ("the contract"): its log-joint, its latent variables and its sizes.
 
 A model is one pure function, log p(x, z, θ | size). It is written in the *sufficient statistics* of the latent
 variables and is multilinear in them. `lvsearch.inference` derives everything else from that function: coordinate
@@ -8,8 +8,17 @@ The log-joint has two parts, so that data can come in batches:
 
     log p(x, z, θ) = log_prior(globals) + Σ_u weight_u · log_unit(globals, locals_u, unit_u)
 
-A *site* is one latent variable, or an array of exchangeable ones. Global sites are shared by all units of data; local
-sites belong to one unit.
+| word | meaning |
+|---|---|
+| unit | one observation: a document, a row, an image, a sequence |
+| site | one latent variable of the model, or an array of exchangeable ones |
+| global sites, `g` | the latent variables that all units share, such as topics |
+| local sites, `l` | the latent variables of one unit, such as a document's topic proportions |
+| statistics | the sufficient statistics t(value) of a latent variable; its exponential family defines them |
+| natural | the natural parameters of that exponential family |
+| size | the number of components (topics, clusters, …), one number for each size variable |
+| capacity | the number of places (array slots) for components; at least the size, so some places are empty |
+| `on` | {axis name: mask of the entries that exist}, which leaves out empty places |
 
 References: Blei (2004), §2.1–2.2.
 """
@@ -31,23 +40,24 @@ from lvsearch.models.families import Family
 from lvsearch.models.plain_arguments import numbers
 
 Statistics = Any
-"""A pytree of arrays: the statistics of one site. Its elements are on the leading axes, its event axis (if any) last.
+"""A pytree of arrays: the sufficient statistics of one latent variable, elements on the leading axes, event axis
+last.
 """
 Unit = Any
-"""A pytree of arrays: one document, point, image or row."""
+"""A pytree of arrays: one observation, such as a document, a point, an image or a row."""
 Masks = Mapping[str, Bool[Array, " axis"]]
-"""{axis name: which of its entries exist at this size}. All entries of axes that are not named exist."""
+"""{axis name: mask of the entries that exist at this size}. All entries of an axis that is not named exist."""
 
 
 class Gate(NamedTuple):
-    """A rule that the elements of a local site exist only as far as an entry of an indicator is chosen.
+    """A rule that elements of a unit's latent variable exist only if a certain entry of an indicator is chosen.
 
     An example is the level proportions of a path through a tree, which exist only if that path is chosen.
 
     | field | meaning |
     |---|---|
-    | `site` | the local site of the indicator that decides; it has no gate itself |
-    | `part` | (its statistic, masks) -> the gate of each element: entries of the indicator, broadcastable to elements |
+    | `site` | the name of the deciding indicator, a local site that has no gate itself |
+    | `part` | function (statistic of the indicator, masks) -> gate of each element, 0 to 1, broadcastable to elements |
 
     `log_unit` multiplies every term with a gated element by that element's gate, and by no other gate. So q has the
     factors q(indicator) Π q(element | its entry is chosen). The terms of a gated element in the bound, its entropy
@@ -59,15 +69,15 @@ class Gate(NamedTuple):
 
 
 class Site(NamedTuple):
-    """One latent variable, or a whole array of exchangeable ones.
+    """One latent variable of a model ("site"), or a whole array of exchangeable ones.
 
     | field | meaning |
     |---|---|
-    | `family` | the exponential family of its complete conditional, and so of q |
-    | `axes` | names of the statistic's axes, the family's event axis last; masks refer to them |
-    | `copies` | unit -> copies per element: a word with count 3 is *one* indicator standing for three (0 = padding) |
+    | `family` | the exponential family of its complete conditional, and so of its variational factor q |
+    | `axes` | names of the axes of its sufficient statistic, the family's event axis last; masks refer to them |
+    | `copies` | function unit -> copies per element: a word with count 3 is *one* indicator for three (0 = padding) |
     | `slices` | the axis whose elements interact with each other: they are updated one slice at a time |
-    | `gate` | the indicator without which elements do not exist; for local sites |
+    | `gate` | the indicator that decides which elements exist; only for latent variables of one unit |
 
     Copies divide the gradient and multiply the entropy.
     """
@@ -80,7 +90,7 @@ class Site(NamedTuple):
 
     @property
     def element_axes(self) -> tuple[str, ...]:
-        """The names of the axes of the elements, which are independent of each other."""
+        """The names of the axes that index independent elements, such as ("token",) for the assignments of tokens."""
         return self.axes[: len(self.axes) - self.family.event_ndim]
 
     @property
@@ -89,16 +99,31 @@ class Site(NamedTuple):
         return self.axes[len(self.axes) - self.family.event_ndim :]
 
     def event_mask(self, on: Masks) -> Bool[Array, "..."] | None:
-        """Return which entries of the event exist, the outer product of the masks of its axes; None where all do."""
+        """Return which entries of one event exist, as the outer product of the masks of the event axes.
+
+        on: {axis name: mask of the entries that exist}.
+
+        Returns a mask on the event axes; None if none of these axes has a mask, since all entries then exist.
+        """
         return _outer_mask(self.event_axes, on, self.family.event_ndim)
 
     def element_mask(self, on: Masks, ndim: int) -> Bool[Array, "..."] | None:
-        """Return which elements exist, the outer product of the masks of the `ndim` element axes; None where all do."""
+        """Return which elements exist, as the outer product of the masks of the element axes.
+
+        on: {axis name: mask of the entries that exist}.
+        ndim: the number of axes of the result.
+
+        Returns a mask with `ndim` axes, of length 1 where an axis has no mask; None if no element axis has a mask.
+        """
         return _outer_mask(self.element_axes, on, ndim)
 
 
 def _outer_mask(axes: tuple[str, ...], on: Masks, ndim: int) -> Bool[Array, "..."] | None:
-    """Return the outer product of the masks of `axes`, broadcastable to `ndim` axes; None where no axis has a mask."""
+    """Return the outer product of the masks of several axes; None if no axis has a mask.
+
+    axes: names of the axes. on: {axis name: mask of the entries that exist}.
+    ndim: the number of axes of the result, which has length 1 on axes without a mask.
+    """
     mask = None
     for position, axis in enumerate(axes):
         if axis in on:
@@ -112,15 +137,15 @@ HyperparameterArray = np.ndarray | Array
 
 
 def traced(value: Any) -> bool:
-    """Return True if the value is a JAX tracer (under `jit`, `vmap` or `grad`), so that it cannot be inspected."""
+    """Return True if `value` is a JAX tracer (inside `jit`, `vmap` or `grad`), whose number cannot be inspected."""
     return isinstance(value, Tracer)
 
 
 def hyperparameter(value: Any) -> HyperparameterArray:
-    """Return a hyper-parameter as a float64 NumPy array, with the axes of `value`; () for a number.
+    """Return a hyper-parameter as a float64 NumPy array with the axes of `value`, () for a number.
 
-    As an array leaf it is traced, so a new value does not recompile; inside `jit` it takes the session's precision. It
-    is allocated on no device. A value that is traced already stays as it is, and is not checked.
+    Models keep hyper-parameters as arrays, so that `jit` does not recompile for a new value. Inside `jit` the array
+    takes the session's precision. It is allocated on no device. A JAX tracer is returned unchanged and unchecked.
 
     Raises ValueError for values that are not finite.
     """
@@ -133,7 +158,10 @@ def hyperparameter(value: Any) -> HyperparameterArray:
 
 
 def refuted(condition: Any) -> bool:
-    """Return True if a condition on a hyper-parameter is known to fail somewhere; False while its values are traced."""
+    """Return True if a condition on a hyper-parameter is known to fail for at least one of its values.
+
+    condition: a boolean or an array of booleans. While it is a JAX tracer nothing is known, and the result is False.
+    """
     return not traced(condition) and not np.all(condition)
 
 
@@ -142,9 +170,10 @@ LARGEST_CONCENTRATION = 1e6
 
 
 def concentration_parameter(name: str, value: Any) -> HyperparameterArray:
-    """Return the concentration of a Dirichlet or a process as an array (see `hyperparameter`).
+    """Return the concentration of a Dirichlet or of a Dirichlet process as a float64 array with the axes of `value`.
 
-    name: what it is called in an error.
+    name: the name of the hyper-parameter, for the error message.
+    value: a number or an array. A JAX tracer is returned unchanged and unchecked.
 
     Raises ValueError for values that are not finite or above 1e6.
     """
@@ -155,20 +184,22 @@ def concentration_parameter(name: str, value: Any) -> HyperparameterArray:
 
 
 class Model(eqx.Module):
-    """A latent variable model of unknown size. Array leaves are hyper-parameters.
+    """A latent variable model of unknown size. Its array leaves are hyper-parameters.
 
     `size_names`: the names of the size variables.
     `nested`: True if Proposition 1 of Chiang & Poole (Eq. 3) holds for the plug-in form: every θ_s has an equally
         likely θ_t for t ⪰ s. The proof is in the class's docstring.
-    `unit_type`: the type of ONE unit of its data (`lvsearch.models.units`). It decides which data a person may pass.
-    `representation`: the name of the local site whose expected value describes a unit (the result of `transform`).
+    `unit_type`: the type of ONE unit (observation) of its data (`lvsearch.models.units`). It decides which data a
+        person may pass.
+    `representation`: the name of the local latent variable whose expected value describes a unit (the result of
+        `transform`).
     `process`: True if the model is one process without a size, and `size` truncates q alone. Every truncation then
-        bounds the same evidence, so a posterior over truncations has no meaning. The number of parts that the data
-        occupy is answered by samplers of the process (`lvsearch.inference.processes`).
+        bounds the same evidence, so a posterior over truncations has no meaning. Samplers of the process
+        (`lvsearch.inference.processes`) answer how many components the data occupy.
     `only_size`: the one size of a model that has no choice of size; None, the default, for all others.
 
     Methods that every use needs are abstract. Methods that most uses never call have a default, which raises an error
-    that says what to write. `lvsearch.models.checks` tests whether a model keeps the contract.
+    that says what to write. `lvsearch.models.checks` tests whether a model keeps the rules of this interface.
     """
 
     size_names: eqx.AbstractClassVar[tuple[str, ...]]
@@ -181,8 +212,8 @@ class Model(eqx.Module):
     def describe(self) -> str:
         """Describe the model and its hyper-parameters for people, in one line.
 
-        The text has the values, and the rule by which they spread over components as the size grows. The default lists
-        the fields and their values.
+        The text says the values, and how they are spread over components as the size grows. The default lists the
+        fields and their values.
         """
         values = ((entry.name, np.asarray(getattr(self, entry.name))) for entry in fields(self))
         told = ", ".join(f"{n}={v.item() if v.size == 1 else f'{v.size} numbers'}" for n, v in values)
@@ -190,33 +221,38 @@ class Model(eqx.Module):
 
     @abstractmethod
     def globals(self) -> dict[str, Site]:
-        """Return the sites shared by all units, in the order in which they are updated."""
+        """Return {name: latent variable} of the variables that all units share, in the order in which they are
+        updated.
+        """
 
     @abstractmethod
     def locals(self) -> dict[str, Site]:
-        """Return the sites of ONE unit, in the order in which they are updated."""
+        """Return {name: latent variable} of the variables of ONE unit, in the order in which they are updated."""
 
     def extents(self, unit: Unit) -> Mapping[str, int | Bool[Array, " axis"]]:
-        """Return the lengths of the axes of local sites that a unit's static shapes decide, as {axis name: length}.
+        """Return the lengths of those axes of local latent variables that the unit decides, as {axis name: length}.
 
-        Where units are padded to one length, the value is the mask of the entries that this unit has. By default there
-        are none.
+        unit: one unit of data (a document, row, image, …).
+
+        Where units are padded to one length, the value is a mask instead, True for the entries that this unit has. The
+        default is {}.
         """
         return {}
 
     @abstractmethod
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
-        """Return {axis name: mask of the entries that exist}.
+        """Return {axis name: mask of the entries that exist}, for the axes whose length the size decides.
 
-        size: the size, traced. capacity: the number of places of each size variable, static.
+        size: the number of components of each size variable; may be traced by JAX.
+        capacity: the number of places (array slots) of each size variable, static; each mask has this length.
         """
 
     @abstractmethod
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
-        """Return log p(globals), nats: the prior density of the variables that all units share.
+        """Return log p(globals), the log prior density of the latent variables that all units share, in nats.
 
-        g: {site: sufficient statistics t(value) of the variable, as its family defines them}. Engines may pass expected
-            statistics, so the result must be linear in each site's statistics.
+        g: {name: sufficient statistics t(value) of the latent variable, as its family defines them}. Inference may pass
+            expected statistics, so the result must be linear in the statistics of each variable.
         on: {axis: mask of the entries that exist}, as `active` returns. Leave out terms of entries that do not exist.
         """
 
@@ -224,25 +260,32 @@ class Model(eqx.Module):
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Unit, on: Masks
     ) -> Float[Array, ""]:
-        """Return log p(locals, unit | globals) in nats. Missing cells of the unit are masked here.
+        """Return log p(locals, unit | globals) of ONE unit, in nats, without the terms of its missing cells.
 
-        g, l: the statistics of the globals, and of the unit's locals, by site. unit: one unit of data. on: the masks of
-            `active` and of the unit's own axes.
+        g: {name: sufficient statistics} of the latent variables that all units share.
+        l: {name: sufficient statistics} of the latent variables of this unit.
+        unit: one unit of data (a document, row, image, …).
+        on: {axis: mask of the entries that exist}, from `active` and from the unit's own axes (`extents`).
         """
 
     @abstractmethod
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """Return the log of the number of distinct relabellings of the fitted globals, in nats.
+        """Return the log of the number of distinct relabellings of the fitted components, in nats.
 
-        size: the size. natural: natural parameters of the globals.
+        size: the number of components of each size variable.
+        natural: {name: natural parameters} of the latent variables that all units share.
         """
 
     def ceiling(self, units: Any) -> float:
-        """Return a number ≥ log p(data | any size, any parameters), in nats; `inf`, the default, if there is none."""
+        """Return an upper bound on log p(data | any size, any parameters), in nats; `inf`, the default, if there is
+        none.
+
+        units: all units of data, stacked on a leading axis.
+        """
         return math.inf
 
     def plug_in(self) -> "Model":
-        """Return the model with its globals estimated (point families) instead of integrated out.
+        """Return the model with its global parameters estimated (point families) instead of integrated out.
 
         Raises ValueError, saying why, for models that have no such form.
         """
@@ -254,7 +297,13 @@ class Model(eqx.Module):
     def draw_unit(
         self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Unit, on: Masks
     ) -> Unit:
-        """Draw ONE unit's data given all latent variables. `unit` says how long it is and which cells are missing.
+        """Draw ONE unit's data given all latent variables.
+
+        key: the random key.
+        g: {name: sufficient statistics} of the latent variables that all units share.
+        l: {name: sufficient statistics} of the latent variables of this unit.
+        unit: a unit that says how long the result is and which cells are missing; its values are not used.
+        on: {axis: mask of the entries that exist}.
 
         Raises NotImplementedError for models that do not define it.
         """
@@ -263,11 +312,14 @@ class Model(eqx.Module):
     def simulate(
         self, key: Array, size: tuple[int, ...], units: Unit, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], Unit]:
-        """Draw (statistics of the globals, statistics of the locals, units) from the joint.
+        """Draw parameters, latent variables and data from the joint distribution.
 
-        units: says how many units there are and how long each is.
-        extents: lengths of the axes of the globals that are not size axes, such as {"word": V}.
+        key: the random key. size: the number of components of each size variable.
+        units: stacked units that say how many units to draw, how long each is and which cells are missing.
+        extents: lengths of the axes of the globals that are not size axes, such as {"word": V} with V words.
 
+        Returns ({name: statistics} of the globals, {name: statistics} of the locals with units leading, the drawn
+        units).
         Raises NotImplementedError for models that do not define it.
         """
         raise NotImplementedError(
@@ -277,7 +329,7 @@ class Model(eqx.Module):
 
 
 def first(size: Array | int, capacity: int) -> Bool[Array, " axis"]:
-    """Return the mask of the first `size` of `capacity` entries.
+    """Return a mask of length `capacity`, True for the first `size` entries.
 
     If the size is a Python number, nothing is compiled.
     """

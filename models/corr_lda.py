@@ -1,13 +1,13 @@
 """Correspondence LDA: every caption word belongs to one region of its image and comes from that region's factor.
 
-Source: Blei (2004), §4.1.3. The generative story:
+A factor is a mixture component that emits both regions and words. Source: Blei (2004), §4.1.3. The generative story:
 
-    1. factors      β_k, (μ_k, σ_k) ~ their priors            k = 1…K
-    2. proportions  θ_d ~ Dirichlet(α_1, …, α_K)              d = 1…D
-    3. region       z_dn ~ Categorical(θ_d),  r_dn ~ p(· | μ_{z_dn}, σ_{z_dn})              n = 1…N_d
-    4. word         y_dm ~ Uniform(1, …, N_d),  w_dm ~ Categorical(β_{z_{d, y_dm}})         m = 1…M_d
+    1. factors      β_k, (μ_k, σ_k) ~ their priors            k = 1…K factors
+    2. proportions  θ_d ~ Dirichlet(α_1, …, α_K)              d = 1…D images
+    3. region       z_dn ~ Categorical(θ_d),  r_dn ~ p(· | μ_{z_dn}, σ_{z_dn})              n = 1…N_d regions
+    4. word         y_dm ~ Uniform(1, …, N_d),  w_dm ~ Categorical(β_{z_{d, y_dm}})         m = 1…M_d words
 
-| site | letter | shape | support |
+| site (latent variable) | letter | shape | support |
 |---|---|---|---|
 | `assignment` | z_dn (its q is φ_n) | (region, factor) | one-hot |
 | `correspondence` | y_dm (its q is λ_m), a row for each *distinct* word of the caption | (caption, region) | one-hot |
@@ -35,19 +35,19 @@ from lvsearch.models.units import AnnotatedImage
 
 
 class CorrLDA(AnnotatedModel):
-    """Correspondence LDA with `size` factors.
+    """Correspondence LDA with `size` factors (mixture components of regions and caption words).
 
-    Its hyper-parameters are those of `AnnotatedModel`; `concentration` is that of the Dirichlet on an image's
+    The hyper-parameters are those of `AnnotatedModel`; `concentration` is that of the Dirichlet on an image's
     proportions.
 
     The caption of an image without regions is left out and contributes 0, since no region could have emitted it. To
     predict such a caption, the model uses the proportions of the image, Σ_k E[θ_k] β_k, as if one region had not been
     seen.
 
-    `nested` is True: Proposition 1 holds for the plug-in form with a free vector α. Proof: duplicate factor k and split
-    α_k = (α_k − ε) + ε. By Dirichlet aggregation a region falls into the pair as often as it fell into factor k. What
-    the region and its words are does not depend on which of the two it chose. So every image keeps its probability
-    exactly.
+    `nested` is True: Proposition 1 of Chiang & Poole holds for the plug-in form with a free vector α. Proof: duplicate
+    factor k and split α_k = (α_k − ε) + ε. By Dirichlet aggregation a region falls into the pair as often as it fell
+    into factor k. What the region and its words are does not depend on which of the two it chose. So every image keeps
+    its probability exactly.
     """
 
     nested: ClassVar[bool] = True
@@ -55,8 +55,8 @@ class CorrLDA(AnnotatedModel):
     whole_images: ClassVar[bool] = False
 
     def locals(self) -> dict[str, Site]:
-        """Return the sites of one image: the factor of each region, the region of each caption word, and the
-        proportions.
+        """Return the latent variables of one image: the factor of each region, the region of each caption word, and the
+        proportions of the factors.
         """
         return {
             "assignment": Site(Categorical(), ("region", "factor")),
@@ -69,6 +69,12 @@ class CorrLDA(AnnotatedModel):
     ) -> Float[Array, ""]:
         """Return log p(θ) + Σ_n log p(z_n, r_n | θ) + Σ_m log p(y_m, w_m | z) of one image with its caption, in
         nats.
+
+        θ are proportions of factors; z_n is the factor of region r_n; y_m is the region of caption word w_m.
+
+        g: {"factor_word", "factor_region": statistics of the factors}.
+        l: {"assignment": z, (region, factor); "correspondence": y, (caption, region); "proportions": log θ, (factor,)}.
+        unit: the image. on: {"factor": mask of the factors that exist}.
         """
         z, y, log_theta = l["assignment"], l["correspondence"], l["proportions"]
         present, counts = jnp.asarray(unit.present), jnp.asarray(unit.counts)
@@ -84,29 +90,45 @@ class CorrLDA(AnnotatedModel):
         )
 
     def region_factor(self, l: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, "region factor"]:
+        """Return the probability that each region is of each factor, shape (region, factor); 0 for absent regions."""
         return jnp.where(jnp.asarray(unit.present)[:, None], l["assignment"], 0)
 
     def word_factor(self, l: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, "caption factor"]:
-        """Return the factor of each caption word's region, averaged over which region the word belongs to."""
+        """Return the probability that each caption word is of each factor, shape (caption, factor).
+
+        It is the factor of the word's region, averaged over which region the word belongs to.
+
+        l: {"correspondence": (caption, region); "assignment": (region, factor)}.
+        """
         return l["correspondence"] @ l["assignment"]
 
     def next_word_factor(self, point: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, " factor"]:
-        """Return (1/N) Σ_n φ_n, the average over the image's regions; E[θ] for an image without regions."""
+        """Return p(factor of one more caption word of this image), shape (factor,).
+
+        It is (1/N) Σ_n p(factor of region n), the average over the image's N regions; E[θ] for an image without
+        regions.
+
+        point: {"assignment": probabilities, (region, factor); "proportions": log E[θ], (factor,)}. unit: the image.
+        """
         present = jnp.asarray(unit.present)
         average = self.region_factor(point, unit).sum(0) / jnp.maximum(present.sum(), 1)
         return jnp.where(present.any(), average, jnp.exp(point["proportions"]))
 
     def captioned(self, units: AnnotatedImage) -> Bool[np.ndarray, " units"]:
-        """Return True for images that have regions."""
+        """Return True for each image that has regions, shape (units,): only then does its caption count."""
         return np.asarray(np.any(units.present, axis=-1))
 
     def simulate(
         self, key: Array, size: tuple[int, ...], units: AnnotatedImage, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], AnnotatedImage]:
-        """Draw parameters, latents, regions and words from the joint. Words of images without regions are arbitrary.
+        """Draw parameters, latent variables, regions and words from the joint. Words of images without regions are
+        arbitrary.
 
-        units: one word in each column; says how many images, regions and words there are.
-        extents: {"word": V, "dim": D}, where D is the number of features, or of distinct tokens.
+        size: (number of factors,).
+        units: images with one word in each column; they say how many images, regions and words there are.
+        extents: {"word": V, "dim": D} with V words and D features of a region, or D distinct tokens.
+
+        Returns (statistics of the globals by name, statistics of the locals by name with images leading, the images).
         """
         key_factors, key_theta, key_z, key_y, key_units = jax.random.split(key, 5)
         (n_images, n_words), n_regions = units.words.shape, units.present.shape[1]

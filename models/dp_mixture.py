@@ -3,10 +3,12 @@
 Source: Blei (2004), Eq. 5.8–5.11 and §5.3.3; Sethuraman (1994). The generative story:
 
     1. concentration   α ~ Gamma(s₁, rate s₂)            or a given value
-    2. sticks          V_t ~ Beta(1, α)                  t = 1, 2, …
+    2. sticks          V_t ~ Beta(1, α)                  t = 1, 2, … components
     3. components      θ_t ~ G₀, the conjugate prior of their kind
     4. assignment      p(z_n = t) = V_t Π_{j<t} (1 − V_j)
     5. row             x_n ~ p(· | θ_{z_n})
+
+V_t is the share of the weight left over by the components before t. A latent variable of the model is called a site.
 
 | field | letter | shape | support |
 |---|---|---|---|
@@ -75,23 +77,34 @@ class DPMixture(MixtureModel):
         return f"DPMixture: {self.components.describe()}; concentration {in_words(self.concentration)}"
 
     def weight_sites(self) -> dict[str, Site]:
-        """Return the sites of the weights: the sticks, and the concentration if it has a prior."""
+        """Return the latent variables of the weights by name: the sticks, and the concentration if it has a prior."""
         sticks = {"sticks": Site(Beta(), ("component",))}
         return {"concentration": Site(Gamma(), ()), **sticks} if isinstance(self.concentration, GammaPrior) else sticks
 
     def log_and_value(self, g: Mapping[str, Statistics]) -> tuple[Any, Any]:
-        """Return (log α, α): statistics of the latent variable if α is inferred, or the given value."""
+        """Return (log α, α) of the concentration α: expected statistics if α is inferred, or the given value.
+
+        g: {name: statistics}; "concentration" holds (log α, −α) if α has a prior.
+        """
         if isinstance(self.concentration, GammaPrior):
             return g["concentration"].log_value, -g["concentration"].negative_value
         return jnp.log(self.concentration), jnp.asarray(self.concentration)
 
     def log_weights(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, " component"]:
-        """Return log V_t + Σ_{j<t} log(1 − V_j), the log of each component's weight, in nats."""
+        """Return log V_t + Σ_{j<t} log(1 − V_j), the log of each component's weight, in nats, shape (component,).
+
+        g: {"sticks": (log V, log(1 − V)), shape (component,) each}. on: {"component": mask of those that exist}.
+        """
         passed = jnp.where(on["component"], g["sticks"].log_complement, 0.0)
         return g["sticks"].log_value + jnp.cumsum(passed) - passed
 
     def log_weights_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
-        """Return Σ_t log Beta(V_t | 1, α), plus log p(α) if the concentration has a prior, in nats."""
+        """Return Σ_t log Beta(V_t | 1, α) over the sticks V_t, plus log p(α) if the concentration α has a prior, in
+        nats.
+
+        g: {"sticks": (log V, log(1 − V)); "concentration": (log α, −α) if it has a prior}.
+        on: {"component": mask of the components that exist}.
+        """
         log_alpha, alpha = self.log_and_value(g)
         sticks = log_alpha + (alpha - 1) * g["sticks"].log_complement
         total = jnp.where(on["component"], sticks, 0.0).sum()  # Σ_t log Beta(V_t | 1, α)
@@ -101,12 +114,18 @@ class DPMixture(MixtureModel):
         return total + shape * jnp.log(rate) - gammaln(shape) + (shape - 1) * log_alpha - rate * alpha
 
     def expected_weights(self, natural: Mapping[str, Statistics]) -> tuple[Float[np.ndarray, " component"], float]:
-        """Return (E[V_t] Π_{j<t} E[1 − V_j] of each component, the mass of all components beyond the truncation)."""
+        """Return (the expected weight of each component, the expected mass of all components beyond the truncation).
+
+        The weight of component t is E[V_t] Π_{j<t} E[1 − V_j] with sticks V; the first result is (component,) float64.
+
+        natural: {"sticks": natural parameters of the Beta of each stick}.
+        """
         a, b = (np.asarray(leaf, np.float64) + 1 for leaf in natural["sticks"])
         left = np.cumprod(b / (a + b))
         return a / (a + b) * np.concatenate([[1.0], left[:-1]]), float(left[-1])
 
     def draw_weights(self, key: Array, size: tuple[int, ...]) -> dict[str, Statistics]:
+        """Draw the sticks, and the concentration if it has a prior; return their statistics by name."""
         key_alpha, key_sticks = jax.random.split(key)
         g: dict[str, Statistics] = {}
         if isinstance(self.concentration, GammaPrior):
@@ -119,10 +138,11 @@ class DPMixture(MixtureModel):
         return g
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """Return 0: sticks have an order, so no relabelling of a fit is equally good."""
+        """Return 0 nats: sticks have an order, so no relabelling of a fit is equally good."""
         return 0.0
 
     def plug_in(self) -> "DPMixture":
+        """Raise ValueError: the model has no plug-in form."""
         raise ValueError(
             'DPMixture has no plug-in form, got evidence="plug-in": use evidence="marginal". With estimated '
             "components, every row would be given one of its own"

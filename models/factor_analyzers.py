@@ -4,12 +4,14 @@ Source: Ghahramani & Hinton (1996), "The EM algorithm for mixtures of factor ana
 (2000), "Variational inference for Bayesian mixtures of factor analysers". In y = (x − location) / scale, q factors:
 
     1. weights      π ~ Dirichlet(a, …, a)                                    a, or α/K for all K
-    2. noise        τ_kd ~ Gamma(shape, rate_d)                               k = 1…K, d = 1…D
+    2. noise        τ_kd ~ Gamma(shape, rate_d)                               k = 1…K components, d = 1…D columns
     3. mean         μ_kd | τ_kd ~ Normal(0, 1/(κ τ_kd))
        loadings     λ_kdj | τ_kd ~ Normal(0, 1/(ℓ τ_kd))                      j = 1…q
-    4. assignment   z_n ~ Categorical(π)                                      n = 1…N
+    4. assignment   z_n ~ Categorical(π)                                      n = 1…N rows
     5. scores       f_n ~ Normal(0, I)
     6. row          y_nd | z_n = k ~ Normal(μ_kd + λ_kdᵀ f_n, 1/τ_kd)
+
+A latent variable of the model is called a site.
 
 | field | letter | shape | support |
 |---|---|---|---|
@@ -24,9 +26,10 @@ Given labels and scores, every column of a component is a linear regression on g
 P = diag(κ, ℓ, …) + Σ_n g_n g_nᵀ, m = P⁻¹ Σ_n y_nd g_n and b = rate_d + ½ (Σ_n y_nd² − mᵀPm) over its n_k rows,
 
     log p(y_d | f) = ½ log|P₀| − ½ log|P| + shape log rate_d − (shape + ½n_k) log b + log Γ(shape + ½n_k) − log Γ(shape)
-                     − ½ n_k log 2π.
+                     − ½ n_k log 2π,
 
-The density does not change if the factors of a component are rotated or reflected, f → Rf and λ → Rλ.
+where P₀ = diag(κ, ℓ, …) is the prior's P. The density does not change if the factors of a component are rotated or
+reflected, f → Rf and λ → Rλ.
 """
 
 from collections.abc import Mapping
@@ -54,7 +57,8 @@ class FactorAnalyzerMixture(MixtureModel):
 
     components: such as `FactorAnalyzerComponents.weak(values, n_factors=2)`. The default has one factor and expects
         standardised columns.
-    concentration, dynamic: the prior on the weights, as in `FiniteMixture`.
+    concentration: a, of the symmetric Dirichlet on the weights.
+    dynamic: if True, `concentration` is the total of all components instead of the value of each.
 
     No cell of a row may be missing. `nested` is False: there is no plug-in form. The generic Gibbs sampler cannot draw
     from this model: scores have no density in the components that a row does not belong to.
@@ -87,7 +91,9 @@ class FactorAnalyzerMixture(MixtureModel):
 
     @property
     def weighted(self) -> FiniteMixture:
-        """A finite mixture with the same prior on the weights; its components are the default ones."""
+        """A `FiniteMixture` with this model's prior on the weights; its components are the default ones and are not
+        used.
+        """
         return FiniteMixture(concentration=self.concentration, dynamic=self.dynamic)
 
     def describe(self) -> str:
@@ -98,42 +104,58 @@ class FactorAnalyzerMixture(MixtureModel):
     # ── weights ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def concentration_at(self, size: Any) -> Any:
-        """Return a, the concentration of each component's weight at this size."""
+        """Return a, the concentration of each component's weight if there are `size` components."""
         return self.weighted.concentration_at(size)
 
     def weight_sites(self) -> dict[str, Site]:
-        """Return the sites of the weights, those of a finite mixture."""
+        """Return {"weights": the latent variable of the components' weights}."""
         return self.weighted.weight_sites()
 
     def log_weights(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, " component"]:
+        """Return the log of each component's weight, in nats, shape (component,)."""
         return self.weighted.log_weights(g, on)
 
     def log_weights_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
-        """Return the log prior density of the weights, in nats, as in a finite mixture."""
+        """Return log Dirichlet(weights | a, …, a), the log prior density of the weights, in nats.
+
+        g: {"weights": log weights, shape (component,)}. on: {"component": mask of the components that exist}.
+        """
         return self.weighted.log_weights_prior(g, on)
 
     def expected_weights(self, natural: Mapping[str, Statistics]) -> tuple[Float[np.ndarray, " component"], float]:
-        """The mean of the Dirichlet; nothing is left over."""
+        """Return (the mean of the weights' Dirichlet, shape (component,), and 0.0, the mass of further components).
+
+        natural: {"weights": natural parameters of the Dirichlet}.
+        """
         return self.weighted.expected_weights(natural)
 
     def draw_weights(self, key: Array, size: tuple[int, ...]) -> dict[str, Statistics]:
+        """Draw the weights of the components from their prior, and return {"weights": log weights, shape
+        (component,)}.
+        """
         return self.weighted.draw_weights(key, size)
 
     # ── rows ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def locals(self) -> dict[str, Site]:
-        """Return the sites of one row: the scores in each component, and the component."""
+        """Return the latent variables of one row: its factor scores in each component, and its component."""
         gate = Gate("component", lambda chosen, on: chosen)
         scores = Site(VectorGaussian(), ("component", "score", "score"), gate=gate)
         return {"scores": scores, **super().locals()}  # scores first: the odds of a component depend on them
 
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
+        """Return the masks of the components that exist and of the scores, {"component": …, "score": all True, …}."""
         return {**super().active(size, capacity), "score": jnp.ones(self.analyzers.n_factors, bool)}
 
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
     ) -> Float[Array, ""]:
-        """Return log p(z) + log p(f | z) + log p(x | z, f) of one row with component z and scores f, in nats."""
+        """Return log p(z) + log p(f | z) + log p(x | z, f) of one row x with component z and scores f, in nats.
+
+        g: {"weights": log π; "components": statistics of loadings and noise}.
+        l: {"component": one-hot (component,); "scores": statistics (f, −½ffᵀ) in each component}.
+        unit: the row. on: {"component": mask of the components that exist}.
+        """
         y, observed = self.components.coordinates(unit), jnp.asarray(unit.observed)
         coefficients, scores = g["components"], l["scores"]
         # E[log Normal(y_d | μ_d + λ_dᵀ f, 1/τ_d)], expanded: terms without f, terms linear in f, terms in f fᵀ
@@ -151,6 +173,11 @@ class FactorAnalyzerMixture(MixtureModel):
     def draw_unit(
         self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
     ) -> Row:
+        """Draw the cells of one row, given its component and its scores.
+
+        g: {"components": statistics of loadings and noise}. l: {"component": one-hot; "scores": (f, −½ffᵀ)}.
+        unit: a row whose `observed` is kept.
+        """
         chosen = jnp.argmax(l["component"])
         parameters = jax.tree.map(lambda leaf: leaf[chosen], g["components"])
         scores = l["scores"].value[chosen]
@@ -159,11 +186,12 @@ class FactorAnalyzerMixture(MixtureModel):
     def simulate(
         self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], Row]:
-        """Draw parameters, scores and rows from the joint.
+        """Draw parameters, scores and rows from the joint distribution.
 
-        units: `units.observed` is kept.
-        extents: {"dim": D}, the number of columns.
+        size: (number of components,). units: rows of which `observed` is kept.
+        extents: {"dim": D}, the number D of columns.
 
+        Returns (statistics of the globals by name, statistics of the locals by name with rows leading, the drawn rows).
         Scores are drawn for every component; only those of a row's own component have a meaning.
         """
         key_weights, key_components, key_z, key_scores, key_data = jax.random.split(key, 5)
@@ -181,13 +209,16 @@ class FactorAnalyzerMixture(MixtureModel):
         return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """Return log(K! / Π m_j!) in nats, where m_j are the sizes of the groups of identical components.
+        """Return log(K! / Π_j m_j!) in nats, for K components in groups of m_j identical ones: the log number of
+        relabellings.
 
-        Components without rows are the most common such group.
+        Components without rows are the most common such group. size: (K,).
+        natural: {name: natural parameters} of the globals.
         """
         return log_relabellings(component_rows(size[0], natural, ("weights", "components")))
 
     def plug_in(self) -> "FactorAnalyzerMixture":
+        """Raise ValueError: the model has no plug-in form."""
         raise ValueError(
             "FactorAnalyzerMixture has no plug-in form: the likelihood grows without bound as the noise of a component "
             'shrinks on few rows. Use evidence="marginal" or "bound"'

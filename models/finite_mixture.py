@@ -3,9 +3,11 @@
 Source: Richardson & Green (1997) for the question and the prior on weights; Bishop (2006), §10.2. The story:
 
     1. weights      π ~ Dirichlet(a, …, a)            (absent in the plug-in form)   a, or α/K for all K
-    2. components   θ_k ~ the conjugate prior of their kind,   k = 1…K   (absent in the plug-in form)
-    3. assignment   z_n ~ Categorical(π)              n = 1…N
+    2. components   θ_k ~ the conjugate prior of their kind,   k = 1…K components   (absent in the plug-in form)
+    3. assignment   z_n ~ Categorical(π)              n = 1…N rows
     4. row          x_n ~ p(· | θ_{z_n})
+
+A latent variable of the model is called a site.
 
 | field | letter | shape | support |
 |---|---|---|---|
@@ -43,13 +45,14 @@ class FiniteMixture(MixtureModel):
     concentration: of the symmetric Dirichlet on the weights, *per component*. With 1, the default, all divisions of the
         rows into component sizes are equally probable, and a larger K pays for components that it does not need. None,
         together with estimated components, means weights that are parameters: the plug-in form.
-    dynamic: if True, `concentration` is the total α of all components, and each has α/K. A *static* mixture of finite
-        mixtures (Miller & Harrison 2018) has the same a at every size. In a *dynamic* one (Frühwirth-Schnatter,
-        Malsiner-Walli & Grün 2021) components without rows cost little: the size of the model says less about the data,
-        and the number of occupied components says more.
+    dynamic: if True, `concentration` is the total α of all components, and each of the K components has α/K. A *static*
+        mixture of finite mixtures (Miller & Harrison 2018) has the same a at every size. In a *dynamic* one
+        (Frühwirth-Schnatter, Malsiner-Walli & Grün 2021) components without rows cost little: the size of the model
+        says less about the data, and the number of occupied components says more.
 
-    `nested` is True: Proposition 1 holds for the plug-in form, whose weights are free. Proof: given π and θ at size K,
-    put θ'_{K+1} = θ_k for any k, π'_{K+1} = ε and π'_k = π_k − ε at size K + 1. Every row keeps its density exactly.
+    `nested` is True: Proposition 1 of Chiang & Poole holds for the plug-in form, whose weights are free. Proof: given π
+    and θ for K components, put for K + 1 components θ'_{K+1} = θ_k for any k, π'_{K+1} = ε and π'_k = π_k − ε. Every
+    row keeps its density exactly.
     """
 
     components: Component
@@ -86,22 +89,27 @@ class FiniteMixture(MixtureModel):
         return f"FiniteMixture: {self.components.describe()}; weights ~ Dirichlet, {words(self.concentration)} {spread}"
 
     def concentration_at(self, size: Any) -> Any:
-        """Return a, the concentration of each component's weight at this size.
+        """Return a, the concentration of each component's weight if there are `size` components.
 
         Only for models whose weights have a prior.
         """
         return self.concentration / size if self.dynamic else self.concentration
 
     def weight_sites(self) -> dict[str, Site]:
-        """Return the site of the weights; point estimates if there is no concentration."""
+        """Return {"weights": the latent variable of the weights}, a point estimate if there is no concentration."""
         family = PointSimplex() if self.concentration is None else Dirichlet()
         return {"weights": Site(family, ("component",))}
 
     def log_weights(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, " component"]:
+        """Return the log of each component's weight, in nats, shape (component,)."""
         return g["weights"]
 
     def log_weights_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
-        """Return log Dirichlet(weights | a, …, a) in nats; 0 if weights are estimated."""
+        """Return log Dirichlet(weights | a, …, a) with concentration a per component, in nats; 0 if weights are
+        estimated.
+
+        g: {"weights": log weights, shape (component,)}. on: {"component": mask of the components that exist}.
+        """
         exists, log_weights = on["component"], g["weights"]
         if self.concentration is None:
             return jnp.zeros((), log_weights.dtype)
@@ -110,21 +118,30 @@ class FiniteMixture(MixtureModel):
         return gammaln(n * a) - n * gammaln(a) + jnp.where(exists, (a - 1) * log_weights, 0.0).sum()
 
     def expected_weights(self, natural: Mapping[str, Statistics]) -> tuple[Float[np.ndarray, " component"], float]:
-        """Return the mean of the Dirichlet (or the estimated weights), and 0.0, the mass of further components."""
+        """Return (the mean of the Dirichlet or the estimated weights, (component,), and 0.0, the mass of further
+        components).
+
+        natural: {"weights": natural parameters of the weights}.
+        """
         family = self.weight_sites()["weights"].family
         log = np.asarray(family.point(jnp.asarray(natural["weights"])), np.float64)
         return np.exp(log) / np.exp(log).sum(), 0.0
 
     def draw_weights(self, key: Array, size: tuple[int, ...]) -> dict[str, Statistics]:
+        """Draw the weights of the components from their prior, and return {"weights": log weights, shape
+        (component,)}.
+        """
         if self.concentration is None:
             raise ValueError("cannot draw weights that have no prior: simulate the model before plug_in()")
         a = jnp.asarray(self.concentration_at(size[0]))
         return {"weights": Dirichlet().sample(key, jnp.broadcast_to(a - 1, size))}
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """Return log(K! / Π m_j!) in nats, where m_j are the sizes of the groups of identical components.
+        """Return log(K! / Π_j m_j!) in nats, for K components in groups of m_j identical ones: the log number of
+        relabellings.
 
-        Components without rows are the most common such group.
+        Components without rows are the most common such group. size: (K,).
+        natural: {name: natural parameters} of the globals.
         """
         return log_relabellings(component_rows(size[0], natural, ("weights", "components")))
 

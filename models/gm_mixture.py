@@ -1,14 +1,14 @@
-"""GM-mixture: one factor for a whole image and its caption.
+"""GM-mixture, the Gaussian–multinomial mixture: one factor (mixture component) for a whole image and its caption.
 
 Source: Blei (2004), §4.1.1. The generative story, with the equations that define it:
 
     1. weights    θ ~ Dirichlet(α_1, …, α_K)          (shared by all images; absent in the plug-in form)
-    2. factors    β_k, (μ_k, σ_k) ~ their priors      k = 1…K
-    3. factor     z_d ~ Categorical(θ)                d = 1…D      (Eq. 4.1)
-    4. region     r_dn ~ p(· | μ_{z_d}, σ_{z_d})      n = 1…N_d    (Eq. 4.1)
-    5. word       w_dm ~ Categorical(β_{z_d})         m = 1…M_d    (Eq. 4.1)
+    2. factors    β_k, (μ_k, σ_k) ~ their priors      k = 1…K factors
+    3. factor     z_d ~ Categorical(θ)                d = 1…D images           (Eq. 4.1)
+    4. region     r_dn ~ p(· | μ_{z_d}, σ_{z_d})      n = 1…N_d regions        (Eq. 4.1)
+    5. word       w_dm ~ Categorical(β_{z_d})         m = 1…M_d caption words  (Eq. 4.1)
 
-| site | letter | shape | support |
+| site (latent variable) | letter | shape | support |
 |---|---|---|---|
 | `weights` | log θ | (factor,) | simplex |
 | `factor` | z_d | (factor,) | one-hot |
@@ -31,13 +31,13 @@ from lvsearch.models.units import AnnotatedImage
 
 
 class GMMixture(AnnotatedModel):
-    """The Gaussian–multinomial mixture with `size` factors.
+    """The Gaussian–multinomial mixture with `size` factors (mixture components of regions and caption words).
 
-    Its hyper-parameters are those of `AnnotatedModel`; `concentration` is that of the Dirichlet on the factors'
+    The hyper-parameters are those of `AnnotatedModel`; `concentration` is that of the Dirichlet on the factors'
     weights.
 
-    `nested` is True: Proposition 1 holds for the plug-in form. Proof: duplicate factor k and split its weight θ_k =
-    (θ_k − ε) + ε. Every image keeps its probability exactly.
+    `nested` is True: Proposition 1 of Chiang & Poole holds for the plug-in form. Proof: duplicate factor k and split
+    its weight θ_k = (θ_k − ε) + ε. Every image keeps its probability exactly.
 
     Regions have no labels here: given the factor, the model does not say which word goes with which region (§4.1.1).
     """
@@ -48,51 +48,73 @@ class GMMixture(AnnotatedModel):
 
     @property
     def _weights_are_points(self) -> bool:
-        """True in the plug-in form, whose weights are estimated."""
+        """True in the plug-in form, whose weights are estimated instead of integrated out."""
         return self.words.estimated
 
     def globals(self) -> dict[str, Site]:
-        """Return the sites shared by all images: the weights of the factors, and the factors."""
+        """Return the latent variables that all images share: the weights of the factors, and the factors'
+        parameters.
+        """
         family = PointSimplex() if self._weights_are_points else Dirichlet()
         return {"weights": Site(family, ("factor",)), **self.factor_sites()}
 
     def locals(self) -> dict[str, Site]:
-        """Return the site of one image: its factor."""
+        """Return the latent variable of one image: its factor, one-hot on the axis (factor,)."""
         return {"factor": Site(Categorical(), ("factor",))}
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
-        """Return the log prior density of the factors, and of the weights unless they are estimated, in nats."""
+        """Return the log prior density of the factors, and of the weights unless they are estimated, in nats.
+
+        g: {"weights": log weights, (factor,); "factor_word", "factor_region": statistics of the factors}.
+        on: {"factor": mask of the factors that exist}.
+        """
         factors = self.log_factors_prior(g, on)
         return factors if self._weights_are_points else factors + self.log_weights_prior(g["weights"], on)
 
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: AnnotatedImage, on: Masks
     ) -> Float[Array, ""]:
-        """Return log p(z) + Σ_n log p(r_n | z) + Σ_m log p(w_m | z) of one image with its caption, in nats."""
+        """Return log p(z) + Σ_n log p(r_n | z) + Σ_m log p(w_m | z) of one image with its caption, in nats.
+
+        z is the factor of the image, r_n its regions and w_m its caption words.
+
+        g: {"weights": log weights, (factor,); "factor_word", "factor_region": statistics of the factors}.
+        l: {"factor": z, one-hot}. unit: the image. on: {"factor": mask of the factors that exist}.
+        """
         evidence = g["weights"] + self.log_regions(g, unit).sum(0) + self.log_words(g, unit).sum(0)  # (factor,)
         return (l["factor"] * evidence).sum()  # log p(z) + Σ_n log p(r_n | z) + Σ_m log p(w_m | z)
 
     def region_factor(self, l: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, "region factor"]:
+        """Return the probability of each factor for every region, shape (region, factor): the image's; 0 for absent
+        regions.
+        """
         return jnp.where(jnp.asarray(unit.present)[:, None], l["factor"], 0)
 
     def word_factor(self, l: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, "caption factor"]:
+        """Return the probability of each factor for every caption word, shape (caption, factor): the image's."""
         return jnp.broadcast_to(l["factor"], (unit.words.shape[-1], len(l["factor"])))
 
     def next_word_factor(self, point: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, " factor"]:
-        """Return p(z | r), which is exact given the parameters (§4.1.1)."""
+        """Return p(factor of the image | its regions), shape (factor,), which is exact given the parameters (§4.1.1).
+
+        point: {"factor": probabilities of the factors, shape (factor,)}.
+        """
         return point["factor"]
 
     def captioned(self, units: AnnotatedImage) -> Bool[np.ndarray, " units"]:
-        """Return True for every image: in this model a caption needs no regions."""
+        """Return True for every image, shape (units,): in this model a caption needs no regions."""
         return np.ones(len(units.counts), bool)
 
     def simulate(
         self, key: Array, size: tuple[int, ...], units: AnnotatedImage, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], AnnotatedImage]:
-        """Draw parameters, latents, regions and words from the joint.
+        """Draw parameters, latent variables, regions and words from the joint distribution.
 
-        units: one word in each column; says how many images, regions and words there are.
-        extents: {"word": V, "dim": D}, where D is the number of features, or of distinct tokens.
+        size: (number of factors,).
+        units: images with one word in each column; they say how many images, regions and words there are.
+        extents: {"word": V, "dim": D} with V words and D features of a region, or D distinct tokens.
+
+        Returns (statistics of the globals by name, statistics of the locals by name with images leading, the images).
         """
         key_weights, key_factors, key_z, key_units = jax.random.split(key, 4)
         n_images, on = units.words.shape[0], self.active(size, size)

@@ -1,10 +1,12 @@
 """The hierarchical Dirichlet process as a topic model, by stick-breaking on two levels.
 
 Source: Teh, Jordan, Beal & Blei (2006); Blei (2004), §5.6; Wang, Paisley & Blei (2011). The generative story is that of
-`lvsearch.models.hierarchical_process`, whose units are documents and whose parts are topics. Steps 3 and 7 are:
+`lvsearch.models.hierarchical_process`, whose units are here documents and whose parts are topics. Steps 3 and 7 are:
 
     3. topics            φ_k ~ Dirichlet(η, …, η)
     7. word              w_dn ~ Categorical(φ_k),       k = c_{d, z_dn}
+
+A *table* is a stick of one document, which points to a topic. A latent variable of the model is called a site.
 
 | field | letter | shape | support |
 |---|---|---|---|
@@ -34,7 +36,7 @@ from lvsearch.models.topic_model import TopicModel
 from lvsearch.models.units import BagOfWords
 
 CORPUS_PRIOR, DOCUMENT_PRIOR = GammaPrior(1.0, 0.1), GammaPrior(1.0, 1.0)
-"""The default priors of γ and α, from Teh et al. (2006), §6.1."""
+"""The default priors of γ (corpus concentration) and α (document concentration), from Teh et al. (2006), §6.1."""
 
 
 class HDP(HierarchicalProcess, TopicModel):
@@ -43,7 +45,8 @@ class HDP(HierarchicalProcess, TopicModel):
     topic_concentration: parameter of the symmetric Dirichlet on each topic's words.
     corpus_concentration, document_concentration: γ and α. A number fixes one; with a `GammaPrior` it is a latent
         variable that is inferred.
-    tables: the truncation of a document's sticks. A document uses at most this many tables.
+    tables: the truncation of a document's sticks. A document uses at most this many tables (sticks that point to
+        topics).
 
     The number of topics is answered by a posterior over *occupied* topics, from chains of a sampler (`lv.occupied`).
     Every truncation bounds the same evidence from below: a larger one is only a better bound.
@@ -87,36 +90,50 @@ class HDP(HierarchicalProcess, TopicModel):
         )
 
     def part_sites(self) -> dict[str, Site]:
-        """Return the site of the topics."""
+        """Return the latent variable of the topics: {"topic_word": log φ on the axes (topic, word)}."""
         return {"topic_word": Site(Dirichlet(), ("topic", "word"))}
 
     def log_parts_prior(self, g: Mapping[str, Statistics]) -> Float[Array, " topic"]:
-        """Return log Dirichlet(φ_k | η, …, η) of each topic, in nats, shape (topic,)."""
+        """Return log Dirichlet(φ_k | η, …, η) of each topic, in nats, shape (topic,).
+
+        g: {"topic_word": log φ, shape (topic, word)}.
+        """
         log_phi = g["topic_word"]
         n_words, eta = log_phi.shape[-1], jnp.asarray(self.topic_concentration, log_phi.dtype)
         return gammaln(n_words * eta) - n_words * gammaln(eta) + ((eta - 1) * log_phi).sum(-1)
 
     def members(self, unit: BagOfWords) -> Any:
-        """Return the vocabulary id of each distinct word of a document."""
+        """Return the vocabulary id of each distinct word of a document, shape (token,)."""
         return unit.words
 
     def copies(self, unit: BagOfWords) -> Any:
+        """Return how often each distinct word occurs in a document, shape (token,); 0 for padding."""
         return unit.counts
 
     def log_likelihoods(self, g: Mapping[str, Statistics], members: Any) -> Float[Array, "token topic"]:
+        """Return log p(word | topic) of each distinct word under each topic, in nats, shape (token, topic).
+
+        g: {"topic_word": log φ, shape (topic, word)}. members: vocabulary ids, shape (token,).
+        """
         return g["topic_word"][:, members].T
 
     def draw_parts(self, key: Array, size: tuple[int, ...], extents: Mapping[str, int]) -> dict[str, Statistics]:
+        """Draw the topics from their prior, and return {"topic_word": log φ, shape (topic, word)}.
+
+        size: (truncation,). extents: {"word": number of words in the vocabulary}.
+        """
         eta = jnp.broadcast_to(jnp.asarray(self.topic_concentration), (size[0], extents["word"]))
         return {"topic_word": Dirichlet().sample(key, eta - 1)}
 
     def proportions_prior(
         self, size: tuple[int, ...], natural: Mapping[str, Statistics]
     ) -> Float[np.ndarray, " topic"]:
-        """Return E[α] E[β_k] of each topic, shape (topic,).
+        """Return E[α] E[β_k], the Dirichlet parameter of a document's proportions, for each topic k, shape (topic,).
 
-        Given β, a document's shares of any finite partition of the topics are Dirichlet(α β). The mass of topics beyond
-        the truncation is left out.
+        α is the document concentration and β are the corpus weights of topics. Given β, a document's shares of any
+        finite partition of the topics are Dirichlet(α β). The mass of topics beyond the truncation is left out.
+
+        size: not used. natural: {name: natural parameters} of the globals.
         """
         weights, _ = self.expected_weights(natural)
         return self.expected_concentration(self.levels[1], natural) * weights
@@ -124,6 +141,8 @@ class HDP(HierarchicalProcess, TopicModel):
     def ceiling(self, units: BagOfWords) -> float:
         """Return Σ_d Σ_w n_dw log(n_dw / N_d) in nats: the log-likelihood if each document had its own word
         frequencies.
+
+        n_dw is how often document d has word w, and N_d the length of document d. units: all documents.
 
         Proof: given topics and proportions every token of document d has one distribution over words. Σ_w n_w log p_w
         over the simplex is greatest at p_w = n_w / N (Gibbs' inequality). An average is at most the maximum.
@@ -134,7 +153,11 @@ class HDP(HierarchicalProcess, TopicModel):
     def draw_unit(
         self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
     ) -> BagOfWords:
-        """Draw a word for every token of a document. Every column must hold one token (counts 0 or 1)."""
+        """Draw a word for every token of a document, given its table and the topic of each table.
+
+        g: {"topic_word": log φ}. l: {"table": one-hot (token, table); "pointer": one-hot (table, topic)}.
+        unit: a document with one token in every column (counts 0 or 1); its words are replaced.
+        """
         words = jax.random.categorical(key, l["table"] @ l["pointer"] @ g["topic_word"])
         return BagOfWords(words.astype(unit.words.dtype), unit.counts)
 

@@ -1,11 +1,13 @@
-"""The hierarchical Dirichlet process over groups of rows: shared components, and weights of its own for every group.
+"""The hierarchical Dirichlet process over groups of rows: shared components, and for every group its own weights.
 
 Source: Teh, Jordan, Beal & Blei (2006), §2 and §4. Examples are pupils in schools, cells of patients and pixels of
-images. The generative story is that of `lvsearch.models.hierarchical_process`, whose units are groups and whose parts
-are mixture components. Steps 3 and 7 are:
+images. The generative story is that of `lvsearch.models.hierarchical_process`, whose units are here groups and whose
+parts are mixture components. Steps 3 and 7 are:
 
     3. components        θ_k ~ G₀, the conjugate prior of their kind
     7. row               x_jn ~ p(· | θ_k),             k = c_{j, z_jn}
+
+A *table* is a stick of one group, which points to a component. A latent variable of the model is called a site.
 
 | field | letter | shape | support |
 |---|---|---|---|
@@ -59,7 +61,7 @@ class HDPMixture(HierarchicalProcess):
     shared_concentration: γ. It controls how evenly components are used over all groups, and so how many there are.
     group_concentration: α. It controls how alike the weights of the groups are. A number fixes γ or α; with a
         `GammaPrior` it is inferred.
-    tables: the truncation of a group's sticks. A group uses at most this many tables.
+    tables: the truncation of a group's sticks. A group uses at most this many tables (sticks that point to components).
 
     The number of components is answered by a posterior over *occupied* components, from chains of a sampler
     (`lv.occupied`). Every truncation bounds the same evidence from below: a larger one is only a better bound.
@@ -102,20 +104,26 @@ class HDPMixture(HierarchicalProcess):
         )
 
     def part_sites(self) -> dict[str, Site]:
-        """Return the site of the components' parameters."""
+        """Return the latent variable of the components' parameters, {"components": on the axes (component, dim, …)}."""
         return {"components": Site(self.components.family, ("component", *self.components.axes))}
 
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
+        """Return {"component": mask of the components below the truncation}, with the masks of the components' own
+        axes.
+        """
         return {**super().active(size, capacity), **self.components.own_axes}
 
     def log_parts_prior(self, g: Mapping[str, Statistics]) -> Float[Array, " component"]:
-        """Return the log prior density of each component's parameters, in nats, shape (component,)."""
+        """Return the log prior density of each component's parameters, in nats, shape (component,).
+
+        g: {"components": statistics of the parameters, components leading}.
+        """
         return log_prior(self.components, g["components"], {})
 
     def members(self, unit: GroupOfRows | Row) -> Rows:
-        """Return the rows of a group in the coordinates of the components.
+        """Return the rows of a group in the coordinates of the components (relative to location and scale).
 
-        Coordinates are relative to location and scale, so floats keep their digits in any unit of the data.
+        unit: a group of rows, or stacked rows. In these coordinates floats keep their digits in any unit of the data.
         """
         rows = Row(unit.value, unit.observed)
         y = jax.vmap(self.components.coordinates)(rows)
@@ -123,9 +131,14 @@ class HDPMixture(HierarchicalProcess):
         return Rows(y, observed, jax.vmap(self.components.log_carrier)(y, observed))
 
     def copies(self, unit: GroupOfRows) -> Float[Array, " row"]:
+        """Return 1 for each row of a group that exists and 0 for padding, shape (row,)."""
         return jnp.asarray(unit.present).astype(jnp.result_type(float))
 
     def log_likelihoods(self, g: Mapping[str, Statistics], members: Rows) -> Float[Array, "row component"]:
+        """Return log p(row | component) of each row under each component, in nats, shape (row, component).
+
+        g: {"components": statistics of the parameters, components leading}. members: the rows, from `members`.
+        """
         component = self.components
 
         def log_likelihood(coordinates: Array, observed: Array, log_carrier: Array) -> Float[Array, " component"]:
@@ -136,12 +149,17 @@ class HDPMixture(HierarchicalProcess):
         return jax.vmap(log_likelihood)(*map(jnp.asarray, members))
 
     def draw_parts(self, key: Array, size: tuple[int, ...], extents: Mapping[str, int]) -> dict[str, Statistics]:
+        """Draw the parameters of the components from their prior, and return {"components": statistics, components
+        leading}.
+
+        size: (truncation,). extents: {"dim": number of columns}.
+        """
         return {"components": draw_parameters(self.components, key, size[0], extents["dim"])}
 
     def ceiling(self, units: GroupOfRows) -> float:
-        """Return the sum of each row's greatest density under any one component, in nats.
+        """Return the sum of each row's greatest log-density under any one component, in nats.
 
-        The ceiling is `inf` where components of free variance have no greatest density.
+        The ceiling is `inf` where components of free variance have no greatest density. units: all groups.
 
         Proof: given parameters, weights and assignments, a row's density is that of its component, which is at most the
         greatest. An average is at most the maximum.
@@ -157,6 +175,11 @@ class HDPMixture(HierarchicalProcess):
     def draw_unit(
         self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: GroupOfRows, on: Masks
     ) -> GroupOfRows:
+        """Draw the cells of every row of a group, given its table and the component of each table.
+
+        g: {"components": statistics of the parameters}. l: {"table": (row, table); "pointer": (table, component)}.
+        unit: a group whose `observed` and `present` are kept.
+        """
         chosen = jnp.argmax(l["table"] @ l["pointer"], axis=-1)
         value = draw_rows(self.components, key, g["components"], chosen, Row(unit.value, unit.observed))
         return GroupOfRows(value, unit.observed, unit.present)

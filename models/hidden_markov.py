@@ -3,10 +3,12 @@
 Source: Rabiner (1989) for the model; MacKay (1997) and Beal (2003), §3 for its priors and mean field. The story:
 
     1. start        ρ ~ Dirichlet(b, …, b)                          (absent in the plug-in form)
-    2. transitions  A_k ~ Dirichlet(a + κ [j = k])                  k = 1…K   (absent in the plug-in form)
-    3. components   θ_k ~ the conjugate prior of their kind         k = 1…K   (absent in the plug-in form)
-    4. path         z_n1 ~ Categorical(ρ),  z_nt ~ Categorical(A_{z_n,t−1})   t = 2…T_n
+    2. transitions  A_k ~ Dirichlet(a + κ [j = k])                  k = 1…K states   (absent in the plug-in form)
+    3. components   θ_k ~ the conjugate prior of their kind         k = 1…K states   (absent in the plug-in form)
+    4. path         z_n1 ~ Categorical(ρ),  z_nt ~ Categorical(A_{z_n,t−1})   t = 2…T_n rows of sequence n
     5. row          x_nt ~ p(· | θ_{z_nt})
+
+A latent variable of the model is called a site.
 
 | field | letter | shape | support |
 |---|---|---|---|
@@ -60,14 +62,14 @@ class HiddenMarkov(Model):
 
     Both concentrations are None exactly where components are estimated: the plug-in form.
 
-    A unit is a sequence, with its rows in order. Give `lv.Groups` with one group for each sequence, of any lengths. A
-    row whose cells are all NaN is a missing step: time passes, but nothing is observed. Rows with some missing cells
-    need components that accept them, such as `DiagonalComponents`.
+    A unit (observation) is a sequence, with its rows in order. Give `lv.Groups` with one group for each sequence, of
+    any lengths. A row whose cells are all NaN is a missing step: time passes, but nothing is observed. Rows with some
+    missing cells need components that accept them, such as `DiagonalComponents`.
 
-    `nested` is True: Proposition 1 holds for the plug-in form. Proof: given ρ, A, θ at size K, let state K + 1 be a
-    twin of state k, with θ'_{K+1} = θ_k and A'_{K+1} = A'_k. Whatever entered k enters k or its twin with shares 1 − ε
-    and ε, in ρ' and in every row of A'. The chain of "k or its twin" is that of k (it is lumpable), so every sequence
-    keeps its density.
+    `nested` is True: Proposition 1 of Chiang & Poole holds for the plug-in form. Proof: given ρ, A, θ with K states,
+    let state K + 1 be a twin of state k, with θ'_{K+1} = θ_k and A'_{K+1} = A'_k. Whatever entered k enters k or its
+    twin with shares 1 − ε and ε, in ρ' and in every row of A'. The chain of "k or its twin" is that of k (it is
+    lumpable), so every sequence keeps its density.
     """
 
     components: Component
@@ -117,8 +119,8 @@ class HiddenMarkov(Model):
         )
 
     def globals(self) -> dict[str, Site]:
-        """Return the sites shared by all sequences: start and transition probabilities, and the components of the
-        states.
+        """Return the latent variables that all sequences share: start and transition probabilities, and the components
+        of the states.
         """
         family = PointSimplex() if self.concentration is None else Dirichlet()
         return {
@@ -128,20 +130,21 @@ class HiddenMarkov(Model):
         }
 
     def locals(self) -> dict[str, Site]:
-        """Return the site of one sequence: its path of states."""
+        """Return the latent variable of one sequence: its path of states, with axes (row, state, state)."""
         return {"path": Site(MarkovChain(), ("row", "state", "state"))}
 
     def extents(self, unit: GroupOfRows) -> dict[str, Bool[Array, " row"]]:
+        """Return {"row": mask of the rows of the sequence that exist}."""
         return {"row": jnp.asarray(unit.present)}
 
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
+        """Return {"state": mask of the states that exist}, with the masks of the components' own axes."""
         return {"state": first(size[0], capacity[0]), **self.components.own_axes}
 
     def transition_prior(self, exists: Bool[Array, " state"]) -> Float[Array, "state state"]:
-        """Return the Dirichlet parameters a + κ [j = k] of all transition rows, (from, to); 1 for states that do not
-        exist.
+        """Return the Dirichlet parameters a + κ [j = k] of all transition rows, shape (from state, to state).
 
-        Only for models whose transitions have a prior.
+        exists: mask of the states that exist; the others get 1. Only for models whose transitions have a prior.
         """
         a = jnp.asarray(self.concentration)
         concentrations = a + jnp.asarray(self.stickiness, a.dtype) * jnp.eye(len(exists), dtype=a.dtype)
@@ -150,7 +153,11 @@ class HiddenMarkov(Model):
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
         """Return Σ_k log p(θ_k) + log Dirichlet(start | b) + Σ_k log Dirichlet(A_k | c_k), in nats.
 
-        If the probabilities are estimated, only the first term is there.
+        k runs over states, A_k are the transition probabilities from state k, and c_k is their `transition_prior`. If
+        the probabilities are estimated, the result is Σ_k log p(θ_k) alone.
+
+        g: {"start": log ρ; "transitions": log A, (from, to); "components": statistics of θ, states leading}.
+        on: {"state": mask of the states that exist}.
         """
         exists, n = on["state"], on["state"].sum()
         log_components = jnp.where(exists, log_prior(self.components, g["components"], {}), 0.0).sum()
@@ -166,8 +173,12 @@ class HiddenMarkov(Model):
         return log_components + log_start + each.sum() + jnp.where(exists, totals, 0.0).sum()
 
     def log_rows(self, g: Mapping[str, Statistics], unit: GroupOfRows) -> Float[Array, "row state"]:
-        """Return log p(row | θ_k) in nats, shape (row, state), linear in the components' statistics; 0 for missing
+        """Return log p(row | θ_k) of every row under each state's component, in nats, shape (row, state); 0 for missing
         rows.
+
+        It is linear in the components' statistics.
+
+        g: {"components": statistics of θ, states leading}. unit: one sequence.
         """
         rows = Row(jnp.asarray(unit.value), jnp.asarray(unit.observed))
         return jax.vmap(lambda row: log_likelihood(self.components, g["components"], row))(rows)
@@ -175,7 +186,14 @@ class HiddenMarkov(Model):
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: GroupOfRows, on: Masks
     ) -> Float[Array, ""]:
-        """Return log p(z_1 | start) + Σ_t log p(z_t | z_{t−1}, A) + Σ_t log p(x_t | z_t) of one sequence, in nats."""
+        """Return log p(z_1 | start) + Σ_t log p(z_t | z_{t−1}, A) + Σ_t log p(x_t | z_t) of one sequence, in nats.
+
+        z_t is the state of row t, x_t its cells and A the transition probabilities.
+
+        g: {"start": log ρ; "transitions": log A; "components": statistics of θ}. l: {"path": indicators of states and
+            steps}.
+        unit: one sequence. on: {"state": mask of the states that exist}.
+        """
         path, exists, present = l["path"], on["state"], jnp.asarray(unit.present)
         begins = jnp.where(exists & present[0], path.state[0] * g["start"], 0.0).sum()  # log p(z_1 | ρ)
         stepped = present[1:, None, None] & exists[:, None] & exists
@@ -184,7 +202,11 @@ class HiddenMarkov(Model):
         return begins + steps + rows
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """Return log(K! / Π m_j!) in nats, where m_j are the sizes of the groups of interchangeable states."""
+        """Return log(K! / Π_j m_j!) in nats, for K states in groups of m_j interchangeable ones: the log number of
+        relabellings.
+
+        size: (K,). natural: {name: natural parameters} of the globals.
+        """
         n = size[0]
         transitions = np.asarray(natural["transitions"])[:n, :n]
         # two states are interchangeable if all their numbers agree; other states' order is removed by sorting
@@ -196,9 +218,9 @@ class HiddenMarkov(Model):
         return log_relabellings(np.concatenate([*own, np.diag(transitions)[:, None], to, into], axis=1))
 
     def ceiling(self, units: GroupOfRows) -> float:
-        """Return the sum of each row's greatest density under any one component, in nats.
+        """Return the sum of each row's greatest log-density under any one component, in nats.
 
-        The ceiling is `inf` where components of free variance have no greatest density.
+        The ceiling is `inf` where components of free variance have no greatest density. units: all sequences.
 
         Proof: given parameters and path, a row's density is that of its state's component, which is at most the
         greatest. An average is at most the maximum.
@@ -223,6 +245,11 @@ class HiddenMarkov(Model):
     def draw_unit(
         self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: GroupOfRows, on: Masks
     ) -> GroupOfRows:
+        """Draw the cells of every row of a sequence, given its path of states.
+
+        g: {"components": statistics of θ, states leading}. l: {"path": indicators of states and steps}.
+        unit: a sequence whose `observed` and `present` are kept.
+        """
         chosen = jnp.argmax(l["path"].state, axis=-1)
         value = draw_rows(self.components, key, g["components"], chosen, Row(unit.value, unit.observed))
         return GroupOfRows(value, unit.observed, unit.present)
@@ -230,11 +257,13 @@ class HiddenMarkov(Model):
     def simulate(
         self, key: Array, size: tuple[int, ...], units: GroupOfRows, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], GroupOfRows]:
-        """Draw parameters, paths and rows from the joint.
+        """Draw parameters, paths and rows from the joint distribution.
 
-        units: `units.observed` and `units.present` are kept.
-        extents: {"dim": D}, the number of columns.
+        size: (number of states,). units: sequences of which `observed` and `present` are kept.
+        extents: {"dim": D}, the number D of columns.
 
+        Returns (statistics of the globals by name, statistics of the locals by name with sequences leading, the
+        sequences).
         Raises ValueError for the plug-in form, whose parameters have no prior.
         """
         if self.concentration is None or self.start_concentration is None:

@@ -1,9 +1,10 @@
-"""The hierarchical Dirichlet process by stick-breaking on two levels: the base of its models for any kind of parts.
+"""The hierarchical Dirichlet process by stick-breaking on two levels: the base class for topics and for components.
 
 Source: Teh, Jordan, Beal & Blei (2006); Blei (2004), §5.6. This is the form of Wang, Paisley & Blei (2011, Eq. 1–5).
 Its lower sticks point to shared parts through indicators, so every complete conditional is an exponential family. A
-*part* is a topic or a mixture component. A *member* is a token of a document or a row of a group. A *table* is a stick
-of a unit, with the part that it points to; the word is that of the Chinese restaurant franchise.
+*unit* is one observation: a document, or a group of rows. A *part* is a topic or a mixture component. A *member* is a
+token of a document or a row of a group. A *table* is a stick of a unit, with the part that it points to; the word is
+that of the Chinese restaurant franchise. A *site* is a latent variable of the model.
 
     1. concentrations    γ ~ Gamma, α ~ Gamma           or given values
     2. upper sticks      V_k ~ Beta(1, γ)               k = 1, 2, …          weights β_k = V_k Π_{l<k} (1 − V_l)
@@ -42,16 +43,19 @@ from lvsearch.models.families import Beta, BetaStatistics, Categorical, Gamma, G
 from lvsearch.models.hyperpriors import GammaPrior
 
 TABLES = 12
-"""The default truncation of a unit's sticks.
+"""The default truncation of a unit's sticks (the most tables that a document or a group of rows may use).
 
 A document of Cora has some five topics, and bounds and held-out scores hardly change beyond ten tables.
 """
 
 
 class Level(NamedTuple):
-    """The names of one level of sticks.
+    """The names of one level of sticks of a hierarchical process.
 
-    `concentration`: the field, and (if it has a prior) the latent variable. `sticks`: the latent variable.
+    | field | meaning |
+    |---|---|
+    | `concentration` | the field of the model, and (if it has a prior) the latent variable |
+    | `sticks` | the latent variable of the sticks |
     """
 
     concentration: str
@@ -59,7 +63,9 @@ class Level(NamedTuple):
 
 
 class Axes(NamedTuple):
-    """The names of two axes: `part` for the shared parts, and `member` for the members of a unit."""
+    """The names of two axes: `part` for the shared topics or components, `member` for the tokens or rows of one
+    unit.
+    """
 
     part: str
     member: str
@@ -67,6 +73,9 @@ class Axes(NamedTuple):
 
 class HierarchicalProcess(Model):
     """Units whose members come from parts that all units share; `size` is the truncation of q's upper sticks.
+
+    A unit is a document or a group of rows, a member a token or a row, and a part a topic or a component. A table is a
+    stick of one unit, with the part that it points to.
 
     `levels`: the names of the upper level, shared by all units, and of the lower level, one for each unit.
     `axes`: the names of the axes of parts and members.
@@ -86,44 +95,58 @@ class HierarchicalProcess(Model):
 
     @abstractmethod
     def part_sites(self) -> dict[str, Site]:
-        """Return the global latent variables of the parts."""
+        """Return {name: latent variable} of the parameters of the parts (topics or components), which all units
+        share.
+        """
 
     @abstractmethod
     def log_parts_prior(self, g: Mapping[str, Statistics]) -> Float[Array, " part"]:
-        """Return log p(φ_k) of each part, in nats, shape (part,)."""
+        """Return log p(φ_k), the log prior density of each part (topic or component) k, in nats, shape (part,).
+
+        g: {name: statistics} of the latent variables that all units share.
+        """
 
     @abstractmethod
     def members(self, unit: Unit) -> Any:
-        """Return the members of one unit as arrays, members on the leading axis, as `log_likelihoods` takes them.
+        """Return the members of one unit (tokens or rows) as arrays, members on the leading axis, as `log_likelihoods`
+        takes them.
 
-        The members of several units, one after another, have the same form.
+        unit: a document or a group of rows. The members of several units, one after another, have the same form.
         """
 
     @abstractmethod
     def copies(self, unit: Unit) -> Float[Array, " member"]:
-        """Return how often each member of one unit occurs, shape (member,); 0 for padding."""
+        """Return how often each member of one unit (token or row) occurs, shape (member,); 0 for padding."""
 
     @abstractmethod
     def log_likelihoods(self, g: Mapping[str, Statistics], members: Any) -> Float[Array, "member part"]:
-        """Return log p(x_n | φ_k) of one copy of each member, in nats, shape (member, part).
+        """Return log p(x_n | φ_k) of one copy of each member n under each part k, in nats, shape (member, part).
 
-        The result is linear in the statistics of the parts.
+        g: {name: statistics} of the latent variables that all units share; the result is linear in those of the parts.
+        members: tokens or rows, as `members` returns them.
         """
 
     @abstractmethod
     def draw_parts(self, key: Array, size: tuple[int, ...], extents: Mapping[str, int]) -> dict[str, Statistics]:
-        """Draw the parts from their prior."""
+        """Draw the parts (topics or components) from their prior, and return {name: statistics}, parts leading.
+
+        size: (truncation,), the number of parts. extents: lengths of the other axes, such as {"word": V} with V words.
+        """
 
     # -- sticks, pointers and tables ----------------------------------------------------------------------------
 
     def globals(self) -> dict[str, Site]:
-        """Return the sites shared by all units: concentrations with priors, the upper sticks, and the parts."""
+        """Return the latent variables that all units share: concentrations with priors, the upper sticks, and the
+        parts.
+        """
         upper, _ = self.levels
         priors = {level.concentration: Site(Gamma(), ()) for level in self.levels if self.has_prior(level)}
         return {**priors, upper.sticks: Site(Beta(), (self.axes.part,)), **self.part_sites()}
 
     def locals(self) -> dict[str, Site]:
-        """Return the sites of one unit: the part of each table, the table of each member, and the lower sticks."""
+        """Return the latent variables of one unit: the part of each table, the table of each member, and the lower
+        sticks.
+        """
         return {
             "pointer": Site(Categorical(), ("table", self.axes.part)),
             "table": Site(Categorical(), (self.axes.member, "table"), copies=self.copies),
@@ -131,30 +154,39 @@ class HierarchicalProcess(Model):
         }
 
     def extents(self, unit: Unit) -> dict[str, int]:
+        """Return the numbers of members (tokens or rows, padding included) and of tables of one unit, by axis."""
         return {self.axes.member: self.copies(unit).shape[-1], "table": self.tables}
 
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
+        """Return the mask of the parts (topics or components) below the truncation, as {name of the axis: mask}."""
         return {self.axes.part: first(size[0], capacity[0])}
 
     def concentration_of(self, level: Level) -> Any:
-        """Return the concentration of a level: its value, or its prior."""
+        """Return the concentration of one level of sticks: a number, or its `GammaPrior`."""
         return getattr(self, level.concentration)
 
     def has_prior(self, level: Level) -> bool:
-        """Return True if the concentration of a level is inferred under a prior."""
+        """Return True if the concentration of one level of sticks is inferred under a prior."""
         return isinstance(self.concentration_of(level), GammaPrior)
 
     def log_and_value(self, g: Mapping[str, Statistics], level: Level) -> tuple[Any, Any]:
-        """Return (log c, c) of a level's concentration c.
+        """Return (log c, c) of the concentration c of one level of sticks.
 
-        They are statistics of the latent variable if c is inferred, or computed from the given value.
+        g: {name: statistics}; if c is inferred, the result is from its (expected) statistics, else from the given
+            value.
         """
         if self.has_prior(level):
             return g[level.concentration].log_value, -g[level.concentration].negative_value
         return jnp.log(self.concentration_of(level)), jnp.asarray(self.concentration_of(level))
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
-        """Return Σ_k [log Beta(V_k | 1, γ) + log p(φ_k)], plus the log priors of concentrations, in nats."""
+        """Return Σ_k [log Beta(V_k | 1, γ) + log p(φ_k)], plus the log priors of concentrations, in nats.
+
+        V_k are the upper sticks and φ_k the parts (topics or components).
+
+        g: {name: statistics} of the latent variables that all units share. on: {axis of the parts: mask of those that
+            exist}.
+        """
         upper, _ = self.levels
         log_gamma, gamma = self.log_and_value(g, upper)
         sticks = log_gamma + (gamma - 1) * g[upper.sticks].log_complement  # log Beta(V | 1, γ)
@@ -169,7 +201,13 @@ class HierarchicalProcess(Model):
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Unit, on: Masks
     ) -> Float[Array, ""]:
         """Return log p(lower sticks) + Σ_t log p(c_t | β) + Σ_n [log p(z_n | π) + log p(x_n | φ of its table's
-        part)], in nats.
+        part)], in nats, of one unit.
+
+        c_t is the part that table t points to, z_n the table of member x_n; β and π are the weights of parts and
+        tables.
+
+        g, l: {name: statistics} of the latent variables that all units share, and of those of this unit.
+        unit: a document or a group of rows. on: {axis of the parts: mask of those that exist}.
         """
         _, lower = self.levels
         log_alpha, alpha = self.log_and_value(g, lower)
@@ -182,22 +220,30 @@ class HierarchicalProcess(Model):
         )
 
     def log_weights(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, " part"]:
-        """Return log β_k = log V_k + Σ_{l<k} log(1 − V_l) in nats, shape (part,); 0 for parts that do not exist."""
+        """Return log β_k = log V_k + Σ_{l<k} log(1 − V_l), the log weight of each part k, in nats, shape (part,).
+
+        g: {name: statistics}, of which the upper sticks V are used. on: {axis of the parts: mask}; parts that do not
+            exist get 0.
+        """
         exists = on[self.axes.part]
         sticks = jax.tree.map(lambda leaf: jnp.where(exists, leaf, 0.0), g[self.levels[0].sticks])
         return jnp.where(exists, log_stick_weights(sticks), 0.0)
 
     def expected_weights(self, natural: Mapping[str, Statistics]) -> tuple[Float[np.ndarray, " part"], float]:
-        """Return (E[β_k] of each part under the fitted sticks, the mass of all parts beyond the truncation).
+        """Return (E[β_k], the expected weight of each part under the fitted sticks, and the mass beyond the
+        truncation).
 
-        They sum to 1.
+        The first has shape (part,), float64; all together sum to 1. natural: {name: natural parameters} of the globals.
         """
         a, b = (np.asarray(leaf, np.float64) + 1 for leaf in natural[self.levels[0].sticks])
         left = np.cumprod(b / (a + b))
         return a / (a + b) * np.concatenate([[1.0], left[:-1]]), float(left[-1])
 
     def expected_concentration(self, level: Level, natural: Mapping[str, Statistics]) -> float:
-        """Return the posterior mean of a level's concentration, or its given value."""
+        """Return the posterior mean of the concentration of one level of sticks, or its given value.
+
+        natural: {name: natural parameters} of the globals.
+        """
         value = self.concentration_of(level)
         if not isinstance(value, GammaPrior):
             return float(value)
@@ -205,10 +251,11 @@ class HierarchicalProcess(Model):
         return float((np.float64(fitted.log_value) + 1) / np.float64(fitted.negative_value))
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """Return 0: sticks have an order, so no relabelling of a fit is equally good."""
+        """Return 0 nats: sticks have an order, so no relabelling of a fit is equally good."""
         return 0.0
 
     def plug_in(self) -> Model:
+        """Raise ValueError: the model has no plug-in form."""
         name = type(self).__name__
         raise ValueError(
             f'{name} has no plug-in form, got evidence="plug-in": use evidence="marginal". With estimated '
@@ -220,8 +267,11 @@ class HierarchicalProcess(Model):
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], Unit]:
         """Draw from the joint of the truncated model: pointers and tables beyond the truncation are drawn again.
 
-        units: as many members are drawn as these units have places for.
-        extents: the lengths of the axes of the parts' latent variables, such as {"word": V}.
+        size: (truncation,). units: documents or groups; each gets as many members as it has columns or rows.
+        extents: the lengths of the axes of the parts' latent variables, such as {"word": V} with V words.
+
+        Returns (statistics of the globals by name, statistics of the locals by name with units leading, the drawn
+        units).
         """
         keys = jax.random.split(key, 8)
         upper, lower = self.levels
@@ -251,9 +301,9 @@ class HierarchicalProcess(Model):
 
 
 def checked_tables(tables: int, what: str) -> int:
-    """Return `tables` as an integer. Raises ValueError unless it is at least 1.
+    """Return `tables`, the truncation of a unit's sticks, as an integer. Raises ValueError unless it is at least 1.
 
-    what: the kind of member, for the error's text.
+    what: the kind of member, such as "word of a document", for the error.
     """
     if tables < 1:
         raise ValueError(f"got tables={tables}, expected at least 1: every {what} sits at one")
@@ -261,17 +311,23 @@ def checked_tables(tables: int, what: str) -> int:
 
 
 def log_stick_weights(sticks: BetaStatistics) -> Float[Array, " stick"]:
-    """Return log V_t + Σ_{s<t} log(1 − V_s) of each stick, linear in the sticks' statistics."""
+    """Return log V_t + Σ_{s<t} log(1 − V_s), the log weight of each stick t, in nats, shape (stick,).
+
+    sticks: statistics (log V, log(1 − V)); the result is linear in them.
+    """
     return sticks.log_value + jnp.cumsum(sticks.log_complement) - sticks.log_complement
 
 
 def _log_gamma_density(x: GammaStatistics, prior: GammaPrior) -> Array:
-    """Return the log-density of Gamma(shape, rate) at x, in nats."""
+    """Return the log-density of Gamma(shape, rate) at x, in nats.
+
+    x: statistics (log x, −x). prior: the shape and the rate.
+    """
     shape, rate = prior
     return shape * jnp.log(rate) - gammaln(shape) + (shape - 1) * x.log_value + rate * x.negative_value
 
 
 def _prior_sticks(key: Array, concentration: Any, shape: tuple[int, ...]) -> BetaStatistics:
-    """Draw sticks V ~ Beta(1, concentration)."""
+    """Draw sticks V ~ Beta(1, concentration) of the given shape, and return their statistics (log V, log(1 − V))."""
     natural = BetaStatistics(jnp.zeros(shape), jnp.broadcast_to(jnp.asarray(concentration) - 1, shape))
     return Beta().sample(key, natural)

@@ -12,6 +12,8 @@ generative story:
     6. level             z_dn ~ Categorical(θ_d)
     7. word              w_dn ~ Categorical(β of the node at level z_dn of c_d)
 
+d are documents and n their tokens. A latent variable of the model is called a site.
+
 | field | letter | shape | support |
 |---|---|---|---|
 | `branching` | γ | () | > 0 |
@@ -26,7 +28,7 @@ generative story:
 | site `assignment_ℓ` | z_dn likewise, one for each *distinct* word | (token, end_ℓ, level_ℓ) | one-hot |
 
 Proportions and levels are gated by the path (`Gate`): those of an end node exist only where the path ends there. So q
-is q(c) q(θ | c) q(z | c), paths are summed out exactly, and every path has level proportions of its own.
+is q(c) q(θ | c) q(z | c), paths are summed out exactly, and every path has its own level proportions.
 
 Departure from the source. The last stick keeps its prior, and q gives no mass to branches beyond the truncation. Those
 sticks and topics have their prior as q and cancel. So the bound is one on the evidence of the infinite tree, and a
@@ -61,7 +63,7 @@ from lvsearch.models.plain_arguments import whole_number
 from lvsearch.models.units import BagOfWords
 
 MOST_LEVELS = 100
-"""The greatest depth of a tree. Each level has hyper-parameters of its own, and no document has a path this long."""
+"""The greatest depth of a tree. Each level has its own hyper-parameters, and no document has a path this long."""
 
 
 class HLDA(Model):
@@ -69,9 +71,9 @@ class HLDA(Model):
     first.
 
     depth: levels of the tree, root included; at least 2 for mean field (depth 1 is one topic), any for `lv.fit_tree`.
-    branching: γ, the concentration of the nested process.
-    levels: α, one number or one per level.
-    topics: η, one number or one per level.
+    branching: γ, the concentration of the nested process; a larger one gives more branches.
+    levels: α, of the Dirichlet on a document's level proportions; one number, or one per level.
+    topics: η, of the symmetric Dirichlet on each topic's words; one number, or one per level.
     lengths: the numbers of levels that paths may have, such as (2, 3). By default every path reaches a leaf.
 
     `size` (4, 3) at depth 3 is a tree of 1 + 4 + 12 nodes. It truncates q and is no size of the model, whose tree is
@@ -126,16 +128,16 @@ class HLDA(Model):
     # ── sites ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def globals(self) -> dict[str, Site]:
-        """Return the sites shared by all documents: the sticks below each node, the topics of the nodes, the shares of
-        depths.
+        """Return the latent variables that all documents share: the sticks below each node, the topics of the nodes,
+        and the shares of path lengths.
         """
         sites = {f"sticks_{n}": Site(Beta(), _branches(n)) for n in range(2, self.depth + 1)}
         sites |= {f"topic_word_{n}": Site(Dirichlet(), (*_branches(n), "word")) for n in range(1, self.depth + 1)}
         return {**sites, "lengths": Site(Dirichlet(), ("length",))} if len(self.lengths) > 1 else sites
 
     def locals(self) -> dict[str, Site]:
-        """Return the sites of one document: its path, and for each depth the level of each word and the shares of
-        levels.
+        """Return the latent variables of one document: its path, and for each path length the level of each word and
+        the shares of levels.
         """
         sites = {}
         for n in self.lengths:
@@ -146,11 +148,13 @@ class HLDA(Model):
         return {**sites, "path": Site(Categorical(), ("path",))}
 
     def extents(self, unit: BagOfWords) -> dict[str, int]:
+        """Return {"token": number of columns of the document, "level_ℓ": ℓ for each path length ℓ}."""
         return {"token": unit.words.shape[-1], **{f"level_{n}": n for n in self.lengths}}
 
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
+        """Return the masks by axis: the branches that exist at each level, and the nodes at which paths may end."""
         branch = {f"branch_{i + 2}": first(n, capacity[i]) for i, n in enumerate(size)}
-        ends = {f"end_{n}": _outer([branch[axis] for axis in _branches(n)]) for n in self.lengths}
+        ends = {f"end_{n}": _node_mask([branch[axis] for axis in _branches(n)]) for n in self.lengths}
         masks = {**branch, **ends, "path": jnp.concatenate(list(ends.values()))}
         return {**masks, "length": jnp.ones(len(self.lengths), bool)} if len(self.lengths) > 1 else masks
 
@@ -161,10 +165,13 @@ class HLDA(Model):
         nats.
 
         If paths may end at several depths, the log density of a flat Dirichlet of their shares is added.
+
+        g: {"topic_word_ℓ", "sticks_ℓ", "lengths": statistics}; shapes in the module's table.
+        on: {axis: mask of the entries that exist}.
         """
         total = jnp.zeros((), g["topic_word_1"].dtype)
         for n in range(1, self.depth + 1):
-            exists = _outer([on[axis] for axis in _branches(n)])
+            exists = _node_mask([on[axis] for axis in _branches(n)])
             log_beta = g[f"topic_word_{n}"].reshape(len(exists), -1)
             eta, n_words = jnp.asarray(self.topics[n - 1], log_beta.dtype), log_beta.shape[-1]
             per_node = gammaln(n_words * eta) - n_words * gammaln(eta) + ((eta - 1) * log_beta).sum(-1)
@@ -179,7 +186,14 @@ class HLDA(Model):
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
     ) -> Float[Array, ""]:
-        """Return log p(c) + log p(θ | c) + Σ_n log p(level_n, word_n | c, θ) of one document with path c, in nats."""
+        """Return log p(c) + log p(θ | c) + Σ_n log p(level_n, word_n | c, θ) of one document with path c, in nats.
+
+        θ are the proportions of levels, and n runs over the tokens of the document.
+
+        g: {"topic_word_ℓ", "sticks_ℓ", "lengths": statistics}. l: {"path", "proportions_ℓ", "assignment_ℓ":
+            statistics}.
+        unit: the document. on: {axis: mask of the entries that exist}.
+        """
         total = jnp.zeros((), g["topic_word_1"].dtype)
         for position, n in enumerate(self.lengths):
             log_theta = l[f"proportions_{n}"]
@@ -194,14 +208,23 @@ class HLDA(Model):
         return total
 
     def _ends(self, n: int, path: Float[Array | np.ndarray, " path"], on: Masks) -> Float[Array | np.ndarray, " end"]:
-        """Return the entries of the path's indicator that belong to paths of n levels, shape (end,)."""
+        """Return the entries of the path's indicator that belong to paths of n levels, shape (end,).
+
+        n: the number of levels. path: the indicator of the path, shape (path,). on: {axis: mask}, for the lengths of
+            the axes.
+        """
         begin = sum(len(on[f"end_{other}"]) for other in self.lengths if other < n)
         return path[begin : begin + len(on[f"end_{n}"])]
 
     def _log_words(
         self, g: Mapping[str, Statistics], unit: BagOfWords, on: Masks, n: int
     ) -> Float[Array, "token end level"]:
-        """Return log β of each word at each level of the path to each end node, shape (token, end, level)."""
+        """Return log β of each word of a document at each level of the path to each end node, shape (token, end,
+        level).
+
+        g: {"topic_word_ℓ": log β}. unit: the document. on: {axis: mask}, for the lengths of the axes.
+        n: the number of levels of the paths.
+        """
         shape = tuple(len(on[axis]) for axis in _branches(n))
         levels = []
         for level in range(1, n + 1):
@@ -212,28 +235,40 @@ class HLDA(Model):
         return jnp.stack(levels, axis=-1)
 
     def _log_weights(self, g: Mapping[str, Statistics], on: Masks, n: int) -> Float[Array, " end"]:
-        """Return log p(path to each end | its length) = Σ_levels log V_i + Σ_{j<i} log(1 − V_j), in nats."""
+        """Return log p(path to each end node | its length) = Σ_levels [log V_i + Σ_{j<i} log(1 − V_j)], in nats, shape
+        (end,).
+
+        V are the sticks of the branches; i is the branch that the path takes.
+
+        g: {"sticks_ℓ": (log V, log(1 − V))}. on: {axis: mask of the branches that exist}.
+        n: the number of levels of the paths.
+        """
         total = jnp.zeros(())
         for level in range(2, n + 1):
-            mask = _outer([on[axis] for axis in _branches(level)]).reshape([len(on[a]) for a in _branches(level)])
+            mask = _node_mask([on[axis] for axis in _branches(level)]).reshape([len(on[a]) for a in _branches(level)])
             sticks = jax.tree.map(lambda leaf, mask=mask: jnp.where(mask, leaf, 0.0), g[f"sticks_{level}"])
             total = total[..., None] + log_stick_weights(sticks)
         return total.reshape(-1)
 
     def _log_proportions(self, log_theta: Float[Array, "end level"]) -> Float[Array, " end"]:
-        """Return log Dirichlet(θ | α_1, …, α_ℓ) for each end node, in nats."""
+        """Return log Dirichlet(θ | α_1, …, α_ℓ) of the level proportions θ of each end node, in nats, shape (end,).
+
+        log_theta: log θ, shape (end, level).
+        """
         alpha = jnp.asarray(self.levels[: log_theta.shape[-1]], log_theta.dtype)
         return gammaln(alpha.sum()) - gammaln(alpha).sum() + ((alpha - 1) * log_theta).sum(-1)
 
     # ── the rest of the contract ────────────────────────────────────────────────────────────────────────────────────
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """Return 0: sticks have an order, so no relabelling of a fit is equally good."""
+        """Return 0 nats: sticks have an order, so no relabelling of a fit is equally good."""
         return 0.0
 
     def ceiling(self, units: BagOfWords) -> float:
         """Return Σ_d Σ_w n_dw log(n_dw / N_d) in nats: the log-likelihood if each document had its own word
         frequencies.
+
+        n_dw is how often document d has word w, and N_d the length of document d. units: all documents.
 
         Proof: given topics, path and proportions every token of document d has one distribution over words. Σ_w n_w log
         p_w over the simplex is greatest at p_w = n_w / N (Gibbs' inequality). An average is at most the maximum.
@@ -242,6 +277,7 @@ class HLDA(Model):
         return float(_xlogx(counts).sum() - _xlogx(counts.sum(-1)).sum())
 
     def plug_in(self) -> "HLDA":
+        """Raise ValueError: the model has no plug-in form."""
         raise ValueError(
             'HLDA has no plug-in form, got evidence="plug-in": use evidence="marginal". With estimated topics, every '
             "document would be given a leaf of its own"
@@ -250,7 +286,12 @@ class HLDA(Model):
     def draw_unit(
         self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
     ) -> BagOfWords:
-        """Draw a word for every token of a document. Every column must hold one token (counts 0 or 1)."""
+        """Draw a word for every token of a document, given its path and the level of each token.
+
+        g: {"topic_word_ℓ": log β}. l: {"path", "assignment_ℓ": indicators}.
+        unit: a document with one token in every column (counts 0 or 1); its words are replaced.
+        on: {axis: mask of the entries that exist}.
+        """
         grid = BagOfWords(jnp.arange(g["topic_word_1"].shape[-1]), unit.counts)
         logits = jnp.zeros(())
         for n in self.lengths:
@@ -263,15 +304,18 @@ class HLDA(Model):
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], BagOfWords]:
         """Draw from the joint of the truncated tree: paths that leave the truncation are drawn again.
 
-        units: one token in each column (counts 0 or 1).
-        extents: {"word": V}, the size of the vocabulary.
+        size: the largest number of branches below a node of each level.
+        units: documents with one token in each column (counts 0 or 1); their words are replaced.
+        extents: {"word": V}, the number V of words in the vocabulary.
 
-        Proportions and levels of end nodes that a path does not reach have no meaning. They are drawn from uniform
-        distributions, as the generic Gibbs sampler draws them.
+        Returns (statistics of the globals by name, statistics of the locals by name with documents leading, the
+        documents). Proportions and levels of end nodes that a path does not reach have no meaning. They are drawn from
+        uniform distributions, as the generic Gibbs sampler draws them.
         """
         keys = iter(jax.random.split(key, 2 * self.depth + 2 * len(self.lengths) + 3))
         n_docs, length = units.words.shape
         on, g, l = self.active(size, size), {}, {}
+        # 1. sticks and 2. topics of every node
         for n in range(2, self.depth + 1):
             shape = tuple(size[: n - 1])
             natural = BetaStatistics(jnp.zeros(shape), jnp.broadcast_to(jnp.asarray(self.branching) - 1, shape))
@@ -279,6 +323,7 @@ class HLDA(Model):
         for n in range(1, self.depth + 1):
             eta = jnp.broadcast_to(jnp.asarray(self.topics[n - 1]), (*size[: n - 1], extents["word"]))
             g[f"topic_word_{n}"] = Dirichlet().sample(next(keys), eta - 1)
+        # 3. shares of path lengths, and 4. the end node of every document's path
         several = len(self.lengths) > 1
         if several:
             g["lengths"] = Dirichlet().sample(next(keys), jnp.zeros(len(self.lengths)))
@@ -288,6 +333,7 @@ class HLDA(Model):
         chosen = jax.random.categorical(next(keys), jnp.concatenate(log_paths), shape=(n_docs,))
         l["path"] = jax.nn.one_hot(chosen, sum(len(x) for x in log_paths))
         for n in self.lengths:
+            # 5. level proportions and 6. levels, for every node at which a path of n levels may end
             reached = jax.vmap(lambda path, n=n: self._ends(n, path, on))(l["path"])[..., None] > 0  # (doc, end, 1)
             alpha = jnp.where(reached, jnp.asarray(self.levels[:n]), 1.0)
             log_theta = Dirichlet().sample(next(keys), alpha - 1)
@@ -299,17 +345,23 @@ class HLDA(Model):
 
 
 def log_stick_weights(sticks: BetaStatistics) -> Float[Array, "..."]:
-    """Return log V_i + Σ_{j<i} log(1 − V_j) along the last axis, linear in the sticks' statistics."""
+    """Return log V_i + Σ_{j<i} log(1 − V_j), the log weight of each branch i among its siblings, in nats.
+
+    sticks: statistics (log V, log(1 − V)), siblings on the last axis; the result has the same shape and is linear in
+        them.
+    """
     return sticks.log_value + jnp.cumsum(sticks.log_complement, -1) - sticks.log_complement
 
 
 def _branches(n: int) -> tuple[str, ...]:
-    """Return the names of the axes of the nodes at level n: a branch at each level from the second on."""
+    """Return the names of the axes that index the nodes at level n, ("branch_2", …, "branch_n"); () for the root."""
     return tuple(f"branch_{level}" for level in range(2, n + 1))
 
 
-def _outer(masks: list[Any]) -> Bool[Array, " nodes"]:
-    """Return which nodes exist, flattened with the last branch fastest. A node exists where all its branches do.
+def _node_mask(masks: list[Any]) -> Bool[Array, " nodes"]:
+    """Return the mask of the nodes of one level that exist, flattened with the last branch fastest, shape (nodes,).
+
+    A node exists where all branches on its path do.
 
     masks: which branches exist, one mask for each level below the root.
     """
@@ -320,12 +372,15 @@ def _outer(masks: list[Any]) -> Bool[Array, " nodes"]:
 
 
 def _copies(unit: BagOfWords) -> Any:
-    """Return the copies of each distinct word, with an axis added for the end nodes."""
+    """Return the copies of each distinct word of a document, shape (token, 1), with an axis for the end nodes."""
     return unit.counts[:, None]
 
 
 def _per_level(name: str, value: Any, depth: int) -> HyperparameterArray:
-    """Return one positive number per level.
+    """Return a hyper-parameter as one positive number per level, shape (level,).
+
+    name: the name of the hyper-parameter, for the error. value: one number, or one per level.
+    depth: the number of levels.
 
     Raises ValueError for other shapes and for numbers that are not positive.
     """

@@ -18,9 +18,9 @@ UNIT_PRIOR = GammaPrior()
 
 
 def given_or_prior(name: str, value: Any) -> HyperparameterArray | GammaPrior:
-    """Return a positive number, or a `GammaPrior` of positive numbers, as arrays.
+    """Return a positive hyper-parameter: a number as an array, or a `GammaPrior` with its two parameters as arrays.
 
-    name: what the hyper-parameter is called in an error.
+    name: the name of the hyper-parameter, for the error. value: a positive number or a `GammaPrior`.
 
     Raises ValueError for any other value.
     """
@@ -30,7 +30,7 @@ def given_or_prior(name: str, value: Any) -> HyperparameterArray | GammaPrior:
 
 
 def in_words(value: Any) -> str:
-    """Describe a hyper-parameter, such as "2", "~ Gamma(1, rate 1)" or "given for 3 columns"."""
+    """Describe a hyper-parameter as text, such as "2", "~ Gamma(1, rate 1)" or "given for 3 columns"."""
     if isinstance(value, GammaPrior):
         return f"~ Gamma({float(value.shape):g}, rate {float(value.rate):g})"
     array = np.asarray(value)
@@ -38,7 +38,7 @@ def in_words(value: Any) -> str:
 
 
 def _positive(name: str, value: Any) -> HyperparameterArray:
-    """Return one positive number as an array. Raises ValueError for any other value."""
+    """Return one positive number as an array of shape (). Raises ValueError, with `name`, for any other value."""
     array = hyperparameter(value)
     if array.ndim or refuted(array > 0):
         raise ValueError(f"{name} must be one positive number, got {value!r}; give a number or a GammaPrior")

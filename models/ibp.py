@@ -5,10 +5,12 @@ Source: Griffiths & Ghahramani (2011), §2 and §4; CMU 10-708 lecture 23. The g
     1. concentration       α   ~ Gamma(a, rate b)                 or a given value
     2. loading precision   λ_A ~ Gamma(a, rate b)                 or a given value;  λ_A = 1/σ_A²
     3. noise precision     λ_x ~ Gamma(a, rate b)                 or a given value;  λ_x = 1/σ_x²
-    4. sticks              π_k ~ Beta(α/K, 1)                     k = 1…K
-    5. loadings            A_kd ~ Normal(0, 1/λ_A)                d = 1…D
-    6. features            z_nk ~ Bernoulli(π_k)                  n = 1…N
+    4. sticks              π_k ~ Beta(α/K, 1)                     k = 1…K features
+    5. loadings            A_kd ~ Normal(0, 1/λ_A)                d = 1…D columns
+    6. features            z_nk ~ Bernoulli(π_k)                  n = 1…N rows
     7. data                x_nd ~ Normal(Σ_k z_nk A_kd, 1/λ_x)    where observed
+
+A latent variable of the model is called a site. The stick of a feature is the probability that a row has it.
 
 | field | letter | shape | support |
 |---|---|---|---|
@@ -87,7 +89,7 @@ class IBP(Model):
 
     @property
     def _hyperparameters(self) -> dict[str, HyperparameterArray | GammaPrior]:
-        """The hyper-parameters by name."""
+        """The three hyper-parameters as {name of the field: number or `GammaPrior`}."""
         return {
             "concentration": self.concentration,
             "loading_precision": self.loading_precision,
@@ -106,8 +108,8 @@ class IBP(Model):
         )
 
     def globals(self) -> dict[str, Site]:
-        """Return the sites shared by all rows: inferred hyper-parameters, the feature probabilities, and the
-        loadings.
+        """Return the latent variables that all rows share: inferred hyper-parameters, the feature probabilities, and
+        the loadings.
         """
         inferred = {n: Site(Gamma(), ()) for n, v in self._hyperparameters.items() if isinstance(v, GammaPrior)}
         return {
@@ -117,19 +119,22 @@ class IBP(Model):
         }
 
     def locals(self) -> dict[str, Site]:
-        """Return the site of one row: which features it has."""
+        """Return the latent variable of one row: which features it has, 0 or 1 on the axis (feature,)."""
         return {"features": Site(Bernoulli(), ("feature",), slices="feature")}
 
     def extents(self, unit: Row) -> dict[str, int]:
+        """Return {}: a row decides the length of no axis."""
         return {}
 
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
+        """Return {"feature": mask of the features that exist}, of length `capacity[0]`."""
         return {"feature": first(size[0], capacity[0])}
 
     def _log_and_value(self, name: str, g: Mapping[str, Statistics]) -> tuple[Any, Any]:
-        """Return (log x, x) of the named hyper-parameter x.
+        """Return (log x, x) of the hyper-parameter x called `name`.
 
-        They are statistics of the latent variable if x is inferred, or computed from the given value.
+        g: {name: statistics}; if x is inferred, the result is from its (expected) statistics, else from the given
+            value.
         """
         given = self._hyperparameters[name]
         if isinstance(given, GammaPrior):
@@ -137,7 +142,13 @@ class IBP(Model):
         return jnp.log(given), given
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
-        """Return Σ_k [log Beta(π_k | α/K, 1) + Σ_d log Normal(A_kd | 0, 1/λ_A)], plus hyper-priors, in nats."""
+        """Return Σ_k [log Beta(π_k | α/K, 1) + Σ_d log Normal(A_kd | 0, 1/λ_A)], plus hyper-priors, in nats.
+
+        π_k is the probability of feature k = 1…K, A_kd its loading in column d, and λ_A the precision of loadings.
+
+        g: {"sticks", "loadings", inferred hyper-parameters: statistics}. on: {"feature": mask of the features that
+            exist}.
+        """
         exists = on["feature"]
         log_alpha, alpha = self._log_and_value("concentration", g)
         log_loading, loading = self._log_and_value("loading_precision", g)
@@ -158,7 +169,14 @@ class IBP(Model):
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
     ) -> Float[Array, ""]:
-        """Return log p(z | π) + Σ_d log Normal(x_d | Σ_k z_k A_kd, 1/λ_x) of one row, over observed cells, in nats."""
+        """Return log p(z | π) + Σ_d log Normal(x_d | Σ_k z_k A_kd, 1/λ_x) of one row, over observed cells, in nats.
+
+        z_k is 1 if the row x has feature k, A_kd is the loading of feature k in column d, and λ_x the precision of
+        noise.
+
+        g: {"sticks", "loadings", inferred hyper-parameters: statistics}. l: {"features": z, shape (feature,)}.
+        unit: the row. on: {"feature": mask of the features that exist}.
+        """
         exists, z, loadings = on["feature"], l["features"], g["loadings"]
         log_precision, precision = self._log_and_value("noise_precision", g)
         log_features = (z * g["sticks"].log_value + (1 - z) * g["sticks"].log_complement).sum(where=exists)
@@ -172,15 +190,20 @@ class IBP(Model):
         return log_features + jnp.where(unit.observed, log_density, 0.0).sum()
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """Return log(K! / Π m_j!) in nats, where m_j are the sizes of the groups of identical features.
+        """Return log(K! / Π_j m_j!) in nats, for K features in groups of m_j identical ones: the log number of
+        relabellings.
 
-        Features that no row has are the most common such group.
+        Features that no row has are the most common such group. size: (K,).
+        natural: {name: natural parameters} of the globals.
         """
         leaves = jax.tree.leaves((natural["sticks"], natural["loadings"]))
         return log_relabellings(np.concatenate([np.asarray(x)[: size[0]].reshape(size[0], -1) for x in leaves], axis=1))
 
     def ceiling(self, units: Row) -> float:
-        """Return ½ log(λ_x / 2π) per observed cell, in nats, where λ_x is given; inf where it is inferred.
+        """Return ½ log(λ_x / 2π) per observed cell, summed, in nats, if the noise precision λ_x is given; inf if it is
+        inferred.
+
+        units: all rows.
 
         Proof: no Gaussian density of precision λ_x exceeds √(λ_x / 2π), whatever its mean. Where λ_x is free, data that
         the features fit exactly have a density without bound.
@@ -190,6 +213,7 @@ class IBP(Model):
         return float(0.5 * np.sum(units.observed) * (np.log(self.noise_precision) - LOG_2PI))
 
     def plug_in(self) -> "IBP":
+        """Raise ValueError: the model has no plug-in form."""
         raise ValueError(
             'IBP has no plug-in form, got evidence="plug-in": use evidence="marginal". Loadings estimated at a point '
             "can have one feature for each row, and their likelihood rises with the size without end"
@@ -198,6 +222,11 @@ class IBP(Model):
     def draw_unit(
         self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
     ) -> Row:
+        """Draw the cells of one row, given its features and their loadings.
+
+        g: {"loadings": (A, −A²/2), and "noise_precision" if inferred}. l: {"features": 0 or 1, shape (feature,)}.
+        unit: a row whose `observed` is kept.
+        """
         mean = l["features"] @ g["loadings"].value
         _, precision = self._log_and_value("noise_precision", g)
         return Row(mean + jax.random.normal(key, mean.shape, mean.dtype) / jnp.sqrt(precision), unit.observed)
@@ -205,10 +234,12 @@ class IBP(Model):
     def simulate(
         self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], Row]:
-        """Draw parameters, features and rows from the joint.
+        """Draw parameters, features and rows from the joint distribution.
 
-        units: `units.observed` is kept.
-        extents: {"dim": D}, the number of columns.
+        size: (number of features,). units: rows of which `observed` is kept.
+        extents: {"dim": D}, the number D of columns.
+
+        Returns (statistics of the globals by name, statistics of the locals by name with rows leading, the drawn rows).
         """
         key_hyper, key_sticks, key_loadings, key_features, key_data = jax.random.split(key, 5)
         n_rows, on = np.shape(units.value)[0], self.active(size, size)

@@ -4,10 +4,12 @@ Source: Richardson & Green (1997), §2. In each column, independently, with y = 
 
     1. weights       π ~ Dirichlet(a, …, a)
     2. rate          β ~ Gamma(g, rate h)                 one per column, shared by its components
-    3. means         μ_k ~ Normal(0, 1/κ)                 k = 1…K
+    3. means         μ_k ~ Normal(0, 1/κ)                 k = 1…K components
     4. precisions    τ_k ~ Gamma(α, rate β)
-    5. assignment    z_n ~ Categorical(π)                 n = 1…N
+    5. assignment    z_n ~ Categorical(π)                 n = 1…N rows
     6. row           y_n ~ Normal(μ_{z_n}, 1/τ_{z_n})
+
+A latent variable of the model is called a site.
 
 | field | letter | shape | support |
 |---|---|---|---|
@@ -15,7 +17,7 @@ Source: Richardson & Green (1997), §2. In each column, independently, with y = 
 | `mean_precision` | κ | () | > 0 |
 | `shape` | α | () | > 0 |
 | `rate_shape`, `rate_rate` | g, h | () | > 0 |
-| `concentration` | a (δ there) | () | > 0 |
+| `concentration` | a (δ in the paper) | () | > 0 |
 | site `weights` | log π | (component,) | simplex |
 | site `rate` | (log β, −β) | (dim,) | > 0 |
 | site `mean` | (μ, −μ²/2) | (component, dim) | real |
@@ -57,8 +59,9 @@ class IndependentNormalMixture(Model):
     rate_shape, rate_rate: g and h, of the prior on the rate of the precisions.
     concentration: of the symmetric Dirichlet on the weights, per component.
 
-    The prior is not conjugate: the joint conditional of a mean and a precision is in no family here. So both are latent
-    variables, and no parameter can be integrated out in closed form. Missing cells are left out of the likelihood.
+    The prior is not conjugate: the joint conditional of a mean and a precision is in no family of
+    `lvsearch.models.families`. So both are latent variables, and no parameter can be integrated out in closed form.
+    Missing cells are left out of the likelihood.
 
     `nested` is False: there is no plug-in form, since the likelihood of free variances has no maximum.
     """
@@ -100,7 +103,8 @@ class IndependentNormalMixture(Model):
 
         values: (rows, columns), NaN where missing.
 
-        In the data's unit these defaults are ξ the midpoint, κ = 1/R², α = 2, g = 0.2, h = 10/R², δ = 1.
+        In the data's unit these defaults are ξ the midpoint, κ = 1/R², α = 2, g = 0.2, h = 10/R², δ = 1, in the paper's
+        letters.
 
         Raises ValueError for an array of another rank, and for a column that does not vary.
         """
@@ -129,8 +133,8 @@ class IndependentNormalMixture(Model):
         )
 
     def globals(self) -> dict[str, Site]:
-        """Return the sites shared by all rows: weights, means, precisions, and the rate of the precisions in each
-        column.
+        """Return the latent variables that all rows share: weights, means, precisions, and the rate of the precisions
+        in each column.
         """
         return {
             "weights": Site(Dirichlet(), ("component",)),
@@ -140,13 +144,15 @@ class IndependentNormalMixture(Model):
         }
 
     def locals(self) -> dict[str, Site]:
-        """Return the site of one row: its component."""
+        """Return the latent variable of one row: its component, one-hot on the axis (component,)."""
         return {"component": Site(Categorical(), ("component",))}
 
     def extents(self, unit: Row) -> dict[str, int]:
+        """Return {}: a row decides the length of no axis."""
         return {}
 
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
+        """Return {"component": mask of the components that exist}, of length `capacity[0]`."""
         return {"component": first(size[0], capacity[0])}
 
     def coordinates(self, unit: Row) -> Float[Array, " dim"]:
@@ -162,7 +168,12 @@ class IndependentNormalMixture(Model):
         return jnp.where(unit.observed, per_cell, 0.0).sum()
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
-        """Return log p(weights) + Σ_d log p(rate_d) + Σ_kd [log p(mean_kd) + log p(precision_kd | rate_d)], in nats."""
+        """Return log p(weights) + Σ_d log p(rate_d) + Σ_kd [log p(mean_kd) + log p(precision_kd | rate_d)], in nats.
+
+        k runs over components and d over columns.
+
+        g: {"weights", "mean", "precision", "rate": statistics}. on: {"component": mask of the components that exist}.
+        """
         exists, mean, precision, rate = on["component"], g["mean"], g["precision"], g["rate"]
         dtype = g["weights"].dtype
         kappa, a = jnp.asarray(self.mean_precision, dtype), jnp.asarray(self.concentration, dtype)
@@ -179,7 +190,13 @@ class IndependentNormalMixture(Model):
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
     ) -> Float[Array, ""]:
-        """Return log p(z) + Σ_d log Normal(x_d | mean_zd, 1/precision_zd) of one row, over observed cells, in nats."""
+        """Return log p(z) + Σ_d log Normal(x_d | mean_zd, 1/precision_zd) of one row, over observed cells, in nats.
+
+        z is the component of the row x, and d runs over its columns.
+
+        g: {"weights", "mean", "precision": statistics}. l: {"component": z, one-hot}.
+        unit: the row. on: {"component": mask of the components that exist}.
+        """
         y, mean, precision = self.coordinates(unit), g["mean"], g["precision"]
         squares = precision.negative_value * (0.5 * y**2 - mean.value * y - mean.negative_half_square)
         cells = jnp.where(unit.observed, 0.5 * precision.log_value + squares, 0.0)
@@ -187,17 +204,22 @@ class IndependentNormalMixture(Model):
         return jnp.where(on["component"], l["component"] * each, 0.0).sum()
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """Return log(K! / Π m_j!) in nats, where m_j are the sizes of the groups of identical components."""
+        """Return log(K! / Π_j m_j!) in nats, for K components in groups of m_j identical ones: the log number of
+        relabellings.
+
+        size: (K,). natural: {name: natural parameters} of the globals.
+        """
         return log_relabellings(component_rows(size[0], natural, ("weights", "mean", "precision")))
 
     def ceiling(self, units: Row) -> float:
-        """Return inf: a component on one row, with a variance that shrinks to 0, has a density without bound.
+        """Return inf for data with observed cells, else 0, in nats.
 
-        For data without observed cells it is 0. The unit is nats.
+        A component on one row, with a variance that shrinks to 0, has a density without bound.
         """
         return float("inf") if np.asarray(units.observed).any() else 0.0
 
     def plug_in(self) -> "IndependentNormalMixture":
+        """Raise ValueError: the model has no plug-in form."""
         raise ValueError(
             "Gaussian components of free variance have no plug-in form: the likelihood grows without bound as one of "
             'them shrinks onto a row. Use evidence="marginal", or KnownCovarianceComponents'
@@ -206,13 +228,22 @@ class IndependentNormalMixture(Model):
     def draw_unit(
         self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
     ) -> Row:
+        """Draw the cells of one row, given its component.
+
+        g: {"mean", "precision": statistics, (component, dim)}. l: {"component": one-hot}.
+        unit: a row whose `observed` is kept.
+        """
         chosen = jnp.argmax(l["component"])
         mean, precision = g["mean"].value[chosen], -g["precision"].negative_value[chosen]
         noise = jax.random.normal(key, mean.shape, mean.dtype) / jnp.sqrt(precision)
         return Row(self.location + self.scale * (mean + noise), unit.observed)
 
     def draw_globals(self, key: Array, n_components: int, n_dims: int) -> dict[str, Statistics]:
-        """Draw weights, means, precisions and rates from their prior, in the floating type of the session."""
+        """Draw weights, means, precisions and rates from their prior, and return their statistics by name.
+
+        n_components: the number of components. n_dims: the number of columns. Numbers are in the session's floating
+            type.
+        """
         keys, zero, each = jax.random.split(key, 4), jnp.zeros(n_dims), jnp.zeros((n_components, n_dims))
         rate = Gamma().sample(keys[0], GammaStatistics(zero + (self.rate_shape - 1), zero + self.rate_rate))
         return {
@@ -225,10 +256,12 @@ class IndependentNormalMixture(Model):
     def simulate(
         self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], Row]:
-        """Draw parameters, components and rows from the joint.
+        """Draw parameters, components and rows from the joint distribution.
 
-        units: `units.observed` is kept.
-        extents: {"dim": D}, the number of columns.
+        size: (number of components,). units: rows of which `observed` is kept.
+        extents: {"dim": D}, the number D of columns.
+
+        Returns (statistics of the globals by name, statistics of the locals by name with rows leading, the drawn rows).
         """
         key_globals, key_z, key_data = jax.random.split(key, 3)
         n_rows, on = np.shape(units.value)[0], self.active(size, size)

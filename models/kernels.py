@@ -44,7 +44,7 @@ SOME_EFFORT: tuple[Mapping[str, Any], ...] = (
     },
     {},
 )
-"""The same for samplers that a fit runs for some dozens of sweeps.
+"""Sets of options of XLA's CPU compiler for some effort, the best first, for samplers run for some dozens of sweeps.
 
 A sweep over the blocks of 60 × 3 cells compiles in 2.6 instead of 4.8 s, and runs in 4.4 instead of 2.7 ms.
 """
@@ -63,7 +63,7 @@ _OUTSIDE = get_opaque_trace_state()  # JAX's state outside of all programs, wher
 def full_precision(function: Callable[P, R]) -> Callable[P, R]:
     """Return the function with matrix products that keep all bits of their factors.
 
-    This holds for products that the function traces and for products that it computes at once.
+    Both products that are traced for compilation and products that are computed immediately keep all bits.
     """
 
     @wraps(function)
@@ -112,8 +112,9 @@ def kernel(
 
 
 class KernelOnCPU:
-    """A compiled function like that of `jax.jit`, which on a CPU is compiled with options of its own.
+    """A compiled function with the interface of `jax.jit`'s, which on a CPU is compiled with special compiler options.
 
+    function: the function to compile. program: compiles it, with the keyword arguments of `jax.jit`.
     choices: sets of options of XLA's CPU compiler. The first that the installed version accepts is used.
     always: use the options for arguments of any size, not only where these have few elements.
     """
@@ -143,15 +144,15 @@ class KernelOnCPU:
         return self._optimised(*args, **kwargs)
 
     def trace(self, *args: Any, **kwargs: Any) -> Any:
-        """Trace the optimised program, like the method of `jax.jit`."""
+        """Return the optimised program traced for these arguments, like the method of `jax.jit`."""
         return self._optimised.trace(*args, **kwargs)
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
-        """Lower the optimised program, like the method of `jax.jit`."""
+        """Return the optimised program lowered for these arguments, like the method of `jax.jit`."""
         return self._optimised.lower(*args, **kwargs)
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the shapes and types of the result, like the method of `jax.jit`."""
+        """Return the shapes and dtypes of the result, like the method of `jax.jit`."""
         return self._optimised.eval_shape(*args, **kwargs)
 
     def _cache_size(self) -> int:
@@ -160,7 +161,9 @@ class KernelOnCPU:
 
 
 def _first_known(choices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the first of these sets of compiler options that the installed version of XLA accepts."""
+    """Return the first set of compiler options that the installed version of XLA accepts; the last one is not
+    tested.
+    """
     for options in choices[:-1]:
         if _is_known(tuple(options.items())):
             return dict(options)
@@ -169,7 +172,9 @@ def _first_known(choices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 @cache
 def _is_known(options: tuple[tuple[str, Any], ...]) -> bool:
-    """Return whether the installed version of XLA accepts these compiler options."""
+    """Return True if the installed version of XLA accepts all of these compiler options, given as (name, value)
+    pairs.
+    """
     try:
         jax.jit(lambda x: x, compiler_options=dict(options))(0.0)
     except jax.errors.JaxRuntimeError:

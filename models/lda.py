@@ -2,12 +2,14 @@
 
 Source: Blei (2004), §3.2–3.4. The generative story, with the equations that define it:
 
-    1. topics        β_k ~ Dirichlet(η, …, η)           k = 1…K      (Figure 3.6; absent in the plug-in form)
-    2. proportions   θ_d ~ Dirichlet(α_1, …, α_K)       d = 1…D      (Eq. 3.1)
-    3. assignment    z_dn ~ Categorical(θ_d)            n = 1…N_d    (Eq. 3.5)
-    4. word          w_dn ~ Categorical(β_{z_dn})                    (Eq. 3.5)
+    1. topics        β_k ~ Dirichlet(η, …, η)           k = 1…K topics      (Figure 3.6; absent in the plug-in form)
+    2. proportions   θ_d ~ Dirichlet(α_1, …, α_K)       d = 1…D documents   (Eq. 3.1)
+    3. assignment    z_dn ~ Categorical(θ_d)            n = 1…N_d tokens    (Eq. 3.5)
+    4. word          w_dn ~ Categorical(β_{z_dn})                           (Eq. 3.5)
 
     0. α = A/K, A ~ Gamma and η ~ Gamma where these have priors; the thesis gives or estimates them (§3.4.3)
+
+A latent variable of the model is called a site.
 
 | field | letter | shape | support |
 |---|---|---|---|
@@ -21,8 +23,8 @@ Departure from the source. The copies of one word in a document share the q of t
 bound they would be equal anyway (Eq. 3.9 depends on n only through w_n), so nothing is lost.
 
 A and η stand inside log Γ, so the log-joint is not linear in any statistic of them, and they cannot be latent variables
-of the contract (sites). Code that evaluates the log-joint needs numbers (`numbers`, `with_numbers`). Simulation, the
-annealed evidence and the fit handle the priors.
+of `Model`. Code that evaluates the log-joint needs numbers (`numbers`, `with_numbers`). Simulation, the annealed
+evidence and the fit handle the priors.
 """
 
 from collections.abc import Mapping
@@ -51,7 +53,7 @@ from lvsearch.models.topic_model import TopicModel
 from lvsearch.models.units import BagOfWords
 
 HYPER = 0xA1FA
-"""Folded into a random key for hyper-parameters, so that their draws differ from all others made from that key."""
+"""A number folded into a random key for hyper-parameters, so that their draws differ from all others of that key."""
 
 
 class LDA(TopicModel):
@@ -68,11 +70,11 @@ class LDA(TopicModel):
     had, with 0.03, the highest evidence, and its best size also predicted held-out documents best. Compare others with
     `tests/benchmarks/cora_sizes.py --topic-concentration 0.1`.
 
-    `nested` is True: Proposition 1 holds for the plug-in form with a free vector α. Proof: given topics β and α at size
-    K, put at size K + 1 β'_{K+1} = β_k, α'_k = α_k − ε and α'_{K+1} = ε for any 0 < ε < α_k. By Dirichlet aggregation
-    (θ'_k + θ'_{K+1}, the others) ~ Dirichlet(α). p(w | θ', β') depends on θ' only through that sum, so every document
-    keeps its probability *exactly*; ε → 0 is an empty extra topic. The proof fails where α is fixed or symmetric: the
-    prior then changes with K.
+    `nested` is True: Proposition 1 of Chiang & Poole holds for the plug-in form with a free vector α. Proof: β and α
+    are given for K topics. For K + 1 topics put β'_{K+1} = β_k, α'_k = α_k − ε and α'_{K+1} = ε for any 0 < ε < α_k. By
+    Dirichlet aggregation (θ'_k + θ'_{K+1}, the others) ~ Dirichlet(α). p(w | θ', β') depends on θ' only through that
+    sum, so every document keeps its probability *exactly*; ε → 0 is an empty extra topic. The proof fails where α is
+    fixed or symmetric: the prior then changes with K.
     """
 
     concentration: HyperparameterArray | GammaPrior
@@ -132,16 +134,19 @@ class LDA(TopicModel):
         return found if topic_concentration is None else {**found, "topic_concentration": topic_concentration}
 
     def with_numbers(self, concentration: Any, topic_concentration: Any) -> "LDA":
-        """Return the model with these numbers in the place of its priors.
+        """Return the model with numbers in place of the `GammaPrior`s of its hyper-parameters.
 
-        Hyper-parameters without a prior stay as they are.
+        concentration: the total A, used only if `concentration` has a prior.
+        topic_concentration: η, used only if `topic_concentration` has a prior.
+
+        A hyper-parameter without a prior keeps its value, whatever is passed for it.
         """
         alpha = concentration if isinstance(self.concentration, GammaPrior) else self.concentration
         eta = topic_concentration if isinstance(self.topic_concentration, GammaPrior) else self.topic_concentration
         return LDA(alpha, eta, self.topics)
 
     def at_prior_means(self) -> "LDA":
-        """Return the model with the means of its priors in their place, or itself where it has no priors."""
+        """Return the model with each `GammaPrior` replaced by its mean, or the model itself if it has no such prior."""
         means = {name: prior.shape / prior.rate for name, prior in self.inferred.items()}
         return self.with_numbers(means.get("concentration"), means.get("topic_concentration")) if means else self
 
@@ -168,36 +173,48 @@ class LDA(TopicModel):
         return f"LDA: {'; '.join(words)}"
 
     def globals(self) -> dict[str, Site]:
-        """Return the site shared by all documents: the topics."""
+        """Return the latent variable that all documents share: the topics, "topic_word", on the axes (topic, word)."""
         return {"topic_word": Site(self.topics, ("topic", "word"))}
 
     def locals(self) -> dict[str, Site]:
-        """Return the sites of one document: the topic of each token, and the proportions of the topics."""
+        """Return the latent variables of one document: the topic of each token, and the proportions of the topics."""
         return {
             "assignment": Site(Categorical(), ("token", "topic"), copies=lambda unit: unit.counts),
             "proportions": Site(Dirichlet(), ("topic",)),
         }
 
     def extents(self, unit: BagOfWords) -> dict[str, int]:
+        """Return {"token": number of columns of the document}, one for each distinct word, padding included."""
         return {"token": unit.words.shape[-1]}
 
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
+        """Return {"topic": mask of the topics that exist}, of length `capacity[0]`."""
         return {"topic": first(size[0], capacity[0])}
 
     def alpha(self, on: Masks) -> Float[Array, " topic"]:
-        """Return the Dirichlet parameter of a document's proportions, shape (topic,); 0 for missing topics."""
-        return _spread(self.numbers()[0], on)
+        """Return α, the Dirichlet parameter of a document's proportions, shape (topic,); 0 for topics that do not
+        exist.
+
+        on: {"topic": mask of the topics that exist}.
+        """
+        return _concentration_per_topic(self.numbers()[0], on)
 
     def proportions_prior(
         self, size: tuple[int, ...], natural: Mapping[str, Statistics]
     ) -> Float[np.ndarray, " topic"]:
-        """Return α as (K,) float64, where a total is spread evenly over the topics."""
+        """Return α, the Dirichlet parameter of a document's proportions, as float64 of shape (K,) for K topics.
+
+        size: (K,). natural: not used by this model. A total concentration is spread evenly over the topics.
+        """
         total = self.numbers()[0]
         spread = total / size[0] if np.ndim(total) == 0 else total
         return np.broadcast_to(np.asarray(spread, np.float64), (size[0],)).copy()
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
-        """Return Σ_k log Dirichlet(β_k | η, …, η) in nats; 0 if topics have no prior."""
+        """Return Σ_k log Dirichlet(β_k | η, …, η) over the topics in nats; 0 if topics have no prior.
+
+        g: {"topic_word": log β, shape (topic, word)}. on: {"topic": mask of the topics that exist}.
+        """
         log_beta, topic_concentration = g["topic_word"], self.numbers()[1]
         if topic_concentration is None:
             return jnp.zeros((), log_beta.dtype)
@@ -210,7 +227,12 @@ class LDA(TopicModel):
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
     ) -> Float[Array, ""]:
-        """Return log p(θ | α) + Σ_n [log p(z_n | θ) + log p(w_n | z_n, β)] of one document, in nats."""
+        """Return log p(θ | α) + Σ_n [log p(z_n | θ) + log p(w_n | z_n, β)] of one document with tokens n, in nats.
+
+        g: {"topic_word": log β, shape (topic, word)}.
+        l: {"proportions": log θ, shape (topic,); "assignment": z, shape (token, topic)}.
+        unit: the document. on: {"topic": mask of the topics that exist}.
+        """
         log_theta, z = l["proportions"], l["assignment"]
         log_beta = g["topic_word"][:, unit.words].T  # (token, topic)
         weighted = unit.counts[:, None] * z
@@ -221,16 +243,20 @@ class LDA(TopicModel):
         )
 
     def _log_proportions(self, log_theta: Float[Array, " topic"], on: Masks) -> Float[Array, ""]:
-        """Return log Dirichlet(θ | α) of one document, in nats."""
+        """Return log Dirichlet(θ | α) of one document, in nats.
+
+        log_theta: log proportions, shape (topic,). on: {"topic": mask of the topics that exist}.
+        """
         topic = on["topic"]
         alpha = self.alpha(on).astype(log_theta.dtype)
         safe = jnp.where(topic, alpha, 1.0)  # log Γ(0) would be inf, and inf · 0 is not 0
         return gammaln(alpha.sum()) + jnp.where(topic, (safe - 1) * log_theta - gammaln(safe), 0.0).sum()
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """Return log(K! / Π m_j!) in nats, where m_j are the sizes of the groups of identical topics.
+        """Return log(K! / Π_j m_j!) in nats, for K topics in groups of m_j identical ones: the log number of
+        relabellings.
 
-        Exchanging identical topics gives no new relabelling.
+        size: (K,). natural: {"topic_word": natural parameters, shape (topic, word)}.
         """
         rows = np.asarray(natural["topic_word"])[: size[0]]
         return log_relabellings(rows)
@@ -238,6 +264,8 @@ class LDA(TopicModel):
     def ceiling(self, units: BagOfWords) -> float:
         """Return Σ_d Σ_w n_dw log(n_dw / N_d) in nats: the log-likelihood if each document had its own word
         frequencies.
+
+        n_dw is how often document d has word w, and N_d the length of document d. units: all documents.
 
         Proof: for any θ, β every token of document d has the distribution θᵀβ. Σ_w n_w log p_w over the simplex is
         greatest at p_w = n_w / N (Gibbs' inequality). An average over θ or β is at most the maximum.
@@ -249,7 +277,7 @@ class LDA(TopicModel):
     def plug_in(self) -> "LDA":
         """Return the model with point estimates of the topics, which no longer have a prior.
 
-        The estimate is the posterior mean of a topic under η pseudo-counts per word.
+        The estimate is the posterior mean of a topic under η pseudo-counts per word, where η is `topic_concentration`.
 
         Raises ValueError where hyper-parameters have priors.
         """
@@ -266,19 +294,26 @@ class LDA(TopicModel):
     def draw_unit(
         self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
     ) -> BagOfWords:
-        """Draw a word for every token of a document. Every column must hold one token (counts 0 or 1)."""
+        """Draw a word for every token of a document, given the topic of each token.
+
+        g: {"topic_word": log β, shape (topic, word)}. l: {"assignment": one-hot topics, shape (token, topic)}.
+        unit: a document with one token in every column (counts 0 or 1); its words are replaced.
+        """
         words = jax.random.categorical(key, l["assignment"] @ g["topic_word"])
         return BagOfWords(words.astype(unit.words.dtype), unit.counts)
 
     def simulate(
         self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], BagOfWords]:
-        """Draw parameters, latents and words from the joint.
+        """Draw parameters, latent variables and words from the joint distribution.
 
-        units: one token in each column (counts 0 or 1).
-        extents: {"word": V}, the size of the vocabulary.
+        size: (number of topics,).
+        units: documents with one token in each column (counts 0 or 1); their words are replaced.
+        extents: {"word": V}, the number V of words in the vocabulary.
 
-        Hyper-parameters that have priors are drawn first. They are returned among the globals, as (log x, −x) by name.
+        Returns (statistics of the globals by name, statistics of the locals by name with documents leading, the
+        documents). Hyper-parameters x that have priors are drawn first and returned among the globals, as (log x, −x)
+        by name.
 
         Raises ValueError for topics that have no prior.
         """
@@ -294,7 +329,7 @@ class LDA(TopicModel):
             natural = GammaStatistics(jnp.asarray(prior.shape) - 1, jnp.asarray(prior.rate))
             g[name] = Gamma().sample(jax.random.fold_in(key, HYPER + position), natural)
             value[name] = -g[name].negative_value
-        alpha = _spread(value["concentration"], on)
+        alpha = _concentration_per_topic(value["concentration"], on)
         eta = jnp.broadcast_to(jnp.asarray(value["topic_concentration"]), (size[0], extents["word"]))
         log_beta = Dirichlet().sample(key_topics, eta - 1)
         log_theta = Dirichlet().sample(key_theta, jnp.broadcast_to(alpha - 1, (n_docs, size[0])))
@@ -305,10 +340,11 @@ class LDA(TopicModel):
         return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
 
 
-def _spread(concentration: Any, on: Masks) -> Float[Array, " topic"]:
-    """Return one concentration per topic: a total shared evenly by the topics that exist, or the given values.
+def _concentration_per_topic(concentration: Any, on: Masks) -> Float[Array, " topic"]:
+    """Return one concentration per topic, shape (topic,); 0 for topics that do not exist.
 
-    Topics that do not exist get 0.
+    concentration: a total of shape (), shared evenly by the topics that exist, or one value per topic, shape (K,).
+    on: {"topic": mask of the topics that exist}.
     """
     topic = on["topic"]
     if concentration.ndim == 0:
@@ -317,9 +353,12 @@ def _spread(concentration: Any, on: Masks) -> Float[Array, " topic"]:
 
 
 def _positive_or_prior(name: str, value: Any, estimated: bool = False) -> HyperparameterArray | GammaPrior:
-    """Return positive numbers, or a `GammaPrior` of one, as arrays. Raises ValueError for any other value.
+    """Return positive numbers as an array, or a `GammaPrior` with its two parameters as arrays.
 
-    estimated: the numbers are a starting point of an estimate, so that no largest value is enforced.
+    name: the name of the hyper-parameter, for the error message. value: a number, a vector, or a `GammaPrior`.
+    estimated: True if the number is only the starting point of an estimate; no largest value is then enforced.
+
+    Raises ValueError for any other value.
     """
     if isinstance(value, GammaPrior):
         return given_or_prior(name, value)

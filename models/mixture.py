@@ -1,10 +1,11 @@
-"""The base of all mixtures of rows: every row comes from one component, and all components are of one kind.
+"""The base class of all mixtures of rows: every row comes from one component, and all components are of one kind.
 
     log p(z, x | globals) = Σ_k z_k (log π_k + log p(x | θ_k))
     log p(globals) = log p(weights) + Σ_k log p(θ_k | h) + log p(h)
 
-A subclass defines the distribution of the weights. The kind of component is a field (`models.components`). Those of its
-hyper-parameters h that have priors are latent variables under their own names.
+z is the component of row x as an indicator, π_k and θ_k are the weight and the parameters of component k, and h are
+hyper-parameters of the components. A subclass defines the distribution of the weights. The kind of component is a field
+(`models.components`). Those of its hyper-parameters h that have priors are latent variables under their own names.
 
 Some kinds have several *variants* of a row, such as the precision scales of a Student's t. Then a row has an indicator
 v_k of its variant for each component k, which exists only as far as the row is in that component:
@@ -36,7 +37,7 @@ from lvsearch.models.units import Row
 
 
 class MixtureModel(Model):
-    """A mixture of rows.
+    """A mixture of rows: every row comes from one component.
 
     `components`: the kind of the components, with its hyper-parameters.
     `ordered`: True if components are not exchangeable but have an order, as sticks do. The best order is then by
@@ -51,41 +52,58 @@ class MixtureModel(Model):
 
     @abstractmethod
     def weight_sites(self) -> dict[str, Site]:
-        """Return the global latent variables besides `components`."""
+        """Return {name: latent variable} of the variables that decide the components' weights, such as weights or
+        sticks.
+        """
 
     @abstractmethod
     def log_weights(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, " component"]:
-        """Return log π_k in nats, shape (component,), linear in the statistics of the weights' latent variables."""
+        """Return the log weight log π_k of each component k, in nats, shape (component,).
+
+        g: {name: statistics} of the latent variables that all rows share; the result is linear in those of the weights.
+        on: {"component": mask of the components that exist}.
+        """
 
     @abstractmethod
     def log_weights_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
-        """Return the log prior density of the weights' latent variables, in nats."""
+        """Return the log prior density of the latent variables that decide the weights, in nats.
+
+        g: {name: statistics} of the latent variables that all rows share.
+        on: {"component": mask of the components that exist}.
+        """
 
     @abstractmethod
     def expected_weights(self, natural: Mapping[str, Statistics]) -> tuple[Float[np.ndarray, " component"], float]:
-        """Return (E[π_k] of each component, the expected mass of all further components). They sum to 1.
+        """Return (the expected weight E[π_k] of each component, the expected mass of all further components).
 
-        natural: natural parameters of the globals, of existing components only.
+        The first has shape (component,); all together sum to 1.
+
+        natural: {name: natural parameters} of the globals, of existing components only.
         """
 
     @abstractmethod
     def draw_weights(self, key: Array, size: tuple[int, ...]) -> dict[str, Statistics]:
-        """Draw the weights' latent variables from their prior. Raises ValueError where they have none."""
+        """Draw the latent variables that decide the weights from their prior, and return {name: statistics}.
+
+        size: (number of components,). Raises ValueError where they have no prior.
+        """
 
     def prior_natural(self, component: Component, n_dims: int, on: Masks) -> Any:
         """Return λ, the natural parameters of one component that has no rows, without a component axis.
 
-        component: the kind of component, all its hyper-parameters numbers.
-        n_dims: the number of columns.
+        component: the kind of component, all its hyper-parameters numbers. n_dims: the number of columns.
+        on: {"component": mask of the components that exist}; components that share parameters need their number.
         """
         del on
         return component.prior(n_dims)
 
     def posterior_from_own_rows(self, component: Component, natural: Any, on: Masks) -> Any:
-        """Return the natural parameters that each component would have if its rows were the only data.
+        """Return the natural parameters that each component would have if its rows were the only data, components
+        leading.
 
         component: the kind of component, all its hyper-parameters numbers.
-        natural: the natural parameters of `components`, axis component first in every leaf.
+        natural: the fitted natural parameters of `components`, axis component first in every leaf.
+        on: {"component": mask of the components that exist}.
         """
         del component, on
         return natural
@@ -98,19 +116,24 @@ class MixtureModel(Model):
         return natural
 
     def draw_components(self, key: Array, component: Component, n_components: int, n_dims: int) -> Any:
-        """Draw the statistics of the components' parameters from their prior.
+        """Draw the parameters of the components from their prior, and return their statistics, components leading.
+
+        component: the kind of component, all its hyper-parameters numbers.
+        n_components, n_dims: the numbers of components and of columns.
 
         Raises ValueError for estimated components, which have no prior.
         """
         return draw_parameters(component, key, n_components, n_dims)
 
     def globals(self) -> dict[str, Site]:
-        """Return the sites shared by all rows: the weights, hyper-parameters with priors, and the components."""
+        """Return the latent variables that all rows share: the weights, hyper-parameters with priors, and the
+        components.
+        """
         components = Site(self.components.family, ("component", *self.components.axes))
         return {**self.weight_sites(), **self.components.hyper_sites, "components": components}
 
     def locals(self) -> dict[str, Site]:
-        """Return the sites of one row: its component, and its variant if the components have several."""
+        """Return the latent variables of one row: its component, and its variant if the components have several."""
         component = {"component": Site(Categorical(), ("component",))}
         if self.components.n_variants == 1:
             return component
@@ -118,15 +141,24 @@ class MixtureModel(Model):
         return {**component, "variant": Site(Categorical(), ("component", "variant"), gate=gate)}
 
     def extents(self, unit: Row) -> dict[str, int]:
+        """Return {}: a row decides the length of no axis."""
         return {}
 
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
+        """Return {"component": mask of the components that exist}, with the masks of the components' own axes and of
+        variants.
+        """
         several = self.components.n_variants > 1
         variants = {"variant": jnp.ones(self.components.n_variants, bool)} if several else {}
         return {"component": first(size[0], capacity[0]), **self.components.own_axes, **variants}
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
-        """Return log p(weights) + log p(hyper-parameters) + Σ_k log p(θ_k | hyper-parameters), in nats."""
+        """Return log p(weights) + log p(hyper-parameters) + Σ_k log p(θ_k | hyper-parameters) over components k, in
+        nats.
+
+        g: {name: statistics} of the weights, of hyper-parameters with priors, and of "components".
+        on: {"component": mask of the components that exist}.
+        """
         per_component = log_prior(self.components, g["components"], g)
         above = self.log_weights_prior(g, on) + log_hyper_prior(self.components, g)
         return above + jnp.where(on["component"], per_component, 0.0).sum()
@@ -134,9 +166,13 @@ class MixtureModel(Model):
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
     ) -> Float[Array, ""]:
-        """Return log p(z | weights) + log p(x | θ_z) of one row with component z, in nats.
+        """Return log p(z | weights) + log p(x | θ_z) of one row x with component z, in nats.
 
-        If there are several variants v, the second term is log p(v) + log p(x | θ_z, v).
+        If there are several variants v of a row, the second term is log p(v) + log p(x | θ_z, v).
+
+        g: {name: statistics} of the weights and of "components".
+        l: {"component": z, shape (component,); "variant": v, shape (component, variant), if there are several}.
+        unit: the row. on: {"component": mask of the components that exist}.
         """
         rows = variant_log_likelihoods(self.components, g["components"], unit)
         several = self.components.n_variants > 1
@@ -145,9 +181,9 @@ class MixtureModel(Model):
         return jnp.where(on["component"], l["component"] * each, 0.0).sum()
 
     def ceiling(self, units: Row) -> float:
-        """Return the sum of each row's greatest density under any one component, in nats.
+        """Return the sum of each row's greatest log-density under any one component, in nats.
 
-        The ceiling is `inf` where components of free variance have no greatest density.
+        The ceiling is `inf` where components of free variance have no greatest density. units: all rows.
 
         Proof: given the parameters, a row's density is an average of its components' densities, which is at most the
         greatest. Averaging over parameters or assignments keeps that.
@@ -160,6 +196,11 @@ class MixtureModel(Model):
     def draw_unit(
         self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
     ) -> Row:
+        """Draw the cells of one row, given its component (and its variant, if there are several).
+
+        g: {"components": statistics of the parameters, components leading}. l: {"component": one-hot, …}.
+        unit: a row whose `observed` is kept.
+        """
         chosen = jnp.argmax(l["component"])
         parameters = jax.tree.map(lambda leaf: leaf[chosen], g["components"])
         if self.components.n_variants == 1:
@@ -170,11 +211,12 @@ class MixtureModel(Model):
     def simulate(
         self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], Row]:
-        """Draw parameters, components and rows from the joint.
+        """Draw parameters, components and rows from the joint distribution.
 
-        units: `units.observed` is kept.
-        extents: {"dim": D}, the number of columns.
+        size: (number of components,), or the truncation of a process. units: rows of which `observed` is kept.
+        extents: {"dim": D}, the number D of columns.
 
+        Returns (statistics of the globals by name, statistics of the locals by name with rows leading, the drawn rows).
         In a process, rows that fall beyond the truncation are drawn again: the truncated model.
         """
         key_weights, key_components, key_z, key_data = jax.random.split(key, 4)
@@ -197,6 +239,10 @@ class MixtureModel(Model):
 def component_rows(
     size: int, natural: Mapping[str, Statistics], names: tuple[str, ...]
 ) -> Float[np.ndarray, "k numbers"]:
-    """Return the natural parameters of the named latent variables, one component in each row."""
+    """Return the natural parameters of the named latent variables, one component in each row, shape (size, numbers).
+
+    size: the number of components. natural: {name: natural parameters}, components leading.
+    names: the latent variables to use.
+    """
     leaves = jax.tree.leaves([natural[name] for name in names])
     return np.concatenate([np.asarray(leaf)[:size].reshape(size, -1) for leaf in leaves], axis=1)

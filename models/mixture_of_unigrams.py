@@ -2,10 +2,12 @@
 
 Source: Nigam et al. (2000); Blei (2004), §3.3.2, smoothed as in §3.4.3. The generative story:
 
-    1. topics       β_k ~ Dirichlet(η, …, η)          k = 1…K      (absent in the plug-in form)
-    2. weights      π ~ Dirichlet(a, …, a)                         (absent in the plug-in form)
-    3. topic        z_d ~ Categorical(π)              d = 1…D
-    4. word         w_dn ~ Categorical(β_{z_d})       n = 1…N_d
+    1. topics       β_k ~ Dirichlet(η, …, η)          k = 1…K topics      (absent in the plug-in form)
+    2. weights      π ~ Dirichlet(a, …, a)                                (absent in the plug-in form)
+    3. topic        z_d ~ Categorical(π)              d = 1…D documents
+    4. word         w_dn ~ Categorical(β_{z_d})       n = 1…N_d tokens
+
+A latent variable of the model is called a site.
 
 | field | letter | shape | support |
 |---|---|---|---|
@@ -54,7 +56,7 @@ class MixtureOfUnigrams(TopicModel):
         `plug_in()` sets it to `PointSimplex`, which gives EM (maximum likelihood, without smoothing unless
         `PointSimplex(smoothing=…)`).
 
-    `nested` is True: Proposition 1 holds for the plug-in form, by the proof in `FiniteMixture`.
+    `nested` is True: Proposition 1 of Chiang & Poole holds for the plug-in form, by the proof in `FiniteMixture`.
     """
 
     concentration: HyperparameterArray | None
@@ -85,7 +87,9 @@ class MixtureOfUnigrams(TopicModel):
         return isinstance(self.topics, PointSimplex)
 
     def as_rows(self) -> FiniteMixture:
-        """Return the same mixture as a model of rows of counts."""
+        """Return the model of rows of word counts that equals this mixture, a `FiniteMixture` of multinomial
+        components.
+        """
         eta = 1.0 if self.topic_concentration is None else self.topic_concentration
         return FiniteMixture(MultinomialComponents(eta, self.estimated), self.concentration)
 
@@ -101,19 +105,25 @@ class MixtureOfUnigrams(TopicModel):
         )
 
     def globals(self) -> dict[str, Site]:
-        """Return the sites shared by all documents: the weights of the topics, and the topics."""
+        """Return the latent variables that all documents share: the weights of the topics, and the topics."""
         weights = PointSimplex() if self.estimated else Dirichlet()
         return {"weights": Site(weights, ("topic",)), "topic_word": Site(self.topics, ("topic", "word"))}
 
     def locals(self) -> dict[str, Site]:
-        """Return the site of one document: its one topic."""
+        """Return the latent variable of one document: its one topic, one-hot on the axis (topic,)."""
         return {"topic": Site(Categorical(), ("topic",))}
 
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
+        """Return {"topic": mask of the topics that exist}, of length `capacity[0]`."""
         return {"topic": first(size[0], capacity[0])}
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
-        """Return log Dirichlet(weights) + Σ_k log Dirichlet(β_k | η, …, η) in nats; 0 if both are estimated."""
+        """Return log Dirichlet(weights) + Σ_k log Dirichlet(β_k | η, …, η) over topics k, in nats; 0 if both are
+        estimated.
+
+        g: {"weights": log π, (topic,); "topic_word": log β, (topic, word)}. on: {"topic": mask of the topics that
+            exist}.
+        """
         exists, log_pi, log_beta = on["topic"], g["weights"], g["topic_word"]
         if self.concentration is None or self.topic_concentration is None:
             return jnp.zeros((), log_beta.dtype)
@@ -124,12 +134,20 @@ class MixtureOfUnigrams(TopicModel):
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
     ) -> Float[Array, ""]:
-        """Return log p(z) + Σ_n log p(w_n | β_z) of one document, in nats."""
+        """Return log p(z) + Σ_n log p(w_n | β_z) of one document with topic z and words w_n, in nats.
+
+        g: {"weights": log π, (topic,); "topic_word": log β, (topic, word)}. l: {"topic": z, one-hot}.
+        unit: the document. on: {"topic": mask of the topics that exist}.
+        """
         per_topic = g["weights"] + (g["topic_word"][:, unit.words] * unit.counts).sum(-1)  # log p(z, w | topic)
         return jnp.where(on["topic"], l["topic"] * per_topic, 0.0).sum()
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """Return log(K! / Π m_j!) in nats, where m_j are the sizes of the groups of identical topics."""
+        """Return log(K! / Π_j m_j!) in nats, for K topics in groups of m_j identical ones: the log number of
+        relabellings.
+
+        size: (K,). natural: {name: natural parameters} of the globals.
+        """
         rows = {"weights": natural["weights"], "components": natural["topic_word"]}
         return self.as_rows().log_symmetry(size, rows)
 
@@ -138,34 +156,42 @@ class MixtureOfUnigrams(TopicModel):
         return
 
     def ceiling(self, units: BagOfWords) -> float:
-        """Return Σ_d Σ_w n_dw log(n_dw / N_d) in nats: no topic gives a document's words more than its own frequencies
-        do.
+        """Return Σ_d Σ_w n_dw log(n_dw / N_d) in nats: the log-likelihood if each document had its own word
+        frequencies.
+
+        n_dw is how often document d has word w, and N_d the length of document d. No topic gives more. units: all
+        documents.
         """
         return saturated(units)
 
     def plug_in(self) -> "MixtureOfUnigrams":
-        """Return the same model without priors.
+        """Return the model without priors, whose weights and topics a fit estimates by maximum likelihood.
 
-        A fit of it estimates weights and topics by maximum likelihood, where it would integrate them out. Nothing is
-        fitted here.
+        The method itself fits nothing.
         """
         return self if self.estimated else MixtureOfUnigrams(None, None, PointSimplex())
 
     def draw_unit(
         self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
     ) -> BagOfWords:
-        """Draw a word for every token of a document. Every column must hold one token (counts 0 or 1)."""
+        """Draw a word for every token of a document, given its topic.
+
+        g: {"topic_word": log β, (topic, word)}. l: {"topic": one-hot}.
+        unit: a document with one token in every column (counts 0 or 1); its words are replaced.
+        """
         words = jax.random.categorical(key, l["topic"] @ g["topic_word"], shape=unit.words.shape)
         return BagOfWords(words.astype(unit.words.dtype), unit.counts)
 
     def simulate(
         self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], BagOfWords]:
-        """Draw parameters, topics and words from the joint.
+        """Draw parameters, topics and words from the joint distribution.
 
-        units: one token in each column (counts 0 or 1).
-        extents: {"word": V}, the size of the vocabulary.
+        size: (number of topics,).
+        units: documents with one token in each column (counts 0 or 1); their words are replaced.
+        extents: {"word": V}, the number V of words in the vocabulary.
 
+        Returns (statistics of the globals by name, topics of the documents by name, the documents).
         Raises ValueError where topics have no prior.
         """
         if self.topic_concentration is None:
@@ -181,7 +207,10 @@ class MixtureOfUnigrams(TopicModel):
 
 
 def positive(name: str, value: Any) -> HyperparameterArray | None:
-    """Return one positive number as an array, or None for None. Raises ValueError for any other value."""
+    """Return one positive number as an array of shape (), or None for None. Raises ValueError for any other value.
+
+    name: the name of the hyper-parameter, for the error.
+    """
     if value is None:
         return None
     array = concentration_parameter(name, value)

@@ -68,28 +68,35 @@ def real_number(
 
 
 def yes_or_no(name: str, value: Any) -> bool:
-    """Return an argument as a bool. Raises ValueError for anything but True and False, of Python or NumPy."""
+    """Return an argument as a bool. Raises ValueError for anything but True and False, of Python or NumPy.
+
+    name: the name of the argument, for the error.
+    """
     if not _is_truth(value):
         raise ValueError(f"got {name}={shown(value)}, expected True or False")
     return bool(value)
 
 
 def check_flags(**flags: Any) -> None:
-    """Raise ValueError for the first of these arguments that is neither True nor False."""
+    """Raise ValueError for the first argument, passed as name=value, that is neither True nor False."""
     for name, value in flags.items():
         yes_or_no(name, value)
 
 
 def one_of(name: str, value: Any, words: Sequence[str]) -> str:
-    """Return an argument that is one of a few words. Raises ValueError for anything else, naming them."""
+    """Return the argument `value` if it is one of a few words. Raises ValueError otherwise, listing the words.
+
+    name: the name of the argument, for the error.
+    """
     if not isinstance(value, str) or value not in words:
         raise ValueError(f"got {name}={shown(value)}, expected one of {', '.join(map(repr, words))}")
     return value
 
 
 def listed(name: str, values: Any) -> list[Any]:
-    """Return the entries of an argument that is a list or another iterable, but no text. Raises ValueError for anything
-    else.
+    """Return the entries of an argument as a list. Raises ValueError for text and for anything that is not iterable.
+
+    name: the name of the argument, for the error.
     """
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise ValueError(f"got {name}={shown(values)}, expected a list")
@@ -100,7 +107,10 @@ def listed(name: str, values: Any) -> list[Any]:
 
 
 def numbers(name: str, values: Any) -> np.ndarray:
-    """Return an argument as a float64 array of any shape. Raises ValueError if it does not consist of numbers."""
+    """Return an argument as a float64 array of any shape. Raises ValueError if it does not consist of numbers.
+
+    name: the name of the argument, for the error.
+    """
     try:
         return np.asarray(values, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
@@ -108,14 +118,17 @@ def numbers(name: str, values: Any) -> np.ndarray:
 
 
 def as_path(name: str, value: Any) -> Path:
-    """Return an argument as a path. Raises ValueError for anything that names no file or folder."""
+    """Return an argument as a path. Raises ValueError for anything that names no file or folder.
+
+    name: the name of the argument, for the error.
+    """
     if not isinstance(value, str | os.PathLike):
         raise ValueError(f"got {name}={shown(value)}, expected a path")
     return Path(value)
 
 
 def shown(value: Any) -> str:
-    """Return a wrong value as messages show it: on one line, with at most `LONGEST` characters."""
+    """Return a wrong value as text for an error message: on one line, with at most `LONGEST` (60) characters."""
     text = " ".join(repr(value).split())
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
@@ -136,7 +149,10 @@ def _limits(
     above: float | int | None = None,
     below: float | int | None = None,
 ) -> str:
-    """Return the limits in words, such as " from 0 to 1", " of at least 1" or " above 0"; empty without limits."""
+    """Return limits in words for an error, such as " from 0 to 1", " of at least 1" or " above 0"; "" without limits.
+
+    least, most: the smallest and the largest allowed number. above, below: limits that are not allowed themselves.
+    """
     if least is not None and most is not None:
         return f" from {least} to {most}"
     said = ((" of at least", least), (" above", above), (" of at most", most), (" below", below))

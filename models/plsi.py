@@ -2,8 +2,10 @@
 
 Source: Hofmann (1999); Blei (2004), §3.3.3. The story of the words of document d, whose length and number are given:
 
-    1. topic of a word   z_dn ~ Categorical(θ_d)      n = 1…N_d
+    1. topic of a word   z_dn ~ Categorical(θ_d)      n = 1…N_d tokens
     2. word              w_dn ~ Categorical(β_{z_dn})
+
+A latent variable of the model is called a site.
 
 | field | letter | shape | support |
 |---|---|---|---|
@@ -13,12 +15,12 @@ Source: Hofmann (1999); Blei (2004), §3.3.3. The story of the words of document
 | site `proportions` | log θ_d | (topic,) | simplex, a point |
 | site `assignment` | z_dn, one row for each *distinct* word of the document | (token, topic) | one-hot |
 
-How it fits the contract. β and θ_d have no prior, so the log-joint is Σ_n log p(w_dn, z_dn | θ_d, β), and only the
-indicators are summed out. What the engines call evidence is then the likelihood log p(data | θ̂, β̂) at point estimates
-of *everything*, including θ_d of each training document. It grows with size, like the plug-in evidence of other models,
-but it is no evidence for a size: `lv.search` asks for `evidence="plug-in"`. A new document has no θ_d. See
-`lvsearch.inference.likelihood.proportions` for the two published ways out: marginalising over the training documents,
-and folding in.
+How it fits the interface `Model`. β and θ_d have no prior, so the log-joint is Σ_n log p(w_dn, z_dn | θ_d, β), and only
+the indicators are summed out. What inference calls evidence is then the likelihood log p(data | θ̂, β̂) at point
+estimates of *everything*, including θ_d of each training document. It grows with size, like the plug-in evidence of
+other models, but it is no evidence for a size: `lv.search` asks for `evidence="plug-in"`. A new document has no θ_d.
+See `lvsearch.inference.likelihood.proportions` for the two published ways out: marginalising over the training
+documents, and folding in.
 """
 
 from collections.abc import Mapping
@@ -43,11 +45,11 @@ class PLSI(TopicModel):
     smoothing: pseudo-counts added to every word of each topic in the M-step; 0 is maximum likelihood.
     tempering: b of Hofmann's tempered EM, whose E-step is p(z | d, w) ∝ (θ_dz β_zw)^b; 1 is EM. It changes how
         parameters are estimated and how new documents are folded in (`lvsearch.inference.word_mixtures`), not the
-        log-joint: the likelihood reported is always that of the model itself. The generic engine makes plain E-steps.
-        `lvsearch.inference.word_mixtures.choose_tempering` chooses b on documents held out of training.
+        log-joint: the likelihood reported is always that of the model itself. The generic mean-field code makes plain
+        E-steps. `lvsearch.inference.word_mixtures.choose_tempering` chooses b on documents held out of training.
 
-    `nested` is True (Proposition 1). Proof: given β and θ at size K, put at size K + 1 β'_{K+1} = β_k, θ'_{d,K+1} = ε
-    θ_dk and θ'_dk = (1 − ε) θ_dk. Every word keeps its probability exactly.
+    `nested` is True (Proposition 1 of Chiang & Poole). Proof: given β and θ with K topics, put for K + 1 topics
+    β'_{K+1} = β_k, θ'_{d,K+1} = ε θ_dk and θ'_dk = (1 − ε) θ_dk. Every word keeps its probability exactly.
     """
 
     smoothing: float = eqx.field(static=True)
@@ -73,35 +75,49 @@ class PLSI(TopicModel):
         return f"PLSI: everything estimated; {self.smoothing:g} pseudo-counts per word; tempering {self.tempering:g}"
 
     def globals(self) -> dict[str, Site]:
-        """Return the site shared by all documents: the topics, as point estimates."""
+        """Return the latent variable that all documents share: the topics, as point estimates, on the axes (topic,
+        word).
+        """
         return {"topic_word": Site(PointSimplex(smoothing=self.smoothing), ("topic", "word"))}
 
     def locals(self) -> dict[str, Site]:
-        """Return the sites of one document: the topic of each token, and its proportions as point estimates."""
+        """Return the latent variables of one document: the topic of each token, and its proportions as point
+        estimates.
+        """
         return {
             "assignment": Site(Categorical(), ("token", "topic"), copies=lambda unit: unit.counts),
             "proportions": Site(PointSimplex(), ("topic",)),
         }
 
     def extents(self, unit: BagOfWords) -> dict[str, int]:
+        """Return {"token": number of columns of the document}, one for each distinct word, padding included."""
         return {"token": unit.words.shape[-1]}
 
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
+        """Return {"topic": mask of the topics that exist}, of length `capacity[0]`."""
         return {"topic": first(size[0], capacity[0])}
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
-        """Return 0, in nats: the parameters have no prior."""
+        """Return 0 nats: the parameters have no prior."""
         return jnp.zeros((), g["topic_word"].dtype)
 
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
     ) -> Float[Array, ""]:
-        """Return Σ_n [log θ_{z_n} + log β_{z_n, w_n}] of one document, in nats."""
+        """Return Σ_n [log θ_{z_n} + log β_{z_n, w_n}] of one document in nats, where z_n is the topic of token w_n.
+
+        g: {"topic_word": log β, (topic, word)}. l: {"proportions": log θ, (topic,); "assignment": z, (token, topic)}.
+        unit: the document. on: {"topic": mask of the topics that exist}.
+        """
         weighted = unit.counts[:, None] * l["assignment"]
         return (weighted * (l["proportions"] + g["topic_word"][:, unit.words].T)).sum()
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """Return log(K! / Π m_j!) in nats, where m_j are the sizes of the groups of identical topics."""
+        """Return log(K! / Π_j m_j!) in nats, for K topics in groups of m_j identical ones: the log number of
+        relabellings.
+
+        size: (K,). natural: {"topic_word": natural parameters, shape (topic, word)}.
+        """
         return log_relabellings(np.asarray(natural["topic_word"])[: size[0]])
 
     def proportions_prior(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> None:
@@ -109,7 +125,11 @@ class PLSI(TopicModel):
         return
 
     def ceiling(self, units: BagOfWords) -> float:
-        """Return Σ_d Σ_w n_dw log(n_dw / N_d) in nats: no mixture of topics gives a document's words more."""
+        """Return Σ_d Σ_w n_dw log(n_dw / N_d) in nats: the log-likelihood if each document had its own word
+        frequencies.
+
+        n_dw is how often document d has word w, and N_d the length of document d. No mixture of topics gives more.
+        """
         return saturated(units)
 
     def plug_in(self) -> "PLSI":
@@ -119,6 +139,10 @@ class PLSI(TopicModel):
     def draw_unit(
         self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
     ) -> BagOfWords:
-        """Draw a word for every token of a document. Every column must hold one token (counts 0 or 1)."""
+        """Draw a word for every token of a document, given the topic of each token.
+
+        g: {"topic_word": log β, (topic, word)}. l: {"assignment": one-hot, (token, topic)}.
+        unit: a document with one token in every column (counts 0 or 1); its words are replaced.
+        """
         words = jax.random.categorical(key, l["assignment"] @ g["topic_word"])
         return BagOfWords(words.astype(unit.words.dtype), unit.counts)

@@ -2,8 +2,8 @@
 
 Source: Canny (2004); Cemgil (2009), §2; Gopalan, Hofman & Blei (2015), §2. The generative story:
 
-    1. factors      β_kv ~ Gamma(c, rate c/μ_v)                    k = 1…K, v = 1…V
-    2. intensities  θ_nk ~ Gamma(a/K, rate a)                      n = 1…N
+    1. factors      β_kv ~ Gamma(c, rate c/μ_v)                    k = 1…K factors, v = 1…V columns
+    2. intensities  θ_nk ~ Gamma(a/K, rate a)                      n = 1…N rows
     3. count        x_nv ~ Poisson(Σ_k θ_nk β_kv)                  where observed
 
 Step 3 is the same as a Poisson number of single counts, each of which comes from one factor:
@@ -14,7 +14,8 @@ With `noise_shape`, cells vary more than a Poisson distribution allows. Each cel
 
     3'. noise       ε_nv ~ Gamma(r, rate r),      x_nv ~ Poisson(ε_nv Σ_k θ_nk β_kv),      z as before
 
-So x_nv is negative binomial with mean m = Σ_k θ_nk β_kv and variance m + m²/r.
+So x_nv is negative binomial with mean m = Σ_k θ_nk β_kv and variance m + m²/r. A latent variable of the model is called
+a site.
 
 | field | letter | shape | support |
 |---|---|---|---|
@@ -34,8 +35,8 @@ would expect larger counts, and pay for being wrong about them. If intensities h
 expect flatter rows.
 
 The number r may have a Gamma prior. It stands inside log Γ, so the log-joint is not linear in any statistic of r, and r
-cannot be a latent variable of the contract (a site). Code that evaluates the log-joint needs a number
-(`with_noise_shape`). Simulation, the annealed evidence and the fit handle the prior.
+cannot be a latent variable of `Model`. Code that evaluates the log-joint needs a number (`with_noise_shape`).
+Simulation, the annealed evidence and the fit handle the prior.
 
 Comparison with LDA. Write β_k = B_k φ_k with its sum B_k. Then φ_k ~ Dirichlet(c, …, c) if μ is one number, and a row
 has Poisson(θ_nk B_k) counts of factor k, each in a column drawn from φ_k. If all B_k were the same number, the rows
@@ -71,7 +72,9 @@ from lvsearch.models.relabelling import log_relabellings
 from lvsearch.models.units import Row
 
 NOISE = 0x5012E
-"""Folded into a random key for the noise and its shape, so that their draws differ from all others of that key."""
+"""A number folded into a random key for the noise and its shape, so that their draws differ from all others of that
+key.
+"""
 
 
 class PoissonFactorization(Model):
@@ -129,10 +132,10 @@ class PoissonFactorization(Model):
         """Make the model with `mean_count` computed from the observed cells.
 
         counts: (rows, columns), NaN where missing, as in `points.values`.
-        concentration, factor_concentration, noise_shape: as in the class.
+        concentration, factor_concentration, noise_shape: hyper-parameters of the class.
         by_column: if False, the mean of all observed cells. If True, the mean of each column, with one more cell of the
             overall mean. Use True for columns that differ much in all rows alike, such as genes or films: factors then
-            describe deviations from that.
+            describe deviations from the columns' means.
 
         Raises ValueError for an array that is no matrix, and for counts that are all 0 or missing.
         """
@@ -169,13 +172,18 @@ class PoissonFactorization(Model):
         return {"noise_shape": self.noise_shape} if isinstance(self.noise_shape, GammaPrior) else {}
 
     def with_noise_shape(self, noise_shape: Any) -> "PoissonFactorization":
-        """Return the model with this number in the place of the prior of r, or itself where r has no prior."""
+        """Return the model with a number in place of the prior of r (`noise_shape`), or the model itself if r has no
+        prior.
+        """
         if not self.inferred:
             return self
         return PoissonFactorization(self.concentration, self.factor_concentration, self.mean_count, noise_shape)
 
     def given_noise_shape(self) -> HyperparameterArray | None:
-        """Return r, shape (), or None for a model without noise. Raises ValueError where r has a prior."""
+        """Return r (`noise_shape`), an array of shape (), or None for a model without noise.
+
+        Raises ValueError where r has a prior.
+        """
         if isinstance(self.noise_shape, GammaPrior):
             raise ValueError(
                 "got a PoissonFactorization whose noise_shape has a GammaPrior, expected a number: its log-joint is no "
@@ -193,12 +201,12 @@ class PoissonFactorization(Model):
             )
 
     def globals(self) -> dict[str, Site]:
-        """Return the site shared by all rows: the mean count of each factor in each column."""
+        """Return the latent variable that all rows share: the mean count of each factor in each column."""
         return {"factors": Site(Gamma(), ("factor", "dim"))}
 
     def locals(self) -> dict[str, Site]:
-        """Return the sites of one row: the intensities of the factors, the noise if there is any, and the factor of
-        each count.
+        """Return the latent variables of one row: the intensities of the factors, the noise if there is any, and the
+        factor of each count.
         """
         noise = {} if self.noise_shape is None else {"noise": Site(Gamma(), ("dim",))}
         return {
@@ -208,9 +216,11 @@ class PoissonFactorization(Model):
         }
 
     def extents(self, unit: Row) -> dict[str, int]:
+        """Return {"dim": number of columns}."""
         return {"dim": np.shape(unit.value)[-1]}
 
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
+        """Return {"factor": mask of the factors that exist}, of length `capacity[0]`."""
         return {"factor": first(size[0], capacity[0])}
 
     def factor_rate(self) -> Any:
@@ -218,7 +228,10 @@ class PoissonFactorization(Model):
         return self.factor_concentration / self.mean_count
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
-        """Return Σ_kv log Gamma(β_kv | concentration, rate), in nats."""
+        """Return Σ_kv log Gamma(β_kv | concentration, rate) over factors k and columns v, in nats.
+
+        g: {"factors": (log β, −β), shape (factor, dim)}. on: {"factor": mask of the factors that exist}.
+        """
         per_cell = _log_gamma_density(g["factors"], self.factor_concentration, self.factor_rate())
         return jnp.where(on["factor"][:, None], per_cell, 0.0).sum()
 
@@ -227,7 +240,12 @@ class PoissonFactorization(Model):
     ) -> Float[Array, ""]:
         """Return log p(θ) + log p(noise) + Σ_kv log Poisson(x_kv | noise_v θ_k β_kv) of one row, in nats.
 
-        x_kv are the counts that column v has from factor k; they sum to the observed count.
+        θ_k is the intensity of factor k in the row and β_kv its mean count in column v. x_kv are the counts that column
+        v has from factor k; over k they sum to the observed count.
+
+        g: {"factors": (log β, −β), (factor, dim)}.
+        l: {"intensities": (log θ, −θ), (factor,); "noise", if any, (dim,); "allocation", (dim, factor)}.
+        unit: the row. on: {"factor": mask of the factors that exist}.
         """
         exists, factors, intensities = on["factor"], g["factors"], l["intensities"]
         per_factor = _log_gamma_density(intensities, self.concentration / exists.sum(), self.concentration)
@@ -244,12 +262,19 @@ class PoissonFactorization(Model):
         return jnp.where(exists, per_factor, 0.0).sum() + (cells + noise).sum()
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """Return log(K! / Π m_j!) in nats, where m_j are the sizes of the groups of identical factors."""
+        """Return log(K! / Π_j m_j!) in nats, for K factors in groups of m_j identical ones: the log number of
+        relabellings.
+
+        size: (K,). natural: {"factors": natural parameters, shape (factor, dim)}.
+        """
         leaves = [np.asarray(leaf)[: size[0]] for leaf in jax.tree.leaves(natural["factors"])]
         return log_relabellings(np.concatenate(leaves, axis=1))
 
     def ceiling(self, units: Row) -> float:
-        """Return Σ over observed cells of x log x − x − log x!, in nats: each cell with its own Poisson mean.
+        """Return Σ over observed cells of x log x − x − log x!, in nats: the log-likelihood if each cell had its own
+        Poisson mean.
+
+        units: all rows, with counts x.
 
         Proof: given its mean a cell's probability is a Poisson's, which is largest where the mean is the count. An
         average is at most the maximum.
@@ -261,6 +286,7 @@ class PoissonFactorization(Model):
         return float((xlogy(x, x) - x - scipy_gammaln(x + 1)).sum())
 
     def plug_in(self) -> "PoissonFactorization":
+        """Raise ValueError: the model has no plug-in form."""
         raise ValueError(
             'PoissonFactorization has no plug-in form, got evidence="plug-in": use evidence="marginal". As many '
             "factors as there are columns fit any counts exactly, and likelihood alone never stops below that"
@@ -269,7 +295,11 @@ class PoissonFactorization(Model):
     def draw_unit(
         self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
     ) -> Row:
-        """Draw the counts of one row given factors, intensities and noise. The allocation to factors is not used."""
+        """Draw the counts of one row given factors, intensities and noise. The allocation to factors is not used.
+
+        g: {"factors": (log β, −β), (factor, dim)}. l: {"intensities": (factor,); "noise", if any, (dim,)}.
+        unit: a row whose `observed` is kept. on: {"factor": mask of the factors that exist}.
+        """
         mean = jnp.where(on["factor"], l["intensities"].negative_value, 0.0) @ g["factors"].negative_value
         if self.noise_shape is not None:
             mean = -l["noise"].negative_value * mean
@@ -278,12 +308,13 @@ class PoissonFactorization(Model):
     def simulate(
         self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], Row]:
-        """Draw parameters, intensities and counts from the joint.
+        """Draw parameters, intensities and counts from the joint distribution.
 
-        units: `units.observed` is kept.
-        extents: {"dim": V}, the number of columns.
+        size: (number of factors,). units: rows of which `observed` is kept.
+        extents: {"dim": V}, the number V of columns.
 
-        A `noise_shape` that has a prior is drawn too. It is returned among the globals, as (log r, −r).
+        Returns (statistics of the globals by name, statistics of the locals by name with rows leading, the drawn rows).
+        A `noise_shape` r that has a prior is drawn too. It is returned among the globals, as (log r, −r).
         """
         key_factors, key_intensities, key_data, key_allocation = jax.random.split(key, 4)
         n_rows, n_dims, on = np.shape(units.value)[0], extents["dim"], self.active(size, size)
@@ -310,17 +341,23 @@ class PoissonFactorization(Model):
 
 
 def _counts(unit: Row) -> Float[Array, " dim"]:
-    """Return the counts of a row, 0 for missing cells; they are the copies of `allocation`."""
+    """Return the counts of one row, shape (dim,); 0 for missing cells. They are the copies of `allocation`."""
     return jnp.where(unit.observed, unit.value, 0.0)
 
 
 def _log_gamma_density(statistics: GammaStatistics, shape: Any, rate: Any) -> Array:
-    """Return the log-density of Gamma(shape, rate) at each element, in nats."""
+    """Return the log-density of Gamma(shape, rate) at each element x, in nats.
+
+    statistics: (log x, −x).
+    """
     kernel = (shape - 1) * statistics.log_value + rate * statistics.negative_value
     return kernel + shape * jnp.log(rate) - gammaln(shape)
 
 
 def _draw_gamma(key: Array, shape: Any, rate: Any, elements: tuple[int, ...]) -> GammaStatistics:
-    """Draw `elements` independent values of Gamma(shape, rate)."""
+    """Draw an array of independent values of Gamma(shape, rate), and return their statistics (log x, −x).
+
+    elements: the shape of the array.
+    """
     natural = GammaStatistics(jnp.broadcast_to(shape - 1, elements), jnp.broadcast_to(rate, elements))
     return Gamma().sample(key, natural)

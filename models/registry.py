@@ -15,7 +15,7 @@ _REGISTERED: dict[str, type] = {}
 
 
 def register(cls: C) -> C:
-    """Let searches that use this class be saved and loaded. It works as a decorator too, and returns the class.
+    """Let searches that use a class be saved and loaded, and return the class. It works as a decorator too.
 
     cls: an `eqx.Module` (a model, a kind of component, a family) or a NamedTuple of hyper-parameters. Its constructor
         takes its fields by name and converts their values, since fields are stored as numbers and lists of numbers. A
@@ -46,5 +46,5 @@ def register(cls: C) -> C:
 
 
 def registered(name: str) -> type | None:
-    """Return the class registered under this name, or None."""
+    """Return the class that was registered under `name`, or None."""
     return _REGISTERED.get(name)

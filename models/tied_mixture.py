@@ -4,9 +4,11 @@ Source: Fraley & Raftery (2002), model EEE; scikit-learn calls such covariances 
 
     1. weights      π ~ Dirichlet(a, …, a)            a, or α/K for all K
     2. precision    Λ ~ Wishart(ν, (spread · I)⁻¹)    one for all components
-    3. means        μ_k ~ Normal(0, (κΛ)⁻¹)           k = 1…K
-    4. assignment   z_n ~ Categorical(π)              n = 1…N
+    3. means        μ_k ~ Normal(0, (κΛ)⁻¹)           k = 1…K components
+    4. assignment   z_n ~ Categorical(π)              n = 1…N rows
     5. row          y_n ~ Normal(μ_{z_n}, Λ⁻¹)
+
+D is the number of columns. A latent variable of the model is called a site.
 
 | field | letter | shape | support |
 |---|---|---|---|
@@ -16,12 +18,14 @@ Source: Fraley & Raftery (2002), model EEE; scikit-learn calls such covariances 
 | site `components` | (½ log |Λ|, −½Λ, Λμ_k, −½ μ_kᵀΛμ_k) | (component, dim, dim) | `TiedNormalWishart` |
 | site `component` | z_n | (component,) | one-hot |
 
-Given the labels everything else is integrated out in closed form: with n_k and s_k the rows and their sum,
+Given the labels everything else is integrated out in closed form: with n_k and s_k the number of rows of component k
+and their sum,
 
     log p(y | z) = A(λ + S) − A(λ) − ½ND log 2π,
 
-where A(λ + S) has ν + N in the place of ν, and spread · I + Σ_n y_n y_nᵀ − Σ_k s_k s_kᵀ / (κ + n_k) in the place of
-spread · I.
+where A is the log-normaliser of `TiedNormalWishart`, λ the prior's natural parameters and S the sum of the rows'
+statistics. A(λ + S) has ν + N in the place of ν, and spread · I + Σ_n y_n y_nᵀ − Σ_k s_k s_kᵀ / (κ + n_k) in the place
+of spread · I.
 """
 
 from collections.abc import Mapping
@@ -43,15 +47,17 @@ from lvsearch.models.finite_mixture import FiniteMixture
 from lvsearch.models.mixture import MixtureModel, component_rows
 from lvsearch.models.relabelling import log_relabellings
 
+# the axes of the statistics of the components' parameters
 AXES = ("component", "dim", "dim")
 
 
 class TiedMixture(MixtureModel):
-    """A mixture of `size` Gaussians with means of their own and one covariance.
+    """A mixture of `size` Gaussians in which each has its own mean and all share one covariance.
 
     components: the prior on the means and on the covariance: `FullCovarianceComponents.weak(values)`, or
         `scaled_to(values)`. With size 1 the model is a `FiniteMixture` of these.
-    concentration, dynamic: the prior on the weights, as in `FiniteMixture`.
+    concentration: a, of the symmetric Dirichlet on the weights.
+    dynamic: if True, `concentration` is the total of all components instead of the value of each.
 
     No cell of a row may be missing. `nested` is False: there is no plug-in form.
     """
@@ -77,7 +83,7 @@ class TiedMixture(MixtureModel):
 
     @property
     def independent(self) -> FiniteMixture:
-        """The finite mixture with the same priors, in which each component has a covariance of its own."""
+        """The finite mixture with the same priors in which each component has its own covariance."""
         return FiniteMixture(self.components, self.concentration, self.dynamic)
 
     def describe(self) -> str:
@@ -90,33 +96,59 @@ class TiedMixture(MixtureModel):
     # ── weights ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def weight_sites(self) -> dict[str, Site]:
-        """Return the sites of the weights, those of a finite mixture."""
+        """Return {"weights": the latent variable of the components' weights}."""
         return self.independent.weight_sites()
 
     def log_weights(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, " component"]:
+        """Return the log of each component's weight, in nats, shape (component,)."""
         return self.independent.log_weights(g, on)
 
     def log_weights_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
-        """Return the log prior density of the weights, in nats, as in a finite mixture."""
+        """Return log Dirichlet(weights | a, …, a), the log prior density of the weights, in nats.
+
+        g: {"weights": log weights, shape (component,)}. on: {"component": mask of the components that exist}.
+        """
         return self.independent.log_weights_prior(g, on)
 
     def expected_weights(self, natural: Mapping[str, Statistics]) -> tuple[Float[np.ndarray, " component"], float]:
-        """Return the mean of the Dirichlet, and 0.0: no mass is left for further components."""
+        """Return (the mean of the weights' Dirichlet, shape (component,), and 0.0, the mass of further components).
+
+        natural: {"weights": natural parameters of the Dirichlet}.
+        """
         return self.independent.expected_weights(natural)
 
     def draw_weights(self, key: Array, size: tuple[int, ...]) -> dict[str, Statistics]:
+        """Draw the weights of the components from their prior, and return {"weights": log weights, shape
+        (component,)}.
+        """
         return self.independent.draw_weights(key, size)
 
     # ── components ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def globals(self) -> dict[str, Site]:
-        """Return the sites shared by all rows; the components are one element, since they share their covariance."""
+        """Return the latent variables that all rows share; the components are one variable, since they share their
+        covariance.
+        """
         return {**super().globals(), "components": Site(TiedNormalWishart(), AXES)}
 
     def prior_natural(self, component: Component, n_dims: int, on: Masks) -> NormalWishartStatistics:
+        """Return the natural parameters of one component without rows: those of its mean, and an even share of the
+        covariance's.
+
+        component: the kind of component, all its hyper-parameters numbers. n_dims: the number of columns.
+        on: {"component": mask of the components that exist}, whose number divides the covariance's parameters.
+        """
         return tied_share(component.prior(n_dims), on["component"].sum().astype(jnp.result_type(float)))
 
     def posterior_from_own_rows(self, component: Component, natural: Any, on: Masks) -> NormalWishartStatistics:
+        """Return the natural parameters of each component as if its rows were the only data: with the whole prior
+        added.
+
+        component: the kind of component, all its hyper-parameters numbers.
+        natural: the fitted natural parameters, components leading; each has only an even share of the prior on the
+            covariance.
+        on: {"component": mask of the components that exist}.
+        """
         n_dims = natural.precision_mean.shape[-1]
         # `natural` holds, for each component, 1/K of the prior; add the rest of it
         share, prior = self.prior_natural(component, n_dims, on), component.prior(n_dims)
@@ -129,20 +161,34 @@ class TiedMixture(MixtureModel):
         return jax.tree.map(with_rest, natural, rest)
 
     def marginals(self, natural: Any) -> NormalWishartStatistics:
+        """Return the natural parameters of each component's own Normal–Wishart, its marginal posterior, components
+        leading.
+
+        natural: the fitted natural parameters, of existing components only.
+        """
         return tied_marginals(natural)
 
     def draw_components(
         self, key: Array, component: Component, n_components: int, n_dims: int
     ) -> NormalWishartStatistics:
+        """Draw the shared precision matrix and the means from their prior, and return their statistics, components
+        leading.
+
+        component: the kind of component, all its hyper-parameters numbers.
+        n_components, n_dims: the numbers of components and of columns.
+        """
         exists = jnp.ones(n_components, bool)
         natural = self._repeated(self.prior_natural(component, n_dims, {"component": exists}), n_components)
         return TiedNormalWishart().sample(key, natural)
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
-        """Return log p(globals) in nats.
+        """Return log p(weights) + log p(hyper-parameters) + log p(means, shared precision), in nats.
 
         The log-normaliser A(λ) of the prior is linear in the logarithms of the hyper-parameters, as for one component.
         So its expectation is A at their geometric means, exp(E[log h]).
+
+        g: {name: statistics} of the weights, of hyper-parameters h with priors, and of "components".
+        on: {"component": mask of the components that exist}.
         """
         statistics, component = g["components"], self.components
         n_components, n_dims = statistics.precision_mean.shape
@@ -160,18 +206,21 @@ class TiedMixture(MixtureModel):
         return self.log_weights_prior(g, on) + log_hyper_prior(component, g) + log_components
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """Return log(K! / Π m_j!) in nats, where m_j are the sizes of the groups of identical components.
+        """Return log(K! / Π_j m_j!) in nats, for K components in groups of m_j identical ones: the log number of
+        relabellings.
 
-        Components without rows are the most common such group.
+        Components without rows are the most common such group. size: (K,).
+        natural: {name: natural parameters} of the globals.
         """
         return log_relabellings(component_rows(size[0], natural, ("weights", "components")))
 
     def plug_in(self) -> "TiedMixture":
+        """Raise ValueError: the model has no plug-in form."""
         raise ValueError(
             "TiedMixture has no plug-in form: with as many components as rows the likelihood grows without bound as "
             'the covariance shrinks. Use evidence="marginal" or "bound"'
         )
 
     def _repeated(self, one: NormalWishartStatistics, n_components: int) -> NormalWishartStatistics:
-        """Return the natural parameters of one component, repeated on a leading axis of components."""
+        """Return the natural parameters of one component, repeated on a leading axis of `n_components` components."""
         return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (n_components, *jnp.shape(leaf))), one)

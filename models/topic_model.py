@@ -1,4 +1,4 @@
-"""The base of all topic models: what a model must say, besides the contract, for people to read its topics."""
+"""The base class of all topic models: what a model says about its topics, besides its log-joint, for people to read."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -28,10 +28,10 @@ class TopicModel(Model):
     def proportions_prior(
         self, size: tuple[int, ...], natural: Mapping[str, Statistics]
     ) -> Float[np.ndarray, " topic"] | None:
-        """Return the parameters of the Dirichlet on a document's proportions, (K,) float64.
+        """Return the parameters of the Dirichlet on a document's topic proportions, shape (topic,), float64.
 
-        size: the number of topics.
-        natural: natural parameters of the fitted globals, of existing topics only.
+        size: (number of topics,).
+        natural: {name: natural parameters} of the fitted globals, of existing topics only.
 
         Returns None where proportions have no Dirichlet prior.
         """
@@ -40,7 +40,7 @@ class TopicModel(Model):
 def log_symmetric_dirichlet(
     log_theta: Float[Array, "*element event"], concentration: Any, n: int | Array
 ) -> Float[Array, "*element"]:
-    """Return log Dirichlet(θ; a, …, a) over the last axis, in nats.
+    """Return the log-density of a symmetric Dirichlet(a, …, a) at θ, over the last axis, in nats, shape (elements…).
 
     log_theta: log θ, 0 at entries that do not exist.
     concentration: a.
@@ -51,8 +51,9 @@ def log_symmetric_dirichlet(
 
 
 def saturated(units: BagOfWords) -> float:
-    """Return Σ_d Σ_w n_dw log(n_dw / N_d) in nats: the log-likelihood of the words of each document under its own
-    frequencies.
+    """Return Σ_d Σ_w n_dw log(n_dw / N_d) in nats: the log-likelihood if each document had its own word frequencies.
+
+    n_dw is how often document d has word w, and N_d the length of document d. units: all documents.
 
     No distribution that draws a document's tokens independently gives them more (Gibbs' inequality), nor does an
     average of such distributions.

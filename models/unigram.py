@@ -3,7 +3,9 @@
 Source: Blei (2004), §3.3.1, smoothed as in §3.4.3. The generative story:
 
     1. topic      β ~ Dirichlet(η, …, η)             (absent in the plug-in form)
-    2. word       w_dn ~ Categorical(β)              n = 1…N_d, d = 1…D
+    2. word       w_dn ~ Categorical(β)              n = 1…N_d tokens, d = 1…D documents
+
+A latent variable of the model is called a site.
 
 | field | letter | shape | support |
 |---|---|---|---|
@@ -11,7 +13,7 @@ Source: Blei (2004), §3.3.1, smoothed as in §3.4.3. The generative story:
 | site `topic_word` | log β | (topic, word), one topic | simplex |
 | site `topic` | which topic: there is one | (topic,) | one-hot |
 
-It is the mixture of unigrams, and LDA, of size 1. Its posterior and its evidence have a closed form.
+It is the mixture of unigrams, and LDA, with one topic. Its posterior and its evidence have a closed form.
 """
 
 from collections.abc import Mapping
@@ -63,18 +65,22 @@ class Unigram(TopicModel):
         return f"Unigram: topic_concentration {float(np.asarray(self.topic_concentration)):g}"
 
     def globals(self) -> dict[str, Site]:
-        """Return the site shared by all documents: the one topic."""
+        """Return the latent variable that all documents share: the one topic, on the axes (topic, word)."""
         return {"topic_word": Site(self.topics, ("topic", "word"))}
 
     def locals(self) -> dict[str, Site]:
-        """Return the site of one document: its topic, which has only one value."""
+        """Return the latent variable of one document: its topic, which has only one value."""
         return {"topic": Site(Categorical(), ("topic",))}
 
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
+        """Return {"topic": mask of the topics that exist}, of length `capacity[0]`; only one exists."""
         return {"topic": first(size[0], capacity[0])}
 
     def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
-        """Return log Dirichlet(β | η, …, η) in nats; 0 if the topic is estimated."""
+        """Return log Dirichlet(β | η, …, η) of the topic, in nats; 0 if the topic is estimated.
+
+        g: {"topic_word": log β, shape (topic, word)}. on: {"topic": mask of the topics that exist}.
+        """
         if self.topic_concentration is None:
             return jnp.zeros((), g["topic_word"].dtype)
         log_beta = g["topic_word"]
@@ -84,23 +90,29 @@ class Unigram(TopicModel):
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
     ) -> Float[Array, ""]:
-        """Return Σ_n log p(w_n | β) of one document, in nats."""
+        """Return Σ_n log p(w_n | β) of one document with tokens w_n, in nats.
+
+        g: {"topic_word": log β, shape (topic, word)}. l: {"topic": 1 for the one topic}.
+        unit: the document. on: {"topic": mask of the topics that exist}.
+        """
         per_topic = (g["topic_word"][:, unit.words] * unit.counts).sum(-1)
         return jnp.where(on["topic"], l["topic"] * per_topic, 0.0).sum()
 
     def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """Return 0, in nats: a single topic has no relabelling."""
+        """Return 0 nats: a single topic has no relabelling."""
         return 0.0
 
     def proportions_prior(
         self, size: tuple[int, ...], natural: Mapping[str, Statistics]
     ) -> Float[np.ndarray, " topic"]:
-        """Return [1]: with one topic every Dirichlet on a document's proportions is the same."""
+        """Return [1.], a Dirichlet parameter of shape (1,): with one topic the proportions are always 1."""
         return np.ones(1)
 
     def ceiling(self, units: BagOfWords) -> float:
-        """Return Σ_d Σ_w n_dw log(n_dw / N_d) in nats: no distribution gives a document's words more than its own
+        """Return Σ_d Σ_w n_dw log(n_dw / N_d) in nats: the log-likelihood if each document had its own word
         frequencies.
+
+        n_dw is how often document d has word w, and N_d the length of document d. units: all documents.
         """
         return saturated(units)
 
@@ -111,18 +123,24 @@ class Unigram(TopicModel):
     def draw_unit(
         self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
     ) -> BagOfWords:
-        """Draw a word for every token of a document. Every column must hold one token (counts 0 or 1)."""
+        """Draw a word for every token of a document from the one topic.
+
+        g: {"topic_word": log β, (topic, word)}. l: {"topic": 1 for the one topic}.
+        unit: a document with one token in every column (counts 0 or 1); its words are replaced.
+        """
         words = jax.random.categorical(key, l["topic"] @ g["topic_word"], shape=unit.words.shape)
         return BagOfWords(words.astype(unit.words.dtype), unit.counts)
 
     def simulate(
         self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], BagOfWords]:
-        """Draw the topic and the words from the joint.
+        """Draw the topic and the words from the joint distribution.
 
-        units: one token in each column (counts 0 or 1).
-        extents: {"word": V}, the size of the vocabulary.
+        size: (1,).
+        units: documents with one token in each column (counts 0 or 1); their words are replaced.
+        extents: {"word": V}, the number V of words in the vocabulary.
 
+        Returns (statistics of the globals by name, topics of the documents by name, the documents).
         Raises ValueError where topics have no prior.
         """
         if self.topic_concentration is None:

@@ -1,4 +1,4 @@
-"""The types of ONE unit of data, which models, engines and a person's data objects share.
+"""The types of ONE unit (observation) of data, which models, inference and a person's data objects share.
 
 A model names its type (`Model.unit_type`). In a batch, units of one type are stacked on a leading axis. To add a kind
 of data, add a type here, its batches in `lvsearch.inference`, and a data object for people in `lvsearch`.

@@ -29,20 +29,31 @@ from lvsearch.models.kernels import kernel
 
 @runtime_checkable
 class ChainBetweenSizes(Chain, Protocol):
-    """A `Chain` whose path leads from the posterior of one size to that of a larger size."""
+    """A `Chain` whose path leads from π_0, at the smaller of two sizes of a model, to the posterior of the larger size.
+
+    The normaliser of π_0 is p(data | smaller size).
+    """
 
     def split(self, key: Key[Array, ""], state: State) -> State:
-        """Return draws of π_0 made from draws of the smaller size's posterior."""
+        """Return draws of π_0, the start of the path, made from draws of the smaller size's posterior.
+
+        state: draws of the smaller size's posterior, one for each particle.
+        """
         ...
 
     def log_switch(self, state: State) -> Float[Array, " particle"]:
-        """Return the log weight of a jump at the start of the path, nats: log of the first density on the path minus
-        log π_0.
+        """Return the log weight of the jump at the start of the path, (particle,), in nats.
+
+        It is the log of the first density on the path minus log π_0, at each particle.
         """
         ...
 
     def smaller_label_scores(self, state: State) -> Float[Array, "particle component component"]:
-        """Return label scores (see `Chain`) of the state, read as a state of the smaller size."""
+        """Return label scores of the state, read as a state of the smaller size, (particle, component, component), in
+        nats.
+
+        Label scores say how probable each relabelling of the components is (`Chain.label_scores`).
+        """
         ...
 
 
@@ -64,18 +75,20 @@ class Gain(NamedTuple):
 def gain_upwards(
     chain: ChainBetweenSizes, key: Key[Array, ""], smaller: State, temperatures: Float64[np.ndarray, " step"]
 ) -> Float64[np.ndarray, " path"]:
-    """Estimate the gain along paths from the smaller size to the larger one; low on average.
+    """Estimate log p(data | larger size) − log p(data | smaller size) along paths to the larger size, low on average.
 
+    chain: the chain between the two sizes.
     smaller: draws of the smaller size's posterior, one per path.
     temperatures: 0 < t_1 < … ≤ 1, the last one 1.
 
-    Returns one estimate per path, nats.
+    Returns: one estimate per path, (path,), in nats.
     """
     key_labels, key_split, key_path, key_end = split_key(key, 4)
     with jax.enable_x64(True):
-        state, log_start = _named(chain, key_labels, smaller, _smaller_scores)
+        state, log_start = _draw_labelling(chain, key_labels, smaller, _smaller_scores)
         state = _split(chain, key_split, state)
         population = start_population(state, len(log_start), 1)
+        # weights begin with the jump from π_0, and without the weight of the labelling drawn at the smaller size
         population = population._replace(log_weight=np.asarray(_switch(chain, state)) - log_start)
         before = np.concatenate([[0.0], temperatures])
         population, *_ = move_along(
@@ -88,6 +101,7 @@ def gain_upwards(
             backward=False,
             serial=True,
         )
+        # and end with the weight of the labelling at the larger size
         log_end = log_labelling(np.asarray(label_scores(chain, population.state)))
         population = population._replace(log_weight=np.asarray(population.log_weight) + log_end)
         return end_paths(chain, key_end, population, islands=len(log_start), sign=1.0)[0]
@@ -96,16 +110,17 @@ def gain_upwards(
 def gain_downwards(
     chain: ChainBetweenSizes, key: Key[Array, ""], larger: State, temperatures: Float64[np.ndarray, " step"]
 ) -> Float64[np.ndarray, " path"]:
-    """Estimate the gain along paths from the larger size back to the smaller one; high on average.
+    """Estimate log p(data | larger size) − log p(data | smaller size) along paths to the smaller size, high on average.
 
+    chain: the chain between the two sizes.
     larger: draws of the larger size's posterior, one per path.
-    temperatures: as for `gain_upwards`.
+    temperatures: 0 < t_1 < … ≤ 1, the last one 1. They are passed from 1 downwards.
 
-    Returns one estimate per path, nats.
+    Returns: one estimate per path, (path,), in nats.
     """
     key_labels, key_path, key_end = split_key(key, 3)
     with jax.enable_x64(True):
-        state, log_start = _named(chain, key_labels, larger, label_scores)
+        state, log_start = _draw_labelling(chain, key_labels, larger, label_scores)
         population = start_population(state, len(log_start), 1)
         population = population._replace(log_weight=population.log_weight - log_start)
         before = np.concatenate([[0.0], temperatures])
@@ -119,18 +134,21 @@ def gain_downwards(
             backward=True,
             serial=True,
         )
+        # the same two ends as upwards, passed in the other direction
         log_end = log_labelling(np.asarray(_smaller_scores(chain, population.state)))
         log_end = log_end - np.asarray(_switch(chain, population.state))
         population = population._replace(log_weight=np.asarray(population.log_weight) + log_end)
         return end_paths(chain, key_end, population, islands=len(log_start), sign=-1.0)[0]
 
 
-def _named(
+def _draw_labelling(
     chain: ChainBetweenSizes, key: Array, state: State, scores: Callable[[ChainBetweenSizes, State], Array]
 ) -> tuple[State, np.ndarray]:
-    """Draw a labelling of each state in proportion to its label scores.
+    """Draw a labelling of the components of each state in proportion to its label scores.
 
-    Returns the relabelled states, and the log weight of each labelling, log(K! f / Σ_σ f), nats (`log_labelling`).
+    scores: (chain, state) -> label scores, (particle, component, component), in nats.
+
+    Returns: (the relabelled states, the log weight of each labelling, log(K! f / Σ_σ f) of `log_labelling`, in nats).
     """
     order = draw_orders(np.asarray(scores(chain, state)), generator(key))
     state = relabel_all(chain, state, order)

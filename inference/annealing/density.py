@@ -31,25 +31,37 @@ prior and those with data are narrow, so one length does not suit both.
 
 
 class StepLengths(NamedTuple):
-    """The length of a leapfrog step along each coordinate, as a table over temperatures of log lengths."""
+    """The length of a leapfrog step along each coordinate, as a table over temperatures of log lengths.
+
+    | field | shape | meaning |
+    |---|---|---|
+    | `temperature` | (node,) | the temperatures of the table, rising from 0 to 1 |
+    | `log_length` | (node, coordinate) | log of the step's length along each coordinate |
+    """
 
     temperature: Float[Array | np.ndarray, " node"]
     log_length: Float[Array | np.ndarray, "node coordinate"]
 
     def at(self, temperature: Any) -> Float[Array, " coordinate"]:
-        """Return the log length along each coordinate at a temperature, by linear interpolation."""
+        """Return the log length of a leapfrog step along each coordinate at a temperature, (coordinate,), by linear
+        interpolation.
+        """
         return jax.vmap(lambda known: jnp.interp(temperature, self.temperature, known), 1)(self.log_length)
 
 
 class DensityState(NamedTuple):
-    """All particles: their coordinates, and log p(data | coordinates), nats."""
+    """All particles of a `DensityChain`: their unconstrained coordinates, and log p(data | coordinates) in nats."""
 
     position: Float[Array | np.ndarray, "particle coordinate"]
     log_likelihood: Float[Array | np.ndarray, " particle"]
 
 
 class Place(NamedTuple):
-    """Positions of all particles, with log p(data | u), log π_t and its gradient there, nats."""
+    """Positions of all particles, with the quantities that a Hamiltonian trajectory needs there.
+
+    These are log p(data | u), the log of the annealed density π_t(u), both in nats, and its gradient by the coordinates
+    u.
+    """
 
     position: Float[Array, "particle coordinate"]
     log_likelihood: Float[Array, " particle"]
@@ -58,8 +70,14 @@ class Place(NamedTuple):
 
 
 class Flight(NamedTuple):
-    """Trajectories under way: their origins and first momenta (`kick`), present positions and momenta, and step
-    lengths.
+    """Hamiltonian trajectories under way, one for each particle.
+
+    | field | meaning |
+    |---|---|
+    | `origin` | where each trajectory began |
+    | `kick` | the momentum that it began with |
+    | `position`, `momentum` | where it is now, and its momentum there |
+    | `length` | the length of its leapfrog steps along each coordinate |
     """
 
     origin: Place
@@ -70,7 +88,8 @@ class Flight(NamedTuple):
 
 
 class Traced(eqx.Module):
-    """A function of arrays that was traced once. The arrays it closed over are leaves, and Python never runs again.
+    """A function of arrays that JAX has traced once. The arrays that it closed over are leaves, and its Python code
+    never runs again.
 
     So a program whose tracing is not thread-safe, such as NumPyro's handlers, can run in several threads.
     """
@@ -79,13 +98,13 @@ class Traced(eqx.Module):
     jaxpr: Any = eqx.field(static=True)
 
     def __call__(self, *arguments: Array) -> Array:
-        """Evaluate the traced function."""
+        """Return the array that the traced function gives for these arguments."""
         (value,) = jax.core.eval_jaxpr(self.jaxpr, self.constants, *arguments)
         return value
 
 
 def traced(function: Callable[..., Array], *like: Array) -> Traced:
-    """Trace a function at arrays of these shapes.
+    """Return a function as a `Traced`, which can be called without running its Python code again.
 
     function: returns one array.
     like: arrays of the shapes and types of its arguments.
@@ -95,17 +114,19 @@ def traced(function: Callable[..., Array], *like: Array) -> Traced:
 
 
 class DensityChain(eqx.Module):
-    """The annealing chain of one program and data set at one size. Everything it closes over is a leaf of it.
+    """The annealing chain of one probabilistic program (a NumPyro model) and data set at one size.
+
+    Everything that the chain closes over is a leaf of it.
 
     | field | meaning |
     |---|---|
-    | `draw` | (key, size) -> coordinates, a draw of the prior |
-    | `log_densities` | (coordinates, size) -> log p(u), a density of coordinates, and log p(data | u), nats |
+    | `draw` | (key, size) -> unconstrained coordinates u, a draw of the prior |
+    | `log_densities` | (u, size) -> log p(u), a density of coordinates, and log p(data | u), nats |
     | `size` | one number per size variable; traced |
     | `lengths` | leapfrog step lengths, from `tuning.tuned` |
-    | `work` | how many numbers one evaluation makes, which is roughly the cost of a sweep |
+    | `work` | the number of values that one evaluation of the density computes, roughly the cost of a sweep |
 
-    Draws of the prior do not depend on a labelling, so no correction for relabelling is needed.
+    Draws of the prior do not depend on how components are numbered, so no correction for relabelling is needed.
     """
 
     draw: Traced
@@ -116,35 +137,43 @@ class DensityChain(eqx.Module):
 
     @property
     def elements(self) -> int:
-        """The number of latent variables that one sweep of a particle draws, roughly the cost of a sweep."""
+        """The number of values that one evaluation of the density computes, roughly what a sweep of one particle
+        costs.
+        """
         return self.work
 
     @property
     def lanes(self) -> int:
-        """The number of particles up to which twice as many take less than twice as long."""
+        """The number of particles up to which doubling them less than doubles the time of a sweep on this chain: 64."""
         return 64
 
     @property
     def directed(self) -> bool:
-        """Whether a backward sweep differs from a forward one."""
+        """Whether a backward sweep differs from a forward one: False."""
         return False  # a sweep of reversible, identically distributed trajectories is its own time reversal
 
     def init(self, key: Key[Array, ""], particles: int) -> DensityState:
-        """Draw particles from the prior."""
+        """Draw the first state: `particles` independent draws of the prior."""
         position = jax.vmap(lambda k: self.draw(k, self.size))(jax.random.split(key, particles))
         return DensityState(position, self._log_densities(position)[:, 1])
 
     def step(
         self, key: Key[Array, ""], state: DensityState, temperature: Float[Array, ""], *, backward: bool
     ) -> DensityState:
-        """Make one sweep of `TRAJECTORIES` Hamiltonian trajectories, which leaves π_t unchanged."""
+        """Return the particles after one sweep of `TRAJECTORIES` Hamiltonian trajectories, which leaves π_t unchanged.
+
+        temperature: t of the annealed density π_t(u) ∝ p(u) p(data | u)^t, from 0 to 1.
+        backward: ignored, since a sweep is its own time reversal.
+        """
         del backward
         log_length = self.lengths.at(temperature)
         place, _ = self.flown(key, state, temperature, TRAJECTORIES, lambda rule, _, __: (rule, log_length), None)
         return DensityState(place.position, place.log_likelihood)
 
     def log_ratio(self, state: DensityState) -> Float[Array, " particle"]:
-        """Return log p(data | coordinates) of each particle, nats."""
+        """Return log p(data | coordinates) of each particle, (particle,), in nats, by which importance weights grow
+        along the path.
+        """
         return jnp.asarray(state.log_likelihood)
 
     def log_density(self, state: DensityState) -> Float[Array, " particle"]:
@@ -152,20 +181,24 @@ class DensityChain(eqx.Module):
         return self._log_densities(jnp.asarray(state.position)).sum(1)
 
     def _log_densities(self, position: Array) -> Float[Array, "particle two"]:
-        """Return log p(u) and log p(data | u) of each particle, nats."""
+        """Return log p(u) and log p(data | u) of each particle's coordinates u, (particle, 2), in nats."""
         return jax.vmap(lambda u: self.log_densities(u, self.size))(position)
 
     def label_scores(self, state: DensityState) -> None:
-        """Return None, because the prior does not depend on a labelling."""
+        """Return None, because the prior, where the path begins, does not change when components are renamed."""
         del state
 
     def relabel(self, state: DensityState, order: Int[Array, "particle component"]) -> DensityState:
-        """Return the state unchanged, because it has no labels."""
+        """Return the state as it is: `order` is ignored, because renaming components needs no correction on this
+        path.
+        """
         del order
         return state
 
     def take(self, state: DensityState, particles: Int[Array, " chosen"]) -> DensityState:
-        """Return the chosen particles, in the given order."""
+        """Return the state of the chosen particles, in the order in which they are named; a particle may be named
+        twice.
+        """
         return DensityState(state.position[particles], state.log_likelihood[particles])
 
     def flown(
@@ -177,26 +210,30 @@ class DensityChain(eqx.Module):
         rule: Callable[[Any, Place, Array], tuple[Any, Array]],
         memory: Any,
     ) -> tuple[Place, Any]:
-        """Move the particles along several Hamiltonian trajectories, each with its Metropolis step.
+        """Move the particles along several Hamiltonian trajectories, each of which ends in a Metropolis step.
 
         state: the particles.
-        temperature: t of π_t.
-        trajectories: how many.
-        rule: (memory, places of the particles, acceptance probabilities of the last trajectories) -> (memory, log
-            lengths of the next steps).
+        temperature: t, from 0 (the start of the annealing path) to 1 (the posterior).
+        trajectories: how many trajectories each particle makes.
+        rule: chooses step lengths from (memory, places of the particles, acceptance probabilities of the last
+            trajectories). It returns (new memory, log lengths of the next steps).
         memory: the first memory of the rule.
 
-        Returns the places of the particles and the rule's last memory.
+        Returns: (the places of the particles, the rule's last memory).
 
         One loop runs over all leapfrog steps, so that the gradient is compiled once; compile time dominates on small
         problems. The first round only evaluates the density. Its trajectory has length 0 and is always kept.
         """
 
-        def turned(key: Array, there: Place, flight: Flight, memory: Any, first: Any) -> tuple[Flight, Any]:
-            """End each trajectory with a Metropolis step, and begin the next one with fresh momentum and step
-            length.
+        def begin_next_trajectory(
+            key: Array, there: Place, flight: Flight, memory: Any, first: Any
+        ) -> tuple[Flight, Any]:
+            """End each trajectory with a Metropolis step, and begin the next one with fresh momentum and step length.
+
+            there: where the trajectories have arrived. first: True in the first round, in which all are accepted.
             """
             key_accept, key_momentum, key_length = jax.random.split(key, 3)
+            # accept by the gain of log π_t minus kinetic energy; a gain that is not a number is refused
             gain = there.log_density - flight.origin.log_density
             gain = gain + 0.5 * ((flight.kick**2).sum(1) - (flight.momentum**2).sum(1))
             chance = jnp.exp(jnp.minimum(jnp.where(jnp.isnan(gain), -jnp.inf, gain), 0.0))
@@ -205,6 +242,7 @@ class DensityChain(eqx.Module):
                 lambda new, old: jnp.where(moves.reshape(-1, *[1] * (new.ndim - 1)), new, old), there, flight.origin
             )
             memory, log_length = rule(memory, origin, chance)
+            # fresh momentum, and a random factor on the lengths of the next steps
             kick = jax.random.normal(key_momentum, origin.position.shape)
             shrunk = jax.random.uniform(key_length, (len(kick), 1), minval=jnp.log(SHORTEST), maxval=0.0)
             return Flight(origin, kick, origin.position, kick, jnp.exp(log_length + shrunk)), memory
@@ -217,7 +255,7 @@ class DensityChain(eqx.Module):
             ends = i % LEAPS == 0
             flight, memory = jax.lax.cond(
                 ends,
-                lambda: turned(jax.random.fold_in(key, i), there, flight, memory, i == 0),
+                lambda: begin_next_trajectory(jax.random.fold_in(key, i), there, flight, memory, i == 0),
                 lambda: (flight, memory),
             )
             gradient = jnp.where(ends, flight.origin.gradient, there.gradient)
@@ -232,7 +270,10 @@ class DensityChain(eqx.Module):
         return flight.origin, memory
 
     def place(self, position: Float[Array, "particle coordinate"], temperature: Any) -> Place:
-        """Return log π_t and its gradient at all particles, nats."""
+        """Return the particles' positions with log p(data | u), log π_t and its gradient there, in nats.
+
+        temperature: t, from 0 (the start of the annealing path) to 1 (the posterior).
+        """
 
         def tempered(u: Array) -> tuple[Array, Array]:
             log_prior, log_likelihood = self.log_densities(u, self.size)

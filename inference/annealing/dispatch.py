@@ -20,8 +20,8 @@ from lvsearch.inference.sharding import devices_at_work, in_processes
 from lvsearch.models.contract import Model
 
 FIRST_STEPS, FIRST_DRAWS = 24, 48_000
-"""Temperatures of the cheapest annealing, and the number of latents that one of its particles draws, if that is
-more.
+"""The number of temperatures of the cheapest annealing, and the number of latent variables that one of its particles
+should draw in all. The larger of the two decides.
 """
 MOST_FIRST_STEPS = 96
 GROWTH = 3
@@ -66,8 +66,13 @@ hundreds of nats apart.
 
 
 class Effort(NamedTuple):
-    """The work of one annealing: the number of temperatures, and in each half the particle groups and particles in
-    each.
+    """The work of one annealing, which runs in two halves side by side.
+
+    | field | meaning |
+    |---|---|
+    | `steps` | number of temperatures |
+    | `islands` | number of particle groups in each half; a group resamples among its own particles |
+    | `particles` | number of particles in each group |
     """
 
     steps: int
@@ -76,7 +81,10 @@ class Effort(NamedTuple):
 
 
 class Anchor(NamedTuple):
-    """A path from a q around one labelling and one mode, and the standard error of q's own evidence, nats."""
+    """An annealing path from a q around one labelling (numbering of the components) and one mode of the posterior.
+
+    `chain`: the path. `error`: the standard error of q's own normaliser, in nats; 0 if q is normalised.
+    """
 
     chain: Chain
     error: float
@@ -87,9 +95,11 @@ class TwoSided(NamedTuple):
 
     | field | meaning |
     |---|---|
-    | `forward`, `backward` | estimates of each direction, (island,) |
-    | `anchor_error` | see `Anchor`; None where q covers all labellings |
+    | `forward`, `backward` | estimates of each direction, (island,): one for each particle group |
+    | `anchor_error` | see `Anchor.error`; None where q covers all labellings |
     | `moved` | whether states changed on all paths (`Annealed.moved`); if not, the numbers mean nothing |
+
+    Forward estimates are low on average, backward ones high.
     """
 
     forward: Float64[np.ndarray, " island"]
@@ -100,8 +110,10 @@ class TwoSided(NamedTuple):
 
 @singledispatch
 def evidence_chain(model: Model, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> Chain:
-    """Return the best known annealing path to the posterior of this type of model.
+    """Return the best known annealing path to the posterior of a model, as registered for its type.
 
+    data: the units whose evidence is wanted.
+    size: how many components, for each size variable.
     estimate: a fit to begin from, for models where a fit gives a better path; else None.
 
     Raises ValueError, with the reason, for models whose evidence cannot be annealed.
@@ -111,18 +123,20 @@ def evidence_chain(model: Model, data: Dataset, size: tuple[int, ...], estimate:
 
 @singledispatch
 def sampled_chain(model: Model, data: Dataset, size: tuple[int, ...]) -> Chain:
-    """Return the chain whose draws are recorded for people, by default the one that is annealed.
+    """Return the chain whose draws are recorded for people, by default the one that is annealed (`evidence_chain`).
 
     A model registers another chain where the annealed one integrates out variables that people ask for.
 
-    Raises ValueError as `evidence_chain` does.
+    size: how many components, for each size variable.
+
+    Raises ValueError, with the reason, for models that cannot be sampled so.
     """
     return evidence_chain(model, data, size, None)
 
 
 @singledispatch
 def path_needs_fit(model: Model, data: Dataset) -> bool:
-    """Return whether `evidence_chain` gives a better path with a fit than with None."""
+    """Return True if `evidence_chain` gives a better path from a fit of this model and data than without one."""
     return False
 
 
@@ -131,34 +145,39 @@ def anchored_chain(chain: Chain, key: Key[Array, ""], states: Sequence[State]) -
     """Return a path to the same posterior from a q around the best of the given particles, or None for chains without
     one.
 
-    Such a path is shorter, but stays in one labelling and one mode.
+    Such a path is shorter, but stays in one labelling (numbering of the components) and one mode.
 
-    states: particles of the posterior, one state per half.
+    chain: the chain on its first path.
+    states: particles of the posterior, one state per half of the annealing.
     """
     return None
 
 
 @singledispatch
 def along_data(chain: Chain) -> bool:
-    """Return whether the path from the prior leads along the data (`prefixes`) rather than along temperatures."""
+    """Return True if this chain's path from the prior leads along the data (`prefixes`), False if along
+    temperatures.
+    """
     return False
 
 
 @singledispatch
 def patience(chain: Chain) -> float:
-    """Return the limit on (nats between both directions) × temperatures below which no second path is annealed.
+    """Return the limit on (nats between both directions) × (number of temperatures) below which no second path is
+    annealed.
 
     Below the limit, more temperatures on the path from the prior are expected to suffice. It is 0 for chains whose
-    second path is cheap and exact.
+    second path, from a q around one numbering of the components, is cheap and exact.
     """
     return FAR
 
 
 @singledispatch
 def first_steps(chain: Chain) -> int:
-    """Return the number of temperatures of the cheapest annealing.
+    """Return the number of temperatures of the cheapest annealing of this chain.
 
-    By default one particle then draws `FIRST_DRAWS` latents, within limits.
+    By default one particle then draws about `FIRST_DRAWS` latent variables, with at least `FIRST_STEPS` and at most
+    `MOST_FIRST_STEPS` temperatures.
     """
     return min(max(FIRST_STEPS, FIRST_DRAWS // max(1, chain.elements)), MOST_FIRST_STEPS)
 
@@ -171,7 +190,8 @@ def bytes_while_annealed(model: Model, data: Dataset) -> int:
 
 @singledispatch
 def measures_gains(model: Model, data: Dataset) -> bool:
-    """Return whether sizes of this model are compared on these data by the gain of one more part (`gain_of_last_part`).
+    """Return True if sizes of this model are compared on these data by the gain of one component more
+    (`gain_of_last_part`).
 
     Otherwise they are compared by the evidence of each size. Gains are needed where data are many, because two paths
     from a fit or the prior then end too far apart.
@@ -183,10 +203,13 @@ def measures_gains(model: Model, data: Dataset) -> bool:
 def gain_of_last_part(
     model: Model, data: Dataset, size: tuple[int, ...], estimate: Estimate, key: Key[Array, ""], trial: int
 ) -> Gain:
-    """Measure log p(data | size) − log p(data | size − 1), nats, in the mode of the fit `estimate`.
+    """Measure log p(data | size) − log p(data | size − 1), in nats, in the mode of the fit `estimate`.
 
+    size: the larger of the two sizes.
     estimate: a fit of this size.
-    trial: how often the gain was measured before; later trials may take longer.
+    trial: how often the gain was measured before; later measurements may take longer.
+
+    Returns: estimates of the gain along paths in both directions (`Gain`).
 
     Raises TypeError for models without such a path.
     """
@@ -194,9 +217,11 @@ def gain_of_last_part(
 
 
 def effort(chain: Chain, trial: int) -> Effort:
-    """Return the work of the `trial`-th annealing of a size, from 0: longer than the one before.
+    """Return the work of annealing a chain once more: temperatures, particle groups and particles.
 
     Larger data get fewer particles.
+
+    trial: how often this size was annealed before, from 0. Each further annealing has three times as many temperatures.
     """
     elements = chain.elements
     steps = first_steps(chain) * GROWTH**trial
@@ -208,9 +233,12 @@ def effort(chain: Chain, trial: int) -> Effort:
 
 
 def pace(chain: Chain, key: Key[Array, ""], work: Effort) -> Profile:
-    """Return the profile by which `anneal` spaces its temperatures: that of a pilot run.
+    """Return the profile by which `anneal` spaces its temperatures: the one that a pilot run measures.
 
-    Temperatures are evenly spaced where particles are too few to tell how weights spread. Paths along data have none.
+    If particles are too few to tell how weights spread, or the path leads along the data, no pilot runs. The profile
+    then spaces temperatures evenly.
+
+    work: the particle groups and particles of the annealing; the pilot has as many.
     """
     if work.islands * work.particles < FEWEST_FOR_PILOT or along_data(chain):
         return Profile(np.array([0.0, 1.0]), np.zeros(2), np.zeros(2))
@@ -218,17 +246,17 @@ def pace(chain: Chain, key: Key[Array, ""], work: Effort) -> Profile:
 
 
 def anneal(chain: Chain, key: Key[Array, ""], work: Effort, profile: Profile) -> tuple[TwoSided, ...]:
-    """Anneal forward and backward, and return one or two pairs of estimates.
+    """Anneal forward and backward, and return one or two pairs of estimates of log p(data | size).
 
-    Where both directions of a path from a prior end far apart, a second pair follows on a path from where the first one
-    ended (`anchored_chain`). Where the pilot shows this beforehand, the first path runs forward only, to find that
+    If both directions of a path from a prior end far apart, a second pair follows on a path from where the first one
+    ended (`anchored_chain`). If the pilot shows this beforehand, the first path runs forward only, to find that
     beginning.
 
     work: numbers of temperatures and particles.
     profile: how to space the temperatures, from `pace`.
     """
     key_first, key_anchors, key_second = split_key(key, 3)
-    if len(profile.temperature) > HOPELESS * work.steps and not _labelled(chain):
+    if len(profile.temperature) > HOPELESS * work.steps and not _is_around_labelling(chain):
         temperatures = schedule(profile, work.steps)
         there = forward(chain, key_first, temperatures, islands=work.islands, particles=work.particles)
         second = _from_an_anchor(chain, key_anchors, key_second, work, (there.state,))
@@ -242,15 +270,23 @@ def anneal(chain: Chain, key: Key[Array, ""], work: Effort, profile: Profile) ->
     return (first,) if second is None else (first, second)
 
 
-def _labelled(chain: Chain) -> bool:
-    """Return whether q is around one labelling rather than symmetric in the components."""
+def _is_around_labelling(chain: Chain) -> bool:
+    """Return True if the chain's path begins in a q around one numbering of the components.
+
+    False: q does not change when components are renumbered.
+    """
     return jax.eval_shape(lambda key: chain.label_scores(chain.init(key, 1)), jax.random.key(0)) is not None
 
 
 def _from_an_anchor(
     chain: Chain, key_anchors: Array, key_paths: Array, work: Effort, states: Sequence[State]
 ) -> TwoSided | None:
-    """Anneal both ways on the path from a q around the best of these particles; None where there is no such path."""
+    """Anneal both ways on the path from a q around the best of some particles; None for chains without such a path.
+
+    key_anchors, key_paths: the keys for finding q and for the annealing.
+    work: numbers of temperatures and particles.
+    states: particles of the posterior, one state per half of the annealing.
+    """
     key_anchor, key_pilot = split_key(key_anchors)
     anchor = anchored_chain(chain, key_anchor, states)
     if anchor is None:
@@ -263,18 +299,23 @@ def _from_an_anchor(
 def both_ways(
     chain: Chain, key: Key[Array, ""], work: Effort, profile: Profile, truth: State | None = None
 ) -> tuple[TwoSided, Sequence[State]]:
-    """Anneal forward and backward, in `HALVES` independent halves.
+    """Anneal forward and backward, in two independent halves that run side by side, and return both estimates.
 
+    work: numbers of temperatures, and of particle groups and particles in each half.
+    profile: how to space the temperatures, from `pace`.
     truth: draws of the posterior to begin the backward paths with, where they are known. With None the backward paths
         begin where the forward ones ended.
 
-    Returns the estimates, and the states in which the forward paths of each half ended.
+    Returns: (the estimates of both directions, the states in which the forward paths of each half ended).
     """
     temperatures = schedule(profile, work.steps)
     devices = devices_at_work()
 
+    # a device of its own for each half, if there are several
     def half(number: int) -> tuple[TwoSided, State]:
-        """Run one half, on its own device where there are several."""
+        """Run half number `number`, on its own device if there are several; return its estimates and its last forward
+        state.
+        """
         if not devices:
             return one_half(number)
         with jax.default_device(devices[number % len(devices)]):
@@ -282,7 +323,7 @@ def both_ways(
             return ends, jax.tree.map(np.asarray, state)
 
     def one_half(number: int) -> tuple[TwoSided, State]:
-        """Run one half on the current device."""
+        """Run half number `number` on the current device; return its estimates and its last forward state."""
         key_forward, key_backward = split_key(folded(key, number))
         if along_data(chain):
             return _along_data(chain, key_forward, key_backward, work, truth)
@@ -301,7 +342,13 @@ def both_ways(
 def _along_data(
     chain: Chain, key_forward: Array, key_backward: Array, work: Effort, truth: State | None
 ) -> tuple[TwoSided, State]:
-    """Run one half of `both_ways` on a path along the data, with units in the place of temperatures."""
+    """Run one half of `both_ways` on a path along the data, with units in the place of temperatures.
+
+    work: numbers of temperatures and particles; the temperatures are translated into sweeps over all units.
+    truth: draws of the posterior for the backward path to begin with; None: where the forward path ended.
+
+    Returns: (the estimates of both directions, the state in which the forward path ended).
+    """
     sampler = sequential(chain, folded(key_forward, ORDER))
     assert sampler is not None  # `along_data` is registered for chains that have one
     sweeps = -(-work.steps // TEMPERATURES_A_SWEEP)

@@ -10,22 +10,26 @@ from jaxtyping import Array, Float, Key
 
 
 def log_gamma_draws(key: Key[Array, ""], shape: Float[Array, "*element"]) -> Float[Array, "*element"]:
-    """Draw log x for x ~ Gamma(shape, 1), elementwise, in the floating type of `shape`.
+    """Draw log x for x ~ Gamma(shape, rate 1), elementwise, in the shape and floating type of `shape`.
 
-    shape: positive.
+    shape: the shape parameters, positive, of any array shape.
 
-    The proposal is (1 + z / √(9d))³ d with d = a − 1/3 and normal z; at least 95 % are accepted for a ≥ 1. A smaller a
-    is raised by 1 and the draw multiplied by u^(1/a). This happens on the log scale, where nothing underflows.
+    The proposal is (1 + z / √(9d))³ d with d = a − 1/3, shape parameter a and normal z; at least 95 % are accepted for
+    a ≥ 1. A smaller a is raised by 1 and the draw multiplied by u^(1/a), with u uniform. This happens on the log scale,
+    where nothing underflows.
 
     Source: Marsaglia & Tsang (2000).
     """
     key_boost, key_rounds = jax.random.split(key)
-    small = shape < 1
+    small = shape < 1  # these are raised by 1, and their draws multiplied by u^(1/shape): minus `boost` below
     d = jnp.where(small, shape + 1, shape) - 1 / 3
     c = 1 / jnp.sqrt(9 * d)
 
     def unfinished(state: tuple[Array, Array, Array]) -> Array:
-        """Return whether any element still lacks an accepted proposal."""
+        """Return True while any element still lacks an accepted proposal.
+
+        state: log of the accepted draws over d, which elements are accepted, and the number of the round.
+        """
         return ~state[1].all()
 
     def propose(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:

@@ -42,8 +42,11 @@ class GenericChain(eqx.Module):
     |---|---|
     | `model`, `batches`, `unit_ids`, `size` | the model and data to sample; `size` is traced |
     | `globals`, `locals` | λ of q: site -> natural parameters; locals of each batch, units leading |
-    | `sharpness` | f = q(globals)^sharpness in `label_scores`; 0 where q is symmetric |
+    | `sharpness` | f = q(globals)^sharpness weighs relabellings in `label_scores`; 0 where q is symmetric |
+    | `capacity` | how many array slots there are for components |
     | `size_axis` | the axis whose entries are exchangeable; None where none is, or q is symmetric |
+
+    A *site* is a latent variable of the model. *Globals* are shared by all units of data, *locals* belong to one unit.
     """
 
     model: Model
@@ -58,27 +61,31 @@ class GenericChain(eqx.Module):
 
     @property
     def elements(self) -> int:
-        """The number of values that one sweep of a particle draws."""
+        """The number of values that one sweep of a particle draws, which is roughly what a sweep costs."""
         return sum(leaf.size for leaf in jax.tree.leaves((self.globals, self.locals)))
 
     def init(self, key: Key[Array, ""], particles: int) -> GibbsState:
-        """Draw particles from q."""
-        return jax.vmap(self._drawn)(jax.random.split(key, particles))
+        """Draw the first state: `particles` independent draws of q."""
+        return jax.vmap(self._draw_particle)(jax.random.split(key, particles))
 
     @property
     def lanes(self) -> int:
-        """The number of particles up to which twice as many take less than twice as long."""
+        """The number of particles up to which doubling them less than doubles the time of a sweep on this chain: 32."""
         return 32
 
     @property
     def directed(self) -> bool:
-        """Whether a backward sweep differs from a forward one."""
+        """Whether a backward sweep differs from a forward one: False, both visit sites in the same order."""
         return False
 
     def step(
         self, key: Key[Array, ""], state: GibbsState, temperature: Float[Array, ""], *, backward: bool
     ) -> GibbsState:
-        """Make one tempered Gibbs sweep over all sites of every particle."""
+        """Return the state after one tempered Gibbs sweep over all latent variables of every particle.
+
+        temperature: t, from 0 (q) to 1 (the posterior).
+        backward: ignored, since both directions visit variables in the same order.
+        """
         del backward  # both directions visit sites in the same order
         keys = jax.random.split(key, len(jax.tree.leaves(state)[0]))
         on = self.model.active(self.size, self.capacity)
@@ -90,18 +97,19 @@ class GenericChain(eqx.Module):
         return jax.vmap(one)(keys, state)
 
     def log_ratio(self, state: GibbsState) -> Float[Array, " particle"]:
-        """Return log p(state, data) − log q(state) of each particle, nats."""
+        """Return log p(state, data) − log q(state) of each particle, (particle,), in nats."""
         return self.log_density(state) - jax.vmap(self._log_q)(state)
 
     def log_density(self, state: GibbsState) -> Float[Array, " particle"]:
-        """Return log p(state, data) of each particle, nats."""
+        """Return log p(state, data) of each particle, (particle,), in nats."""
         return jax.vmap(self._log_joint)(state)
 
     def label_scores(self, state: GibbsState) -> Float[Array, "particle component component"] | None:
-        """Return S[k, l] = sharpness · log q(component k = the state's component l), summed over the global sites,
-        nats.
+        """Return scores S in nats, (particle, component, component), from which relabellings of the components are
+        drawn.
 
-        Returns None where q is symmetric or no axis is exchangeable.
+        S[k, l] is sharpness · log q(component k = the state's component l), summed over the global latent variables.
+        The result is None where q is symmetric in the components or no axis is exchangeable.
         """
         axis = self.size_axis
         if axis is None:
@@ -111,49 +119,56 @@ class GenericChain(eqx.Module):
 
         def one(g: dict[str, Statistics]) -> Array:
             """Return the scores of one particle, without the factor `sharpness`."""
+            # q's component k on the first axis, the state's component l on the second
             total = jnp.zeros((len(exists), len(exists)))
             for name, site in self.model.globals().items():
                 if axis not in site.element_axes:
                     continue
                 place = site.element_axes.index(axis)
 
-                def moved(leaf: Array, place: int = place) -> Array:
+                def components_first(leaf: Array, place: int = place) -> Array:
                     return jnp.moveaxis(leaf, place, 0)
 
                 def density(natural: Statistics, statistics: Statistics, site: Site = site) -> Array:
                     return _log_density(site, natural, statistics, on).sum()
 
-                natural, statistics = (jax.tree.map(moved, each[name]) for each in (self.globals, g))
+                natural, statistics = (jax.tree.map(components_first, each[name]) for each in (self.globals, g))
                 total = total + jax.vmap(jax.vmap(density, (None, 0)), (0, None))(natural, statistics)
             return total
 
+        # a component that does not exist keeps its own name
         both = exists[:, None] & exists
         scores = self.sharpness * jax.vmap(one)(state.globals)
         return jnp.where(both, scores, jnp.where(jnp.eye(len(exists), dtype=bool), 0.0, -jnp.inf))
 
     def relabel(self, state: GibbsState, order: Int[Array, "particle component"]) -> GibbsState:
-        """Return the state in which component l of each particle becomes component order[l]."""
+        """Return the state in which component l of each particle becomes component order[l].
+
+        order: the new number of each component, (particle, component).
+        """
 
         def one(s: GibbsState, new: Array) -> GibbsState:
             old = jnp.argsort(new)  # inverse order: new component k was component old[k]
 
-            def moved(site: Site, statistics: Statistics, leading: int) -> Statistics:
-                def leaf_moved(leaf: Array) -> Array:
+            def reorder(site: Site, statistics: Statistics, leading: int) -> Statistics:
+                def reorder_leaf(leaf: Array) -> Array:
                     for place, name in enumerate(site.axes):
                         if name == self.size_axis and place + leading < leaf.ndim:
                             leaf = jnp.take(leaf, old, axis=place + leading)
                     return leaf
 
-                return jax.tree.map(leaf_moved, statistics)
+                return jax.tree.map(reorder_leaf, statistics)
 
-            g = {name: moved(site, s.globals[name], 0) for name, site in self.model.globals().items()}
+            g = {name: reorder(site, s.globals[name], 0) for name, site in self.model.globals().items()}
             sites = self.model.locals()
-            return GibbsState(g, tuple({name: moved(sites[name], l[name], 1) for name in l} for l in s.locals))
+            return GibbsState(g, tuple({name: reorder(sites[name], l[name], 1) for name in l} for l in s.locals))
 
         return jax.vmap(one)(state, order)
 
     def take(self, state: GibbsState, particles: Int[Array, " chosen"]) -> GibbsState:
-        """Return the chosen particles, in the given order."""
+        """Return the state of the chosen particles, in the order in which they are named; a particle may be named
+        twice.
+        """
         return jax.tree.map(lambda leaf: leaf[particles], state)
 
     # ── densities ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -189,8 +204,8 @@ class GenericChain(eqx.Module):
             total = total + jnp.where(batch.weight > 0, batch.weight * per_unit, 0).sum()
         return total
 
-    def _drawn(self, key: Key[Array, ""]) -> GibbsState:
-        """Draw one particle from q."""
+    def _draw_particle(self, key: Key[Array, ""]) -> GibbsState:
+        """Draw one particle from q: the sampled statistics of all latent variables."""
         on = self.model.active(self.size, self.capacity)
         key_globals, key_locals = jax.random.split(key)
         g = {
@@ -213,9 +228,13 @@ class GenericChain(eqx.Module):
 
 
 def _log_density(site: Site, natural: Statistics, statistics: Statistics, on: Masks) -> Float[Array, "..."]:
-    """Return log q of each element at its statistics, 0 where the element does not exist.
+    """Return log q of each element of a latent variable, in nats; 0 where the element does not exist.
 
-    An element with several copies counts once.
+    An element that stands for several copies counts once.
+
+    natural: the natural parameters of q.
+    statistics: the sufficient statistics of the values at which the density is taken.
+    on: {axis: mask of the entries that exist}.
     """
     mask = site.event_mask(on)
     log = inner(site.family, natural, statistics, mask) - site.family.log_normaliser(natural, mask)
@@ -224,11 +243,14 @@ def _log_density(site: Site, natural: Statistics, statistics: Statistics, on: Ma
 
 
 def flat_chain(model: Model, data: Dataset, size: tuple[int, ...], capacity: tuple[int, ...]) -> GenericChain:
-    """Return the chain that begins with a flat q, made from the priors alone.
+    """Return the annealing chain whose path begins with a flat q, made from the priors alone.
 
-    Global sites get a mean-field fit to the prior, which is exact where the prior's sites are independent. Indicators
-    get equal probability for every entry. Other local sites get what `log_unit` says of them with globals at those
-    means and no indicators.
+    Global variables get a mean-field fit to the prior, which is exact where they are independent under the prior.
+    Indicators get equal probability for every entry. Other local variables get what `log_unit` says of them with global
+    variables at the means of q and no indicators.
+
+    size: how many components, for each size variable.
+    capacity: how many array slots for components, for each size variable.
 
     Raises ValueError for a model with gated elements or point estimates.
     """
@@ -247,9 +269,14 @@ def chain_from_priors(
 ) -> GenericChain:
     """Build the chain of `flat_chain` inside a traced caller, in the precision of the batches' weights.
 
-    size: may be traced.
+    Globals are the latent variables that all units share.
+
+    batches: the units of data.
+    unit_ids: the number of each unit, (units,) for each batch.
+    extents: lengths of the axes of the globals that the data decide, such as {"word": number of words}.
+    size, capacity: how many components exist, which may be traced, and how many array slots there are for them.
     """
-    _check(model)
+    _check_no_gates(model)
     dtype = jnp.asarray(batches[0].weight).dtype
     natural, mean = _flat_globals(model, extents, size, capacity, dtype)
     locals_ = tuple(_flat_locals(model, mean, batch, size, capacity=capacity) for batch in batches)
@@ -265,23 +292,26 @@ def fitted_chain(
     locals_: tuple[Mapping[str, Statistics], ...],
     size_axis: str | None,
 ) -> GenericChain:
-    """Return the chain that begins with a mean-field fit.
+    """Return the annealing chain whose path begins with a mean-field fit as q.
 
-    globals_: natural parameters of the fit's globals, padded to the capacity.
-    locals_: natural parameters of each batch's locals.
+    Global sites are the latent variables that all units share, local sites those of one unit.
+
+    size, capacity: how many components exist, and how many array slots there are for them.
+    globals_: natural parameters of the fit's globals by site, padded to the capacity.
+    locals_: natural parameters of each batch's locals by site, units leading.
     size_axis: the axis whose entries are exchangeable under the model's priors; None where none is.
 
-    Raises ValueError as `flat_chain` does.
+    Raises ValueError for a model with gated elements.
     """
-    _check(model)
+    _check_no_gates(model)
     sharpness = np.asarray(min(1.0, 10.0 * size[0] / max(1, data.n_units)))
     g, l = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), (dict(globals_), tuple(map(dict, locals_))))
     batches, sizes = cast(data, np.float64).batches, tuple(np.int32(n) for n in size)
     return GenericChain(model, batches, data.unit_ids, sizes, g, l, sharpness, capacity, size_axis)
 
 
-def _check(model: Model) -> None:
-    """Raise ValueError for a model with gated elements."""
+def _check_no_gates(model: Model) -> None:
+    """Raise ValueError for a model with gated elements, which exist only if an indicator chooses them."""
     sites = {**model.globals(), **model.locals()}
     if any(site.gate is not None for site in sites.values()):
         raise ValueError(
@@ -295,7 +325,12 @@ def _check(model: Model) -> None:
 def _flat_globals(
     model: Model, extents: Mapping[str, int], size: tuple[Any, ...], capacity: tuple[int, ...], dtype: Any
 ) -> tuple[dict[str, Statistics], dict[str, Statistics]]:
-    """Return natural parameters and means of the global sites under a mean-field fit to the prior."""
+    """Return (natural parameters, expected statistics) by site of the global variables under a mean-field fit to the
+    prior.
+
+    extents: lengths of the axes that the data decide, such as {"word": number of words}.
+    size, capacity: how many components exist, and how many array slots there are for them.
+    """
     on = model.active(size, capacity)
     natural, mean = blank_globals(model, extents, size, capacity, dtype)
     natural, mean = dict(natural), dict(mean)
@@ -318,11 +353,19 @@ def _flat_locals(
     *,
     capacity: tuple[int, ...],
 ) -> dict[str, Statistics]:
-    """Return natural parameters of the local sites of each unit in a batch, under the flat q."""
+    """Return natural parameters by site of the local variables of each unit in a batch, under the flat q, units
+    leading.
+
+    Global sites are the latent variables that all units share.
+
+    g: {global site: expected sufficient statistics} under the flat q.
+    size, capacity: how many components exist, and how many array slots there are for them.
+    """
     on = model.active(size, capacity)
     dtype = jnp.asarray(batch.weight).dtype
 
     def one(unit: Unit) -> dict[str, Statistics]:
+        """Return the natural parameters of one unit: 0 for indicators, the gradient of `log_unit` for other sites."""
         exists, sites = unit_masks(model, unit, on), model.locals()
         lengths = local_lengths(model, unit, on)
         blank = {n: s.family.zeros(tuple(lengths[axis] for axis in s.axes), dtype) for n, s in sites.items()}

@@ -26,35 +26,37 @@ WIDTH = 4.0
 
 
 class Course(NamedTuple):
-    """The two ends of a hyper-parameter's path: the prior p(h), and the first distribution q(h) (`start`)."""
+    """The two ends of a hyper-parameter's annealing path: its prior p(h), and the first distribution q(h) (`start`)."""
 
     prior: GammaPrior
     start: GammaPrior
 
     def at(self, temperature: Float[Array, ""]) -> tuple[Array, Array]:
-        """Return shape and rate of the Gamma ∝ q(h)^(1−t) p(h)^t."""
+        """Return (shape, rate) of the Gamma distribution ∝ q(h)^(1−t) p(h)^t at temperature t."""
         (shape, rate), (first_shape, first_rate) = ((jnp.asarray(each) for each in prior) for prior in self)
         t = temperature
         return (1 - t) * first_shape + t * shape, (1 - t) * first_rate + t * rate
 
     def log_prior(self, log_value: Float[Array, "*number particle"]) -> Float[Array, "*number particle"]:
-        """Return log p(h), a density of h, nats."""
+        """Return log p(h) at h = e^log_value, a density of h, in nats, shaped like `log_value`."""
         return _log_gamma_density(self.prior, log_value)
 
     def log_ratio(self, log_value: Float[Array, "*number particle"]) -> Float[Array, "*number particle"]:
-        """Return log p(h) − log q(h), nats."""
+        """Return log p(h) − log q(h) at h = e^log_value, in nats, shaped like `log_value`."""
         return self.log_prior(log_value) - _log_gamma_density(self.start, log_value)
 
 
 def _log_gamma_density(prior: GammaPrior, log_value: Array) -> Array:
-    """Return the log density of a Gamma at h = e^log_value, a density of h, nats."""
+    """Return the log density of a Gamma distribution at h = e^log_value, a density of h, in nats."""
     shape, rate = (jnp.asarray(each, log_value.dtype) for each in prior)
     constant = shape * jnp.log(rate) - log_gamma_positive(shape)
     return constant + (shape - 1) * log_value - rate * jnp.exp(log_value)
 
 
 def gamma_about(value: Any) -> GammaPrior:
-    """Return a Gamma distribution with this mean and shape `ABOUT`."""
+    """Return a Gamma distribution with mean `value` and shape `ABOUT`, so that its standard deviation is half its
+    mean.
+    """
     return GammaPrior(np.asarray(ABOUT), np.asarray(ABOUT / value))
 
 
@@ -63,14 +65,14 @@ def slice_moved(
     start: Float[Array, "number particle"],
     log_density: Callable[[Float[Array, "number particle"]], Float[Array, "number particle"]],
 ) -> Float[Array, "number particle"]:
-    """Move each number once by slice sampling, a reversible move that leaves its density unchanged.
+    """Return each number after one move of slice sampling, a reversible move that leaves its density unchanged.
 
     An interval of `WIDTH` is placed at random over the start, and shrunk towards the start wherever a draw falls
-    outside the slice. There is no stepping out. A density that is not a number ends the search for a draw. The value is
-    passed on, so that it is reported.
+    outside the slice. There is no stepping out. A density that is NaN ends the search for a draw. The value is passed
+    on, so that it is reported.
 
-    start: the numbers, on the log scale, shape (number, particle).
-    log_density: log density of each number, whatever the others are, nats.
+    start: the numbers before, on the log scale, (number, particle).
+    log_density: numbers -> the log density of each, whatever the others are, (number, particle), in nats.
 
     Source: Neal 2003, §4.
     """
@@ -80,7 +82,7 @@ def slice_moved(
     low = start - WIDTH * place
 
     def searching(carry: tuple[Array, Array, Array, Array, Array]) -> Array:
-        """Return whether any number still lacks a draw inside its slice."""
+        """Return True while any number still lacks a draw inside its slice."""
         return ~carry[-1].all()
 
     def draw(carry: tuple[Array, Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array, Array]:

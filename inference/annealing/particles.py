@@ -49,13 +49,13 @@ CONSTANT = 1e-6
 
 
 class Population(NamedTuple):
-    """Particles on a path, stored group after group.
+    """Particles on an annealing path, stored group after group.
 
     | field | shape | meaning |
     |---|---|---|
     | `state` | | states of all particles |
-    | `log_weight` | (particle,) | log weight since the group was last resampled |
-    | `log_total` | (island,) | log of the group's average weight up to its last resampling |
+    | `log_weight` | (particle,) | log weight since the particle's group was last resampled, nats |
+    | `log_total` | (island,) | for each group, the log of its average weight up to its last resampling, nats |
     """
 
     state: State
@@ -64,7 +64,7 @@ class Population(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """The mean and standard deviation of log p − log q over all particles at each temperature, nats."""
+    """The mean and standard deviation of log p − log q over all particles at each temperature of a path, nats."""
 
     temperature: Float64[np.ndarray, " step"]
     mean: Float64[np.ndarray, " step"]
@@ -72,11 +72,11 @@ class Profile(NamedTuple):
 
 
 class Annealed(NamedTuple):
-    """The end of an annealing.
+    """The result of an annealing in one direction.
 
     | field | shape | meaning |
     |---|---|---|
-    | `log_evidence` | (island,) | forward: log p̂; backward: −log of the estimate of 1/p; nats |
+    | `log_evidence` | (island,) | of each particle group; forward: log p̂; backward: −log of the estimate of 1/p; nats |
     | `state` | | states of all particles, equally weighted (resampled within groups) |
     | `profile` | | log p − log q along the way |
     | `labelled` | | whether q is around one labelling |
@@ -100,10 +100,11 @@ def forward(
     begin: State | None = None,
     short: bool = False,
 ) -> Annealed:
-    """Anneal from draws of q to the posterior.
+    """Anneal from draws of q to the posterior; return estimates of log p(data) that are low on average.
 
+    chain: the path from q to the posterior.
     temperatures: 0 < t_1 < … ≤ 1, the last one 1.
-    islands: number of particle groups.
+    islands: number of particle groups, each with an estimate of its own.
     particles: number of particles in each group.
     begin: states of all particles, which the first sweep at temperature 0 turns into draws of q. None: draw them from
         q.
@@ -137,11 +138,12 @@ def forward(
 def backward(
     chain: Chain, key: Key[Array, ""], state: State, temperatures: Float64[np.ndarray, " step"], *, islands: int
 ) -> Annealed:
-    """Anneal from draws of the posterior to q.
+    """Anneal from draws of the posterior to q; return estimates of log p(data) that are high on average.
 
+    chain: the path from q to the posterior.
     state: draws of the posterior, the particles of all groups.
-    temperatures: as for `forward`.
-    islands: number of particle groups.
+    temperatures: 0 < t_1 < … ≤ 1, the last one 1. They are passed from 1 downwards.
+    islands: number of particle groups, each with an estimate of its own.
     """
     key_labels, key_path, key_end = split_key(key, 3)
     with jax.enable_x64(True):
@@ -169,6 +171,8 @@ def pilot(chain: Chain, key: Key[Array, ""], *, islands: int, particles: int, mo
     by `schedule`, are then fixed beforehand for the runs that count. A pilot with as many particles as those runs uses
     the same compiled program.
 
+    islands: number of particle groups.
+    particles: number of particles in each group.
     most: largest number of steps.
     """
     key_init, key_path = split_key(key)
@@ -178,7 +182,8 @@ def pilot(chain: Chain, key: Key[Array, ""], *, islands: int, particles: int, mo
         t, visited = 0.0, []
         while t < 1.0 and len(visited) < most:
             visited.append((t, ratio.mean(), ratio.std()))
-            gain = partial(_gain_seen, chain, population.state, ratio, t)
+            # step as far as half of the effective sample size remains, resample, and sweep there
+            gain = partial(_step_log_weights, chain, population.state, ratio, t)
             after = 1.0 if len(visited) == most else next_temperature(gain, t)
             population, *_ = move_along(
                 chain,
@@ -196,7 +201,10 @@ def pilot(chain: Chain, key: Key[Array, ""], *, islands: int, particles: int, mo
 
 
 def schedule(profile: Profile, steps: int) -> Float64[np.ndarray, " step"]:
-    """Return `steps` temperatures up to 1, spaced in proportion to those of a pilot."""
+    """Return `steps` temperatures, rising to 1 and spaced in proportion to those of a pilot run, (steps,).
+
+    profile: the pilot's profile.
+    """
     known = profile.temperature
     return np.interp(np.linspace(0, len(known) - 1, steps + 1)[1:], np.arange(len(known)), known)
 
@@ -207,7 +215,9 @@ def schedule(profile: Profile, steps: int) -> Float64[np.ndarray, " step"]:
 def start_population(state: State, islands: int, particles: int) -> Population:
     """Return all particles at the start of a path, equally weighted.
 
-    particles: number in each group.
+    state: states of all particles.
+    islands: number of particle groups.
+    particles: number of particles in each group.
     """
     return Population(state, np.zeros(islands * particles), np.zeros(islands))
 
@@ -228,13 +238,16 @@ def move_along(
     """Move the population along a path: at each temperature make a sweep, then add the weight of the step to the next
     one.
 
-    increments: the step from each temperature to the next one.
+    population: the particles before.
+    temperatures: the temperatures in the order in which they are passed, (step,).
+    increments: the step from each temperature to the next one, (step,).
+    islands: number of particle groups.
     backward: whether sweeps run in reverse order.
     always_resample: whether to resample before every sweep, not only below half the effective sample size.
-    short: see `forward`.
+    short: whether to use a program that compiles sooner and runs longer where data are few.
     serial: whether a CPU runs the path in the calling thread alone (see `kernel`).
 
-    Returns the population, the profile, and whether any state changed.
+    Returns: (the population, the profile of log p − log q, whether any state changed).
     """
     visited = []
     advance = _advance_shortly if short else _advance_serially if serial else _advance
@@ -272,13 +285,18 @@ def _advance(
 ) -> tuple[Population, Float[Array, "three chunk"]]:
     """Move the population along one chunk of temperatures, of which the first `n` count (compiled).
 
-    chunk: temperatures and increments, shape (2, chunk).
+    population: the particles before.
+    chunk: temperatures and the steps to the next ones, (2, chunk).
+    always_resample: whether to resample before every sweep, not only below half the effective sample size.
+    islands: number of particle groups.
+    backward: whether sweeps run in reverse order.
 
-    Returns the population, and the mean and deviation of log p − log q and whether a state changed, at each
-    temperature.
+    Returns: (the population, numbers of each temperature (3, chunk)). The numbers are mean and deviation of log p − log
+        q, and 1 if a state changed.
     """
 
     def one(index: Array, carry: tuple[Population, Array]) -> tuple[Population, Array]:
+        """Resample poor groups, make one sweep, and weigh the step to the next temperature."""
         population, seen = carry
         key_resample, key_step = jax.random.split(jax.random.fold_in(key, index))
         population = resampled(chain, key_resample, population, islands, jnp.where(always_resample, jnp.inf, 0.5))
@@ -304,11 +322,16 @@ def traced_both_ways(
 ) -> tuple[Float[Array, " island"], Float[Array, " island"]]:
     """Run `forward` from q and `backward` from where it ended, inside a traced caller.
 
-    Only for chains whose q is symmetric in the labels.
+    It is only for chains whose q is symmetric in the labels.
 
-    Returns log p̂ and −log of the estimate of 1/p of each group, nats.
+    temperatures: 0 < t_1 < … ≤ 1, the last one 1.
+    islands: number of particle groups.
+    particles: number of particles in each group.
+
+    Returns: (log p̂, −log of the estimate of 1/p), each with one number per group, (island,), in nats.
     """
     key_init, key_there, key_end, key_back, key_last = jax.random.split(key, 5)
+    # there: from q, without a weight after the last temperature
     state = chain.init(key_init, islands * particles)
     blank = jnp.zeros_like(chain.log_ratio(state))
     begun = Population(state, blank, blank[:islands])
@@ -317,6 +340,7 @@ def traced_both_ways(
     there = jnp.stack([before, jnp.append(jnp.diff(before), 0.0)]).astype(blank.dtype)
     went, _ = _advance(chain, key_there, begun, there, steps + 1, always, islands=islands, backward=False)
     ended = resampled(chain, key_end, went, islands, jnp.inf)
+    # and back, from the particles in which the forward paths ended
     back = jnp.stack([temperatures[::-1], jnp.diff(before[::-1])]).astype(blank.dtype)
     again = Population(ended.state, blank, blank[:islands])
     came, _ = _advance(chain, key_back, again, back, steps, always, islands=islands, backward=chain.directed)
@@ -325,14 +349,19 @@ def traced_both_ways(
 
 
 def resampled(chain: Selectable, key: Array, population: Population, islands: int, least: Any) -> Population:
-    """Resample systematically the groups whose effective sample size is below the share `least` of their particles.
+    """Return the population after systematic resampling of the groups whose weights have become uneven.
 
-    Returns the population in which these groups have equal weights.
+    A group is resampled if its effective sample size is below the share `least` of its number of particles. Its
+    particles then have equal weights.
+
+    islands: number of particle groups.
+    least: a share; infinity resamples all groups.
     """
     weights = jnp.asarray(population.log_weight).reshape(islands, -1)
     particles = weights.shape[1]
     share = jax.nn.softmax(weights, axis=1)
     poor = 1.0 / (share**2).sum(1) < least * particles
+    # systematic: equally spaced points, shifted by one uniform draw, choose the particles whose shares they fall into
     ends = jnp.cumsum(share, axis=1)
     places = (jnp.arange(particles) + jax.random.uniform(key, (islands, 1))) / particles
     chosen = jax.vmap(partial(jnp.searchsorted, side="right"))(ends, places * ends[:, -1:])
@@ -354,8 +383,12 @@ _resample_all = kernel(static_argnames=("islands",), brief=True)(
 def end_paths(
     chain: Chain, key: Array, population: Population, *, islands: int, sign: float
 ) -> tuple[Float64[np.ndarray, " island"], State]:
-    """Return `sign` times the log average weight of each group along the whole path, nats, and equally weighted
-    particles.
+    """Return the estimate of each particle group at the end of its path, and equally weighted particles.
+
+    islands: number of particle groups.
+    sign: 1 for forward paths, −1 for backward ones.
+
+    Returns: (`sign` times the log average weight of each group along the whole path in nats, (island,); the states).
     """
     population = _resample_all(chain, key, population, islands=islands)
     return sign * np.asarray(population.log_total, np.float64), population.state
@@ -363,7 +396,7 @@ def end_paths(
 
 @kernel(static_argnames=("particles",))
 def drawn(chain: Chain, key: Array, *, particles: int) -> State:
-    """Draw particles from q.
+    """Draw `particles` particles from q, the first distribution of the chain's path.
 
     The program is compiled with full effort, because arguments are small and some chains sweep in order to draw.
     """
@@ -372,7 +405,10 @@ def drawn(chain: Chain, key: Array, *, particles: int) -> State:
 
 @kernel()
 def log_densities(chain: Any, state: Any) -> Float[Array, " particle"]:
-    """Return log p(data, state) of each particle, nats, a density in the real-valued latents."""
+    """Return log p(data, state) of each particle, (particle,), in nats, a density in the real-valued latent variables.
+
+    chain: a chain, which defines the density. state: its particles.
+    """
     return chain.log_density(state)
 
 
@@ -382,13 +418,20 @@ _log_gain = kernel(brief=True)(lambda chain, state, before, after: chain.log_gai
 
 @kernel(brief=True)
 def label_scores(chain: Any, state: Any) -> Float[Array, "particle component component"] | None:
-    """Return the label scores of each particle (see `Chain`), nats; None where q is symmetric in the labels."""
+    """Return the scores from which relabellings of each particle are drawn, in nats; None where q is symmetric in the
+    labels.
+
+    They are (particle, component, component), as `Chain.label_scores` defines them.
+    """
     return chain.label_scores(state)
 
 
 @kernel(brief=True)
 def relabel_all(chain: Any, state: Any, order: Int[Array | np.ndarray, "particle component"]) -> Any:
-    """Return the states with the components of each particle in the given order (see `Chain`)."""
+    """Return the states with the components of each particle renamed: component l becomes order[l] (`Chain.relabel`).
+
+    order: the new number of each component, (particle, component).
+    """
     return chain.relabel(state, order)
 
 
@@ -397,34 +440,34 @@ def _n_particles(chain: Chain, state: State) -> int:
     return _log_ratio.eval_shape(chain, state).shape[0]
 
 
-def _gain_seen(chain: Chain, state: State, ratio: np.ndarray, t: float, step: float) -> np.ndarray:
-    """Return the log weight of each particle for a step from temperature t to t + step, nats.
+def _step_log_weights(chain: Chain, state: State, ratio: np.ndarray, t: float, step: float) -> np.ndarray:
+    """Return the log weight of each particle for a step from temperature t to t + step, (particle,), in nats.
 
-    ratio: log p − log q of each particle, used unless the chain is `Curved`.
+    ratio: log p − log q of each particle, (particle,), used unless the chain is `Curved`.
     """
     return np.asarray(_log_gain(chain, state, t, t + step)) if isinstance(chain, Curved) else step * ratio
 
 
 def next_temperature(gain: Callable[[float], np.ndarray], t: float) -> float:
-    """Return the temperature at which one step leaves the share `CONDITIONAL_ESS` of equally weighted particles; at
-    most 1.
+    """Return the temperature, at most 1, at which one step leaves the share `CONDITIONAL_ESS` of the effective sample
+    size.
 
-    gain: function of a step that returns log weights of all particles, nats.
-    t: the present temperature.
+    gain: a function of a step that returns log weights of all particles, (particle,), in nats.
+    t: the present temperature, at which particles are equally weighted.
     """
 
-    def left(step: float) -> float:
-        """Return the share of the effective sample size that remains after a step."""
+    def remaining_share(step: float) -> float:
+        """Return the effective sample size that remains after a step, as a share of the number of particles."""
         log_weight = gain(step)
         weight = np.exp(log_weight - log_weight.max())
         return float(weight.sum() ** 2 / (weight**2).sum() / len(weight))
 
     low, high = 0.0, 1.0 - t
-    if left(high) >= CONDITIONAL_ESS:
+    if remaining_share(high) >= CONDITIONAL_ESS:
         return 1.0
     for _ in range(60):
         if high - low <= STEP_PRECISION * high:
             break
         middle = (low + high) / 2
-        low, high = (middle, high) if left(middle) > CONDITIONAL_ESS else (low, middle)
+        low, high = (middle, high) if remaining_share(middle) > CONDITIONAL_ESS else (low, middle)
     return t + high

@@ -35,27 +35,30 @@ REMOVED = 0x4E40
 
 @singledispatch
 def sequential(chain: Chain, key: Key[Array, ""]) -> Sequential | None:
-    """Return the chain's units in an order drawn with the key; None for chains whose path is along temperatures."""
+    """Return the chain's units (rows or documents) in an order drawn with the key, for annealing along the data.
+
+    Returns None for chains whose path is along temperatures.
+    """
     return None
 
 
 def in_turn(key: Key[Array, ""], real: Bool[np.ndarray, " place"]) -> tuple[np.ndarray, np.ndarray]:
-    """Draw an order of the units.
+    """Draw a random order in which the units arrive.
 
-    real: which places hold units rather than padding.
+    real: which array slots hold units rather than padding, (place,).
 
-    Returns the places in the order in which units come, padding last, and the number of units.
+    Returns: (the slots in the order in which their units come, padding last, (place,); the number of units).
     """
     order = np.concatenate([generator(key).permutation(np.flatnonzero(real)), np.flatnonzero(~real)])
     return order, np.asarray(real.sum(), np.int32)
 
 
 class Grown(NamedTuple):
-    """The end of a forward path along the data.
+    """The result of a forward path along the data.
 
     | field | shape | meaning |
     |---|---|---|
-    | `log_evidence` | (unit, island) | log p̂(the first m units) at [m − 1], nats; at padding that of all units |
+    | `log_evidence` | (unit, island) | log p̂(first m units) of each particle group at [m − 1], nats; then that of all |
     | `state` | | states of all particles, equally weighted |
     | `moved` | | whether a sweep changed any state, or none needs to (`particles.Annealed`) |
     """
@@ -66,8 +69,12 @@ class Grown(NamedTuple):
 
 
 class Shrunk(NamedTuple):
-    """The end of a backward path: −log of the estimate of 1 / p(all units), shape (island,), nats; `moved` as of
-    `Grown`.
+    """The result of a backward path along the data.
+
+    | field | shape | meaning |
+    |---|---|---|
+    | `log_evidence` | (island,) | −log of the estimate of 1 / p(all units) of each particle group, nats |
+    | `moved` | | whether a sweep changed any state, or none needs to |
     """
 
     log_evidence: Float64[np.ndarray, " island"]
@@ -75,10 +82,12 @@ class Shrunk(NamedTuple):
 
 
 def revisits(units: int, sweeps: int) -> Bool[np.ndarray, " unit"]:
-    """Return after which units a sweep over all latents so far takes place, shape (unit,).
+    """Return after which units a sweep over the latent variables of all units so far takes place, as booleans (unit,).
 
     A sweep is due whenever there are 1 + 1/sweeps times as many units as at the last one, and after the last unit. So
     the total work is about that of `sweeps` sweeps over all units.
+
+    units: the number of units.
     """
     due, last = np.zeros(units, bool), 0.0
     for unit in range(units):
@@ -88,7 +97,7 @@ def revisits(units: int, sweeps: int) -> Bool[np.ndarray, " unit"]:
 
 
 def grow(sampler: Sequential, key: Key[Array, ""], sweeps: int, *, islands: int, particles: int) -> Grown:
-    """Run the forward path, from no unit to all units.
+    """Run the forward path of an annealing along the data, from no unit to all units.
 
     sampler: the units in their order.
     sweeps: the work in sweeps over all units, see `revisits`.
@@ -102,10 +111,12 @@ def grow(sampler: Sequential, key: Key[Array, ""], sweeps: int, *, islands: int,
 
 
 def shrink(sampler: Sequential, key: Key[Array, ""], state: State, sweeps: int, *, islands: int) -> Shrunk:
-    """Run the backward path, from draws of the posterior of all units to no unit.
+    """Run the backward path of an annealing along the data, from draws of the posterior of all units to no unit.
 
+    sampler: the units in their order.
     state: draws of the posterior of all units.
-    sweeps: as on the forward path, so that sweeps take place after the same units.
+    sweeps: the work in sweeps over all units. As on the forward path, so that sweeps take place after the same units.
+    islands: number of particle groups.
     """
     with jax.enable_x64(True):
         due = _padded_revisits(sampler, sweeps)
@@ -114,7 +125,7 @@ def shrink(sampler: Sequential, key: Key[Array, ""], state: State, sweeps: int, 
 
 
 def _padded_revisits(sampler: Sequential, sweeps: int) -> Bool[np.ndarray, " place"]:
-    """Return `revisits`, padded with False to the places of the sampler."""
+    """Return `revisits`, padded with False to the number of array slots of the sampler, (place,)."""
     units = int(sampler.n_units)
     return np.pad(revisits(units, sweeps), (0, sampler.places - units))
 
@@ -124,22 +135,27 @@ def _padded_revisits(sampler: Sequential, sweeps: int) -> Bool[np.ndarray, " pla
 def _grow(
     sampler: Sequential, key: Key[Array, ""], due: Bool[Array, " place"], *, islands: int, particles: int
 ) -> tuple[Population, Float[Array, "place island"], Bool[Array, ""]]:
-    """Run the forward path (compiled).
+    """Run the forward path from no unit to all units (compiled).
 
-    Returns all particles, equally weighted; log p̂ after each unit; and whether a sweep moved any particle, or weights
-    were always alike.
+    due: for each array slot, whether a sweep over all units so far follows its unit, (place,).
+    islands, particles: number of particle groups, and of particles in each.
+
+    Returns: (all particles, equally weighted; log p̂ after each unit (place, island) in nats; whether a sweep moved any
+        particle, or weights were always alike).
     """
     later = jnp.arange(sampler.places)[:, None]
 
     def one(unit: Array, carry: Any) -> Any:
+        """Add unit number `unit`, weigh the particles by its probability, resample, and sweep if a sweep is due."""
         population, found, moved, alike = carry
         key_append, key_resample, key_revisit = jax.random.split(jax.random.fold_in(key, unit), 3)
+        # log p̂ is written at this unit and all later ones, which overwrite theirs when they come
         state, gain = sampler.append(key_append, population.state, unit)
         population = Population(state, population.log_weight + gain, population.log_total)
         found = jnp.where(later >= unit, _log_averages(population, islands), found)
         population = resampled(sampler, key_resample, population, islands, 0.5)
-        state = _revisited(sampler, key_revisit, population.state, due, unit, backward=False)
-        moved = moved | _differ(population.state, state)
+        state = _sweep_if_due(sampler, key_revisit, population.state, due, unit, backward=False)
+        moved = moved | _states_differ(population.state, state)
         return population._replace(state=state), found, moved, alike & (gain.std() <= CONSTANT)
 
     state = sampler.none_yet(jax.random.fold_in(key, sampler.places + 1), islands * particles)
@@ -157,19 +173,27 @@ def _grow(
 def _shrink(
     sampler: Sequential, key: Key[Array, ""], state: State, due: Bool[Array, " place"], *, islands: int
 ) -> tuple[Float[Array, " island"], Bool[Array, ""]]:
-    """Run the backward path (compiled).
+    """Run the backward path from all units to no unit (compiled).
 
-    Returns log of the estimate of 1 / p(all units), and whether a sweep moved any particle, or weights were always
-    alike.
+    state: draws of the posterior of all units.
+    due: for each array slot, whether a sweep over all units so far follows its unit, (place,).
+    islands: number of particle groups.
+
+    Returns: (log of the estimate of 1 / p(all units) in nats, (island,); whether a sweep moved any particle, or weights
+        were always alike).
     """
     n_units = jnp.asarray(sampler.n_units)
 
     def one(done: Array, carry: Any) -> Any:
+        """Sweep if a sweep is due, take out the last unit, weigh the particles by its probability, and resample.
+
+        done: how many units have been taken out before.
+        """
         population, moved, alike = carry
         unit = n_units - 1 - done
         key_resample, key_revisit = jax.random.split(jax.random.fold_in(key, unit))
-        state = _revisited(sampler, key_revisit, population.state, due, unit, backward=True)
-        moved = moved | _differ(population.state, state)
+        state = _sweep_if_due(sampler, key_revisit, population.state, due, unit, backward=True)
+        moved = moved | _states_differ(population.state, state)
         state, gain = sampler.remove(jax.random.fold_in(key_resample, REMOVED), state, unit)
         population = Population(state, population.log_weight - gain, population.log_total)
         population = resampled(sampler, key_resample, population, islands, 0.5)
@@ -181,21 +205,26 @@ def _shrink(
     return _log_averages(population, islands), moved | alike
 
 
-def _revisited(
+def _sweep_if_due(
     sampler: Sequential, key: Key[Array, ""], state: State, due: Bool[Array, " place"], unit: Array, *, backward: bool
 ) -> State:
-    """Make one sweep over all latents so far if one is due after `unit`, else return the state unchanged."""
+    """Return the state after one sweep over all latent variables so far if one is due after `unit`, else the state
+    itself.
+
+    due: for each array slot, whether a sweep over all units so far follows its unit, (place,).
+    backward: sweep in the reverse order.
+    """
     return jax.lax.cond(due[unit], lambda s: sampler.revisit(key, s, unit + 1, backward=backward), lambda s: s, state)
 
 
 def _log_averages(population: Population, islands: int) -> Float[Array, " island"]:
-    """Return log p̂ of each particle group, nats."""
+    """Return log p̂ of each particle group, the log of its average weight along the path so far, (island,), in nats."""
     weights = jnp.asarray(population.log_weight).reshape(islands, -1)
     average = jax.scipy.special.logsumexp(weights, axis=1) - jnp.log(weights.shape[1])
     return jnp.asarray(population.log_total) + average
 
 
-def _differ(before: State, after: State) -> Bool[Array, ""]:
-    """Return whether any entry of the two states differs."""
+def _states_differ(before: State, after: State) -> Bool[Array, ""]:
+    """Return True if any entry of the two states differs."""
     leaves = zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True)
     return jnp.stack([jnp.any(one != other) for one, other in leaves]).any()

@@ -30,33 +30,45 @@ DRAWS = 2000
 
 
 def log_labelling(scores: Float[np.ndarray, "particle k k"]) -> Float[np.ndarray, " particle"]:
-    """Return log(K! f(state) / Σ_σ f(σ state)) of each particle, nats: the log weight of its labelling.
+    """Return the log weight of the labelling of each particle, log(K! f(state) / Σ_σ f(σ state)), (particle,), in nats.
+
+    It corrects an annealing for having seen one of the K! labellings of K components, some of them or all. f(σ state) =
+    exp Σ_l S[σ(l), l].
 
     A component that does not exist has −∞ off the diagonal and is not counted among the K. Components of several kinds,
     such as clusters of rows and of columns, have −∞ between them; K! is then the product over kinds.
 
-    scores: S[k, l] of each particle, nats, shape (particle, K, K).
+    scores: S[k, l] of each particle, nats, (particle, K, K).
     """
     _, kind = connected_components(csr_array(np.isfinite(scores[0])), directed=False)
     relabellings = gammaln(np.bincount(kind) + 1.0).sum()
     own = np.trace(scores, axis1=1, axis2=2)
-    scaled, log_scale = _balanced(scores)
+    scaled, log_scale = _scale_doubly_stochastic(scores)
     return relabellings + own - np.array([_log_permanent(*each) for each in zip(scaled, log_scale, strict=True)])
 
 
 def draw_orders(scores: Float[np.ndarray, "particle k k"], rng: np.random.Generator) -> Int[np.ndarray, "particle k"]:
-    """Draw for each particle a relabelling σ in proportion to f(σ state); order[l] = σ(l)."""
-    return np.stack([_draw_order(each, rng) for each in _balanced(scores)[0]])
+    """Draw a relabelling σ for each particle in proportion to f(σ state) = exp Σ_l scores[σ(l), l].
+
+    scores: of each particle, nats, (particle, K, K).
+
+    Returns: order[l] = σ(l), the new number of component l, (particle, K).
+    """
+    return np.stack([_draw_order(each, rng) for each in _scale_doubly_stochastic(scores)[0]])
 
 
 def log_permanent(scores: Float[np.ndarray, "k k"]) -> float:
-    """Return log Σ_σ exp Σ_l scores[σ(l), l]."""
-    scaled, log_scale = _balanced(np.asarray(scores)[None])
+    """Return log Σ_σ exp Σ_l scores[σ(l), l], the log of the permanent of exp(scores), over all permutations σ."""
+    scaled, log_scale = _scale_doubly_stochastic(np.asarray(scores)[None])
     return _log_permanent(scaled[0], log_scale[0])
 
 
 def _log_permanent(scaled: Float[np.ndarray, "k k"], log_scale: float) -> float:
-    """Return the log of the permanent of e^log_scale times a matrix that `_balanced` made."""
+    """Return the log of the permanent of a scaled matrix, plus `log_scale`.
+
+    scaled: a matrix from `_scale_doubly_stochastic`, with rows and columns that sum to 1.
+    log_scale: the log of the factor by which scaling changed the permanent.
+    """
     total = log_scale
     for rows, columns in _blocks(scaled):
         block = scaled[np.ix_(rows, columns)]
@@ -64,12 +76,13 @@ def _log_permanent(scaled: Float[np.ndarray, "k k"], log_scale: float) -> float:
     return float(total)
 
 
-def _balanced(
+def _scale_doubly_stochastic(
     scores: Float[np.ndarray, "particle k k"],
 ) -> tuple[Float[np.ndarray, "particle k k"], Float[np.ndarray, " particle"]]:
-    """Scale exp(scores) to rows and columns that sum to 1 (Sinkhorn).
+    """Scale exp(scores) of each particle to a matrix whose rows and columns sum to 1 (Sinkhorn).
 
-    Returns the scaled matrices, and the log of the factor by which scaling changed each permanent.
+    Returns: (the scaled matrices (particle, K, K), the log of the factor by which scaling changed each permanent
+        (particle,)).
 
     All particles are scaled together, without components that stand alone in all of them, since the others are few.
     `_shift_scores` shifts the scores first. From scores hundreds of nats apart, Sinkhorn by itself would need hundreds
@@ -88,6 +101,7 @@ def _balanced(
             log, log_scale = log - sums, log_scale + sums.sum((1, 2))
         if np.abs(np.exp(log).sum(1) - 1).max() < 1e-6:
             break
+    # components that stand alone keep a 1 on the diagonal
     scaled = np.where(np.eye(len(alone), dtype=bool), 1.0, np.zeros_like(scores, np.float64))
     scaled[:, rest[:, None], rest] = np.exp(log)
     return scaled, log_scale
@@ -98,7 +112,7 @@ def _shift_scores(
 ) -> tuple[Float[np.ndarray, "particle k k"], Float[np.ndarray, " particle"]]:
     """Shift rows and columns so that the entries of the best relabelling are 0 and no other entry is above 0.
 
-    Returns the shifted scores, and the sum of the shifts of each particle.
+    Returns: (the shifted scores (particle, K, K), the sum of the shifts of each particle (particle,), in nats).
 
     With the best relabelling on the diagonal and D[k, l] = scores[k, l] − scores[l, l], no cycle of D has a positive
     sum. So the longest paths r_l = max_k (r_k + D[k, l]) exist, and D[k, l] + r_k − r_l ≤ 0 (the dual of assignment).
@@ -120,7 +134,9 @@ def _shift_scores(
 
 
 def _blocks(scaled: Float[np.ndarray, "k k"]) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Split the matrix into its connected blocks of non-negligible entries. Returns (rows, columns) of each block."""
+    """Split a matrix into its connected blocks of non-negligible entries. Return (row numbers, column numbers) of each
+    block.
+    """
     n = len(scaled)
     row, column = np.nonzero(scaled > NEGLIGIBLE)
     graph = csr_array((np.ones(len(row)), (row, column + n)), shape=(2 * n, 2 * n))
@@ -129,9 +145,12 @@ def _blocks(scaled: Float[np.ndarray, "k k"]) -> list[tuple[np.ndarray, np.ndarr
 
 
 def _subset_sums(block: Float[np.ndarray, "b b"]) -> Float[np.ndarray, " subsets"]:
-    """Return, for each set of rows already used (bits), the sum over ways to assign the other rows to the last columns.
+    """Return, for each set of rows, the sum over all ways to assign the other rows to the last columns, (2^b,).
 
-    Entry 0 is the permanent. Only positive numbers are added, so no digits are lost.
+    A set is numbered by its bits: row r is in set s if s has bit r. A way counts with the product of its entries. Entry
+    0 is the permanent. Only positive numbers are added, so no digits are lost.
+
+    block: a square matrix of b rows.
     """
     n = len(block)
     subsets = np.arange(1 << n)
@@ -146,7 +165,9 @@ def _subset_sums(block: Float[np.ndarray, "b b"]) -> Float[np.ndarray, " subsets
 
 
 def _sampled_permanent(block: Float[np.ndarray, "b b"]) -> float:
-    """Estimate a permanent without bias by drawing rows for each column in turn, from a fixed seed."""
+    """Return an unbiased estimate of a matrix's permanent, by drawing rows for each column in turn from a fixed
+    seed.
+    """
     rng = np.random.default_rng(0)
     weights = np.ones(DRAWS)
     free = np.ones((DRAWS, len(block)))
@@ -160,12 +181,15 @@ def _sampled_permanent(block: Float[np.ndarray, "b b"]) -> float:
 
 
 def _draw_order(scaled: Float[np.ndarray, "k k"], rng: np.random.Generator) -> Int[np.ndarray, " k"]:
-    """Draw a relabelling in proportion to its product of entries of a scaled matrix, block by block."""
+    """Draw a relabelling in proportion to its product of entries of a scaled matrix, block by block.
+
+    Returns: the row that each column is assigned to, (K,).
+    """
     order = np.zeros(len(scaled), np.int64)
     for rows, columns in _blocks(scaled):
         block = scaled[np.ix_(rows, columns)]
         if len(rows) > LARGEST_BLOCK:
-            order[columns] = rows[_swapped(block, rng)]
+            order[columns] = rows[_draw_order_by_exchanges(block, rng)]
             continue
         sums, subset = _subset_sums(block), 0
         for position, column in enumerate(columns):
@@ -178,8 +202,11 @@ def _draw_order(scaled: Float[np.ndarray, "k k"], rng: np.random.Generator) -> I
     return order
 
 
-def _swapped(block: Float[np.ndarray, "b b"], rng: np.random.Generator) -> Int[np.ndarray, " b"]:
-    """Draw a relabelling of a block too large to sum, by a long Metropolis chain of exchanges."""
+def _draw_order_by_exchanges(block: Float[np.ndarray, "b b"], rng: np.random.Generator) -> Int[np.ndarray, " b"]:
+    """Draw a relabelling of a block too large to sum over, by a long Metropolis chain of exchanges of two rows.
+
+    Returns: the row that each column is assigned to, (b,).
+    """
     n = len(block)
     order, log = np.arange(n), np.log(block + NEGLIGIBLE)
     for a, b, uniform in zip(

@@ -34,18 +34,21 @@ NODES = 33
 
 
 def untuned(n_coordinates: int) -> StepLengths:
-    """Return a table of step lengths of the usual shape whose values mean nothing yet."""
+    """Return a table of leapfrog step lengths of the usual shape whose values mean nothing yet.
+
+    n_coordinates: the number of coordinates of the density.
+    """
     return StepLengths(np.linspace(0.0, 1.0, NODES), np.zeros((NODES, n_coordinates)))
 
 
 def tuned(chain: DensityChain, key: Key[Array, ""], particles: int) -> tuple[DensityChain, Profile]:
-    """Tune a chain by one pilot run.
+    """Tune a chain by one pilot run: find the lengths of its leapfrog steps, and measure the path.
 
     particles: number of particles of the pilot. All of them are resampled together, at temperatures that each leave
         half of the effective sample size.
 
-    Returns the chain with its step lengths tabulated, and the pilot's profile. Where log p(data | u) is not a number
-    the pilot stops, and the profile shows it.
+    Returns: (the chain with its step lengths tabulated, the pilot's profile). If log p(data | u) is not a number the
+        pilot stops, and the profile shows it.
     """
     key_init, key_path = jax.random.split(key)
     draw = generator(key)
@@ -61,6 +64,7 @@ def tuned(chain: DensityChain, key: Key[Array, ""], particles: int) -> tuple[Den
             if t == 1.0 or not np.isfinite(ratio.max()):
                 break
             after = 1.0 if len(visited) == MOST_PILOT_STEPS else next_temperature(partial(np.multiply, ratio), t)
+            # resample all particles systematically by their weights for the step to the next temperature
             weight = np.cumsum(np.exp((after - t) * (ratio - ratio.max())))
             places = weight[-1] * (np.arange(particles) + draw.random()) / particles
             chosen = np.minimum(np.searchsorted(weight, places, side="right"), particles - 1)
@@ -70,7 +74,10 @@ def tuned(chain: DensityChain, key: Key[Array, ""], particles: int) -> tuple[Den
 
 
 def _table(temperature: np.ndarray, log_length: np.ndarray) -> StepLengths:
-    """Return the step lengths at `NODES` temperatures that are spaced in proportion to those given."""
+    """Return a table of step lengths at `NODES` temperatures, spaced in proportion to the given ones.
+
+    temperature: the temperatures of the pilot, (step,). log_length: log lengths at these, (step, coordinate).
+    """
     known = np.arange(len(temperature))
     places = np.linspace(0, len(temperature) - 1, NODES)
     columns = [np.interp(places, known, column) for column in log_length.T]
@@ -84,11 +91,18 @@ def _settled(
 ) -> tuple[DensityState, Array, Array]:
     """Adapt the step lengths during `ROUNDS` trajectories at one temperature (compiled).
 
-    Returns the particles, the log lengths, and the log of the lengths' factor.
+    factor: log of the factor between the steps' lengths and 1/√curvature, before.
+
+    Returns: (the particles, the log length along each coordinate (coordinate,), the log of the adapted factor).
     """
 
-    def corrected(memory: tuple[Array, Array, Array], place: Place, chance: Array) -> tuple[tuple, Array]:
-        """Update the log factor from the acceptance probability, and return the next log lengths."""
+    def adapt_lengths(memory: tuple[Array, Array, Array], place: Place, chance: Array) -> tuple[tuple, Array]:
+        """Update the log factor of the lengths from the acceptance probability; return the new memory and the next log
+        lengths.
+
+        memory: (log factor, last log lengths, whether this is the first round). place: the particles. chance: their
+            acceptance probabilities.
+        """
         factor, _, first = memory
         square = jnp.where(jnp.isfinite(place.gradient), place.gradient, 0.0) ** 2
         factor = factor + jnp.where(first, 0.0, GAIN * (chance.mean() - ACCEPTED))
@@ -96,5 +110,5 @@ def _settled(
         return (factor, log_length, jnp.bool_(False)), log_length
 
     memory = jnp.asarray(factor, float), jnp.zeros(state.position.shape[1]), jnp.bool_(True)
-    place, (factor, log_length, _) = chain.flown(key, state, temperature, ROUNDS, corrected, memory)
+    place, (factor, log_length, _) = chain.flown(key, state, temperature, ROUNDS, adapt_lengths, memory)
     return DensityState(place.position, place.log_likelihood), log_length, factor

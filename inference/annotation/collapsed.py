@@ -28,12 +28,12 @@ from lvsearch.models.units import AnnotatedImage
 
 
 class Counted(NamedTuple):
-    """The result of one collapsed step on a tile of images.
+    """The result of one collapsed step on a tile of images (a few images that are worked on together).
 
     | field | meaning |
     |---|---|
-    | `locals` | the expected statistics of the images' latent variables |
-    | `total` | the global parameters' natural parameters, with the tile's part added |
+    | `locals` | the expected statistics of the images' latent variables, by name, images leading |
+    | `total` | the global parameters' natural parameters by name, with the tile's part added |
     """
 
     locals: Any
@@ -43,18 +43,20 @@ class Counted(NamedTuple):
 def collapsed_sweep(
     model: AnnotatedModel, g: Mapping[str, Statistics], unit: AnnotatedImage, l: dict[str, Statistics], on: Masks
 ) -> dict[str, Statistics]:
-    """Update the expected statistics of every latent variable of an image except its proportions.
+    """Return the expected statistics of an image's latent variables after one update of each except its proportions.
 
     The statistics of the proportions are neither read nor changed.
 
-    g: expected statistics of the global parameters.
-    l: expected statistics of the image's latent variables, by name.
-    on: which entries of each axis exist.
+    g: {global parameter: expected statistics}.
+    unit: the image with its caption.
+    l: {latent variable of the image: expected statistics}.
+    on: {axis: mask of the entries that exist}.
     """
     exists = unit_masks(model, unit, on)
     alpha = model.alpha(on)
 
     def log_joint(means: Mapping[str, Statistics]) -> Array:
+        """Return the image's log-joint in nats without its proportions, whose statistics are set to 0."""
         without_theta = {**means, model.representation: jnp.zeros_like(means[model.representation])}
         return model.log_unit(g, without_theta, unit, exists)
 
@@ -76,14 +78,24 @@ def collapsed_sweep(
 
 
 def factor_counts(model: AnnotatedModel, unit: AnnotatedImage, l: Mapping[str, Statistics]) -> Array:
-    """Return the expected number of an image's things in each factor, (factor,)."""
+    """Return the expected number of an image's regions and caption words in each factor, (factor,).
+
+    unit: the image with its caption.
+    l: {latent variable of the image: expected statistics}.
+    """
     sites = [(site, l[name]) for name, site in model.locals().items() if name != model.representation]
     of_factors = [(_copies(site, unit, mean) * mean).sum(0) for site, mean in sites if site.axes[-1] == "factor"]
     return jnp.stack(of_factors).sum(0)
 
 
 def _copies(site: Site, unit: AnnotatedImage, mean: Array) -> Array:
-    """Return how often each element occurs, (element, 1): regions that are absent 0 times."""
+    """Return how often each element of a latent variable occurs in an image, (element, 1).
+
+    Elements are regions, of which absent ones occur 0 times, caption words, which occur as often as they are counted,
+    or others, which occur once.
+
+    mean: the variable's expected statistics, which give the number of elements and the floating type.
+    """
     if site.axes[0] == "region":
         return jnp.asarray(unit.present)[:, None].astype(mean.dtype)
     return jnp.asarray(unit.counts)[:, None] if site.copies is not None else jnp.ones((len(mean), 1), mean.dtype)
@@ -105,7 +117,12 @@ def collapsed_step(
 ) -> Counted:
     """Make `sweeps` collapsed sweeps over the images of a tile, then update their proportions given the factors.
 
-    The parameters stay at `g`. The images' part is added to `total`, the natural parameters of the global parameters.
+    g: {global parameter: expected statistics}, at which the parameters stay.
+    batch: the images of the tile.
+    l: {latent variable: expected statistics} of the images before, images leading.
+    total: the natural parameters of the global parameters, to which the images' part is added.
+    size, capacity: how many factors exist, and how many array slots there are for them.
+    sweeps: the number of sweeps.
     """
     on = model.active(size, capacity)
     proportions = model.locals()[model.representation]

@@ -33,12 +33,12 @@ COLLAPSED_SWEEPS = 30
 
 
 class CaptionedBeliefs(NamedTuple):
-    """Beliefs about an image with its caption. Arrays have images on their leading axis.
+    r"""Beliefs about an image with its caption. Arrays have images on their leading axis.
 
     | field | meaning |
     |---|---|
     | `bound` | the evidence bound of the image, nats |
-    | `representation` | the image's proportions or, for the mixture, p(factor \\| image) |
+    | `representation` | the image's proportions or, for the mixture, p(factor \\| image), (factor,) |
     | `words` | the number of caption words |
     | `absent` | the number of caption words whose most probable factor is no region's most probable factor |
     """
@@ -50,9 +50,14 @@ class CaptionedBeliefs(NamedTuple):
 
 
 def captioned_beliefs(model: Any, g: Any, unit: Any, beliefs: Beliefs, on: Any) -> CaptionedBeliefs:
-    """Return all that is asked about an image with its caption.
+    """Return the evidence bound, the proportions, and the counts of caption words of one image with its caption.
 
     It is one function, so that one compiled program serves all questions.
+
+    g: {global parameter: statistics}.
+    unit: the image with its caption.
+    beliefs: q of the image's latent variables.
+    on: {axis: mask of the entries that exist}.
     """
     site = model.locals()[model.representation]
     point = site.family.point(beliefs.natural[model.representation], on["factor"])
@@ -74,8 +79,8 @@ class ImageBeliefs(NamedTuple):
 
     | field | meaning |
     |---|---|
-    | `next_word` | the factor of one more caption word, (factor,) |
-    | `regions` | the factor of each region, (region, factor) |
+    | `next_word` | p(factor of one more caption word), (factor,) |
+    | `regions` | p(factor of each region), (region, factor) |
     """
 
     next_word: Any
@@ -85,13 +90,13 @@ class ImageBeliefs(NamedTuple):
 def image_beliefs(model: Any, g: Any, unit: Any, beliefs: Beliefs, on: Any) -> ImageBeliefs:
     """Return p(next caption word's factor) and p(factor of each region) of one image whose caption is not seen.
 
-    g: the statistics of the globals, by site.
+    g: {global parameter: statistics}.
     unit: the image.
     beliefs: q of the image's latent variables after a mean-field sweep without the caption.
-    on: the masks of the axes.
+    on: {axis: mask of the entries that exist}.
 
-    Where one factor stands for the whole image, `beliefs` are exact and are used. For other models the regions'
-    factors are computed anew, with the proportions integrated out.
+    Where one factor stands for the whole image, `beliefs` are exact and are used. For other models the regions' factors
+    are computed anew, with the proportions integrated out.
     """
     natural, mean, sites = dict(beliefs.natural), dict(beliefs.mean), model.locals()
     (image,) = (name for name, site in sites.items() if site.axes == ("factor",))
@@ -107,12 +112,14 @@ def image_beliefs(model: Any, g: Any, unit: Any, beliefs: Beliefs, on: Any) -> I
 def collapsed_factors(
     log_density: Float[Array, "region factor"], alpha: Float[Array, " factor"], present: Any, exists: Any
 ) -> Float[Array, "region factor"]:
-    """Return φ of an image's regions with the proportions integrated out. Rows of absent regions are 0.
+    """Return φ, the probability of each factor for each region of an image, with the proportions integrated out.
 
-    log_density: log p(r_n | k), (region, factor), nats.
-    alpha: the proportions' concentration, positive for factors that exist, (factor,).
+    log_density: log p(region | factor), (region, factor), nats.
+    alpha: the concentration of the proportions, positive for factors that exist, (factor,).
     present: which regions exist, (region,).
     exists: which factors exist, (factor,).
+
+    Returns: (region, factor). Rows of existing regions sum to 1; rows of absent regions are 0.
     """
     here = jnp.asarray(present)[:, None] & exists
     density = jnp.where(here, jax.nn.softmax(log_density, where=here), 0)  # up to a constant per row
@@ -126,7 +133,10 @@ def collapsed_factors(
 
 
 def about_images(estimate: Estimate, data: Dataset) -> tuple[Dataset, list[CaptionedBeliefs]]:
-    """Return (tiles, beliefs about the images of each tile with their captions, float64).
+    """Return (the images in tiles, beliefs about the images of each tile with their captions, in float64).
+
+    estimate: a fit of a model of images with captions.
+    data: the images.
 
     Raises ValueError for models without captions.
     """
@@ -134,7 +144,10 @@ def about_images(estimate: Estimate, data: Dataset) -> tuple[Dataset, list[Capti
 
 
 def images_alone(estimate: Estimate, data: Dataset) -> tuple[Dataset, list[ImageBeliefs]]:
-    """Return (tiles, beliefs about the images of each tile without their captions, float64).
+    """Return (the images in tiles, beliefs about the images of each tile without their captions, in float64).
+
+    estimate: a fit of a model of images with captions.
+    data: the images, whose captions are not used.
 
     Raises ValueError for models without captions.
     """
@@ -151,7 +164,15 @@ def remove_captions(data: Dataset) -> Dataset:
 
 
 def _summarise_images(estimate: Estimate, data: Dataset, sweeps: int, summary: Summary) -> tuple[Dataset, list[Any]]:
-    """Return (tiles, `summary` of the images of each tile) at the posterior-mean parameters, in float64."""
+    """Return (the images in tiles, `summary` of the images of each tile), with parameters at their posterior means.
+
+    All is computed in float64.
+
+    sweeps: the most mean-field sweeps over each image.
+    summary: what to compute of an image: (model, parameters, image, q, masks) -> a tuple of arrays.
+
+    Raises ValueError for models without captions.
+    """
     model, size = estimate.model, estimate.size
     if not isinstance(model, AnnotatedModel):
         raise ValueError(f"{type(model).__name__} has no captions; expected GMMixture, GMLDA or CorrLDA")
@@ -174,9 +195,12 @@ def _summarise_images(estimate: Estimate, data: Dataset, sweeps: int, summary: S
 
 
 @describe_units.register
-def _(model: AnnotatedModel, estimate: Estimate, data: Dataset) -> Described:
-    """Describe images by their shares of the factors (images, K) and a lower bound on log p(regions, caption |
-    parameters).
+def _describe_annotated_images(model: AnnotatedModel, estimate: Estimate, data: Dataset) -> Described:
+    """Describe images with captions by their shares of the factors and a lower bound on their log-probability.
+
+    estimate: the fit, whose parameters are taken at their posterior means.
+
+    Returns: shares (images, factor), and lower bounds on log p(regions, caption | parameters), (images,), in nats.
     """
     tiles, about = about_images(estimate, data)
     values = tiles.gather([a.representation for a in about])

@@ -1,7 +1,7 @@
 """The estimator of images with captions: starts from clusters of regions, then coordinate ascent tile by tile.
 
 In the marginal form (factors with priors) this is variational Bayes. In the plug-in form (factors as point estimates)
-it is variational EM, and the concentration α_k of every factor is refitted by Newton's method in each pass (§4.1.3,
+it is variational EM. The concentration α_k of every factor is then refitted by Newton's method in each pass (§4.1.3,
 "Empirical and variational Bayes"). Every reported bound is one more pass in float64 at exactly the global parameters of
 the estimate.
 """
@@ -61,10 +61,10 @@ class AnnotationSettings:
 
 
 class AnnotationEstimator(BaseEstimator):
-    """Fits an `AnnotatedModel` to images with captions.
+    """An estimator that fits an `AnnotatedModel` to images with captions, at any number of factors.
 
     empirical_bayes: in the marginal form, refit the concentration of the words in every pass (§4.2.2: "maximum
-    likelihood estimates of the corresponding hyperparameter").
+        likelihood estimates of the corresponding hyperparameter").
     """
 
     model: AnnotatedModel
@@ -76,6 +76,13 @@ class AnnotationEstimator(BaseEstimator):
         settings: AnnotationSettings = AnnotationSettings(),
         empirical_bayes: bool = False,
     ):
+        """Keep the model and the images, and describe regions for the clustering that fits start from.
+
+        settings: the effort of a fit and its stopping rules.
+        empirical_bayes: whether to refit the concentration of the words in every pass, in the marginal form.
+
+        Raises ValueError for images that the model cannot take.
+        """
         super().__init__(model)
         self.data, self.settings, self.empirical_bayes = data, settings, empirical_bayes
         self.plug_in = model.words.estimated
@@ -84,13 +91,20 @@ class AnnotationEstimator(BaseEstimator):
         self._described = describe_regions(data)
 
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
-        """Return a coarse plan: as if the beliefs about all images were held as the generic engine holds them."""
+        """Return a coarse plan of a fit's memory: as if the beliefs about all images were held at once.
+
+        size: the number of factors.
+        """
         return resident_plan(self.model, self.data, size, capacity_of(size))
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
         """Fit from clusters of regions, or from the factors of `start` if those do better after a few passes.
 
         Factors that `start` does not have begin with clusters.
+
+        size: the number of factors.
+        key: the random key of the clustering.
+        start: the fit of a smaller size; None starts from clusters alone.
         """
         capacity = capacity_of(size)
         model = self._model_for_size(size, capacity)
@@ -117,7 +131,15 @@ class AnnotationEstimator(BaseEstimator):
     def _collapsed_passes(
         self, state: "_FitState", tiles: Dataset, size: tuple[int, ...], capacity: tuple[int, ...]
     ) -> "_FitState":
-        """Make the passes with proportions integrated out, for models that have them and regions that are tokens."""
+        """Make the passes with proportions integrated out that come first, if the model has proportions and regions are
+        tokens.
+
+        state: the fit in progress.
+        tiles: the images in tiles.
+        size, capacity: how many factors exist, and how many array slots there are for them.
+
+        Returns: the fit in progress with an empty trace.
+        """
         model, beliefs, l = state.model, state.beliefs, list(state.locals)
         passes = self.settings.collapsed_passes if has_tokens(self.data) and not model.whole_images else 0
         for _ in range(passes):
@@ -138,9 +160,15 @@ class AnnotationEstimator(BaseEstimator):
         capacity: tuple[int, ...],
         passes: int,
     ) -> "_FitState":
-        """Make up to `passes` passes of coordinate ascent, until one changes the bound by less than the tolerance."""
+        """Make up to `passes` passes of coordinate ascent, until one changes the bound by less than the tolerance.
+
+        state: the fit in progress.
+        tiles: the images in tiles.
+        size, capacity: how many factors exist, and how many array slots there are for them.
+        """
         model, beliefs, trace, l = state.model, state.beliefs, list(state.trace), list(state.locals)
         for _ in range(passes):
+            # the bound of a pass is that before the parameters are updated: at the beliefs of the local step
             statistics, bounds = jax.tree.map(jnp.zeros_like, beliefs.mean), []
             for index, tile in enumerate(tiles.batches):
                 step = tile_step(
@@ -166,9 +194,9 @@ class AnnotationEstimator(BaseEstimator):
     # -- hyper-parameters -------------------------------------------------------------------------------------------
 
     def _model_for_size(self, size: tuple[int, ...], capacity: tuple[int, ...]) -> AnnotatedModel:
-        """Return the model with one α per factor, if α is to be estimated.
+        """Return the model to fit at one size: with a concentration α for each factor if α is to be estimated.
 
-        There are as many α as the capacity has factors, so that sizes share programs.
+        There is one α for each of the `capacity` array slots, so that sizes share compiled programs.
         """
         model = self.model
         if not self.plug_in or model.whole_images:
@@ -181,7 +209,13 @@ class AnnotationEstimator(BaseEstimator):
     def _refit_hyperparameters(
         self, model: AnnotatedModel, beliefs: Beliefs, tiles: Dataset, l: list[Any], size: tuple[int, ...]
     ) -> AnnotatedModel:
-        """Return the model with its hyper-parameters refitted to the current beliefs."""
+        """Return the model with its concentrations refitted to the current beliefs by Newton's method.
+
+        beliefs: q of the global parameters.
+        tiles: the images in tiles.
+        l: the expected statistics of the latent variables of each tile.
+        size: the number of factors.
+        """
         if self.plug_in and not model.whole_images:  # α by Newton from the mean of E[log θ] over images
             total = np.zeros(size[0])
             for ids, means in zip(tiles.unit_ids, l, strict=True):
@@ -201,7 +235,15 @@ class AnnotationEstimator(BaseEstimator):
 
 
 class _FitState(NamedTuple):
-    """A fit in progress. `trace` holds the bound after the local step of every pass, nats."""
+    """A fit in progress.
+
+    | field | meaning |
+    |---|---|
+    | `model` | the model with its present hyper-parameters |
+    | `beliefs` | q of the global parameters |
+    | `locals` | the expected statistics of the latent variables of each tile of images |
+    | `trace` | the bound after the local step of every pass, nats |
+    """
 
     model: AnnotatedModel
     beliefs: Beliefs
@@ -217,9 +259,14 @@ def double_bound(
     size: tuple[int, ...],
     capacity: tuple[int, ...],
 ) -> float:
-    """Return the bound in float64 at exactly these global parameters, nats.
+    """Return the evidence lower bound in float64 at exactly these global parameters, in nats.
 
-    A few sweeps update the local beliefs first.
+    A few sweeps update the beliefs about images first.
+
+    natural: {global parameter: natural parameters of q}, of existing factors only.
+    tiles: the images in tiles.
+    l: the expected statistics of the latent variables of each tile to start from.
+    size, capacity: how many factors exist, and how many array slots there are for them.
     """
     with jax.enable_x64(True):
         beliefs, total = recorded_at(model, natural, size, capacity)
@@ -241,6 +288,6 @@ def double_bound(
 
 
 @estimator.register
-def _(model: AnnotatedModel, data: Dataset) -> AnnotationEstimator:
+def _annotation_estimator(model: AnnotatedModel, data: Dataset) -> AnnotationEstimator:
     """Return the estimator of images with captions."""
     return AnnotationEstimator(model, data)

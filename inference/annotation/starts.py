@@ -27,10 +27,11 @@ def beliefs_from_clusters(
     key: Array,
     spread: float,
 ) -> Beliefs:
-    """Return beliefs about the global parameters that follow from putting regions (for the mixture: images) in
-    clusters.
+    """Return q of the global parameters that follows from putting regions (for the mixture: images) in clusters.
 
-    described: what each region is like, (image, region, dim) per batch.
+    described: a vector that describes each region, (image, region, dim) per batch.
+    size, capacity: how many factors exist, and how many array slots there are for them.
+    key: the random key of the clustering.
     spread: the share of a region that is dealt at random to all factors, rather than put in its cluster's factor.
     """
     random = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
@@ -56,11 +57,18 @@ def _region_shares(
     """Return how much of each region starts in each factor, (image, region, factor) per batch.
 
     Most of it starts in the factor of the region's cluster or, for the mixture, of the image's cluster.
+
+    present: which regions exist, (image, region) per batch.
+    described: a vector that describes each region, (image, region, dim) per batch.
+    n_factors: the number of factors, and of clusters.
+    whole_images: whether whole images are clustered.
+    spread: the share of a region that is dealt at random to all factors.
     """
     if whole_images:
         points = [d.sum(1) / np.maximum(p.sum(1, keepdims=True), 1) for d, p in zip(described, present, strict=True)]
     else:
         points = [d[p] for d, p in zip(described, present, strict=True)]
+    # cluster all points together, then deal each point's share to its cluster's factor and at random to all
     joined = np.concatenate(points)
     found = cluster(joined, n_factors, random) if len(joined) else np.zeros(0, np.int64)
     shares, offset = [], 0
@@ -78,7 +86,11 @@ def _region_shares(
 
 
 class _Shares(NamedTuple):
-    """The shares of each factor in regions and in caption words, multiplied by their image's weight."""
+    """The shares of each factor, multiplied by their image's weight.
+
+    `regions`: of each region, (image, region, factor). `words`: of each caption word, the same for all words of an
+        image, (image, factor).
+    """
 
     regions: Array
     words: Array
@@ -89,9 +101,13 @@ class _Shares(NamedTuple):
 def _start_statistics(
     model: AnnotatedModel, g: dict[str, Statistics], units: Any, weight: Any, share: Any
 ) -> dict[str, Statistics]:
-    """Return what regions and words add to the natural parameters if they belong to factors by these shares.
+    """Return what regions and words add to the natural parameters if they belong to factors by given shares.
 
     A word belongs to the factors of all its image's regions.
+
+    g: {global parameter: statistics}, which give the shapes.
+    units: a batch of images. weight: the weight of each, (image,).
+    share: how much of each region belongs to each factor, (image, region, factor).
     """
     present = jnp.asarray(units.present)
     n_regions = jnp.maximum(present.sum(1), 1)
@@ -99,6 +115,7 @@ def _start_statistics(
     weighted = _Shares(jnp.where(present[..., None], share, 0) * weight[:, None, None], image * weight[:, None])
 
     def log_emitted(parameters: dict[str, Statistics]) -> Array:
+        """Return the log-probability of regions and words given parameters, weighted by the shares, in nats."""
         regions = jax.vmap(lambda unit: model.log_regions(parameters, unit))(units)
         words = jax.vmap(lambda unit: model.log_words(parameters, unit).sum(0))(units)
         return (weighted.regions * regions).sum() + (weighted.words * words).sum()
@@ -112,10 +129,16 @@ def _start_statistics(
 def replace_factors(
     model: AnnotatedModel, beliefs: Beliefs, start: Estimate, size: tuple[int, ...], capacity: tuple[int, ...]
 ) -> Beliefs:
-    """Return the beliefs with the first factors replaced by those of a smaller fit."""
+    """Return q of the global parameters with the first factors replaced by those of a smaller fit.
+
+    beliefs: q of the global parameters before.
+    start: the smaller fit.
+    size, capacity: how many factors exist, and how many array slots there are for them.
+    """
     kept = np.arange(capacity[0]) < min(start.size[0], size[0])
 
     def choose(new: Array, old: np.ndarray) -> np.ndarray:
+        """Return `old` in the array slots of the smaller fit's factors, and `new` in all others."""
         return np.where(kept.reshape([-1] + [1] * (new.ndim - 1)), old, np.asarray(new))
 
     padded = pad_axes(model, start.natural, start.size, capacity)

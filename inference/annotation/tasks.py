@@ -22,13 +22,22 @@ from lvsearch.models.annotated import AnnotatedModel
 
 
 def caption_distributions(estimate: Estimate, data: Dataset) -> Float[np.ndarray, "images word"]:
-    """Return p(w | r) of every image, rows summing to 1. The images' own captions are not used."""
+    """Return p(word | regions) of one more caption word of every image, (images, word), rows summing to 1.
+
+    The images' own captions are not used.
+
+    estimate: a fit of a model of images with captions.
+    """
     tiles, images = images_alone(estimate, data)
     return _word_distribution(estimate, tiles.gather([image.next_word for image in images]))
 
 
 def region_distributions(estimate: Estimate, data: Dataset) -> list[Float[np.ndarray, "regions word"]]:
-    """Return p(w | r, r_n): for every image one row per region, each summing to 1. Captions are not used.
+    """Return p(word | region, all regions) for every region: for each image an array (region, word), rows summing to 1.
+
+    Captions are not used.
+
+    estimate: a fit of a model of images with captions.
 
     Raises ValueError for a model in which regions have no words of their own.
     """
@@ -62,7 +71,11 @@ class AbsentFactors(NamedTuple):
 
 
 def absent_factors(estimate: Estimate, data: Dataset) -> AbsentFactors:
-    """Return how many caption words are assigned to factors absent from their image (§4.2.2: GM-LDA, 54 %)."""
+    """Return how many caption words are assigned to factors absent from their image (§4.2.2: GM-LDA, 54 %).
+
+    estimate: a fit of a model of images with captions.
+    data: the images with their captions.
+    """
     words = absent = 0.0
     tiles, described = about_images(estimate, data)
     for ids, about in zip(tiles.unit_ids, described, strict=True):
@@ -73,7 +86,13 @@ def absent_factors(estimate: Estimate, data: Dataset) -> AbsentFactors:
 
 
 def _word_distribution(estimate: Estimate, factors: np.ndarray) -> Float[np.ndarray, "things word"]:
-    """Return Σ_k p(k) β_kw with β at its posterior mean, rows summing to 1."""
+    """Return Σ_k p(k) β_kw, the distribution over words w that a distribution over factors k implies, rows summing to
+    1.
+
+    β is the words' distribution of each factor, at its posterior mean.
+
+    factors: p(k), (…, factor), padding included.
+    """
     beta = np.asarray(site_value(estimate, "factor_word"), np.float64)
     distribution = factors[..., : estimate.size[0]] @ (beta / beta.sum(1, keepdims=True))
     return distribution / distribution.sum(-1, keepdims=True)

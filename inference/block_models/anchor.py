@@ -34,8 +34,12 @@ DATA_SHARE = 0.5
 
 
 @anchored_chain.register
-def _(chain: BlockChain, key: Key[Array, ""], states: Sequence[BlockState]) -> Anchor:
-    """Return the chain from a q about the labelling in which these particles end."""
+def _anchor_of_blocks(chain: BlockChain, key: Key[Array, ""], states: Sequence[BlockState]) -> Anchor:
+    """Return the annealing path from a q about the labelling in which the best of some particles ends.
+
+    chain: the block model's chain on its first path.
+    states: final states of the first path, one per half of the annealing.
+    """
     known = average_best_particle(chain, key, states)
     return Anchor(eqx.tree_at(lambda c: c.start, chain, _broaden(chain, known), is_leaf=lambda x: x is None), 0.0)
 
@@ -43,7 +47,10 @@ def _(chain: BlockChain, key: Key[Array, ""], states: Sequence[BlockState]) -> A
 def average_best_particle(chain: BlockChain, key: Key[Array, ""], states: Sequence[BlockState]) -> BlockStart:
     """Return averages over the sweeps of the particle that ends with the highest joint probability.
 
-    These are the probabilities of its labels, rows and columns in each cluster, and sums of each block.
+    These are the probabilities of its labels, the numbers of rows and columns in each cluster, and the sums of each
+    block.
+
+    states: particles of the posterior. Particles at the labels of a fit join them if the chain has such labels.
     """
     with jax.enable_x64(True):
         together = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), *states)
@@ -60,24 +67,26 @@ _state_with_labels = kernel(brief=True)(lambda chain, key, rows, columns: chain.
 
 
 @patience.register
-def _(chain: BlockChain) -> float:
-    """Return 0: no patience is needed, because the path from a q about one labelling is short.
+def _patience_of_blocks(chain: BlockChain) -> float:
+    """Return 0, the limit of `patience`: whenever the two directions end far apart, a second path is annealed at once.
 
-    q is normalised, so nothing of the second path is estimated beforehand. A fit of hundreds of rows and columns leaves
-    little uncertainty around one labelling. With 24 temperatures the path's two ends were within a nat of each other,
-    where the ends of the path from the prior were hundreds of nats apart.
+    That path, from a q about one labelling, is short, and q is normalised, so nothing of it is estimated beforehand. A
+    fit of hundreds of rows and columns leaves little uncertainty around one labelling. With 24 temperatures the path's
+    two ends were within a nat of each other, where the ends of the path from the prior were hundreds of nats apart.
     """
     return 0.0
 
 
 @kernel()
 def _average_sweeps(chain: BlockChain, key: Key[Array, ""], state: BlockState) -> tuple[BlockStart, Array]:
-    """Average over sweeps, for each particle on the last axis.
+    """Sweep all particles in the posterior, and average what describes them over the later sweeps.
 
-    Returns what a `BlockStart` holds, with labels as probabilities, and the log of the joint, nats.
+    Returns: (averages shaped like a `BlockStart`, with labels as probabilities and particles on the last axis; the
+        average log-joint of each particle in nats, (particle,)).
     """
 
     def one(index: Array, carry: tuple[BlockState, tuple[BlockStart, Array]]) -> tuple[BlockState, tuple]:
+        """Make sweep number `index` and add its share to the averages."""
         state = chain.step(jax.random.fold_in(key, index), carry[0], jnp.ones(()), backward=False)
         share = jnp.where(index < SETTLING, 0.0, 1 / AVERAGED)
         return state, jax.tree.map(lambda mean, now: mean + share * now, carry[1], _observe(chain, state))
@@ -87,7 +96,11 @@ def _average_sweeps(chain: BlockChain, key: Key[Array, ""], state: BlockState) -
 
 
 def _observe(chain: BlockChain, state: BlockState) -> tuple[BlockStart, Array]:
-    """Return what a `BlockStart` holds for each particle, labels as probabilities, and the log-joint, nats."""
+    """Return what describes each particle, shaped like a `BlockStart`, and the log-joint of each, (particle,), in nats.
+
+    Labels are given as probabilities, clusters by their numbers of rows and columns, blocks by the sums of their cells'
+    statistics. Particles are on the last axis.
+    """
     rows, columns = chain.counts(state)
     sums = chain.sums(state.rows, state.columns)
     row_labels, column_labels = (
@@ -104,21 +117,28 @@ _observe_once = kernel(brief=True)(_observe)
 
 
 def describe_best_particle(chain: BlockChain, state: BlockState) -> BlockStart:
-    """Return what a `BlockStart` holds for the particle with the highest joint probability, with labels as
-    probabilities.
+    """Return what describes the particle with the highest joint probability, shaped like a `BlockStart`.
+
+    Labels are given as probabilities, clusters by their numbers of rows and columns, blocks by the sums of their cells'
+    statistics.
     """
     with jax.enable_x64(True):
         return _select_highest(*_observe_once(chain, state))
 
 
 def _select_highest(known: BlockStart, log_density: Array) -> BlockStart:
-    """Return the averages of the particle whose joint probability is highest. Particles are on the last axis."""
+    """Return the averages of the particle whose joint probability is highest.
+
+    known: the averages, with particles on the last axis. log_density: log of the joint probability, (particle,), nats.
+    """
     best = int(np.argmax(np.asarray(log_density)))
     return BlockStart(*(np.asarray(leaf)[..., best] for leaf in known))
 
 
 def _broaden(chain: BlockChain, known: BlockStart) -> BlockStart:
-    """Return q from averages: mix labels with even ones, and weaken what the data say about weights and blocks.
+    """Return q about one labelling from a particle's averages, made broader than the posterior around that labelling.
+
+    Labels are mixed with even ones, and what the data say about weights and blocks is weakened.
 
     known: probabilities of labels, rows and columns in each cluster, and sums of each block.
     """

@@ -1,12 +1,14 @@
 """Latent block models at one size, annealed from the prior of all their latents, or from a q about one labelling.
 
-The path from the prior is
+Row n is in row cluster z_n, column d in column cluster w_d. π and ρ are the weights of the row and column clusters, and
+θ_kl the parameters of the cells x_nd in block (k, l). The path from the prior is
 
     π_t(z, w, π, ρ, θ) ∝ p(z, w, π, ρ, θ) Π_nd p(x_nd | θ_{z_n w_d})^t.
 
 Tempering the density of each cell given its block keeps every complete conditional in its family. Let T_kl = t(θ_kl) be
 the sufficient statistics of a block's parameters, s(x) the increments of a cell, and S_kl their sum over block (k, l).
-Then (Wyse & Friel 2012, §3, at t = 1)
+λ are the natural parameters of the blocks' prior, a and b the concentrations of the weights. Then (Wyse & Friel 2012,
+§3, at t = 1)
 
     z_n | · ∝ π_k exp(t Σ_d ⟨T_{k w_d}, s(x_nd)⟩)        all rows at once, given the columns
 
@@ -42,17 +44,18 @@ from lvsearch.models.contract import first
 
 
 class BlockChain(eqx.Module):
-    """A `Chain` of a `LatentBlockModel`. The first `size` of `capacity` clusters exist on each side.
+    """The annealing chain of a `LatentBlockModel`. The first `size` of `capacity` clusters exist on each side.
 
     | field | meaning |
     |---|---|
-    | `size` | (K, L), traced |
-    | `increments` | s(x_nd), packed: (row, dim, number) |
+    | `size` | (K, L), the numbers of row clusters and of column clusters, traced |
+    | `increments` | s(x_nd), the statistics of each cell, packed: (row, dim, number) |
     | `log_carrier` | Σ over observed cells of log h(x), nats |
     | `weight` | (row,) 0 for rows of padding, else 1 |
-    | `prior` | λ, packed: (number,) |
+    | `prior` | λ, natural parameters of a block's prior, packed: (number,) |
     | `start` | a q about one labelling; None: the path starts from the prior of all latents |
     | `fitted` | labels of a fit, from which such a q may be made: (row,), (dim,); None without a fit |
+    | `capacity` | how many array slots there are for row clusters and for column clusters |
     """
 
     model: LatentBlockModel
@@ -69,10 +72,15 @@ class BlockChain(eqx.Module):
     def from_data(
         cls, model: LatentBlockModel, data: Dataset, size: tuple[int, ...], capacity: tuple[int, ...]
     ) -> "BlockChain":
-        """Return the chain of a model on a data set, starting from the prior.
+        """Return the annealing chain of a model on a data set, starting from the prior.
 
-        Rows are in the order of the batches, padding included. Raises ValueError for cells without a density, for rows
-        with a weight other than 0 or 1, and for a size that does not fit in the capacity.
+        Rows are in the order of the batches, padding included.
+
+        size: how many row clusters and column clusters.
+        capacity: how many array slots for each.
+
+        Raises ValueError for cells without a density, for rows with a weight other than 0 or 1, and for a size that
+        does not fit in the capacity.
         """
         for number, places in zip(size, capacity, strict=True):
             check_size(number, places)
@@ -87,26 +95,29 @@ class BlockChain(eqx.Module):
     def of(
         cls, model: LatentBlockModel, data: Dataset, size: tuple[int, ...], capacity: tuple[int, ...]
     ) -> "BlockChain":
-        """Do the same as `from_data`, under its former name. Deprecated: it warns."""
+        """Return the chain that `from_data` returns, under its former name. Deprecated: it warns."""
         warnings.warn("BlockChain.of is called BlockChain.from_data now", DeprecationWarning, stacklevel=2)
         return cls.from_data(model, data, size, capacity)
 
     @property
     def elements(self) -> int:
-        """The number of cells: a sweep goes over all of them."""
+        """The number of cells, which is roughly what a sweep costs: it goes over all of them."""
         return self.increments.shape[0] * self.increments.shape[1]
 
     @property
     def lanes(self) -> int:
+        """The number of particles up to which doubling them less than doubles the time of a sweep on this chain: 32."""
         return 32
 
     @property
     def directed(self) -> bool:
+        """Whether a backward sweep differs from a forward one: True."""
         return True
 
     def init(self, key: Key[Array, ""], particles: int) -> BlockState:
-        """Draw all latent variables from q."""
+        """Draw the first state: `particles` independent draws of all latent variables from q, or from the prior."""
         keys, (n_rows, n_dims, n_numbers) = jax.random.split(key, 5), self.increments.shape
+        # weights are drawn first; from the prior labels are drawn given the weights, from q independently of them
         if self.start is None:
             row_weights, column_weights = (
                 _log_dirichlet(each, jnp.zeros((places, particles)) + a, exists)
@@ -133,7 +144,10 @@ class BlockChain(eqx.Module):
     def step(
         self, key: Key[Array, ""], state: BlockState, temperature: Float[Array, ""], *, backward: bool
     ) -> BlockState:
-        """Draw rows, columns, then weights and blocks; in the reverse order if `backward`."""
+        """Return the state after one sweep: rows, columns, then weights and blocks; in the reverse order if `backward`.
+
+        temperature: t, from 0 (the start of the path) to 1 (the posterior).
+        """
         keys = jax.random.split(key, 3)
         moves = (self._move_rows, self._move_columns, self._move_parameters)
         for move, each in reversed([*zip(moves, keys, strict=True)]) if backward else zip(moves, keys, strict=True):
@@ -141,11 +155,13 @@ class BlockChain(eqx.Module):
         return state
 
     def log_ratio(self, state: BlockState) -> Float[Array, " particle"]:
-        """Return log p(x | latents) if q is the prior, else log p(x, latents) − log q(latents); nats, (particle,)."""
+        """Return log p(x | latents) if the path starts from the prior, else log p(x, latents) − log q(latents),
+        (particle,), nats.
+        """
         return state.log_likelihood if self.start is None else self.log_density(state) - self._log_q(state)
 
     def log_density(self, state: BlockState) -> Float[Array, " particle"]:
-        """Return log p(x, z, w, π, ρ, θ), nats, (particle,)."""
+        """Return log p(cells, labels, weights, blocks) of each particle, (particle,), in nats."""
         total = state.log_likelihood
         rows, columns = self.counts(state)
         weights = (state.row_weights, state.column_weights)
@@ -158,10 +174,11 @@ class BlockChain(eqx.Module):
         return total + self._log_blocks(jnp.broadcast_to(self.prior, (*self.capacity, len(self.prior))), state)
 
     def label_scores(self, state: BlockState) -> Float[Array, "particle cluster cluster"] | None:
-        """Return S[k, l], how well the state's cluster l fits the name k under q, nats; None if q is the prior.
+        """Return scores S[k, l] in nats, (particle, cluster, cluster): how well the state's cluster l fits the name k
+        under q.
 
-        Row clusters come first, then column clusters. Entries between the two are −inf, since they are renamed
-        separately.
+        Relabellings are drawn from these. Row clusters come first, then column clusters. Entries between the two are
+        −inf, since they are renamed separately. The result is None if the path starts from the prior.
         """
         if self.start is None:
             return None
@@ -175,6 +192,7 @@ class BlockChain(eqx.Module):
             strict=True,
         ):
             here = (labels[:, :, None] == jnp.arange(len(exists))) * counted[:, None, None]
+            # f = q^sharpness, which is flatter than q if there are more than ten rows (or columns) per cluster
             sharpness = jnp.minimum(1.0, 10.0 * exists.sum() / jnp.maximum(1.0, counted.sum()))
             score = sharpness * jnp.einsum("nk,npl->pkl", jnp.where(exists, log_q, 0.0), here)
             alone = jnp.where(jnp.eye(len(exists), dtype=bool), 0.0, -jnp.inf)
@@ -185,8 +203,9 @@ class BlockChain(eqx.Module):
         return jnp.concatenate([top, jnp.concatenate([jnp.swapaxes(apart, 1, 2), columns], axis=2)], axis=1)
 
     def relabel(self, state: BlockState, order: Int[Array, "particle cluster"]) -> BlockState:
-        """Return the state in which row cluster l is called order[l], and column clusters likewise by the entries
-        after.
+        """Return the state with its clusters renamed: row cluster l becomes order[l], and column clusters likewise.
+
+        order: new numbers of the row clusters, then of the column clusters counted on from these, (particle, cluster).
         """
         n = self.capacity[0]
         row_names, column_names = order[:, :n].T, order[:, n:].T - n
@@ -202,13 +221,18 @@ class BlockChain(eqx.Module):
         )
 
     def take(self, state: BlockState, particles: Int[Array, " chosen"]) -> BlockState:
-        """Return the state of the named particles, in that order."""
+        """Return the state of the chosen particles, in the order in which they are named; a particle may be named
+        twice.
+        """
         return jax.tree.map(lambda leaf: leaf[..., particles], state)
 
     def of_labels(
         self, key: Key[Array, ""], rows: Int[Array, "row particle"], columns: Int[Array, "dim particle"]
     ) -> BlockState:
-        """Return a state with these labels. Its weights and blocks are drawn given the labels."""
+        """Return a state with these labels. Its weights and blocks are drawn given the labels.
+
+        rows: the cluster of each row. columns: the cluster of each column.
+        """
         zero = jnp.zeros(rows.shape[1])
         row_weights, column_weights = (jnp.zeros((places, rows.shape[1])) for places in self.capacity)
         blocks = jnp.zeros((*self.capacity, len(self.prior), rows.shape[1]))
@@ -227,8 +251,10 @@ class BlockChain(eqx.Module):
     ) -> BlockState:
         """Return the state with these latent variables and its log-likelihood.
 
-        rows, columns: labels, (row, particle) and (dim, particle). row_weights: (row_cluster, particle).
-        column_weights: (column_cluster, particle). blocks: (row_cluster, column_cluster, number, particle).
+        rows, columns: labels, (row, particle) and (dim, particle).
+        row_weights, column_weights: log weights of the clusters, (row_cluster, particle) and (column_cluster,
+            particle).
+        blocks: statistics of the blocks' parameters, packed, (row_cluster, column_cluster, number, particle).
         """
         sums = self.sums(rows, columns)
         return BlockState(rows, columns, row_weights, column_weights, blocks, self._log_likelihood(sums, blocks))
@@ -236,7 +262,10 @@ class BlockChain(eqx.Module):
     def sums(
         self, rows: Int[Array, "row particle"], columns: Int[Array, "dim particle"]
     ) -> Float[Array, "row_cluster column_cluster number particle"]:
-        """Return S, the sum of the cells' increments over each block."""
+        """Return the sum of the cells' statistics over each block, (row_cluster, column_cluster, number, particle).
+
+        rows, columns: labels, (row, particle) and (dim, particle).
+        """
         x = self._as_float(self.increments)
         in_rows = (rows[:, None] == jnp.arange(self.capacity[0])[:, None]).astype(x.dtype)
         of_rows = jnp.einsum("nds,nkp->dskp", x, in_rows)
@@ -248,7 +277,7 @@ class BlockChain(eqx.Module):
     # ── one move ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _move_rows(self, key: Array, state: BlockState, temperature: Array) -> BlockState:
-        """Draw every row's label given all else."""
+        """Return the state with every row's cluster drawn anew, given all else, at temperature t."""
         likelihood = self.row_likelihoods(state)
         score = self._temper_labels(
             state.row_weights + temperature * likelihood, "rows", temperature, state.row_weights
@@ -258,7 +287,7 @@ class BlockChain(eqx.Module):
         return state._replace(rows=rows, log_likelihood=chosen + self._as_float(self.log_carrier))
 
     def _move_columns(self, key: Array, state: BlockState, temperature: Array) -> BlockState:
-        """Draw every column's label given all else."""
+        """Return the state with every column's cluster drawn anew, given all else, at temperature t."""
         likelihood = self.column_likelihoods(state)
         score = self._temper_labels(
             state.column_weights + temperature * likelihood, "columns", temperature, state.column_weights
@@ -268,7 +297,7 @@ class BlockChain(eqx.Module):
         return state._replace(columns=columns, log_likelihood=chosen + self._as_float(self.log_carrier))
 
     def _move_parameters(self, key: Array, state: BlockState, temperature: Array) -> BlockState:
-        """Draw weights and blocks given the labels."""
+        """Return the state with weights and blocks drawn anew, given the labels, at temperature t."""
         keys, counts, sums = jax.random.split(key, 3), self.counts(state), self.sums(state.rows, state.columns)
         concentrations = [a + n for a, n in zip(self._concentrations(), counts, strict=True)]
         natural = self._as_float(self.prior)[:, None] + temperature * sums
@@ -286,27 +315,44 @@ class BlockChain(eqx.Module):
         return BlockState(state.rows, state.columns, row_weights, column_weights, blocks, likelihood)
 
     def row_likelihoods(self, state: BlockState) -> Float[Array, "row row_cluster particle"]:
-        """Return log p of each row's cells in each row cluster, without the carrier, nats."""
+        """Return log p of each row's cells in each row cluster, (row, row_cluster, particle), in nats.
+
+        The carrier h(x) of the cells, a factor that does not depend on parameters, is left out.
+        """
         blocks = jnp.moveaxis(state.blocks, 1, 0)  # column_cluster, row_cluster, number, particle
         of_columns = jnp.take_along_axis(blocks, state.columns[:, None, None], axis=0)
         return jnp.einsum("nds,dksp->nkp", self._as_float(self.increments), of_columns)
 
     def column_likelihoods(self, state: BlockState) -> Float[Array, "dim column_cluster particle"]:
-        """Return log p of each column's cells in each column cluster, without the carrier, nats."""
+        """Return log p of each column's cells in each column cluster, (dim, column_cluster, particle), in nats.
+
+        The carrier h(x) of the cells, a factor that does not depend on parameters, is left out.
+        """
         of_rows = jnp.take_along_axis(state.blocks, state.rows[:, None, None], axis=0)
         return jnp.einsum("nds,nlsp->dlp", self._as_float(self.increments), of_rows)
 
     def _temper_labels(self, score: Array, side: str, temperature: Array, log_weights: Array) -> Array:
-        """Return the labels' scores at temperature t: (1 − t) log q + t log p if q is about a labelling, nats."""
+        """Return the log-probabilities of labels at temperature t, up to a constant, in nats: (1 − t) log q + t log p.
+
+        If the path starts from the prior, `score` is returned as it is.
+
+        score: log weights plus t times the likelihoods, (each, cluster, particle).
+        side: "rows" or "columns".
+        log_weights: log weights of the clusters, (cluster, particle).
+        """
         if self.start is None:
             return score
         own = self._as_float(self.start.rows if side == "rows" else self.start.columns)
+        # t (log weights + log-likelihood) + (1 − t) log q: `score` has the weights whole, so they are taken out first
         likelihood = score - jnp.where(jnp.isfinite(log_weights), log_weights, 0.0)
         full = jnp.where(jnp.isfinite(log_weights), likelihood + temperature * log_weights, -jnp.inf)
         return jnp.where(jnp.isfinite(full), full + (1 - temperature) * own[..., None], -jnp.inf)
 
     def _draw_labels(self, key: Array, scores: Float[Array, "each cluster particle"], side: int) -> Array:
-        """Draw each label from its scores, nats."""
+        """Draw each row's (or column's) label in proportion to exp(score), (each, particle).
+
+        scores: of each row (or column) in each cluster, nats. side: 0 for rows, 1 for columns.
+        """
         scores = jnp.where(self._exist()[side][:, None], scores, -jnp.inf)
         cumulative = jnp.cumsum(jnp.exp(scores - scores.max(1, keepdims=True)), axis=1)
         uniform = jax.random.uniform(key, (scores.shape[0], scores.shape[2]), scores.dtype)
@@ -314,7 +360,11 @@ class BlockChain(eqx.Module):
         return jnp.minimum(label, jnp.asarray(self.size[side]) - 1).astype(jnp.int32)
 
     def _draw_blocks(self, key: Array, natural: Float[Array, "k l number particle"]) -> Array:
-        """Draw the blocks' packed statistics from their family at these natural parameters."""
+        """Draw the statistics of the blocks' parameters from their family, packed, (row_cluster, column_cluster,
+        number, particle).
+
+        natural: the natural parameters to draw from, packed.
+        """
         layout = layout_of(self.model.component)
         drawn = self.model.component.family.sample(key, layout.unpack(jnp.moveaxis(natural, 2, 3)))
         return jnp.moveaxis(layout.pack(drawn), 3, 2)
@@ -322,13 +372,19 @@ class BlockChain(eqx.Module):
     # ── densities ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _log_likelihood(self, sums: Array, blocks: Array) -> Float[Array, " particle"]:
-        """Return log p(x | labels, blocks), nats."""
+        """Return log p(cells | labels, blocks) of each particle, (particle,), in nats.
+
+        sums: the sums of the cells' statistics over each block (`sums`). blocks: statistics of the blocks' parameters.
+        """
         rows, columns = self._exist()
         here = (rows[:, None] & columns)[..., None, None]
         return jnp.where(here, sums * blocks, 0.0).sum((0, 1, 2)) + self._as_float(self.log_carrier)
 
     def _log_blocks(self, natural: Array, state: BlockState) -> Float[Array, " particle"]:
-        """Return the log density of the blocks that exist at these natural parameters, summed, nats."""
+        """Return the log density of the parameters of the existing blocks, summed over blocks, (particle,), in nats.
+
+        natural: the natural parameters of the density, packed, (row_cluster, column_cluster, number).
+        """
         rows, columns = self._exist()
         layout: CellLayout = layout_of(self.model.component)
         normaliser = self.model.component.family.log_normaliser(layout.unpack(natural))
@@ -336,7 +392,9 @@ class BlockChain(eqx.Module):
         return jnp.where((rows[:, None] & columns)[..., None], each, 0.0).sum((0, 1))
 
     def _log_q(self, state: BlockState) -> Float[Array, " particle"]:
-        """Return log q(latents), nats."""
+        """Return log q(latent variables) of each particle, (particle,), in nats, on a path from a q about one
+        labelling.
+        """
         assert self.start is not None
         q = jax.tree.map(self._as_float, self.start)
         weight = self._as_float(self.weight)[:, None]
@@ -350,14 +408,18 @@ class BlockChain(eqx.Module):
         return total + self._log_blocks(q.blocks, state)
 
     def counts(self, state: BlockState) -> tuple[Array, Array]:
-        """Return the numbers of rows and of columns in each cluster, (cluster, particle) each."""
+        """Return (the number of rows in each row cluster, the number of columns in each column cluster), (cluster,
+        particle) each.
+        """
         weight = self._as_float(self.weight)[:, None, None]
         rows = jnp.where(state.rows[:, None] == jnp.arange(self.capacity[0])[:, None], weight, 0.0).sum(0)
         columns = (state.columns[:, None] == jnp.arange(self.capacity[1])[:, None]).astype(rows.dtype).sum(0)
         return rows, columns
 
     def _exist(self) -> tuple[Array, Array]:
-        """Return which row clusters and which column clusters exist."""
+        """Return masks of the row clusters and of the column clusters that exist, (row_cluster,) and
+        (column_cluster,).
+        """
         n, m = (first(jnp.asarray(number), places) for number, places in zip(self.size, self.capacity, strict=True))
         return n, m
 
@@ -366,19 +428,22 @@ class BlockChain(eqx.Module):
         return self._as_float(self.model.row_concentration), self._as_float(self.model.column_concentration)
 
     def _as_float(self, leaf: Any) -> Array:
-        """Return a leaf as an array of the session's floating-point type."""
+        """Return an array in the session's floating-point type."""
         return jnp.asarray(leaf, jnp.result_type(float))
 
 
 def _log_dirichlet(key: Array, concentration: Float[Array, "cluster particle"], exists: Array) -> Array:
-    """Return the log of a Dirichlet draw for each particle; −inf for clusters that do not exist."""
+    """Return the log of a Dirichlet draw for each particle, (cluster, particle); −inf for clusters that do not exist.
+
+    exists: mask of the clusters, (cluster,).
+    """
     safe = jnp.where(exists[:, None], concentration, 1.0)
     return jax.nn.log_softmax(jnp.where(exists[:, None], log_gamma_draws(key, safe), -jnp.inf), axis=0)
 
 
 @path_needs_fit.register
-def _(model: LatentBlockModel, data: Dataset) -> bool:
-    """Return True: a fit finds labellings that a short path from the prior does not.
+def _blocks_need_fit(model: LatentBlockModel, data: Dataset) -> bool:
+    """Return True: a fit finds labellings of a block model that a short path from the prior does not.
 
     On 100 × 80 planted cells they were 11 nats better.
     """
@@ -386,8 +451,13 @@ def _(model: LatentBlockModel, data: Dataset) -> bool:
 
 
 @evidence_chain.register
-def _(model: LatentBlockModel, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> BlockChain:
-    """Return the chain from the prior, with the labels of the estimate if there is one."""
+def _evidence_chain_of_blocks(
+    model: LatentBlockModel, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
+) -> BlockChain:
+    """Return the block model's annealing path from the prior, with the labels of the estimate if there is one.
+
+    size: how many row clusters and column clusters.
+    """
     chain = BlockChain.from_data(model, data, size, capacity_of(size))
     if estimate is None:
         return chain

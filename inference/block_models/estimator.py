@@ -34,10 +34,16 @@ FEW_CELLS = 10
 
 
 class BlockEstimator(GenericEstimator):
-    """Fits block models by the generic engine's mean field, started from annealed labels."""
+    """An estimator that fits block models by the generic engine's mean field, started from annealed labels."""
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
-        """Return the best ascent: one from an annealing and, if there is a smaller fit, one from that."""
+        """Return the best of several coordinate ascents: one from an annealing and, if there is a smaller fit, one from
+        that.
+
+        size: how many row clusters and column clusters.
+        key: the random key of the starts.
+        start: the fit of a smaller size; None if there is none.
+        """
         capacity = capacity_of(size)
         scattered = scattered_start(self.model, key, self.data, size, capacity)
         begins = [self._anneal_start(scattered, key, size, capacity)]
@@ -55,7 +61,11 @@ class BlockEstimator(GenericEstimator):
     def _anneal_start(
         self, begin: MeanField, key: Array, size: tuple[int, ...], capacity: tuple[int, ...]
     ) -> MeanField:
-        """Return a start whose parameters follow from the labels of the best particle of a short annealing."""
+        """Return a start whose parameters follow from the labels of the best particle of a short annealing.
+
+        begin: a random start, whose beliefs about parameters are replaced.
+        size, capacity: how many row and column clusters exist, and how many array slots there are for them.
+        """
         model = self.model
         assert isinstance(model, LatentBlockModel)
         chain = BlockChain.from_data(model, self.data, size, capacity)
@@ -86,10 +96,12 @@ class BlockEstimator(GenericEstimator):
 
 
 def _states_before_first_sweep(chain: BlockChain, random: np.random.Generator, particles: int) -> BlockState:
-    """Return states with weights from the prior and nothing else.
+    """Return states with cluster weights drawn from the prior and nothing else; all other latent variables are 0.
 
     Their first sweep, at temperature 0, draws the other latent variables from the prior. Drawing everything in a
     program of its own would take longer to compile than all else in a fit of few cells.
+
+    particles: the number of particles.
     """
     n_rows, n_dims, n_numbers = chain.increments.shape
     weights: list[Any] = []
@@ -108,6 +120,6 @@ def _states_before_first_sweep(chain: BlockChain, random: np.random.Generator, p
 
 
 @estimator.register
-def _(model: LatentBlockModel, data: Dataset) -> Any:
+def _block_estimator(model: LatentBlockModel, data: Dataset) -> Any:
     """Return the estimator of block models."""
     return BlockEstimator(model, data)

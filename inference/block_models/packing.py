@@ -15,9 +15,9 @@ from lvsearch.models.units import Row
 
 
 class CellLayout(NamedTuple):
-    """The layout by which the arrays of a cell's statistics lie side by side.
+    """The layout by which the arrays of a cell's statistics lie side by side on one axis.
 
-    `shapes` are the shapes of the arrays of one cell.
+    `shapes` are the shapes of the arrays of one cell. `structure` is the pytree that they are the leaves of.
     """
 
     structure: Any
@@ -25,11 +25,14 @@ class CellLayout(NamedTuple):
 
     @property
     def length(self) -> int:
-        """The number of numbers of one cell."""
+        """The number of numbers that the statistics of one cell have."""
         return sum(map(math.prod, self.shapes))
 
     def pack(self, statistics: Any) -> Float[Array, "*cells number"]:
-        """Pack arrays (cells…, shape…) into one array (cells…, number)."""
+        """Return the arrays of a cell's statistics, each (cells…, its own shape…), as one array (cells…, number).
+
+        statistics: a pytree with the structure of the layout.
+        """
         leaves = jax.tree.leaves(statistics)
         flat = [
             jnp.asarray(leaf).reshape(*jnp.shape(leaf)[: jnp.ndim(leaf) - len(shape)], math.prod(shape))
@@ -38,7 +41,10 @@ class CellLayout(NamedTuple):
         return jnp.concatenate(flat, axis=-1)
 
     def unpack(self, numbers: Float[Array | np.ndarray, "*cells number"]) -> Any:
-        """Unpack one array (cells…, number) into arrays (cells…, shape…): the inverse of `pack`."""
+        """Return one array (cells…, number) taken apart into the arrays of a cell's statistics: the inverse of `pack`.
+
+        Returns: a pytree with the structure of the layout, each leaf (cells…, its own shape…).
+        """
         leaves, start = [], 0
         for shape in self.shapes:
             end = start + math.prod(shape)
@@ -57,8 +63,10 @@ def layout_of(component: Component) -> CellLayout:
 def packed_cells(
     model: LatentBlockModel, rows: Row
 ) -> tuple[Float[Array, "row dim number"], Float[Array, ""], Float[Array, " number"]]:
-    """Return the packed statistics s(x_nd) of each cell, Σ over observed cells of log h(x) in nats, and the packed
-    prior λ.
+    """Return the statistics of all cells, packed, with their carriers and the prior of the blocks.
+
+    Returns: (s(x_nd), the statistics of each cell (row, dim, number); Σ over observed cells of log h(x) in nats; λ, the
+        natural parameters of a block's prior (number,)).
     """
     layout = layout_of(model.component)
     cells, carriers = jax.vmap(model.increments)(rows), jax.vmap(model.log_carrier)(rows)

@@ -7,18 +7,18 @@ from jaxtyping import Array, Float, Int
 
 
 class BlockState(NamedTuple):
-    """All latent variables, with particles side by side on the last axis.
+    r"""All latent variables of a block model, with particles side by side on the last axis.
 
     Clusters that do not exist hold anything finite.
 
-    | field | letter | shape |
+    | field | meaning | shape |
     |---|---|---|
-    | `rows` | z | (row, particle) |
-    | `columns` | w | (dim, particle) |
-    | `row_weights` | log π | (row_cluster, particle), −inf where there is none |
-    | `column_weights` | log ρ | (column_cluster, particle), −inf where there is none |
-    | `blocks` | T, packed | (row_cluster, column_cluster, number, particle) |
-    | `log_likelihood` | log p(x \\| all of these), nats | (particle,) |
+    | `rows` | z, the cluster of each row | (row, particle) |
+    | `columns` | w, the cluster of each column | (dim, particle) |
+    | `row_weights` | log π, weights of row clusters | (row_cluster, particle), −inf where there is none |
+    | `column_weights` | log ρ, weights of column clusters | (column_cluster, particle), −inf where there is none |
+    | `blocks` | T, statistics of the blocks' parameters, packed | (row_cluster, column_cluster, number, particle) |
+    | `log_likelihood` | log p(cells \\| all of these), nats | (particle,) |
     """
 
     rows: Int[Array, "row particle"]
@@ -30,7 +30,9 @@ class BlockState(NamedTuple):
 
 
 class BlockStart(NamedTuple):
-    """A q about one labelling, with independent factors. Its log-probabilities sum to 1 over the clusters that exist.
+    """A distribution q about one labelling of rows and columns, with independent factors.
+
+    The probabilities of each label sum to 1 over the clusters that exist.
 
     | field | shape |
     |---|---|

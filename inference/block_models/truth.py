@@ -18,12 +18,19 @@ _completed = kernel(brief=True)(lambda chain, *latents: chain.completed(*latents
 
 
 @true_state.register
-def _(chain: BlockChain, simulated: Simulated, particles: int) -> BlockState:
-    """Return states that hold the true clusters of rows and columns, their weights and the blocks."""
+def _true_state_of_blocks(chain: BlockChain, simulated: Simulated, particles: int) -> BlockState:
+    """Return states that hold the true clusters of rows and columns, their weights and the blocks, one for each
+    particle.
+
+    simulated: data with the latent variables that they were drawn with.
+    """
     g, (more_rows, more_columns) = simulated.globals, np.subtract(chain.capacity, simulated.size).tolist()
 
     def copies(leaf: Any, *more: int, padding: float = 0.0) -> Array:
-        """Return the leaf repeated for every particle, with empty places added at the end of its first axes."""
+        """Return an array repeated for every particle on a new last axis.
+
+        more: how many empty array slots, of value `padding`, are added at the end of each of the first axes.
+        """
         array = np.asarray(leaf)
         ends = [(0, n) for n in (*more, *[0] * (array.ndim - len(more)))]
         padded = np.pad(array, ends, constant_values=padding) if more else array

@@ -13,9 +13,10 @@ from lvsearch.models.contract import Unit
 
 
 class Batch(NamedTuple):
-    """Units stacked on a leading axis, with a weight for each.
+    """Units (such as documents or rows) stacked on a leading axis, with a weight for each.
 
-    A weight is 0 for padding, 1 for a unit, or N / |batch| where the batch is a random minibatch.
+    A weight is 0 for padding and 1 for a unit. In a random minibatch it is the number of all units over the number in
+    the batch.
     """
 
     units: Unit
@@ -27,8 +28,8 @@ class UnitBatches(NamedTuple):
 
     | field | meaning |
     |---|---|
-    | `batches` | NumPy leaves; batches of one shape stand together |
-    | `unit_ids` | for each batch, which unit of the data set each row is; −1 for padding |
+    | `batches` | units as NumPy arrays, with weights; batches of one shape stand together |
+    | `unit_ids` | for each batch, the number in the data set of the unit in each row; −1 for padding |
     """
 
     batches: tuple[Batch, ...]
@@ -37,20 +38,24 @@ class UnitBatches(NamedTuple):
 
 @runtime_checkable
 class Original(Protocol):
-    """Units as they came, ragged. Kernels with a layout of their own read them, and batches are made from them.
+    """Units in the form in which they came, such as ragged documents. Kernels with a layout of their own read them.
 
-    `extents` holds the lengths of those axes of the global parameters that the data decide, such as {"word": V}.
-    `n_units` is the number of units.
+    Batches are made from them. `extents` holds the lengths of those axes of the global parameters that the data decide,
+    such as {"word": number of words}. `n_units` is the number of units.
     """
 
     @property
-    def extents(self) -> Mapping[str, int]: ...
+    def extents(self) -> Mapping[str, int]:
+        """The lengths of those axes of the global parameters that the data decide, as {axis: length}."""
+        ...
 
     @property
-    def n_units(self) -> int: ...
+    def n_units(self) -> int:
+        """The number of units."""
+        ...
 
     def to_batches(self) -> UnitBatches:
-        """Divide the units into batches of few distinct shapes."""
+        """Return the units divided into batches of few distinct shapes."""
         ...
 
 
@@ -59,13 +64,15 @@ class InParts(Original, Protocol):
     """Units that are too many for memory, and can be read one part at a time."""
 
     def parts(self) -> Iterator[Original]:
-        """Yield all units in order, one part at a time."""
+        """Yield all units in order, one part at a time, each part as units that fit in memory."""
         ...
 
 
 @dataclass(frozen=True)
 class PaddedUnits:
-    """Units that are batches already: drawn, weighted, or batched in another way."""
+    """Units that are batches already, because they were drawn, weighted, or batched in another way. The fields are as
+    in `UnitBatches` and `Original`.
+    """
 
     batches: tuple[Batch, ...]
     unit_ids: tuple[Int[np.ndarray, " _"], ...]
@@ -73,12 +80,13 @@ class PaddedUnits:
     n_units: int
 
     def to_batches(self) -> UnitBatches:
+        """Return the batches as they are."""
         return UnitBatches(self.batches, self.unit_ids)
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """All units of a data set: the `original`, and batches of few distinct shapes.
+    """All units of a data set: in the form in which they came (`original`), and as batches of few distinct shapes.
 
     The batches are made when an engine first asks for them.
     """
@@ -95,12 +103,16 @@ class Dataset:
     ) -> "Dataset":
         """Return the data set of units that are batches already.
 
-        The arguments are the fields of `UnitBatches` and `Original`.
+        batches: units with weights.
+        unit_ids: for each batch, the number of the unit in each row, (row,); −1 for padding.
+        extents: lengths of the axes of the global parameters that the data decide, such as {"word": number of words}.
+        n_units: the number of units, padding not counted.
         """
         return cls(PaddedUnits(batches, unit_ids, extents, n_units))
 
     @cached_property
     def _batched(self) -> UnitBatches:
+        """The units divided into batches, made once."""
         return self.original.to_batches()
 
     @property
@@ -110,12 +122,14 @@ class Dataset:
 
     @property
     def unit_ids(self) -> tuple[Int[np.ndarray, " _"], ...]:
-        """The unit of the data set that each row of each batch is; −1 for padding."""
+        """The number in the data set of the unit in each row of each batch, (row,); −1 for padding."""
         return self._batched.unit_ids
 
     @property
     def extents(self) -> Mapping[str, int]:
-        """The lengths of those axes of the global parameters that the data decide, such as {"word": V}."""
+        """The lengths of those axes of the global parameters that the data decide, such as {"word": number of
+        words}.
+        """
         return self.original.extents
 
     @property
@@ -124,7 +138,7 @@ class Dataset:
         return self.original.n_units
 
     def in_turn(self) -> Iterator["Dataset"]:
-        """Yield the data set part by part, for code that passes over it once.
+        """Yield the data set part by part, each part as a `Dataset`, for code that passes over all units once.
 
         A data set that is not `InParts` is yielded whole.
         """
@@ -135,14 +149,16 @@ class Dataset:
 
     @property
     def shapes(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
-        """The distinct shapes of the batches. Each shape is compiled once per capacity."""
+        """The distinct shapes of the arrays of a batch's units. Each shape is compiled once per capacity (number of
+        component slots).
+        """
         distinct = {tuple(leaf.shape for leaf in jax.tree.leaves(batch.units)) for batch in self.batches}
         return tuple(sorted(distinct))
 
     def gather(self, per_batch: Sequence[np.ndarray]) -> np.ndarray:
-        """Return per-unit results in the order of the data set.
+        """Return results per unit in the order of the data set, (units, …).
 
-        per_batch: one array (units, …) per batch; results of padding are dropped.
+        per_batch: one array (row, …) per batch; results of padding are dropped.
         """
         out = np.zeros((self.n_units, *np.shape(per_batch[0])[1:]), np.asarray(per_batch[0]).dtype)
         for ids, values in zip(self.unit_ids, per_batch, strict=True):

@@ -14,17 +14,19 @@ from lvsearch.models.units import BagOfWords
 SHORTEST = 16
 """Documents with fewer distinct words are padded to this many."""
 MOST_SHAPES = 3
-"""The most distinct shapes of batches. Each shape is compiled once per capacity, and small searches mostly compile."""
+"""The most distinct shapes of batches. Each shape is compiled once per capacity (number of topic slots), and small
+searches mostly compile.
+"""
 TOKENS_PER_BATCH = 8192
 """The number of distinct words in one batch, padding included. Small batches let memoized updates be frequent."""
 
 
 @dataclass(frozen=True)
 class RaggedDocuments:
-    """Documents as sparse counts.
+    """Documents as sparse counts of words, each with as many entries as it has distinct words.
 
-    counts: (D, V), word ids ascending in each document, no zeros.
-    tokens_per_batch: how many distinct words a batch holds, about.
+    counts: (documents, words), word ids ascending in each document, no zeros.
+    tokens_per_batch: how many distinct words, summed over documents, a batch holds, about.
     """
 
     counts: scipy.sparse.csr_array
@@ -32,15 +34,17 @@ class RaggedDocuments:
 
     @property
     def extents(self) -> Mapping[str, int]:
+        """The number of words of the vocabulary, as {"word": number}."""
         return {"word": self.counts.shape[1]}
 
     @property
     def n_units(self) -> int:
+        """The number of documents."""
         return self.counts.shape[0]
 
     @cached_property
     def int32_counts(self) -> scipy.sparse.csr_array:
-        """The counts as int32, (D, V)."""
+        """The counts as int32, (documents, words)."""
         return scipy.sparse.csr_array(self.counts, dtype=np.int32)
 
     def to_batches(self) -> UnitBatches:
@@ -71,8 +75,10 @@ class RaggedDocuments:
         return UnitBatches(tuple(batches), tuple(unit_ids))
 
     def _fit_one_batch(self, lengths: list[int]) -> bool:
-        """Return whether all documents, padded to the longest, fit in one batch at most twice as large as the
+        """Return True if all documents, padded to the longest, fit in one batch at most twice as large as the
         documents.
+
+        lengths: the padded number of distinct words of each document.
         """
         together = len(lengths) * max(lengths, default=0)  # the size of one batch padded to the longest document
         return together <= min(self.tokens_per_batch, 2 * sum(lengths))
@@ -80,7 +86,9 @@ class RaggedDocuments:
 
 @dataclass(frozen=True)
 class StoredDocuments(RaggedDocuments):
-    """Documents whose counts are memory maps of files. `parts` reads them one run at a time."""
+    """Documents whose counts are memory maps of files. `parts` reads them one run of consecutive documents at a
+    time.
+    """
 
     @property
     def files(self) -> CountFiles:
@@ -90,15 +98,17 @@ class StoredDocuments(RaggedDocuments):
         return files
 
     def parts(self) -> Iterator[RaggedDocuments]:
-        """Yield the documents in runs of about a million (document, word) pairs."""
+        """Yield the documents in runs of consecutive ones, each with about a million (document, word) pairs."""
         for first, last in self.files.runs():
             yield RaggedDocuments(self.files.rows(first, last), self.tokens_per_batch)
 
 
 def documents(counts: scipy.sparse.csr_array, *, tokens_per_batch: int = TOKENS_PER_BATCH) -> Dataset:
-    """Return the data set of the documents in bag-of-words counts (D, V).
+    """Return the data set of documents given as counts of words (documents, words).
 
     Repeated entries are added up and zeros dropped. Counts in files stay there.
+
+    tokens_per_batch: how many distinct words, summed over documents, a batch holds, about.
     """
     if files_of(counts) is not None:
         return Dataset(StoredDocuments(counts, tokens_per_batch))
@@ -111,7 +121,9 @@ def documents(counts: scipy.sparse.csr_array, *, tokens_per_batch: int = TOKENS_
 
 
 def counts_of(data: Dataset) -> scipy.sparse.csr_array:
-    """Return the sparse counts (D, V) of a data set of documents: int32, word ids ascending. Do not change them."""
+    """Return the sparse counts (documents, words) of a data set of documents, int32, word ids ascending. Do not change
+    them.
+    """
     if isinstance(data.original, RaggedDocuments):
         return data.original.int32_counts
     # units that came as batches: collect the cells of all batches, then sort them into one matrix
@@ -128,7 +140,7 @@ def counts_of(data: Dataset) -> scipy.sparse.csr_array:
 
 
 def _padded_length(n: int) -> int:
-    """Return the padded length of a document: the next of 16, 32, 48, 64, 96, 128, …."""
+    """Return the padded length of a document with `n` distinct words: the next of 16, 32, 48, 64, 96, 128, …."""
     length = SHORTEST
     while length < n:
         length = length * 3 // 2 if length & (length - 1) == 0 and length > SHORTEST else -(-length * 4 // 3 // 16) * 16
@@ -136,9 +148,11 @@ def _padded_length(n: int) -> int:
 
 
 def _merge_buckets(padded: np.ndarray, most: int) -> np.ndarray:
-    """Return the padded lengths after joining them until at most `most` distinct lengths are left.
+    """Return the padded length of each document, joined until at most `most` distinct lengths are left, (document,).
 
     A length is joined with the next longer one. The pair that adds the least padding goes first.
+
+    padded: the padded length of each document before.
     """
     lengths, documents_in = np.unique(padded, return_counts=True)
     kept, members = list(lengths), list(documents_in)
@@ -153,7 +167,11 @@ def _merge_buckets(padded: np.ndarray, most: int) -> np.ndarray:
 
 
 def _padded_batch(counts: scipy.sparse.csr_array, members: np.ndarray, length: int) -> Batch:
-    """Return the batch of the documents `members` (−1 for padding), padded to `length` distinct words."""
+    """Return some documents as a batch, padded to `length` distinct words each, with weight 0 for padding.
+
+    counts: (documents, words), sparse.
+    members: the numbers of the documents in the batch, −1 for padding.
+    """
     words = np.zeros((len(members), length), np.int32)
     values = np.zeros((len(members), length), np.float32)
     lengths = np.where(members >= 0, np.diff(counts.indptr)[members], 0)

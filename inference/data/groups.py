@@ -1,4 +1,4 @@
-"""Groups of rows: as they came, and as padded batches."""
+"""Groups of rows (such as sequences, or pupils in schools): in the form in which they came, and as padded batches."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ GROUPS_STEP = 8
 
 @dataclass(frozen=True)
 class RowGroups:
-    """All rows of all groups. Rows of one group stand next to each other.
+    """All rows of all groups, one below the other. Rows of one group stand next to each other.
 
     values: (row, dim), float64, 0 where not observed.
     observed: (row, dim), which cells were observed.
@@ -28,15 +28,17 @@ class RowGroups:
 
     @property
     def extents(self) -> Mapping[str, int]:
+        """The number of columns, as {"dim": number}."""
         return {"dim": self.values.shape[1]}
 
     @property
     def n_units(self) -> int:
+        """The number of groups."""
         return len(self.sizes)
 
     def to_batches(self) -> UnitBatches:
-        """Divide the groups into batches of `GroupOfRows`, padded to the next power of two so that few lengths are
-        compiled.
+        """Divide the groups into batches of `GroupOfRows`, each padded to a power of two of rows so that few lengths
+        are compiled.
         """
         starts = np.concatenate([[0], np.cumsum(self.sizes)])
         lengths = 2 ** np.ceil(np.log2(np.maximum(self.sizes, 1))).astype(np.int64)
@@ -59,13 +61,15 @@ def groups_of_rows(
 ) -> Dataset:
     """Return the data set of groups of rows, float64. Engines cast to their own precision.
 
-    values, observed, sizes: as the fields of `RowGroups`.
+    values: (row, dim); rows of one group stand next to each other.
+    observed: (row, dim), which cells were observed.
+    sizes: (group,), how many rows each group has.
     """
     return Dataset(RowGroups(np.where(observed, values, 0.0), observed, sizes))
 
 
 def rows_of_groups(data: Dataset) -> tuple[Row, Int[np.ndarray, " group"]]:
-    """Return (all rows, how many rows each group has), the rows in the order of the groups."""
+    """Return (all rows in the order of the groups, how many rows each group has (group,))."""
     if isinstance(data.original, RowGroups):
         return Row(data.original.values, data.original.observed), data.original.sizes
     values, observed, owners = [], [], []

@@ -1,4 +1,4 @@
-"""Images with captions: ragged regions and words as they came, and batches padded to few lengths."""
+"""Images with captions: regions and words in the form in which they came, and batches padded to few lengths."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ SMALLEST_SHARE = 1 / 8
 
 @dataclass(frozen=True)
 class RaggedImages:
-    """Images as they came.
+    """Images with captions in the form in which they came, with any number of regions each.
 
     regions: (all regions, dim) features, or (all regions,) tokens. Regions of one image stand next to each other.
     region_counts: (images,), how many regions each image has.
@@ -41,11 +41,13 @@ class RaggedImages:
 
     @property
     def extents(self) -> Mapping[str, int]:
+        """The numbers of caption words, and of features or region tokens, as {"word": number, "dim": number}."""
         length = self.regions.shape[1] if self.n_tokens is None else self.n_tokens
         return {"word": self.captions.shape[1], "dim": length}
 
     @property
     def n_units(self) -> int:
+        """The number of images."""
         return len(self.region_counts)
 
     def to_batches(self) -> UnitBatches:
@@ -95,7 +97,7 @@ def annotated_images(
 
 
 def has_tokens(data: Dataset) -> bool:
-    """Return whether regions are tokens of a vocabulary, rather than rows of features."""
+    """Return True if the images' regions are tokens of a vocabulary, rather than rows of features."""
     if isinstance(data.original, RaggedImages):
         return data.original.n_tokens is not None
     units = data.batches[0].units
@@ -103,9 +105,9 @@ def has_tokens(data: Dataset) -> bool:
 
 
 def _group_by_length(region_counts: Int[np.ndarray, " images"]) -> list[tuple[int, Int[np.ndarray, " some"]]]:
-    """Return pairs (padded length, numbers of the images padded to it).
+    """Return pairs (padded number of regions, numbers of the images padded to it).
 
-    Lengths are the longest, half of it, a quarter, … as far as enough images are that short.
+    The padded numbers are the largest, half of it, a quarter, … as far as enough images have so few regions.
     """
     length, left, groups = _round_up(int(region_counts.max(initial=0)), REGION_STEP), np.arange(len(region_counts)), []
     while len(left):
@@ -120,7 +122,7 @@ def _group_by_length(region_counts: Int[np.ndarray, " images"]) -> list[tuple[in
 
 
 def _round_up(length: int, step: int) -> int:
-    """Return the length rounded up to a multiple of `step`, at least one step."""
+    """Return `length` rounded up to a multiple of `step`, at least one step."""
     return max(-(-length // step), 1) * step
 
 

@@ -29,7 +29,7 @@ class FileArray(NamedTuple):
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of the file."""
+        """The size of the file in bytes."""
         return self.length * self.dtype.itemsize
 
     def read(self, first: int, last: int) -> np.ndarray:
@@ -59,9 +59,15 @@ class FileArray(NamedTuple):
 
 @dataclass(frozen=True)
 class CountFiles:
-    """Counts (D, V) as compressed sparse rows in files.
+    """Counts (documents, words) as compressed sparse rows in files.
 
-    Row d has the entries `starts[d]`, …, `starts[d + 1]` − 1, with word ids ascending and counts of 1 or more.
+    | field | meaning |
+    |---|---|
+    | `starts` | document d has the entries `starts[d]`, …, `starts[d + 1]` − 1 of `words` and `counts` |
+    | `words` | word ids, ascending in each document |
+    | `counts` | how often each word occurs, 1 or more |
+    | `n_words` | the number of words of the vocabulary |
+    | `n_tokens` | the sum of all counts |
     """
 
     starts: FileArray
@@ -77,20 +83,25 @@ class CountFiles:
 
     @property
     def n_documents(self) -> int:
+        """The number of documents."""
         return self.starts.length - 1
 
     @property
     def n_pairs(self) -> int:
+        """The number of stored counts: pairs of a document and a distinct word of it."""
         return self.words.length
 
     def lengths(self) -> Iterator[Int[np.ndarray, " document"]]:
-        """Yield the numbers of distinct words of documents, `STARTS_AT_ONCE` documents at a time."""
+        """Yield the numbers of distinct words of consecutive documents, (document,), `STARTS_AT_ONCE` documents at a
+        time.
+        """
         for first in range(0, self.n_documents, STARTS_AT_ONCE):
             last = min(first + STARTS_AT_ONCE, self.n_documents)
             yield np.diff(self.row_starts(first, last))
 
     def runs(self, most_pairs: int = PAIRS_AT_ONCE) -> Iterator[tuple[int, int]]:
-        """Yield (first, last + 1) of consecutive documents that hold at most `most_pairs` stored counts together.
+        """Yield (first, last + 1) of runs of consecutive documents that hold at most `most_pairs` stored counts
+        together.
 
         A stored count is a pair of a document and a distinct word. A document with more of them is a run of its own.
         """
@@ -103,7 +114,7 @@ class CountFiles:
             first = last
 
     def rows(self, first: int, last: int) -> csr_array:
-        """Return documents first, …, last − 1 as counts (documents, V), int32.
+        """Return documents first, …, last − 1 as sparse counts (documents, words), int32.
 
         Raises ValueError, naming the file, if its entries are no such counts.
         """
@@ -123,10 +134,10 @@ class CountFiles:
         return csr_array((counts, words, (starts - starts[0]).astype(np.int32)), shape=(last - first, self.n_words))
 
     def check(self) -> None:
-        """Read all entries once, before SciPy, which would follow ids and row starts wherever they point.
+        """Read all entries once and raise ValueError, naming the file, if they are not those of such a matrix.
 
-        Raises ValueError, naming the file, for entries that no such matrix has, and for counts that add up to another
-        number of tokens than `n_tokens`, which was recorded when they were written.
+        Counts that add up to another number of tokens than `n_tokens`, which was recorded when they were written, are
+        an error too. SciPy by itself would follow word ids and row starts wherever they point.
         """
         first = int(self.starts.read(0, 1)[0])
         if first != 0 or int(self.starts.read(self.n_documents, self.n_documents + 1)[0]) != self.n_pairs:
@@ -139,18 +150,21 @@ class CountFiles:
             )
 
     def row_totals(self) -> Int[np.ndarray, " document"]:
-        """Return the number of tokens of each document, (D,), int64."""
+        """Return the number of tokens of each document, (document,), int64."""
         return np.concatenate([self.rows(*run).sum(axis=1, dtype=np.int64) for run in self.runs()])
 
     def word_totals(self) -> Int[np.ndarray, " word"]:
-        """Return the number of tokens of each word, (V,), int64."""
+        """Return the number of tokens of each word of the vocabulary, (word,), int64."""
         totals = np.zeros(self.n_words, np.int64)
         for run in self.runs():
             totals += self.rows(*run).sum(axis=0, dtype=np.int64)
         return totals
 
     def row_starts(self, first: int, last: int) -> Int[np.ndarray, " start"]:
-        """Return where documents first, …, last − 1 begin, and where the last of them ends, int64."""
+        """Return where the stored counts of documents first, …, last − 1 begin, and where the last of them ends, int64.
+
+        The result is (last − first + 1,). Raises ValueError, naming the file, if the numbers do not ascend.
+        """
         starts = self.starts.read(first, last + 1).astype(np.int64)
         if starts[0] < 0 or starts[-1] > self.n_pairs or (np.diff(starts) < 0).any():
             _raise_damaged(
@@ -160,16 +174,16 @@ class CountFiles:
 
 
 class MappedCounts(csr_array):
-    """Counts (D, V) whose arrays are memory maps of the files of `source`.
+    """Counts (documents, words) whose arrays are memory maps of the files of `source`.
 
-    Whatever is computed from them lies in memory and has no source.
+    Matrices that are computed from them lie in memory and have no source.
     """
 
     source: CountFiles | None = None
 
     @classmethod
     def from_files(cls, source: CountFiles) -> "MappedCounts":
-        """Return the counts in these files, as they stand: `CountFiles.check` says whether they are a matrix's."""
+        """Return the counts in these files as memory maps. They are not checked: `CountFiles.check` does that."""
         counts = cls((source.n_documents, source.n_words), dtype=np.int32)
         counts.data, counts.indices, counts.indptr = (
             each.mapped() for each in (source.counts, source.words, source.starts)
@@ -180,7 +194,10 @@ class MappedCounts(csr_array):
 
 
 def runs_of(counts: csr_array, most_pairs: int = PAIRS_AT_ONCE) -> Iterator[csr_array]:
-    """Yield counts (D, V), in memory or in files, in runs of documents that have about `most_pairs` pairs together."""
+    """Yield counts (documents, words), in memory or in files, in runs of consecutive documents.
+
+    most_pairs: about how many (document, word) pairs a run has.
+    """
     files = files_of(counts)
     if files is not None:
         yield from (files.rows(*run) for run in files.runs(most_pairs))
@@ -199,7 +216,10 @@ def files_of(counts: csr_array) -> CountFiles | None:
 
 
 def _raise_damaged(array: FileArray, got: str, expected: str, first: int) -> None:
-    """Raise ValueError that names the damaged file, what was found in it and what was expected."""
+    """Raise ValueError that names a damaged file, what was found in it and what was expected.
+
+    array: the array in the file. got: what was found, in words. first: the number of the document before the damage.
+    """
     raise ValueError(
         f"{array.path}: got {got} after document {first:,}, expected {expected}: the file is damaged; restore it "
         "from a copy, or convert the documents again"

@@ -23,7 +23,7 @@ A host also holds other things, and a device keeps room for the compiler.
 
 
 class Part(NamedTuple):
-    """The bytes of one kind of array at the worst moment of a fit, all its copies together."""
+    """The bytes of one kind of array at the worst moment of a fit, all its copies together. `name` says which kind."""
 
     name: str
     n_bytes: int
@@ -35,7 +35,7 @@ class MemoryPlan:
 
     | field | meaning |
     |---|---|
-    | `parts` | bytes by kind, largest moment only |
+    | `parts` | bytes by kind of array at the moment that needs most |
     | `n_batches` | batches whose expected counts are kept between passes; 0 where none are |
     | `bytes_per_batch` | bytes that one such batch keeps |
     """
@@ -46,6 +46,7 @@ class MemoryPlan:
 
     @property
     def peak_bytes(self) -> int:
+        """The bytes that the fit needs at its worst moment: the sum over kinds of arrays."""
         return sum(part.n_bytes for part in self.parts)
 
     @property
@@ -54,7 +55,10 @@ class MemoryPlan:
         return self.n_batches * self.bytes_per_batch
 
     def describe(self, size: str) -> str:
-        """Return the plan as one line for people. size: the size in words, such as "64 topics"."""
+        """Return the plan as one line for people.
+
+        size: the size in words, such as "64 topics".
+        """
         text = f"at most about {in_words(self.peak_bytes)} at {size}"
         if self.n_batches:
             several = f"{self.n_batches} batches keep" if self.n_batches > 1 else "one batch keeps"
@@ -63,21 +67,22 @@ class MemoryPlan:
 
 
 class Chunks(NamedTuple):
-    """The size of the chunks in which a fit works.
+    """The memory that decides how large the chunks of data are in which a fit works.
 
-    budget_bytes: the most that a memory plan may come to.
-    halvings: how often memory ran out.
+    budget_bytes: the most that a memory plan may come to, in bytes.
+    halvings: how often memory ran out; each time the chunks are halved.
     """
 
     budget_bytes: int
     halvings: int = 0
 
     def halved(self) -> "Chunks":
+        """Return chunks half as large, after memory ran out."""
         return self._replace(halvings=self.halvings + 1)
 
 
 def machine_chunks() -> Chunks:
-    """Return the chunks that this machine has room for.
+    """Return chunks whose budget is the memory that this machine has for fits.
 
     The budget is 0.8 of the device's memory if the device says how much that is, else half of the host's memory.
     """
@@ -90,7 +95,7 @@ def machine_chunks() -> Chunks:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Return whether an error says that memory ran out, on the host or on the device."""
+    """Return True if an error says that memory ran out, on the host or on the device."""
     return isinstance(error, MemoryError) or (isinstance(error, JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error))
 
 

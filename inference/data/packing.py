@@ -29,13 +29,13 @@ MOST_BATCHES = 16
 
 
 class DocumentTiles(NamedTuple):
-    """Packed documents. A count of 0 is padding.
+    """Documents packed into tiles: arrays of equal shape that hold a few documents each. A count of 0 is padding.
 
     | field | shape | meaning |
     |---|---|---|
     | `words` | (batch, tile, block, 8) | word ids |
     | `counts` | (batch, tile, block, 8) | how often each word occurs |
-    | `slots` | (batch, tile, block) | which document of the tile the block belongs to |
+    | `slots` | (batch, tile, block) | which document of the tile the block belongs to, counted from 0 in each tile |
     """
 
     words: Int[Array | np.ndarray, "batch tile block slot"]
@@ -45,7 +45,10 @@ class DocumentTiles(NamedTuple):
 
 @dataclass(frozen=True)
 class PackedDocuments:
-    """Documents in tiles. `documents` (batch, tile, slot) says which document each slot of a tile is; −1 for none."""
+    """Documents in tiles, with the place of each document.
+
+    `documents` (batch, tile, slot) says which document of the corpus each document slot of a tile holds; −1 for none.
+    """
 
     tiles: DocumentTiles
     documents: Int[np.ndarray, "batch tile document"]
@@ -54,18 +57,22 @@ class PackedDocuments:
 
     @property
     def n_batches(self) -> int:
+        """The number of batches that the tiles are divided into."""
         return self.documents.shape[0]
 
     @property
     def lengths(self) -> Float[np.ndarray, "batch tile document"]:
-        """The number of tokens of the document in each slot, (batch, tile, slot)."""
+        """The number of tokens of the document in each document slot, (batch, tile, slot)."""
         out = np.zeros(self.documents.shape)
         batch, tile, _ = np.indices(self.tiles.slots.shape)
         np.add.at(out, (batch, tile, self.tiles.slots), np.asarray(self.tiles.counts, np.float64).sum(-1))
         return out
 
     def gather(self, per_slot: Array | np.ndarray) -> np.ndarray:
-        """Return results per slot (batch, tile, slot, …) in the order of the corpus, (document, …)."""
+        """Return results per document slot in the order of the corpus, (document, …).
+
+        per_slot: (batch, tile, slot, …).
+        """
         values = np.asarray(per_slot)
         real = self.documents >= 0
         out = np.zeros((self.n_documents, *values.shape[3:]), values.dtype)
@@ -73,9 +80,12 @@ class PackedDocuments:
         return out
 
     def scatter(self, per_document: np.ndarray) -> np.ndarray:
-        """Return values (document, …) in their slots, (batch, tile, slot, …), and 0 in slots without a document.
+        """Return values of documents in their document slots, (batch, tile, slot, …), and 0 in slots without a
+        document.
 
         This is the inverse of `gather`.
+
+        per_document: the values in the order of the corpus, (document, …).
         """
         real = self.documents >= 0
         out = np.zeros((*self.documents.shape, *per_document.shape[1:]), per_document.dtype)
@@ -84,7 +94,9 @@ class PackedDocuments:
 
 
 def device_tile_blocks() -> int:
-    """Return the number of blocks in a tile on this device, unless the longest document needs more."""
+    """Return the number of blocks (of 8 distinct words) in a tile on this device, unless the longest document needs
+    more.
+    """
     return TILE_BLOCKS_CPU if jax.default_backend() == "cpu" else TILE_BLOCKS_ACCELERATOR
 
 
@@ -94,16 +106,22 @@ def batches_for(n_pairs: int, n_words: int) -> int:
     The work of a batch is proportional to its words plus a few times the vocabulary. With more batches fewer passes are
     needed. On AP and Cora, with 26 and 40 (document, word) pairs per word of the vocabulary, two or three batches reach
     a score soonest.
+
+    n_pairs: the number of (document, distinct word) pairs of the corpus.
+    n_words: the number of words of the vocabulary.
     """
     return int(np.clip(n_pairs // (12 * n_words), 1, MOST_BATCHES))
 
 
 def pack(counts: csr_array, n_batches: int | None = None, tile_blocks: int | None = None) -> PackedDocuments:
-    """Pack counts (D, V), whole numbers, into tiles.
+    """Return the documents of counts (documents, words), whole numbers, packed into tiles.
 
     Documents are dealt longest first, each to the tile with most room, so that tiles hold equal work. Tiles are dealt
     to batches in a fixed random order, because corpora come sorted. Empty documents have a slot too. On a mesh of
     devices each batch has a multiple of the number of devices as tiles, of which the last may be empty.
+
+    n_batches: the most batches; None: by `batches_for`.
+    tile_blocks: the number of blocks of 8 distinct words in a tile; None: by the device (`device_tile_blocks`).
     """
     if n_batches is None:
         n_batches = batches_for(counts.nnz, counts.shape[1])
@@ -126,14 +144,14 @@ def pack(counts: csr_array, n_batches: int | None = None, tile_blocks: int | Non
 
 
 class TilePlaces(NamedTuple):
-    """The places of documents in their tiles.
+    """The positions of documents in their tiles.
 
     | field | meaning |
     |---|---|
     | `order` | document numbers, tile by tile and longest first |
-    | `slot` | the slot of each of these documents in its tile |
+    | `slot` | the document slot of each of these documents in its tile, counted from 0 |
     | `first` | the first block of each of these documents in its tile |
-    | `blocks` | the number of blocks of each document, in the order of the corpus |
+    | `blocks` | the number of blocks (of 8 distinct words) of each document, in the order of the corpus |
     """
 
     order: Int[np.ndarray, " document"]
@@ -148,15 +166,15 @@ class TilePlaces(NamedTuple):
 
     @property
     def slots(self) -> int:
-        """The number of documents of the tile that has most."""
+        """The number of document slots that a tile needs: the most documents in one tile."""
         return int(self.slot.max(initial=0)) + 1
 
 
 def place_documents(at: Int[np.ndarray, " document"], blocks: Int[np.ndarray, " document"]) -> TilePlaces:
-    """Place documents one after another in their tiles.
+    """Return the positions of documents that stand one after another in their tiles, longest first.
 
-    at: (D,), the tile that each document was dealt to.
-    blocks: (D,), the number of blocks of each document.
+    at: the tile that each document was dealt to, (document,).
+    blocks: the number of blocks of each document, (document,).
     """
     order = np.lexsort((np.arange(blocks.size), -blocks, at))  # tile by tile, longest first
     starts_tile = np.diff(at[order], prepend=-1) > 0
@@ -167,13 +185,13 @@ def place_documents(at: Int[np.ndarray, " document"], blocks: Int[np.ndarray, " 
 def fill_tiles(
     counts: csr_array, at: Int[np.ndarray, " document"], places: TilePlaces, shape: tuple[int, int, int]
 ) -> tuple[DocumentTiles, Int[np.ndarray, "tile slot"]]:
-    """Write the documents of counts (D, V) into tiles, as a single batch.
+    """Return the documents of counts (documents, words) written into tiles, as a single batch.
 
-    at: (D,), the tile of each document.
+    at: the tile of each document, (document,).
     places: where the documents stand in their tiles.
-    shape: the number of tiles, of blocks in each tile, and of slots in each tile.
+    shape: the number of tiles, of blocks in each tile, and of document slots in each tile.
 
-    Returns the tiles, and which document each slot (tile, slot) has, −1 for none.
+    Returns: (the tiles, which document each slot holds (tile, slot), −1 for none).
     """
     n_tiles, tile_blocks, n_slots = shape
     words = np.zeros((n_tiles, tile_blocks, BLOCK), np.int32)
@@ -192,7 +210,7 @@ def fill_tiles(
 
 
 def _sum_within(starts: np.ndarray, amounts: np.ndarray) -> np.ndarray:
-    """Return the running sum of the amounts before each entry, begun again at 0 where `starts` is true."""
+    """Return the running sum of the amounts before each entry, begun again at 0 where `starts` is True."""
     before = np.cumsum(amounts) - amounts
     return before - np.repeat(before[starts], np.diff(np.flatnonzero(np.append(starts, True))))
 
@@ -204,10 +222,12 @@ def _concatenate_ranges(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 def deal(blocks: np.ndarray, tile_blocks: int) -> np.ndarray:
-    """Return the tile (D,) of each document, such that all tiles are nearly equally full.
+    """Return the tile that each document is dealt to, (document,), such that all tiles are nearly equally full.
 
     A tile gets at most `tile_blocks` blocks. If the tiles turn out too few, as many are added as the leftover blocks
     need. Adding one tile at a time would deal all documents again for each, which is quadratic in their number.
+
+    blocks: the number of blocks of each document, (document,).
     """
     order, amounts = np.argsort(-blocks, kind="stable").tolist(), blocks.tolist()
     n_tiles = max(1, -(-sum(amounts) // tile_blocks))

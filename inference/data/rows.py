@@ -1,4 +1,4 @@
-"""The rows of a matrix: as they came, and as padded batches."""
+"""The rows of a matrix: as a whole matrix, in which they came, and as padded batches."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,10 +27,12 @@ class RowMatrix:
 
     @property
     def extents(self) -> Mapping[str, int]:
+        """The number of columns, as {"dim": number}."""
         return {"dim": self.values.shape[1]}
 
     @property
     def n_units(self) -> int:
+        """The number of rows."""
         return len(self.values)
 
     def to_batches(self) -> UnitBatches:
@@ -56,12 +58,15 @@ class RowMatrix:
 
 
 def rows(values: Float[np.ndarray, "row dim"], observed: Bool[np.ndarray, "row dim"]) -> Dataset:
-    """Return the data set of the rows of a matrix (row, dim), float64. Engines cast to their own precision."""
+    """Return the data set of the rows of a matrix, float64. Engines cast to their own precision.
+
+    values: (row, dim). observed: (row, dim), which cells were observed.
+    """
     return Dataset(RowMatrix(np.asarray(values, np.float64), observed))
 
 
 def rows_of(data: Dataset) -> tuple[Row, Float[np.ndarray, " row"]]:
-    """Return (rows, weights) of a data set, in the order of the data set."""
+    """Return (rows, the weight of each row (row,)) of a data set, in the order of the data set and without padding."""
     if isinstance(data.original, RowMatrix):
         return Row(data.original.values, data.original.observed), np.ones(data.n_units)
     value = data.gather([batch.units.value for batch in data.batches])
@@ -71,9 +76,10 @@ def rows_of(data: Dataset) -> tuple[Row, Float[np.ndarray, " row"]]:
 
 
 def padded_rows(data: Dataset) -> tuple[Row, Float[np.ndarray, " row"]]:
-    """Return (rows, weights) of all batches one after another, padding included.
+    """Return (rows, the weight of each row (row,)) of all batches one after another, padding included.
 
     Padding has weight 0 and nothing observed. It is kept so that data sets of one padded length share their programs.
+
     Raises ValueError for rows with a weight other than 0 or 1.
     """
     value = np.concatenate([np.asarray(batch.units.value, np.float64) for batch in data.batches])

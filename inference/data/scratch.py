@@ -12,9 +12,12 @@ class ScratchArray:
     A few rows are read and written at a time. The file is not memory-mapped, because mapped pages count as memory of
     the process for as long as they stay. It lies in the folder for temporary files (`TMPDIR`). Rows never written are
     0.
+
+    `row` is the NumPy type of one row, which may have fields and axes of its own.
     """
 
     def __init__(self, n_rows: int, row: np.dtype):
+        """Create the file, with room for `n_rows` rows of the NumPy type `row`, all 0."""
         self.n_rows, self.row = n_rows, row
         self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 — closed when this goes
         weakref.finalize(self, self._file.close)

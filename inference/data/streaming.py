@@ -1,8 +1,8 @@
-"""Documents packed into tiles that lie on disk, for passes that hold a piece of a batch at a time.
+"""Documents packed into tiles that lie on disk, for passes that hold a piece of a batch (a few tiles) at a time.
 
-The tiles are those of `packing`, of documents that are read one run at a time. If one run holds all documents, tiles
-and batches are exactly those of `packing`. Otherwise each run is dealt to tiles of its own, and the tiles of all runs
-are dealt to batches in one random order. Only a few bytes per tile are kept in memory.
+The tiles are those of `packing`, of documents that are read one run of consecutive ones at a time. If one run holds all
+documents, tiles and batches are exactly those of `packing`. Otherwise each run is dealt to tiles of its own, and the
+tiles of all runs are dealt to batches in one random order. Only a few bytes per tile are kept in memory.
 """
 
 from collections.abc import Iterator
@@ -19,21 +19,21 @@ from lvsearch.inference.data.scratch import ScratchArray
 RUN_PAIRS = 1 << 21
 """The number of (document, word) pairs that are dealt to tiles together."""
 PIECE_CELLS, PIECE_SLOTS = 1 << 20, 1 << 16
-"""The most places for words, and for documents, in a piece.
+"""The most slots for words, and the most slots for documents, in a piece (a few tiles that are in memory together).
 
 They come to 8 MiB of tiles, and to 4 bytes of γ for every document slot and topic.
 """
 
 
 class StreamedLayout(NamedTuple):
-    """The shape of the tiles of some documents, known before any tile is filled.
+    """The shape of the tiles that some documents are packed into, known before any tile is filled.
 
     | field | meaning |
     |---|---|
-    | `runs` | (first, last + 1) of the documents that are dealt together |
+    | `runs` | (first, last + 1) of the consecutive documents that are dealt to tiles together |
     | `tiles_of_runs` | how many tiles each run fills |
-    | `most_blocks` | the most blocks that a tile may be given |
-    | `tile_blocks`, `tile_slots` | blocks and places for documents that a tile has |
+    | `most_blocks` | the most blocks (of 8 distinct words) that a tile may be given |
+    | `tile_blocks`, `tile_slots` | how many blocks, and how many slots for documents, a tile has |
     """
 
     runs: tuple[tuple[int, int], ...]
@@ -44,33 +44,34 @@ class StreamedLayout(NamedTuple):
 
     @property
     def n_tiles(self) -> int:
+        """The number of tiles."""
         return sum(self.tiles_of_runs)
 
     @property
     def slots(self) -> int:
-        """The number of places for documents in all tiles."""
+        """The number of slots for documents in all tiles together."""
         return self.n_tiles * self.tile_slots
 
     @property
     def cells(self) -> int:
-        """The number of places for words in all tiles."""
+        """The number of slots for distinct words in all tiles together."""
         return self.n_tiles * self.tile_blocks * BLOCK
 
     @property
     def piece_tiles(self) -> int:
-        """The most tiles in a piece."""
+        """The most tiles in a piece, the part of a batch that is in memory at a time."""
         most = min(PIECE_CELLS // (self.tile_blocks * BLOCK), PIECE_SLOTS // self.tile_slots)
         return min(max(most, 1), self.n_tiles)
 
 
 class DocumentPiece(NamedTuple):
-    """Part of a batch, in memory. Tiles beyond the last have counts of 0.
+    """Part of a batch, in memory: a few tiles of documents. Tiles beyond the last have counts of 0.
 
     | field | shape | meaning |
     |---|---|---|
     | `first` | | the number of its first tile among all tiles |
     | `tiles` | (tile, block, 8), (tile, block) | words, counts, slots |
-    | `lengths` | (tile, document) | tokens |
+    | `lengths` | (tile, document) | number of tokens of each document |
     | `documents` | (tile, document) | which document of the corpus, −1 for none |
     """
 
@@ -81,13 +82,21 @@ class DocumentPiece(NamedTuple):
 
     @property
     def last(self) -> int:
-        """One more than the number of its last tile."""
+        """One more than the number of the piece's last tile."""
         return self.first + len(self.lengths)
 
 
 @dataclass(frozen=True)
 class StreamedDocuments:
-    """Packed documents on disk: `n_batches` of `pieces_per_batch` pieces of `piece_tiles` tiles each."""
+    """Packed documents on disk: `n_batches` of `pieces_per_batch` pieces of `piece_tiles` tiles each.
+
+    | field | meaning |
+    |---|---|
+    | `records` | the tiles, one in each row |
+    | `n_documents` | the number of documents |
+    | `n_with_words` | the number of documents that are not empty |
+    | `n_words` | the number of words of the vocabulary |
+    """
 
     records: ScratchArray
     n_batches: int
@@ -99,16 +108,19 @@ class StreamedDocuments:
 
     @property
     def n_tiles(self) -> int:
-        """The number of tiles, including padding."""
+        """The number of tiles, including empty ones that fill up the last pieces."""
         return self.records.n_rows
 
     @property
     def tile_slots(self) -> int:
-        """The number of places for documents in a tile."""
+        """The number of slots for documents in a tile."""
         return self.records.row["documents"].shape[0]
 
     def pieces(self, batch: int | None = None) -> Iterator[DocumentPiece]:
-        """Yield the pieces of one batch in order, or of all batches one after another if `batch` is None."""
+        """Yield the pieces of one batch in order, or of all batches one after another if `batch` is None.
+
+        batch: the number of the batch.
+        """
         batches = range(self.n_batches) if batch is None else (batch,)
         for piece in (b * self.pieces_per_batch + p for b in batches for p in range(self.pieces_per_batch)):
             first = piece * self.piece_tiles
@@ -118,9 +130,9 @@ class StreamedDocuments:
 
 
 def streamed_layout(files: CountFiles, tile_blocks: int) -> StreamedLayout:
-    """Return the layout of documents in tiles. Only the row starts of the files are read.
+    """Return the shape of the tiles that documents in files are packed into. Only the row starts of the files are read.
 
-    tile_blocks: the number of blocks in a tile, unless the longest document needs more.
+    tile_blocks: the number of blocks (of 8 distinct words) in a tile, unless the longest document needs more.
     """
     longest = max((int(lengths.max(initial=1)) for lengths in files.lengths()), default=1)
     most = max(tile_blocks, -(-longest // BLOCK))
@@ -136,7 +148,10 @@ def streamed_layout(files: CountFiles, tile_blocks: int) -> StreamedLayout:
 
 
 def pack_streamed(files: CountFiles, layout: StreamedLayout, n_batches: int) -> StreamedDocuments:
-    """Write documents as tiles to a temporary file, divided into at most `n_batches` batches.
+    """Write documents as tiles to a temporary file, divided into at most `n_batches` batches, and return the packed
+    documents.
+
+    layout: the shape of the tiles, from `streamed_layout`.
 
     Raises ValueError if the files are damaged, OSError if the disk is full.
     """
@@ -160,7 +175,7 @@ def pack_streamed(files: CountFiles, layout: StreamedLayout, n_batches: int) -> 
 
 
 def _tile_dtype(layout: StreamedLayout) -> np.dtype:
-    """Return the NumPy type of one tile on disk.
+    """Return the NumPy type of one tile on disk, a record with the arrays of the tile as fields.
 
     The field `documents` holds document numbers plus one, because rows never written are 0 and 0 must mean no document.
     """
@@ -177,7 +192,10 @@ def _tile_dtype(layout: StreamedLayout) -> np.dtype:
 
 
 def _fill_tiles_of_run(files: CountFiles, run: tuple[int, int], layout: StreamedLayout, n_tiles: int) -> np.ndarray:
-    """Return the tiles of one run of documents, (tile,) records."""
+    """Return the tiles of one run of consecutive documents, as records (tile,).
+
+    run: (first, last + 1) of the documents. layout: the shape of the tiles. n_tiles: how many tiles the run fills.
+    """
     counts, blocks = files.rows(*run), _blocks_of_documents(files, run)
     at = deal(blocks, layout.most_blocks)
     tiles, documents = fill_tiles(
@@ -192,5 +210,8 @@ def _fill_tiles_of_run(files: CountFiles, run: tuple[int, int], layout: Streamed
 
 
 def _blocks_of_documents(files: CountFiles, run: tuple[int, int]) -> Int[np.ndarray, " document"]:
-    """Return the number of blocks of each document of a run."""
+    """Return the number of blocks of 8 distinct words of each document of a run, (document,).
+
+    run: (first, last + 1) of the documents.
+    """
     return -(-np.diff(files.row_starts(*run)) // BLOCK)

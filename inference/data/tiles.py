@@ -18,7 +18,9 @@ SMALLEST_TILE, LARGEST_TILE = 8, 256
 
 
 def in_tiles(data: Dataset, numbers_per_unit: int) -> Dataset:
-    """Return the same units with each batch a tile. The last tile of each shape is padded.
+    """Return the units of a data set with each batch a tile: so few units that their arrays stay in the cache.
+
+    The last tile of each shape is padded.
 
     numbers_per_unit: how many numbers the largest local latent variable holds for one unit.
     """
@@ -39,6 +41,7 @@ def in_tiles(data: Dataset, numbers_per_unit: int) -> Dataset:
             rows = real[start : start + wanted]
 
             def pad_to_tile(leaf: np.ndarray, rows: np.ndarray = rows) -> np.ndarray:
+                """Return the rows of one tile of an array, padded with zeros to the length of a tile."""
                 return np.pad(leaf[rows], [(0, wanted - len(rows))] + [(0, 0)] * (leaf.ndim - 1))
 
             tiles.append(jax.tree.map(pad_to_tile, joined))

@@ -1,4 +1,4 @@
-"""Coordinate ascent as one compiled loop, which keeps the bound of every sweep."""
+"""Coordinate ascent as one compiled loop, which keeps the evidence bound of every sweep."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -15,12 +15,12 @@ TRACE_LENGTH = 1000
 
 
 class AscentTrace(NamedTuple):
-    """The state of a compiled ascent.
+    """The state of a compiled coordinate ascent on the evidence lower bound.
 
     | field | meaning |
     |---|---|
-    | `beliefs` | q(globals) |
-    | `locals` | the part of q(locals) that does not follow from the globals in closed form; None if all of it does |
+    | `beliefs` | q of the global latent variables |
+    | `locals` | the part of q(local latent variables) that `beliefs` do not give in closed form; None if it is empty |
     | `bounds` | the bound before each sweep, nats; nan from entry `sweeps` on |
     | `sweeps` | how many sweeps were made |
     """
@@ -31,7 +31,7 @@ class AscentTrace(NamedTuple):
     sweeps: Array
 
     def bound_history(self) -> Float[np.ndarray, " sweep"]:
-        """Return the bound before each sweep that was made, in nats, as float64 NumPy array (sweep,)."""
+        """Return the evidence bound before each sweep that was made, in nats, as float64 NumPy array (sweep,)."""
         return np.asarray(self.bounds, np.float64)[: int(self.sweeps)]
 
 
@@ -46,11 +46,12 @@ def sweep_until_settled(
 ) -> AscentTrace:
     """Repeat `sweep` until one sweep gains at most `tolerance` nats, and return the trace of the ascent.
 
-    It is plain JAX code without `jit` of its own: call it inside a compiled function.
+    It is plain JAX code without `jit` of its own: call it inside a compiled function. Globals are the latent variables
+    that all units share, locals those of one unit.
 
-    sweep: one sweep of coordinate ascent (`Sweep`).
-    beliefs: q(globals) to start from.
-    l: q of the locals to start from, in the form that `sweep` takes.
+    sweep: one sweep of coordinate ascent, (q(globals), locals) -> (q(globals), locals, bound before the sweep in nats).
+    beliefs: q of the global latent variables to start from.
+    l: q of the local latent variables to start from, in the form that `sweep` takes.
     tolerance: the gain of the bound, in nats, at which the ascent ends.
     sweeps: the most sweeps to make; never more than `TRACE_LENGTH`.
     dtype: the floating-point type of the bounds.

@@ -25,15 +25,15 @@ UNIT_SWEEPS, UNIT_TOLERANCE = 100, 1e-4
 
 
 class Described(NamedTuple):
-    """The description of every unit of a data set, in the order of the data set.
+    """The description of every unit of a data set by a fitted model, in the order of the data set.
 
     | field | meaning |
     |---|---|
-    | `representation` | the expected value of the representing site of each unit (see below) |
+    | `representation` | the expected value of one local latent variable of each unit, `Model.representation` |
     | `log_lower` | a lower bound on log p(unit), the parameters at their posterior means, (units,), nats |
 
-    `representation` is an array (units, …). If units differ in how many elements they have, it is a list with one array
-    for each unit.
+    `representation` is an array (units, …), such as the topic proportions of documents. If units differ in how many
+    elements they have, it is a list with one array for each unit.
     """
 
     representation: Any
@@ -45,6 +45,8 @@ def unit_ceilings(model: Model, data: Dataset) -> np.ndarray:
     """Return a number ≥ log p(unit | any size, any parameters) for each unit, (units,), in nats.
 
     The number is `inf` for models without such a ceiling.
+
+    data: the units, in whose order the numbers are.
     """
     one_by_one = [
         np.array(
@@ -59,8 +61,12 @@ def unit_ceilings(model: Model, data: Dataset) -> np.ndarray:
 def bound_units(model: Model, estimate: Estimate, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
     """Return lower and upper bounds on log p(unit | parameters at their posterior means).
 
-    Returns: (lower, upper), each (units,), in nats. The upper bound is the model's ceiling for the unit, unless the
-        model's type has a better one registered.
+    model: the fitted model, `estimate.model`.
+    estimate: the fit whose parameters are used.
+    data: the units; they may be other units than those that were fitted.
+
+    Returns: (lower, upper), each (units,), in nats. The upper bound is the model's ceiling for the unit
+        (`unit_ceilings`), unless the model's type has a better one registered.
     """
     lower = describe_units(model, estimate, data).log_lower
     return lower, np.maximum(lower, unit_ceilings(model, data))
@@ -68,7 +74,8 @@ def bound_units(model: Model, estimate: Estimate, data: Dataset) -> tuple[np.nda
 
 @singledispatch
 def describe_units(model: Model, estimate: Estimate, data: Dataset) -> Described:
-    """Fit the locals of new units, with the parameters fixed at their posterior means, and describe the units.
+    """Fit the local latent variables of units, with the parameters fixed at their posterior means, and describe the
+    units.
 
     model: the fitted model, `estimate.model`.
     estimate: the fit whose parameters are used.

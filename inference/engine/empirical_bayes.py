@@ -25,19 +25,21 @@ NEWTON_STEPS = 100
 def newton_dirichlet(
     concentration: Float64[np.ndarray, " entry"], mean_log: Float64[np.ndarray, " entry"], *, floor: float = 1e-6
 ) -> Float64[np.ndarray, " entry"]:
-    """Return the α that maximises log Γ(Σα) − Σ log Γ(α_k) + Σ (α_k − 1) mean_log_k, by Newton's method.
+    """Return the parameter α of a Dirichlet that maximises the average log-likelihood of proportions, (entry,).
 
-    The Hessian is diagonal plus a constant, so one step costs O(K). A step that would leave the positive numbers is
-    halved until it does not.
+    It maximises log Γ(Σα) − Σ log Γ(α_k) + Σ (α_k − 1) mean_log_k by Newton's method. The Hessian is diagonal plus a
+    constant, so a step takes time proportional to the number of entries. A step that would leave the positive numbers
+    is halved until it does not.
 
     concentration: the α to start from, (entry,).
-    mean_log: the average over documents of E[log θ_k], (entry,). This is the derivative of L in §3.4.2, divided by M.
+    mean_log: the average over documents of E[log θ_k], where θ_k is the document's proportion of entry k, (entry,).
     floor: the smallest value of an entry; it is reached by entries that no document uses.
     """
     alpha = np.maximum(concentration, floor)
     if alpha.size == 1:  # a simplex of one point: any α gives the same likelihood
         return alpha
     for _ in range(NEWTON_STEPS):
+        # the Hessian is diag(curvature) + constant: Newton's step is (gradient − shift) / curvature (Blei 2004, §3.4.2)
         gradient = digamma(alpha.sum()) - digamma(alpha) + mean_log
         curvature = -polygamma(1, alpha)
         constant = polygamma(1, alpha.sum())
@@ -56,8 +58,8 @@ def newton_dirichlet(
 def newton_symmetric(total: float, entries: int, mean_log_sum: float) -> float:
     """Return the total A of a symmetric Dirichlet that maximises log Γ(A) − n log Γ(A/n) + (A/n) · mean_log_sum.
 
-    The method is Newton's in log A. With fewer than two entries the likelihood does not depend on A, and `total` is
-    returned.
+    This is the average log-likelihood of draws θ from a Dirichlet with parameter A/n in each of n entries. The method
+    is Newton's in log A. With fewer than two entries the likelihood does not depend on A, and `total` is returned.
 
     total: the A to start from.
     entries: n, the number of entries of the Dirichlet.
@@ -84,7 +86,11 @@ def _ascend(
 ) -> Any:
     """Return the logarithms of the hyper-parameters after `steps` steps of Adam uphill on `bound`.
 
-    `logs` and `rest` are the model in two parts: the logarithms of its array leaves, and everything else.
+    logs: the logarithms of the model's array leaves, which are its hyper-parameters.
+    rest: the model without its array leaves.
+    args: the second argument of `bound`.
+    learning_rate: Adam's learning rate, in units of the logarithm.
+    bound: (model, args) -> a number in nats.
     """
     import optax
 

@@ -17,8 +17,8 @@ from lvsearch.models.contract import Model, Statistics
 from lvsearch.models.kernels import kernel
 
 CAPACITIES = (8, 16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256)
-"""The capacities that sizes are padded to, so that few shapes are compiled. Above the last, they are multiples of
-`LARGE_STEP`.
+"""The numbers of array slots that numbers of components are padded to, so that few shapes are compiled. Above the last,
+they are multiples of `LARGE_STEP`.
 """
 LARGE_STEP = 64
 """The step between capacities above the last of `CAPACITIES`."""
@@ -32,11 +32,13 @@ class Estimate(NamedTuple):
     | field | meaning |
     |---|---|
     | `model` | the model with the hyper-parameters used, those of existing components only |
-    | `size` | the size variables |
-    | `natural` | natural parameters of q(globals), of existing components only; float32, or float64 if the fit was |
+    | `size` | the size: for each size variable of the model, how many components exist |
+    | `natural` | natural parameters of q(globals), existing components only; in float64 if the fit was, else float32 |
     | `log_lower` | a lower bound on log p(data | size), or on log p(data | size, θ) for plug-in fits, nats |
     | `log_upper` | an upper bound on the same number; `inf` if none was computed |
     | `passes` | how many passes over the data were made |
+
+    Globals are the latent variables that all units share, such as topics. q is their approximate posterior.
     """
 
     model: Model
@@ -48,12 +50,18 @@ class Estimate(NamedTuple):
 
 
 def capacity_of(size: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the capacity that each size variable is padded to, as one number for each."""
+    """Return the capacity of a size: for each size variable, the number of array slots that its components are padded
+    to.
+
+    It is the smallest of `CAPACITIES` that is large enough, or above them a multiple of `LARGE_STEP`.
+
+    size: how many components exist, for each size variable.
+    """
     return tuple(next((c for c in CAPACITIES if c >= n), -(-n // LARGE_STEP) * LARGE_STEP) for n in size)
 
 
 def check_size(size: int, capacity: int) -> None:
-    """Raise ValueError if a size is below 1 or above the capacity."""
+    """Raise ValueError if a number of components is below 1 or above the capacity, the number of array slots."""
     if not 1 <= size <= capacity:
         raise ValueError(f"got size={size}, expected at least 1 and at most the capacity {capacity}")
 
@@ -61,11 +69,13 @@ def check_size(size: int, capacity: int) -> None:
 def cut_axes(
     model: Model, statistics: Mapping[str, Statistics], size: tuple[int, ...], capacity: tuple[int, ...]
 ) -> dict[str, Statistics]:
-    """Return the statistics of the globals without the padding, as NumPy arrays.
+    """Return the statistics or natural parameters of the globals without padding, by site, as NumPy arrays.
 
-    statistics: by site, padded to `capacity`.
-    size: how many components exist.
-    capacity: how many places for components the arrays have.
+    Global sites are the latent variables that all units share.
+
+    statistics: {global site: a pytree of arrays whose component axes are padded to `capacity`}.
+    size: how many components exist, for each size variable.
+    capacity: how many array slots for components there are, for each size variable.
     """
     on = {axis: np.asarray(mask) for axis, mask in model.active(size, capacity).items()}
     out = {}
@@ -73,6 +83,7 @@ def cut_axes(
         index = tuple(on.get(axis, slice(None)) for axis in site.axes)
 
         def remove_padding(leaf: Array | np.ndarray, index: tuple = index) -> np.ndarray:
+            """Return one array with only the entries that exist on each size axis."""
             values = np.asarray(leaf)
             for position, mask in enumerate(index[: values.ndim]):
                 if not isinstance(mask, slice):
@@ -86,9 +97,14 @@ def cut_axes(
 def pad_axes(
     model: Model, statistics: Mapping[str, Statistics], size: tuple[int, ...], capacity: tuple[int, ...]
 ) -> dict[str, Statistics]:
-    """Return the statistics of the globals with zeros in the places of components that do not exist.
+    """Return statistics or natural parameters of the globals with zeros in the array slots of components that do not
+    exist.
 
-    This is the inverse of `cut_axes`, with the same arguments.
+    This is the inverse of `cut_axes`. Global sites are the latent variables that all units share.
+
+    statistics: {global site: a pytree of arrays with existing components only}.
+    size: how many components exist, for each size variable.
+    capacity: how many array slots for components there shall be, for each size variable.
     """
     lengths = {axis: mask.shape[0] for axis, mask in model.active(size, capacity).items()}
     out = {}
@@ -110,7 +126,13 @@ def pad_axes(
 def beliefs_of(
     model: Model, natural: dict[str, Statistics], size: tuple[Array | int, ...], *, capacity: tuple[int, ...]
 ) -> Beliefs:
-    """Return q(globals), with its expected statistics, from its natural parameters, which are padded to `capacity`."""
+    """Return q(globals) with its expected statistics, computed from its natural parameters.
+
+    Global sites are the latent variables that all units share.
+
+    natural: {global site: natural parameters of q}, padded to `capacity`.
+    size, capacity: how many components exist, and how many array slots there are for them.
+    """
     on = model.active(size, capacity)
     return Beliefs(natural, {n: expected_statistics(s, natural[n], on) for n, s in model.globals().items()})
 
@@ -120,7 +142,14 @@ def beliefs_of(
 def point_of(
     model: Model, natural: dict[str, Statistics], size: tuple[Array | int, ...], *, capacity: tuple[int, ...]
 ) -> dict[str, Statistics]:
-    """Return the statistics of the globals at their posterior means, from natural parameters padded to `capacity`."""
+    """Return the statistics of the globals at their posterior means, {global site: sufficient statistics}, padded to
+    `capacity`.
+
+    Global sites are the latent variables that all units share.
+
+    natural: {global site: natural parameters of q}, padded to `capacity`.
+    size, capacity: how many components exist, and how many array slots there are for them.
+    """
     on = model.active(size, capacity)
     points = {n: s.family.point(natural[n], s.event_mask(on)) for n, s in model.globals().items()}
     return {n: mask_elements(s, points[n], on) for n, s in model.globals().items()}
@@ -129,16 +158,25 @@ def point_of(
 def padded_natural(
     model: Model, natural: Mapping[str, Statistics], size: tuple[int, ...], capacity: tuple[int, ...], dtype: Any
 ) -> dict[str, Statistics]:
-    """Return natural parameters padded to a capacity, as NumPy arrays of type `dtype`."""
+    """Return natural parameters of the globals padded from `size` components to `capacity` slots, as NumPy arrays of
+    `dtype`.
+
+    Global sites are the latent variables that all units share.
+
+    natural: {global site: natural parameters}, of existing components only.
+    """
     return jax.tree.map(lambda leaf: np.asarray(leaf, dtype), pad_axes(model, natural, size, capacity))
 
 
 def beliefs_at(
     model: Model, natural: Mapping[str, Statistics], size: tuple[int, ...], capacity: tuple[int, ...], dtype: Any
 ) -> Beliefs:
-    """Return q(globals) of a recorded fit, padded to a capacity.
+    """Return q(globals) of a recorded fit, padded to a capacity, with its expected statistics.
+
+    Globals are the latent variables that all units share.
 
     natural: the natural parameters of the fit, of existing components only (`Estimate.natural`).
+    size, capacity: how many components exist, and how many array slots there shall be for them.
     dtype: the floating-point type; bounds that are recorded need float64, under `jax.enable_x64`.
     """
     return beliefs_of(model, padded_natural(model, natural, size, capacity, dtype), size, capacity=capacity)
@@ -147,10 +185,13 @@ def beliefs_at(
 def recorded_at(
     model: Model, natural: Mapping[str, Statistics], size: tuple[int, ...], capacity: tuple[int, ...]
 ) -> tuple[Beliefs, float]:
-    """Return q(globals) of a recorded fit in float64, and its part of the evidence bound in nats.
+    """Return (q(globals) of a recorded fit in float64, its part of the evidence bound in nats).
 
     Call it under `jax.enable_x64`. The part of the bound is log_prior at the expected statistics plus the entropy of
-    q(globals).
+    q(globals). Globals are the latent variables that all units share.
+
+    natural: the natural parameters of the fit, of existing components only (`Estimate.natural`).
+    size, capacity: how many components exist, and how many array slots there shall be for them.
     """
     padded = padded_natural(model, natural, size, capacity, np.float64)
     beliefs, value = _recorded_globals(model, padded, size, capacity=capacity)
@@ -162,7 +203,13 @@ def recorded_at(
 def _recorded_globals(
     model: Model, natural: dict[str, Statistics], size: tuple[Array | int, ...], *, capacity: tuple[int, ...]
 ) -> tuple[Beliefs, Array]:
-    """Return q(globals) from padded natural parameters, and its part of the evidence bound in nats."""
+    """Return (q(globals) from padded natural parameters, its part of the evidence bound in nats).
+
+    Global sites are the latent variables that all units share.
+
+    natural: {global site: natural parameters of q}, padded to `capacity`.
+    size: how many components exist, for each size variable.
+    """
     beliefs = beliefs_of(model, natural, size, capacity=capacity)
     return beliefs, globals_bound(model, beliefs, size, capacity=capacity)
 
@@ -170,13 +217,20 @@ def _recorded_globals(
 def recorded_natural(
     model: Model, beliefs: Beliefs, size: tuple[int, ...], capacity: tuple[int, ...], dtype: Any = np.float32
 ) -> dict[str, Statistics]:
-    """Return the natural parameters of q(globals) without padding, in the type that they are recorded in."""
+    """Return the natural parameters of q(globals) in the form that fits record: without padding, as arrays of `dtype`.
+
+    Globals are the latent variables that all units share.
+
+    beliefs: q(globals), padded to `capacity`.
+    size: how many components exist, for each size variable.
+    """
     natural = cut_axes(model, beliefs.natural, size, capacity)
     return jax.tree.map(lambda leaf: np.asarray(leaf, dtype), natural)
 
 
 def just_above(log_likelihood: float) -> float:
-    """Return a log-likelihood rounded up, in nats: the upper end of an interval around a number that is known, not
-    bounded.
+    """Return a number slightly larger than a log-likelihood, in nats, by more than the rounding error of its sum.
+
+    It serves as the upper bound where the log-likelihood is known exactly, up to rounding.
     """
     return log_likelihood + ROUNDING * max(1.0, abs(log_likelihood))

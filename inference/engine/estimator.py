@@ -44,20 +44,29 @@ class Estimator(Protocol):
     chunks: Chunks
 
     @property
-    def shrinks(self) -> bool: ...
+    def shrinks(self) -> bool:
+        """True if warm starts are fits of slightly larger sizes; False if they are fits of smaller ones."""
+        ...
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
-        """Fit the model at one size: from scratch with `key`, or from the fit of another size, `start`."""
+        """Return the fit of the model at one size.
+
+        size: how many components, for each size variable.
+        key: the random key of a start from scratch.
+        start: the fit of another size to start from; None starts from scratch.
+        """
         ...
 
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
-        """Return the most memory that one fit of this size holds, part by part, with the present chunks."""
+        """Return the most memory that one fit of this size holds, by kind of array, if it works in the present
+        chunks.
+        """
         ...
 
     def with_chunks(self, chunks: Chunks) -> "Estimator":
         """Return an estimator of the same model and data that works in other chunks.
 
-        If its plan is the same as before, no smaller chunks exist.
+        If the new estimator's memory plan equals that of this one, no smaller chunks exist.
         """
         ...
 
@@ -71,12 +80,15 @@ class BaseEstimator:
     shrinks = False
 
     def __init__(self, model: Model):
-        """Keep the model, with the chunks that suit this machine."""
+        """Keep the model, and choose the chunks of data to work in by the memory of this machine."""
         self.model = model
         self.chunks = machine_chunks()
 
     def with_chunks(self: Own, chunks: Chunks) -> Own:
-        """Return a copy that works in these chunks. A kernel that does not work in chunks is not changed by them."""
+        """Return a copy that works in these chunks. A kernel that does not work in chunks is not changed by them.
+
+        chunks: the memory that a plan may come to, and how often memory ran out before.
+        """
         other = copy(self)
         other.chunks = chunks
         return other
@@ -95,15 +107,20 @@ class GenericEstimator(BaseEstimator):
         self.data, self.sweeps, self.tolerance = data, sweeps, tolerance
 
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
-        """Return a coarse plan: the sizes of arrays by their shapes, times how many of each exist at once
-        (`resident_plan`).
+        """Return a coarse plan of a fit's memory: the bytes of its arrays, times how many of each exist at once.
+
+        size: how many components, for each size variable.
         """
         return resident_plan(self.model, self.data, size, capacity_of(size))
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
-        """Fit by coordinate ascent from random locals, or from a smaller fit with random components added.
+        """Fit by coordinate ascent from random local variables, or from a smaller fit with random components added.
 
         The fit is in float32, or in float64 if float32 would lose digits that tell units apart (`needs_double`).
+
+        size: how many components, for each size variable.
+        key: the random key of the start.
+        start: the fit of a smaller size; None starts from scratch.
         """
         capacity, double = capacity_of(size), needs_double(self.data)
         with jax.enable_x64(double):
@@ -119,14 +136,18 @@ class GenericEstimator(BaseEstimator):
         return Estimate(self.model, size, natural, lower, np.inf, len(fitted.trace))
 
     def _grown(self, begin: MeanField, start: Estimate, size: tuple[int, ...], capacity: tuple[int, ...]) -> MeanField:
-        """Return the start `begin` with the components of the smaller fit `start` in the places that `start` has."""
+        """Return the random start `begin` with its first components replaced by those of the smaller fit `start`.
+
+        size, capacity: how many components the new fit has, and how many array slots there are for them.
+        """
         old = pad_axes(self.model, start.natural, start.size, capacity)
         small = {axis: np.asarray(mask) for axis, mask in self.model.active(start.size, capacity).items()}
         natural = {}
         for name, site in self.model.globals().items():
 
             def choose(new: Array, kept: np.ndarray, site: Any = site) -> np.ndarray:
-                where = np.ones((1,) * new.ndim, bool)
+                """Return `kept` in the array slots of the smaller fit's components, and `new` in all others."""
+                where = np.ones((1,) * new.ndim, bool)  # True where the smaller fit has a component on every size axis
                 for position, axis in enumerate(site.axes[: new.ndim]):
                     if axis in small:
                         where = where & small[axis].reshape([-1 if p == position else 1 for p in range(new.ndim)])
@@ -149,6 +170,7 @@ def needs_double(data: Dataset) -> bool:
     """
 
     def loses(leaf: np.ndarray) -> bool:
+        """Return True if rounding one array to float32 moves a cell too far."""
         cells = leaf.reshape(-1, leaf.shape[-1] if leaf.ndim > 1 else 1)
         moved = np.abs(cells - cells.astype(np.float32)).max(0, initial=0.0)
         known = cells != 0
@@ -171,10 +193,13 @@ Data: as given, in float32, in float64. Locals: before and after a sweep, each w
 
 
 def resident_plan(model: Model, data: Dataset, size: tuple[int, ...], capacity: tuple[int, ...]) -> MemoryPlan:
-    """Return the memory of the generic engine with all units at hand: data × 3 + q(locals) × 4 + q(globals) × 6, in
-    bytes.
+    """Return the memory, in bytes by kind of array, of a mean-field fit by the generic engine with all units at hand.
 
-    Shapes are evaluated abstractly: nothing is compiled or allocated.
+    It is 3 times the data, 4 times q(locals) and 6 times q(globals), as explained at `DATA_COPIES`, and compiled
+    programs. Shapes are evaluated abstractly: nothing is compiled or allocated. Globals are the latent variables that
+    all units share, locals those of one unit.
+
+    size, capacity: how many components exist, and how many array slots there are for them.
     """
 
     def n_bytes(tree: Any) -> int:
@@ -205,8 +230,11 @@ def exact_bound(
 ) -> float:
     """Return the evidence lower bound in float64 at exactly these natural parameters of the globals, in nats.
 
-    natural: of existing components only, as they are recorded.
-    fitted: the fit whose locals are the start of one more sweep over the locals, in float64.
+    Global sites are the latent variables that all units share, local sites those of one unit.
+
+    natural: {global site: natural parameters of q}, of existing components only, as fits record them.
+    fitted: the fit whose q(locals) is the start of one more sweep over the local variables, in float64.
+    size, capacity: how many components exist, and how many array slots there are for them.
     """
     with jax.enable_x64(True):
         beliefs, total = recorded_at(model, natural, size, capacity)
@@ -228,7 +256,16 @@ def _recorded_units(
     *,
     capacity: tuple[int, ...],
 ) -> Float[Array, " units"]:
-    """Return the bound of each unit after one more sweep over its locals, (units,), in nats, without weights."""
+    """Return the evidence bound of each unit after one more sweep over its local variables, (units,), in nats, without
+    weights.
+
+    Global sites are the latent variables that all units share.
+
+    g: {global site: expected sufficient statistics}.
+    batch: the units.
+    start: q of the units' local variables before the sweep.
+    size, capacity: how many components exist, and how many array slots there are for them.
+    """
     refreshed = fit_locals(model, g, batch, start, size, capacity=capacity, sweeps=1)
     return batch_bound(model, g, batch, refreshed, size, capacity=capacity)
 

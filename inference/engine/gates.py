@@ -1,5 +1,8 @@
-"""Elements that exist only if an indicator says so (`Gate`): they have factors given the indicator, q(c) q(θ | c) q(z |
-c).
+"""Elements of latent variables that exist only if an indicator says so (`Gate`), and their terms in bounds and draws.
+
+An example is the level proportions of a path through a tree, which exist only if that path is chosen. Let c be the
+indicator, θ a gated variable and z the indicators of its elements. Then q has factors given the indicator, q(c) q(θ |
+c) q(z | c).
 
 The gate γ_e of element e is an entry of the indicator c. The log-joint of a unit is Σ_e γ_e f_e(element) + the rest,
 and the bound of that q is
@@ -32,9 +35,14 @@ LogJoint = Callable[[dict[str, Statistics]], Array]
 
 
 def gate_of(site: Site, statistics: Mapping[str, Statistics], on: Masks) -> Array | None:
-    """Return the gate of each element of `site`: the value of the indicator entry that lets the element exist.
+    """Return the gate of each element of a latent variable: the value of the indicator entry that lets the element
+    exist.
 
-    statistics: the statistics of all sites of the unit by name, sampled or expected.
+    Local sites are the latent variables of one unit.
+
+    site: the latent variable.
+    statistics: {site: sufficient statistics} of all local sites of the unit, sampled or expected.
+    on: {axis: mask of the entries that exist}.
 
     Returns: numbers in [0, 1], broadcastable to the elements, or None if the site has no gate and all elements exist.
     """
@@ -44,11 +52,14 @@ def gate_of(site: Site, statistics: Mapping[str, Statistics], on: Masks) -> Arra
 def site_entropy(
     site: Site, natural: Statistics, unit: Unit | None, on: Masks, gate: Array | None = None
 ) -> Float[Array, ""]:
-    """Return Σ_element gate · copies · H[q(element)] over the elements of one site that exist, in nats.
+    """Return the entropy Σ_element gate · copies · H[q(element)] of q over the existing elements of one site, (), in
+    nats.
+
+    Global sites are the latent variables that all units share.
 
     natural: natural parameters of q(site).
-    unit: the unit whose copies count; None for a global site.
-    on: the masks of existing entries.
+    unit: the unit whose numbers of copies count; None for a global site.
+    on: {axis: mask of the entries that exist}.
     gate: the gate of each element (`gate_of`); None if there is none.
     """
     entropy = site.family.entropy(natural, site.event_mask(on))
@@ -63,10 +74,12 @@ def site_entropy(
 
 
 def with_open_gate(site: Site, log_joint: LogJoint) -> LogJoint:
-    """Return `log_joint` with the gate of `site` set to 1.
+    """Return `log_joint` as it would be if all elements of `site` existed: with the gate of `site` set to 1.
 
-    Its gradient is then the natural parameter of an element given that the element exists. Without a gate it is
-    `log_joint` itself.
+    Its gradient is then the natural parameter of an element given that the element exists. If the site has no gate, the
+    result is `log_joint` itself. A site is a latent variable of the model, or an array of them.
+
+    log_joint: {site: sufficient statistics of one unit} -> a number in nats.
     """
     gate = site.gate
     return log_joint if gate is None else lambda l: log_joint({**l, gate.site: jnp.ones_like(l[gate.site])})
@@ -80,12 +93,17 @@ def with_gated_entropy(
     unit: Unit,
     on: Masks,
 ) -> LogJoint:
-    """Return `log_joint` plus the entropies of the elements that the entries of site `name` let exist.
+    """Return `log_joint` plus the entropies of the elements that the entries of the indicator `name` let exist.
 
-    Its gradient at site `name` is the natural parameter of the indicator in the presence of gated elements (see the
-    module). If no site is gated by `name`, it is `log_joint` itself.
+    The gradient of the sum at site `name` is the natural parameter of the indicator's factor of q. If the indicator
+    gates no site, the result is `log_joint` itself. Local sites are the latent variables of one unit.
 
-    natural: natural parameters of q of the gated sites, at which the entropies are taken.
+    sites: the local sites of the model, by name.
+    name: the site of the indicator.
+    log_joint: {site: sufficient statistics of one unit} -> a number in nats.
+    natural: {site: natural parameters of q} of the gated sites, at which the entropies are taken.
+    unit: the unit whose numbers of copies count.
+    on: {axis: mask of the entries that exist}.
     """
     gated = [(n, site) for n, site in sites.items() if site.gate is not None and site.gate.site == name]
     if not gated:
@@ -98,9 +116,12 @@ def with_gated_entropy(
 
 
 def pseudo_prior(name: str, site: Site, statistics: Statistics) -> Statistics:
-    """Return the natural parameters of elements of a gated site that do not exist: zeros, shaped like `statistics`.
+    """Return the natural parameters from which elements of a gated site are drawn while they do not exist: zeros.
+
+    A site is a latent variable of the model, or an array of them.
 
     name: the name of the site, for the error message.
+    statistics: the site's statistics, which give the shapes.
 
     Raises ValueError for a family without a constant density at natural parameter 0.
     """

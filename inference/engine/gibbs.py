@@ -1,10 +1,10 @@
 """Blocked Gibbs sampling from the gradient of the log-joint: the sampler for any model.
 
 Source: Blei (2004), §2.2.1. The gradient of the log-joint at *sampled* statistics is the natural parameter of the
-    complete conditional. So a sweep is the mean-field sweep with sampled statistics instead of expected ones. An
-    element of c copies is c indicators with one conditional; their average is a multinomial of c divided by c. A site
-    whose elements interact is sampled one slice at a time. Elements whose gate is 0 do not exist. They are drawn from a
-    pseudo-prior, which the conditional of the indicator that gates them counts (`gates`).
+complete conditional. So a sweep is the mean-field sweep with sampled statistics instead of expected ones. An element of
+c copies is c indicators with one conditional; their average is a multinomial of c divided by c. A site (latent
+variable) whose elements interact is sampled one slice at a time. Elements whose gate is 0 do not exist. They are drawn
+from a pseudo-prior, which the conditional of the indicator that gates them counts (`gates`).
 
 Along a path π_t ∝ q^(1−t) p(·, data)^t (`Tilt`) a conditional has natural parameter (1 − t) · q's + t · the gradient.
 """
@@ -26,9 +26,10 @@ from lvsearch.models.kernels import kernel
 
 
 class GibbsState(NamedTuple):
-    """The sampled statistics of all sites.
+    """The sampled sufficient statistics of all latent variables.
 
-    `globals`: by site name. `locals`: by site name, for each batch, with units on the leading axis.
+    `globals`: {site: sufficient statistics} of the variables that all units share. `locals`: {site: sufficient
+        statistics} of the units' own variables, for each batch, with units on the leading axis.
     """
 
     globals: dict[str, Statistics]
@@ -36,7 +37,9 @@ class GibbsState(NamedTuple):
 
 
 class Tilt(NamedTuple):
-    """A place on the path from q to the posterior.
+    """One distribution on the annealing path from q to the posterior, π_t ∝ q^(1−t) p(·, data)^t.
+
+    Global sites are the latent variables that all units share, local sites those of one unit.
 
     | field | meaning |
     |---|---|
@@ -51,10 +54,13 @@ class Tilt(NamedTuple):
 
 
 def conditional_draw(key: Array, site: Site, natural: Statistics, unit: Unit | None, on: Masks) -> Statistics:
-    """Draw the statistics of a site from its family, with 0 at elements that do not exist.
+    """Draw the statistics of a site from its exponential family, with 0 at elements that do not exist.
+
+    Global sites are the latent variables that all units share.
 
     natural: natural parameters of the distribution to draw from.
     unit: the unit whose copies count; None for a global site. An element of c copies gets the average of c draws.
+    on: {axis: mask of the entries that exist}.
     """
     event_mask = site.event_mask(on)
     if site.copies is None:
@@ -77,12 +83,19 @@ def _sample_site(
 ) -> dict[str, Statistics]:
     """Return `state` with one site drawn from its complete conditional, slice by slice if its elements interact.
 
+    Global sites are the latent variables that all units share.
+
+    site, name: the latent variable that is drawn, and its name.
     state: the statistics of all sites that `log_joint` reads, by name.
+    log_joint: {site: sufficient statistics} -> a number in nats, whose gradient gives the conditional.
+    unit: the unit whose copies count; None for a global site.
+    on: {axis: mask of the entries that exist}.
     tilt: (temperature t, natural parameters of q of this site) on an annealing path. The conditional then has natural
         parameter (1 − t) · q's + t · the gradient. None samples the posterior.
     """
 
     def step(step_key: Array, s: dict[str, Statistics]) -> Statistics:
+        """Return the whole site drawn anew, given the statistics of all sites."""
         gradient = jax.grad(lambda m: log_joint({**s, name: m}))(s[name])
         natural = complete_conditional(site, gradient, unit)
         if tilt is not None:
@@ -92,10 +105,12 @@ def _sample_site(
 
     if site.slices is None:
         return {**state, name: step(key, state)}
+    # draw the whole site given the rest as often as there are slices, and keep one slice each time
     axis = site.axes.index(site.slices)
     length = jax.tree.leaves(state[name])[0].shape[axis]
 
     def one_slice(index: Array, s: dict[str, Statistics]) -> dict[str, Statistics]:
+        """Return the statistics with slice number `index` of the site drawn anew."""
         here = jnp.arange(length) == index
 
         def replace_slice(new: Array, old: Array) -> Array:
@@ -117,10 +132,16 @@ def gibbs_sweep(
     *,
     capacity: tuple[int, ...],
 ) -> GibbsState:
-    """Draw all locals and then all globals once, from their complete conditionals. This version is compiled.
+    """Return the state after one compiled Gibbs sweep: all locals, then all globals, drawn from their complete
+    conditionals.
 
+    Globals are the latent variables that all units share, locals those of one unit.
+
+    state: the sampled statistics before the sweep.
+    batches: the units of data.
     unit_ids: the number of each unit, (units,) for each batch. A unit's key is folded with its number, so its draw does
         not depend on how units are batched.
+    size, capacity: how many components exist, and how many array slots there are for them.
     """
     return sweep_state(model, key, state, batches, unit_ids, model.active(size, capacity))
 
@@ -134,12 +155,15 @@ def sweep_state(
     on: Masks,
     tilt: Tilt | None = None,
 ) -> GibbsState:
-    """Draw all locals and then all globals once: `gibbs_sweep` for a caller that is itself compiled.
+    """Return the state after one Gibbs sweep of all locals and then all globals. Call it inside a compiled function.
 
+    Globals are the latent variables that all units share, locals those of one unit.
+
+    state: the sampled statistics before the sweep.
+    batches: the units of data.
     unit_ids: the number of each unit, (units,) for each batch.
-    on: the masks of existing entries.
-    tilt: a place on the path from q to the posterior, whose distribution the sweep then leaves invariant. None samples
-        the posterior.
+    on: {axis: mask of the entries that exist}.
+    tilt: the distribution on the path from q to the posterior that the sweep leaves invariant. None: the posterior.
     """
     key_locals, key_globals = jax.random.split(key)
     sites = model.locals()
@@ -149,6 +173,7 @@ def sweep_state(
     def one_unit(
         unit_key: Array, unit: Unit, l: dict[str, Statistics], reference: Mapping[str, Statistics] | None
     ) -> dict[str, Statistics]:
+        """Return the statistics of one unit's local sites, each drawn in turn given all else."""
         exists = unit_masks(model, unit, on)
         absent = {n: pseudo_prior(n, site, l[n]) for n, site in sites.items() if site.gate is not None}
 
@@ -177,7 +202,7 @@ def sweep_state(
         return total
 
     g = state.globals
-    for position, (name, site) in enumerate(model.globals().items()):
+    for position, (name, site) in enumerate(model.globals().items()):  # each given those drawn before it
         own = None if tilt is None else (tilt.temperature, tilt.globals[name])
         g = _sample_site(jax.random.fold_in(key_globals, position), site, name, g, log_joint, None, on, own)
     return GibbsState(g, tuple(sampled))

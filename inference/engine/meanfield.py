@@ -30,9 +30,9 @@ from lvsearch.models.kernels import kernel
 
 
 class Beliefs(NamedTuple):
-    """q over some sites, as {site name: pytree shaped like the site's statistics}.
+    """q of some latent variables, as {site: pytree shaped like the statistics of the site}.
 
-    `natural`: natural parameters. `mean`: expected statistics E[t].
+    `natural`: the natural parameters of q. `mean`: the expected sufficient statistics E[t] under q.
     """
 
     natural: dict[str, Statistics]
@@ -43,12 +43,21 @@ class Beliefs(NamedTuple):
 
 
 def _leading(values: Array, leaf: Array) -> Array:
-    """Return `values` (elements…) reshaped to broadcast against a statistic's leaf (elements…, event…)."""
+    """Return `values` with axes of length 1 added at the end, so that they broadcast against `leaf`.
+
+    values: one number per element, (elements…). leaf: statistics, (elements…, event…).
+    """
     return values.reshape(values.shape + (1,) * (leaf.ndim - values.ndim))
 
 
 def mask_elements(site: Site, statistics: Statistics, on: Masks) -> Statistics:
-    """Return the statistics of a site with 0 at the elements that do not exist."""
+    """Return the statistics of a site with 0 at the elements that do not exist.
+
+    A site is a latent variable of the model, or an array of them.
+
+    statistics: the site's statistics, or other arrays of that shape.
+    on: {axis: mask of the entries that exist}.
+    """
 
     def masked(leaf: Array) -> Array:
         mask = site.element_mask(on, len(site.element_axes))
@@ -58,8 +67,12 @@ def mask_elements(site: Site, statistics: Statistics, on: Masks) -> Statistics:
 
 
 def complete_conditional(site: Site, gradient: Statistics, unit: Unit | None) -> Statistics:
-    """Return the natural parameter of q*(site), the gradient of the log-joint divided by the copies (Eq. 2.18).
+    """Return the natural parameters of q*(site): the gradient of the log-joint, divided by the number of copies (Eq.
+    2.18).
 
+    Global sites are the latent variables that all units share.
+
+    site: the latent variable. An element of it can stand for several equal copies, such as the tokens of one word.
     gradient: ∂ log-joint / ∂ E[t(site)].
     unit: the unit whose copies count; None for a global site.
 
@@ -77,18 +90,30 @@ def complete_conditional(site: Site, gradient: Statistics, unit: Unit | None) ->
 
 
 def expected_statistics(site: Site, natural: Statistics, on: Masks) -> Statistics:
-    """Return E[t] of a site under natural parameters `natural`, with 0 at elements that do not exist."""
+    """Return the expected sufficient statistics E[t] of a site, with 0 at elements that do not exist.
+
+    A site is a latent variable of the model, or an array of them.
+
+    natural: the natural parameters of the site's distribution.
+    on: {axis: mask of the entries that exist}.
+    """
     return mask_elements(site, site.family.mean(natural, site.event_mask(on)), on)
 
 
 def sweep_site(site: Site, name: str, beliefs: Beliefs, log_joint: Any, unit: Unit | None, on: Masks) -> Beliefs:
     """Return `beliefs` after one coordinate step of one site, taken slice by slice if its elements interact.
 
-    log_joint: {site name: statistics} -> scalar in nats, at the current values of everything else.
+    Global sites are the latent variables that all units share.
+
+    site, name: the latent variable whose factor of q is updated, and its name.
+    beliefs: q of all sites that `log_joint` reads.
+    log_joint: {site: sufficient statistics} -> a number in nats, at the current values of everything else.
     unit: the unit whose copies count; None for a global site.
+    on: {axis: mask of the entries that exist}.
     """
 
     def step(b: Beliefs) -> tuple[Statistics, Statistics]:
+        """Return (natural parameters, expected statistics) of the whole site after the step."""
         gradient = jax.grad(lambda m: log_joint({**b.mean, name: m}))(b.mean[name])
         natural = complete_conditional(site, gradient, unit)
         return natural, expected_statistics(site, natural, on)
@@ -97,10 +122,12 @@ def sweep_site(site: Site, name: str, beliefs: Beliefs, log_joint: Any, unit: Un
         natural, mean = step(beliefs)
         return Beliefs({**beliefs.natural, name: natural}, {**beliefs.mean, name: mean})
 
+    # update the whole site given the rest as often as there are slices, and keep one slice each time
     axis = site.axes.index(site.slices)
     length = jax.tree.leaves(beliefs.mean[name])[0].shape[axis]
 
     def one_slice(index: Array, b: Beliefs) -> Beliefs:
+        """Return the beliefs with slice number `index` of the site updated."""
         here = jnp.arange(length) == index
 
         def replace_slice(new: Array, old: Array) -> Array:
@@ -119,15 +146,23 @@ def sweep_site(site: Site, name: str, beliefs: Beliefs, log_joint: Any, unit: Un
 
 
 def unit_masks(model: Model, unit: Unit, on: Masks) -> Masks:
-    """Return the masks of the size together with the masks of the unit's own axes.
+    """Return {axis: mask of the entries that exist for one unit}: the masks of the size, and those of the unit's own
+    axes.
 
     Entries of a unit's axis that only padding adds do not exist.
+
+    on: the masks of the size axes.
     """
     return {**on, **{axis: extent for axis, extent in model.extents(unit).items() if not isinstance(extent, int)}}
 
 
 def local_lengths(model: Model, unit: Unit, on: Masks) -> dict[str, int]:
-    """Return the length of each axis that local sites have, as {axis name: length}."""
+    """Return the length of each axis that the unit's local sites may have, as {axis: length}.
+
+    Local sites are the latent variables of one unit.
+
+    on: the masks of the size axes.
+    """
     extents = {**on, **model.extents(unit)}
     return {axis: extent if isinstance(extent, int) else len(extent) for axis, extent in extents.items()}
 
@@ -135,8 +170,11 @@ def local_lengths(model: Model, unit: Unit, on: Masks) -> dict[str, int]:
 def sweep_unit(model: Model, g: Mapping[str, Statistics], unit: Unit, beliefs: Beliefs, on: Masks) -> Beliefs:
     """Return q(locals) of one unit after one coordinate step of each local site, in the model's order.
 
-    g: the expected statistics of the globals.
+    Global sites are the latent variables that all units share, local sites those of one unit.
+
+    g: {global site: expected sufficient statistics}.
     beliefs: q(locals) of the unit before.
+    on: {axis: mask of the entries that exist}.
     """
     on, sites = unit_masks(model, unit, on), model.locals()
 
@@ -150,10 +188,14 @@ def sweep_unit(model: Model, g: Mapping[str, Statistics], unit: Unit, beliefs: B
 
 
 def unit_bound(model: Model, g: Mapping[str, Statistics], unit: Unit, beliefs: Beliefs, on: Masks) -> Float[Array, ""]:
-    """Return log_unit at the expected statistics plus the entropy of q(locals), in nats: one unit's part of the bound.
+    """Return one unit's part of the evidence bound: log_unit at expected statistics plus the entropy of q(locals), (),
+    in nats.
 
-    g: the expected statistics of the globals.
+    Global sites are the latent variables that all units share, local sites those of one unit.
+
+    g: {global site: expected sufficient statistics}.
     beliefs: q(locals) of the unit.
+    on: {axis: mask of the entries that exist}.
     """
     on = unit_masks(model, unit, on)
     natural, mean = beliefs
@@ -165,7 +207,14 @@ def unit_bound(model: Model, g: Mapping[str, Statistics], unit: Unit, beliefs: B
 
 
 def sweep_units(model: Model, g: Mapping[str, Statistics], batch: Batch, beliefs: Beliefs, on: Masks) -> Beliefs:
-    """Return q(locals) of every unit of a batch after one coordinate step of each local site."""
+    """Return q(locals) of every unit of a batch after one coordinate step of each local site.
+
+    Global sites are the latent variables that all units share, local sites those of one unit.
+
+    g: {global site: expected sufficient statistics}.
+    beliefs: q(locals) before, units on the leading axis.
+    on: {axis: mask of the entries that exist}.
+    """
     return jax.vmap(lambda unit, b: sweep_unit(model, g, unit, b, on))(batch.units, beliefs)
 
 
@@ -178,11 +227,16 @@ def settle_units(
     sweeps: int | Array,
     tolerance: float | Array,
 ) -> Beliefs:
-    """Sweep over the locals of a batch until no statistic moves by more than `tolerance`, at most `sweeps` times.
+    """Return q(locals) of a batch after sweeps that end when no statistic moves by more than `tolerance`.
 
-    Plain JAX code for callers that are compiled; `fit_locals` is the compiled version.
+    It is plain JAX code for callers that are compiled; `fit_locals` is the compiled version. Global sites are the
+    latent variables that all units share, local sites those of one unit.
 
-    Returns: q(locals) of every unit.
+    g: {global site: expected sufficient statistics}.
+    start: q(locals) to begin with, units on the leading axis.
+    on: {axis: mask of the entries that exist}.
+    sweeps: the most sweeps to make.
+    tolerance: in units of the statistics.
     """
 
     def body(carry: tuple[Array, Beliefs, Array]) -> tuple[Array, Beliefs, Array]:
@@ -198,7 +252,15 @@ def settle_units(
 def unit_bounds(
     model: Model, g: Mapping[str, Statistics], batch: Batch, beliefs: Beliefs, on: Masks
 ) -> Float[Array, " units"]:
-    """Return the bound of every unit of a batch, (units,), in nats, without weights; 0 for padding."""
+    """Return the evidence bound of every unit of a batch given the globals, (units,), in nats, without weights; 0 for
+    padding.
+
+    Global sites are the latent variables that all units share, local sites those of one unit.
+
+    g: {global site: expected sufficient statistics}.
+    beliefs: q(locals) of the units, which are on the leading axis.
+    on: {axis: mask of the entries that exist}.
+    """
     per_unit = jax.vmap(lambda unit, b: unit_bound(model, g, unit, b, on))(batch.units, beliefs)
     return jnp.where(batch.weight > 0, per_unit, 0)
 
@@ -218,8 +280,11 @@ def fit_locals(
 ) -> Beliefs:
     """Fit q(locals) of a batch with the globals fixed, by coordinate ascent from `start`.
 
-    g: the expected statistics, or point values, of the globals.
+    Global sites are the latent variables that all units share, local sites those of one unit.
+
+    g: {global site: expected statistics, or those of a point value}.
     start: q(locals) to begin with (`blank_locals` if nothing is known).
+    size, capacity: how many components exist, and how many array slots there are for them.
     sweeps: the most sweeps to make.
     tolerance: it stops when no statistic moves by more than this.
 
@@ -231,9 +296,13 @@ def fit_locals(
 def batch_log_joint(
     model: Model, g: Mapping[str, Statistics], batch: Batch, l: dict[str, Statistics], on: Masks
 ) -> Array:
-    """Return Σ_u weight_u log p(locals_u, unit_u | globals) over the units of a batch, in nats.
+    """Return Σ_u weight_u log p(locals_u, unit_u | globals) over the units u of a batch, (), in nats.
 
-    g, l: the statistics of the globals, and of the locals of all units.
+    Global sites are the latent variables that all units share, local sites those of one unit.
+
+    g: {global site: sufficient statistics}.
+    l: {local site: sufficient statistics of all units}, units on the leading axis.
+    on: {axis: mask of the entries that exist}.
     """
     per_unit = jax.vmap(lambda unit, lu: model.log_unit(g, lu, unit, on))(batch.units, l)
     return jnp.where(batch.weight > 0, batch.weight * per_unit, 0).sum()
@@ -250,9 +319,14 @@ def batch_statistics(
     *,
     capacity: tuple[int, ...],
 ) -> dict[str, Statistics]:
-    """Return the statistics that a batch adds to the natural parameters of the globals.
+    """Return what a batch adds to the natural parameters of the globals, {global site: sufficient statistics}.
 
-    They are ∂ (weighted log-joint of the batch) / ∂ E[t(globals)], by site.
+    It is the gradient of the batch's weighted log-joint by the expected statistics of the globals. Global sites are the
+    latent variables that all units share, local sites those of one unit.
+
+    g: {global site: expected sufficient statistics}.
+    l: {local site: expected sufficient statistics of all units}, units on the leading axis.
+    size, capacity: how many components exist, and how many array slots there are for them.
     """
     on = model.active(size, capacity)
     return jax.grad(lambda m: batch_log_joint(model, m, batch, l, on))(dict(g))
@@ -269,7 +343,15 @@ def batch_bound(
     *,
     capacity: tuple[int, ...],
 ) -> Float[Array, " units"]:
-    """Return the bound of each unit of a batch given the globals, (units,), in nats, without weights; 0 for padding."""
+    """Return the evidence bound of each unit of a batch given the globals, (units,), in nats, without weights; 0 for
+    padding.
+
+    Global sites are the latent variables that all units share, local sites those of one unit.
+
+    g: {global site: expected sufficient statistics}.
+    beliefs: q(locals) of the units.
+    size, capacity: how many components exist, and how many array slots there are for them.
+    """
     return unit_bounds(model, g, batch, beliefs, model.active(size, capacity))
 
 
@@ -287,12 +369,15 @@ def update_globals(
     *,
     capacity: tuple[int, ...],
 ) -> Beliefs:
-    """Return q(globals) with each site set to the prior's gradient plus the collected statistics of batches.
+    """Return q(globals) with the natural parameters of each site set to the prior's gradient plus the statistics of
+    batches.
 
     It is for models whose batch statistics do not depend on the globals that are updated. `resident_sweep` is for the
-    others.
+    others. Global sites are the latent variables that all units share.
 
+    beliefs: q(globals) before.
     statistics: the sum of `batch_statistics` over all batches.
+    size, capacity: how many components exist, and how many array slots there are for them.
     rate: 1 is the coordinate step (batch or memoized). A rate in (0, 1], with the statistics of a reweighted minibatch,
         is the stochastic natural-gradient step.
     """
@@ -319,9 +404,12 @@ def resident_sweep(
 ) -> Beliefs:
     """Return q(globals) after one coordinate step of each global site, with all units at hand.
 
-    Sites whose elements interact are updated slice by slice.
+    Sites whose elements interact are updated slice by slice. Global sites are the latent variables that all units
+    share, local sites those of one unit.
 
-    l: the expected statistics of the locals, for each batch.
+    beliefs: q(globals) before.
+    l: {local site: expected sufficient statistics}, for each batch.
+    size, capacity: how many components exist, and how many array slots there are for them.
     """
     on = model.active(size, capacity)
 
@@ -337,8 +425,13 @@ def resident_sweep(
 @kernel(static_argnames=("capacity",), brief=True)
 @counted
 def globals_bound(model: Model, beliefs: Beliefs, size: tuple[Array | int, ...], *, capacity: tuple[int, ...]) -> Array:
-    """Return log_prior at the expected statistics plus the entropy of q(globals), in nats: the globals' part of the
-    bound.
+    """Return the globals' part of the evidence bound: log_prior at the expected statistics plus the entropy of q, in
+    nats.
+
+    Globals are the latent variables that all units share.
+
+    beliefs: q(globals).
+    size, capacity: how many components exist, and how many array slots there are for them.
     """
     on = model.active(size, capacity)
     entropy = sum(site_entropy(s, beliefs.natural[n], None, on) for n, s in model.globals().items())
@@ -353,12 +446,12 @@ LOCAL_TOLERANCE = 1e-6
 
 
 class MeanField(NamedTuple):
-    """A mean-field fit.
+    """A mean-field fit: q of all latent variables, and the course of the evidence bound.
 
     | field | meaning |
     |---|---|
-    | `beliefs` | q(globals) |
-    | `locals` | q(locals) of each batch |
+    | `beliefs` | q(globals), the variables that all units share |
+    | `locals` | q(locals), the units' own variables, of each batch |
     | `trace` | the bound after every sweep, nats |
     | `converged` | True if the last sweep gained less than the tolerance |
     """
@@ -383,10 +476,13 @@ def ascend(
     """Fit all of q by coordinate ascent from `start`, until a sweep gains less than `tolerance` nats per unit of
     weight.
 
-    A sweep fits the locals, then updates the globals, then computes the bound at the state so reached.
+    A sweep fits the locals, then updates the globals, then computes the bound at the state so reached. Globals are the
+    latent variables that all units share, locals those of one unit.
 
+    size, capacity: how many components exist, and how many array slots there are for them.
     sweeps: the most sweeps over all data.
     local_sweeps: the most sweeps over the locals within one of them.
+    tolerance: nats per unit of data; units count by their weights.
     """
     dtype = jax.tree.leaves(start.beliefs)[0].dtype
     batches = cast(data, dtype).batches
@@ -424,7 +520,14 @@ def bound(
     *,
     capacity: tuple[int, ...],
 ) -> float:
-    """Return the evidence lower bound at this state, in nats. The bounds of units are summed in float64."""
+    """Return the evidence lower bound at this q, in nats. The bounds of units are summed in float64.
+
+    Globals are the latent variables that all units share, locals those of one unit.
+
+    beliefs: q(globals).
+    l: q(locals) of each batch.
+    size, capacity: how many components exist, and how many array slots there are for them.
+    """
     total = float(globals_bound(model, beliefs, size, capacity=capacity))
     for batch, lb in zip(batches, l, strict=True):
         per_unit = batch_bound(model, beliefs.mean, batch, lb, size, capacity=capacity)
@@ -433,7 +536,7 @@ def bound(
 
 
 def cast(data: Dataset, dtype: Any) -> Dataset:
-    """Return the data set with its floating-point arrays converted to `dtype`."""
+    """Return the data set with its floating-point arrays converted to `dtype`; whole numbers stay as they are."""
 
     def convert(leaf: np.ndarray) -> np.ndarray:
         return leaf.astype(dtype) if np.issubdtype(leaf.dtype, np.floating) else leaf

@@ -26,8 +26,12 @@ from lvsearch.models.kernels import full_precision
 def reference_model(given: Model, data: Dataset, size: tuple[int, ...]) -> Callable[[], None]:
     """Return a NumPyro model function whose joint density is p(data, globals, continuous locals | size).
 
-    Pass it to `numpyro.infer.NUTS`. Its sites are named as in the model. The locals of batch b are called "name/b",
-    with units on the leading axis. Values are x, not statistics.
+    Pass it to `numpyro.infer.NUTS`. Its sites are named as in the model. The local variables of batch b are called
+    "name/b", with units on the leading axis. NumPyro's sites hold values x, not sufficient statistics t(x). Global
+    sites are the latent variables that all units share, local sites those of one unit.
+
+    given: the model.
+    size: how many components, for each size variable.
 
     Raises ValueError for a model with point estimates, which have no posterior, and for indicators that cannot be
     summed out (`log_unit_summed`).
@@ -39,6 +43,7 @@ def reference_model(given: Model, data: Dataset, size: tuple[int, ...]) -> Calla
 
     @full_precision
     def numpyro_model() -> None:
+        # draw values flat on their supports, then add the whole log-joint as one factor
         model, batches = jax.tree.map(_copied, (given, data.batches))
         g = {
             name: _draw(name, site, tuple(lengths[axis] for axis in site.axes))
@@ -52,7 +57,7 @@ def reference_model(given: Model, data: Dataset, size: tuple[int, ...]) -> Calla
             l = {}
             for name, site in local_sites.items():
                 shape = (n_units, *(extents[axis] for axis in site.axes))
-                indicator = name in summed
+                indicator = name in summed  # zeros give the shape only: `log_unit_summed` reads no values of these
                 dtype = jnp.asarray(batch.weight).dtype
                 drawn = site.family.zeros(shape, dtype) if indicator else _draw(f"{name}/{position}", site, shape)
                 l[name] = drawn
@@ -64,7 +69,13 @@ def reference_model(given: Model, data: Dataset, size: tuple[int, ...]) -> Calla
 
 
 def _draw(name: str, site: Site, shape: tuple[int, ...]) -> Statistics:
-    """Declare a NumPyro site, flat on the support of the site's family, and return the statistics of its value."""
+    """Declare a NumPyro site, flat on the support of the site's family, and return the sufficient statistics of its
+    value.
+
+    A site is a latent variable of the model, or an array of them.
+
+    name: the name of the NumPyro site. shape: the lengths of the axes of the site's statistics.
+    """
     natural = site.family.legal(shape, float)
     like = site.family.to_numpyro(natural)
     if isinstance(like, dist.Delta):

@@ -1,4 +1,8 @@
-"""The representation of each unit without padding: only entries and elements that exist."""
+"""The representation of each unit by a fitted model, without padding: only entries and elements that exist.
+
+The representation is the expected value of one local latent variable, which the model names (`Model.representation`),
+such as a document's topic proportions.
+"""
 
 from collections.abc import Sequence
 
@@ -15,9 +19,12 @@ from lvsearch.models.kernels import kernel
 
 
 def differs_in_length(model: Model, units: Unit) -> bool:
-    """Return True if units may differ in how many elements of the model's `representation` site they have.
+    """Return True if the representations of units may differ in how many elements they have.
 
-    They may if the site has copies, or if a unit's own masks decide the length of one of its axes.
+    They may if elements of the represented variable have numbers of copies, or if a unit's own masks decide the length
+    of one of its axes.
+
+    units: a batch of units.
     """
     site = model.locals()[model.representation]
     own = model.extents(jax.tree.map(lambda leaf: leaf[0], units))
@@ -25,17 +32,17 @@ def differs_in_length(model: Model, units: Unit) -> bool:
 
 
 def existing_values(model: Model, batch: Batch, values: np.ndarray, on: Masks) -> list[np.ndarray]:
-    """Return the values of the representing site of each unit of a batch, without padding.
+    """Return the representation of each unit of a batch without padding, as one array for each unit.
 
-    What stays are the existing components and the unit's own elements. Elements that are padding, or have no copies,
-    are removed.
+    The existing components and the unit's own elements stay. Elements that are padding, or have no copies, are removed.
 
-    values: of all units, (units, …).
-    on: the masks of existing components.
+    values: the representations with padding, (units, …).
+    on: {axis: mask of the components that exist}.
     """
     site = model.locals()[model.representation]
 
     def masks(unit: Unit) -> list[jax.Array]:
+        """Return, for each axis of one unit's representation, the mask of the entries that stay."""
         exists = unit_masks(model, unit, on)
         each = [exists.get(axis, jnp.ones(n, bool)) for axis, n in zip(site.axes, values.shape[1:], strict=False)]
         if site.copies is not None:
@@ -51,9 +58,12 @@ def existing_values(model: Model, batch: Batch, values: np.ndarray, on: Masks) -
 
 @kernel(brief=True)
 def representing_value(model: Model, local: Beliefs, on: Masks) -> Array:
-    """Return the expected value of the representing site under q of each unit, (units, …), padding included.
+    """Return the representation of each unit: its expected value under q, (units, …), padding included.
 
-    local: q(locals) of the units.
+    Locals are the latent variables of one unit.
+
+    local: q of the units' local variables.
+    on: {axis: mask of the entries that exist}.
     """
     site = model.locals()[model.representation]
     described = site.family.point(local.natural[model.representation], site.event_mask(on))

@@ -29,10 +29,14 @@ def log_unit_summed(
     on: Masks,
     summed: tuple[str, ...],
 ) -> tuple[Float[Array, ""], dict[str, Statistics]]:
-    """Return the log of exp(log_unit) summed over the values of the indicators named in `summed`.
+    """Return log Σ exp(log_unit) over the values of some indicators of one unit, and the indicators' conditional means.
 
-    g: the statistics of the globals.
-    l: the statistics of the other local sites, and arrays of the right shape (any value) for those in `summed`.
+    Global sites are the latent variables that all units share, local sites those of one unit.
+
+    g: {global site: sufficient statistics}.
+    l: {local site: sufficient statistics} of the other local sites, and arrays of the right shape (any value) for those
+        in `summed`.
+    on: {axis: mask of the entries that exist}.
     summed: names of local sites to sum out.
 
     Returns: (the log of the sum in nats, {name: the mean of its complete conditional} for the sites in `summed`).
@@ -53,6 +57,7 @@ def log_unit_summed(
                 f"cannot sum out {name!r} together with {gate.site!r}, which decides where it exists; use mean field "
                 "or Gibbs, or give a value for one of the two"
             )
+    # log_unit at z = 0, to which each indicator adds its copies · log-normaliser (the module's equation)
     zeros = {**l, **{name: jax.tree.map(jnp.zeros_like, l[name]) for name in summed}}
     total = model.log_unit(g, zeros, unit, on)
     means = {}
@@ -60,7 +65,7 @@ def log_unit_summed(
         site = sites[name]
         gradient = jax.grad(lambda m, n=name: model.log_unit(g, {**zeros, n: m}, unit, on))(zeros[name])
         natural = complete_conditional(site, gradient, unit)
-        log_sum = site.family.log_normaliser(natural, site.event_mask(on))
+        log_sum = site.family.log_normaliser(natural, site.event_mask(on))  # log Σ_k exp(natural_k) of each element
         copies = 1.0 if site.copies is None else site.copies(unit)
         gate = gate_of(site, l, on)
         mask = site.element_mask(on, len(site.element_axes))

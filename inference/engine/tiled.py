@@ -28,20 +28,29 @@ from lvsearch.models.kernels import kernel
 @kernel(static_argnames=("capacity",), brief=True)
 @counted
 def blank_tile(model: Model, batch: Batch, size: tuple[Array | int, ...], *, capacity: tuple[int, ...]) -> Any:
-    """Return zero statistics of the locals of every unit of a tile."""
+    """Return zero statistics of the local variables of every unit of a tile, {local site: sufficient statistics}, units
+    leading.
+
+    Local sites are the latent variables of one unit.
+
+    batch: the tile: units that are worked on together.
+    size, capacity: how many components exist, and how many array slots there are for them.
+    """
     on = model.active(size, capacity)
     dtype = jnp.asarray(batch.weight).dtype
     return jax.vmap(lambda unit: blank_unit(model, unit, on, dtype).mean)(batch.units)
 
 
 class TileStep(NamedTuple):
-    """The result of one step on a tile.
+    """The result of one step of coordinate ascent on a tile of units.
+
+    Globals are the latent variables that all units share, locals those of one unit.
 
     | field | meaning |
     |---|---|
-    | `locals` | the expected statistics of the tile's locals, (unit, …) |
+    | `locals` | the expected statistics of the tile's local variables, (unit, …) |
     | `total` | natural parameters of the globals: the argument `total` plus what the tile's units add |
-    | `bounds` | the bound of each unit given the globals, (unit,), nats, without weights |
+    | `bounds` | the evidence bound of each unit given the globals, (unit,), nats, without weights |
     """
 
     locals: Any
@@ -63,11 +72,16 @@ def tile_step(
     capacity: tuple[int, ...],
     sweeps: int,
 ) -> TileStep:
-    """Sweep `sweeps` times over the locals of a tile's units and add their statistics of the globals to `total`.
+    """Sweep over the local variables of a tile's units, and add what the units say about the globals to `total`.
 
-    g: the expected statistics of the globals.
-    l: the expected statistics of the tile's locals to start from.
-    total: the statistics of the globals summed over the tiles before this one.
+    Global sites are the latent variables that all units share.
+
+    g: {global site: expected sufficient statistics}.
+    batch: the tile: units that are worked on together.
+    l: the expected statistics of the tile's local variables to start from.
+    total: the natural parameters of the globals, summed over the tiles before this one.
+    size, capacity: how many components exist, and how many array slots there are for them.
+    sweeps: the number of sweeps.
     """
     on = model.active(size, capacity)
     beliefs = jax.lax.fori_loop(0, sweeps, lambda _, b: sweep_units(model, g, batch, b, on), Beliefs(l, l))
@@ -97,12 +111,17 @@ def settled_tile(
     capacity: tuple[int, ...],
     summary: Summary,
 ) -> Any:
-    """Fit the locals of a tile's units with the globals fixed, and return `summary` of every unit, (unit, …).
+    """Fit the local variables of a tile's units with the globals fixed, and return `summary` of every unit, (unit, …).
 
-    start: the expected statistics of the locals to start from.
+    Global sites are the latent variables that all units share.
+
+    g: {global site: sufficient statistics}.
+    batch: the tile: units that are worked on together.
+    start: the expected statistics of the local variables to start from.
+    size, capacity: how many components exist, and how many array slots there are for them.
     tolerance, sweeps: sweeps end when no statistic moves by more than `tolerance`, or after `sweeps` of them.
-    summary: what to compute of a fitted unit. It must be defined at module level, since it is a key of the compiled
-        program.
+    summary: what to compute of a fitted unit (`Summary`). It must be defined at module level, since it is a key of the
+        compiled program.
     """
     on = model.active(size, capacity)
     settled = settle_units(model, g, batch, Beliefs(start, start), on, sweeps, tolerance)

@@ -20,7 +20,7 @@ EXACT_AT_MEANS = "exact, parameters at their posterior means"
 
 
 class UnitScores(NamedTuple):
-    """log p(unit | parameters at their posterior means) for each unit.
+    """log p(unit | parameters at their posterior means) for each unit, exact or bounded.
 
     | field | meaning |
     |---|---|
@@ -45,7 +45,10 @@ def score_units(
     others. `UnitScores.method` says which.
 
     model: the fitted model, `estimate.model`.
-    capacity: the capacity that all sizes in a comparison are padded to, so that one program is compiled for all.
+    estimate: the fit whose parameters are used.
+    data: the units to score, often ones that the fit has not seen.
+    capacity: the number of array slots that all sizes in a comparison are padded to, so that one program is compiled
+        for all.
     samples: how many samples methods that sample may draw.
     key: the random key of such methods. With one key for all sizes, differences between sizes share their noise.
     """
@@ -53,10 +56,10 @@ def score_units(
 
 
 def described_scores(model: Model, estimate: Estimate, data: Dataset) -> UnitScores:
-    """Return the bounds of `describe_units` as scores, with `method` saying whether they are exact.
+    """Return the lower bounds of `describe_units` as scores, with `method` saying whether they are exact.
 
-    They are exact if a unit has one latent site whose elements do not interact. The log-joint is linear in the
-    statistics of that site, so its q is the exact conditional distribution given the parameters.
+    They are exact if a unit has one latent variable whose elements do not interact. The log-joint is linear in the
+    statistics of that variable, so its q is the exact conditional distribution given the parameters.
     """
     lower = describe_units(model, estimate, data).log_lower
     sites = tuple(model.locals().values())
@@ -65,9 +68,9 @@ def described_scores(model: Model, estimate: Estimate, data: Dataset) -> UnitSco
 
 
 def site_value(estimate: Estimate, name: str) -> Statistics:
-    """Return the value of a global site at its posterior mean, without padding.
+    """Return the value of a global latent variable at its posterior mean, without padding.
 
-    name: the name of the site.
+    name: the name of the variable, such as "topics".
 
     Returns: an array on `Site.axes`, or a tuple of arrays if the family's value has several parts.
     """

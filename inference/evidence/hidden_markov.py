@@ -2,8 +2,9 @@
 
     π_t(z) ∝ p(z) ∫ p(θ) Π_n p(x_n | θ_{z_n})^t dθ,      log of the integral: Σ_k A(λ + t S_k) − A(λ) + t Σ_n log h(x_n)
 
-Here S_k = Σ_{z_n = k} s(x_n) (Blei 2004, Eq. 5.13, with the rows' statistics times t). p(z) is a Dirichlet–multinomial
-for the start and for every state's transitions.
+Here z_n is the hidden state of row x_n, θ_k are the parameters of state k, and λ the natural parameters of their prior,
+with log-normaliser A. S_k = Σ_{z_n = k} s(x_n) (Blei 2004, Eq. 5.13, with the rows' statistics times t). p(z) is a
+Dirichlet–multinomial for the start and for every state's transitions.
 
 A sweep draws parameters given the path, and then a whole path given the parameters, by the forward recursion with the
 rows' log-potentials times t (Chib 1996). Each is a complete conditional of π_t(z, θ), and only the path is kept. The
@@ -45,22 +46,22 @@ ROWS_STEP = 32
 
 
 class PathState(NamedTuple):
-    """The hidden state of each row, particles on the first axis."""
+    """The hidden state of each row, (particle, row): the paths of all sequences, one after another."""
 
     labels: Int[Array, "particle row"]
 
 
 class HiddenMarkovChain(eqx.Module):
-    """A `Chain` of a `HiddenMarkov`, made by `from_data`. The first `size` of `capacity` states exist.
+    """The annealing chain of a `HiddenMarkov` model, made by `from_data`. The first `size` of `capacity` states exist.
 
     | field | meaning | shape |
     |---|---|---|
-    | `size` | K | (), traced |
-    | `increments` | s(x_n) packed into a vector, 0 for padding | (row, packed) |
+    | `size` | K, the number of hidden states | (), traced |
+    | `increments` | s(x_n), the statistics of each row, packed into a vector, 0 for padding | (row, packed) |
     | `log_carrier` | Σ log h(x_n), nats | () |
     | `present` | True for rows that are not padding, which come first | (row,) |
     | `begins` | True for rows that begin a sequence | (row,) |
-    | `prior` | λ of the components | each leaf (…) |
+    | `prior` | λ, natural parameters of the prior of a state's parameters | each leaf (…) |
     """
 
     model: HiddenMarkov
@@ -74,7 +75,9 @@ class HiddenMarkovChain(eqx.Module):
 
     @classmethod
     def from_data(cls, model: HiddenMarkov, data: Dataset, size: int, capacity: int) -> "HiddenMarkovChain":
-        """Return the chain of a model with `size` states. Rows are in the order of the sequences.
+        """Return the annealing chain of a model with `size` hidden states. Rows are in the order of the sequences.
+
+        capacity: how many array slots there are for states.
 
         Raises ValueError for estimated components, rows without a density, and a size that does not fit in the
         capacity.
@@ -107,30 +110,36 @@ class HiddenMarkovChain(eqx.Module):
 
     @property
     def elements(self) -> int:
-        """The number of rows, padding included."""
+        """The number of rows, padding included, which is roughly what a sweep costs."""
         return int(self.present.shape[0])
 
     @property
     def lanes(self) -> int:
+        """The number of particles up to which doubling them less than doubles the time of a sweep on this chain: 32."""
         return 32
 
     @property
     def directed(self) -> bool:
+        """Whether a backward sweep differs from a forward one: False."""
         return False
 
     def init(self, key: Key[Array, ""], particles: int) -> PathState:
-        """Return paths drawn from their prior."""
+        """Return the first state: the paths of `particles` particles, drawn from their prior."""
         nothing, unseen = jnp.zeros(len(self.present), int), jnp.zeros(len(self.present))
-        one = partial(self._drawn, labels=nothing, counted=unseen, temperature=jnp.zeros(()))
+        one = partial(self._draw_path, labels=nothing, counted=unseen, temperature=jnp.zeros(()))
         return PathState(jax.vmap(one)(jax.random.split(key, particles)))
 
     def step(
         self, key: Key[Array, ""], state: PathState, temperature: Float[Array, ""], *, backward: bool
     ) -> PathState:
-        """Draw parameters given the path, and a path given the parameters. The step is its own time reversal."""
+        """Return the state after one sweep: parameters are drawn given the path, and a path given the parameters.
+
+        temperature: t, from 0 (the prior) to 1 (the posterior).
+        backward: ignored, since a sweep is its own time reversal.
+        """
         del backward
         counted = jnp.asarray(self.present, jnp.result_type(float))
-        one = partial(self._drawn, counted=counted, temperature=temperature)
+        one = partial(self._draw_path, counted=counted, temperature=temperature)
         return PathState(
             jax.vmap(lambda k, labels: one(k, labels=labels))(jax.random.split(key, len(state.labels)), state.labels)
         )
@@ -138,7 +147,12 @@ class HiddenMarkovChain(eqx.Module):
     def log_gain(
         self, state: PathState, before: Float[Array, ""], after: Float[Array, ""]
     ) -> Float[Array, " particle"]:
-        """Return log π_after − log π_before of each path, nats, with π_t as in the module's docstring."""
+        """Return log π_after − log π_before of each particle's path, (particle,), in nats.
+
+        π_t ∝ p(path) ∫ p(parameters) Π p(row | parameters)^t, without its normaliser.
+
+        before, after: two temperatures in [0, 1].
+        """
 
         def one(labels: Array) -> Array:
             here = self._indicators(labels, jnp.asarray(self.present, jnp.result_type(float)))
@@ -148,11 +162,11 @@ class HiddenMarkovChain(eqx.Module):
         return jax.vmap(one)(state.labels)
 
     def log_ratio(self, state: PathState) -> Float[Array, " particle"]:
-        """Return log p(rows | path) of each particle, nats."""
+        """Return log p(rows | path) of each particle, (particle,), in nats, with parameters integrated out."""
         return self.log_gain(state, jnp.zeros(()), jnp.ones(()))
 
     def log_density(self, state: PathState) -> Float[Array, " particle"]:
-        """Return log p(rows, path) of each particle, nats."""
+        """Return log p(rows, path) of each particle, (particle,), in nats, with parameters integrated out."""
         exists = self._exists()
 
         def one(labels: Array) -> Array:
@@ -165,23 +179,31 @@ class HiddenMarkovChain(eqx.Module):
         return jax.vmap(one)(state.labels) + self.log_ratio(state)
 
     def label_scores(self, state: PathState) -> None:
-        """Return None: the prior does not change under relabelling."""
+        """Return None, because the prior of paths, where annealing begins, does not change when states are renamed."""
         return
 
     def relabel(self, state: PathState, order: Int[Array, "particle component"]) -> PathState:
-        """Return the state as it is: no labelling is better than another."""
+        """Return the state as it is: `order` is ignored, because renaming states needs no correction on a path from the
+        prior.
+        """
         return state
 
     def take(self, state: PathState, particles: Int[Array, " chosen"]) -> PathState:
-        """Return the state of the named particles, in that order."""
+        """Return the state of the chosen particles, in the order in which they are named; a particle may be named
+        twice.
+        """
         return PathState(state.labels[particles])
 
     # ── one particle ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _drawn(self, key: Array, *, labels: Array, counted: Array, temperature: Array) -> Int[Array, " row"]:
-        """Draw parameters given the rows that count, then a path of all rows given these parameters.
+    def _draw_path(self, key: Array, *, labels: Array, counted: Array, temperature: Array) -> Int[Array, " row"]:
+        """Draw parameters given the rows that count, then a path of all rows given these parameters, for one particle.
 
-        labels: the path before, (row,). counted: 1 for rows that count, else 0, (row,). temperature: t.
+        labels: the hidden states before, (row,).
+        counted: 1 for rows that count, else 0, (row,).
+        temperature: t, from 0 (the start of the annealing path) to 1 (the posterior).
+
+        Returns: the hidden state of each row, (row,).
         """
         keys, exists = jax.random.split(key, 4), self._exists()
         here, model = self._indicators(labels, counted), self.model
@@ -201,22 +223,31 @@ class HiddenMarkovChain(eqx.Module):
         return MarkovChain().sample(keys[3], natural, jnp.asarray(self.present)[:, None, None] & both).state.argmax(-1)
 
     def _exists(self) -> Bool[Array, " state"]:
-        """Return True for the states that exist, (state,)."""
+        """Return True for the hidden states that exist, (state,)."""
         return first(jnp.asarray(self.size), self.capacity)
 
     def _indicators(self, labels: Array, counted: Array) -> Float[Array, "row state"]:
-        """Return 1 at each row's state if the row counts, else 0, (row, state)."""
+        """Return 1 at each row's hidden state if the row counts, else 0, (row, state).
+
+        labels: the hidden states, (row,). counted: 1 for rows that count, else 0, (row,).
+        """
         return (labels[:, None] == jnp.arange(self.capacity)) * counted[:, None]
 
     def _counts(self, here: Array) -> tuple[Float[Array, " state"], Float[Array, "state state"]]:
-        """Return how many sequences begin in each state, (state,), and how many steps go from each to each, (state,
-        state).
+        """Return (how many sequences begin in each state (state,), how many steps go from each state to each (state,
+        state)).
+
+        here: 1 at each row's hidden state, else 0, (row, state).
         """
         began = jnp.asarray(self.begins)[:, None]
         return jnp.where(began, here, 0.0).sum(0), here[:-1].T @ jnp.where(began, 0.0, here)[1:]
 
     def _natural(self, here: Array, temperature: Array) -> Any:
-        """Return λ + t S_k of each component."""
+        """Return λ + t S_k, the natural parameters of p(parameters of state k | its rows) at temperature t, each leaf
+        (state, …).
+
+        here: 1 at each row's hidden state, else 0, (row, state).
+        """
 
         sums = here.T @ jnp.asarray(self.increments, here.dtype)
         like = jax.tree.map(
@@ -228,18 +259,30 @@ class HiddenMarkovChain(eqx.Module):
 
 
 def _log_simplex(key: Array, concentration: Array, exists: Array) -> Array:
-    """Draw log θ, with θ ~ Dirichlet(concentration) over the existing entries of the last axis; other entries are 0."""
+    """Draw log θ, with θ ~ Dirichlet(concentration) over the existing entries of the last axis; other entries are 0.
+
+    exists: which entries exist.
+    """
     return log_normalised(log_gamma_draws(key, concentration), exists)
 
 
 def _log_dirichlet_multinomial(counts: Array, concentration: Array, exists: Array) -> Array:
-    """Return log ∫ Π θ^counts Dirichlet(θ | concentration) dθ over the existing entries of the last axis, nats."""
+    """Return log ∫ Π θ^counts Dirichlet(θ | concentration) dθ over the existing entries of the last axis, in nats.
+
+    The result has the leading axes of `counts`.
+
+    exists: which entries exist.
+    """
     total, n = jnp.where(exists, concentration, 0.0).sum(-1), jnp.where(exists, counts, 0.0).sum(-1)
     each = jnp.where(exists, gammaln(concentration + counts) - gammaln(concentration), 0.0).sum(-1)
     return each + gammaln(jnp.where(total > 0, total, 1.0)) - gammaln(jnp.where(total > 0, total, 1.0) + n)
 
 
 @evidence_chain.register
-def _(model: HiddenMarkov, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> HiddenMarkovChain:
-    """Return the chain over the hidden paths of the model."""
+def _evidence_chain_of_hidden_markov(
+    model: HiddenMarkov, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
+) -> HiddenMarkovChain:
+    """Return the annealing chain of a hidden Markov model, over the hidden paths, from their prior. The estimate is not
+    used.
+    """
     return HiddenMarkovChain.from_data(model, data, size[0], capacity_of(size)[0])

@@ -2,9 +2,10 @@
 
     π_t(z, π, μ, τ, β) ∝ p(z, π, μ, τ, β) Π_n p(x_n | μ_{z_n}, τ_{z_n})^t
 
-The density of each row given its component is tempered, not the sum over components. So every complete conditional
-stays in its family, with t as the weight of a row. With y in the model's coordinates, and n_k and sums over the rows of
-component k,
+Here z are the components of the rows x, π the weights, μ and τ the components' means and precisions, and β the rate of
+the Gamma prior of the precisions. The density of each row given its component is tempered, not the sum over components.
+So every complete conditional stays in its family, with t as the weight of a row. With y in the model's coordinates, and
+n_k and sums over the rows of component k,
 
     z_n | · ∝ π_k exp(t Σ_d [½ log τ_kd − ½ τ_kd (y_nd − μ_kd)²])
     π | ·   ~ Dirichlet(a + n_k)
@@ -44,13 +45,13 @@ class NormalState(NamedTuple):
     """All latent variables, particles side by side on the last axis. Components that do not exist hold any finite
     numbers.
 
-    | field | letter | shape |
+    | field | meaning | shape |
     |---|---|---|
-    | `labels` | z | (row, particle) |
+    | `labels` | z, the component of each row | (row, particle) |
     | `log_weights` | log π | (component, particle) |
-    | `mean` | μ | (component, dim, particle) |
-    | `precision` | τ | (component, dim, particle) |
-    | `rate` | β | (dim, particle) |
+    | `mean` | μ, in the model's coordinates | (component, dim, particle) |
+    | `precision` | τ, in the model's coordinates | (component, dim, particle) |
+    | `rate` | β, the rate of the precisions' Gamma prior | (dim, particle) |
     """
 
     labels: Int[Array, "row particle"]
@@ -62,19 +63,22 @@ class NormalState(NamedTuple):
 
 @kernel(brief=True)
 def _coordinates_and_carriers(model: IndependentNormalMixture, rows: Row) -> tuple[Array, Array]:
-    """Return (the rows in the coordinates of the prior, log h of each row in nats)."""
+    """Return (the rows in the coordinates of the prior (row, dim), log h, the constant factor of each row's density
+    (row,), nats).
+    """
     return jax.vmap(model.coordinates)(rows), jax.vmap(model.log_carrier)(rows)
 
 
 class IndependentNormalChain(eqx.Module):
-    """A `Chain` of an `IndependentNormalMixture`, made by `from_data`. The first `size` of `capacity` components exist.
+    """The annealing chain of an `IndependentNormalMixture`, made by `from_data`. The first `size` of `capacity`
+    components exist.
 
     | field | meaning | shape |
     |---|---|---|
-    | `size` | K | (), traced |
-    | `values` | y, 0 in missing cells | (row, dim) |
+    | `size` | K, the number of components | (), traced |
+    | `values` | y, the rows in the model's coordinates, 0 in missing cells | (row, dim) |
     | `observed` | False in missing cells | (row, dim) |
-    | `carriers` | Σ over observed cells of −½ log 2π − log scale | (row,) |
+    | `carriers` | Σ over observed cells of −½ log 2π − log scale, nats | (row,) |
     | `weight` | 0 for rows of padding, else 1 | (row,) |
     """
 
@@ -90,10 +94,12 @@ class IndependentNormalChain(eqx.Module):
     def from_data(
         cls, model: IndependentNormalMixture, data: Dataset, size: int, capacity: int
     ) -> "IndependentNormalChain":
-        """Return the chain of a mixture with `size` components.
+        """Return the annealing chain of a mixture with `size` components.
 
         Rows are in the order of the batches, with their padding, so that data sets of one padded length share their
         programs.
+
+        capacity: how many array slots there are for components.
 
         Raises ValueError for rows whose weight is neither 0 nor 1, and for a size that does not fit in the capacity.
         """
@@ -105,19 +111,21 @@ class IndependentNormalChain(eqx.Module):
 
     @property
     def elements(self) -> int:
-        """The number of rows: each has its label drawn in a sweep."""
+        """The number of rows, padding included: each has its label drawn in a sweep."""
         return len(self.weight)
 
     @property
     def lanes(self) -> int:
+        """The number of particles up to which doubling them less than doubles the time of a sweep on this chain: 32."""
         return 32
 
     @property
     def directed(self) -> bool:
+        """Whether a backward sweep differs from a forward one: True."""
         return True
 
     def init(self, key: Key[Array, ""], particles: int) -> NormalState:
-        """Return all latent variables drawn from their prior."""
+        """Return the first state: `particles` independent draws of all latent variables from their prior."""
         keys, (n_rows, n_dims) = jax.random.split(key, 5), self.values.shape
         each = jnp.zeros((self.capacity, n_dims, particles))
         rate = jnp.exp(log_gamma_draws(keys[0], each[0] + self.model.rate_shape)) / self.model.rate_rate
@@ -133,7 +141,11 @@ class IndependentNormalChain(eqx.Module):
     def step(
         self, key: Key[Array, ""], state: NormalState, temperature: Float[Array, ""], *, backward: bool
     ) -> NormalState:
-        """Draw labels, weights, means, precisions and rates in turn; in the reverse order if `backward`."""
+        """Return the state after one sweep: labels, weights, means, precisions and rates, drawn in turn.
+
+        temperature: t, from 0 (the prior) to 1 (the posterior).
+        backward: draw in the reverse order.
+        """
         key_labels, key_globals = jax.random.split(key)
 
         def labelled(state: NormalState) -> NormalState:
@@ -144,15 +156,16 @@ class IndependentNormalChain(eqx.Module):
         return self._globals(key_globals, labelled(state), temperature, backward=False)
 
     def log_ratio(self, state: NormalState) -> Float[Array, " particle"]:
-        """Return log p(rows | labels, means, precisions) of each particle, nats."""
+        """Return log p(rows | labels, means, precisions) of each particle, (particle,), in nats."""
         chosen = state.labels[:, None]
         mean, precision = (jnp.take_along_axis(leaf, chosen, axis=0) for leaf in (state.mean, state.precision))
         cells = jnp.log(precision) - precision * (self.values[..., None] - mean) ** 2
         return 0.5 * jnp.where(self.observed[..., None], cells, 0.0).sum((0, 1)) + jnp.asarray(self.carriers).sum()
 
     def log_density(self, state: NormalState) -> Float[Array, " particle"]:
-        """Return log p(rows, labels, weights, means, precisions, rates) of each particle, nats, computed by the
-        model.
+        """Return log p(rows, labels, weights, means, precisions, rates) of each particle, (particle,), in nats.
+
+        It is computed by the model's own log-joint.
         """
         on = self.model.active((jnp.asarray(self.size),), (self.capacity,))
         units = Row(self.model.location + self.model.scale * self.values, self.observed)
@@ -171,15 +184,19 @@ class IndependentNormalChain(eqx.Module):
         return jax.vmap(one, in_axes=-1)(*state)
 
     def label_scores(self, state: NormalState) -> None:
-        """Return None: the prior does not change under relabelling."""
+        """Return None, because the prior, where annealing begins, does not change when components are renamed."""
         return
 
     def relabel(self, state: NormalState, order: Int[Array, "particle component"]) -> NormalState:
-        """Return the state as it is: no labelling is better than another."""
+        """Return the state as it is: `order` is ignored, because renaming needs no correction on a path from the
+        prior.
+        """
         return state
 
     def take(self, state: NormalState, particles: Int[Array, " chosen"]) -> NormalState:
-        """Return the state of the named particles, in that order."""
+        """Return the state of the chosen particles, in the order in which they are named; a particle may be named
+        twice.
+        """
         return jax.tree.map(lambda leaf: leaf[..., particles], state)
 
     def _labels(self, key: Array, state: NormalState, temperature: Array) -> Int[Array, "row particle"]:
@@ -189,7 +206,9 @@ class IndependentNormalChain(eqx.Module):
 
         def one(row: tuple[Array, Array, Array]) -> Array:
             y, observed, uniform = row
-            return self.chosen(state.log_weights + temperature * self._cells(state, half_log, y, observed), uniform)
+            return self.chosen(
+                state.log_weights + temperature * self._row_log_densities(state, half_log, y, observed), uniform
+            )
 
         rows = jnp.asarray(self.values), jnp.asarray(self.observed), uniforms
         return jax.lax.map(one, rows, batch_size=ROWS_AT_ONCE)
@@ -197,27 +216,37 @@ class IndependentNormalChain(eqx.Module):
     def chosen(
         self, score: Float[Array, "component particle"], uniform: Float[Array, " particle"]
     ) -> Int[Array, " particle"]:
-        """Draw an existing component in proportion to exp(score), (particle,).
+        """Draw an existing component for each particle in proportion to exp(score), (particle,).
 
+        score: log-probabilities up to a constant, (component, particle).
         uniform: one uniform draw for each particle, by which the component is found.
         """
         cumulative = jnp.cumsum(jnp.exp(score - score.max(0)), axis=0)
         label = (cumulative < uniform * cumulative[-1]).sum(0, dtype=jnp.int32)
         return jnp.minimum(label, jnp.asarray(self.size, jnp.int32) - 1)
 
-    def _cells(
+    def _row_log_densities(
         self, state: NormalState, half_log: Float[Array, "component dim particle"], y: Array, observed: Array
     ) -> Float[Array, "component particle"]:
-        """Return Σ_d [½ log τ_kd − ½ τ_kd (y_d − μ_kd)²] of one row y under each component, (component, particle).
+        """Return the log density of one row y under each component without its carrier, (component, particle), in nats.
 
-        half_log: ½ log τ. observed: the row's observed cells, over which the sum goes.
+        It is Σ_d [½ log τ_kd − ½ τ_kd (y_d − μ_kd)²], with means μ and precisions τ.
+
+        half_log: ½ log τ.
+        y: the row, (dim,).
+        observed: the row's observed cells, over which the sum goes, (dim,).
         """
         cells = half_log - 0.5 * state.precision * (y[:, None] - state.mean) ** 2
         return jnp.where(observed[:, None], cells, 0.0).sum(1)
 
     def _globals(self, key: Array, state: NormalState, temperature: Array, *, backward: bool) -> NormalState:
-        """Draw weights, means, precisions and rates in turn, given the labels; in the reverse order if `backward`."""
+        """Return the state with weights, means, precisions and rates drawn in turn, given the labels.
+
+        temperature: t, from 0 (the start of the annealing path) to 1 (the posterior).
+        backward: draw in the reverse order.
+        """
         keys, model = jax.random.split(key, 4), self.model
+        # the Dirichlet, Normal and Gamma conditionals of the module's docstring, one function each
         rows, n, total, squares = self._sums(state.labels)
         exists = first(jnp.asarray(self.size), self.capacity)[:, None, None]
 
@@ -258,13 +287,18 @@ class IndependentNormalChain(eqx.Module):
     def _log_weights(
         self, key: Array, counts: Float[Array, "component particle"]
     ) -> Float[Array, "component particle"]:
-        """Draw log π given how many rows each component has; −inf for components that do not exist."""
+        """Draw the log weights of the components, (component, particle); −inf for components that do not exist.
+
+        counts: how many rows each component has.
+        """
         log_gamma = log_gamma_draws(key, jnp.asarray(self.model.concentration) + counts)
         exists = first(jnp.asarray(self.size), self.capacity)[:, None]
         return jax.nn.log_softmax(jnp.where(exists, log_gamma, -jnp.inf), axis=0)
 
 
 @sampled_chain.register
-def _(model: IndependentNormalMixture, data: Dataset, size: tuple[int, ...]) -> IndependentNormalChain:
-    """Return the chain whose draws have all the parameters that people ask for."""
+def _sampled_chain_of_independent_normal(
+    model: IndependentNormalMixture, data: Dataset, size: tuple[int, ...]
+) -> IndependentNormalChain:
+    """Return the chain of an `IndependentNormalMixture` whose draws have all the parameters that people ask for."""
     return IndependentNormalChain.from_data(model, data, size[0], capacity_of(size)[0])

@@ -20,16 +20,21 @@ ANYWHERE = 0.02
 
 
 @patience.register
-def _(chain: CollapsedMixtureChain) -> float:
-    """Return 0: the second path is always worth its time, since its q is normalised and as cheap to draw from as the
-    prior.
+def _patience_of_mixture(chain: CollapsedMixtureChain) -> float:
+    """Return 0, the limit of `patience`: whenever the two directions end far apart, a second path is annealed at once.
+
+    It is worth its time, since its q around one labelling is normalised and as cheap to draw from as the prior.
     """
     return 0.0
 
 
 @anchored_chain.register
-def _(chain: CollapsedMixtureChain, key: Key[Array, ""], states: Sequence[CollapsedState]) -> Anchor:
-    """Return the path around the labels of the best particle (`settled_labels`)."""
+def _anchor_of_mixture(chain: CollapsedMixtureChain, key: Key[Array, ""], states: Sequence[CollapsedState]) -> Anchor:
+    """Return the second path of a mixture, from a q around the labels of the best particle of the first
+    (`settled_labels`).
+
+    states: final states of the first path, one per half of the annealing.
+    """
     anchor, _ = settled_labels(chain, key, states)
     return Anchor(chain.about(anchor), 0.0)
 
@@ -46,7 +51,7 @@ def settled_labels(
     chain: a chain of a mixture, whose states have `labels`.
     states: final states of the first path.
 
-    Returns: (log q of each row's label in nats, (row, label), and -inf for labels that do not exist; the final state of
+    Returns: (log q of each row's label in nats, (row, label), and −inf for labels that do not exist; the final state of
         the best particle).
     """
     with jax.enable_x64(True):
@@ -70,6 +75,7 @@ def _averaged(chain: Any, key: Array, state: Any) -> tuple[Any, Array, Array]:
     places = jnp.arange(chain.names.number)
 
     def one(index: Array, carry: tuple[Any, Array, Array]) -> tuple[Any, Array, Array]:
+        """Make sweep number `index` and add its share to the averages."""
         state = chain.step(jax.random.fold_in(key, index), carry[0], jnp.ones(()), backward=False)
         share = jnp.where(index < SETTLING, 0.0, 1 / AVERAGED)
         labelled = state.labels[:, :, None] == places

@@ -1,4 +1,4 @@
-"""Mixtures whose components' hyper-parameters have Gamma priors: the collapsed chain, with hyper-parameters per
+"""Mixtures whose components' hyper-parameters have Gamma priors: the annealing chain, with hyper-parameters per
 particle.
 
 With h the hyper-parameters that have a prior, and λ(h) the components' natural parameters without rows, a path is
@@ -6,9 +6,10 @@ With h the hyper-parameters that have a prior, and λ(h) the components' natural
     π_t(h, z) ∝ [q(h) q(z)]^(1−t) [p(h) p(z) p(rows | z, h)]^t
     log p(rows | z, h) = Σ_k [A(λ(h) + S_k) − A(λ(h))] + Σ_n log h(x_n)                     (Blei 2004, Eq. 5.13)
 
-q is the prior of both. On the second path q(z) knows one labelling (`mixtures`), and q(h) is a Gamma around the h that
-went with it. Rows move as they do if h is given. Then each h moves, given the labels and the other h, by slice sampling
-in log h from
+Here z are the labels of the rows x_n, S_k the sum of the statistics of the rows of component k, and A the
+log-normaliser. q is the prior of both h and z. On the second path q(z) knows one labelling (`mixtures`), and q(h) is a
+Gamma around the h that went with it. Rows move as they do if h is given. Then each h moves, given the labels and the
+other h, by slice sampling in log h from
 
     a_t log h − b_t h + t Σ_k [A(λ(h) + S_k) − A(λ(h))],        a_t, b_t: (1 − t) of q's shape and rate, t of p's
 
@@ -38,16 +39,16 @@ from lvsearch.models.finite_mixture import FiniteMixture
 
 Hyper = TypeVar("Hyper", bound="HyperMixture")
 LogHyper = dict[str, Float[Array, "column particle"]]
-"""log h by name, (column, particle); it has one column if all columns share a value."""
+"""Logarithms of the hyper-parameters by name, (column, particle); there is one column if all columns share a value."""
 
 
 class HyperMixtureState(NamedTuple):
-    """Labels with the sums of their components, and the hyper-parameters, for each particle.
+    """The labels of all rows with the sums of their components, and the hyper-parameters, for each particle.
 
     | field | meaning |
     |---|---|
-    | `mixture` | labels and sums, under λ(h) |
-    | `log_hyper` | log h by name, (column, particle), or (1, particle) if columns share a value |
+    | `mixture` | labels and sums, with the components' prior at these hyper-parameters |
+    | `log_hyper` | log of each hyper-parameter by name, (column, particle), or (1, particle) if columns share a value |
     """
 
     mixture: CollapsedState
@@ -55,18 +56,18 @@ class HyperMixtureState(NamedTuple):
 
     @property
     def labels(self) -> Int[Array, "row particle"]:
-        """The label of each row, (row, particle)."""
+        """The label (component and variant) of each row, (row, particle)."""
         return self.mixture.labels
 
 
 class HyperMixture(eqx.Module):
-    """A `Chain` of a `FiniteMixture` at one size, which anneals the components' hyper-parameters with the labels.
+    """The annealing chain of a `FiniteMixture` at one size, over labels and the components' hyper-parameters.
 
     | field | meaning |
     |---|---|
     | `mixture` | the chain at given hyper-parameters: rows, labels, and the anchor of the second path |
     | `component` | the kind of component, with the priors of its hyper-parameters |
-    | `courses` | the Gamma that each h starts from and its prior, by name; leaves () or (column, 1) |
+    | `courses` | by name, the Gamma that each hyper-parameter starts from and its prior; leaves () or (column, 1) |
     | `n_dims` | the number of columns |
     """
 
@@ -77,7 +78,9 @@ class HyperMixture(eqx.Module):
 
     @classmethod
     def from_data(cls, model: FiniteMixture, data: Dataset, size: int, capacity: int) -> "HyperMixture":
-        """Return the chain of a mixture with `size` components on the path from the prior.
+        """Return the annealing chain of a mixture with `size` components on the path from the prior.
+
+        capacity: how many array slots there are for components.
 
         Raises ValueError in the same cases as `CollapsedMixtureChain.from_data`.
         """
@@ -85,34 +88,38 @@ class HyperMixture(eqx.Module):
 
     @classmethod
     def around(cls: type[Hyper], chain: CollapsedMixtureChain, component: Component, data: Dataset) -> Hyper:
-        """Return the chain on the path from the prior, built on a chain at given hyper-parameters.
+        """Return the annealing chain on the path from the prior, built on a chain at given hyper-parameters.
 
-        chain: the chain over labels. component: the kind of component, with the priors of its hyper-parameters.
+        chain: the chain over labels.
+        component: the kind of component, with the priors of its hyper-parameters.
+        data: the rows, whose number of columns is read.
         """
         courses = {name: Course(prior, prior) for name, prior in component.inferred.items()}
         return cls(chain, component, courses, data.extents["dim"])
 
     @property
     def elements(self) -> int:
-        """The number of rows: each has its label drawn in a sweep."""
+        """The number of rows, padding included: each has its label drawn in a sweep."""
         return self.mixture.elements
 
     @property
     def lanes(self) -> int:
+        """The number of particles up to which doubling them less than doubles the time of a sweep on this chain."""
         return self.mixture.lanes
 
     @property
     def directed(self) -> bool:
+        """Whether a backward sweep differs from a forward one: True."""
         return True
 
     @property
     def capacity(self) -> int:
-        """The number of places for components, of which the first `size` exist."""
+        """The number of array slots for components, of which the first `size` exist."""
         return self.mixture.capacity
 
     @property
     def size(self) -> Any:
-        """The number of components, K, traced."""
+        """The number of components, as a number that JAX traces."""
         return self.mixture.size
 
     @property
@@ -121,12 +128,12 @@ class HyperMixture(eqx.Module):
         return self.mixture.names
 
     def init(self, key: Key[Array, ""], particles: int) -> HyperMixtureState:
-        """Draw hyper-parameters and labels from q."""
+        """Draw the first state: `particles` independent draws of hyper-parameters and labels from q."""
         key_labels, key_hyper = jax.random.split(key)
         return self.of_labels(self.mixture.drawn(key_labels, particles), self.drawn_hyper(key_hyper, particles))
 
     def drawn_hyper(self, key: Key[Array, ""], particles: int) -> LogHyper:
-        """Draw log h from q, as {name: (column, particle)}."""
+        """Draw the logarithms of the hyper-parameters from q, as {name: (column, particle)}."""
         log_hyper = {}
         for number, (name, course) in enumerate(self.courses.items()):
             shape, rate = (jnp.asarray(each, jnp.result_type(float)) for each in course.start)
@@ -138,7 +145,11 @@ class HyperMixture(eqx.Module):
     def step(
         self, key: Key[Array, ""], state: HyperMixtureState, temperature: Float[Array, ""], *, backward: bool
     ) -> HyperMixtureState:
-        """Draw every row's label in turn, then the hyper-parameters; in the reverse order if `backward`."""
+        """Return the state after one sweep: every row's label is drawn in turn, then the hyper-parameters.
+
+        temperature: t, from 0 (q) to 1 (the posterior).
+        backward: draw in the reverse order.
+        """
         key_rows, key_hyper = jax.random.split(key)
         mixture, log_hyper = state
         if backward:
@@ -150,26 +161,40 @@ class HyperMixture(eqx.Module):
         return self.of_labels(mixture.labels, log_hyper)
 
     def log_ratio(self, state: HyperMixtureState) -> Float[Array, " particle"]:
-        """Return log p(rows, labels, h) − log q(labels, h) of each particle, nats."""
+        """Return log p(rows, labels, hyper-parameters) − log q(labels, hyper-parameters) of each particle, (particle,),
+        in nats.
+        """
         of_hyper = [course.log_ratio(state.log_hyper[name]).sum(0) for name, course in self.courses.items()]
         return self._log_rows(state) + self.mixture.log_labels_ratio(state.mixture) + sum(of_hyper)
 
     def log_density(self, state: HyperMixtureState) -> Float[Array, " particle"]:
-        """Return log p(rows, labels, h) of each particle, nats, a density in h."""
+        """Return log p(rows, labels, hyper-parameters) of each particle, (particle,), in nats.
+
+        It is a density in the hyper-parameters themselves, not in their logarithms.
+        """
         of_hyper = [course.log_prior(state.log_hyper[name]).sum(0) for name, course in self.courses.items()]
         return self._log_rows(state) + self.mixture.log_labels(state.mixture) + sum(of_hyper)
 
     def label_scores(self, state: HyperMixtureState) -> Float[Array, "particle component component"] | None:
-        """Return the scores of the labels (nats), or None: hyper-parameters do not change under relabelling."""
+        """Return the scores from which relabellings are drawn, (particle, component, component), in nats, or None.
+
+        They are those of the labels alone, since hyper-parameters do not change when components are renamed. None: q is
+        the prior.
+        """
         return self.mixture.label_scores(state.mixture)
 
     def relabel(self, state: HyperMixtureState, order: Int[Array, "particle component"]) -> HyperMixtureState:
-        """Return each state with its component l called order[l]."""
+        """Return each state with its component l called order[l].
+
+        order: the new number of each component, (particle, component).
+        """
         labels = self.mixture.relabelled(state.labels, order)
         return state if labels is None else self.of_labels(labels, state.log_hyper)
 
     def take(self, state: HyperMixtureState, particles: Int[Array, " chosen"]) -> HyperMixtureState:
-        """Return the state of the named particles, in that order."""
+        """Return the state of the chosen particles, in the order in which they are named; a particle may be named
+        twice.
+        """
         mixture = self.mixture.take(state.mixture, particles)
         return HyperMixtureState(mixture, {name: each[:, particles] for name, each in state.log_hyper.items()})
 
@@ -180,11 +205,18 @@ class HyperMixture(eqx.Module):
         return HyperMixtureState(mixture, jax.tree.map(lambda *each: jnp.concatenate(each, axis=1), *log_hyper))
 
     def of_labels(self, labels: Int[Array, "row particle"], log_hyper: LogHyper) -> HyperMixtureState:
-        """Return the state with these labels and hyper-parameters, its sums computed from the rows."""
+        """Return the state with these labels and hyper-parameters, its sums computed from the rows.
+
+        labels: of each row, (row, particle). log_hyper: log of each hyper-parameter by name.
+        """
         return HyperMixtureState(self.mixture.of_labels(labels, self.prior(log_hyper)), log_hyper)
 
     def prior(self, log_hyper: LogHyper) -> Any:
-        """Return λ(h) of each particle, each leaf (particle, …)."""
+        """Return the natural parameters of a component without rows at the hyper-parameters of each particle, each leaf
+        (particle, …).
+
+        log_hyper: log of each hyper-parameter by name, (column, particle).
+        """
 
         def one(values: dict[str, Array]) -> Any:
             columns = {name: each if self.component.hyper_axes[name] else each[0] for name, each in values.items()}
@@ -195,15 +227,22 @@ class HyperMixture(eqx.Module):
     def with_hyper_moved(
         self, key: Key[Array, ""], state: HyperMixtureState, temperature: Float[Array, ""], backward: bool
     ) -> HyperMixtureState:
-        """Return the state with each hyper-parameter drawn in turn given the labels; in the reverse order if
-        `backward`.
+        """Return the state with each hyper-parameter drawn in turn given the labels.
+
+        temperature: t, from 0 (the start of the annealing path) to 1 (the posterior).
+        backward: draw in the reverse order.
         """
         return self.of_labels(state.labels, self._move_hyper(key, state, temperature, backward))
 
     # ── moves ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _move_hyper(self, key: Array, state: HyperMixtureState, temperature: Array, backward: bool) -> LogHyper:
-        """Return log h after a slice-sampling move of each hyper-parameter, given the labels and the others."""
+        """Return the logarithms of the hyper-parameters after a slice-sampling move of each, given the labels and the
+        others.
+
+        temperature: t, from 0 (the start of the annealing path) to 1 (the posterior).
+        backward: move in the reverse order.
+        """
         log_hyper = dict(state.log_hyper)
         sums = jax.tree.map(jnp.subtract, state.mixture.natural, self.prior(log_hyper))
         names = list(enumerate(self.courses))
@@ -212,6 +251,12 @@ class HyperMixture(eqx.Module):
             shape, rate = self.courses[name].at(temperature)
 
             def density(log_value: Array, name: str = name, shape: Array = shape, rate: Array = rate) -> Array:
+                """Return the log density of one hyper-parameter given all else at its logarithm `log_value`, up to a
+                constant, in nats.
+
+                It has a value for each column, or one value in all if the columns are not independent given the
+                hyper-parameter.
+                """
                 # (column, particle), or (1, particle) if the columns are not independent given h
                 of_rows = self._gain({**log_hyper, name: log_value}, sums)
                 of_h = shape * log_value - rate * jnp.exp(log_value)
@@ -219,14 +264,17 @@ class HyperMixture(eqx.Module):
                     return of_h + temperature * of_rows
                 return of_h.sum(0, keepdims=True) + temperature * of_rows.sum(0, keepdims=True)
 
-            log_hyper[name] = self._sliced(key_name, log_hyper[name], density, backward)
+            log_hyper[name] = self._slice_sample(key_name, log_hyper[name], density, backward)
         return log_hyper
 
-    def _sliced(self, key: Array, start: Array, density: Callable[[Array], Array], backward: bool) -> Array:
-        """Move one hyper-parameter by slice sampling: all columns at once if `density` has one value for each, else in
-        turn.
+    def _slice_sample(self, key: Array, start: Array, density: Callable[[Array], Array], backward: bool) -> Array:
+        """Return one hyper-parameter after a move of slice sampling: all columns at once if they are independent, else
+        in turn.
 
-        start: log h, (column, particle). density: log h -> its log density at temperature t, up to a constant, nats.
+        start: its logarithm before, (column, particle).
+        density: its logarithm -> its log density at temperature t, up to a constant, nats; a value for each column if
+            they are independent.
+        backward: take columns in the reverse order.
         """
         n_columns = len(start)
         if jax.eval_shape(density, start).shape == start.shape:
@@ -244,13 +292,18 @@ class HyperMixture(eqx.Module):
     # ── densities ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _log_rows(self, state: HyperMixtureState) -> Float[Array, " particle"]:
-        """Return log p(rows | labels, h) of each particle, nats."""
+        """Return log p(rows | labels, hyper-parameters) of each particle, (particle,), in nats."""
         gains = self.mixture.gains(state.mixture.natural, self.prior(state.log_hyper))
         return gains.sum(0) + self.mixture.log_carried(state.labels)
 
     def _gain(self, log_hyper: LogHyper, sums: Any) -> Float[Array, "cell particle"]:
-        """Return Σ_k [A(λ(h) + S_k) − A(λ(h))], nats, for each cell if cells are independent given h, else in one
-        cell.
+        """Return Σ_k [A(λ + S_k) − A(λ)] over components k, (cell, particle), in nats.
+
+        It is the log-probability of the rows given labels and hyper-parameters, up to a constant. There is one cell,
+        unless the cells of a row are independent given its component.
+
+        log_hyper: log of each hyper-parameter by name, which gives λ.
+        sums: S_k, the sums of the rows' statistics of each component.
         """
         prior = self.prior(log_hyper)
         return self.mixture.gains(jax.tree.map(jnp.add, sums, prior), prior)
@@ -260,7 +313,10 @@ class HyperMixture(eqx.Module):
 def labels_chain(
     component: Component, model: FiniteMixture, data: Dataset, size: int
 ) -> CollapsedMixtureChain | HyperMixture:
-    """Return the chain over labels on the path from the prior, for this kind of component.
+    """Return the annealing chain over a mixture's labels on the path from the prior, for this kind of component.
+
+    model: the mixture.
+    size: the number of components.
 
     Raises ValueError in the same cases as `CollapsedMixtureChain.from_data`.
     """
@@ -269,22 +325,31 @@ def labels_chain(
 
 
 @evidence_chain.register
-def _(
+def _evidence_chain_of_mixture(
     model: FiniteMixture, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
 ) -> CollapsedMixtureChain | HyperMixture:
-    """Return the chain over the labels of the mixture."""
+    """Return the annealing chain of a mixture, over its labels, from the prior. The estimate is not used.
+
+    size: the number of components, as a tuple of one number.
+    """
     return labels_chain(model.components, model, data, size[0])
 
 
 @patience.register
-def _(chain: HyperMixture) -> float:
-    """Return 0: as without hyper-parameters, q is normalised and as cheap to draw from as the prior."""
+def _patience_of_hyper_mixture(chain: HyperMixture) -> float:
+    """Return 0, the limit of `patience`: whenever the two directions end far apart, a second path is annealed at once.
+
+    As without hyper-parameters, its q around one labelling is normalised and as cheap to draw from as the prior.
+    """
     return 0.0
 
 
 @anchored_chain.register
-def _(chain: HyperMixture, key: Key[Array, ""], states: Sequence[HyperMixtureState]) -> Anchor:
-    """Return the path around the labels of the best particle, with Gammas around its hyper-parameters."""
+def _anchor_of_hyper_mixture(chain: HyperMixture, key: Key[Array, ""], states: Sequence[HyperMixtureState]) -> Anchor:
+    """Return the second path: from a q around the labels of the best particle, with Gammas around its hyper-parameters.
+
+    states: final states of the first path, one per half of the annealing.
+    """
     anchor, state = settled_labels(chain, key, states)
     starts = {name: gamma_about(jnp.exp(each)) for name, each in state.log_hyper.items()}
     courses = {name: course._replace(start=starts[name]) for name, course in chain.courses.items()}

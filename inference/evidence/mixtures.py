@@ -3,12 +3,15 @@
     π_t(z) ∝ p(z) p(rows | z)^t,      p(z) = Γ(Ka) / Γ(Ka + N) Π_k Γ(n_k + a) / Γ(a)        (Dirichlet–multinomial)
     log p(rows | z) = Σ_k [A(λ + Σ_{z_n = k} s(x_n)) − A(λ)] + Σ_n log h(x_n)                (Blei 2004, Eq. 5.13)
 
+Here z_n is the component of row x_n, n_k the number of rows in component k, and a the concentration of the weights.
+s(x) are the statistics of a row, λ the natural parameters of the prior of a component, and A its log-normaliser.
+
 A sweep draws one row after another from its tempered conditional, in which both factors of the joint are ratios:
 
     π_t(z_n = k | the others) ∝ (n_k + a) · exp(t [A(λ + S_k + s(x_n)) − A(λ + S_k)]),
 
-with n_k and S_k taken without row n. h(x_n) is the same for every k. The path does not change when components are
-renamed.
+with n_k and S_k, the sum of the statistics of component k, taken without row n. h(x_n) is the same for every k. The
+path does not change when components are renamed.
 
 If rows arise in one of V variants (`models.components`), z_n is a component and a variant (`variant_labels`). Then p(z)
 has the further factor Π_n p(v_n), and row n has s_v(x_n) and h_v(x_n).
@@ -43,20 +46,20 @@ Choose = Callable[[CollapsedState, Joining], Int[Array, " particle"]]
 
 
 class CollapsedMixtureChain(eqx.Module):
-    """A `Chain` over the labels of a `FiniteMixture`, made by `from_data`. The first `size` of `capacity` components
-    exist.
+    """The annealing chain over the labels of a `FiniteMixture`, made by `from_data`. The first `size` of `capacity`
+    components exist.
 
-    | field | letter | shape |
+    | field | meaning | shape |
     |---|---|---|
     | `component` | the kind of component | |
-    | `concentration` | a | () |
-    | `size` | K | (), traced |
-    | `increments` | s_v(x_n) | each leaf (row, variant, …) |
+    | `concentration` | a, the Dirichlet parameter of each weight | () |
+    | `size` | K, the number of components | (), traced |
+    | `increments` | s_v(x_n), statistics of each row in each variant | each leaf (row, variant, …) |
     | `carriers` | log h(x_n), nats | (row,) |
     | `tilts` | log h_v(x_n) − log h(x_n), nats | (row, variant) |
     | `weight` | 0 for rows of padding, else 1 | (row,) |
-    | `prior` | λ | each leaf (…) |
-    | `anchor` | log r | (row, label), nats; None for the path from the prior |
+    | `prior` | λ, natural parameters of a component without rows | each leaf (…) |
+    | `anchor` | log r, log q of each row's label, nats; None for the path from the prior | (row, label) |
     """
 
     component: Component
@@ -72,10 +75,12 @@ class CollapsedMixtureChain(eqx.Module):
 
     @classmethod
     def from_data(cls, model: FiniteMixture, data: Dataset, size: int, capacity: int) -> "CollapsedMixtureChain":
-        """Return the chain of a mixture with `size` components on the path from the prior.
+        """Return the annealing chain of a mixture with `size` components on the path from the prior.
 
         Rows are in the order of the batches, with their padding, so that data sets of one padded length share their
         programs.
+
+        capacity: how many array slots there are for components.
 
         Raises ValueError for estimated components, rows without a density, rows whose weight is neither 0 nor 1, and a
         size that does not fit in the capacity.
@@ -109,25 +114,29 @@ class CollapsedMixtureChain(eqx.Module):
 
     @property
     def elements(self) -> int:
-        """The number of rows: each has its label drawn in a sweep."""
+        """The number of rows, padding included: each has its label drawn in a sweep."""
         return len(self.weight)
 
     @property
     def lanes(self) -> int:
+        """The number of particles up to which doubling them less than doubles the time of a sweep on this chain: 32."""
         return 32
 
     @property
     def directed(self) -> bool:
+        """Whether a backward sweep differs from a forward one: True."""
         return True
 
     def init(self, key: Key[Array, ""], particles: int) -> CollapsedState:
-        """Return states with labels drawn from q."""
+        """Return the first state, with the labels of `particles` particles drawn from q."""
         return self.of_labels(self.drawn(key, particles))
 
     def drawn(self, key: Key[Array, ""], particles: int) -> Int[Array, "row particle"]:
-        """Draw labels from q, (row, particle): from the prior, or from r on the path around a labelling.
+        """Draw labels from q, (row, particle): from the prior, or around a labelling on the second path.
 
         From the prior, weights are drawn first, then labels given the weights.
+
+        particles: the number of particles.
         """
         if self.anchor is not None:
             log_q = self._rows(self.anchor)[:, None]
@@ -145,18 +154,24 @@ class CollapsedMixtureChain(eqx.Module):
     def step(
         self, key: Key[Array, ""], state: CollapsedState, temperature: Float[Array, ""], *, backward: bool
     ) -> CollapsedState:
-        """Draw every row's label in turn from its tempered conditional. A `backward` sweep visits the last row first.
+        """Return the state after one sweep, which draws every row's label in turn from its tempered conditional.
 
-        Returns: the new state.
+        temperature: t, from 0 (q) to 1 (the posterior).
+        backward: visit the last row first.
         """
         return self.sweep_rows(key, state, temperature, backward, jax.tree.map(self._rows, self.prior))
 
     def sweep_rows(
         self, key: Key[Array, ""], state: CollapsedState, temperature: Float[Array, ""], backward: bool, prior: Any
     ) -> CollapsedState:
-        """Do the same as `step`, under a given λ. Rows of padding keep their labels.
+        """Return the state after one sweep over the rows' labels, under a given prior of the components.
 
-        prior: λ, each leaf (…), or (particle, …) if every particle has its own.
+        Rows of padding keep their labels.
+
+        temperature: t, from 0 (q) to 1 (the posterior).
+        backward: visit the last row first.
+        prior: λ, the natural parameters of a component without rows, each leaf (…), or (particle, …) if every particle
+            has its own.
         """
         state = self.of_labels(state.labels, prior)  # summed anew, so that rounding does not add up over sweeps
         uniforms = jax.random.uniform(key, state.labels.shape, state.counts.dtype)
@@ -164,6 +179,7 @@ class CollapsedMixtureChain(eqx.Module):
         n_real = (self._rows(self.weight) > 0).sum()
 
         def one(place: Array, carry: tuple[CollapsedState, Array]) -> tuple[CollapsedState, Array]:
+            """Draw the label of the row in position `place` of the sweep."""
             row = order[n_real - 1 - place if backward else place]
 
             def choose(left: CollapsedState, joining: Joining) -> Int[Array, " particle"]:
@@ -184,11 +200,14 @@ class CollapsedMixtureChain(eqx.Module):
         choose: Choose,
         prior: Any,
     ) -> tuple[CollapsedState, Float[Array, "component particle"]]:
-        """Take one row out of its component, let `choose` choose its label, and put it there.
+        """Take one row out of its component in every particle, let `choose` choose its label, and put it there.
 
-        normaliser: A(λ + S_k) with the row still in its old component, (component, particle).
+        state: labels and sums, with the row in a component.
+        normaliser: A(λ + S_k), the log-normaliser of each component with all its rows, (component, particle). Component
+            k has the sum S_k of its rows' statistics.
+        row: the number of the row.
         choose: (the state without the row, the row's scores) -> the row's labels, (particle,).
-        prior: λ, each leaf (…), or (particle, …).
+        prior: λ, the natural parameters of a component without rows, each leaf (…), or (particle, …).
 
         Returns: (the state, A(λ + S_k) with the row in its new component).
         """
@@ -208,8 +227,10 @@ class CollapsedMixtureChain(eqx.Module):
     def tempered(
         self, joining: Joining, row: Int[Array, ""], temperature: Float[Array, ""] | None
     ) -> Float[Array, "label particle"]:
-        """Return log π_t of the row's label given all other labels, up to a constant, (label, particle), in nats.
+        """Return log π_t of a row's label given all other labels, up to a constant, (label, particle), in nats.
 
+        joining: the row's scores at temperature 1.
+        row: the number of the row.
         temperature: t; None means 1 on the path from the prior.
         """
         if temperature is None:
@@ -223,10 +244,12 @@ class CollapsedMixtureChain(eqx.Module):
     ) -> Joining:
         """Return the scores of a row that is in no component, for each label that it might get.
 
-        normaliser: A(λ + S_k) without the row, (component, particle).
+        row: the number of the row.
+        normaliser: A(λ + S_k), the log-normaliser of each component without the row, (component, particle).
         """
 
         def with_row(sums: Array, s: Any) -> Array:
+            """Return the sums of each component with the row added in each variant, (label, particle, …)."""
             each = sums[:, None] + self._rows(s)[row][None, :, None]
             return each.reshape(-1, *sums.shape[1:])
 
@@ -240,8 +263,10 @@ class CollapsedMixtureChain(eqx.Module):
     def chosen(
         self, score: Float[Array, "label particle"], uniform: Float[Array, " particle"]
     ) -> Int[Array, " particle"]:
-        """Draw a label in proportion to exp(score), among those of components that exist, (particle,).
+        """Draw a label for each particle in proportion to exp(score), among the labels of existing components,
+        (particle,).
 
+        score: log-probabilities up to a constant, (label, particle).
         uniform: one uniform draw for each particle, by which the label is found.
         """
         score = jnp.where(self.names.exist(self.size), score, -jnp.inf)
@@ -254,21 +279,27 @@ class CollapsedMixtureChain(eqx.Module):
     ) -> CollapsedState:
         """Return the state with a row, which was in no component, put into components by its labels.
 
-        natural: λ + S_k + s_v(row) under each label, from `joining`.
+        row: the number of the row.
+        labels: its label in each particle, (particle,).
+        natural: λ + S_k + s_v(row), the sums with the row under each label, from `joining`.
         """
         joins = self._places == self.names.components(labels)
         natural = jax.tree.map(lambda leaf: self.names.in_variant_of(labels, leaf), natural)
         return CollapsedState(
             jax.lax.dynamic_update_index_in_dim(state.labels, labels, row, 0),
             state.counts + joins,
-            jax.tree.map(lambda sums, more: jnp.where(_aligned(joins, sums), more, sums), state.natural, natural),
+            jax.tree.map(
+                lambda sums, more: jnp.where(_with_trailing_axes(joins, sums), more, sums), state.natural, natural
+            ),
         )
 
     def remove_row(self, state: CollapsedState, row: Int[Array, ""], prior: Any) -> CollapsedState:
         """Return the state with one row taken out of its component. Its entry of `labels` keeps the old label.
 
-        A component that is left without rows gets λ itself, not a difference with rounding errors.
+        A component that is left without rows gets the prior's natural parameters λ, not a difference with rounding
+        errors.
 
+        row: the number of the row.
         prior: λ, each leaf (…), or (particle, …).
         """
         label = state.labels[row]
@@ -278,51 +309,61 @@ class CollapsedMixtureChain(eqx.Module):
 
         def less(sums: Array, s: Any, empty: Any) -> Array:
             own = self._rows(s)[row][self.names.variants(label)]
-            left = jnp.where(_aligned(leaves, sums), sums - own, sums)
-            return jnp.where(_aligned(emptied, sums), self._rows(empty), left)
+            left = jnp.where(_with_trailing_axes(leaves, sums), sums - own, sums)
+            return jnp.where(_with_trailing_axes(emptied, sums), self._rows(empty), left)
 
         return CollapsedState(state.labels, counts, jax.tree.map(less, state.natural, self.increments, prior))
 
     def total_concentration(self) -> Float[Array, ""]:
-        """Return K a, the total of the Dirichlet's parameters."""
+        """Return K a, the number of components times their concentration: the total of the Dirichlet's parameters,
+        ().
+        """
         return jnp.asarray(self.size) * self._concentration()
 
     # ── densities and labels ────────────────────────────────────────────────────────────────────────────────────────
 
     def log_ratio(self, state: CollapsedState) -> Float[Array, " particle"]:
-        """Return log p(rows, labels) − log q(labels), nats. On the path from the prior this is log p(rows | labels)."""
+        """Return log p(rows, labels) − log q(labels) of each particle, (particle,), in nats.
+
+        On the path from the prior this is log p(rows | labels).
+        """
         return self.log_rows(state) + self.log_labels_ratio(state)
 
     def log_rows(self, state: CollapsedState) -> Float[Array, " particle"]:
-        """Return log p(rows | labels) of each particle, nats."""
+        """Return log p(rows | labels) of each particle, (particle,), in nats, with parameters integrated out."""
         empty = self.normalisers(jax.tree.map(lambda leaf: self._rows(leaf)[None, None], self.prior)).sum()
         gains = jnp.where(self.exists(), self.normalisers(state.natural).sum(-1) - empty, 0.0)
         return gains.sum(0) + self.log_carried(state.labels)
 
     def gains(self, natural: Any, prior: Any) -> Float[Array, "cell particle"]:
-        """Return Σ_k A(λ + S_k) − A(λ) for each cell, (cell, particle), nats.
+        """Return Σ_k A(λ + S_k) − A(λ) over components k for each cell of a row, (cell, particle), in nats.
 
-        If the cells of a row are not independent given its component, there is one cell.
+        It is the log-probability of the rows given the labels without the carriers h. If the cells of a row are not
+        independent given its component, there is one cell.
 
+        natural: λ + S_k, the natural parameters of each component with its rows, each leaf (component, particle, …).
         prior: λ of each particle, each leaf (particle, …).
         """
         before = self.normalisers(jax.tree.map(lambda leaf: leaf[None], prior))
         return jnp.where(self.exists()[..., None], self.normalisers(natural) - before, 0.0).sum(0).T
 
     def prior_natural(self, component: Component, n_dims: int) -> Any:
-        """Return λ of one component, each leaf (…).
+        """Return λ, the natural parameters of one component without rows, each leaf (…).
 
         component: the kind of component, with all its hyper-parameters given as numbers.
+        n_dims: the number of columns.
         """
         return component.prior(n_dims)
 
     def log_carried(self, labels: Int[Array, "row particle"]) -> Float[Array, " particle"]:
-        """Return Σ_n log h_v(x_n) of each particle, nats."""
+        """Return Σ_n log h_v(x_n), the rows' carriers in the variants of their labels, of each particle, (particle,),
+        in nats.
+        """
         tilts = jnp.take_along_axis(self._rows(self.tilts), self.names.variants(labels), axis=1).sum(0)
         return tilts + self._rows(self.carriers).sum()
 
     def log_labels(self, state: CollapsedState) -> Float[Array, " particle"]:
-        """Return log p(labels) of each particle, nats."""
+        """Return log p(labels) of each particle, (particle,), in nats, with weights integrated out."""
         a, total = self._concentration(), self.total_concentration()
         each = jnp.where(self.exists(), gammaln(state.counts + a) - gammaln(a), 0.0).sum(0)
         of_components = each + gammaln(total) - gammaln(total + self._rows(self.weight).sum())
@@ -330,20 +371,24 @@ class CollapsedMixtureChain(eqx.Module):
         return of_components + (self._rows(self.weight)[:, None] * drawn).sum(0)
 
     def log_labels_ratio(self, state: CollapsedState) -> Float[Array, " particle"]:
-        """Return log p(labels) − log q(labels), nats, which is 0 on the path from the prior."""
+        """Return log p(labels) − log q(labels), (particle,), in nats, which is 0 on the path from the prior."""
         if self.anchor is None:
             return jnp.zeros(state.labels.shape[1])
         chosen = jnp.take_along_axis(self._rows(self.anchor), state.labels, axis=1)
         return self.log_labels(state) - (self._rows(self.weight)[:, None] * chosen).sum(0)
 
     def log_density(self, state: CollapsedState) -> Float[Array, " particle"]:
-        """Return log p(rows, labels) of each particle, nats."""
+        """Return log p(rows, labels) of each particle, (particle,), in nats, with weights and parameters integrated
+        out.
+        """
         return self.log_rows(state) + self.log_labels(state)
 
     def label_scores(self, state: CollapsedState) -> Float[Array, "particle component component"] | None:
-        """Return S[k, l] = Σ log r_n[k] over the rows n of component l, nats, so that f = q (see `Chain.label_scores`).
+        """Return scores S in nats, (particle, component, component), from which relabellings of the components are
+        drawn.
 
-        Returns None on the path from the prior, since the prior does not change under relabelling.
+        S[k, l] = Σ log r_n[k] over the rows n of component l, so that the weight f of a relabelling is q itself. The
+        result is None on the path from the prior, since the prior does not change under relabelling.
         """
         if self.anchor is None:
             return None
@@ -356,21 +401,29 @@ class CollapsedMixtureChain(eqx.Module):
         return jnp.where(both, scores, jnp.where(jnp.eye(self.capacity, dtype=bool), 0.0, -jnp.inf))
 
     def relabel(self, state: CollapsedState, order: Int[Array, "particle component"]) -> CollapsedState:
-        """Return each state with its component l called order[l]; on the path from the prior, the state as it is."""
+        """Return each state with its component l called order[l]; on the path from the prior, the state as it is.
+
+        order: the new number of each component, (particle, component).
+        """
         labels = self.relabelled(state.labels, order)
         return state if labels is None else self.of_labels(labels)
 
     def relabelled(
         self, labels: Int[Array, "row particle"], order: Int[Array, "particle component"]
     ) -> Int[Array, "row particle"] | None:
-        """Return the labels under the new names of components, or None on the path from the prior."""
+        """Return the labels after components are renamed, (row, particle), or None on the path from the prior.
+
+        order: the new number of each component, (particle, component).
+        """
         if self.anchor is None:
             return None
         named = jnp.take_along_axis(order.T, self.names.components(labels), axis=0)
         return self.names.combine(named, self.names.variants(labels))
 
     def take(self, state: CollapsedState, particles: Int[Array, " chosen"]) -> CollapsedState:
-        """Return the state of the named particles, in that order."""
+        """Return the state of the chosen particles, in the order in which they are named; a particle may be named
+        twice.
+        """
         return jax.tree.map(lambda leaf: leaf[:, particles], state)
 
     def beside(self, states: Sequence[CollapsedState]) -> CollapsedState:
@@ -378,14 +431,18 @@ class CollapsedMixtureChain(eqx.Module):
         return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *states)
 
     def about(self, anchor: Float[np.ndarray, "row component"]) -> "CollapsedMixtureChain":
-        """Return the chain on the second path, around the labelling with these log r."""
+        """Return the chain on the second path, from a q around one labelling.
+
+        anchor: log q of each row's label, (row, label), nats.
+        """
         return eqx.tree_at(lambda c: c.anchor, self, anchor, is_leaf=lambda leaf: leaf is None)
 
     def of_labels(self, labels: Int[Array, "row particle"], prior: Any = None) -> CollapsedState:
         """Return the state with these labels, its sums computed from the rows.
 
         labels: (row, particle); −1 for a row in no component.
-        prior: λ, by default the chain's own; each leaf (…), or (particle, …).
+        prior: λ, the natural parameters of a component without rows, by default the chain's own; each leaf (…), or
+            (particle, …).
         """
         prior = jax.tree.map(self._rows, self.prior) if prior is None else prior
         labels = labels.astype(jnp.int32)
@@ -400,9 +457,12 @@ class CollapsedMixtureChain(eqx.Module):
         return CollapsedState(labels, sums(weight), natural)
 
     def normalisers(self, natural: Any) -> Float[Array, "component particle cell"]:
-        """Return A of each component of each particle, cell by cell if cells are independent, else as one cell.
+        """Return the log-normaliser A of each component of each particle, (component, particle, cell), in nats.
 
-        The cells are put on one axis while A is computed. Compilers vectorise the last axis, and columns are few.
+        There is one cell, unless the cells of a row are independent given its component. The cells are put on one axis
+        while A is computed. Compilers vectorise the last axis, and columns are few.
+
+        natural: natural parameters, each leaf (component, particle, …).
         """
         family, shape = self.component.prior_family, jax.tree.leaves(natural)[0].shape
         if family.event_ndim == 0:
@@ -426,14 +486,14 @@ class CollapsedMixtureChain(eqx.Module):
         return first(jnp.asarray(self.size), self.capacity)[:, None]
 
     def _concentration(self) -> Array:
-        """Return a in the floating type of the session."""
+        """Return the concentration of the weights in the floating type of the session, ()."""
         return jnp.asarray(self.concentration, jnp.result_type(float))
 
     def _rows(self, leaf: Any) -> Array:
-        """Return a leaf in the floating type of the session."""
+        """Return an array, such as one over the rows, in the floating type of the session."""
         return jnp.asarray(leaf, jnp.result_type(float))
 
 
-def _aligned(mask: Array, leaf: Array) -> Array:
+def _with_trailing_axes(mask: Array, leaf: Array) -> Array:
     """Return the mask with as many trailing axes of length 1 as the leaf has more axes."""
     return mask.reshape(*mask.shape, *[1] * (leaf.ndim - mask.ndim))

@@ -1,7 +1,8 @@
 """Poisson factorisations of one size, annealed from the prior of factors and intensities as counts come in bit by bit.
 
-At temperature t a cell has been watched for a share t of its time. Of its x counts, m = ⌊t x⌋ have come. The next one
-has come to a share f = t x − m, and belongs to each factor with its rate to the power f:
+Row n has the intensities θ_nk of factors k, factor k has the rates β_kv of columns v, and the count x_nv is Poisson
+with mean r_nv. At temperature t a cell has been watched for a share t of its time. Of its x counts, m = ⌊t x⌋ have
+come. The next one has come to a share f = t x − m, and belongs to each factor with its rate to the power f:
 
     π_t(θ, β) ∝ p(θ, β) Π_nv r_nv^m g_f(θ_n1 β_1v, …, θ_nK β_Kv) e^(−t r_nv),
     r_nv = Σ_k θ_nk β_kv,      g_f(r_1, …, r_K) = Σ_k r_k^f K^(f−1),      g_0 = 1,  g_1 = Σ_k r_k
@@ -71,13 +72,14 @@ CELLS_STEP = 128
 
 
 class FactorState(NamedTuple):
-    """Factors and intensities, particles side by side. Factors that do not exist hold any finite numbers.
+    """Factors and intensities, particles side by side on the last axis. Factors that do not exist hold any finite
+    numbers.
 
-    | field | letter | shape |
+    | field | meaning | shape |
     |---|---|---|
-    | `log_intensities` | log θ | (row, factor, particle) |
-    | `log_factors` | log β | (dim, factor, particle) |
-    | `log_noise` | log r | (particle,); None if r is given or there is no noise |
+    | `log_intensities` | log θ, how much of each factor a row has | (row, factor, particle) |
+    | `log_factors` | log β, the rate of each column in each factor | (dim, factor, particle) |
+    | `log_noise` | log r, the shape of the noise | (particle,); None if r is given or there is no noise |
     """
 
     log_intensities: Float[Array, "row factor particle"]
@@ -86,17 +88,18 @@ class FactorState(NamedTuple):
 
 
 class PoissonFactorizationChain(eqx.Module):
-    """A `Chain` of a `PoissonFactorization`, made by `from_data`. The first `size` of `capacity` factors exist.
+    """The annealing chain of a `PoissonFactorization`, made by `from_data`. The first `size` of `capacity` factors
+    exist.
 
     | field | meaning | shape |
     |---|---|---|
-    | `size` | K | (), traced |
+    | `size` | K, the number of factors | (), traced |
     | `cells` | row and column of the cells with a positive count; padding: 0, 0 | (cell, two) |
-    | `counts` | x of these cells; padding: 0 | (cell,) |
+    | `counts` | x, the counts of these cells; padding: 0 | (cell,) |
     | `exposed` | 1 where a cell was observed, else 0 | (row, dim) |
-    | `table` | x, 0 in missing cells | (row, dim) |
+    | `table` | x, the counts of all cells, 0 in missing cells | (row, dim) |
     | `weight` | 0 for rows of padding, else 1 | (row,) |
-    | `log_carrier` | −Σ log x! | () |
+    | `log_carrier` | −Σ log x!, nats | () |
     """
 
     model: PoissonFactorization
@@ -113,8 +116,11 @@ class PoissonFactorizationChain(eqx.Module):
     def from_data(
         cls, model: PoissonFactorization, data: Dataset, size: int, capacity: int
     ) -> "PoissonFactorizationChain":
-        """Return the chain of a factorisation with `size` factors. Rows are in the order of the batches, with their
-        padding.
+        """Return the annealing chain of a factorisation with `size` factors, on the path from the prior.
+
+        Rows are in the order of the batches, with their padding.
+
+        capacity: how many array slots there are for factors.
 
         Raises ValueError for cells that are no counts, rows whose weight is neither 0 nor 1, and a size that does not
         fit in the capacity.
@@ -140,19 +146,23 @@ class PoissonFactorizationChain(eqx.Module):
 
     @property
     def elements(self) -> int:
-        """The number of rows, columns and cells. For each, its shares of all factors are drawn at once."""
+        """The number of rows, columns and cells together. For each, its shares of all factors are drawn at once."""
         return self.exposed.shape[0] + self.exposed.shape[1] + len(self.cells)
 
     @property
     def lanes(self) -> int:
+        """The number of particles up to which doubling them less than doubles the time of a sweep on this chain: 32."""
         return 32
 
     @property
     def directed(self) -> bool:
+        """Whether a backward sweep differs from a forward one: False."""
         return False
 
     def init(self, key: Key[Array, ""], particles: int) -> FactorState:
-        """Return factors, intensities and noise shapes drawn from their prior."""
+        """Return the first state: `particles` independent draws of factors, intensities and noise shapes from their
+        prior.
+        """
         n_rows, n_dims = self.exposed.shape
         nothing = jnp.zeros((n_rows, self.capacity, particles)), jnp.zeros((n_dims, self.capacity, particles))
         key_intensities, key_factors = jax.random.split(key)
@@ -169,14 +179,16 @@ class PoissonFactorizationChain(eqx.Module):
     def step(
         self, key: Key[Array, ""], state: FactorState, temperature: Float[Array, ""], *, backward: bool
     ) -> FactorState:
-        """Draw allocations and noise, intensities, factors, scales, and the noise's shape, in this order.
+        """Return the state after one sweep: allocations and noise, intensities, factors, scales, and the noise's shape,
+        in turn.
 
-        Backward sweeps have the same order. Each direction is a valid annealing of its own.
+        temperature: t, from 0 (the prior) to 1 (the posterior).
+        backward: ignored. Backward sweeps have the same order; each direction is a valid annealing of its own.
         """
         del backward
         keys = jax.random.split(key, 4)
-        of_rows, of_columns = self._allocated(keys[0], state, temperature)
-        exposed = self._exposed(jax.random.fold_in(key, NOISE), state, temperature)
+        of_rows, of_columns = self._draw_allocations(keys[0], state, temperature)
+        exposed = self._draw_exposure(jax.random.fold_in(key, NOISE), state, temperature)
         factors = self._values(state.log_factors)
         log_intensities = self._log_intensities(
             keys[1], of_rows, temperature * jnp.einsum("nv...,vk...->nk...", exposed, factors)
@@ -185,19 +197,23 @@ class PoissonFactorizationChain(eqx.Module):
         log_factors = self._log_factors(
             keys[2], of_columns, temperature * jnp.einsum("nv...,nk...->vk...", exposed, intensities)
         )
-        state = self._rescaled(keys[3], FactorState(log_intensities, log_factors, state.log_noise))
-        return self._noise_moved(jax.random.fold_in(key, NOISE + 1), state, temperature)
+        state = self._move_scales(keys[3], FactorState(log_intensities, log_factors, state.log_noise))
+        return self._move_noise_shape(jax.random.fold_in(key, NOISE + 1), state, temperature)
 
     def log_gain(
         self, state: FactorState, before: Float[Array, ""], after: Float[Array, ""]
     ) -> Float[Array, " particle"]:
-        """Return log π_after − log π_before of each particle, nats, with π_t as in the module's docstring, divided by
-        (x!)^t.
+        """Return log π_after − log π_before of each particle, (particle,), in nats, without the normalisers.
+
+        π_t is the distribution of the path at temperature t, divided by (x!)^t.
+
+        before, after: two temperatures in [0, 1].
         """
         cells, counts = (jnp.asarray(leaf) for leaf in (self.cells, self.counts))
         blocks = tuple(leaf.reshape(-1, BLOCK, *leaf.shape[1:]) for leaf in (cells, counts))
 
         def of_block(block: tuple[Array, Array]) -> Array:
+            """Return the gain of a block of cells, without the expected counts, (particle,)."""
             where, x = block
             log_parts = state.log_intensities[where[:, 0]] + state.log_factors[where[:, 1]]
             whole, parts = zip(*(self._arrived_counts(log_parts, t * x) for t in (after, before)), strict=True)
@@ -209,13 +225,13 @@ class PoissonFactorizationChain(eqx.Module):
         return counted + self._log_expected(state, after) - self._log_expected(state, before)
 
     def log_ratio(self, state: FactorState) -> Float[Array, " particle"]:
-        """Return log p(counts | factors, intensities) of each particle, nats."""
+        """Return log p(counts | factors, intensities) of each particle, (particle,), in nats."""
         return self.log_gain(state, jnp.zeros(()), jnp.ones(()))
 
     def log_density(self, state: FactorState) -> Float[Array, " particle"]:
-        """Return log p(counts, factors, intensities) of each particle, nats, with allocations summed out.
+        """Return log p(counts, factors, intensities) of each particle, (particle,), in nats.
 
-        Factors have the density that the model gives them.
+        The factor that each count belongs to is summed out. Factors have the density that the model gives them.
         """
         on = self.model.active((jnp.asarray(self.size),), (self.capacity,))
         log_theta, log_beta, log_noise = state
@@ -226,6 +242,7 @@ class PoissonFactorizationChain(eqx.Module):
         of_rows = jnp.where(jnp.asarray(self.weight)[:, None] > 0, each, 0.0).sum(0)
 
         def of_factors(log_value: Array) -> Array:
+            """Return the log prior density of one particle's factors, computed by the model."""
             statistics = GammaStatistics(log_value.T, -jnp.exp(log_value.T))
             return self.model.log_prior({"factors": statistics}, on)
 
@@ -237,21 +254,28 @@ class PoissonFactorizationChain(eqx.Module):
         return density
 
     def label_scores(self, state: FactorState) -> None:
-        """Return None: the prior does not change under relabelling."""
+        """Return None, because the prior, where annealing begins, does not change when factors are renamed."""
         return
 
     def relabel(self, state: FactorState, order: Int[Array, "particle component"]) -> FactorState:
-        """Return the state as it is: no labelling is better than another."""
+        """Return the state as it is: `order` is ignored, because renaming factors needs no correction on a path from
+        the prior.
+        """
         return state
 
     def take(self, state: FactorState, particles: Int[Array, " chosen"]) -> FactorState:
-        """Return the state of the named particles, in that order."""
+        """Return the state of the chosen particles, in the order in which they are named; a particle may be named
+        twice.
+        """
         return jax.tree.map(lambda leaf: leaf[..., particles], state)
 
     def _log_expected(self, state: FactorState, temperature: Array) -> Float[Array, " particle"]:
-        """Return the part of log π_t that takes the place of −t r_nv, summed over observed cells, (particle,), nats.
+        """Return the part of log π_t that the expected counts r_nv make, summed over observed cells, (particle,), in
+        nats.
 
-        Without noise it is Σ −t r_nv itself. With noise it is Σ log ∫ p(ε) ε^(t x) e^(−t ε r_nv) dε.
+        Without noise it is Σ −t r_nv. With noise ε it is Σ log ∫ p(ε) ε^(t x) e^(−t ε r_nv) dε.
+
+        temperature: t.
         """
         intensities, factors = self._values(state.log_intensities), self._values(state.log_factors)
         seen = jnp.asarray(self.exposed, factors.dtype)
@@ -265,10 +289,13 @@ class PoissonFactorizationChain(eqx.Module):
 
     # ── conditionals ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _exposed(self, key: Array, state: FactorState, temperature: Array) -> Float[Array, "row dim *particle"]:
-        """Draw ε of the observed cells given all but the allocations; 0 in missing cells.
+    def _draw_exposure(self, key: Array, state: FactorState, temperature: Array) -> Float[Array, "row dim *particle"]:
+        """Draw the noise ε of the observed cells given all but the allocations, (row, dim, particle); 0 in missing
+        cells.
 
         Without noise, return 1 in observed cells, without a particle axis.
+
+        temperature: t, from 0 (the start of the annealing path) to 1 (the posterior).
         """
         seen = jnp.asarray(self.exposed, state.log_factors.dtype)
         if self.model.noise_shape is None:
@@ -280,12 +307,17 @@ class PoissonFactorizationChain(eqx.Module):
         return seen[..., None] * jnp.exp(log_gamma_draws(key, shape)) / (r + temperature * mean)
 
     def _noise_shape(self, state: FactorState) -> Float[Array, "*particle"]:
-        """Return r, (particle,), or () if it is given."""
+        """Return the shape r of the noise, (particle,), or () if it is given by the model."""
         given = self.model.noise_shape
         return jnp.asarray(given) if state.log_noise is None else jnp.exp(state.log_noise)
 
-    def _noise_moved(self, key: Array, state: FactorState, temperature: Array) -> FactorState:
-        """Return the state with r drawn by slice sampling, given all but ε; the state itself if r has no prior."""
+    def _move_noise_shape(self, key: Array, state: FactorState, temperature: Array) -> FactorState:
+        """Return the state with the shape of the noise drawn by slice sampling, given all but the noise itself.
+
+        If the shape has no prior, the state is returned as it is.
+
+        temperature: t, from 0 (the start of the annealing path) to 1 (the posterior).
+        """
         if not isinstance(self.model.noise_shape, GammaPrior):
             return state
         shape, rate = (jnp.asarray(each) for each in self.model.noise_shape)
@@ -302,12 +334,17 @@ class PoissonFactorizationChain(eqx.Module):
         return first(jnp.asarray(self.size), self.capacity)[:, None]
 
     def _values(self, log_values: Array) -> Array:
-        """Return θ or β from its logarithm, with 0 for factors that do not exist."""
+        """Return intensities or factors from their logarithms, with 0 for factors that do not exist.
+
+        log_values: (row or dim, factor, particle).
+        """
         return jnp.where(self._exists(), jnp.exp(log_values), 0.0)
 
     def _shares(self, log_parts: Float[Array, "cell factor particle"], power: Array) -> tuple[Array, Array]:
-        """Return the rates of a cell's factors to a power, divided by the largest, and the log of the largest to that
-        power.
+        """Return (r_k^power divided by the largest, log of the largest r_k^power), for the rates r_k of a cell's
+        factors.
+
+        The first is (cell, factor, particle), the second (cell, particle), in nats.
 
         log_parts: log r_k of each factor. power: (cell, 1, 1).
         """
@@ -316,7 +353,7 @@ class PoissonFactorizationChain(eqx.Module):
         return shares, (power * largest)[:, 0]
 
     def _log_sum(self, log_parts: Float[Array, "cell factor particle"], power: Array) -> Float[Array, "cell particle"]:
-        """Return log Σ_k r_k^power, (cell, particle), nats.
+        """Return log Σ_k r_k^power over the rates r_k of a cell's factors, (cell, particle), in nats.
 
         log_parts: log r_k of each factor. power: (cell,).
         """
@@ -324,24 +361,30 @@ class PoissonFactorizationChain(eqx.Module):
         return jnp.log(shares.sum(1)) + largest
 
     def _arrived_counts(self, log_parts: Float[Array, "cell factor particle"], come: Array) -> tuple[Array, Array]:
-        """Split the counts that have come by now: return the whole ones, m, (cell,), and log g_f, (cell, particle),
-        nats.
+        """Split the counts that have come by now into whole ones and the one that has come in part.
 
-        come: t x, (cell,).
+        log_parts: log of the rate of each factor.
+        come: t x, the amount that has come, (cell,).
+
+        Returns: (the number m of whole counts (cell,), log g_f of the part f of a count (cell, particle), in nats).
         """
         whole = jnp.floor(come)
         share = come - whole
         return whole, self._log_sum(log_parts, share) + (share[:, None] - 1) * jnp.log(self.size)
 
-    def _allocated(self, key: Array, state: FactorState, temperature: Array) -> tuple[Array, Array]:
+    def _draw_allocations(self, key: Array, state: FactorState, temperature: Array) -> tuple[Array, Array]:
         """Draw the factor of each count that has come, and return the totals by row and by column.
 
-        Returns: (totals of each row and factor, totals of each column and factor), shaped like the state's two fields.
+        temperature: t, the share of the counts that has come.
+
+        Returns: (totals of each row and factor (row, factor, particle), totals of each column and factor (dim, factor,
+            particle)).
         """
         cells, counts = (jnp.asarray(leaf).reshape(-1, BLOCK, *leaf.shape[1:]) for leaf in (self.cells, self.counts))
         particles = state.log_factors.shape[-1]
 
         def one_block(sums: tuple[Array, Array], block: tuple[Array, Array, Array]) -> tuple[tuple[Array, Array], None]:
+            """Add the allocations of one block of cells to the totals."""
             where, x, index = block
             row, column = where.T
             log_parts = state.log_intensities[row] + state.log_factors[column]
@@ -364,6 +407,7 @@ class PoissonFactorizationChain(eqx.Module):
             one, next_one = passed(jnp.ones_like(x)), passed(come - whole)
 
             def another(number: Array, beyond: Array) -> Array:
+                """Add, for count number `number` of each cell, the ends that its draw lies beyond."""
                 return beyond + jnp.where((number <= whole)[:, None, None], one(number), 0.0)
 
             beyond = (come - whole)[:, None, None] * next_one(0)
@@ -376,28 +420,35 @@ class PoissonFactorizationChain(eqx.Module):
         return jax.lax.scan(one_block, nothing, (cells, counts, jnp.arange(len(cells))))[0]
 
     def _log_intensities(self, key: Array, counts: Array, exposure: Array) -> Array:
-        """Draw log θ given the counts of each row and factor.
+        """Draw the logarithms of the intensities given the counts of each row and factor, (row, factor, particle).
 
-        exposure: t Σ_v β_kv, which the counts add to the prior's rate.
+        counts: (row, factor, particle).
+        exposure: t Σ_v β_kv, which is added to the prior's rate, (row, factor, particle).
         """
         a = jnp.asarray(self.model.concentration, counts.dtype)
         return log_gamma_draws(key, a / self.size + counts) - jnp.log(a + exposure)
 
     def _log_factors(self, key: Array, counts: Array, exposure: Array) -> Array:
-        """Draw log β given the counts of each column and factor.
+        """Draw the logarithms of the factors given the counts of each column and factor, (dim, factor, particle).
 
-        exposure: t Σ_n θ_nk, which the counts add to the prior's rate.
+        counts: (dim, factor, particle).
+        exposure: t Σ_n θ_nk, which is added to the prior's rate, (dim, factor, particle).
         """
         c = jnp.asarray(self.model.factor_concentration, counts.dtype)
         return log_gamma_draws(key, c + counts) - jnp.log(self._factor_rate(counts) + exposure)
 
     def _factor_rate(self, like: Array) -> Float[Array, "dim one one"]:
-        """Return c/μ_v, the prior rate of the factors, (dim, 1, 1)."""
+        """Return the rate of the Gamma prior of the factors for each column, (dim, 1, 1).
+
+        like: an array whose first axis is the columns, which gives the floating type.
+        """
         rate = jnp.asarray(self.model.factor_rate(), like.dtype)
         return jnp.broadcast_to(rate, like.shape[:1])[:, None, None]
 
-    def _rescaled(self, key: Array, state: FactorState) -> FactorState:
-        """Return the state with the scale of every factor moved between θ and β (see the module's docstring)."""
+    def _move_scales(self, key: Array, state: FactorState) -> FactorState:
+        """Return the state with the scale of every factor moved between intensities and factors, which leaves all means
+        unchanged.
+        """
         real = jnp.asarray(self.weight)[:, None, None] > 0
         a = jnp.asarray(self.model.concentration, state.log_factors.dtype)
         up = a * jnp.where(real, jnp.exp(state.log_intensities), 0.0).sum(0)
@@ -409,17 +460,20 @@ class PoissonFactorizationChain(eqx.Module):
 
 
 @path_needs_fit.register
-def _(model: PoissonFactorization, data: Dataset) -> bool:
-    """Return True if counts are so many that the path should begin around a fit."""
+def _factorization_needs_fit(model: PoissonFactorization, data: Dataset) -> bool:
+    """Return True if counts are so many that the annealing path of a factorisation should begin around a fit."""
     return sum(float(np.where(batch.units.observed, batch.units.value, 0.0).sum()) for batch in data.batches) > MANY
 
 
 @evidence_chain.register
-def _(
+def _evidence_chain_of_factorization(
     model: PoissonFactorization, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
 ) -> PoissonFactorizationChain | AnchoredFactorization:
-    """Return a path from around the fit if counts are many, else from the prior; also from the prior if there is no
-    fit.
+    """Return the annealing path of a factorisation: from around the fit if counts are many, else from the prior.
+
+    If there is no fit it is from the prior too.
+
+    size: the number of factors, as a tuple of one number.
     """
     if estimate is not None and path_needs_fit(model, data):
         return near_fit(model, data, size[0], estimate)

@@ -1,4 +1,5 @@
-"""Recorders of the chains' states: which quantities of a state are written down, under the names of the model.
+"""Recorders of the annealing chains' states: which quantities of a state are written down, under the names of the
+model.
 
 A chain of a type without a recorder has its log density recorded alone.
 """
@@ -28,41 +29,54 @@ from lvsearch.models.contract import Model, Site, Statistics
 from lvsearch.models.families import IndicatorFamily
 
 OCCUPIED = "occupied"
-"""The quantity that counts the components with at least one part of the data. It does not depend on their names."""
+"""The name of the quantity that counts the components with at least one part of the data. It does not change when
+components are renamed.
+"""
 
 
 # ── collapsed mixtures ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class MixtureRecorder(Recorder):
-    """Records the number of `occupied` components, the `rows` of each, and on request the `component` of each row."""
+    """A recorder of the number of `occupied` components, of the `rows` in each, and on request of the `component` of
+    each row.
+    """
 
     quantities: tuple[Quantity, ...] = eqx.field(static=True)
     order: Int[np.ndarray, " units"] | None
 
     def values(self, chain: CollapsedMixtureChain, state: CollapsedState) -> tuple[Array, ...]:
-        """Return the quantities of each particle. Padding has weight 0, so no component counts it."""
+        """Return the recorded quantities of each particle: occupied (particle,), rows (particle, component), component
+        (particle, unit).
+
+        The last is there on request only. Padding has weight 0, so no component counts it.
+        """
         rows = jnp.round(state.counts).astype(jnp.int32).T
         each = () if self.order is None else (chain.names.components(state.labels[self.order]).T,)
         return (_number_used(rows), rows, *each)
 
 
 @recorder.register
-def _(chain: CollapsedMixtureChain, data: Dataset, *, units: bool) -> MixtureRecorder:
-    """Return the recorder of a mixture."""
+def _mixture_recorder(chain: CollapsedMixtureChain, data: Dataset, *, units: bool) -> MixtureRecorder:
+    """Return the recorder of a mixture's labels.
+
+    units: whether the component of each row is recorded too.
+    """
     return MixtureRecorder(_counted_rows(int(chain.size), data, units), rows_of_units(data) if units else None)
 
 
 class HyperMixtureRecorder(Recorder):
-    """Records the hyper-parameters that have priors, in the components' coordinates, and all that `MixtureRecorder`
-    does.
+    """A recorder of the hyper-parameters that have priors, in the components' coordinates, and of all that
+    `MixtureRecorder` has.
     """
 
     quantities: tuple[Quantity, ...] = eqx.field(static=True)
     mixture: MixtureRecorder
 
     def values(self, chain: HyperMixture, state: HyperMixtureState) -> tuple[Array, ...]:
-        """Return the quantities of each particle, in the order of `quantities`."""
+        """Return the recorded quantities of each particle, in the order of `quantities`: hyper-parameters, then those
+        of the labels.
+        """
         hyper = [
             jnp.exp(state.log_hyper[name]).T if axes else jnp.exp(state.log_hyper[name][0])
             for name, axes in chain.component.hyper_axes.items()
@@ -72,8 +86,11 @@ class HyperMixtureRecorder(Recorder):
 
 
 @recorder.register
-def _(chain: HyperMixture, data: Dataset, *, units: bool) -> HyperMixtureRecorder:
-    """Return the recorder of a mixture whose hyper-parameters have priors."""
+def _hyper_mixture_recorder(chain: HyperMixture, data: Dataset, *, units: bool) -> HyperMixtureRecorder:
+    """Return the recorder of a mixture whose hyper-parameters have priors.
+
+    units: whether the component of each row is recorded too.
+    """
     mixture = cast(MixtureRecorder, recorder(chain.mixture, data, units=units))
     hyper = tuple(
         Quantity(name, axes, (chain.n_dims,) * len(axes), False)
@@ -84,7 +101,7 @@ def _(chain: HyperMixture, data: Dataset, *, units: bool) -> HyperMixtureRecorde
 
 
 class NormalRecorder(Recorder):
-    """Records all that `MixtureRecorder` does, and `weights`, `mean`, `precision`, `rate` in the model's
+    """A recorder of all that `MixtureRecorder` has, and of `weights`, `mean`, `precision`, `rate` in the model's
     coordinates.
     """
 
@@ -92,7 +109,10 @@ class NormalRecorder(Recorder):
     order: Int[np.ndarray, " units"] | None
 
     def values(self, chain: IndependentNormalChain, state: NormalState) -> tuple[Array, ...]:
-        """Return the quantities of each particle. Components that do not exist lie beyond the quantities' shapes."""
+        """Return the recorded quantities of each particle, in the order of `quantities`, each (particle, …).
+
+        Components that do not exist lie beyond the quantities' shapes.
+        """
         here = state.labels[:, None] == jnp.arange(chain.capacity)[:, None]
         rows = jnp.where(jnp.asarray(chain.weight)[:, None, None] > 0, here, False).sum(0).T.astype(jnp.int32)
         mean, precision, rate = (jnp.moveaxis(leaf, -1, 0) for leaf in (state.mean, state.precision, state.rate))
@@ -101,8 +121,11 @@ class NormalRecorder(Recorder):
 
 
 @recorder.register
-def _(chain: IndependentNormalChain, data: Dataset, *, units: bool) -> NormalRecorder:
-    """Return the recorder of a mixture with independent priors of means and precisions."""
+def _normal_recorder(chain: IndependentNormalChain, data: Dataset, *, units: bool) -> NormalRecorder:
+    """Return the recorder of a mixture with independent priors of means and precisions.
+
+    units: whether the component of each row is recorded too.
+    """
     size, n_dims = int(chain.size), chain.values.shape[1]
     used, rows, *each = _counted_rows(size, data, units)
     sites = (
@@ -115,13 +138,16 @@ def _(chain: IndependentNormalChain, data: Dataset, *, units: bool) -> NormalRec
 
 
 def _counted_rows(size: int, data: Dataset, units: bool) -> tuple[Quantity, ...]:
-    """Return the quantities `occupied`, `rows`, and, if `units`, `component`."""
+    """Return the descriptions of the quantities `occupied`, `rows`, and, if `units`, `component`.
+
+    size: the number of components.
+    """
     counted = Quantity(OCCUPIED, (), (), False), Quantity("rows", ("component",), (size,), True)
     return (*counted, Quantity("component", ("unit",), (data.n_units,), True)) if units else counted
 
 
 def _number_used(counts: Array) -> Array:
-    """Return how many entries of the last axis are positive, as int32."""
+    """Return how many entries of the last axis are positive, as int32; the last axis is gone."""
     return (counts > 0).sum(-1).astype(jnp.int32)
 
 
@@ -129,20 +155,24 @@ def _number_used(counts: Array) -> Array:
 
 
 class PathRecorder(Recorder):
-    """Records the number of `occupied` states and the `rows` of each."""
+    """A recorder of the number of `occupied` hidden states, and of the `rows` in each."""
 
     quantities: tuple[Quantity, ...] = eqx.field(static=True)
 
     def values(self, chain: HiddenMarkovChain, state: PathState) -> tuple[Array, ...]:
-        """Return the quantities of each particle. Padding is in no state."""
+        """Return (the number of occupied states (particle,), the rows in each state (particle, state)). Padding is in
+        no state.
+        """
         here = (state.labels[..., None] == jnp.arange(chain.capacity)) & jnp.asarray(chain.present)[:, None]
         rows = here.sum(1).astype(jnp.int32)
         return _number_used(rows), rows
 
 
 @recorder.register
-def _(chain: HiddenMarkovChain, data: Dataset, *, units: bool) -> PathRecorder:
-    """Return the recorder of a hidden Markov model; the state of each row is not recorded."""
+def _path_recorder(chain: HiddenMarkovChain, data: Dataset, *, units: bool) -> PathRecorder:
+    """Return the recorder of a hidden Markov model; the state of each row is not recorded, even if `units` asks for
+    it.
+    """
     rows = Quantity("rows", ("state",), (int(chain.size),), True)
     return PathRecorder((Quantity(OCCUPIED, (), (), False), rows))
 
@@ -151,13 +181,18 @@ def _(chain: HiddenMarkovChain, data: Dataset, *, units: bool) -> PathRecorder:
 
 
 class FactorRecorder(Recorder):
-    """Records `factors`, the `noise_shape` if it has a prior, and on request the `intensities` of each row."""
+    """A recorder of `factors`, of the `noise_shape` if it has a prior, and on request of the `intensities` of each
+    row.
+    """
 
     quantities: tuple[Quantity, ...] = eqx.field(static=True)
     order: Int[np.ndarray, " units"] | None
 
     def values(self, chain: PoissonFactorizationChain, state: FactorState) -> tuple[Array, ...]:
-        """Return the quantities of each particle. Factors that do not exist lie beyond the quantities' shapes."""
+        """Return the recorded quantities of each particle, in the order of `quantities`, each (particle, …).
+
+        Factors that do not exist lie beyond the quantities' shapes.
+        """
         factors = jnp.exp(jnp.moveaxis(state.log_factors, 0, -1))  # (factor, particle, dim)
         noise = () if state.log_noise is None else (jnp.exp(state.log_noise),)
         each = () if self.order is None else (jnp.exp(jnp.moveaxis(state.log_intensities[self.order], -1, 0)),)
@@ -165,8 +200,11 @@ class FactorRecorder(Recorder):
 
 
 @recorder.register
-def _(chain: PoissonFactorizationChain, data: Dataset, *, units: bool) -> FactorRecorder:
-    """Return the recorder of a Poisson factorisation."""
+def _factor_recorder(chain: PoissonFactorizationChain, data: Dataset, *, units: bool) -> FactorRecorder:
+    """Return the recorder of a Poisson factorisation.
+
+    units: whether the intensities of each row are recorded too.
+    """
     size = int(chain.size)
     factors = Quantity("factors", ("factor", "dim"), (size, chain.exposed.shape[1]), True)
     noise = (Quantity("noise_shape", (), (), False),) if chain.model.inferred else ()
@@ -178,22 +216,31 @@ def _(chain: PoissonFactorizationChain, data: Dataset, *, units: bool) -> Factor
 
 
 class TopicRecorder(Recorder):
-    """Records the number of `occupied` topics, the `tokens` of each, and on request those of each document,
-    `document_tokens`.
+    """A recorder of the number of `occupied` topics, of the `tokens` in each, and on request of those of each document.
+
+    The last are called `document_tokens`.
     """
 
     quantities: tuple[Quantity, ...] = eqx.field(static=True)
 
     def values(self, chain: CollapsedTopics, state: TopicState) -> tuple[Array, ...]:
-        """Return the quantities of each particle. They are whole numbers, which the chain keeps as floats."""
+        """Return the recorded quantities of each particle: occupied (particle,), tokens (particle, topic), and those by
+        document.
+
+        The last are (particle, document, topic), on request only. All are whole numbers, which the chain keeps as
+        floats.
+        """
         tokens = state.topic_total.sum(0).T.astype(jnp.int32)
         in_documents = (jnp.moveaxis(state.document_topic, -1, 0).astype(jnp.int32),)
         return (_number_used(tokens), tokens, *(in_documents if len(self.quantities) > 2 else ()))
 
 
 @recorder.register
-def _(chain: CollapsedTopics, data: Dataset, *, units: bool) -> TopicRecorder:
-    """Return the recorder of a topic model."""
+def _topic_recorder(chain: CollapsedTopics, data: Dataset, *, units: bool) -> TopicRecorder:
+    """Return the recorder of a topic model's token counts.
+
+    units: whether the tokens of each document and topic are recorded too.
+    """
     n_topics = int((chain.alpha > 0).sum())
     counted = Quantity(OCCUPIED, (), (), False), Quantity("tokens", ("topic",), (n_topics,), True)
     each = Quantity("document_tokens", ("unit", "topic"), (data.n_units, n_topics), True)
@@ -201,20 +248,27 @@ def _(chain: CollapsedTopics, data: Dataset, *, units: bool) -> TopicRecorder:
 
 
 class HyperTopicRecorder(Recorder):
-    """Records `concentration` and `topic_concentration` if they have priors, and all that `TopicRecorder` does."""
+    """A recorder of `concentration` and `topic_concentration` if they have priors, and of all that `TopicRecorder`
+    has.
+    """
 
     quantities: tuple[Quantity, ...] = eqx.field(static=True)
     topics: TopicRecorder
 
     def values(self, chain: HyperTopics, state: HyperTopicState) -> tuple[Array, ...]:
-        """Return the quantities of each particle, in the order of `quantities`."""
+        """Return the recorded quantities of each particle, in the order of `quantities`: hyper-parameters, then token
+        counts.
+        """
         free = [jnp.exp(each) for each in (state.log_total, state.log_eta) if each is not None]
         return (*free, *self.topics.values(chain.topics, state.topics))
 
 
 @recorder.register
-def _(chain: HyperTopics, data: Dataset, *, units: bool) -> HyperTopicRecorder:
-    """Return the recorder of a topic model whose hyper-parameters have priors."""
+def _hyper_topic_recorder(chain: HyperTopics, data: Dataset, *, units: bool) -> HyperTopicRecorder:
+    """Return the recorder of a topic model whose hyper-parameters have priors.
+
+    units: whether the tokens of each document and topic are recorded too.
+    """
     topics = cast(TopicRecorder, recorder(chain.topics, data, units=units))
     names = {"concentration": chain.total, "topic_concentration": chain.eta}
     free = tuple(Quantity(name, (), (), False) for name, course in names.items() if course is not None)
@@ -225,19 +279,19 @@ def _(chain: HyperTopics, data: Dataset, *, units: bool) -> HyperTopicRecorder:
 
 
 class GenericRecorder(Recorder):
-    """Records the sites of any model by their names, as values and not as statistics, and `occupied` from its
-    indicators.
+    """A recorder of the latent variables of any model by their names, and of `occupied`, computed from its indicators.
 
-    A site of several arrays is recorded as several quantities, such as `components.mean`. An indicator with copies is
-    recorded as the share of its copies in each entry.
+    Variables are recorded as values, not as sufficient statistics. A variable of several arrays is recorded as several
+    quantities, such as `components.mean`. An indicator that stands for several copies is recorded as the share of its
+    copies in each entry.
     """
 
     quantities: tuple[Quantity, ...] = eqx.field(static=True)
     order: Int[np.ndarray, " units"] | None
 
     def values(self, chain: GenericChain, state: GibbsState) -> tuple[Array, ...]:
-        """Return the quantities of each particle, in the order of `quantities`."""
-        found = _sites(chain, state)
+        """Return the recorded quantities of each particle, in the order of `quantities`, each (particle, …)."""
+        found = _site_values(chain, state)
         each = [*found.occupied.values(), *jax.tree.leaves([*found.globals.values()])]
         if self.order is not None:
             for batches in found.locals.values():
@@ -247,13 +301,13 @@ class GenericRecorder(Recorder):
 
 
 class _Sites(NamedTuple):
-    """The values of all sites of a state.
+    """The values of all latent variables of a state.
 
     | field | meaning |
     |---|---|
-    | `occupied` | name of the quantity -> (particle,) |
-    | `globals` | site -> its value |
-    | `locals` | site -> its value for the units of each batch |
+    | `occupied` | name of the quantity -> how many components are occupied, (particle,) |
+    | `globals` | name of a variable that all units share -> its value, (particle, …) |
+    | `locals` | name of a variable of each unit -> for each batch its value, (particle, unit, …) |
     """
 
     occupied: dict[str, Array]
@@ -262,18 +316,21 @@ class _Sites(NamedTuple):
 
 
 @recorder.register
-def _(chain: GenericChain, data: Dataset, *, units: bool) -> GenericRecorder:
-    """Return the recorder of any model that is sampled by the generic chain."""
+def _generic_recorder(chain: GenericChain, data: Dataset, *, units: bool) -> GenericRecorder:
+    """Return the recorder of any model that is sampled by the generic chain.
+
+    units: whether the variables of each unit are recorded too.
+    """
     with jax.enable_x64(True):
-        found = jax.eval_shape(lambda c, key: _sites(c, c.init(key, 1)), chain, jax.random.key(0))
+        found = jax.eval_shape(lambda c, key: _site_values(c, c.init(key, 1)), chain, jax.random.key(0))
         on = chain.model.active(tuple(int(n) for n in chain.size), chain.capacity)
     exists = {axis: int(np.sum(mask)) for axis, mask in on.items()}  # the first so many of the capacity
     quantities = [Quantity(name, (), (), False) for name in found.occupied]
     for name, site in chain.model.globals().items():
-        quantities += _quantities(name, site, _by_field(name, found.globals[name]), exists)
+        quantities += _quantities(name, site, _shapes_by_field(name, found.globals[name]), exists)
     if units:
         for name, site in chain.model.locals().items():
-            batches = [_by_field(name, value) for value in found.locals[name]]
+            batches = [_shapes_by_field(name, value) for value in found.locals[name]]
             longest = {field: tuple(np.max([b[field][1:] for b in batches], axis=0).tolist()) for field in batches[0]}
             quantities += [
                 Quantity(q.name, ("unit", *q.axes), (data.n_units, *q.shape), q.labelled)
@@ -282,25 +339,34 @@ def _(chain: GenericChain, data: Dataset, *, units: bool) -> GenericRecorder:
     return GenericRecorder(tuple(quantities), rows_of_units(data) if units else None)
 
 
-def _sites(chain: GenericChain, state: GibbsState) -> _Sites:
-    """Return the values of all sites of a state."""
+def _site_values(chain: GenericChain, state: GibbsState) -> _Sites:
+    """Return the values of all latent variables of a state."""
     return _Sites(
-        _occupied(chain, state),
-        {name: _value(chain, site, state.globals[name]) for name, site in chain.model.globals().items()},
-        {name: [_value(chain, site, l[name]) for l in state.locals] for name, site in chain.model.locals().items()},
+        _count_occupied(chain, state),
+        {name: _site_value(chain, site, state.globals[name]) for name, site in chain.model.globals().items()},
+        {
+            name: [_site_value(chain, site, l[name]) for l in state.locals]
+            for name, site in chain.model.locals().items()
+        },
     )
 
 
-def _value(chain: GenericChain, site: Site, statistics: Statistics) -> Any:
-    """Return the value x of a site from its statistics t(x); the statistics themselves if the site has copies."""
+def _site_value(chain: GenericChain, site: Site, statistics: Statistics) -> Any:
+    """Return the value x of a latent variable from its sufficient statistics t(x).
+
+    If one element of the variable stands for several copies, the statistics themselves are returned.
+    """
     if site.copies is not None:
         return statistics
     mask = site.event_mask(chain.model.active(chain.size, chain.capacity))
     return site.family.value(statistics, mask)
 
 
-def _by_field(name: str, value: Any) -> dict[str, tuple[int, ...]]:
-    """Return {name of the quantity: its shape without the particles} for each array of a site."""
+def _shapes_by_field(name: str, value: Any) -> dict[str, tuple[int, ...]]:
+    """Return {name of the quantity: its shape without the particles} for each array of a latent variable.
+
+    name: the name of the variable. value: its array, or a NamedTuple of arrays.
+    """
     fields = getattr(type(value), "_fields", None)  # the arrays of a site are one, or a NamedTuple
     if fields is None:
         return {name: value.shape[1:]}
@@ -310,10 +376,12 @@ def _by_field(name: str, value: Any) -> dict[str, tuple[int, ...]]:
 def _quantities(
     name: str, site: Site, shapes: Mapping[str, tuple[int, ...]], exists: Mapping[str, int]
 ) -> list[Quantity]:
-    """Return the quantities of one site, from the shapes of its arrays by name.
+    """Return the descriptions of the quantities that one latent variable is recorded as.
 
-    An axis that the site does not name is the other side of a matrix over its last axis.
+    An axis that the variable does not name is the other side of a matrix over its last axis.
 
+    name, site: the variable.
+    shapes: {name of the quantity: its shape without the particles}.
     exists: how many entries exist on each size axis.
     """
     found = []
@@ -324,8 +392,10 @@ def _quantities(
     return found
 
 
-def _occupied(chain: GenericChain, state: GibbsState) -> dict[str, Array]:
-    """Return {name: (particle,)}: for each size axis, how many of its entries some unit's indicator has chosen."""
+def _count_occupied(chain: GenericChain, state: GibbsState) -> dict[str, Array]:
+    """Return {name of the quantity: (particle,)}: for each size axis, how many of its entries some unit's indicator has
+    chosen.
+    """
     model: Model = chain.model
     axes = list(model.active(chain.size, chain.capacity))
     found = {}
@@ -346,7 +416,10 @@ def _occupied(chain: GenericChain, state: GibbsState) -> dict[str, Array]:
 
 
 def _concatenate_batches(batches: tuple[Array, ...]) -> Array:
-    """Return one array (particle, row, …) of all batches one after another, shorter units padded with 0."""
+    """Return one array (particle, row, …) of all batches one after another, shorter units padded with 0.
+
+    batches: one array (particle, row, …) for each batch.
+    """
     longest = np.max([leaf.shape[2:] for leaf in batches], axis=0).astype(int)
     padded = [
         jnp.pad(leaf, [(0, 0), (0, 0), *((0, int(n) - have) for n, have in zip(longest, leaf.shape[2:], strict=True))])

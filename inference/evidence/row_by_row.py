@@ -2,9 +2,9 @@
 
     p(x_m | x_1 … x_{m−1}, z) = Σ_k (n_k + a) / (m − 1 + Ka) · h(x_m) exp[A(λ + S_k + s(x_m)) − A(λ + S_k)],
 
-with n_k and S_k of the rows before. It is the normaliser of the conditional of the collapsed sweep (`mixtures`).
-Hyper-parameters with priors are drawn from their priors before any row, and move with every sweep, given the rows so
-far.
+with n_k the number of rows before in component k, and S_k the sum of their statistics. The other letters are those of
+`mixtures`. It is the normaliser of the conditional of the collapsed sweep there. Hyper-parameters with priors are drawn
+from their priors before any row, and move with every sweep, given the rows so far.
 """
 
 from typing import Any
@@ -23,11 +23,11 @@ from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining
 
 
 class RowByRow(eqx.Module):
-    """The rows of a mixture in a random order: a `Sequential` on the path from the prior.
+    """The rows of a mixture in a random order, for annealing along the rows (`Sequential`).
 
     | field | meaning |
     |---|---|
-    | `chain` | the chain, on the path from the prior |
+    | `chain` | the chain over labels, on the path from the prior |
     | `order` | the rows in the order in which they come, padding last, (row,) |
     | `n_units` | how many rows are not padding |
     """
@@ -42,13 +42,18 @@ class RowByRow(eqx.Module):
         return len(self.order)
 
     def none_yet(self, key: Key[Array, ""], particles: int) -> CollapsedState:
-        """Return states in which no row has a label (all are −1)."""
+        """Return the state before any row has come, in which no row has a label (all are −1)."""
         return self.chain.of_labels(jnp.full((self.places, particles), -1, jnp.int32))
 
     def append(
         self, key: Key[Array, ""], state: CollapsedState, unit: Int[Array, ""]
     ) -> tuple[CollapsedState, Float[Array, " particle"]]:
-        """Draw the label of the next row; return the new state and log p(row | the rows before), nats."""
+        """Draw the label of the next row given the rows before.
+
+        unit: the number of the row in the order in which rows come.
+
+        Returns: (the new state, log p(row | the rows before) of each particle in nats, (particle,)).
+        """
         row = jnp.asarray(self.order)[unit]
         joining = self.chain.joining(state, row, self._normalisers(state))
         score = joining.score
@@ -58,26 +63,39 @@ class RowByRow(eqx.Module):
     def remove(
         self, key: Key[Array, ""], state: CollapsedState, unit: Int[Array, ""]
     ) -> tuple[CollapsedState, Float[Array, " particle"]]:
-        """Take a row out; return the new state and log p(row | the rows that are left), nats."""
+        """Take the last row out of its component. The key is not used.
+
+        unit: the number of the row in the order in which rows come.
+
+        Returns: (the new state, log p(row | the rows that are left) of each particle in nats, (particle,)).
+        """
         return self.removed(state, unit, self.chain.prior)
 
     def revisit(
         self, key: Key[Array, ""], state: CollapsedState, units: Int[Array, ""], *, backward: bool
     ) -> CollapsedState:
-        """Draw the labels of the first `units` rows again, one after another, at temperature 1."""
+        """Return the state with the labels of the first `units` rows drawn again, one after another, at temperature 1.
+
+        backward: the last row first.
+        """
         # summed anew, so that rounding does not add up over sweeps
         return self.revisited(key, self.chain.of_labels(state.labels), units, backward, self.chain.prior)
 
     def take(self, state: CollapsedState, particles: Int[Array, " chosen"]) -> CollapsedState:
-        """Return the state of the named particles, in that order."""
+        """Return the state of the chosen particles, in the order in which they are named; a particle may be named
+        twice.
+        """
         return self.chain.take(state, particles)
 
     def removed(
         self, state: CollapsedState, unit: Int[Array, ""], prior: Any
     ) -> tuple[CollapsedState, Float[Array, " particle"]]:
-        """Do the same as `remove`, under a given λ.
+        """Take the last row out of its component, under a given prior of the components.
 
-        prior: λ, each leaf (…), or (particle, …).
+        unit: the number of the row in the order in which rows come.
+        prior: λ, the natural parameters of a component without rows, each leaf (…), or (particle, …).
+
+        Returns: (the new state, log p(row | the rows that are left) of each particle in nats, (particle,)).
         """
         row = jnp.asarray(self.order)[unit]
         left = self.chain.remove_row(state, row, prior)
@@ -87,9 +105,15 @@ class RowByRow(eqx.Module):
     def revisited(
         self, key: Key[Array, ""], state: CollapsedState, units: Int[Array, ""], backward: bool, prior: Any
     ) -> CollapsedState:
-        """Do the same as `revisit`, under a given λ."""
+        """Return the state with the labels of the first `units` rows drawn again, under a given prior of the
+        components.
+
+        backward: the last row first.
+        prior: λ, the natural parameters of a component without rows, each leaf (…), or (particle, …).
+        """
 
         def one(place: Array, carry: tuple[CollapsedState, Array]) -> tuple[CollapsedState, Array]:
+            """Draw the label of the row in position `place` of the sweep."""
             row = jnp.asarray(self.order)[units - 1 - place if backward else place]
             uniform = jax.random.uniform(jax.random.fold_in(key, place), carry[1].shape[1:], carry[1].dtype)
 
@@ -101,15 +125,17 @@ class RowByRow(eqx.Module):
         return jax.lax.fori_loop(0, units, one, (state, self._normalisers(state)))[0]
 
     def _normalisers(self, state: CollapsedState) -> Float[Array, "component particle"]:
-        """Return A(λ + S_k) of each component, (component, particle)."""
+        """Return A(λ + S_k), the log-normaliser of each component with its rows, (component, particle), in nats."""
         return self.chain.normalisers(state.natural).sum(-1)
 
     def _log_predictive(
         self, before: CollapsedState, score: Float[Array, "label particle"], row: Int[Array, ""]
     ) -> Float[Array, " particle"]:
-        """Return log p(row | the rows before and their labels), (particle,), nats.
+        """Return log p(row | the rows before and their labels), (particle,), in nats.
 
-        before: the state without the row. score: the row's score under each label (`Joining.score`).
+        before: the state without the row.
+        score: the row's score under each label (`Joining.score`).
+        row: the number of the row.
         """
         seats = before.counts.sum(0) + self.chain.total_concentration()
         carrier = jnp.asarray(self.chain.carriers, score.dtype)[row]
@@ -118,7 +144,10 @@ class RowByRow(eqx.Module):
 
 
 class HyperRowByRow(eqx.Module):
-    """The rows of a mixture whose hyper-parameters have priors, in a random order: a `Sequential`."""
+    """The rows of a mixture whose hyper-parameters have priors, in a random order, for annealing along the rows.
+
+    `chain`: the chain over labels and hyper-parameters. `rows`: the rows in their order.
+    """
 
     chain: HyperMixture
     rows: RowByRow
@@ -134,29 +163,40 @@ class HyperRowByRow(eqx.Module):
         return self.rows.n_units
 
     def none_yet(self, key: Key[Array, ""], particles: int) -> HyperMixtureState:
-        """Return states in which no row has a label, with hyper-parameters drawn from their priors."""
+        """Return the state before any row has come, with hyper-parameters drawn from their priors."""
         labels = jnp.full((self.places, particles), -1, jnp.int32)
         return self.chain.of_labels(labels, self.chain.drawn_hyper(key, particles))
 
     def append(
         self, key: Key[Array, ""], state: HyperMixtureState, unit: Int[Array, ""]
     ) -> tuple[HyperMixtureState, Float[Array, " particle"]]:
-        """Draw the label of the next row; return the new state and log p(row | the rows before), nats."""
+        """Draw the label of the next row given the rows before and the hyper-parameters.
+
+        unit: the number of the row in the order in which rows come.
+
+        Returns: (the new state, log p(row | the rows before) of each particle in nats, (particle,)).
+        """
         mixture, worth = self.rows.append(key, state.mixture, unit)
         return state._replace(mixture=mixture), worth
 
     def remove(
         self, key: Key[Array, ""], state: HyperMixtureState, unit: Int[Array, ""]
     ) -> tuple[HyperMixtureState, Float[Array, " particle"]]:
-        """Take a row out; return the new state and log p(row | the rows that are left), nats."""
+        """Take the last row out of its component. The key is not used.
+
+        unit: the number of the row in the order in which rows come.
+
+        Returns: (the new state, log p(row | the rows that are left) of each particle in nats, (particle,)).
+        """
         mixture, worth = self.rows.removed(state.mixture, unit, self.chain.prior(state.log_hyper))
         return state._replace(mixture=mixture), worth
 
     def revisit(
         self, key: Key[Array, ""], state: HyperMixtureState, units: Int[Array, ""], *, backward: bool
     ) -> HyperMixtureState:
-        """Draw the labels of the first `units` rows again, and the hyper-parameters after them (before them if
-        `backward`).
+        """Return the state with the labels of the first `units` rows drawn again, and then the hyper-parameters.
+
+        backward: the hyper-parameters first, then the last row, and so on to the first.
         """
         key_rows, key_hyper = jax.random.split(key)
         if backward:
@@ -167,32 +207,41 @@ class HyperRowByRow(eqx.Module):
         return state if backward else self.chain.with_hyper_moved(key_hyper, state, jnp.ones(()), backward)
 
     def take(self, state: HyperMixtureState, particles: Int[Array, " chosen"]) -> HyperMixtureState:
-        """Return the state of the named particles, in that order."""
+        """Return the state of the chosen particles, in the order in which they are named; a particle may be named
+        twice.
+        """
         return self.chain.take(state, particles)
 
 
 @sequential.register
-def _(chain: CollapsedMixtureChain, key: Key[Array, ""]) -> RowByRow | None:
-    """Return the rows in an order drawn by the key, or None for a chain on the path around a labelling."""
+def _rows_of_mixture_in_turn(chain: CollapsedMixtureChain, key: Key[Array, ""]) -> RowByRow | None:
+    """Return the rows of a mixture in an order drawn by the key, or None for a chain on the path around a labelling."""
     if chain.anchor is not None:
         return None
     return RowByRow(chain, *in_turn(key, np.asarray(chain.weight) > 0))
 
 
 @sequential.register
-def _(chain: HyperMixture, key: Key[Array, ""]) -> HyperRowByRow | None:
-    """Return the rows in an order drawn by the key, or None for a chain on the path around a labelling."""
+def _rows_of_hyper_mixture_in_turn(chain: HyperMixture, key: Key[Array, ""]) -> HyperRowByRow | None:
+    """Return the rows of a mixture in an order drawn by the key, or None for a chain on the path around a labelling.
+
+    The hyper-parameters of the mixture have priors.
+    """
     rows = sequential(chain.mixture, key)
     return HyperRowByRow(chain, rows) if isinstance(rows, RowByRow) else None
 
 
 @along_data.register
-def _(chain: CollapsedMixtureChain) -> bool:
-    """Return True on the path from the prior, which then goes along the rows."""
+def _mixture_goes_along_rows(chain: CollapsedMixtureChain) -> bool:
+    """Return True for a mixture on the path from the prior, which then goes along the rows; False on the second
+    path.
+    """
     return chain.anchor is None
 
 
 @along_data.register
-def _(chain: HyperMixture) -> bool:
-    """Return True on the path from the prior, which then goes along the rows."""
+def _hyper_mixture_goes_along_rows(chain: HyperMixture) -> bool:
+    """Return True for a mixture on the path from the prior, which then goes along the rows; False on the second
+    path.
+    """
     return chain.mixture.anchor is None

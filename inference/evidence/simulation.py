@@ -29,13 +29,13 @@ from lvsearch.models.units import AnnotatedImage, BagOfWords, Row
 
 
 class Simulated(NamedTuple):
-    """Data and the latents that they were drawn with.
+    """Data and the latent variables that they were drawn with.
 
     | field | meaning |
     |---|---|
     | `data` | one batch with all units; each single observation (a token) has a column of its own |
-    | `globals` | site -> statistics, with `size` entries on size axes |
-    | `locals` | site -> statistics of every unit of the batch, units leading |
+    | `globals` | {variable that all units share: its statistics}, with `size` entries on size axes |
+    | `locals` | {variable of each unit: statistics of every unit of the batch}, units leading |
     | `size` | the size that they were drawn at |
     """
 
@@ -46,17 +46,18 @@ class Simulated(NamedTuple):
 
 
 def simulated_like(data: Dataset, model: Model, size: tuple[int, ...], key: Key[Array, ""]) -> Simulated:
-    """Draw data from the model at `size`: globals from their priors, then locals, then units.
+    """Draw data from the model at `size`: parameters from their priors, then the units' latent variables, then the
+    units.
 
     There are as many units as `data` has, each as long, with the same cells missing. All are drawn at once, padded to
     the longest.
 
-    Raises ValueError for parameters without a prior, as `Model.simulate` does.
+    Raises ValueError for parameters without a prior.
     """
     weights = [np.asarray(batch.weight) for batch in data.batches]
-    units = _stacked([one_a_column(batch.units) for batch in data.batches])
+    units = _stack_batches([one_a_column(batch.units) for batch in data.batches])
     with jax.enable_x64(True):
-        g, l, units = jax.tree.map(np.asarray, _drawn(model, key, size, units, data.extents))
+        g, l, units = jax.tree.map(np.asarray, _simulate(model, key, size, units, data.extents))
     batch = Batch(units, np.concatenate(weights))
     return Simulated(
         Dataset.of_batches((batch,), (np.concatenate(data.unit_ids),), data.extents, data.n_units), g, l, size
@@ -65,29 +66,39 @@ def simulated_like(data: Dataset, model: Model, size: tuple[int, ...], key: Key[
 
 @eqx.filter_jit
 @full_precision
-def _drawn(
+def _simulate(
     model: Model, key: Key[Array, ""], size: tuple[int, ...], units: Unit, extents: Mapping[str, int]
 ) -> tuple[dict[str, Statistics], dict[str, Statistics], Unit]:
-    """Call `Model.simulate`, compiled; size and extents are static."""
+    """Return what `Model.simulate` draws: statistics of globals and of locals, and units. It is compiled; `size` is
+    static.
+
+    Globals are the latent variables that all units share, locals those of one unit.
+
+    units: say how many units there are and how long each is.
+    extents: lengths of the axes that the data decide, such as {"word": number of words}.
+    """
     return model.simulate(key, size, units, extents)
 
 
 @singledispatch
 def one_a_column(units: Unit) -> Unit:
-    """Return the units with a column for every single observation, so that no column stands for several copies."""
+    """Return units with a column for every single observation, so that no column stands for several copies.
+
+    A type of unit whose columns have counts registers a function of its own; other units are returned as they are.
+    """
     return units
 
 
 @one_a_column.register
-def _(units: BagOfWords) -> BagOfWords:
-    """Return the documents with one column for each token."""
-    return BagOfWords(*_words_apart(units.words, units.counts))
+def _one_token_a_column_of_documents(units: BagOfWords) -> BagOfWords:
+    """Return documents with one column for each token, instead of one for each different word."""
+    return BagOfWords(*_one_column_for_each_token(units.words, units.counts))
 
 
 @one_a_column.register
-def _(units: AnnotatedImage) -> AnnotatedImage:
-    """Return the images with one column for each token of the caption."""
-    return AnnotatedImage(units.regions, units.present, *_words_apart(units.words, units.counts))
+def _one_token_a_column_of_images(units: AnnotatedImage) -> AnnotatedImage:
+    """Return images with one column for each token of the caption, instead of one for each different word."""
+    return AnnotatedImage(units.regions, units.present, *_one_column_for_each_token(units.words, units.counts))
 
 
 def packed(data: Dataset) -> Dataset:
@@ -95,32 +106,35 @@ def packed(data: Dataset) -> Dataset:
 
     data: the field `data` of a `Simulated`.
     """
-    return _packed(data.batches[0].units, data)
+    return _pack_by_type(data.batches[0].units, data)
 
 
 @singledispatch
-def _packed(units: Unit, data: Dataset) -> Dataset:
-    """Return simulated data in the form that engines expect, by the type of the units; by default as they are."""
+def _pack_by_type(units: Unit, data: Dataset) -> Dataset:
+    """Return simulated data in the form that engines expect, by the type of the units; by default as they are.
+
+    units: the units of the only batch of `data`.
+    """
     return data
 
 
-@_packed.register
-def _(units: BagOfWords, data: Dataset) -> Dataset:
-    """Return the documents in batches, with one column for each different word."""
+@_pack_by_type.register
+def _pack_documents(units: BagOfWords, data: Dataset) -> Dataset:
+    """Return simulated documents in batches, with one column for each different word."""
     return documents(counts_of(data))
 
 
-@_packed.register
-def _(units: Row, data: Dataset) -> Dataset:
-    """Return the rows in the order of the data set, in batches."""
-    in_order = _in_order(data, units)
+@_pack_by_type.register
+def _pack_rows(units: Row, data: Dataset) -> Dataset:
+    """Return simulated rows in the order of the data set, in batches."""
+    in_order = _units_in_order(data, units)
     return rows(np.where(in_order.observed, np.asarray(in_order.value, np.float64), 0.0), in_order.observed)
 
 
-@_packed.register
-def _(units: AnnotatedImage, data: Dataset) -> Dataset:
-    """Return the annotated images in batches, with one column for each different word of a caption."""
-    images = _in_order(data, units)
+@_pack_by_type.register
+def _pack_images(units: AnnotatedImage, data: Dataset) -> Dataset:
+    """Return simulated images with captions in batches, with one column for each different word of a caption."""
+    images = _units_in_order(data, units)
     image, column = np.nonzero(images.counts)
     ones = np.ones(len(image), np.int32)
     captions = csr_array((ones, (image, images.words[image, column])), (data.n_units, data.extents["word"]))
@@ -130,15 +144,18 @@ def _(units: AnnotatedImage, data: Dataset) -> Dataset:
     return annotated_images(images.regions[present], present.sum(1), captions, n_tokens)
 
 
-def _in_order(data: Dataset, units: Any) -> Any:
-    """Return the units in the order of the data set, without padding."""
+def _units_in_order(data: Dataset, units: Any) -> Any:
+    """Return the units of the only batch of a data set in the order of the data set, without padding."""
     ids = data.unit_ids[0]
     real = np.flatnonzero(ids >= 0)
     return jax.tree.map(lambda leaf: np.asarray(leaf)[real[np.argsort(ids[real])]], units)
 
 
-def _words_apart(words: Any, counts: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return word ids and counts of 0 or 1 with a column for every token, (unit, token) each."""
+def _one_column_for_each_token(words: Any, counts: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return (word ids, counts of 0 or 1) with a column for every token, (unit, token) each.
+
+    words, counts: the different words of each unit and how often each occurs, (unit, column).
+    """
     copies = np.asarray(counts).astype(np.int64)
     lengths = copies.sum(-1)
     here = np.arange(max(1, int(lengths.max(initial=0)))) < lengths[:, None]
@@ -147,10 +164,13 @@ def _words_apart(words: Any, counts: Any) -> tuple[np.ndarray, np.ndarray]:
     return ids, here.astype(np.float64)
 
 
-def _stacked(units: list[Unit]) -> Unit:
-    """Return all batches as one, the shorter ones padded with zeros, which stand for nothing in every type of unit."""
+def _stack_batches(units: list[Unit]) -> Unit:
+    """Return all batches of units as one, the shorter ones padded with zeros, which stand for nothing in every type of
+    unit.
+    """
 
     def concatenate(*leaves: Any) -> np.ndarray:
+        """Return one array of each batch joined along the units, padded to the longest."""
         arrays = [np.asarray(leaf) for leaf in leaves]
         widths = np.max([array.shape[1:] for array in arrays], axis=0, initial=0)
         padding = [[(0, 0), *((0, int(w - n)) for w, n in zip(widths, a.shape[1:], strict=True))] for a in arrays]

@@ -39,9 +39,10 @@ from lvsearch.models.kernels import kernel
 
 @singledispatch
 def true_state(chain: Chain, simulated: Simulated, particles: int) -> State:
-    """Return a state with `particles` copies of the latents that the data were drawn with.
+    """Return a state of a chain with `particles` copies of the latent variables that simulated data were drawn with.
 
     chain: the chain of `simulated.data` at `simulated.size`.
+    simulated: the data with the latent variables that they were drawn with.
 
     Raises ValueError for a type of chain that has no such function registered.
     """
@@ -52,11 +53,13 @@ def true_state(chain: Chain, simulated: Simulated, particles: int) -> State:
 
 
 def anneal_simulated(chain: Chain, key: Key[Array, ""], simulated: Simulated, work: Effort) -> TwoSided:
-    """Anneal forward, and backward from the true latents, and return both estimates of log p(data | size), in nats.
+    """Anneal forward, and backward from the true latent variables, and return both estimates of log p(data | size), in
+    nats.
 
     The temperatures are chosen by a pilot run.
 
-    chain, simulated: as for `true_state`.
+    chain: the chain of `simulated.data` at `simulated.size`.
+    simulated: the data with the latent variables that they were drawn with.
     work: how many temperatures and particles.
     """
     key_pilot, key_paths = jax.random.split(key)
@@ -69,9 +72,10 @@ def anneal_simulated(chain: Chain, key: Key[Array, ""], simulated: Simulated, wo
 
 
 @true_state.register
-def _(chain: CollapsedTopics, simulated: Simulated, particles: int) -> TopicState:
-    """Return the true topic of every token. Proportions and topics are integrated out, so their true values are not
-    used.
+def _true_topic_state(chain: CollapsedTopics, simulated: Simulated, particles: int) -> TopicState:
+    """Return a state of a topic model with the true topic of every token.
+
+    Proportions and topics are integrated out, so their true values are not used.
     """
     unit, ids = simulated.data.batches[0].units, simulated.data.unit_ids[0]
     row, column = np.nonzero(np.asarray(unit.counts))
@@ -89,10 +93,13 @@ def _(chain: CollapsedTopics, simulated: Simulated, particles: int) -> TopicStat
 
 
 @true_state.register
-def _(chain: HyperTopics, simulated: Simulated, particles: int) -> HyperTopicState:
-    """Return the true topic of every token, and the true hyper-parameters that have priors."""
+def _true_hyper_topic_state(chain: HyperTopics, simulated: Simulated, particles: int) -> HyperTopicState:
+    """Return a state of a topic model with the true topic of every token, and the true hyper-parameters that have
+    priors.
+    """
 
     def log_value(name: str, course: Any) -> Array | None:
+        """Return the log of one true hyper-parameter for every particle; None if it has no prior."""
         return None if course is None else jnp.full(particles, simulated.globals[name].log_value)
 
     return HyperTopicState(
@@ -106,25 +113,34 @@ _of_labels = kernel(brief=True)(lambda chain, labels, *more: chain.of_labels(lab
 
 
 @true_state.register
-def _(chain: CollapsedMixtureChain, simulated: Simulated, particles: int) -> CollapsedState:
-    """Return the true component and variant of every row. Weights and parameters are integrated out."""
-    return _of_labels(chain, _labels(simulated, particles))
+def _true_mixture_state(chain: CollapsedMixtureChain, simulated: Simulated, particles: int) -> CollapsedState:
+    """Return a state of a mixture with the true component and variant of every row.
+
+    Weights and parameters are integrated out, so their true values are not used.
+    """
+    return _of_labels(chain, _true_labels(simulated, particles))
 
 
 @true_state.register
-def _(chain: HyperMixture, simulated: Simulated, particles: int) -> HyperMixtureState:
-    """Return the true component of every row, and the true hyper-parameters that have priors."""
+def _true_hyper_mixture_state(chain: HyperMixture, simulated: Simulated, particles: int) -> HyperMixtureState:
+    """Return a state of a mixture with the true component of every row, and the true hyper-parameters that have
+    priors.
+    """
 
     def copies(name: str) -> Array:
+        """Return the log of one true hyper-parameter, (column, particle)."""
         value = np.atleast_1d(np.asarray(simulated.globals[name].log_value, np.float64))
         return jnp.asarray(np.repeat(value[:, None], particles, axis=1))
 
-    return _of_labels(chain, _labels(simulated, particles), {name: copies(name) for name in chain.courses})
+    return _of_labels(chain, _true_labels(simulated, particles), {name: copies(name) for name in chain.courses})
 
 
 @true_state.register
-def _(chain: UnigramMixtureChain, simulated: Simulated, particles: int) -> DocumentLabels:
-    """Return the true topic of every document. Weights and topics are integrated out."""
+def _true_document_labels(chain: UnigramMixtureChain, simulated: Simulated, particles: int) -> DocumentLabels:
+    """Return a state of a mixture of unigrams with the true topic of every document.
+
+    Weights and topics are integrated out, so their true values are not used.
+    """
     (ids,) = simulated.data.unit_ids
     topics = np.zeros(simulated.data.n_units, int)
     topics[ids[ids >= 0]] = np.argmax(simulated.locals["topic"], -1)[ids >= 0]
@@ -132,18 +148,23 @@ def _(chain: UnigramMixtureChain, simulated: Simulated, particles: int) -> Docum
 
 
 @true_state.register
-def _(chain: IndependentNormalChain, simulated: Simulated, particles: int) -> NormalState:
-    """Return the true component of every row, and the true weights, means, precisions and rates."""
+def _true_normal_state(chain: IndependentNormalChain, simulated: Simulated, particles: int) -> NormalState:
+    """Return a state of a mixture with the true component of every row, and the true weights, means, precisions and
+    rates.
+    """
     g, more = simulated.globals, chain.capacity - simulated.size[0]
 
     def copies(leaf: Any, *, padding: float | None = None) -> Array:
+        """Return an array repeated for every particle on a new last axis, with empty components of value `padding`
+        added.
+        """
         array = np.asarray(leaf, np.float64)
         if padding is not None:
             array = np.pad(array, [(0, more), *[(0, 0)] * (array.ndim - 1)], constant_values=padding)
         return jnp.asarray(np.repeat(array[..., None], particles, axis=-1))
 
     return NormalState(
-        _labels(simulated, particles),
+        _true_labels(simulated, particles),
         copies(g["weights"], padding=-np.inf),
         copies(g["mean"].value, padding=0.0),
         copies(-g["precision"].negative_value, padding=1.0),
@@ -152,8 +173,11 @@ def _(chain: IndependentNormalChain, simulated: Simulated, particles: int) -> No
 
 
 @true_state.register
-def _(chain: HiddenMarkovChain, simulated: Simulated, particles: int) -> PathState:
-    """Return the true state of every row. All parameters are integrated out."""
+def _true_path_state(chain: HiddenMarkovChain, simulated: Simulated, particles: int) -> PathState:
+    """Return a state of a hidden Markov model with the true hidden state of every row.
+
+    All parameters are integrated out, so their true values are not used.
+    """
     (ids,), units = simulated.data.unit_ids, simulated.data.batches[0].units
     present = np.asarray(units.present) & (ids >= 0)[:, None]
     order = np.argsort(np.broadcast_to(ids[:, None], present.shape)[present], kind="stable")
@@ -163,11 +187,15 @@ def _(chain: HiddenMarkovChain, simulated: Simulated, particles: int) -> PathSta
 
 
 @true_state.register
-def _(chain: PoissonFactorizationChain, simulated: Simulated, particles: int) -> FactorState:
-    """Return the true intensities and factors. The factor that each count belongs to is summed out."""
+def _true_factor_state(chain: PoissonFactorizationChain, simulated: Simulated, particles: int) -> FactorState:
+    """Return a state of a Poisson factorisation with the true intensities and factors.
+
+    The factor that each count belongs to is summed out.
+    """
     more = chain.capacity - simulated.size[0]
 
     def copies(log_values: Any) -> Array:
+        """Return an array repeated for every particle on a new last axis, with empty factors added."""
         padded = np.pad(np.asarray(log_values, np.float64), [(0, 0), (0, more)])
         return jnp.asarray(np.repeat(padded[..., None], particles, axis=-1))
 
@@ -180,12 +208,16 @@ def _(chain: PoissonFactorizationChain, simulated: Simulated, particles: int) ->
 
 
 @true_state.register
-def _(chain: AnchoredFactorization, simulated: Simulated, particles: int) -> NearState:
-    """Return the true intensities and factors, with rows in the order of the data set."""
+def _true_factor_state_near_fit(chain: AnchoredFactorization, simulated: Simulated, particles: int) -> NearState:
+    """Return a state of a Poisson factorisation on its path around a fit, with the true intensities and factors.
+
+    Rows are in the order of the data set.
+    """
     (ids,), more = simulated.data.unit_ids, chain.capacity - simulated.size[0]
     rows = np.flatnonzero(ids >= 0)[np.argsort(ids[ids >= 0], kind="stable")]
 
     def copies(log_values: Any) -> Array:
+        """Return an array repeated for every particle on a new first axis, with empty factors added."""
         return jnp.asarray(np.repeat(np.pad(log_values, [(0, 0), (0, more)])[None], particles, axis=0))
 
     noise = None
@@ -199,12 +231,15 @@ def _(chain: AnchoredFactorization, simulated: Simulated, particles: int) -> Nea
 
 
 @true_state.register
-def _(chain: GenericChain, simulated: Simulated, particles: int) -> GibbsState:
-    """Return the true statistics of every site, 0 at elements that do not exist."""
+def _true_gibbs_state(chain: GenericChain, simulated: Simulated, particles: int) -> GibbsState:
+    """Return a state of any model with the true statistics of every latent variable, 0 at elements that do not
+    exist.
+    """
     model, size, capacity = chain.model, simulated.size, chain.capacity
     lengths = {axis: mask.shape[0] for axis, mask in model.active(size, capacity).items()}
 
     def padded(site: Site, statistics: Statistics) -> Statistics:
+        """Return the statistics of a local variable with zeros in the array slots of components that do not exist."""
         wanted = [None, *(lengths.get(axis) for axis in site.axes)]  # units lead
 
         def pad(leaf: np.ndarray) -> np.ndarray:
@@ -217,8 +252,10 @@ def _(chain: GenericChain, simulated: Simulated, particles: int) -> GibbsState:
     return jax.tree.map(lambda leaf: jnp.asarray(np.repeat(np.asarray(leaf, np.float64)[None], particles, 0)), one)
 
 
-def _labels(simulated: Simulated, particles: int) -> Array:
-    """Return the true label of each row, component and variant, (row, particle)."""
+def _true_labels(simulated: Simulated, particles: int) -> Array:
+    """Return the true label of each row, which is its component and variant, (row, particle), the same for all
+    particles.
+    """
     label = np.argmax(simulated.locals["component"], -1)
     if "variant" in simulated.locals:
         variants = np.asarray(simulated.locals["variant"])

@@ -2,8 +2,9 @@
 
     p(w_m | w_1 … w_{m−1}, z) = Σ_k (D_k + a) / (m − 1 + Ka) · p(w_m | the words of k)
 
-with the Dirichlet–multinomial of the collapsed sweep (`unigram_mixtures`). It is the normaliser of that sweep's
-conditional.
+Here w_m are the words of document m, D_k the number of earlier documents in topic k, and a the concentration of the K
+weights. p(w_m | …) is the Dirichlet–multinomial of the collapsed sweep (`unigram_mixtures`), and the sum is the
+normaliser of that sweep's conditional.
 """
 
 import equinox as eqx
@@ -18,7 +19,7 @@ from lvsearch.inference.evidence.unigram_mixtures import DocumentLabels, Unigram
 
 
 class UnigramsInTurn(eqx.Module):
-    """The documents of a mixture of unigrams in a random order: a `Sequential`.
+    """The documents of a mixture of unigrams in a random order, for annealing along the documents (`Sequential`).
 
     | field | meaning |
     |---|---|
@@ -37,14 +38,17 @@ class UnigramsInTurn(eqx.Module):
         return len(self.order)
 
     def none_yet(self, key: Key[Array, ""], particles: int) -> DocumentLabels:
-        """Return states in which no document has a topic (all are −1)."""
+        """Return the state before any document has come, in which no document has a topic (all are −1)."""
         return self.chain.of_labels(jnp.full((self.places, particles), -1, jnp.int32))
 
     def append(
         self, key: Key[Array, ""], state: DocumentLabels, unit: Int[Array, ""]
     ) -> tuple[DocumentLabels, Float[Array, " particle"]]:
-        """Draw the topic of the next document; return the new state and log p(document | those before), (particle,),
-        nats.
+        """Draw the topic of the next document given the documents before.
+
+        unit: the number of the document in the order in which documents come.
+
+        Returns: (the new state, log p(document | the documents before) of each particle in nats, (particle,)).
         """
         after, score = self.chain.redrawn(state, jnp.asarray(self.order)[unit], self._uniform(key, state))
         return after, score - self._log_seats(state)
@@ -52,23 +56,35 @@ class UnigramsInTurn(eqx.Module):
     def remove(
         self, key: Key[Array, ""], state: DocumentLabels, unit: Int[Array, ""]
     ) -> tuple[DocumentLabels, Float[Array, " particle"]]:
-        """Take a document out; return the new state and log p(document | those that are left), (particle,), nats."""
+        """Take the last document out of its topic. The key is not used.
+
+        unit: the number of the document in the order in which documents come.
+
+        Returns: (the new state, log p(document | the documents that are left) of each particle in nats, (particle,)).
+        """
         left, score = self.chain.redrawn(state, jnp.asarray(self.order)[unit], None)
         return left, score - self._log_seats(left)
 
     def revisit(
         self, key: Key[Array, ""], state: DocumentLabels, units: Int[Array, ""], *, backward: bool
     ) -> DocumentLabels:
-        """Draw the topics of the first `units` documents again, one after another, at temperature 1."""
+        """Return the state with the topics of the first `units` documents drawn again, one after another, at
+        temperature 1.
+
+        backward: the last document first.
+        """
 
         def one(place: Array, state: DocumentLabels) -> DocumentLabels:
+            """Draw the topic of the document in position `place` of the sweep."""
             document = jnp.asarray(self.order)[units - 1 - place if backward else place]
             return self.chain.redrawn(state, document, self._uniform(jax.random.fold_in(key, place), state))[0]
 
         return jax.lax.fori_loop(0, units, one, state)
 
     def take(self, state: DocumentLabels, particles: Int[Array, " chosen"]) -> DocumentLabels:
-        """Return the state of the named particles, in that order."""
+        """Return the state of the chosen particles, in the order in which they are named; a particle may be named
+        twice.
+        """
         return self.chain.take(state, particles)
 
     def _uniform(self, key: Key[Array, ""], state: DocumentLabels) -> Float[Array, " particle"]:
@@ -76,18 +92,21 @@ class UnigramsInTurn(eqx.Module):
         return jax.random.uniform(key, state.tokens.shape[1:], state.tokens.dtype)
 
     def _log_seats(self, before: DocumentLabels) -> Float[Array, " particle"]:
-        """Return log(number of documents before + Ka), (particle,)."""
+        """Return log(number of documents with a topic + the total concentration of the weights), (particle,).
+
+        before: the state, without the document that comes or went.
+        """
         return jnp.log(before.documents.sum(0) + self.chain.total_concentration())
 
 
 @sequential.register
-def _(chain: UnigramMixtureChain, key: Key[Array, ""]) -> UnigramsInTurn:
-    """Return the documents in an order drawn by the key."""
+def _documents_in_turn(chain: UnigramMixtureChain, key: Key[Array, ""]) -> UnigramsInTurn:
+    """Return the documents of a mixture of unigrams in an order drawn by the key."""
     real = np.concatenate([np.asarray(part.weight) for part in chain.parts]) > 0
     return UnigramsInTurn(chain, *in_turn(key, real))
 
 
 @along_data.register
-def _(chain: UnigramMixtureChain) -> bool:
-    """Return True: the path goes along the documents."""
+def _unigrams_go_along_documents(chain: UnigramMixtureChain) -> bool:
+    """Return True: the annealing path of a mixture of unigrams goes along the documents."""
     return True

@@ -1,7 +1,8 @@
 """Mixtures of unigrams of one size, annealed from the prior of their labels, with weights and topics integrated out.
 
-It is the path of `lvsearch.inference.evidence.mixtures` on sparse documents. With n_kw the counts of word w in topic k,
-and N_k their sum,
+It is the path of `lvsearch.inference.evidence.mixtures` on sparse documents. Let z_d be the topic of document d, D_k
+the number of documents of topic k, and n_kw the counts of word w in topic k, with sum N_k. The weights have
+concentration a, and the topics, over V words, concentration η. Then
 
     π_t(z_d = k | the others) ∝ (D_k + a) · [p(w_d | the words of k)]^t,
     p(w_d | …) = Γ(N_k + Vη) / Γ(N_k + N_d + Vη) Π_w Γ(n_kw + n_dw + η) / Γ(n_kw + η)        (Dirichlet–multinomial)
@@ -48,7 +49,14 @@ class DocumentLabels(NamedTuple):
 
 
 class PaddedDocuments(NamedTuple):
-    """Documents of one padded length. `units` is the number of each document in the data set, −1 for padding."""
+    """Documents of one padded length, with their distinct words.
+
+    | field | meaning |
+    |---|---|
+    | `words`, `counts` | the distinct words of each document, and how often each occurs |
+    | `weight` | 0 for padding, else 1 |
+    | `units` | the number of each document in the data set, −1 for padding |
+    """
 
     words: Int[np.ndarray | Array, "document token"]
     counts: Float[np.ndarray | Array, "document token"]
@@ -57,14 +65,16 @@ class PaddedDocuments(NamedTuple):
 
 
 class UnigramMixtureChain(eqx.Module):
-    """A `Chain` over the topics of a `MixtureOfUnigrams`' documents. The first `size` of `capacity` topics exist.
+    """The annealing chain over the topics of a `MixtureOfUnigrams`' documents. The first `size` of `capacity` topics
+    exist.
 
-    | field | letter | shape |
+    | field | meaning | shape |
     |---|---|---|
-    | `concentration` | a | () |
-    | `topic_concentration` | η | () |
-    | `size` | K | (), traced |
-    | `parts` | n_dw | the documents, grouped by padded length |
+    | `concentration` | a, the Dirichlet parameter of each weight | () |
+    | `topic_concentration` | η, the Dirichlet parameter of each word in a topic | () |
+    | `size` | K, the number of topics | (), traced |
+    | `parts` | the documents, grouped by padded length | |
+    | `n_words` | V, the number of words of the vocabulary | |
     """
 
     concentration: HyperparameterArray
@@ -76,7 +86,9 @@ class UnigramMixtureChain(eqx.Module):
 
     @classmethod
     def from_data(cls, model: MixtureOfUnigrams, data: Dataset, size: int, capacity: int) -> "UnigramMixtureChain":
-        """Return the chain of a mixture with `size` topics.
+        """Return the annealing chain of a mixture of unigrams with `size` topics.
+
+        capacity: how many array slots there are for topics.
 
         Raises ValueError for estimated topics, documents whose weight is neither 0 nor 1, and a size beyond the
         capacity.
@@ -110,14 +122,18 @@ class UnigramMixtureChain(eqx.Module):
 
     @property
     def lanes(self) -> int:
+        """The number of particles up to which doubling them less than doubles the time of a sweep on this chain: 32."""
         return 32
 
     @property
     def directed(self) -> bool:
+        """Whether a backward sweep differs from a forward one: True."""
         return True
 
     def init(self, key: Key[Array, ""], particles: int) -> DocumentLabels:
-        """Return states drawn from the prior: weights are drawn first, then labels given the weights."""
+        """Return the first state, with `particles` particles drawn from the prior: first weights, then labels given the
+        weights.
+        """
         key_weights, key_labels = jax.random.split(key)
         a = self._number(self.concentration)
         log_gamma = jax.random.loggamma(key_weights, a, (self.capacity, particles), dtype=a.dtype)
@@ -127,12 +143,17 @@ class UnigramMixtureChain(eqx.Module):
     def step(
         self, key: Key[Array, ""], state: DocumentLabels, temperature: Float[Array, ""], *, backward: bool
     ) -> DocumentLabels:
-        """Draw every document's topic in turn; a `backward` sweep visits the last document first."""
+        """Return the state after one sweep, which draws every document's topic in turn given all others.
+
+        temperature: t, from 0 (the prior) to 1 (the posterior).
+        backward: visit the last document first.
+        """
         uniforms = jax.random.uniform(key, state.labels.shape, state.tokens.dtype)
         weight = jnp.concatenate([self._leaf(part.weight) for part in self.parts])
         order, n_real = jnp.argsort(weight == 0, stable=True), (weight > 0).sum()
 
         def one(place: Array, state: DocumentLabels) -> DocumentLabels:
+            """Draw the topic of the document in position `place` of the sweep."""
             document = order[n_real - 1 - place if backward else place]
             return self.redrawn(state, document, uniforms[document], temperature)[0]
 
@@ -147,11 +168,13 @@ class UnigramMixtureChain(eqx.Module):
     ) -> tuple[DocumentLabels, Float[Array, " particle"]]:
         """Draw one document's topic given the topics of all others. A document that is in no topic yet is added.
 
+        document: the number of the document in the chain's order.
         uniform: one uniform draw for each particle, by which the topic is found. None takes the document out (topic
             −1).
         temperature: t; None is 1.
 
-        Returns: (the new state, log Σ_k (D_k + a) p(document | the words of k) without the document, (particle,)).
+        Returns: (the new state, log Σ_k (D_k + a) p(document | the words of topic k)^t, (particle,), in nats). The
+            counts D_k of documents are taken without this one, and a is the concentration of the weights.
         """
         spans = self._spans()
         within = [
@@ -170,7 +193,15 @@ class UnigramMixtureChain(eqx.Module):
         temperature: Float[Array, ""] | None,
         state: DocumentLabels,
     ) -> tuple[DocumentLabels, Float[Array, " particle"]]:
-        """Do the same as `redrawn`, for a document in this part, whose first document has number `start`."""
+        """Draw the topic of a document that lies in one part of the documents, as `redrawn` does for any document.
+
+        part: the documents of one padded length. start: the number of its first document.
+        document: the number of the document in the chain's order.
+        uniform: one uniform draw for each particle; None takes the document out.
+        temperature: t; None is 1.
+
+        Returns: (the new state, log of the sum over topics in nats, (particle,)).
+        """
         which, amounts = self._leaf(part.words)[document - start], self._leaf(part.counts)[document - start]
         counts, length, eta = amounts[:, None, None], amounts.sum(), self._number(self.topic_concentration)
         places = jnp.arange(self.capacity, dtype=jnp.int32)[:, None]
@@ -198,37 +229,48 @@ class UnigramMixtureChain(eqx.Module):
         return moved, logsumexp(score, axis=0)
 
     def log_ratio(self, state: DocumentLabels) -> Float[Array, " particle"]:
-        """Return log p(words | labels) of each particle, nats."""
+        """Return log p(words | labels) of each particle, (particle,), in nats, with topics integrated out."""
         eta, n_words = self._number(self.topic_concentration), self.n_words
         of_words = (log_gamma_positive(state.words + eta) - gammaln(eta)).sum(0)
         of_topic = of_words + gammaln(n_words * eta) - gammaln(state.tokens + n_words * eta)
         return jnp.where(self._exists(), of_topic, 0.0).sum(0)
 
     def log_density(self, state: DocumentLabels) -> Float[Array, " particle"]:
-        """Return log p(words, labels) of each particle, nats."""
+        """Return log p(words, labels) of each particle, (particle,), in nats, with weights and topics integrated
+        out.
+        """
         a = self._number(self.concentration)
         each = jnp.where(self._exists(), gammaln(state.documents + a) - gammaln(a), 0.0).sum(0)
         total, n_documents = self.total_concentration(), state.documents.sum(0)
         return self.log_ratio(state) + each + gammaln(total) - gammaln(total + n_documents)
 
     def total_concentration(self) -> Float[Array, ""]:
-        """Return K a, the total of the Dirichlet's parameters."""
+        """Return K a, the number of topics times the concentration of their weights: the total of the Dirichlet's
+        parameters, ().
+        """
         return jnp.asarray(self.size) * self._number(self.concentration)
 
     def label_scores(self, state: DocumentLabels) -> None:
-        """Return None: the prior does not change under relabelling."""
+        """Return None, because the prior, where annealing begins, does not change when topics are renamed."""
         return
 
     def relabel(self, state: DocumentLabels, order: Int[Array, "particle component"]) -> DocumentLabels:
-        """Return the state as it is: no labelling is better than another."""
+        """Return the state as it is: `order` is ignored, because renaming topics needs no correction on a path from the
+        prior.
+        """
         return state
 
     def take(self, state: DocumentLabels, particles: Int[Array, " chosen"]) -> DocumentLabels:
-        """Return the state of the named particles, in that order."""
+        """Return the state of the chosen particles, in the order in which they are named; a particle may be named
+        twice.
+        """
         return jax.tree.map(lambda leaf: leaf[..., particles], state)
 
     def of_labels(self, labels: Int[Array, "document particle"]) -> DocumentLabels:
-        """Return the state with these labels, its counts summed from the documents; −1 is a document in no topic."""
+        """Return the state with these topics of documents, its counts summed from the documents.
+
+        labels: (document, particle); −1 for a document in no topic.
+        """
         labels = labels.astype(jnp.int32)
         dtype, shape = self._number(1.0).dtype, (self.n_words, self.capacity, labels.shape[1])
         documents, words = jnp.zeros(shape[1:], dtype), jnp.zeros(shape, dtype)
@@ -236,6 +278,7 @@ class UnigramMixtureChain(eqx.Module):
             which, counts, weight, _ = jax.tree.map(self._leaf, part)
 
             def add(words: Array, row: tuple[Array, Array, Array]) -> tuple[Array, None]:
+                """Add one document's words to the counts of its topic."""
                 ids, amounts, chosen = row
                 return words.at[ids].add(amounts[:, None, None] * chosen), None
 
@@ -245,7 +288,7 @@ class UnigramMixtureChain(eqx.Module):
         return DocumentLabels(labels, documents, words, words.sum(0))
 
     def labels_of(self, topics: Int[np.ndarray, " unit"], particles: int) -> Int[Array, "document particle"]:
-        """Return topics of the data set's documents in this chain's order, the same for all particles.
+        """Return given topics of the documents in this chain's order, (document, particle), the same for all particles.
 
         topics: one for each document, in the order of the data set.
         """
@@ -254,7 +297,7 @@ class UnigramMixtureChain(eqx.Module):
         return jnp.asarray(np.repeat(labels[:, None], particles, axis=1))
 
     def _spans(self) -> list[slice]:
-        """Return the range of document numbers of each part."""
+        """Return, for each part of the documents (those of one padded length), the range of its document numbers."""
         ends = np.cumsum([len(part.weight) for part in self.parts]).tolist()
         return [slice(begin, end) for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
 
@@ -267,11 +310,16 @@ class UnigramMixtureChain(eqx.Module):
         return jnp.asarray(value, jnp.result_type(float))
 
     def _leaf(self, leaf: np.ndarray | Array) -> Array:
-        """Return numbers in the floating type of the session, and ids as they are."""
+        """Return an array of numbers in the floating type of the session, and an array of ids as it is."""
         return jnp.asarray(leaf, jnp.result_type(float) if jnp.issubdtype(leaf.dtype, jnp.floating) else None)
 
 
 @evidence_chain.register
-def _(model: MixtureOfUnigrams, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> UnigramMixtureChain:
-    """Return the chain over the topics of the documents."""
+def _evidence_chain_of_unigrams(
+    model: MixtureOfUnigrams, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
+) -> UnigramMixtureChain:
+    """Return the annealing chain of a mixture of unigrams, over the topics of documents, from the prior.
+
+    The estimate is not used.
+    """
     return UnigramMixtureChain.from_data(model, data, size[0], capacity_of(size)[0])

@@ -12,9 +12,10 @@ from lvsearch.models.contract import first
 
 
 class VariantLabels(NamedTuple):
-    """The numbering of labels, for `capacity` places for components and `n_variants` variants.
+    """The numbering of labels, where a label is a component of a mixture together with one of its variants.
 
-    With one variant a label is the component itself.
+    The label of component k and variant v is k V + v, with V = `n_variants`. With one variant a label is the component
+    itself. `capacity` is the number of array slots for components.
     """
 
     capacity: int
@@ -22,36 +23,39 @@ class VariantLabels(NamedTuple):
 
     @property
     def number(self) -> int:
-        """The number of labels: capacity × variants."""
+        """The number of labels: array slots for components × variants."""
         return self.capacity * self.n_variants
 
     def exist(self, size: Any) -> Bool[Array, "label one"]:
-        """Return True for the labels of the first `size` components, as (label, 1)."""
+        """Return True for the labels of the first `size` components, which exist, as (label, 1)."""
         return first(jnp.asarray(size) * self.n_variants, self.number)[:, None]
 
     def components(self, labels: Int[Array, "*rows"]) -> Int[Array, "*rows"]:
-        """Return the component of each label."""
+        """Return the component of each label, shaped like `labels`."""
         return labels // self.n_variants
 
     def variants(self, labels: Int[Array, "*rows"]) -> Int[Array, "*rows"]:
-        """Return the variant in which each row arose, 0 … n_variants − 1: its label modulo n_variants.
+        """Return the variant in which each row arose, 0 … n_variants − 1, shaped like `labels`.
 
-        Meaningful for labels of 0 or more; −1 means that the row is in no component.
+        It has no meaning for label −1, a row that is in no component.
         """
         return labels % self.n_variants
 
     def combine(self, components: Int[Array, "*#rows"], variants: Int[Array, "*#rows"]) -> Int[Array, "*#rows"]:
-        """Return the labels of these components in these variants; the two arrays are broadcast against each other."""
+        """Return the labels of given components in given variants; the two arrays are broadcast against each other."""
         return components * self.n_variants + variants
 
     def in_all_variants(self, leaf: Float[Array, "component particle"]) -> Float[Array, "label particle"]:
-        """Repeat numbers of components for each of their variants: (component, particle) -> (label, particle)."""
+        """Return the numbers of components repeated for each of their variants: (component, particle) -> (label,
+        particle).
+        """
         return jnp.repeat(leaf, self.n_variants, axis=0)
 
     def in_variant_of(self, labels: Int[Array, " particle"], leaf: Array) -> Array:
-        """Pick, for each particle, the entries of one variant: (label, particle, …) -> (component, particle, …).
+        """Return, for each particle, the entries of one variant: (label, particle, …) -> (component, particle, …).
 
-        labels: one label of each particle, (particle,); its variant is the one that is picked.
+        labels: one label of each particle, (particle,); its variant is the one whose entries are returned.
+        leaf: numbers of each label, (label, particle, …).
         """
         if self.n_variants == 1:
             return leaf  # no gather
@@ -68,6 +72,8 @@ class CollapsedState(NamedTuple):
     | `labels` | (row, particle): component and variant (`VariantLabels`), −1 for a row in no component |
     | `counts` | (component, particle): n_k, the number of rows in each component |
     | `natural` | λ + S_k: natural parameters of p(θ_k | its rows), each leaf (component, particle, …) |
+
+    λ are the natural parameters of a component without rows, S_k the sum of its rows' statistics, θ_k its parameters.
     """
 
     labels: Int[Array, "row particle"]
@@ -84,6 +90,10 @@ class Joining(NamedTuple):
     | `of_row` | A(λ + S_k + s_v(row)) − A(λ + S_k) + log h_v(row) − log h(row), (label, particle), nats |
     | `natural` | λ + S_k + s_v(row), each leaf (label, particle, …) |
     | `normaliser` | A(λ + S_k + s_v(row)), (label, particle), nats |
+
+    Component k has n_k rows, whose statistics sum to S_k. a is the concentration of the weights, λ are the natural
+    parameters of a component without rows, A is the log-normaliser. In variant v the row has the statistics s_v and
+    carrier h_v.
     """
 
     of_label: Float[Array, "label particle"]
@@ -93,5 +103,9 @@ class Joining(NamedTuple):
 
     @property
     def score(self) -> Float[Array, "label particle"]:
-        """The log of the joint with the row under each label, without the row's carrier h, (label, particle), nats."""
+        """The log-probability of the row under each label given the other rows, up to a constant, (label, particle), in
+        nats.
+
+        The constant contains the row's carrier h and the normaliser of the weights.
+        """
         return self.of_label + self.of_row

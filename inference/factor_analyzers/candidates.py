@@ -1,15 +1,15 @@
 """Candidates for the component and the scores of one row, and the choice of one of them by importance weights.
 
-A row's component and scores together have no closed form given all other rows. With the parameters integrated out, the
-row is Student's t about a line in f. So J candidates f_kj are drawn in each component from a distribution q_k near that
-of the scores there, with weights
+A row's component and scores f together have no closed form given all other rows. With the parameters integrated out,
+the row is Student's t about a line in f. So J candidates f_kj are drawn in each component k from a distribution q_k
+near that of the scores there, with weights
 
     ω_kj = (what the label adds) Normal(f_kj; 0, I) (what the row adds in k with these scores) / q_k(f_kj).
 
 Their average over j, summed over k, is an unbiased estimate of the row's predictive density, whatever q_k is. To move a
 row, its current scores replace one candidate of its component, and a candidate is chosen in proportion to the weights.
-This leaves π_t unchanged and is its own time reversal (Tjelmeland 2004; Andrieu, Doucet & Holenstein 2010, §4: iterated
-importance sampling).
+This leaves π_t, the distribution at the chain's temperature, unchanged and is its own time reversal (Tjelmeland 2004;
+Andrieu, Doucet & Holenstein 2010, §4: iterated importance sampling).
 """
 
 from typing import NamedTuple
@@ -22,13 +22,16 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from lvsearch.inference.factor_analyzers.regressions import Regressions, log_row, score_proposal
 
 CANDIDATES = 2
-"""J, the number of candidates in each component."""
+"""The number of candidate scores drawn in each component for one row."""
 FROM_PRIOR = 0.1
-"""The probability with which a candidate is drawn from the scores' prior, which keeps weights bounded."""
+"""The probability with which a candidate is drawn from the prior of the scores, which keeps weights bounded."""
 
 
 class Candidates(NamedTuple):
-    """Candidate scores of a row in each component, and log ω of each, nats; −∞ in components that do not exist."""
+    """Candidate scores of one row in each component, and their log importance weights.
+
+    Weights are in nats, and −∞ in components that do not exist.
+    """
 
     scores: Float[Array, "component candidate factor particle"]
     log_weight: Float[Array, "component candidate particle"]
@@ -42,11 +45,11 @@ def draw_candidates(
     exists: Bool[Array, " component"],
     current: tuple[Int[Array, " particle"], Float[Array, "factor particle"]] | None,
 ) -> Candidates:
-    """Draw candidate scores for a row in every component, and weigh them.
+    """Draw candidate scores for a row in every component, with their log importance weights.
 
     found: the posterior of each component's parameters given the other rows.
     row: the row's coordinates, and 1 if it has cells, else 0.
-    log_label: log of what each label adds, nats.
+    log_label: log of the prior weight of each label given the other labels, unnormalised, nats.
     exists: which components exist.
     current: a label and scores that replace the first candidate of their component; None for none.
     """
@@ -71,10 +74,16 @@ def draw_candidates(
 def choose_candidate(
     candidates: Candidates, uniform: Float[Array, " particle"], size: Int[Array | np.ndarray, ""]
 ) -> tuple[Int[Array, " particle"], Float[Array, "factor particle"]]:
-    """Choose a component and its scores for each particle, in proportion to ω. The first `size` components exist."""
+    """Choose a component and its scores for each particle, with probability in proportion to the importance weights.
+
+    uniform: one uniform random number of each particle.
+    size: the number of components. The first `size` of the components exist.
+
+    Returns labels (particle,) and scores (factor, particle).
+    """
     weight = candidates.log_weight.reshape(-1, len(uniform))
     cumulative = jnp.cumsum(jnp.exp(weight - weight.max(0)), axis=0)
-    place = (cumulative < uniform * cumulative[-1]).sum(0, dtype=jnp.int32)
-    place = jnp.minimum(place, jnp.asarray(size * CANDIDATES, jnp.int32) - 1)
+    flat_index = (cumulative < uniform * cumulative[-1]).sum(0, dtype=jnp.int32)
+    flat_index = jnp.minimum(flat_index, jnp.asarray(size * CANDIDATES, jnp.int32) - 1)
     flat = candidates.scores.reshape(-1, *candidates.scores.shape[2:])
-    return place // CANDIDATES, jnp.take_along_axis(flat, place[None, None], axis=0)[0]
+    return flat_index // CANDIDATES, jnp.take_along_axis(flat, flat_index[None, None], axis=0)[0]

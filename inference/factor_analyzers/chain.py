@@ -1,7 +1,8 @@
 """Annealed paths of mixtures of factor analysers: labels and scores of rows, with all parameters integrated out.
 
-Let θ be the parameters, π the weights and h the hyper-parameters that have priors. At temperature t a share t of every
-row counts:
+Row n has a label z_n (its component) and scores f_n (its coordinates on the component's factors). Let θ be the
+parameters of the components, π their weights and h the hyper-parameters that have priors. At temperature t a share t of
+every row counts:
 
     π_t(z, f, h) ∝ p(h) Π_n Normal(f_n; 0, I) ∫ p(π) Π_n π_{z_n} dπ ∫ p(θ | h) Π_n p(row n | z_n, f_n, θ)^t dθ.
 
@@ -9,17 +10,19 @@ All integrals are in closed form (`regressions`). At t = 0 this is the prior, at
 path prefers a labelling, or one rotation of the factors. On the path along the rows (`row_by_row`) each row counts
 whole, t = 1.
 
-If the two directions end far apart there is a second path, about labels r of the rows and a Gamma about each h:
+If the forward and the backward estimate are far apart, there is a second path. It begins at a distribution q around one
+labelling: r_n[k] is its probability that row n has label k, and q(h) is a Gamma about each h. Then
 
     π_t ∝ q(h)^(1−t) p(h)^t Π_n Normal(f_n; 0, I) r_n[z_n]^(1−t)
           · ∫ p(π) Π_n π_{z_n}^t dπ ∫ p(θ | h) Π_n p(row n | z_n, f_n, θ)^t dθ.
 
-Its scores begin in their prior, so it prefers labels, but no rotation of the factors either.
+The scores of the second path begin in their prior. So it prefers labels, but no rotation of the factors either.
 
 To move one row, candidates for its component and scores are drawn and weighed (`candidates`).
 
-A sweep of all rows at once draws weights and parameters given labels and scores, then labels and scores given these,
-both exactly. It rotates the factors of a component, which moving one row after another hardly does.
+A sweep of all rows at once draws weights and parameters given labels and scores. Then it draws labels and scores given
+weights and parameters. Both draws are exact. The sweep rotates the factors of a component, which moving one row after
+another hardly does.
 """
 
 import warnings
@@ -50,27 +53,30 @@ from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.factor_analyzers import FactorAnalyzerMixture
 
 BLOCKED = 3
-"""The number of sweeps over all rows at once in a step.
+"""The number of sweeps over all rows at once in one step of the chain.
 
 Together they cost less than one sweep over the rows in turn.
 """
 Temperature = Float[Array, ""] | float
+"""The temperature t of an annealing path, or the share of every row that counts; between 0 and 1."""
 
 
 class FactorAnalyzerChain(eqx.Module):
-    """A `Curved` chain of a `FactorAnalyzerMixture`. The first `size` of `capacity` components exist.
+    """The annealing chain of a `FactorAnalyzerMixture` at one size: it draws labels and scores of rows.
+
+    Arrays have room for `capacity` components. The first `size` of them exist.
 
     | field | meaning | shape |
     |---|---|---|
-    | `component` | with the priors of its hyper-parameters | |
-    | `concentration` | a | () |
-    | `size` | K | (), traced |
-    | `coordinates` | y | (row, dim) |
-    | `known` | 1 for rows with cells, else 0 | (row,) |
-    | `carriers` | log h(x_n), nats | (row,) |
+    | `component` | the components' model, with the priors of its hyper-parameters | |
+    | `concentration` | a, the Dirichlet concentration of each component's weight | () |
+    | `size` | K, the number of components | (), traced |
+    | `coordinates` | y, the rows in the components' coordinates | (row, dim) |
+    | `known` | 1 for rows with cells, 0 for rows whose cells are all missing | (row,) |
+    | `carriers` | log of the Jacobian or base measure of each row, which no parameter changes, nats | (row,) |
     | `weight` | 0 for rows of padding, else 1 | (row,) |
-    | `courses` | the distributions of each h at both ends of the path, by name; leaves () or (column, 1) | |
-    | `anchor` | log r, nats; None on the path from the prior | (row, component) |
+    | `courses` | distributions of each hyper-parameter h at both ends of the path, by name; () or (column, 1) | |
+    | `anchor` | log probability of each label at the path's start, nats; None from the prior | (row, component) |
     """
 
     component: FactorAnalyzerComponents
@@ -86,9 +92,14 @@ class FactorAnalyzerChain(eqx.Module):
 
     @classmethod
     def from_data(cls, model: FactorAnalyzerMixture, data: Dataset, size: int, capacity: int) -> "FactorAnalyzerChain":
-        """Return the chain of a model on a data set, from the prior.
+        """Return the chain of a model on a data set, on the annealing path from the prior.
 
-        Rows are in the order of the batches, padding included.
+        Rows are in the order of the data's batches, padding included.
+
+        model: the mixture, with its priors.
+        data: the rows.
+        size: the number of components.
+        capacity: the number of components that arrays have room for, at least `size`.
 
         Raises ValueError for rows without a density, rows with a weight other than 0 or 1, and a size above the
         capacity.
@@ -106,7 +117,7 @@ class FactorAnalyzerChain(eqx.Module):
 
     @classmethod
     def of(cls, model: FactorAnalyzerMixture, data: Dataset, size: int, capacity: int) -> "FactorAnalyzerChain":
-        """Do the same as `from_data`, under its former name. Deprecated: it warns."""
+        """Return what `from_data` returns, under its former name. Deprecated: it warns."""
         warnings.warn(
             "FactorAnalyzerChain.of is called FactorAnalyzerChain.from_data now", DeprecationWarning, stacklevel=2
         )
@@ -114,23 +125,30 @@ class FactorAnalyzerChain(eqx.Module):
 
     @property
     def elements(self) -> int:
+        """The number of rows, padding included: a measure of the work of one sweep of one particle."""
         return len(self.weight)
 
     @property
     def lanes(self) -> int:
+        """The number of particles up to which twice as many take less than twice as long."""
         return 32
 
     @property
     def directed(self) -> bool:
+        """Whether a backward sweep differs from a forward one: always True."""
         return True
 
     @property
     def names(self) -> VariantLabels:
-        """The rule by which labels are renamed."""
+        """The numbering of labels, in which a label is the number of the component itself."""
         return VariantLabels(self.capacity, 1)
 
     def init(self, key: Key[Array, ""], particles: int) -> ScoredLabels:
-        """Draw particles from q. On the path from the prior, weights are drawn first, then labels given the weights."""
+        """Draw `particles` states from the distribution at the annealing path's start (t = 0).
+
+        On the path from the prior, weights are drawn first, then labels given the weights. On the path around one
+        labelling, each label comes from its probabilities in `anchor`. Scores are standard normal on both.
+        """
         key_weights, key_labels, key_scores, key_hyper = jax.random.split(key, 4)
         shape = len(self.weight), particles
         if self.anchor is None:
@@ -145,10 +163,15 @@ class FactorAnalyzerChain(eqx.Module):
     def step(
         self, key: Key[Array, ""], state: ScoredLabels, temperature: Float[Array, ""], *, backward: bool
     ) -> ScoredLabels:
-        """Sweep over all rows a few times, then move the hyper-parameters; in the reverse order if `backward`."""
+        """Return the state after `BLOCKED` sweeps over all rows at once and a move of the hyper-parameters.
+
+        If `backward`, the hyper-parameters move first. The step leaves π_t, the distribution at the temperature,
+        unchanged.
+        """
         key_rows, key_hyper = jax.random.split(key)
 
         def once(index: Array, state: ScoredLabels) -> ScoredLabels:
+            """Sweep once over all rows at once, with random numbers of its own for each `index`."""
             return self.sweep_at_once(
                 jax.random.fold_in(key_rows, index), state, self._as_float(self.weight) > 0, temperature
             )
@@ -159,7 +182,10 @@ class FactorAnalyzerChain(eqx.Module):
         return state if backward else self.move_hyperparameters(key_hyper, state, temperature, backward)
 
     def draw_hyperparameters(self, key: Key[Array, ""], particles: int) -> LogHyper:
-        """Draw log h from q."""
+        """Draw the log of every hyper-parameter from its distribution at the path's start, for each particle.
+
+        Returns {name: (column, particle)}, with one column if all columns of the data share a value.
+        """
         log_hyper = {}
         for number, (name, course) in enumerate(self.courses.items()):
             shape, rate = map(self._as_float, course.start)
@@ -171,7 +197,9 @@ class FactorAnalyzerChain(eqx.Module):
     def state_of(
         self, labels: Int[Array, "row particle"], scores: Float[Array, "row factor particle"], log_hyper: LogHyper
     ) -> ScoredLabels:
-        """Return the state of these labels, scores and hyper-parameters, with its sums computed anew."""
+        """Return the state with the given labels, scores and log hyper-parameters; its counts and sums are computed
+        anew.
+        """
         labels, y = labels.astype(jnp.int32), self._as_float(self.coordinates)
         in_component = (labels[:, None] == jnp.arange(self.capacity, dtype=jnp.int32)[:, None]).astype(scores.dtype)
         g, own = regressions.prepend_one(scores), in_component * self._as_float(self.known)[:, None, None]
@@ -185,9 +213,15 @@ class FactorAnalyzerChain(eqx.Module):
         return ScoredLabels(labels, scores, log_hyper, counts, sums)
 
     def prior(self, log_hyper: LogHyper, particles: int) -> RegressionPrior:
-        """Return the prior of the components' parameters given h."""
+        """Return the prior of the components' parameters given the hyper-parameters, for each of `particles` particles.
+
+        log_hyper: log of the hyper-parameters that have priors. The others keep the model's value.
+        """
 
         def number(name: str, columns: int) -> Array:
+            """Return a hyper-parameter's value, (columns, particle): each particle's own if it has a prior, else the
+            model's.
+            """
             if name in log_hyper:
                 return jnp.broadcast_to(jnp.exp(log_hyper[name]), (columns, particles))
             return jnp.broadcast_to(self._as_float(self.component.number(name)).reshape(-1, 1), (columns, particles))
@@ -205,9 +239,14 @@ class FactorAnalyzerChain(eqx.Module):
         row: Int[Array, ""],
         current: tuple[Int[Array, " particle"], Float[Array, "factor particle"]] | None = None,
     ) -> Candidates:
-        """Draw candidates for a row that is in no component and counts whole, on the path from the prior.
+        """Draw candidate scores for a row in every component, with their log importance weights.
 
-        current: the row's own label and scores, which replace the first candidate of their component.
+        It serves the annealing path from the prior. The row must be in no component of `state`. It counts whole (t =
+        1).
+
+        row: the index of the row.
+        current: the row's own label and scores, which replace the first candidate of their component; None for a new
+            row.
         """
         y, known = self._as_float(self.coordinates)[row], self._as_float(self.known)[row]
         found = regressions.posterior_regressions(state.sums, self.prior(state.log_hyper, state.labels.shape[1]))
@@ -217,7 +256,12 @@ class FactorAnalyzerChain(eqx.Module):
     def choose(
         self, candidates: Candidates, uniform: Float[Array, " particle"]
     ) -> tuple[Int[Array, " particle"], Float[Array, "factor particle"]]:
-        """Choose a component and scores in proportion to ω."""
+        """Choose a component and scores among a row's candidates, with probability in proportion to their weights.
+
+        uniform: one uniform random number of each particle.
+
+        Returns labels (particle,) and scores (factor, particle).
+        """
         return choose_candidate(candidates, uniform, self.size)
 
     def add_row(
@@ -227,19 +271,24 @@ class FactorAnalyzerChain(eqx.Module):
         label: Int[Array, " particle"],
         scores: Float[Array, "factor particle"],
     ) -> ScoredLabels:
-        """Add a row that is in no component, with this label (−1 for none) and these scores."""
+        """Return the state with a row added that was in no component.
+
+        row: the index of the row.
+        label: the component of the row in each particle, −1 for none.
+        scores: the row's coordinates on the factors.
+        """
         return self._change_component(state, row, label, scores, 1.0)._replace(
             labels=state.labels.at[row].set(label), scores=state.scores.at[row].set(scores)
         )
 
     def remove_row(self, state: ScoredLabels, row: Int[Array, ""]) -> ScoredLabels:
-        """Take the row out of its component. Its label and scores are still stored."""
+        """Return the state with the row taken out of its component's counts and sums. Label and scores stay stored."""
         return self._change_component(state, row, state.labels[row], state.scores[row], -1.0)
 
     def _change_component(
         self, state: ScoredLabels, row: Array, label: Array, scores: Array, sign: float
     ) -> ScoredLabels:
-        """Add the row to the counts and sums of its component (sign 1), or take it out (−1)."""
+        """Return the state with a row added to the counts and sums of a component (sign 1), or taken out (sign −1)."""
         here = (jnp.arange(self.capacity, dtype=jnp.int32)[:, None] == label).astype(scores.dtype) * sign
         more = regressions.row_sums(
             here, scores, self._as_float(self.coordinates)[row], self._as_float(self.known)[row]
@@ -256,18 +305,23 @@ class FactorAnalyzerChain(eqx.Module):
         n_rows: Int[Array, ""],
         backward: bool,
     ) -> ScoredLabels:
-        """Redraw the first `n_rows` rows of the order one after another, the last one first if `backward`.
+        """Redraw label and scores of the first `n_rows` rows of `order` one after another; the last one first if
+        `backward`.
 
-        Rows count whole. order: (row,). n_rows: ().
+        Rows count whole (t = 1).
+
+        order: indices of rows, (row,).
+        n_rows: the number of rows redrawn, ().
         """
 
-        def one(place: Array, state: ScoredLabels) -> ScoredLabels:
-            row = order[n_rows - 1 - place if backward else place]
-            key_row, key_choice = jax.random.split(jax.random.fold_in(key, place))
-            left, current = self.remove_row(state, row), (state.labels[row], state.scores[row])
-            found = self.candidates(key_row, left, row, current)
+        def one(position: Array, state: ScoredLabels) -> ScoredLabels:
+            """Redraw label and scores of the row at one position in the order."""
+            row = order[n_rows - 1 - position if backward else position]
+            key_row, key_choice = jax.random.split(jax.random.fold_in(key, position))
+            without_row, current = self.remove_row(state, row), (state.labels[row], state.scores[row])
+            found = self.candidates(key_row, without_row, row, current)
             uniform = jax.random.uniform(key_choice, found.log_weight.shape[2:], found.log_weight.dtype)
-            return self.add_row(left, row, *self.choose(found, uniform))
+            return self.add_row(without_row, row, *self.choose(found, uniform))
 
         # summed anew, so that rounding does not add up over sweeps
         return jax.lax.fori_loop(0, n_rows, one, self.state_of(state.labels, state.scores, state.log_hyper))
@@ -282,6 +336,7 @@ class FactorAnalyzerChain(eqx.Module):
             shape, rate = self.courses[name].at(self._as_float(temperature))
 
             def density(log_value: Array, name: str = name, shape: Array = shape, rate: Array = rate) -> Array:
+                """Return the log density at the temperature of one hyper-parameter, as a density of its log, nats."""
                 of_rows = regressions.log_gains(sums, self.prior({**log_hyper, name: log_value}, particles))
                 of_h = shape * log_value - rate * jnp.exp(log_value)
                 return of_h + (of_rows if len(of_h) > 1 else of_rows.sum(0, keepdims=True))
@@ -292,8 +347,12 @@ class FactorAnalyzerChain(eqx.Module):
     def sweep_at_once(
         self, key: Key[Array, ""], state: ScoredLabels, came: Bool[Array, " row"], temperature: Temperature
     ) -> ScoredLabels:
-        """Draw weights and parameters given labels and scores, then labels and scores of the rows in `came` given
-        these.
+        """Redraw label and scores of all rows that are present, given freshly drawn weights and parameters.
+
+        Weights and parameters are drawn given the old labels and scores. Then labels and scores are drawn given them.
+
+        came: which rows are present, (row,). The others keep their labels and scores.
+        temperature: t, the share of every row that counts.
         """
         key_parameters, key_labels, key_scores = jax.random.split(key, 3)
         prior = self.prior(state.log_hyper, state.labels.shape[1])
@@ -301,8 +360,8 @@ class FactorAnalyzerChain(eqx.Module):
         log_weights, weight, log_precision = self._parameters(key_parameters, state, found, temperature)
         share = temperature * self._as_float(self.known)
         # labels given parameters, scores integrated out; then scores given labels
-        given = regressions.rows_given_parameters(weight, log_precision, self._as_float(self.coordinates), share)
-        log_each = log_weights + given.log_row
+        row_laws = regressions.rows_given_parameters(weight, log_precision, self._as_float(self.coordinates), share)
+        log_each = log_weights + row_laws.log_row
         if self.anchor is not None:
             log_each = log_each + (1 - temperature) * self._log_r()[..., None]
         log_each = jnp.where(self.exists()[:, None], log_each, -jnp.inf)
@@ -310,17 +369,26 @@ class FactorAnalyzerChain(eqx.Module):
         noise = jax.random.normal(key_scores, state.scores.shape, state.scores.dtype)
 
         def at_label(leaf: Array) -> Array:
+            """Return a leaf's entries (row, component, …, particle) at each row's new label: (row, …, particle)."""
             index = labels.reshape(len(labels), 1, *[1] * (leaf.ndim - 3), labels.shape[1])
             return jnp.take_along_axis(leaf, index, axis=1)[:, 0]
 
-        scores = regressions.solve_lower(at_label(given.root), at_label(given.along) + noise, transposed=True)
+        scores = regressions.solve_lower(at_label(row_laws.root), at_label(row_laws.along) + noise, transposed=True)
         labels = jnp.where(came[:, None], labels, state.labels)
         return self.state_of(labels, jnp.where(came[:, None, None], scores, state.scores), state.log_hyper)
 
     def _parameters(
         self, key: Array, state: ScoredLabels, found: Regressions, temperature: Temperature
     ) -> tuple[Array, Array, Array]:
-        """Draw log weights (times the power with which labels count), w and log τ, given labels and scores."""
+        """Draw weights and parameters of all components given labels and scores.
+
+        found: the posterior of the components' parameters.
+        temperature: t, the share of every row that counts.
+
+        Returns three arrays. The first is log weights, times the power with which labels count, (component, particle).
+        The second is means and loadings, (component, dim, coefficient, particle). The third is log noise precisions,
+        (component, dim, particle).
+        """
         key_weights, key_precision, key_weight = jax.random.split(key, 3)
         part = 1.0 if self.anchor is None else temperature  # from the prior, labels count all the way
         log_weights = log_gamma_draws(key_weights, part * state.counts + self._as_float(self.concentration))
@@ -331,10 +399,20 @@ class FactorAnalyzerChain(eqx.Module):
     def log_gain(
         self, state: ScoredLabels, before: Float[Array, ""], after: Float[Array, ""]
     ) -> Float[Array, " particle"]:
-        """Return log π_after − log π_before, nats, with log h(x_n) of the rows' added shares."""
+        """Return by how many nats the annealing path's log density at each particle's state grows between two
+        temperatures.
+
+        It is log π_after − log π_before of the unnormalised densities. The base measure of the rows' added shares
+        (`carriers`) is included.
+
+        before, after: the two temperatures.
+        """
         prior = self.prior(state.log_hyper, state.labels.shape[1])
 
         def height(share: Array) -> Array:
+            """Return the part of the path's log density that rows and labels make, at temperature `share`,
+            (particle,), nats.
+            """
             of_rows = regressions.log_gains(regressions.scale_sums(state.sums, share), prior).sum(0)
             return of_rows if self.anchor is None else of_rows + self._log_labels(state, share)
 
@@ -346,11 +424,16 @@ class FactorAnalyzerChain(eqx.Module):
         return gain + (after - before) * (sum(of_hyper, jnp.zeros(())) - of_anchor)
 
     def log_ratio(self, state: ScoredLabels) -> Float[Array, " particle"]:
-        """Return the gain from t = 0 to t = 1, nats."""
+        """Return the log density of each particle's state at the path's end minus that at its start, unnormalised,
+        nats.
+        """
         return self.log_gain(state, jnp.zeros(()), jnp.ones(()))
 
     def log_density(self, state: ScoredLabels) -> Float[Array, " particle"]:
-        """Return log p(rows, labels, scores, h), nats, as a density of scores and h."""
+        """Return log p(rows, labels, scores, hyper-parameters) of each particle, nats.
+
+        It is a density of the scores and of the hyper-parameters, not of their logs.
+        """
         of_rows = regressions.log_gains(state.sums, self.prior(state.log_hyper, state.labels.shape[1])).sum(0)
         of_scores = self._as_float(self.weight) @ (-0.5 * (state.scores**2 + LOG_2PI).sum(1))
         of_hyper = [course.log_prior(state.log_hyper[name]).sum(0) for name, course in self.courses.items()]
@@ -358,14 +441,21 @@ class FactorAnalyzerChain(eqx.Module):
         return of_rows + of_labels + of_scores + sum(of_hyper, jnp.zeros(()))
 
     def _log_labels(self, state: ScoredLabels, part: Temperature) -> Float[Array, " particle"]:
-        """Return log ∫ p(π) Π_n π_{z_n}^part dπ, nats."""
+        """Return log ∫ p(π) Π_n π_{z_n}^part dπ, nats: the prior of the labels to a power, with the weights π
+        integrated out.
+        """
         a, total = self._as_float(self.concentration), self.total_concentration()
         each = log_gamma_positive(part * state.counts + a) - log_gamma_positive(a)
         of_all = log_gamma_positive(total) - log_gamma_positive(total + part * self._as_float(self.weight).sum())
         return jnp.where(self.exists()[:, None], each, 0.0).sum(0) + of_all
 
     def label_scores(self, state: ScoredLabels) -> Float[Array, "particle component component"] | None:
-        """Return S[k, l] = Σ log r_n[k] over the rows of component l, nats; None on the path from the prior."""
+        """Return scores from which the probability of every renaming of components at the path's start follows, nats.
+
+        They are None on the annealing path from the prior, which prefers no names. Entry [p, k, l] is Σ log r_n[k] over
+        the rows n that particle p has in component l. Here r_n[k] is the start's probability that row n is in component
+        k.
+        """
         if self.anchor is None:
             return None
         exists, weight = self.exists(), self._as_float(self.weight)
@@ -374,29 +464,35 @@ class FactorAnalyzerChain(eqx.Module):
         return jnp.where(exists[:, None] & exists, scores, jnp.where(jnp.eye(self.capacity, dtype=bool), 0.0, -jnp.inf))
 
     def relabel(self, state: ScoredLabels, order: Int[Array, "particle component"]) -> ScoredLabels:
-        """Return the state in which component l is called order[l]; unchanged on the path from the prior."""
+        """Return the state in which component l of each particle is called order[l].
+
+        It is unchanged on the annealing path from the prior.
+        """
         if self.anchor is None:
             return state
         return self.state_of(jnp.take_along_axis(order.T, state.labels, axis=0), state.scores, state.log_hyper)
 
     def take(self, state: ScoredLabels, particles: Int[Array, " chosen"]) -> ScoredLabels:
-        """Return the state of the named particles, in that order."""
+        """Return the state of the chosen particles, in the given order.
+
+        particles: indices of particles; one may occur more than once.
+        """
         return jax.tree.map(lambda leaf: leaf[..., particles], state)
 
     def beside(self, states: Sequence[ScoredLabels]) -> ScoredLabels:
-        """Return the particles of several states in one state."""
+        """Return one state that holds the particles of several states, in their order."""
         return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), *states)
 
     def total_concentration(self) -> Float[Array, ""]:
-        """Return Ka."""
+        """Return the total of the Dirichlet's concentrations: the number of components times that of each component."""
         return jnp.asarray(self.size) * self._as_float(self.concentration)
 
     def exists(self) -> Bool[Array, " component"]:
-        """Return which places hold components."""
+        """Return which places (array slots) hold components: the first `size` of `capacity`."""
         return first(jnp.asarray(self.size), self.capacity)
 
     def _log_r(self) -> Array:
-        """Return log r, 0 for components that do not exist."""
+        """Return log of the start's label probabilities, (row, component), nats; 0 for components that do not exist."""
         return jnp.where(self.exists(), self._as_float(self.anchor), 0.0)
 
     def _as_float(self, leaf: Any) -> Array:

@@ -1,7 +1,7 @@
 """The estimator of mixtures of factor analysers: an ascent from each of several starts, of which the best is kept.
 
-A start is a label for every row. Its scores are those of the principal components of each group of rows. Labels come
-from three sources:
+A start is a label for every row. The scores of a row are those on the principal components of the rows with its label.
+Labels come from three sources:
 
 - From the fit of a smaller size, with its largest component cut in two where it spreads most.
 - From rows drawn in turn as if there were no factors.
@@ -31,9 +31,9 @@ from lvsearch.inference.mixtures.starts import sequential_pass, split_along_spre
 from lvsearch.models.factor_analyzers import FactorAnalyzerMixture
 
 PATH_SWEEPS = 2
-"""The number of sweeps over labels and scores of all rows in one path along them."""
+"""The number of sweeps over labels and scores of all rows in one path along the rows."""
 PASSES = 2
-"""The number of starts from rows drawn in turn as if there were no factors."""
+"""The number of starts whose labels are drawn row by row, as if there were no factors."""
 
 
 class ScoredSettings(NamedTuple):
@@ -42,7 +42,7 @@ class ScoredSettings(NamedTuple):
     | field | meaning |
     |---|---|
     | `sweeps`, `tolerance` | the most sweeps of the ascent; a sweep that gains less is the last one |
-    | `start_rows` | the most rows that paths go over, drawn at random; the labels of the others follow from these |
+    | `start_rows` | the most rows that starts go over, drawn at random; other rows begin in no component |
     | `double_below` | rows × components × columns up to which everything is in float64 |
     """
 
@@ -56,7 +56,7 @@ DEFAULTS = ScoredSettings()
 
 
 class FactorAnalyzerEstimator(BaseEstimator):
-    """Fits a `FactorAnalyzerMixture` to rows."""
+    """Fits a `FactorAnalyzerMixture` to rows by mean field, from several starts."""
 
     def __init__(self, model: FactorAnalyzerMixture, data: Dataset, settings: ScoredSettings = DEFAULTS):
         super().__init__(model)
@@ -73,7 +73,7 @@ class FactorAnalyzerEstimator(BaseEstimator):
         )
 
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
-        """Return the bytes of the rows in both precisions, of their shares and scores, and of q of the parameters."""
+        """Return the memory a fit needs: rows, responsibilities and scores, beliefs about parameters, and programs."""
         (capacity,), (n_rows, n_dims) = capacity_of(size), self.rows.coordinates.shape
         p = self.scored.analyzers.n_factors + 1
         return MemoryPlan(
@@ -86,68 +86,87 @@ class FactorAnalyzerEstimator(BaseEstimator):
         )
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
-        """Return the best of the ascents from all starts."""
+        """Return the best of the ascents from all starts, with its evidence lower bound in float64.
+
+        size: (number of components,).
+        key: the random key of the starts.
+        start: the fit of a smaller size, from which one more start is made; None for none.
+        """
         capacity, key_turn, key_path = capacity_of(size), *split_key(key)
         double = self.n_rows * size[0] * self.rows.coordinates.shape[1] <= self.settings.double_below
         dtype = np.float64 if double else np.float32
         path = self._labels_along_rows(key_path, size)
         with jax.enable_x64(double):
-            there = jax.tree.map(lambda leaf: np.asarray(leaf, dtype), self.rows)
-            starts = [path, *(self._labels_in_turn(folded(key_turn, n), there, size) for n in range(PASSES))]
+            known_rows = jax.tree.map(lambda leaf: np.asarray(leaf, dtype), self.rows)
+            starts = [path, *(self._labels_in_turn(folded(key_turn, n), known_rows, size) for n in range(PASSES))]
             if start is not None:
-                starts.append(self._labels_from_fit(start, there, size))
-            climbed = [self._climb(labels, there, size) for labels in starts]
+                starts.append(self._labels_from_fit(start, known_rows, size))
+            climbed = [self._climb(labels, known_rows, size) for labels in starts]
             ends = [trace.bound_history()[-1] if int(trace.sweeps) else -np.inf for trace in climbed]
             natural = recorded_natural(self.model, climbed[int(np.argmax(ends))].beliefs, size, capacity)
         lower = self._bound(natural, size)
         return Estimate(self.model, size, natural, lower, np.inf, sum(int(trace.sweeps) for trace in climbed))
 
     def _bound(self, natural: Any, size: tuple[int, ...]) -> float:
-        """Return the bound in float64 at exactly these natural parameters, with the rows at their optimum, nats."""
+        """Return the evidence lower bound in float64 at exactly the given natural parameters, nats.
+
+        q of the rows is at its optimum given the parameters.
+
+        natural: natural parameters of the variables that all rows share, as an `Estimate` records them.
+        """
         capacity = capacity_of(size)
         with jax.enable_x64(True):
             beliefs = beliefs_at(self.model, natural, size, capacity, np.float64)
             trace = ascend_scored(self.scored, beliefs, self.rows, size, np.inf, 1, capacity=capacity)
             return float(trace.bounds[0]) + self.log_carrier
 
-    def _climb(self, labels: Int[np.ndarray, " row"], there: KnownRows, size: tuple[int, ...]) -> AscentTrace:
-        """Run the ascent from these labels. Rows with label −1 belong to no component at first."""
-        capacity, dtype = capacity_of(size), there.weight.dtype
+    def _climb(self, labels: Int[np.ndarray, " row"], known_rows: KnownRows, size: tuple[int, ...]) -> AscentTrace:
+        """Run the ascent from one label for every row, and return its trace. Label −1 means no component at first."""
+        capacity, dtype = capacity_of(size), known_rows.weight.dtype
         shares = (labels[:, None] == np.arange(capacity[0])).astype(dtype)
-        scores = principal_scores(np.asarray(there.coordinates), labels, self.scored.analyzers.n_factors)
-        beliefs = beliefs_at_labels(self.scored, shares, scores.astype(dtype), there, size, capacity=capacity)
+        scores = principal_scores(np.asarray(known_rows.coordinates), labels, self.scored.analyzers.n_factors)
+        beliefs = beliefs_at_labels(self.scored, shares, scores.astype(dtype), known_rows, size, capacity=capacity)
         tolerance, sweeps = self.settings.tolerance * self.n_rows, self.settings.sweeps
-        return ascend_scored(self.scored, beliefs, there, size, tolerance, sweeps, capacity=capacity)
+        return ascend_scored(self.scored, beliefs, known_rows, size, tolerance, sweeps, capacity=capacity)
 
     # ── starts ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _labels_in_turn(self, key: Array, there: KnownRows, size: tuple[int, ...]) -> Int[np.ndarray, " row"]:
-        """Return labels drawn one row after another, as if components had no factors."""
+    def _labels_in_turn(self, key: Array, known_rows: KnownRows, size: tuple[int, ...]) -> Int[np.ndarray, " row"]:
+        """Draw labels one row after another, as if components had no factors.
+
+        Returns one label for every row, padding included: −1 for padding, and for rows beyond the first `start_rows`
+        drawn.
+        """
         key_order, key_pass = split_key(key)
         order = shuffled(key_order, self.n_rows)[: self.settings.start_rows]
-        order = np.concatenate([order, np.arange(self.n_rows, len(there.weight))])  # padding last
-        observed = np.broadcast_to(there.known[order, None] > 0, there.coordinates[order].shape)
-        part = there.coordinates[order], observed, there.weight[order]
+        order = np.concatenate([order, np.arange(self.n_rows, len(known_rows.weight))])  # padding last
+        observed = np.broadcast_to(known_rows.known[order, None] > 0, known_rows.coordinates[order].shape)
+        part = known_rows.coordinates[order], observed, known_rows.weight[order]
         with one_after_another():
             drawn = sequential_pass(self.scored, key_pass, *part, size, capacity=capacity_of(size))
-        labels = np.full(len(there.weight), -1)
+        labels = np.full(len(known_rows.weight), -1)
         labels[order] = np.asarray(drawn)
-        return np.where(there.weight > 0, labels, -1)
+        return np.where(known_rows.weight > 0, labels, -1)
 
-    def _labels_from_fit(self, start: Estimate, there: KnownRows, size: tuple[int, ...]) -> Int[np.ndarray, " row"]:
-        """Return the labels of a smaller fit, with its largest components cut in two."""
+    def _labels_from_fit(
+        self, start: Estimate, known_rows: KnownRows, size: tuple[int, ...]
+    ) -> Int[np.ndarray, " row"]:
+        """Return labels for every row from a smaller fit, with its largest components cut in two; −1 for padding."""
         old = capacity_of(start.size)
-        beliefs = beliefs_at(self.model, start.natural, start.size, old, there.weight.dtype)
-        found = np.asarray(responsibilities_at(self.scored, beliefs, there, start.size, capacity=old)).argmax(1)
-        shares = (found[:, None] == np.arange(size[0])) * (there.weight > 0)[:, None]
+        beliefs = beliefs_at(self.model, start.natural, start.size, old, known_rows.weight.dtype)
+        found = np.asarray(responsibilities_at(self.scored, beliefs, known_rows, start.size, capacity=old)).argmax(1)
+        shares = (found[:, None] == np.arange(size[0])) * (known_rows.weight > 0)[:, None]
         shares = shares.astype(np.float64)
         for child in range(start.size[0], size[0]):
             parent = int(np.argmax(shares.sum(0)))
-            shares = split_along_spread(shares, np.asarray(there.coordinates, np.float64), parent, child)
+            shares = split_along_spread(shares, np.asarray(known_rows.coordinates, np.float64), parent, child)
         return np.where(shares.any(1), shares.argmax(1), -1)
 
     def _labels_along_rows(self, key: Array, size: tuple[int, ...]) -> Int[np.ndarray, " row"]:
-        """Return the labels of the best particle of a path along the rows, or along some of them."""
+        """Return the labels of the best particle of an annealed path along the rows.
+
+        Rows beyond the first `start_rows` drawn have label −1, and padding has −1.
+        """
         key_order, key_data, key_path = split_key(key, 3)
         order = shuffled(key_order, self.n_rows)[: self.settings.start_rows]
         units, _ = rows_of(self.data)
@@ -169,7 +188,7 @@ def principal_scores(
 ) -> Float[np.ndarray, "row factor"]:
     """Return each row's coordinates on the first principal components of the rows with its label, each of variance 1.
 
-    They are 0 for rows without a label, and where a group has no such direction.
+    They are 0 for rows without a label (−1), and on components beyond the rank of the rows with that label.
     """
     scores = np.zeros((len(labels), n_factors))
     for label in np.unique(labels[labels >= 0]):
@@ -182,6 +201,6 @@ def principal_scores(
 
 
 @estimator.register
-def _(model: FactorAnalyzerMixture, data: Dataset) -> FactorAnalyzerEstimator:
-    """Return the estimator of mixtures of factor analysers."""
+def _estimator_of_factor_analyzers(model: FactorAnalyzerMixture, data: Dataset) -> FactorAnalyzerEstimator:
+    """Return the estimator of mixtures of factor analysers on a data set."""
     return FactorAnalyzerEstimator(model, data)

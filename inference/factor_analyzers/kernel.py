@@ -1,14 +1,18 @@
 """Mean field for mixtures of factor analysers, with all rows in one compiled loop.
 
-The factorisation is q(z_n) q(f_n | z_n) q(π) q(μ, Λ, τ) q(h), as in Ghahramani & Beal (2000), except that a column's
-mean, loadings and noise form one factor. Let ⟨·⟩ be expectations over q of the parameters, and w = (μ, λ). A row's
-scores in component k have precision A_k and mean A_k⁻¹ h_nk, where
+Row n has a component z_n and scores f_n. Component k has means μ, loadings λ on the factors and noise precisions τ for
+each column d; π are the weights of components and h the hyper-parameters. The factorisation is q(z_n) q(f_n | z_n) q(π)
+q(μ, λ, τ) q(h), as in Ghahramani & Beal (2000), except that a column's mean, loadings and noise form one factor.
 
-    A_k = I + Σ_d ⟨τ λ λᵀ⟩_kd,      h_nk = Σ_d (y_nd ⟨τλ⟩_kd − ⟨τ μ λ⟩_kd).
+Let ⟨·⟩ be expectations over q of the parameters. A row's scores in component k have precision A_k and mean A_k⁻¹ b_nk,
+where
 
-With these and the labels at their optimum, the bound is Σ_n log Σ_k exp(ρ_nk) + log_prior + H[globals], where
+    A_k = I + Σ_d ⟨τ λ λᵀ⟩_kd,      b_nk = Σ_d (y_nd ⟨τλ⟩_kd − ⟨τ μ λ⟩_kd).
 
-    ρ_nk = ⟨log π_k⟩ + Σ_d ½⟨log τ − τ (y_nd − μ)²⟩_kd + ½ h_nkᵀ A_k⁻¹ h_nk − ½ log |A_k|,             nats.
+With the scores and the labels at their optimum, the bound is Σ_n log Σ_k exp(ρ_nk) + log_prior + H[globals], where
+H[globals] is the entropy of q of all parameters and
+
+    ρ_nk = ⟨log π_k⟩ + Σ_d ½⟨log τ − τ (y_nd − μ)²⟩_kd + ½ b_nkᵀ A_k⁻¹ b_nk − ½ log |A_k|,             nats.
 """
 
 from typing import Any, NamedTuple
@@ -30,7 +34,7 @@ from lvsearch.models.kernels import kernel
 
 
 class KnownRows(NamedTuple):
-    """Rows in the components' coordinates, 1 for those with cells, and 0 for those of padding."""
+    """Rows in the components' coordinates, 1 for those with cells (else 0), and their weight (0 for padding)."""
 
     coordinates: Float[Array | np.ndarray, "row dim"]
     known: Float[Array | np.ndarray, " row"]
@@ -38,9 +42,9 @@ class KnownRows(NamedTuple):
 
 
 class RowBeliefs(NamedTuple):
-    """q of every row.
+    """q of the label and the scores of every row.
 
-    log_odds: the log odds ρ of the labels, nats.
+    log_odds: unnormalised log probabilities of the labels (ρ of the module), nats; −∞ for components that do not exist.
     scores: the means of the row's scores in each component.
     covariance: the scores' covariance in each component, the same for every row.
     """
@@ -51,7 +55,11 @@ class RowBeliefs(NamedTuple):
 
 
 def update_rows(model: FactorAnalyzerMixture, g: dict[str, Statistics], rows: KnownRows, on: Masks) -> RowBeliefs:
-    """Compute q of every row given q of the global parameters."""
+    """Compute q of the label and the scores of every row, given q of the parameters.
+
+    g: expected statistics of the variables that all rows share, by name.
+    on: masks of the components that exist.
+    """
     y, known, t = rows.coordinates, rows.known[:, None], g["components"]
     outer = -2 * t.negative_half_outer.sum(1)
     factor = cholesky(outer[:, 1:, 1:] + jnp.eye(outer.shape[-1] - 1, dtype=outer.dtype))
@@ -70,7 +78,12 @@ def row_statistics(
     covariance: Float[Array, "component factor factor"],
     rows: KnownRows,
 ) -> RegressionStatistics:
-    """Return what the rows add to the natural parameters of the components, (component, dim, …) a leaf."""
+    """Return what the rows add to the natural parameters of the components, (component, dim, …) a leaf.
+
+    shares: the probability of each component for each row.
+    scores: the means of each row's scores.
+    covariance: the scores' covariance in each component.
+    """
     y, own = rows.coordinates, shares * (rows.known * rows.weight)[:, None]
     g = jnp.concatenate([jnp.ones_like(scores[..., :1]), scores], axis=-1)
     more = own.sum(0)[:, None, None] * jnp.pad(covariance, [(0, 0), (1, 0), (1, 0)])
@@ -93,14 +106,21 @@ def ascend_scored(
     *,
     capacity: tuple[int, ...],
 ) -> AscentTrace:
-    """Run coordinate ascent until a sweep gains less than `tolerance` nats.
+    """Run coordinate ascent until a sweep gains less than `tolerance` nats, and return its trace.
 
-    It makes at most `sweeps` (and `TRACE_LENGTH`) sweeps. The bound of a sweep is that of the global parameters before
-    it, with the rows at their optimum and without log h.
+    It makes at most `sweeps` (and `TRACE_LENGTH`) sweeps. The bound recorded for a sweep belongs to the parameters
+    before it, with q of the rows at its optimum. It leaves out the rows' base measure (log h of the row, an exponential
+    family's carrier).
+
+    beliefs: q of the variables that all rows share, to begin with.
+    size, capacity: the number of components, and the number that arrays have room for.
     """
     on = model.active(size, capacity)
 
     def sweep(b: Beliefs, l: None) -> tuple[Beliefs, None, Array]:
+        """Update q of rows and parameters once. The second entry is a state that is not used; the third is the bound,
+        nats.
+        """
         found = update_rows(model, b.mean, rows, on)
         bound = rows.weight @ jax.nn.logsumexp(found.log_odds, axis=1) + globals_bound(
             model, b, size, capacity=capacity
@@ -123,9 +143,13 @@ def beliefs_at_labels(
     *,
     capacity: tuple[int, ...],
 ) -> Beliefs:
-    """Return the beliefs about global parameters if rows have these labels and scores.
+    """Return q of the variables that all rows share if rows have the given labels and scores.
 
     Every ascent starts from such beliefs.
+
+    shares: 1 at the component of each row, else 0; all 0 for a row in no component.
+    scores: the coordinates of each row on its component's factors.
+    size, capacity: the number of components, and the number that arrays have room for.
     """
     on = model.active(size, capacity)
     everywhere = jnp.broadcast_to(scores[:, None], (*shares.shape, scores.shape[1]))
@@ -145,5 +169,8 @@ def responsibilities_at(
     *,
     capacity: tuple[int, ...],
 ) -> Float[Array, "row component"]:
-    """Return q(z_n = k) of every row given the global parameters."""
+    """Return the probability q(z_n = k) that row n is in component k, given q of the parameters.
+
+    size, capacity: the number of components, and the number that arrays have room for.
+    """
     return jax.nn.softmax(update_rows(model, beliefs.mean, rows, model.active(size, capacity)).log_odds, axis=1)

@@ -1,12 +1,14 @@
 """The posterior of factor analysers' parameters given rows and their scores, with particles side by side.
 
-With g_n = (1, f_n), P₀ = diag(κ, ℓ, …), and sums over the n_k rows of a component,
+Column d of row n is y_nd = w_dᵀ g_n + noise, with noise of precision τ_d and g_n = (1, f_n), a 1 before the scores. So
+w_d is the column's mean and its loadings. Let κ and ℓ be the prior counts of mean and loadings, P₀ = diag(κ, ℓ, …), and
+n_k the number of rows of a component. With sums over these rows,
 
     P = P₀ + Σ g gᵀ,    m_d = P⁻¹ Σ y_d g,    a = shape + ½n_k,    b_d = rate_d + ½ (Σ y_d² − m_dᵀ P m_d),
     w_d | τ_d ~ Normal(m_d, (τ_d P)⁻¹),       τ_d ~ Gamma(a, b_d),
 
-where P is the same for all columns. If a share t of a row counts, p(row | parameters)^t, every sum has t times what the
-row adds. With scores f, that share adds to the evidence of the other rows
+where P is the same for all D columns. If a share t of a row counts, p(row | parameters)^t, every sum has t times what
+the row adds. With scores f, that share adds to the evidence of the other rows
 
     Σ_d [log Γ(a + ½t) − log Γ(a) − ½t log b_d − (a + ½t) log(1 + t (y_d − m_dᵀg)² / (2 b_d s))] − ½D log s,
 
@@ -27,11 +29,11 @@ from lvsearch.models.exponential.digamma import log_gamma_positive
 
 
 class RegressionSums(NamedTuple):
-    """Sums over the rows of each component.
+    """Sums over the rows of each component, where y_d is column d of a row and g = (1, scores of the row).
 
     | field | meaning | shape |
     |---|---|---|
-    | `known` | rows with cells | (component, particle) |
+    | `known` | the number of rows with cells | (component, particle) |
     | `gram` | Σ g gᵀ | (component, coefficient, coefficient, particle) |
     | `cross` | Σ y_d g | (component, dim, coefficient, particle) |
     | `squares` | Σ y_d² | (component, dim, particle) |
@@ -44,11 +46,11 @@ class RegressionSums(NamedTuple):
 
 
 class RegressionPrior(NamedTuple):
-    """The prior of a component's parameters.
+    """The prior of a component's parameters, in each particle.
 
-    counts: (κ, ℓ, …), (coefficient, particle).
-    shape: the shape of the noise's Gamma, ().
-    rate: the rate of the noise's Gamma, (dim, particle).
+    counts: prior counts of the mean (first) and of the loadings on each factor, (coefficient, particle).
+    shape: the shape of the Gamma of every column's noise precision, ().
+    rate: the rate of the Gamma of each column's noise precision, (dim, particle).
     """
 
     counts: Float[Array, "coefficient particle"]
@@ -57,7 +59,13 @@ class RegressionPrior(NamedTuple):
 
 
 class Regressions(NamedTuple):
-    """p(parameters | rows, scores) of each component: a, b, m, P⁻¹, and log |P| in nats."""
+    """The posterior of each component's parameters given rows and scores.
+
+    shape, rate: the Gamma of each column's noise precision.
+    centre: the posterior mean of each column's mean (first) and loadings.
+    covariance: their covariance times the noise precision, the same for all columns (P⁻¹ of the module).
+    log_determinant: log of the determinant of P, nats.
+    """
 
     shape: Float[Array, "component particle"]
     rate: Float[Array, "component dim particle"]
@@ -73,16 +81,20 @@ class ScoreProposal(NamedTuple):
     root: Float[Array, "component factor factor particle"]
 
     def draw(self, noise: Float[Array, "component candidate factor particle"]) -> Array:
-        """Return draws from it, made of standard Gaussians for several candidates."""
+        """Return draws of scores, (component, candidate, factor, particle), made from standard Gaussian `noise`."""
         return self.centre[:, None] + solve_lower(self._wide(noise), noise, transposed=True)
 
     def log_density(self, scores: Float[Array, "component candidate factor particle"]) -> Array:
-        """Return its log density without −½ log 2π per factor, (component, candidate, particle), nats."""
+        """Return the Gaussian's log density at scores without −½ log 2π per factor, (component, candidate, particle),
+        nats.
+        """
         away = multiply_upper(self._wide(scores), scores - self.centre[:, None])
         return half_log_determinant(self.root)[:, None] - 0.5 * (away**2).sum(2)
 
     def _wide(self, scores: Array) -> Array:
-        """Return the root repeated for every candidate."""
+        """Return the Cholesky root repeated for every candidate of `scores`: (component, candidate, factor, factor,
+        particle).
+        """
         return jnp.broadcast_to(self.root[:, None], (*scores.shape[:3], *self.root.shape[2:]))
 
 
@@ -91,9 +103,9 @@ class GivenParameters(NamedTuple):
 
     | field | meaning |
     |---|---|
-    | `log_row` | log p(row \\| component) to the power of its share, nats |
-    | `root` | L, where LLᵀ is the precision of the row's scores in the component |
-    | `along` | L⁻¹ h, where (LLᵀ)⁻¹ h is the mean of those scores |
+    | `log_row` | log p(row \\| component) of the share of the row that counts, nats |
+    | `root` | L, the lower Cholesky root of the precision LLᵀ of the row's scores in the component |
+    | `along` | L⁻¹ h, from which the mean of the row's scores is (Lᵀ)⁻¹ `along` = (LLᵀ)⁻¹ h |
     """
 
     log_row: Float[Array, "row component particle"]
@@ -107,9 +119,15 @@ def rows_given_parameters(
     y: Float[Array, "row dim"],
     share: Float[Array, " row"],
 ) -> GivenParameters:
-    """Return the distribution of rows of which a share counts, in every component.
+    """Return the distribution of every row in every component, with scores integrated out.
 
-    It is N(y; μ + Λf, diag(1/τ))^share integrated over f ~ N(0, I), without −½ share log 2π of each cell.
+    The likelihood is N(y; μ + Λf, diag(1/τ))^share, integrated over the scores f ~ N(0, I). The term −½ share log 2π of
+    each cell is left out.
+
+    weight: mean μ (first coefficient) and loadings Λ of each column.
+    log_precision: log of each column's noise precision τ.
+    y: the rows in the components' coordinates.
+    share: how much of each row counts, from 0 to 1.
     """
     precision = jnp.exp(log_precision)
     scaled = precision[:, :, None] * weight
@@ -128,9 +146,12 @@ def row_sums(
     y: Float[Array, " dim"],
     known: Float[Array, ""],
 ) -> RegressionSums:
-    """Return what one row adds to the sums.
+    """Return what one row adds to the sums of every component.
 
     labels: 1 for the component that the row is in, else 0.
+    scores: the row's coordinates on the factors.
+    y: the row in the components' coordinates.
+    known: 1 if the row has cells, 0 if all are missing.
     """
     g = prepend_one(scores[None])[0]
     own = known * labels
@@ -140,7 +161,7 @@ def row_sums(
 
 
 def posterior_regressions(sums: RegressionSums, prior: RegressionPrior) -> Regressions:
-    """Return the posterior of every component's parameters."""
+    """Return the posterior of every component's parameters, given the sums over its rows and the prior."""
     eye = jnp.eye(len(prior.counts))[..., None]
     covariance, log_determinant = inverse(sums.gram + eye * prior.counts[:, None])
     centre = _contract(sums.cross[..., None, :, :], covariance[:, None])
@@ -149,12 +170,15 @@ def posterior_regressions(sums: RegressionSums, prior: RegressionPrior) -> Regre
 
 
 def scale_sums(sums: RegressionSums, share: Float[Array, ""] | float) -> RegressionSums:
-    """Return the sums of rows of which only a share counts."""
+    """Return the sums over rows of which only a share (0 to 1) counts."""
     return jax.tree.map(lambda leaf: share * leaf, sums)
 
 
 def log_gains(sums: RegressionSums, prior: RegressionPrior) -> Float[Array, "dim particle"]:
-    """Return Σ_k log p(rows of k | their scores) for each column, without −½ log 2π of each cell, nats."""
+    """Return log p(rows | their scores and labels) in each column, with parameters integrated out, nats.
+
+    It is summed over components, and without −½ log 2π of each cell.
+    """
     found = posterior_regressions(sums, prior)
     of_shape = log_gamma_positive(found.shape) - log_gamma_positive(prior.shape)
     of_matrix = 0.5 * (jnp.log(prior.counts).sum(0) - found.log_determinant)
@@ -168,7 +192,13 @@ def log_row(
     y: Float[Array, " dim"],
     share: Float[Array, ""],
 ) -> Float[Array, "component candidate particle"]:
-    """Return what a share of the row adds to the evidence under each component, nats."""
+    """Return what a share of the row adds to the evidence under each component, for each candidate of its scores, nats.
+
+    found: the posterior of each component's parameters given the other rows.
+    scores: candidates for the row's scores.
+    y: the row in the components' coordinates.
+    share: how much of the row counts, from 0 to 1.
+    """
     g = prepend_one(scores)
     spread = 1 + share * (g * _contract(g[:, :, None], found.covariance[:, None])).sum(2)
     away = y[:, None] - (found.centre[:, None] * g[:, :, None]).sum(3)
@@ -180,8 +210,14 @@ def log_row(
 
 
 def score_proposal(found: Regressions, y: Float[Array, " dim"], share: Float[Array, ""]) -> ScoreProposal:
-    """Return p(scores | y), with the row to the power `share`, as if every τ_d were a/b_d and loadings were their
-    means.
+    """Return a Gaussian near p(scores | row) in each component, from which scores are proposed.
+
+    It is exact if each column's loadings and mean were their posterior means and the noise precision were shape / rate,
+    slightly reduced for the spread of the mean.
+
+    found: the posterior of each component's parameters given the other rows.
+    y: the row in the components' coordinates.
+    share: how much of the row counts, from 0 to 1.
     """
     loadings, away = found.centre[:, :, 1:], y[:, None] - found.centre[:, :, 0]
     precision = share * found.shape[:, None] / (found.rate * (1 + found.covariance[:, None, 0, 0]))
@@ -194,7 +230,11 @@ def score_proposal(found: Regressions, y: Float[Array, " dim"], share: Float[Arr
 def draw_parameters(
     key_precision: Array, key_weight: Array, found: Regressions
 ) -> tuple[Float[Array, "component dim coefficient particle"], Float[Array, "component dim particle"]]:
-    """Draw w and log τ of every component from their posterior."""
+    """Draw means with loadings, and log noise precisions, of every component from their posterior.
+
+    key_precision, key_weight: random keys of the noise precisions, and of means and loadings.
+    found: the posterior.
+    """
     shape = jnp.broadcast_to(found.shape[:, None], found.rate.shape)
     log_precision = log_gamma_draws(key_precision, shape) - jnp.log(found.rate)
     root = lower_root(found.covariance)[:, None]
@@ -204,7 +244,7 @@ def draw_parameters(
 
 
 def prepend_one(scores: Float[Array, "*element factor particle"]) -> Float[Array, "*element coefficient particle"]:
-    """Return g: a 1 before the scores."""
+    """Return a 1 before the scores, so that the first coefficient of a regression is the mean."""
     return jnp.concatenate([jnp.ones_like(scores[..., :1, :]), scores], axis=-2)
 
 
@@ -219,7 +259,7 @@ def _contract(vector: Array, matrix: Array) -> Array:
 def inverse(
     matrix: Float[Array, "*element n n particle"],
 ) -> tuple[Float[Array, "*element n n particle"], Float[Array, "*element particle"]]:
-    """Return the inverse of a positive definite matrix, and the logarithm of its determinant.
+    """Return the inverse of a positive definite matrix, and the log of its determinant (nats).
 
     Every row is swept in turn (Goodnight 1979).
     """
@@ -240,7 +280,7 @@ def inverse(
 
 
 def lower_root(matrix: Float[Array, "*element n n particle"]) -> Float[Array, "*element n n particle"]:
-    """Return the lower triangular L with LLᵀ = matrix."""
+    """Return the lower Cholesky root of a matrix: the lower triangular L with LLᵀ = matrix."""
     n = matrix.shape[-2]
     root = [[jnp.zeros_like(matrix[..., 0, 0, :])] * n for _ in range(n)]
     for j in range(n):
@@ -253,7 +293,10 @@ def lower_root(matrix: Float[Array, "*element n n particle"]) -> Float[Array, "*
 def solve_lower(
     root: Float[Array, "*element n n particle"], right: Float[Array, "*element n particle"], transposed: bool = False
 ) -> Float[Array, "*element n particle"]:
-    """Return the x with L x = right or, if `transposed`, Lᵀ x = right."""
+    """Return the x with L x = right or, if `transposed`, Lᵀ x = right.
+
+    root: L, lower triangular.
+    """
     n = root.shape[-2]
     found: dict[int, Array] = {}
     for i in reversed(range(n)) if transposed else range(n):
@@ -267,12 +310,12 @@ def solve_lower(
 def solve(
     root: Float[Array, "*element n n particle"], right: Float[Array, "*element n particle"]
 ) -> Float[Array, "*element n particle"]:
-    """Return the x with LLᵀ x = right."""
+    """Return the x with LLᵀ x = right, where L is the lower Cholesky root `root`."""
     return solve_lower(root, solve_lower(root, right), transposed=True)
 
 
 def half_log_determinant(root: Float[Array, "*element n n particle"]) -> Float[Array, "*element particle"]:
-    """Return ½ log |LLᵀ|, nats."""
+    """Return ½ log |LLᵀ| of a matrix with the lower Cholesky root L = `root`, nats."""
     diagonal = jnp.stack([root[..., i, i, :] for i in range(root.shape[-2])], axis=-2)
     return jnp.log(diagonal).sum(-2)
 
@@ -280,5 +323,5 @@ def half_log_determinant(root: Float[Array, "*element n n particle"]) -> Float[A
 def multiply_upper(
     root: Float[Array, "*element n n particle"], vector: Float[Array, "*element n particle"]
 ) -> Float[Array, "*element n particle"]:
-    """Return Lᵀ x."""
+    """Return Lᵀ x, where L is the lower triangular `root` and x the `vector`."""
     return (root * vector[..., :, None, :]).sum(-3)

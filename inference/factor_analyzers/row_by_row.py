@@ -1,11 +1,16 @@
 """Mixtures of factor analysers whose rows arrive one after another.
 
+The predictive density of row m, given the rows before and their labels, scores f and hyper-parameters h, is
+
     p(x_m | x_1 … x_{m−1}, their labels and scores, h)
         = Σ_k (n_k + a) / (m − 1 + Ka) ∫ Normal(f; 0, I) p(x_m | f, k) df,
 
-with n_k and p(· | f, k) of the rows before. The integral is estimated by the candidates of a row (`chain`). The
-estimate is unbiased, so the weights of the path stay exact. Forward, the row takes one candidate in proportion to the
-weights. Backward, what the row has stands among newly drawn candidates. Each is the time reversal of the other.
+with n_k (the number of rows in component k) and p(· | f, k) from the rows before, K components and a Dirichlet
+concentration a. The integral is estimated by the candidates of a row (`candidates`). The estimate is unbiased, so the
+weights of the path stay exact.
+
+Forward, the row takes one candidate in proportion to the weights. Backward, the row's own label and scores stand among
+newly drawn candidates. Each is the time reversal of the other.
 """
 
 from collections.abc import Sequence
@@ -29,7 +34,12 @@ from lvsearch.models.factor_analyzers import FactorAnalyzerMixture
 
 
 class ScoredRowByRow(eqx.Module):
-    """A chain, and the order (row,) in which its `n_units` rows arrive. Rows of padding come after them."""
+    """An annealing path along the rows: a chain, and the order in which its rows arrive.
+
+    chain: the chain over labels and scores.
+    order: indices of rows in the order of arrival, padding last, (row,).
+    n_units: the number of rows without padding.
+    """
 
     chain: FactorAnalyzerChain
     order: Int[np.ndarray, " row"]
@@ -37,10 +47,11 @@ class ScoredRowByRow(eqx.Module):
 
     @property
     def places(self) -> int:
+        """The number of rows, padding included."""
         return len(self.order)
 
     def none_yet(self, key: Key[Array, ""], particles: int) -> ScoredLabels:
-        """Return the state before any row: hyper-parameters from their prior, and labels −1."""
+        """Return the state before any row: hyper-parameters from their prior, and label −1 for every row."""
         labels = jnp.full((self.places, particles), -1, jnp.int32)
         scores = jnp.zeros((self.places, self.chain.component.n_factors, particles))
         return self.chain.state_of(labels, scores, self.chain.draw_hyperparameters(key, particles))
@@ -48,7 +59,12 @@ class ScoredRowByRow(eqx.Module):
     def append(
         self, key: Key[Array, ""], state: ScoredLabels, unit: Int[Array, ""]
     ) -> tuple[ScoredLabels, Float[Array, " particle"]]:
-        """Add the next row. Returns the state, and log of the estimate of the row's predictive density, nats."""
+        """Add the next row: draw its component and scores from candidates.
+
+        unit: the position of the row in the order of arrival.
+
+        Returns the new state, and the log of the estimate of the row's predictive density, nats.
+        """
         row = jnp.asarray(self.order)[unit]
         key_row, key_choice = jax.random.split(key)
         found = self.chain.candidates(key_row, state, row)
@@ -60,17 +76,29 @@ class ScoredRowByRow(eqx.Module):
     def remove(
         self, key: Key[Array, ""], state: ScoredLabels, unit: Int[Array, ""]
     ) -> tuple[ScoredLabels, Float[Array, " particle"]]:
-        """Take the last row out. Returns the state, and log of the estimate that `append` would make, nats."""
+        """Take the last row out of its component.
+
+        unit: the position of the row in the order of arrival.
+
+        Returns the new state, and the log of the estimate of the row's predictive density that `append` would make,
+        nats.
+        """
         row = jnp.asarray(self.order)[unit]
-        left = self.chain.remove_row(state, row)
-        found = self.chain.candidates(key, left, row, (state.labels[row], state.scores[row]))
+        without_row = self.chain.remove_row(state, row)
+        found = self.chain.candidates(key, without_row, row, (state.labels[row], state.scores[row]))
         nowhere = jnp.full_like(state.labels[0], -1)
-        return left._replace(labels=left.labels.at[row].set(nowhere)), self._log_predictive(left, found, row)
+        return without_row._replace(labels=without_row.labels.at[row].set(nowhere)), self._log_predictive(
+            without_row, found, row
+        )
 
     def revisit(
         self, key: Key[Array, ""], state: ScoredLabels, units: Int[Array, ""], *, backward: bool
     ) -> ScoredLabels:
-        """Sweep over rows one by one, then all at once, then hyper-parameters; in the reverse order if `backward`."""
+        """Sweep over the rows one by one, then all at once, then over the hyper-parameters; in reverse order if
+        `backward`.
+
+        units: the number of rows that have arrived; only these move.
+        """
         key_rows, key_blocked, key_hyper = jax.random.split(key, 3)
         order = jnp.asarray(self.order)
         came = jnp.zeros(self.places, bool).at[order].set(jnp.arange(self.places) < units)
@@ -83,45 +111,62 @@ class ScoredRowByRow(eqx.Module):
         return self.chain.move_hyperparameters(key_hyper, state, 1.0, backward)
 
     def take(self, state: ScoredLabels, particles: Int[Array, " chosen"]) -> ScoredLabels:
+        """Return the state of the chosen particles, in the given order."""
         return self.chain.take(state, particles)
 
     def _log_predictive(self, before: ScoredLabels, found: Candidates, row: Array) -> Float[Array, " particle"]:
-        """Return log of the estimate of p(row | the rows before, their labels and scores), nats."""
-        seats = before.counts.sum(0) + self.chain.total_concentration()
-        weight = found.log_weight.reshape(-1, len(seats))
+        """Return log of the estimate of p(row | the rows before, their labels and scores), nats.
+
+        before: the state without the row.
+        found: the row's candidates and their weights.
+        row: the index of the row.
+        """
+        total = before.counts.sum(0) + self.chain.total_concentration()
+        weight = found.log_weight.reshape(-1, len(total))
         carrier = jnp.asarray(self.chain.carriers, weight.dtype)[row]
-        return jax.scipy.special.logsumexp(weight, axis=0) - jnp.log(CANDIDATES * seats) + carrier
+        return jax.scipy.special.logsumexp(weight, axis=0) - jnp.log(CANDIDATES * total) + carrier
 
 
 @evidence_chain.register
-def _(
+def _evidence_chain_of_factor_analyzers(
     model: FactorAnalyzerMixture, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
 ) -> FactorAnalyzerChain:
+    """Return the annealing chain of a mixture of factor analysers from the prior. `estimate` is not used."""
     return FactorAnalyzerChain.from_data(model, data, size[0], capacity_of(size)[0])
 
 
 @sequential.register
-def _(chain: FactorAnalyzerChain, key: Key[Array, ""]) -> ScoredRowByRow | None:
+def _sequential_of_factor_analyzers(chain: FactorAnalyzerChain, key: Key[Array, ""]) -> ScoredRowByRow | None:
+    """Return the chain's rows in a random order; None for a chain around one labelling."""
     if chain.anchor is not None:
         return None
     return ScoredRowByRow(chain, *in_turn(key, np.asarray(chain.weight) > 0))
 
 
 @along_data.register
-def _(chain: FactorAnalyzerChain) -> bool:
-    """Return whether the path leads along the rows: True unless it is about a labelling."""
+def _is_along_rows(chain: FactorAnalyzerChain) -> bool:
+    """Return whether the path leads along the rows: False for a chain around one labelling, True for all others."""
     return chain.anchor is None
 
 
 @patience.register
-def _(chain: FactorAnalyzerChain) -> float:
-    """Return 0: no patience is needed, because q of the labels is normalised and as cheap to draw from as the prior."""
+def _patience_of_factor_analyzers(chain: FactorAnalyzerChain) -> float:
+    """Return 0: a second path, around one labelling, is annealed whenever the two directions of the first are far
+    apart.
+
+    The second path is cheap, because its first distribution is normalised and as easy to draw from as the prior.
+    """
     return 0.0
 
 
 @anchored_chain.register
-def _(chain: FactorAnalyzerChain, key: Key[Array, ""], states: Sequence[ScoredLabels]) -> Anchor:
-    """Return the chain about the labels and the hyper-parameters that the best particle ended with."""
+def _anchored_chain_of_factor_analyzers(
+    chain: FactorAnalyzerChain, key: Key[Array, ""], states: Sequence[ScoredLabels]
+) -> Anchor:
+    """Return the chain around the labels and the hyper-parameters that the best particle ended with.
+
+    states: the particles at the end of the first path, one state per half.
+    """
     log_r, state = settled_labels(chain, key, states)
     starts = {name: gamma_about(jnp.exp(each)) for name, each in state.log_hyper.items()}
     courses = {name: course._replace(start=starts[name]) for name, course in chain.courses.items()}

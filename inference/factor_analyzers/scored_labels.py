@@ -7,7 +7,7 @@ from jaxtyping import Array, Float, Int
 from lvsearch.inference.factor_analyzers.regressions import RegressionSums
 
 LogHyper = dict[str, Float[Array, "column particle"]]
-"""log h by name, with one column if all columns share a value."""
+"""Log of each hyper-parameter by name, (column, particle), with one column if all columns of the data share a value."""
 
 
 class ScoredLabels(NamedTuple):
@@ -16,10 +16,10 @@ class ScoredLabels(NamedTuple):
     | field | meaning | shape |
     |---|---|---|
     | `labels` | the component of each row, −1 for a row in none | (row, particle) |
-    | `scores` | f | (row, factor, particle) |
-    | `log_hyper` | log h by name | (column, particle) |
-    | `counts` | rows of each component | (component, particle) |
-    | `sums` | sums over the rows of each component, by which its parameters are known | |
+    | `scores` | the coordinates of each row on its component's factors | (row, factor, particle) |
+    | `log_hyper` | log of each hyper-parameter by name | (column, particle) |
+    | `counts` | the number of rows of each component | (component, particle) |
+    | `sums` | sums over the rows of each component, from which the posterior of its parameters follows | |
     """
 
     labels: Int[Array, "row particle"]

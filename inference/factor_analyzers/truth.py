@@ -17,12 +17,18 @@ from lvsearch.inference.sampling.recording import Quantity, Recorder, recorder, 
 
 
 @true_state.register
-def _(chain: FactorAnalyzerChain, simulated: Simulated, particles: int) -> ScoredLabels:
-    """Return states with the true component and scores of every row, and the true hyper-parameters."""
+def _true_state_of_factor_analyzers(chain: FactorAnalyzerChain, simulated: Simulated, particles: int) -> ScoredLabels:
+    """Return a state whose particles all have the simulated component and scores of every row, and hyper-parameters.
+
+    chain: the chain whose state it is.
+    simulated: the data set with the latent variables that it was simulated from.
+    particles: the number of copies.
+    """
     labels = np.argmax(simulated.locals["component"], -1)
     scores = np.asarray(simulated.locals["scores"].value, np.float64)[np.arange(len(labels)), labels]
 
     def copies(leaf: Any) -> Array:
+        """Return an array with `particles` copies of `leaf` on a new last axis."""
         return jnp.asarray(np.repeat(np.asarray(leaf)[..., None], particles, axis=-1))
 
     log_hyper = {name: np.atleast_1d(simulated.globals[name].log_value) for name in chain.courses}
@@ -31,17 +37,20 @@ def _(chain: FactorAnalyzerChain, simulated: Simulated, particles: int) -> Score
 
 
 class ScoredRecorder(Recorder):
-    """Records what people ask about such a chain.
+    """Records the quantities that people ask about in a chain over labels and scores of rows.
 
     It records the hyper-parameters that have priors (in the components' coordinates), the number of `occupied`
-    components and the `rows` of each. Where asked for, it records the `component` of each row.
+    components and the number of `rows` in each. If `order` is given, it records the `component` of each row too.
+
+    quantities: names and axes of the recorded values.
+    order: the position in the chain of each row of the data; None if components of rows are not recorded.
     """
 
     quantities: tuple[Quantity, ...] = eqx.field(static=True)
     order: Int[np.ndarray, " units"] | None
 
     def values(self, chain: FactorAnalyzerChain, state: ScoredLabels) -> tuple[Array, ...]:
-        """Return the recorded values, in the order of the quantities.
+        """Return the recorded values of every particle, particles first, in the order of `quantities`.
 
         Padding has weight 0, so no component counts it.
         """
@@ -57,8 +66,12 @@ class ScoredRecorder(Recorder):
 
 
 @recorder.register
-def _(chain: FactorAnalyzerChain, data: Dataset, *, units: bool) -> ScoredRecorder:
-    """Return the recorder of a chain."""
+def _recorder_of_factor_analyzers(chain: FactorAnalyzerChain, data: Dataset, *, units: bool) -> ScoredRecorder:
+    """Return the recorder of a chain over labels and scores of rows.
+
+    data: the data set that the chain was made of.
+    units: True to record the component of every row as well.
+    """
     axes = chain.component.hyper_axes
     hyper = [Quantity(n, axes[n], (data.extents["dim"],) * len(axes[n]), False) for n in axes if n in chain.courses]
     rows = Quantity(OCCUPIED, (), (), False), Quantity("rows", ("component",), (int(chain.size),), True)

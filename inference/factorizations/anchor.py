@@ -1,4 +1,7 @@
-"""Builds the chain of a factorisation about a fit: its q, and the lengths of its leapfrog steps, from short runs."""
+"""Builds the annealing chain of a factorisation around a fit: its first distribution q, and its leapfrog steps.
+
+Both come from short runs at temperature 1 (the posterior).
+"""
 
 from typing import Any, NamedTuple
 
@@ -24,21 +27,32 @@ LENGTH, LONGEST = 0.5, 0.7
 Where the data say nothing, the density still has a steep side, of curvature 1.
 """
 SETTLING, AVERAGED, RUNS = 40, 100, 2
-"""The run that q is made of: sweeps before its moments are averaged, sweeps averaged, and the number of runs."""
+"""The run that q is made of: sweeps before its moments are averaged, sweeps averaged, and the number of runs side by
+side.
+"""
 MOST_ROUNDS = 8
-"""The most rounds of that run. Another round follows as long as counts become more probable.
+"""The most rounds of the run that q is made of. Another round follows as long as counts become more probable.
 
 Factors that are not needed take hundreds of sweeps to empty, and a q made on the way is far from where the run ends. On
-500 × 96 counts with 24 factors the ends of the path are 9,900 nats apart after one round, and 400 after six.
+500 × 96 counts with 24 factors the forward and the backward estimate are 9,900 nats apart after one round, and 400
+after six.
 """
 CELLS_OF_NOISE = 10.0
-"""About how many cells say as much of log r as one observation of variance 1, which decides how far r moves."""
+"""About how many cells say as much about log r (the log shape of the noise) as one observation of variance 1.
+
+It decides how far r moves in a step.
+"""
 NARROWEST = 1e-6
-"""The least log E[x] − E[log x] of q."""
+"""The least log E[x] − E[log x] of a Gamma of q, which bounds its shape from above."""
 
 
 def near_fit(model: PoissonFactorization, data: Dataset, size: int, estimate: Estimate) -> AnchoredFactorization:
-    """Return the chain about a fit of this size. Raises ValueError for cells that are no counts."""
+    """Return the annealing chain around a fit of this size.
+
+    estimate: the fit, whose model has a number for the shape of the noise.
+
+    Raises ValueError for cells that are no counts.
+    """
     assert isinstance(estimate.model, PoissonFactorization)
     counts, priors = counts_of_rows(estimate.model, data), priors_of(model, size)  # the fit's model has a number for r
     factors = factors_of(estimate)
@@ -47,6 +61,7 @@ def near_fit(model: PoissonFactorization, data: Dataset, size: int, estimate: Es
     more = capacity_of((size,))[0] - size
 
     def pad_factors(table: np.ndarray) -> np.ndarray:
+        """Return a table (line, factor) with zeros for the factors up to the capacity."""
         return np.pad(table, [(0, 0), (0, more)])
 
     inferred = model.noise_shape if isinstance(model.noise_shape, GammaPrior) else GammaPrior()
@@ -82,7 +97,7 @@ def near_fit(model: PoissonFactorization, data: Dataset, size: int, estimate: Es
 
 
 def _refine_q(chain: AnchoredFactorization, counts: CountMatrix, state: NearState) -> AnchoredFactorization:
-    """Return the chain with the q and the step lengths that runs at temperature 1 from these states lead to."""
+    """Return the chain with a new q and new step lengths, both from runs at temperature 1 that begin at `state`."""
     key, before = jax.random.key(int(chain.size)), -np.inf
     for number in range(MOST_ROUNDS):
         found = _average_run(chain, jax.random.fold_in(key, number), state)
@@ -102,9 +117,14 @@ def _refine_q(chain: AnchoredFactorization, counts: CountMatrix, state: NearStat
 def _leapfrog_lengths(
     counts: CountMatrix, intensities: np.ndarray, factors: np.ndarray, prior: Shapes, capacity: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the lengths of leapfrog steps, for rows and for columns.
+    """Return the lengths of leapfrog steps: (row, factor) for intensities and (dim, factor) for factors.
 
-    They are `LENGTH` standard deviations of each logarithm given all others, from Fisher's information at these values.
+    They are `LENGTH` standard deviations of each logarithm given all others, from Fisher's information at the given
+    values.
+
+    intensities, factors: values, (row, factor) and (factor, dim).
+    prior: the model's Gammas.
+    capacity: the number of factors that arrays have room for.
     """
     mean = np.maximum(intensities @ factors, TINY)
     information = counts.seen / (mean if counts.noise_shape is None else mean * (1 + mean / counts.noise_shape))
@@ -118,12 +138,12 @@ def _leapfrog_lengths(
 
 
 class RunMoments(NamedTuple):
-    """Averages of a run at temperature 1.
+    """Averages over a run at temperature 1.
 
     | field | meaning |
     |---|---|
     | `gammas` | Gammas with the run's means and mean logarithms |
-    | `state` | where the run ended |
+    | `state` | the state in which the run ended |
     | `level`, `spread` | mean and standard deviation of log p(counts \\| state) along the run, nats |
     """
 
@@ -135,9 +155,12 @@ class RunMoments(NamedTuple):
 
 @kernel()
 def _average_run(chain: AnchoredFactorization, key: Key[Array, ""], state: NearState) -> RunMoments:
-    """Run `SETTLING` sweeps and then average over `AVERAGED` sweeps."""
+    """Make `SETTLING` sweeps at temperature 1, then `AVERAGED` more, and return the averages over the latter."""
 
     def observe(state: NearState) -> tuple[NearState, NearState, Array]:
+        """Return a state's logarithms and its values, averaged over particles, and the mean log p(counts | state)
+        and its square.
+        """
         logs, values = (
             jax.tree.map(lambda leaf, of=of: of(leaf).mean(0), state) for of in (lambda leaf: leaf, jnp.exp)
         )

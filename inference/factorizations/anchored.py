@@ -1,12 +1,16 @@
-"""Factorisations of large matrices of counts, annealed from a q about a fit, with allocations and noise summed out.
+"""Factorisations of large matrices of counts, annealed from a distribution q around a fit.
+
+The count x_nv of row n and column v has the mean m_nv, from intensities θ_nk of row n and factors β_kv, k = 1 … K:
 
     π_t(θ, β) ∝ q(θ, β)^(1−t) [p(θ, β) Π_nv p(x_nv | m_nv)]^t,      m_nv = Σ_k θ_nk β_kv
 
-Here p(x | m) is Poisson, or negative binomial if cells have noise. q consists of independent Gammas, whose means and
-mean logarithms come from a short run from the fit. The path from the prior
-(`lvsearch.inference.evidence.poisson_factorization`) draws the factor of every single count, and must be as long as
-there is information in the data. This path depends neither on the number of counts nor on how informative they are.
-What is left to anneal is how the parameters depend on each other.
+Here p(x | m) is Poisson, or negative binomial if cells have noise. The factor of every single count (its allocation)
+and the noise are summed out. q consists of independent Gammas, whose means and mean logarithms come from a short run
+from the fit.
+
+The path from the prior (`lvsearch.inference.evidence.poisson_factorization`) draws the factor of every single count,
+and must be as long as there is information in the data. The path from q depends neither on the number of counts nor on
+how informative they are. What remains to be annealed is how the parameters depend on each other.
 
 Why allocations and noise are summed out: given both, a cell of a thousand counts knows its mean to 3 %, where the noise
 leaves 20 %. A Gibbs sweep moves by the smaller of the two. With both summed out, rows are independent given factors,
@@ -15,8 +19,8 @@ trajectory (Neal 2011) with a Metropolis step of its own. Dimensions are few, an
 entries also jump, because the intensities of a factor that a row does not have lie anywhere on a long tail. Each
 factor's scale moves as on the path from the prior.
 
-q is about one labelling, which `label_scores` corrects for. It is also about one mode: modes that the short run did not
-visit are not counted.
+q is around one labelling, which `label_scores` corrects for. It is also around one mode: modes that the short run did
+not visit are not counted.
 """
 
 from typing import Any, NamedTuple
@@ -38,14 +42,16 @@ TEMPERATURES = 240
 """The number of temperatures of the first annealing.
 
 q does not know the scale that all entries of a factor share, and annealing that dependence takes many temperatures. A
-sweep takes little time beside the fit. On 100 × 96 counts of 8 factors the two ends are 79 nats apart with 72.
+sweep takes little time beside the fit. On 100 × 96 counts of 8 factors the forward and the backward estimate are 79
+nats apart with 72 temperatures.
 """
 
 
 class NearState(NamedTuple):
-    """The state of the particles: logarithms, with particles on the first axis.
+    """The state of the particles: logarithms of intensities and factors, with particles on the first axis.
 
-    Factors that do not exist hold anything finite. `log_noise` is log r, or None if r is given or there is no noise.
+    Factors that do not exist hold anything finite. `log_noise` is log r, where r is the shape of the cells' noise. It
+    is None if r is given or there is no noise.
     """
 
     log_intensities: Float[Array, "particle row factor"]
@@ -54,9 +60,10 @@ class NearState(NamedTuple):
 
 
 class Shapes(NamedTuple):
-    """Shapes and rates, which broadcast, of independent Gammas of all intensities and factors, and of r.
+    """Shapes and rates of independent Gammas of all intensities, of all factors, and of the noise's shape r.
 
-    If r has no prior, its shape and rate are 1.
+    The arrays of intensities broadcast to (row, factor), those of factors to (dim, factor). If r has no prior, its
+    shape and rate are 1.
     """
 
     intensities: Float[Array | np.ndarray, "..."]
@@ -68,18 +75,20 @@ class Shapes(NamedTuple):
 
 
 class AnchoredFactorization(eqx.Module):
-    """A `Chain` of a `PoissonFactorization` from q, which `near_fit` makes.
+    """The annealing chain of a `PoissonFactorization` from a distribution q around a fit, which `near_fit` makes.
 
     The first `size` of `capacity` factors exist.
 
     | field | meaning | shape |
     |---|---|---|
-    | `size` | K | (), traced |
-    | `counts`, `seen` | x, 0 where nothing was observed; 1 where a cell was observed | (row, dim) |
-    | `noise_shape` | r if it is given; None without noise | () |
+    | `size` | K, the number of factors | (), traced |
+    | `counts` | the counts; 0 where nothing was observed | (row, dim) |
+    | `seen` | 1 where a cell was observed, else 0 | (row, dim) |
+    | `noise_shape` | r, the shape of the noise, if it is given; else None | () |
     | `values`, `times` | the different counts, and in how many observed cells each is | (value,) |
-    | `prior`, `start` | the Gammas of the model's prior; those of q | as of (row, factor) and (dim, factor) |
-    | `lengths` | of leapfrog steps, 0 of factors that do not exist | (row, factor) and (dim, factor) |
+    | `prior`, `start` | the Gammas of the model's prior; the Gammas of q | `Shapes` |
+    | `lengths` | lengths of leapfrog steps, 0 for factors that do not exist | (row, factor) and (dim, factor) |
+    | `noisy` | whether cells have noise | |
     """
 
     size: Int[Array | np.ndarray, ""]
@@ -96,22 +105,25 @@ class AnchoredFactorization(eqx.Module):
 
     @property
     def elements(self) -> int:
-        """The number of cells, times the steps of the two trajectories of a sweep: this is what takes the time."""
+        """The number of cells times the leapfrog steps of a sweep's two trajectories: a measure of a sweep's work."""
         return 2 * LEAPS * self.counts.shape[0] * self.counts.shape[1]
 
     @property
     def lanes(self) -> int:
+        """The number of particles up to which twice as many take less than twice as long."""
         return 16
 
     @property
     def directed(self) -> bool:
+        """Whether a backward sweep differs from a forward one: always False."""
         return False  # every move is its own reversal; the order of a sweep is a valid one both ways
 
     def init(self, key: Key[Array, ""], particles: int) -> NearState:
-        """Draw particles from q."""
+        """Draw `particles` states from q, the distribution at the path's start."""
         keys, (n_rows, n_dims) = jax.random.split(key, 3), self.counts.shape
 
         def draw_log_gammas(key: Array, shape: Any, rate: Any, n: int) -> Array:
+            """Draw the logs of `n` lines of independent Gammas for every particle, (particle, n, factor)."""
             wide = (particles, n, self.capacity)
             return log_gamma_draws(key, jnp.broadcast_to(jnp.asarray(shape), wide)) - jnp.log(rate)
 
@@ -128,36 +140,55 @@ class AnchoredFactorization(eqx.Module):
     def step(
         self, key: Key[Array, ""], state: NearState, temperature: Float[Array, ""], *, backward: bool
     ) -> NearState:
-        """Move rows, columns, scales and the shape of the noise."""
+        """Return the state after a move of rows, of columns, of each factor's scale, and of the noise's shape.
+
+        It leaves the distribution at the temperature unchanged. `backward` changes nothing.
+        """
         del backward
         keys, t = jax.random.split(key, 4), temperature
         # the Gammas at temperature t have natural parameters between those of q and of the prior
-        at = Shapes(
+        tempered = Shapes(
             *((1 - t) * jnp.asarray(q) + t * jnp.asarray(p) for q, p in zip(self.start, self.prior, strict=True))
         )
         rows, columns, log_noise = state
         x, seen, r = jnp.asarray(self.counts), jnp.asarray(self.seen), self._noise_shape(log_noise)
-        of_rows = MatrixLines(self.exists, x, seen, r, self._values(columns), at.intensities, at.intensity_rates, t)
+        of_rows = MatrixLines(
+            self.exists, x, seen, r, self._values(columns), tempered.intensities, tempered.intensity_rates, t
+        )
         rows = of_rows.move(keys[0], rows, jnp.asarray(self.lengths[0]))
-        of_columns = MatrixLines(self.exists, x.T, seen.T, r, self._values(rows), at.factors, at.factor_rates, t)
+        of_columns = MatrixLines(
+            self.exists, x.T, seen.T, r, self._values(rows), tempered.factors, tempered.factor_rates, t
+        )
         columns = of_columns.move(keys[1], columns, jnp.asarray(self.lengths[1]))
-        state = self._rescale(keys[2], NearState(rows, columns, log_noise), at)
-        return self._move_noise(keys[3], state, at, t)
+        state = self._rescale(keys[2], NearState(rows, columns, log_noise), tempered)
+        return self._move_noise(keys[3], state, tempered, t)
 
     def log_ratio(self, state: NearState) -> Float[Array, " particle"]:
-        """Return log p(counts, state) − log q(state), nats, (particle,)."""
+        """Return log p(counts, state) − log q(state) of each particle, nats, where q is the distribution at the
+        path's start.
+        """
         return self.log_density(state) - self._log_gammas(state, self.start)
 
     def log_density(self, state: NearState) -> Float[Array, " particle"]:
-        """Return log p(counts, factors, intensities, r), nats, (particle,). Allocations and noise are summed out."""
+        """Return log p(counts, factors, intensities, r) of each particle, nats, where r is the shape of the noise.
+
+        Allocations and noise are summed out.
+        """
         return self._log_counts(state, state.log_noise) + self._log_gammas(state, self.prior)
 
     def label_scores(self, state: NearState) -> Float[Array, "particle component component"]:
-        """Return S[k, l], the log density under q of the state's factor l and its intensities as factor k, nats."""
+        """Return scores from which the probability of every renaming of factors at the path's start follows, nats.
+
+        Entry [p, k, l] is the log density at the start of particle p's factor l and its intensities, if it is called
+        factor k.
+        """
         rows, columns, _ = state
         q, on = self.start, self.exists
 
         def log_gamma_products(log_value: Array, shape: Any, rate: Any) -> Array:
+            """Return the log densities of all columns `l` of `log_value` under the Gammas of all columns `k`,
+            (particle, k, l), nats.
+            """
             shape, rate = (jnp.asarray(each) for each in (shape, rate))
             constant = (shape * jnp.log(rate) - gammaln(shape)).sum(0)
             logs, values = (
@@ -171,13 +202,13 @@ class AnchoredFactorization(eqx.Module):
         return jnp.where(on[:, None] & on, both, jnp.where(jnp.eye(self.capacity, dtype=bool), 0.0, -jnp.inf))
 
     def relabel(self, state: NearState, order: Int[Array, "particle component"]) -> NearState:
-        """Return the state in which factor l is called order[l]."""
+        """Return the state in which factor l of each particle is called order[l]."""
         back = jnp.argsort(order, axis=1)[:, None]
         rows, columns = (jnp.take_along_axis(leaf, back, axis=2) for leaf in state[:2])
         return NearState(rows, columns, state.log_noise)
 
     def take(self, state: NearState, particles: Int[Array, " chosen"]) -> NearState:
-        """Return the state of the named particles, in that order."""
+        """Return the state of the chosen particles, in the given order."""
         return jax.tree.map(lambda leaf: leaf[particles], state)
 
     # ── densities ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -188,22 +219,28 @@ class AnchoredFactorization(eqx.Module):
         return first(jnp.asarray(self.size), self.capacity)
 
     def _values(self, log_values: Array) -> Array:
-        """Return θ or β from its logarithms, 0 for factors that do not exist."""
+        """Return intensities or factors from their logarithms, 0 for factors that do not exist."""
         return jnp.where(self.exists, jnp.exp(log_values), 0.0)
 
     @property
     def inferred(self) -> bool:
-        """Whether r has a prior."""
+        """Whether r, the shape of the cells' noise, has a prior."""
         return self.noisy and self.noise_shape is None
 
     def _noise_shape(self, log_noise: Array | None) -> Float[Array, "..."] | None:
-        """Return r, shaped to broadcast against (particle, line, across); None without noise."""
+        """Return the noise's shape r, which broadcasts against (particle, row, dim); None without noise.
+
+        log_noise: log r of each particle; None if r is given.
+        """
         if not self.noisy:
             return None
         return jnp.asarray(self.noise_shape) if log_noise is None else jnp.exp(log_noise)[:, None, None]
 
     def _log_counts(self, state: NearState, log_noise: Array | None) -> Float[Array, " particle"]:
-        """Return log p(counts | factors, intensities, r), nats, (particle,)."""
+        """Return log p(counts | factors, intensities, noise shape r) of each particle, nats.
+
+        log_noise: log r of each particle; None if r is given or there is no noise.
+        """
         r = self._noise_shape(log_noise)
         mean = self._values(state.log_intensities) @ jnp.swapaxes(self._values(state.log_factors), 1, 2)
         cells = log_cells(jnp.asarray(self.counts), jnp.asarray(self.seen), r, mean).sum((1, 2))
@@ -214,23 +251,35 @@ class AnchoredFactorization(eqx.Module):
             each = each + gammaln(r + values) - gammaln(r) - values * jnp.log(r)
         return cells + (times * each).sum(-1)
 
-    def _log_gammas(self, state: NearState, of: Shapes) -> Float[Array, " particle"]:
-        """Return the log density of intensities, factors and r under independent Gammas, nats, (particle,)."""
+    def _log_gammas(self, state: NearState, gammas: Shapes) -> Float[Array, " particle"]:
+        """Return the log density of intensities, factors and noise shape under independent Gammas, per particle, nats.
+
+        gammas: shapes and rates of the Gammas.
+        """
 
         def each(log_value: Array, shape: Any, rate: Any) -> Array:
+            """Return the log density of one table under Gammas, without factors that do not exist, (particle,),
+            nats.
+            """
             shape, rate = jnp.asarray(shape), jnp.asarray(rate)
             density = (shape - 1) * log_value - rate * jnp.exp(log_value) + shape * jnp.log(rate) - gammaln(shape)
             return jnp.where(self.exists, density, 0.0).sum((1, 2))
 
         rows, columns, log_noise = state
-        total = each(rows, of.intensities, of.intensity_rates) + each(columns, of.factors, of.factor_rates)
+        total = each(rows, gammas.intensities, gammas.intensity_rates) + each(
+            columns, gammas.factors, gammas.factor_rates
+        )
         if log_noise is not None:
-            shape, rate = jnp.asarray(of.noise), jnp.asarray(of.noise_rate)
+            shape, rate = jnp.asarray(gammas.noise), jnp.asarray(gammas.noise_rate)
             total += (shape - 1) * log_noise - rate * jnp.exp(log_noise) + shape * jnp.log(rate) - gammaln(shape)
         return total
 
-    def _move_noise(self, key: Array, state: NearState, at: Shapes, temperature: Array) -> NearState:
-        """Move r, if it has a prior, by a Metropolis step as long as q is wide."""
+    def _move_noise(self, key: Array, state: NearState, tempered: Shapes, temperature: Array) -> NearState:
+        """Return the state after a Metropolis step of log r, the shape of the noise, as wide as q; unchanged if r
+        has no prior.
+
+        at: the Gammas at the temperature.
+        """
         if state.log_noise is None:
             return state
         key_step, key_accept = jax.random.split(key)
@@ -238,22 +287,28 @@ class AnchoredFactorization(eqx.Module):
         proposed = state.log_noise + 2 * step / jnp.sqrt(jnp.asarray(self.start.noise))
 
         def log_density(log_noise: Array) -> Array:
+            """Return the log density of log r at the temperature, up to a constant, (particle,), nats."""
             return (
                 temperature * self._log_counts(state, log_noise)
-                + at.noise * log_noise
-                - at.noise_rate * jnp.exp(log_noise)
+                + tempered.noise * log_noise
+                - tempered.noise_rate * jnp.exp(log_noise)
             )
 
         gain = log_density(proposed) - log_density(state.log_noise)
         accepted = jnp.log(jax.random.uniform(key_accept, gain.shape, gain.dtype)) < gain
         return state._replace(log_noise=jnp.where(accepted, proposed, state.log_noise))
 
-    def _rescale(self, key: Array, state: NearState, at: Shapes) -> NearState:
-        """Move every factor's scale: θ_·k e^y and β_k e^−y."""
+    def _rescale(self, key: Array, state: NearState, tempered: Shapes) -> NearState:
+        """Return the state after a Metropolis move of every factor's scale.
+
+        Factor k's intensities are multiplied by e^y and its entries divided by e^y, with a y of its own.
+
+        at: the Gammas at the temperature.
+        """
         rows, columns, log_noise = state
         wide = [
             jnp.broadcast_to(each, leaf.shape[1:])
-            for each, leaf in zip(at[:4], (rows, rows, columns, columns), strict=True)
+            for each, leaf in zip(tempered[:4], (rows, rows, columns, columns), strict=True)
         ]
         slope = wide[0].sum(0) - wide[2].sum(0)
         up, down = (wide[1] * jnp.exp(rows)).sum(1), (wide[3] * jnp.exp(columns)).sum(1)
@@ -262,6 +317,6 @@ class AnchoredFactorization(eqx.Module):
 
 
 @first_steps.register
-def _(chain: AnchoredFactorization) -> int:
-    """Return how many temperatures the first annealing has."""
+def _first_steps_of_factorizations(chain: AnchoredFactorization) -> int:
+    """Return the number of temperatures of the first annealing."""
     return TEMPERATURES

@@ -1,6 +1,7 @@
 """The estimator of Poisson factorisations: several short ascents, of which the best is continued to convergence.
 
-The generic engine computes the same bound at the same state, but holds a (row, column, factor) array of allocations.
+The generic mean field (`engine`) computes the same bound at the same state. But it holds an array (row, column, factor)
+of allocations, the shares of each cell's counts that factors have.
 """
 
 from dataclasses import dataclass
@@ -48,14 +49,14 @@ class FactorizationSettings:
 
     | field | meaning |
     |---|---|
-    | `starts` | short ascents from rows drawn at random, of which the best is continued |
-    | `first_sweeps` | sweeps of each of them |
+    | `starts` | number of short ascents from rows drawn at random, of which the best is continued |
+    | `first_sweeps` | sweeps of each short ascent |
     | `more` | by which share the wide ascents have more factors, of which the least needed are dropped one by one |
     | `wide_starts` | number of wide ascents; the best is continued before the first factor is dropped |
     | `pruning_sweeps` | sweeps after each factor that is dropped |
     | `sweeps` | the most sweeps of the ascent that is continued |
-    | `tolerance` | an ascent stops when sweeps gain less than this share of the bound, on average |
-    | `wide_tolerance` | the same before the first factor is dropped |
+    | `tolerance` | an ascent stops when a sweep gains less than this share of the bound, on average |
+    | `wide_tolerance` | like `tolerance`, for a wide ascent before its first factor is dropped |
     """
 
     starts: int = 8
@@ -69,21 +70,24 @@ class FactorizationSettings:
 
 
 class FactorizationEstimator(BaseEstimator):
-    """Fits `PoissonFactorization`."""
+    """Fits a `PoissonFactorization` to a matrix of counts by mean field, from several starts."""
 
     model: PoissonFactorization
 
     def __init__(
         self, model: PoissonFactorization, data: Dataset, settings: FactorizationSettings = FactorizationSettings()
     ):
-        """Raises ValueError for cells that are no counts."""
+        """Read the counts from the data.
+
+        Raises ValueError for cells that are no counts.
+        """
         super().__init__(model)
         self.settings = settings
         self.counts = counts_of_rows(model, data)
 
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
-        """Return the bytes held: the counts and their mask, as much again while a sweep works, and four arrays of each
-        site.
+        """Return the memory a fit needs: counts and their mask with work space, and four arrays each of intensities
+        and factors.
         """
         (n_rows, n_dims), cell = self.counts.x.shape, 8
         return MemoryPlan(
@@ -95,10 +99,14 @@ class FactorizationEstimator(BaseEstimator):
         )
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
-        """Return the best of several ascents.
+        """Return the best of several ascents, with its evidence lower bound.
 
-        They start from rows drawn at random, from more rows than factors and, if `start` is given, from its factors and
-        new ones.
+        They start from rows drawn at random, from more factors than needed and, if `start` is given, from its factors
+        and new ones.
+
+        size: (number of factors,).
+        key: the random key of the starts.
+        start: the fit of another size; None for none.
         """
         (n_factors,), settings = size, self.settings
         random = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
@@ -124,7 +132,10 @@ class FactorizationEstimator(BaseEstimator):
         return estimate._replace(log_lower=self._exact_bound(estimate, priors, best))
 
     def _random_factors(self, n_factors: int, random: np.random.Generator) -> np.ndarray:
-        """Draw factors to start from, (factor, dim): random rows, mixed evenly with the mean row and made uneven."""
+        """Draw factors to start from, (factor, dim): random rows, mixed evenly with the mean row and made uneven.
+
+        random: the NumPy generator to draw with.
+        """
         x, seen = self.counts.x, self.counts.seen
         mean = (x.sum(0) + 1e-3) / (seen.sum(0) + 1e-3)
         rows = random.permutation(len(x))[np.arange(n_factors) % len(x)]
@@ -133,7 +144,10 @@ class FactorizationEstimator(BaseEstimator):
         return 0.5 * (alike + mean) * random.uniform(0.5, 1.5, (n_factors, x.shape[1]))
 
     def _short_ascent(self, priors: Priors, factors: np.ndarray) -> "FactorizationState":
-        """Make a short ascent from these factors, which are at first treated as nearly known."""
+        """Make a short ascent from the given factors (factor, dim), and return where it ends.
+
+        The factors are treated as nearly known at first.
+        """
         shape, counts = (len(self.counts.x), len(factors)), self.counts
         intensities = Gammas(np.ones(shape), np.full(shape, float(shape[1])))
         sharp = Gammas(np.full(factors.shape, SHARP), SHARP / factors)
@@ -145,31 +159,35 @@ class FactorizationEstimator(BaseEstimator):
         )
 
     def _climb(
-        self, priors: Priors, climbed: "FactorizationState", tolerance: float
+        self, priors: Priors, ascent: "FactorizationState", tolerance: float
     ) -> tuple["FactorizationState", int]:
-        """Continue an ascent until sweeps gain less than `tolerance` times the bound.
+        """Continue an ascent until a sweep gains less than `tolerance` times the bound, on average over `LOOK` sweeps.
 
-        Returns it and the number of sweeps.
+        ascent: the state of the ascent so far.
+
+        Returns the final state and the number of sweeps made.
         """
-        last = self._value(priors, climbed)
+        last = self._value(priors, ascent)
         for sweeps in range(LOOK, self.settings.sweeps + 1, LOOK):
-            climbed = self._run_sweeps(priors, climbed, LOOK)
-            now = self._value(priors, climbed)
+            ascent = self._run_sweeps(priors, ascent, LOOK)
+            now = self._value(priors, ascent)
             if now - last < LOOK * tolerance * abs(now):
-                return climbed, sweeps
+                return ascent, sweeps
             last = now
-        return climbed, self.settings.sweeps
+        return ascent, self.settings.sweeps
 
-    def _run_sweeps(self, priors: Priors, climbed: "FactorizationState", sweeps: int) -> "FactorizationState":
-        """Make more sweeps, then refit the shape of the noise if it has a prior."""
-        counts, fitted = climbed.after_sweeps(priors, sweeps)
+    def _run_sweeps(self, priors: Priors, ascent: "FactorizationState", sweeps: int) -> "FactorizationState":
+        """Return the state of the ascent after more sweeps, with the shape of the noise refitted if it has a prior."""
+        counts, fitted = ascent.after_sweeps(priors, sweeps)
         if isinstance(self.model.noise_shape, GammaPrior):
             counts = counts._replace(noise_shape=most_probable_noise(counts, self.model.noise_shape, fitted))
         return FactorizationState(counts, fitted)
 
-    def _value(self, priors: Priors, climbed: "FactorizationState") -> float:
-        """Return the bound given the noise, plus the log prior density of the noise's shape if it has a prior; nats."""
-        counts, fitted = climbed
+    def _value(self, priors: Priors, ascent: "FactorizationState") -> float:
+        """Return the evidence lower bound given the noise's shape, plus the shape's log prior density if it has a
+        prior; nats.
+        """
+        counts, fitted = ascent
         value = bound(counts, priors, fitted)
         if isinstance(self.model.noise_shape, GammaPrior):
             assert counts.noise_shape is not None  # where r has a prior it has a value
@@ -177,31 +195,36 @@ class FactorizationEstimator(BaseEstimator):
         return value
 
     def _ascent_with_pruning(self, n_factors: int, random: np.random.Generator) -> "FactorizationState":
-        """Return the best ascent with too many factors, after dropping factors one at a time.
+        """Make ascents with too many factors, drop factors one at a time from the best, and return the state at
+        `n_factors`.
 
-        Dropped is the factor without which the bound is highest after two sweeps. A random start may give two factors
-        to one pattern and none to another. The extra factors leave room for the pattern that none of them had.
+        The factor dropped is the one without which the bound is highest after `PRUNED_SWEEPS` sweeps. A random start
+        may give two factors to one pattern and none to another. The extra factors leave room for the pattern that none
+        of them had.
+
+        random: the NumPy generator to draw starts with.
         """
         settings = self.settings
         wide = n_factors + max(1, round(settings.more * n_factors))
         priors = priors_of(self.model, wide)
         first = [self._short_ascent(priors, self._random_factors(wide, random)) for _ in range(settings.wide_starts)]
-        climbed = max(first, key=lambda each: self._value(priors, each))
-        climbed, _ = self._climb(priors, climbed, settings.wide_tolerance)
+        ascent = max(first, key=lambda each: self._value(priors, each))
+        ascent, _ = self._climb(priors, ascent, settings.wide_tolerance)
         for size in range(wide - 1, n_factors - 1, -1):
             priors = priors_of(self.model, size)
-            without_factor = [climbed.without_factor(k).after_sweeps(priors, PRUNED_SWEEPS) for k in range(size + 1)]
-            climbed = max(without_factor, key=lambda each, priors=priors: self._value(priors, each))
-            climbed = self._run_sweeps(priors, climbed, settings.pruning_sweeps)
-        return climbed
+            without_factor = [ascent.without_factor(k).after_sweeps(priors, PRUNED_SWEEPS) for k in range(size + 1)]
+            ascent = max(without_factor, key=lambda each, priors=priors: self._value(priors, each))
+            ascent = self._run_sweeps(priors, ascent, settings.pruning_sweeps)
+        return ascent
 
-    def _exact_bound(self, estimate: Estimate, priors: Priors, climbed: "FactorizationState") -> float:
-        """Return the bound at exactly the factors of the estimate, nats.
+    def _exact_bound(self, estimate: Estimate, priors: Priors, ascent: "FactorizationState") -> float:
+        """Return the evidence lower bound at exactly the factors of the estimate, nats.
 
-        Intensities are at their optimum there. The shape of the noise is integrated over its prior if it has one.
+        Intensities are at their optimum given these factors. The shape of the noise is integrated over its prior if it
+        has one.
         """
-        counts, factors = climbed.counts, factors_of(estimate)
-        intensities = climbed.fitted.intensities
+        counts, factors = ascent.counts, factors_of(estimate)
+        intensities = ascent.fitted.intensities
         fitted = Fitted(
             fit_intensities(counts, priors.intensity, intensities, factors.geometric_mean, factors.mean), factors
         )
@@ -212,20 +235,20 @@ class FactorizationEstimator(BaseEstimator):
 
 
 class FactorizationState(NamedTuple):
-    """A state of the ascent: the counts with the shape of their noise, and q."""
+    """A state of the ascent: the counts with the current shape of their noise, and q of intensities and factors."""
 
     counts: CountMatrix
     fitted: Fitted
 
     def after_sweeps(self, priors: Priors, sweeps: int) -> "FactorizationState":
-        """Return the state after more sweeps, with the noise unchanged."""
+        """Return the state after more mean-field sweeps, with the shape of the noise unchanged."""
         fitted = self.fitted
         for _ in range(sweeps):
             fitted = sweep(self.counts, priors, fitted)
         return self._replace(fitted=fitted)
 
     def without_factor(self, factor: int) -> "FactorizationState":
-        """Return the state with one factor removed."""
+        """Return the state with factor number `factor` removed."""
         intensities, factors = self.fitted
         return self._replace(
             fitted=Fitted(
@@ -236,9 +259,11 @@ class FactorizationState(NamedTuple):
 
 
 def counts_of_rows(model: PoissonFactorization, data: Dataset) -> CountMatrix:
-    """Return the matrix of counts in the order of the data set.
+    """Return the matrix of counts, with rows in the order of the data set.
 
-    If the shape of the noise has a prior, it is at its prior mean. Raises ValueError for cells that are no counts.
+    If the shape of the noise has a prior, it is set to its prior mean.
+
+    Raises ValueError for cells that are no counts.
     """
     units, _ = rows_of(data)
     model.check(units)
@@ -249,14 +274,16 @@ def counts_of_rows(model: PoissonFactorization, data: Dataset) -> CountMatrix:
 
 
 def priors_of(model: PoissonFactorization, n_factors: int) -> Priors:
-    """Return the priors as arrays that broadcast against intensities and factors."""
+    """Return the Gamma priors of intensities and factors as arrays, which broadcast to (row, factor) and (factor,
+    dim).
+    """
     a, c = (np.asarray(each, np.float64) for each in (model.concentration, model.factor_concentration))
     rate = np.asarray(model.factor_rate(), np.float64)
     return Priors(Gammas(a / n_factors, a), Gammas(c, rate))
 
 
 def factors_of(estimate: Estimate) -> Gammas:
-    """Return q of the factors, (factor, dim), float64."""
+    """Return q of a fit's factors: Gammas, (factor, dim), float64."""
     shape, rate = (np.asarray(leaf, np.float64) for leaf in estimate.natural["factors"])
     return Gammas(shape + 1, rate)
 
@@ -264,7 +291,12 @@ def factors_of(estimate: Estimate) -> Gammas:
 def fit_intensities(
     data: CountMatrix, prior: Gammas, intensities: Gammas, geometric: np.ndarray, mean: np.ndarray
 ) -> Gammas:
-    """Return the intensities at their optimum given the factors."""
+    """Return q of the intensities at its optimum given the factors, (row, factor).
+
+    prior: the prior of the intensities.
+    intensities: q of the intensities to begin with.
+    geometric, mean: geometric and ordinary means of the factors, (factor, dim); equal if the factors are known.
+    """
     for _ in range(FOLD_SWEEPS):
         new = update_intensities(data, prior, intensities, geometric, mean)
         done = np.allclose(new.mean, intensities.mean, rtol=FOLD_TOLERANCE, atol=FOLD_TOLERANCE)
@@ -275,6 +307,6 @@ def fit_intensities(
 
 
 @estimator.register
-def _(model: PoissonFactorization, data: Dataset) -> FactorizationEstimator:
-    """Return the estimator of Poisson factorisations."""
+def _estimator_of_factorizations(model: PoissonFactorization, data: Dataset) -> FactorizationEstimator:
+    """Return the estimator of Poisson factorisations on a data set."""
     return FactorizationEstimator(model, data)

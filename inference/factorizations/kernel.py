@@ -1,7 +1,8 @@
 """Mean field of Poisson factorisations on whole matrices: each sweep is three matrix products.
 
-Let G = exp E[log ·] of each Gamma. With the allocation's q at its optimum, ∝ Gθ_nk Gβ_kv, the bound is (Cemgil 2009,
-§3.2)
+Row n has intensities θ_nk, and factor k has the mean count β_kv in column v. x is a count, a, c and μ are the numbers
+of their Gamma priors, and K is the number of factors. Let G = exp E[log ·] of each Gamma. With q of the allocations
+(the factor of each single count) at its optimum, ∝ Gθ_nk Gβ_kv, the bound is (Cemgil 2009, §3.2)
 
     Σ_nv x log Σ_k Gθ_nk Gβ_kv − log x! − Σ_k E[θ_nk] E[β_kv]  −  KL(q(θ) ‖ p(θ)) − KL(q(β) ‖ p(β)),      nats,
 
@@ -9,10 +10,10 @@ where sums are over observed cells. Let W = x / Gθ Gβ, and M the mask of obser
 
     q(θ) = Gamma(a/K + Gθ (W Gβᵀ), rate a + M E[β]ᵀ),      q(β) = Gamma(c + Gβ (Gθᵀ W), rate c/μ + E[θ]ᵀ M).
 
-The array (row, column, factor) that the generic engine holds is never made. Everything is float64.
+The generic mean field would hold an array (row, column, factor); here it is never made. Everything is float64.
 
-With noise of shape r in every cell, its q is at its optimum too: Gamma(r + x, r + m), where m = Σ_k E[θ_nk] E[β_kv]. In
-the bound, −m becomes
+With noise ε of shape r in every cell, its q is at its optimum too: Gamma(r + x, r + m), where m = Σ_k E[θ_nk] E[β_kv].
+In the bound, −m becomes
 
     log ∫ Gamma(ε; r, r) ε^x e^(−ε m) dε = log Γ(r + x)/Γ(r) + r log r − (r + x) log(r + m).
 
@@ -26,7 +27,7 @@ from jaxtyping import Float64
 from scipy.special import digamma, gammaln
 
 TINY = 1e-300
-"""The smallest divisor."""
+"""The smallest divisor, which replaces smaller ones."""
 
 
 class Gammas(NamedTuple):
@@ -37,6 +38,7 @@ class Gammas(NamedTuple):
 
     @property
     def mean(self) -> Float64[np.ndarray, "..."]:
+        """The mean of each distribution."""
         return self.shape / self.rate
 
     @property
@@ -45,7 +47,7 @@ class Gammas(NamedTuple):
         return np.exp(digamma(self.shape)) / self.rate
 
     def divergence(self, prior: "Gammas") -> Float64[np.ndarray, "..."]:
-        """Return KL(self ‖ prior) of each distribution, nats."""
+        """Return the Kullback-Leibler divergence from `prior` to each distribution, KL(self ‖ prior), nats."""
         s, r = self
         a, b = prior
         return (s - a) * digamma(s) - gammaln(s) + gammaln(a) + a * (np.log(r) - np.log(b)) + s * (b - r) / r
@@ -64,19 +66,21 @@ class CountMatrix(NamedTuple):
     noise_shape: float | None = None
 
     def exposed(self, mean: Float64[np.ndarray, "row dim"]) -> Float64[np.ndarray, "row dim"]:
-        """Return E[ε] of the observed cells given their means, and 0 for the others, (row, dim)."""
+        """Return the expected noise E[ε] of observed cells given their means, and 0 for the others; 1 without noise."""
         r = self.noise_shape
         return self.seen if r is None else self.seen * (r + self.x) / (r + mean)
 
     def log_cells(
         self, counted: Float64[np.ndarray, "row dim"], mean: Float64[np.ndarray, "row dim"]
     ) -> Float64[np.ndarray, "row dim"]:
-        """Return x log counted − log x! − m of the observed cells, nats.
+        """Return each observed cell's log-probability, or its part of the evidence lower bound, nats; 0 if not
+        observed.
 
-        With noise, −m is replaced as in the module's docstring.
+        Without noise it is x log `counted` − log x! − `mean`, where x is the count. With noise, −`mean` is replaced by
+        the logarithm of an integral over the noise (see the file's docstring).
 
-        If `counted` and `mean` both are the cell's mean, this is its log-probability. If `counted` is the geometric
-        mean, it is the cell's part of the bound.
+        counted: the cell's mean for the log-probability, or its geometric mean for the bound.
+        mean: the cell's mean.
         """
         x, r = self.x, self.noise_shape
         expected = -mean
@@ -86,7 +90,7 @@ class CountMatrix(NamedTuple):
 
 
 class Priors(NamedTuple):
-    """The prior of every intensity, and of every entry of a factor (1 or factor, 1 or dim)."""
+    """The Gamma prior of every intensity, and of every entry of a factor; shapes () or (1 or factor, 1 or dim)."""
 
     intensity: Gammas
     factor: Gammas
@@ -102,10 +106,10 @@ class Fitted(NamedTuple):
 def update_intensities(
     data: CountMatrix, prior: Gammas, intensities: Gammas, geometric: np.ndarray, mean: np.ndarray
 ) -> Gammas:
-    """Return q(θ) after one update.
+    """Return q of the intensities after one update, (row, factor).
 
-    prior: of the intensities.
-    intensities: q(θ) before the update.
+    prior: the prior of the intensities.
+    intensities: q of the intensities before the update.
     geometric, mean: geometric and ordinary means of the factors (factor, dim); equal if the factors are known.
     """
     own = intensities.geometric_mean
@@ -115,7 +119,7 @@ def update_intensities(
 
 
 def sweep(data: CountMatrix, priors: Priors, fitted: Fitted) -> Fitted:
-    """Update q(θ), then q(β), then the scale of every factor."""
+    """Return q after one update of the intensities, of the factors, and of the scale of every factor."""
     factors = fitted.factors
     geometric = factors.geometric_mean
     intensities = update_intensities(data, priors.intensity, fitted.intensities, geometric, factors.mean)
@@ -127,7 +131,7 @@ def sweep(data: CountMatrix, priors: Priors, fitted: Fitted) -> Fitted:
 
 
 def _rescale(priors: Priors, fitted: Fitted) -> Fitted:
-    """Move each factor's scale to its optimum: θ_·k e^y and β_k e^−y at the best y.
+    """Return q with each factor's scale at its optimum: intensities times e^y and factors times e^−y at the best y.
 
     The other updates approach that y only slowly where counts are many.
     """
@@ -145,8 +149,11 @@ def _rescale(priors: Priors, fitted: Fitted) -> Fitted:
 def row_bounds(
     data: CountMatrix, prior: Gammas, intensities: Gammas, geometric: np.ndarray, mean: np.ndarray
 ) -> Float64[np.ndarray, " row"]:
-    """Return every row's part of the bound, without KL(q(β) ‖ p(β)), nats.
+    """Return every row's part of the evidence lower bound, without the divergence of the factors from their prior,
+    nats.
 
+    prior: the prior of the intensities.
+    intensities: q of the intensities.
     geometric, mean: geometric and ordinary means of the factors (factor, dim).
     """
     cells = data.log_cells(intensities.geometric_mean @ geometric, intensities.mean @ mean)
@@ -154,7 +161,7 @@ def row_bounds(
 
 
 def bound(data: CountMatrix, priors: Priors, fitted: Fitted) -> float:
-    """Return the bound on log p(counts), nats."""
+    """Return the evidence lower bound on log p(counts), nats."""
     factors = fitted.factors
     rows = row_bounds(data, priors.intensity, fitted.intensities, factors.geometric_mean, factors.mean)
     return float(rows.sum() - factors.divergence(priors.factor).sum())

@@ -1,7 +1,8 @@
 """The shape r of the noise of counts under a Gamma prior, given q of factors and intensities.
 
-Let L(r) be the bound on log p(counts | r) of one q. Then log ∫ p(r) e^L(r) dr is a bound on log p(counts). L depends on
-r through the cells alone, so one-dimensional quadrature in log r gives the integral.
+A cell's noise is a multiplier ~ Gamma(r, rate r) of its mean. Let L(r) be the bound on log p(counts | r) of one q. Then
+log ∫ p(r) e^L(r) dr is a bound on log p(counts). L depends on r through the cells alone, so one-dimensional quadrature
+in log r gives the integral.
 """
 
 from collections.abc import Callable
@@ -14,23 +15,36 @@ from lvsearch.inference.factorizations.kernel import CountMatrix, Fitted
 from lvsearch.models.hyperpriors import GammaPrior
 
 LOWEST, HIGHEST = -12.0, 13.0
-"""The range of log r. Probability beyond it is left out, which lowers the bound."""
+"""The range of log r, where r is the shape of the noise. Probability beyond it is left out, which lowers the bound."""
 FURTHEST, CLOSE = 0.5, 0.01
 """How far log r may move in one step, since the factors move too, and how accurately its optimum is found."""
 NODES = 61
 """The number of nodes of the final quadrature."""
 COARSE, NEGLIGIBLE = 41, 40.0
-"""The number of nodes that locate the part that matters, and how many nats below the maximum do not matter."""
+"""The number of nodes of the grid that locates where the integrand matters, and how many nats below its maximum are
+left out.
+"""
 
 
 def log_noise_prior(prior: GammaPrior, log_shape: float | Float64[np.ndarray, " node"]) -> Float64[np.ndarray, "*node"]:
-    """Return the log prior density of log r, nats."""
+    """Return the log prior density of log r, nats, where r is the shape of the noise.
+
+    prior: the Gamma prior of r.
+    log_shape: log r.
+    """
     shape, rate = (float(each) for each in prior)
     return np.asarray(shape * np.log(rate) - gammaln(shape) + shape * log_shape - rate * np.exp(log_shape))
 
 
 def most_probable_noise(counts: CountMatrix, prior: GammaPrior, fitted: Fitted) -> float:
-    """Return the r whose log r has the highest density p(log r) e^L(r), at most `FURTHEST` from the current log r."""
+    """Return the shape r of the noise that is most probable given q, at most `FURTHEST` from the current log r.
+
+    It has the highest p(log r) e^L(r), where L(r) is the bound on log p(counts | r).
+
+    counts: the counts, with the current r.
+    prior: the Gamma prior of r.
+    fitted: q of intensities and factors.
+    """
     from scipy.optimize import minimize_scalar  # a tenth of a second that only this needs
 
     log_cells = _cells_by_log_shape(counts, fitted)
@@ -46,10 +60,18 @@ def most_probable_noise(counts: CountMatrix, prior: GammaPrior, fitted: Fitted) 
 
 
 def log_noise_integral(counts: CountMatrix, prior: GammaPrior, fitted: Fitted) -> float:
-    """Return log ∫ p(r) e^L(r) dr − L(r of `counts`), nats."""
+    """Return log ∫ p(r) e^L(r) dr − L(r of `counts`), nats, where r is the shape of the noise.
+
+    L(r) is the evidence lower bound given r. So L at the current r plus the result is a bound with r integrated out.
+
+    counts: the counts, with the current r.
+    prior: the Gamma prior of r.
+    fitted: q of intensities and factors.
+    """
     log_cells = _cells_by_log_shape(counts, fitted)
 
     def integrand(grid: np.ndarray) -> np.ndarray:
+        """Return log p(log r) + the part of L(r) that depends on r at each node of a grid of log r, nats."""
         return np.array([log_cells(node) for node in grid]) + log_noise_prior(prior, grid)
 
     # narrow the range to where the integrand is not negligible, then sum over a fine grid there
@@ -66,7 +88,7 @@ def log_noise_integral(counts: CountMatrix, prior: GammaPrior, fitted: Fitted) -
 
 
 def _cells_by_log_shape(counts: CountMatrix, fitted: Fitted) -> Callable[[float], float]:
-    """Return a function of log r that gives the part of L(r) that depends on r, nats.
+    """Return a function of log r that gives the part of the bound L(r) that depends on the noise's shape r, nats.
 
     Equal counts share their log-gammas, so a call is cheap.
     """

@@ -14,11 +14,14 @@ from lvsearch.inference.factorizations.kernel import TINY, CountMatrix, Gammas, 
 from lvsearch.models.poisson_factorization import PoissonFactorization
 
 WIDER = 0.5
-"""The shape and rate of the wider half of the proposals, relative to those of q: same mean, twice the variance."""
+"""The shape and rate of the wide half of the proposals, relative to those of q: same mean, twice the variance."""
 
 
 def fold_in(estimate: Estimate, data: CountMatrix) -> tuple[Gammas, np.ndarray]:
-    """Return (q of the intensities of these rows, the factors at their posterior means (factor, dim))."""
+    """Return q of the intensities of new rows, (row, factor), and the posterior means of the factors, (factor, dim).
+
+    The factors are held at these means.
+    """
     factors, prior = factors_of(estimate).mean, _intensity_prior(estimate)
     shape = (len(data.x), estimate.size[0])
     blank = Gammas(np.ones(shape), np.full(shape, float(shape[1])))
@@ -26,8 +29,11 @@ def fold_in(estimate: Estimate, data: CountMatrix) -> tuple[Gammas, np.ndarray]:
 
 
 @describe_units.register
-def _(model: PoissonFactorization, estimate: Estimate, data: Dataset) -> Described:
-    """Describe rows by expected intensities and the bound on log p(row), the factors at their posterior means."""
+def _describe_rows_of_counts(model: PoissonFactorization, estimate: Estimate, data: Dataset) -> Described:
+    """Describe rows by their expected intensities (row, factor), and bound log p(row) from below, nats.
+
+    The factors are held at their posterior means.
+    """
     counts = counts_of_rows(_fitted_model(estimate), data)
     intensities, factors = fold_in(estimate, counts)
     prior = _intensity_prior(estimate)
@@ -35,7 +41,7 @@ def _(model: PoissonFactorization, estimate: Estimate, data: Dataset) -> Describ
 
 
 @score_units.register
-def _(
+def _score_rows_of_counts(
     model: PoissonFactorization,
     estimate: Estimate,
     data: Dataset,
@@ -44,9 +50,13 @@ def _(
     samples: int,
     key: Array,
 ) -> UnitScores:
-    """Score rows by importance sampling.
+    """Estimate log p(row) of every row by importance sampling over its intensities, nats.
 
     Half of the intensities are drawn from q, and half from a distribution with the same mean and twice the variance.
+    The factors are held at their posterior means.
+
+    samples: the number of draws for each row.
+    capacity: not used.
     """
     counts = counts_of_rows(_fitted_model(estimate), data)
     q, factors = fold_in(estimate, counts)
@@ -66,7 +76,7 @@ def _(
 
 
 def _log_density(gammas: Gammas, value: np.ndarray) -> np.ndarray:
-    """Return the log of the product of the densities over factors, nats, (row,)."""
+    """Return the log density of each row's values under independent Gammas, summed over factors, (row,), nats."""
     s, r = gammas
     return (s * np.log(r) - gammaln(s) + (s - 1) * np.log(value) - r * value).sum(1)
 
@@ -74,12 +84,16 @@ def _log_density(gammas: Gammas, value: np.ndarray) -> np.ndarray:
 def cell_scores(
     estimate: Estimate, data: Dataset, held_out: Dataset, *, draws: int, seed: int
 ) -> Float64[np.ndarray, "row dim"]:
-    """Return log p(cell of `held_out` | the cells that `data` has of its row), nats, each cell by itself; 0 if not
-    observed.
+    """Return log p(cell of `held_out` | the row's cells in `data`), each cell by itself, nats; 0 if not observed.
 
-    Both data sets have the same rows. Raises ValueError for cells that are no counts.
+    Both data sets have the same rows.
 
+    estimate: the fit.
+    data: the cells that are known.
+    held_out: the cells to score.
     draws: the number of posterior draws of the intensities.
+
+    Raises ValueError for cells that are no counts.
     """
     q, factors = fold_in(estimate, counts_of_rows(_fitted_model(estimate), data))
     asked = counts_of_rows(_fitted_model(estimate), held_out)
@@ -98,5 +112,5 @@ def _fitted_model(estimate: Estimate) -> PoissonFactorization:
 
 
 def _intensity_prior(estimate: Estimate) -> Gammas:
-    """Return the prior of the intensities."""
+    """Return the Gamma prior of the fitted model's intensities."""
     return priors_of(_fitted_model(estimate), estimate.size[0]).intensity

@@ -1,8 +1,8 @@
 """Hamiltonian moves of all rows of a matrix of counts at once, or of all its columns, on the scale of logarithms.
 
-The density of a line's values is that of independent Gammas times its cells' probability to a power, with allocations
-and noise summed out. A line moves by a Hamiltonian trajectory (Neal 2011) with a Metropolis step of its own. Then
-single entries jump.
+A *line* is a row or a column. Its values are the row's intensities or the column's factor entries. Their density is a
+product of independent Gammas, times the cells' probability to a power t, with allocations and noise summed out. Each
+line moves by a Hamiltonian trajectory (Neal 2011) with a Metropolis step of its own. Then single entries jump.
 """
 
 from typing import NamedTuple
@@ -17,26 +17,29 @@ from lvsearch.inference.factorizations.kernel import TINY
 LEAPS = 5
 """The number of leapfrog steps of a trajectory."""
 SHORTEST = 0.6
-"""A trajectory's steps are the given lengths times a random number between this and 1."""
+"""The smallest random factor on a trajectory's step lengths: each line draws its factor between this and 1."""
 JUMPS, FAR = 2, 5.0
 """The number of jumps of each line, and the standard deviation of a jump of one entry's logarithm.
 
-Values for which a line has no counts lie anywhere on a long tail, so jumps are long.
+Values for which a line has no counts lie anywhere on a long tail. Therefore jumps are long.
 """
 FAINT = 0.05
 """Entries that are expected to make fewer counts than this in their whole line are drawn anew together."""
 
 
 class MatrixLines(NamedTuple):
-    """Rows given the factors, or columns given the intensities, at temperature t. Lines are independent of each other.
+    """The lines of a matrix of counts at temperature t: rows given the factors, or columns given the intensities.
+
+    Lines are independent of each other.
 
     | field | meaning |
     |---|---|
     | `exists` | which factors exist: the first ones |
-    | `x`, `seen` | counts, 0 where nothing was observed; 1 where a cell was observed |
-    | `noise_shape` | r, of every particle or of all; None without noise |
-    | `other` | the values that those of the lines are multiplied with |
-    | `shape`, `rate` | of the Gammas that values have without counts |
+    | `x`, `seen` | counts, 0 where nothing was observed; 1 where a cell was observed, else 0 |
+    | `noise_shape` | r, the shape of the noise, of every particle or of all; None without noise |
+    | `other` | the values on the other side, by which the lines' values are multiplied to give a cell's mean |
+    | `shape`, `rate` | of the Gammas that the lines' values have without counts |
+    | `temperature` | t, the power of the cells' probability |
     """
 
     exists: Bool[Array, " factor"]
@@ -49,13 +52,15 @@ class MatrixLines(NamedTuple):
     temperature: Array
 
     def move(self, key: Array, log_value: Array, lengths: Array) -> Array:
-        """Move every line by a trajectory and then by jumps of its entries. Each line accepts or rejects for itself.
+        """Return the log values after a trajectory of every line and jumps of its entries, (particle, line, factor).
+
+        Each line accepts or rejects for itself.
 
         log_value: the logarithms of the values, (particle, line, factor).
-        lengths: the length of a leapfrog step of each entry.
+        lengths: the length of a leapfrog step of each entry, (line, factor).
         """
         key_flight, key_jumps = jax.random.split(key)
-        place, density = self._fly(key_flight, log_value, lengths)
+        position, density = self._fly(key_flight, log_value, lengths)
 
         def jump(number: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
             """Propose one jump of one random entry of every line."""
@@ -63,33 +68,40 @@ class MatrixLines(NamedTuple):
             size = self.exists.sum()
             which = jnp.floor(jax.random.uniform(key_which, (*log_value.shape[:2], 1)) * size).astype(int)
             far = FAR * jax.random.normal(key_far, which.shape, log_value.dtype)
-            there = jnp.where(jnp.arange(log_value.shape[2]) == which, carry[0] + far, carry[0])
-            return _accept(key_accept, carry, there, self._log_density(there), jnp.zeros(()))
+            candidate = jnp.where(jnp.arange(log_value.shape[2]) == which, carry[0] + far, carry[0])
+            return _accept(key_accept, carry, candidate, self._log_density(candidate), jnp.zeros(()))
 
         key_jumps, key_redrawn = jax.random.split(key_jumps)
-        return self._redraw_faint(key_redrawn, *jax.lax.fori_loop(0, JUMPS, jump, (place, density)))
+        return self._redraw_faint(key_redrawn, *jax.lax.fori_loop(0, JUMPS, jump, (position, density)))
 
-    def _redraw_faint(self, key: Array, here: Array, density: Array) -> Array:
-        """Draw anew all entries that are too small for the counts to tell, at once.
+    def _redraw_faint(self, key: Array, current: Array, density: Array) -> Array:
+        """Return the log values after one draw of all entries that are too small for the counts to tell.
 
         Below a limit ℓ the likelihood is flat and e^(−rate · value) is 1. There an entry has the density ∝ value^(shape
         − 1), so its logarithm is ℓ + log(uniform) / shape. The same entries are below the limit before and after. What
         is not quite flat is left to Metropolis' rule. A random walk would take hundreds of sweeps along tails of width
         1 / shape.
+
+        current: the current log values, (particle, line, factor).
+        density: their log density, (particle, line), nats.
         """
         key_draw, key_accept = jax.random.split(key)
         exposed = jnp.asarray(self.seen) @ self.other
         limit = jnp.log(FAINT) - jnp.log(jnp.maximum(exposed, TINY))
-        faint = self.exists & (here < limit)
-        drawn = limit + jnp.log(jax.random.uniform(key_draw, here.shape, here.dtype, TINY)) / self.shape
-        there = jnp.where(faint, drawn, here)
-        proposed = jnp.where(faint, self.shape * (there - here), 0.0).sum(2)
-        return _accept(key_accept, (here, density), there, self._log_density(there), -proposed)[0]
+        faint = self.exists & (current < limit)
+        drawn = limit + jnp.log(jax.random.uniform(key_draw, current.shape, current.dtype, TINY)) / self.shape
+        candidate = jnp.where(faint, drawn, current)
+        proposed = jnp.where(faint, self.shape * (candidate - current), 0.0).sum(2)
+        return _accept(key_accept, (current, density), candidate, self._log_density(candidate), -proposed)[0]
 
     def _fly(self, key: Array, log_value: Array, lengths: Array) -> tuple[Array, Array]:
-        """Move every line by one trajectory. Returns where each line is then, and log π_t there.
+        """Move every line by one trajectory. Returns the log values (particle, line, factor), and log π_t (particle,
+        line), nats.
 
         The loop is written so that the gradient appears once: small matrices mostly wait for compilation.
+
+        log_value: the log values before, (particle, line, factor).
+        lengths: the length of a leapfrog step of each entry, (line, factor).
         """
         key_kick, key_length, key_accept = jax.random.split(key, 3)
         kick = jax.random.normal(key_kick, log_value.shape, log_value.dtype)
@@ -97,27 +109,32 @@ class MatrixLines(NamedTuple):
         length = lengths * some
 
         def leap(number: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-            place, momentum = carry
+            """Make one leapfrog step: a kick of the momentum (half a kick at both ends), then a move of the log
+            values.
+            """
+            position, momentum = carry
             ends = (number == 0) | (number == LEAPS)
-            momentum = momentum + jnp.where(ends, 0.5, 1.0) * length * self._gradient(place)
-            return jnp.where(number == LEAPS, place, place + length * momentum), momentum
+            momentum = momentum + jnp.where(ends, 0.5, 1.0) * length * self._gradient(position)
+            return jnp.where(number == LEAPS, position, position + length * momentum), momentum
 
-        place, momentum = jax.lax.fori_loop(0, LEAPS + 1, leap, (log_value, kick))
+        position, momentum = jax.lax.fori_loop(0, LEAPS + 1, leap, (log_value, kick))
         energy = 0.5 * jnp.where(self.exists, kick**2 - momentum**2, 0.0).sum(2)
-        return _accept(key_accept, (log_value, self._log_density(log_value)), place, self._log_density(place), energy)
+        return _accept(
+            key_accept, (log_value, self._log_density(log_value)), position, self._log_density(position), energy
+        )
 
     def _mean(self, value: Array) -> Array:
-        """Return the means of the cells."""
+        """Return the means of the cells, (particle, line, across), from the lines' values."""
         return value @ jnp.swapaxes(self.other, 1, 2)
 
     def _gradient(self, log_value: Array) -> Array:
-        """Return the gradient of log π_t by the logarithms of the values, which are its coordinates."""
+        """Return the gradient of log π_t by the logarithms of the values, (particle, line, factor)."""
         value = jnp.where(self.exists, jnp.exp(log_value), 0.0)
         of_cells = (slope(self.x, self.seen, self.noise_shape, self._mean(value)) @ self.other) * value
         return jnp.where(self.exists, self.temperature * of_cells + self.shape - self.rate * value, 0.0)
 
     def _log_density(self, log_value: Array) -> Array:
-        """Return log π_t of every line as a density of logarithms, nats, (particle, line)."""
+        """Return log π_t of every line as a density of logarithms, (particle, line), nats, up to a constant."""
         value = jnp.where(self.exists, jnp.exp(log_value), 0.0)
         cells = log_cells(self.x, self.seen, self.noise_shape, self._mean(value)).sum(2)
         gammas = jnp.where(self.exists, self.shape * log_value - self.rate * value, 0.0).sum(2)
@@ -125,24 +142,35 @@ class MatrixLines(NamedTuple):
 
 
 def log_cells(x: Array, seen: Array, r: Array | None, mean: Array) -> Array:
-    """Return the part of log p(x | m) that depends on the mean m, nats; 0 where nothing was observed."""
+    """Return the part of log p(count | mean) that depends on the mean, of each cell, nats; 0 where nothing was
+    observed.
+
+    x, seen: counts, and 1 where a cell was observed.
+    r: the shape of the noise; None without noise.
+    """
     counted = x * jnp.log(jnp.maximum(mean, TINY))
     return seen * (counted - mean if r is None else counted - (r + x) * jnp.log1p(mean / r))
 
 
 def slope(x: Array, seen: Array, r: Array | None, mean: Array) -> Array:
-    """Return the derivative of `log_cells` by the mean."""
+    """Return the derivative of `log_cells` by the mean, for each cell; 0 where nothing was observed.
+
+    x, seen: counts, and 1 where a cell was observed.
+    r: the shape of the noise; None without noise.
+    """
     counted = x / jnp.maximum(mean, TINY)
     return seen * (counted - 1 if r is None else counted - (r + x) / (r + mean))
 
 
-def _accept(key: Array, here: tuple[Array, Array], place: Array, density: Array, energy: Array) -> tuple[Array, Array]:
-    """Accept or reject each line's proposal by Metropolis' rule. Returns each line's place, and log π_t there.
+def _accept(
+    key: Array, current: tuple[Array, Array], position: Array, density: Array, energy: Array
+) -> tuple[Array, Array]:
+    """Accept or reject each line's proposal by Metropolis' rule. Returns each line's log values, and log π_t there.
 
-    here: the current place and log π_t there.
-    place, density: the proposed place and log π_t there.
-    energy: the kinetic energy gained, or the log ratio of proposal densities, nats.
+    current: the current log values and log π_t there.
+    position, density: the proposed log values and log π_t there.
+    energy: the kinetic energy lost, or the log proposal density of the current values minus that of the proposed, nats.
     """
-    gain = density - here[1] + energy
+    gain = density - current[1] + energy
     accepted = jnp.log(jax.random.uniform(key, gain.shape, gain.dtype)) < gain
-    return jnp.where(accepted[..., None], place, here[0]), jnp.where(accepted, density, here[1])
+    return jnp.where(accepted[..., None], position, current[0]), jnp.where(accepted, density, current[1])

@@ -1,4 +1,7 @@
-"""Samplers of binary features under the Indian buffet process, linear-Gaussian, to compare `map_features` with.
+"""Samplers of binary features under the linear-Gaussian Indian buffet process, to compare `map_features` with.
+
+Row n of the data X has binary features z_n, the n-th row of Z. It is the sum of the loadings A of the features it has,
+plus noise. α is the concentration of the process, and σ_x and σ_A are the standard deviations of noise and loadings.
 
 | sampler | loadings | a sweep | missing cells |
 |---|---|---|---|
@@ -7,12 +10,13 @@
 | `slice_sampler` | integrated out | rows in turn, given explicit sticks | yes |
 | `particle_filter` | integrated out | one pass over the rows, no iteration | no |
 
-The particle filter is no Markov chain: it makes one pass, and cannot be continued. The other three are
-`FeatureSampler`s of the one run loop (`lvsearch.inference.sampling`). Their functions run one chain each and keep the
-loop's trace, `.trace`.
+A *stick* is the probability that a row has a feature. The particle filter is no Markov chain: it makes one pass, and
+cannot be continued. The other three are `FeatureSampler`s, which the common run loop runs
+(`lvsearch.inference.sampling`). Their functions run one chain each and keep the loop's trace, `.trace`.
 
 They start from any Z, such as `map_features(…).features` as Rai & Daumé recommend, or from no features. They may draw
-α, σ_x and σ_A too. All are scored by log p(X, [Z]) on left-ordered classes.
+α, σ_x and σ_A too. All are scored by log p(X, [Z]), where [Z] is the class of all Z that differ in the order of columns
+only (a left-ordered class).
 """
 
 from lvsearch.inference.feature_samplers.chain import Hyperpriors

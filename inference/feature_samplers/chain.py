@@ -1,9 +1,11 @@
 """The data, state and hyper-parameter updates that all chains over feature matrices share.
 
-The state is a member Z of a left-ordered class; the order of its columns means nothing. Hyper-parameters are drawn
-after the features, by Gibbs steps (Griffiths & Ghahramani 2011, §5), each only if it has a prior:
+The state has a matrix Z of features, (N rows, K features); the order of its columns means nothing. X is the data, (N,
+D), and A the loadings, (K, D). Hyper-parameters are the concentration α and the standard deviations σ_x of noise and
+σ_A of loadings. They are drawn after the features, by Gibbs steps (Griffiths & Ghahramani 2011, §5), each only if it
+has a Gamma(a, b) prior:
 
-    α    | Z      ~ Gamma(a + K₊, b + H_N)
+    α    | Z      ~ Gamma(a + K, b + H_N),                     H_N = 1 + 1/2 + … + 1/N
     1/σ_A² | A    ~ Gamma(a + KD/2, b + Σ A²/2)
     1/σ_x² | X, Z, A ~ Gamma(a + n/2, b + Σ (X − ZA)²/2),      n observed cells
 
@@ -24,7 +26,12 @@ from lvsearch.models.ibp import GammaPrior
 
 
 class Hyperparameters(NamedTuple):
-    """α, σ_x and σ_A of the linear-Gaussian feature model."""
+    """The hyper-parameters of the linear-Gaussian feature model.
+
+    alpha: the concentration of the Indian buffet process.
+    sigma_x: the standard deviation of the noise.
+    sigma_a: the standard deviation of the loadings.
+    """
 
     alpha: float
     sigma_x: float
@@ -34,9 +41,9 @@ class Hyperparameters(NamedTuple):
 class Hyperpriors(NamedTuple):
     """The priors of the hyper-parameters that are to be drawn. None keeps a hyper-parameter at its given value.
 
-    concentration: the prior of α.
-    noise_precision: the prior of 1/σ_x².
-    loading_precision: the prior of 1/σ_A².
+    concentration: the prior of α, the concentration of the process.
+    noise_precision: the prior of 1/σ_x², where σ_x is the standard deviation of the noise.
+    loading_precision: the prior of 1/σ_A², where σ_A is the standard deviation of the loadings.
     """
 
     concentration: GammaPrior | None = None
@@ -45,15 +52,15 @@ class Hyperpriors(NamedTuple):
 
 
 FIXED = Hyperpriors()
-"""No hyper-parameter is drawn."""
+"""The choice of priors by which no hyper-parameter is drawn: all keep their given values."""
 
 
 class FeatureState(NamedTuple):
     """The state of one chain.
 
-    features: Z (N, K) as 0.0 and 1.0, without empty columns.
+    features: Z, which row has which feature, (row, feature), as 0.0 and 1.0, without empty columns.
     hyper: the hyper-parameters.
-    loadings: A (K, D) if the sampler has them in its state; None if it integrates them out.
+    loadings: A, what each feature adds to a row, (feature, column); None if the sampler integrates them out.
     """
 
     features: Float64[np.ndarray, "row feature"]
@@ -66,7 +73,12 @@ Sweep = Callable[[np.random.Generator, Cells, FeatureState], FeatureState]
 
 
 def log_joint(cells: Cells, features: np.ndarray, hyper: Hyperparameters) -> float:
-    """Return log p(X, [Z]) in nats, loadings integrated out."""
+    """Return log p(data, features) in nats, with loadings integrated out.
+
+    Feature matrices that differ only in the order of their columns count as one.
+
+    features: Z, (row, feature).
+    """
     likelihood = log_marginal(cells.values, features, hyper.sigma_x, hyper.sigma_a, cells.observed)
     return log_prior(features, hyper.alpha) + likelihood
 
@@ -74,7 +86,7 @@ def log_joint(cells: Cells, features: np.ndarray, hyper: Hyperparameters) -> flo
 def draw_loadings(
     rng: np.random.Generator, cells: Cells, features: np.ndarray, hyper: Hyperparameters
 ) -> Float64[np.ndarray, "feature column"]:
-    """Draw A | Z, X, (K, D)."""
+    """Draw the loadings from their posterior given data and features."""
     posterior = fit_loadings(cells, features, (hyper.sigma_x / hyper.sigma_a) ** 2)
     return posterior.draw(rng, hyper.sigma_x)
 
@@ -82,9 +94,9 @@ def draw_loadings(
 def draw_hyperparameters(
     rng: np.random.Generator, cells: Cells, state: FeatureState, priors: Hyperpriors
 ) -> Hyperparameters:
-    """Draw each hyper-parameter that has a prior, given Z and A.
+    """Draw each hyper-parameter that has a prior, given features and loadings.
 
-    If the state has no A, one is drawn for the purpose.
+    If the state has no loadings, they are drawn for the purpose.
     """
     alpha, sigma_x, sigma_a = state.hyper
     if priors.concentration is not None:
@@ -106,13 +118,19 @@ def draw_hyperparameters(
 def full_sweep(
     rng: np.random.Generator, sweep: Sweep, cells: Cells, state: FeatureState, priors: Hyperpriors
 ) -> FeatureState:
-    """Make one sweep over features (and loadings), then draw the hyper-parameters."""
+    """Return the state after one sweep over features (and loadings) and a draw of the hyper-parameters.
+
+    sweep: the function that makes the sweep over the features.
+    """
     state = sweep(rng, cells, state)
     return state._replace(hyper=draw_hyperparameters(rng, cells, state, priors))
 
 
 def start_state(cells: Cells, start: Any, hyper: Hyperparameters) -> FeatureState:
-    """Return the state with the given features; without features if `start` is None."""
+    """Return the state with the given features `start`, (row, feature); without features if it is None.
+
+    Raises ValueError if `start` has another number of rows than the data.
+    """
     n_rows = len(cells.values)
     features = left_ordered(np.zeros((n_rows, 0)) if start is None else start).astype(np.float64)
     if len(features) != n_rows:

@@ -1,4 +1,7 @@
-"""`collapsed_gibbs`, the collapsed Gibbs sampler for people. The sweeps are in `collapsed_rows` and `compiled`."""
+"""`collapsed_gibbs`, the function that runs a collapsed Gibbs sampler of features (loadings integrated out).
+
+The sweeps are in `collapsed_rows` and `compiled`.
+"""
 
 from typing import Any
 
@@ -25,18 +28,21 @@ def collapsed_gibbs(
     keep: int = 0,
     compiled: bool = False,
 ) -> FeatureTrace:
-    """Sample features with the loadings integrated out.
+    """Sample features by Gibbs sampling of one row after another, with the loadings integrated out.
 
-    X: (N, D).
-    alpha, sigma_x, sigma_a: the hyper-parameters; starting values of those that `priors` draws.
-    observed: booleans (N, D), None if all cells are; cells that are not observed may hold anything.
-    start: Z (N, K) binary, such as `map_features(…).features`; None begins without features.
+    X: the data, (row, column).
+    key: the random key.
+    alpha: the concentration of the process; a starting value if `priors` draws it.
+    sigma_x, sigma_a: standard deviations of noise and loadings; starting values if `priors` draws them.
+    observed: booleans of the shape of X, None if all cells are observed; unobserved cells may hold anything.
+    start: binary features to start with, (row, feature), such as `map_features(…).features`; None begins without
+        features.
     sweeps: how many sweeps to make.
     priors: the priors of hyper-parameters that are to be drawn.
-    keep: keep Z after every `keep`-th sweep, 0 for none.
+    keep: keep the features after every `keep`-th sweep, 0 for none.
     compiled: use the compiled sweep, which is several times faster after seconds of compiling for each capacity (8, 16,
-    … features). It pays from about a thousand sweeps of a hundred rows. The first sweep's `seconds` contain the
-    compiling.
+        … features). It pays from about a thousand sweeps of a hundred rows. The first sweep's `seconds` contain the
+        compiling.
 
     Raises ValueError for an observed cell that is not finite, for shapes that do not fit, for hyper-parameters that are
     not positive, and for missing cells if `compiled`.

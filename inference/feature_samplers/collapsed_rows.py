@@ -1,12 +1,12 @@
-"""Collapsed Gibbs sampling: loadings are integrated out, and rows visited in turn.
+"""Collapsed Gibbs sampling of features: loadings are integrated out, and rows visited in turn.
 
-Source: Griffiths & Ghahramani (2005), §5.2, with the running posterior of Doshi-Velez & Ghahramani (2009). Let m_−nk be
-the number of *other* rows that have feature k.
+Source: Griffiths & Ghahramani (2005), §5.2, with the running posterior of Doshi-Velez & Ghahramani (2009). z_nk is 1 if
+    row n of N rows has feature k, x_n is the row's data, and m_−nk the number of *other* rows that have feature k.
 
     z_nk | rest: prior odds m_−nk / (N − m_−nk), likelihood p(x_n | z_n, other rows),      m_−nk > 0
     features that only row n has: see `new_features`.
 
-A sweep costs O(N K (K + D)).
+A sweep costs O(N K (K + D)) with K features and D columns.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,11 @@ from lvsearch.inference.feature_samplers.new_features import draw_index, log_new
 
 
 class FeatureRows(NamedTuple):
-    """All rows' features Z (N, K), how many rows have each (K,), and the posterior of the loadings given all rows."""
+    """The features of all rows, how many rows have each feature, and the posterior of the loadings given all rows.
+
+    features: 0.0 or 1.0, (row, feature).
+    counts: (feature,).
+    """
 
     features: np.ndarray
     counts: np.ndarray
@@ -27,12 +31,16 @@ class FeatureRows(NamedTuple):
 
 
 def log_feature_odds(others: np.ndarray, n_rows: int) -> list[float]:
-    """Return log m_−nk / (N − m_−nk) for each feature that another row has."""
+    """Return the prior log odds that a row has each feature, given how many other rows have it.
+
+    others: the number of other rows that have each feature, above 0, (feature,).
+    n_rows: the number of rows.
+    """
     return (np.log(others) - np.log(n_rows - others)).tolist()
 
 
 def collapsed_sweep(rng: np.random.Generator, cells: Cells, state: FeatureState) -> FeatureState:
-    """Redraw each row's features once, given all other rows'."""
+    """Return the state after each row's features were redrawn once, given all other rows' features."""
     loadings = fit_loadings(cells, state.features, (state.hyper.sigma_x / state.hyper.sigma_a) ** 2)
     rows = FeatureRows(state.features.copy(), state.features.sum(0), loadings)
     for row in range(len(state.features)):
@@ -41,7 +49,13 @@ def collapsed_sweep(rng: np.random.Generator, cells: Cells, state: FeatureState)
 
 
 def redraw_row(rng: np.random.Generator, rows: FeatureRows, row: int, hyper: Hyperparameters) -> FeatureRows:
-    """Redraw one row's features, in place if their number stays the same."""
+    """Return all features after those of one row were redrawn, given all other rows' features.
+
+    The array of features is changed in place if the number of features stays the same.
+
+    rows: all features, and the posterior of the loadings.
+    row: the index of the row.
+    """
     alpha, sigma_x, sigma_a = hyper
     features, counts, loadings = rows
     n_rows, z = len(features), features[row]

@@ -1,6 +1,7 @@
 """The posterior of the loadings given some rows, updated by rank one as rows come and go.
 
-With r = σ_x²/σ_A², and for each column of X the rows in which it is observed,
+X is the data (rows, columns), Z the features of the rows (0 or 1), and A the loadings. σ_x and σ_A are standard
+deviations of noise and loadings. With r = σ_x²/σ_A², and for each column of X the rows in which it is observed,
 
     M = (ZᵀZ + rI)⁻¹,   B = M ZᵀX:   A | Z, X ~ Normal(B, σ_x² M) column by column.
 
@@ -33,16 +34,16 @@ from lvsearch.inference.features.marginal import patterns, read_points
 
 Numbers = list[float]
 LogOdds = Callable[[int, Numbers], float]
-"""A function that gives the prior log odds of feature k, given the row's other features."""
+"""A function (feature k, the row's features) -> the prior log odds that the row has feature k, nats."""
 LARGEST_EXPONENT = 700.0
-"""Exponents are cut here, so that exp does not overflow."""
+"""The largest exponent passed to exp, so that it does not overflow."""
 
 
 class Cells(NamedTuple):
-    """The data: X (N, D) with 0 in unobserved cells, the mask, and its distinct columns.
+    """The data: values (row, column) with 0 in unobserved cells, the mask, and the mask's distinct columns.
 
-    patterns: (N, P), the rows in which each pattern's columns are observed.
-    pattern: (D,), the pattern of each column.
+    patterns: the distinct columns of the mask: the rows in which each pattern's columns are observed.
+    pattern: the number of each column's pattern.
     """
 
     values: Float64[np.ndarray, "row column"]
@@ -52,9 +53,13 @@ class Cells(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """Cells of one row that share a predictive variance: how many, that variance, and their sum of squared residuals.
+    """Cells of one row that share a predictive variance.
 
-    Their log-density is −½ cells · log(2π variance) − squares/(2 variance).
+    Their log density is −½ cells · log(2π variance) − squares/(2 variance), nats.
+
+    cells: how many cells there are.
+    variance: their predictive variance.
+    squares: their sum of squared residuals.
     """
 
     cells: float
@@ -63,9 +68,11 @@ class Spread(NamedTuple):
 
 
 def read_cells(X: Any, observed: Any) -> Cells:
-    """Return X and its mask as `Cells`.
+    """Return the data X (row, column) and its mask as `Cells`.
 
-    Raises ValueError for shapes that do not fit and for an observed cell that is not finite.
+    observed: booleans of the shape of X; None if all cells are observed.
+
+    Raises ValueError for shapes that do not fit, for data without rows, and for an observed cell that is not finite.
     """
     values, mask = read_points(X, observed)
     if not len(values):
@@ -77,8 +84,8 @@ def read_cells(X: Any, observed: Any) -> Cells:
 def fit_loadings(cells: Cells, features: np.ndarray, ratio: float) -> "SharedLoadings | PatternLoadings":
     """Return the posterior of the loadings given all rows.
 
-    features: Z (N, K) in float64.
-    ratio: r = σ_x²/σ_A².
+    features: 0.0 or 1.0, (row, feature).
+    ratio: variance of the noise over variance of a loading.
     """
     if cells.observed.all():
         return SharedLoadings.fit(cells.values, features, ratio)
@@ -96,7 +103,13 @@ def visits(rng: np.random.Generator, n_features: int) -> list[tuple[int, float]]
 
 
 class SharedLoadings(NamedTuple):
-    """The posterior of the loadings if no cell is missing: one M (K, K) for all columns, and B (K, D)."""
+    """The posterior of the loadings if no cell is missing, where all columns share one covariance.
+
+    covariance: the covariance of a column's loadings over the noise variance.
+    mean: the posterior mean of the loadings.
+    values: the data.
+    ratio: variance of the noise over variance of a loading.
+    """
 
     covariance: Float64[np.ndarray, "feature feature"]
     mean: Float64[np.ndarray, "feature column"]
@@ -105,17 +118,17 @@ class SharedLoadings(NamedTuple):
 
     @classmethod
     def fit(cls, values: np.ndarray, features: np.ndarray, ratio: float) -> "SharedLoadings":
-        """Return the posterior given all rows."""
+        """Return the posterior given all rows of the data `values`, where `features` is (row, feature)."""
         covariance = np.linalg.inv(features.T @ features + ratio * np.eye(features.shape[1]))
         return cls(covariance, covariance @ (features.T @ values), values, ratio)
 
     def draw(self, rng: np.random.Generator, sigma_x: float) -> np.ndarray:
-        """Draw A (K, D)."""
+        """Draw loadings from the posterior, (feature, column). `sigma_x` is the standard deviation of the noise."""
         noise = rng.standard_normal(self.mean.shape)
         return self.mean + sigma_x * (np.linalg.cholesky(self.covariance) @ noise) if len(noise) else noise
 
     def update_row(self, row: int, z: np.ndarray, sign: float) -> "SharedLoadings":
-        """Return the posterior with the row's data added under features z (sign 1.0), or taken out again (−1.0)."""
+        """Return the posterior with a row's data added under its features z (sign 1.0), or taken out again (−1.0)."""
         w = self.covariance @ z
         scaled = w * (sign / (1.0 + sign * float(z @ w)))
         residual = self.values[row] - z @ self.mean
@@ -124,16 +137,16 @@ class SharedLoadings(NamedTuple):
         )
 
     def select(self, keep: np.ndarray) -> "SharedLoadings":
-        """Return the posterior of the features in `keep`.
+        """Return the posterior of the features in `keep`, a mask (feature,).
 
-        Features that no row has any more are independent of the others.
+        Features that are left out must be ones that no row has any more, which are independent of the others.
         """
         return self._replace(covariance=self.covariance[np.ix_(keep, keep)], mean=self.mean[keep])
 
     def add_features(self, more: int) -> "SharedLoadings":
         """Return the posterior with `more` features that no row has.
 
-        Their loadings have the prior variance, 1/r times σ_x².
+        Their loadings have the prior variance.
         """
         old, columns = self.mean.shape
         covariance = np.eye(old + more) / self.ratio
@@ -149,15 +162,18 @@ class SharedLoadings(NamedTuple):
         sigma_x: float,
         extra: float,
     ) -> tuple[Numbers, list[Spread]]:
-        """Make one Gibbs step of each of the row's features, in random order.
+        """Redraw each of a row's features once, in random order, by Gibbs steps with loadings integrated out.
 
-        The posterior is that given the *other* rows.
+        The posterior must be that given the *other* rows.
 
-        z: the row's features before the step.
+        row: the index of the row.
+        z: the row's features before the step, (feature,).
         log_odds: log_odds(k, z) is the prior log odds of feature k given the row's other features as they are now.
-        extra: added to zᵀMz, for features that stay as they are.
+        rng: the generator of random numbers.
+        sigma_x: the standard deviation of the noise.
+        extra: added to the predictive variance in units of the noise variance, for features that stay as they are.
 
-        Returns z and the row's `Spread` at it.
+        Returns the row's new features, and the spread of its cells given them.
         """
         covariance, mean = self.covariance, self.mean
         z = z.copy()
@@ -186,8 +202,12 @@ class SharedLoadings(NamedTuple):
 
 
 class PatternLoadings(NamedTuple):
-    """The posterior of the loadings with missing cells: one M for each pattern of observed rows (P, K, K), and B (K,
-    D).
+    """The posterior of the loadings if cells are missing, with one covariance for each pattern of observed rows.
+
+    covariance: the covariance of a column's loadings over the noise variance, for columns of each pattern.
+    mean: the posterior mean of the loadings.
+    cells: the data and the patterns.
+    ratio: variance of the noise over variance of a loading.
     """
 
     covariance: Float64[np.ndarray, "pattern feature feature"]
@@ -197,7 +217,7 @@ class PatternLoadings(NamedTuple):
 
     @classmethod
     def fit(cls, cells: Cells, features: np.ndarray, ratio: float) -> "PatternLoadings":
-        """Return the posterior given all rows."""
+        """Return the posterior given all rows, where `features` is (row, feature)."""
         n_features = features.shape[1]
         precision = np.einsum("nk,np,nj->pkj", features, cells.patterns, features) + ratio * np.eye(n_features)
         covariance = np.linalg.inv(precision)
@@ -205,19 +225,21 @@ class PatternLoadings(NamedTuple):
         return cls(covariance, mean, cells, ratio)
 
     def draw(self, rng: np.random.Generator, sigma_x: float) -> np.ndarray:
-        """Draw A (K, D)."""
+        """Draw loadings from the posterior, (feature, column). `sigma_x` is the standard deviation of the noise."""
         noise = rng.standard_normal(self.mean.shape)
         roots = np.linalg.cholesky(self.covariance)[self.cells.pattern]
         return self.mean + sigma_x * np.einsum("dkj,jd->kd", roots, noise)
 
     def _observed_columns(self, row: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the columns observed in this row, the patterns they have, and which of those each column has."""
+        """Return the columns observed in a row, the distinct patterns of these columns, and the position of each
+        column's pattern.
+        """
         columns = np.flatnonzero(self.cells.observed[row])
         present, which = np.unique(self.cells.pattern[columns], return_inverse=True)
         return columns, present, which
 
     def update_row(self, row: int, z: np.ndarray, sign: float) -> "PatternLoadings":
-        """Return the posterior with the row's data added under features z (sign 1.0), or taken out again (−1.0)."""
+        """Return the posterior with a row's data added under its features z (sign 1.0), or taken out again (−1.0)."""
         columns, present, which = self._observed_columns(row)
         w = self.covariance[present] @ z  # (pattern, feature)
         scaled = w * (sign / (1.0 + sign * (w @ z)))[:, None]
@@ -228,11 +250,11 @@ class PatternLoadings(NamedTuple):
         return self._replace(covariance=covariance, mean=mean)
 
     def select(self, keep: np.ndarray) -> "PatternLoadings":
-        """Return the posterior of the features in `keep`, without those that no row has any more."""
+        """Return the posterior of the features in `keep`, a mask (feature,), without those that no row has any more."""
         return self._replace(covariance=self.covariance[:, keep][:, :, keep], mean=self.mean[keep])
 
     def add_features(self, more: int) -> "PatternLoadings":
-        """Return the posterior with `more` features that no row has."""
+        """Return the posterior with `more` features that no row has. Their loadings have the prior variance."""
         old, columns = self.mean.shape
         covariance = np.tile(np.eye(old + more) / self.ratio, (len(self.covariance), 1, 1))
         covariance[:, :old, :old] = self.covariance
@@ -241,8 +263,12 @@ class PatternLoadings(NamedTuple):
     def draw_row(
         self, row: int, z: np.ndarray, log_odds: LogOdds, rng: np.random.Generator, sigma_x: float, extra: float
     ) -> tuple[Numbers, list[Spread]]:
-        """Make the step of `SharedLoadings.draw_row`, with one variance and one sum of squares for each pattern in the
-        row.
+        """Redraw each of a row's features once, in random order, by Gibbs steps with loadings integrated out.
+
+        Arguments have the meaning they have in `SharedLoadings.draw_row`: the row's index, its features, prior log
+        odds, generator, noise standard deviation and extra variance.
+
+        Returns the row's new features, and one spread of its cells for each pattern in the row.
         """
         columns, present, which = self._observed_columns(row)
         covariance, mean = self.covariance[present], self.mean[:, columns]

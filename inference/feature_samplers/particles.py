@@ -1,13 +1,14 @@
 """A particle filter over rows: one pass, no iteration.
 
 Source: Wood & Griffiths (2007), with a proposal that looks at the row. A particle holds the features of the rows seen
-so far, and the posterior of the loadings given them. At row n (counted from 1), with m_k earlier rows that have feature
-k,
+    so far, and the posterior of the loadings given them, with covariance σ_x² M and mean B (`loadings`). α is the
+    concentration of the process, σ_x the standard deviation of the noise. At row n (counted from 1) with data x_n, and
+    with m_k earlier rows that have feature k,
 
     p(z_nk = 1) = m_k / n,   new features ~ Poisson(α/n),   x_n | z_n ~ Normal(z_n B, σ_x² (1 + z_nᵀ M z_n)).
 
-The proposal starts from z = 0. In `PASSES` passes each feature is set to its more probable value. Then each feature in
-turn is drawn from its conditional, with the later ones at those values, and with its probability kept in [FLOOR, 1 −
+The proposal q starts from z = 0. In `PASSES` passes each feature is set to its more probable value. Then each feature
+in turn is drawn from its conditional, with the later ones at those values, and with its probability kept in [FLOOR, 1 −
 FLOOR]. Last, the number of new features is drawn from its conditional. Departure: Wood & Griffiths propose from the
 prior. The weight is
 
@@ -38,7 +39,7 @@ PASSES = 2
 FLOOR = 0.01
 """The smallest probability with which the proposal has, or does not have, a feature."""
 SPARE = 4
-"""Empty places for features are added this many at a time, so that arrays seldom change shape."""
+"""Empty places (array slots) for features are added this many at a time, so that arrays seldom change shape."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +48,13 @@ class ParticleTrace:
 
     | field | meaning |
     |---|---|
-    | `log_evidence` | estimate of log p(X | α, σ_x, σ_A) in nats; its exponential is unbiased |
-    | `log_joint` | log p(X, [Z]) of `best`, in nats, on the scale of the other samplers |
-    | `best` | the Z of the particle with the highest log p(X, Z), left-ordered |
-    | `particles` | Z (N, K₊) of each particle, left-ordered |
-    | `log_weights` | of each particle, normalised |
-    | `effective` | (N,) effective number of particles after each row, before resampling |
-    | `seconds` | (N,) of each row |
+    | `log_evidence` | estimate of log p(data \\| hyper-parameters) in nats; its exponential is unbiased |
+    | `log_joint` | log p(data, features) of `best`, in nats, on the scale of the other samplers |
+    | `best` | features (row, feature) of the particle with the highest log p(data, features), columns in left order |
+    | `particles` | features (row, feature) of each particle, columns in left order |
+    | `log_weights` | log weight of each particle, nats; the weights sum to 1 |
+    | `effective` | effective number of particles after each row, before resampling, (row,) |
+    | `seconds` | time of each row, (row,) |
     """
 
     log_evidence: float
@@ -66,7 +67,11 @@ class ParticleTrace:
 
 
 class Particles(NamedTuple):
-    """S particles with places for K features. A place that no row has yet has count 0, M = 1/r and B = 0."""
+    """The features' counts and the loadings' posterior of every particle, with places (array slots) for features.
+
+    A place that no row has yet has count 0 and the prior of the loadings. The covariance is in units of the noise
+    variance.
+    """
 
     counts: np.ndarray  # (particle, feature)
     covariance: np.ndarray  # (particle, feature, feature)
@@ -74,7 +79,7 @@ class Particles(NamedTuple):
 
 
 class Proposed(NamedTuple):
-    """The proposed features of one row for each particle, and log of prior · likelihood / proposal."""
+    """The proposed features of one row for each particle, and log of prior · likelihood / proposal, nats."""
 
     features: np.ndarray  # (particle, feature)
     log_weight: np.ndarray
@@ -83,7 +88,13 @@ class Proposed(NamedTuple):
 
 
 class RowFit(NamedTuple):
-    """The fit of one row to each particle's loadings, at the features z that it has now."""
+    """The fit of one row to each particle's loadings, at the features that it has now.
+
+    z: the row's features.
+    spread: the covariance M of the loadings (over the noise variance) times z.
+    variance: 1 + zᵀMz, the predictive variance over the noise variance.
+    residual: the row minus its predicted mean.
+    """
 
     z: np.ndarray  # (particle, feature)
     spread: np.ndarray  # M z (particle, feature)
@@ -91,14 +102,14 @@ class RowFit(NamedTuple):
     residual: np.ndarray  # (particle, column)
 
     def log_likelihood(self, sigma_x: float, added: np.ndarray | float = 0.0) -> np.ndarray:
-        """Return log p(x | z) in nats, with `added` added to the variance of each cell."""
+        """Return log p(row | its features) of each particle, nats, with `added` added to the variance of each cell."""
         variance = sigma_x**2 * self.variance + added
         n_columns = self.residual.shape[1]
         squares = (self.residual**2).sum(1)
         return -0.5 * (n_columns * np.log(2 * np.pi * variance) + squares / variance)
 
     def flip(self, particles: Particles, k: int) -> "RowFit":
-        """Return the fit with feature k of every particle changed."""
+        """Return the fit with feature k of the row changed in every particle."""
         step = 1 - 2 * self.z[:, k]
         z = self.z.copy()
         z[:, k] += step
@@ -110,7 +121,7 @@ class RowFit(NamedTuple):
         )
 
     def choose(self, chosen: np.ndarray, other: "RowFit") -> "RowFit":
-        """Return this fit for the chosen particles, and the other one for the rest."""
+        """Return this fit for the chosen particles (a mask), and the fit `other` for the rest."""
         pairs = zip(self, other, strict=True)
         return RowFit(*(np.where(chosen.reshape((-1,) + (1,) * (a.ndim - 1)), a, b) for a, b in pairs))
 
@@ -127,11 +138,13 @@ def particle_filter(
 ) -> ParticleTrace:
     """Sample the features of the rows of X in their order, by sequential importance sampling with resampling.
 
-    X: (N, D), no missing cells.
-    alpha, sigma_x, sigma_a: the hyper-parameters.
+    X: the data, (row, column), no missing cells.
+    key: the random key.
+    alpha: the concentration of the process.
+    sigma_x, sigma_a: standard deviations of noise and loadings.
     n_particles: the number of particles.
-    start: Z (n, K) binary, the features of the first n ≤ N rows, such as those found by search. Every particle begins
-    with them, and `log_evidence` is then that of the later rows given the first ones.
+    start: binary features (row, feature) of the first rows, such as those found by search. Every particle begins with
+        them, and `log_evidence` is then that of the later rows given the first ones.
 
     Raises ValueError for a cell that is not finite, for shapes that do not fit, and for numbers that are not positive.
     """
@@ -184,7 +197,13 @@ def particle_filter(
 
 
 def resample_systematically(weights: np.ndarray, uniform: float) -> np.ndarray:
-    """Return indices (S,) of resampled particles: each is kept ⌊S w⌋ or ⌈S w⌉ times, S w on average."""
+    """Return the indices of resampled particles, (particle,).
+
+    A particle of weight w among S is kept ⌊S w⌋ or ⌈S w⌉ times, S w on average.
+
+    weights: normalised weights, (particle,).
+    uniform: one uniform random number.
+    """
     positions = (np.arange(len(weights)) + uniform) / len(weights)
     return np.minimum(np.searchsorted(np.cumsum(weights), positions, side="right"), len(weights) - 1)
 
@@ -192,9 +211,11 @@ def resample_systematically(weights: np.ndarray, uniform: float) -> np.ndarray:
 def propose(
     rng: np.random.Generator, particles: Particles, x: np.ndarray, row: int, hyper: Hyperparameters
 ) -> Proposed:
-    """Propose features of the `row`-th row (counted from 1) for every particle.
+    """Propose features of the `row`-th row (counted from 1) for every particle, with the log weight of the proposal.
 
-    New features take the first free places.
+    New features take the first free places (array slots).
+
+    x: the row's data, (column,).
     """
     n_particles, n_places = particles.counts.shape
     taken = particles.counts > 0
@@ -244,9 +265,13 @@ def propose(
 def _draw_new(
     rng: np.random.Generator, fit: RowFit, hyper: Hyperparameters, rate: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Draw the number j of new features of each particle.
+    """Draw how many new features the row has in each particle.
 
-    Returns j, log Σ_j Poisson(j) p(x | j), and the logs of both factors at the drawn j, nats.
+    fit: the fit of the row at its other features.
+    rate: the prior mean of the number.
+
+    Returns four arrays (particle,): the number j, log Σ_j Poisson(j) p(row | j), and at the drawn j log Poisson(j) and
+    log p(row | j), nats.
     """
     n_columns, squares = fit.residual.shape[1], (fit.residual**2).sum(1)
     noise = hyper.sigma_x**2 * fit.variance
@@ -270,7 +295,11 @@ def _draw_new(
 
 
 def _begin(values: np.ndarray, known: np.ndarray, hyper: Hyperparameters, n_particles: int) -> Particles:
-    """Return particles that all have the features `known` of the first rows."""
+    """Return particles that all have the given features of the first rows.
+
+    values: data of the first rows, (row, column).
+    known: features of the first rows, (row, feature).
+    """
     n_features = known.shape[1]
     covariance = np.linalg.inv(known.T @ known + (hyper.sigma_x / hyper.sigma_a) ** 2 * np.eye(n_features))
     mean = covariance @ (known.T @ values) if len(known) else np.zeros((0, values.shape[1]))
@@ -279,7 +308,7 @@ def _begin(values: np.ndarray, known: np.ndarray, hyper: Hyperparameters, n_part
 
 
 def _add_places(particles: Particles, n_places: int, hyper: Hyperparameters) -> Particles:
-    """Return the particles with free places up to `n_places`."""
+    """Return the particles with free places (array slots) for features up to `n_places`."""
     n_particles, old, _ = particles.mean.shape
     if n_places == old:
         return particles
@@ -294,7 +323,11 @@ def _add_places(particles: Particles, n_places: int, hyper: Hyperparameters) -> 
 
 
 def _add_row(particles: Particles, features: np.ndarray, x: np.ndarray) -> Particles:
-    """Add the row's data to each particle's posterior of the loadings, by a rank-one update as in `loadings`."""
+    """Return the particles with a row's data added to each posterior of the loadings, by a rank-one update.
+
+    features: the row's features in each particle, (particle, feature).
+    x: the row's data, (column,).
+    """
     w = np.einsum("skj,sj->sk", particles.covariance, features)
     scaled = w / (1 + (features * w).sum(1))[:, None]
     residual = x - np.einsum("sk,skd->sd", features, particles.mean)
@@ -308,7 +341,14 @@ def _add_row(particles: Particles, features: np.ndarray, x: np.ndarray) -> Parti
 def _trace_back_features(
     drawn: list[np.ndarray], ancestors: list[np.ndarray], known: np.ndarray, n_particles: int
 ) -> tuple[np.ndarray, ...]:
-    """Return Z of each remaining particle, traced back through the resampling, left-ordered."""
+    """Return the features (row, feature) of each remaining particle, columns in left order.
+
+    They are traced back through the resampling.
+
+    drawn: proposed features of each row, (particle, feature) each.
+    ancestors: the index of each particle's parent after each row, (particle,) each.
+    known: features of the first rows, which all particles share.
+    """
     n_places = max([known.shape[1], *(rows.shape[1] for rows in drawn)])
     features = np.zeros((n_particles, len(known) + len(drawn), n_places), np.int64)
     features[:, : len(known), : known.shape[1]] = known

@@ -1,4 +1,6 @@
-"""Runs any sweep over feature matrices in the one run loop: chains side by side, on the host."""
+"""Runs any sweep over feature matrices in the common run loop: chains side by side, on the host (not the
+accelerator).
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,15 +24,18 @@ from lvsearch.inference.sampling import Quantity, Recorder
 
 
 class FeatureStates(NamedTuple):
-    """Several chains side by side, and the best state that each has visited. Places beyond a chain's features are 0.
+    """Several chains side by side, and the best features that each has visited.
 
-    | field | letter | shape | meaning |
-    |---|---|---|---|
-    | `features` | Z | (particle, row, place) | 0 or 1 |
-    | `loadings` | A | (particle, place, column) | NaN where integrated out, and before the first sweep |
-    | `alpha`, `sigma_x`, `sigma_a` | α, σ_x, σ_A | (particle,) | hyper-parameters |
-    | `best` | | (particle, row, place) | the Z of the highest log p(X, [Z]) so far |
-    | `best_log_joint` | | (particle,) | its log p(X, [Z]), nats |
+    Arrays have as many places (array slots) for features as the widest chain needs; the rest is 0.
+
+    | field | shape | meaning |
+    |---|---|---|
+    | `features` | (particle, row, place) | 1 if the row has the feature, else 0 |
+    | `loadings` | (particle, place, column) | what a feature adds to a row; NaN where integrated out or not drawn yet |
+    | `alpha` | (particle,) | concentration of the process |
+    | `sigma_x`, `sigma_a` | (particle,) | standard deviations of noise and of loadings |
+    | `best` | (particle, row, place) | the features with the highest log p(data, features) so far |
+    | `best_log_joint` | (particle,) | log p(data, features) of `best`, nats |
     """
 
     features: Int8[np.ndarray, "particle row place"]
@@ -43,7 +48,7 @@ class FeatureStates(NamedTuple):
 
 
 class _OneChain(NamedTuple):
-    """One chain: its state, and the best Z so far with its score."""
+    """One chain: its state, the best features so far (row, feature), and their log p(data, features) in nats."""
 
     state: FeatureState
     best: np.ndarray
@@ -52,7 +57,13 @@ class _OneChain(NamedTuple):
 
 @dataclass(frozen=True)
 class FeatureSampler:
-    """A `Hosted` sampler of features by any `Sweep`, with one chain from each of `starts`."""
+    """A sampler of features that runs any sweep function on the host, with one chain from each of `starts`.
+
+    sweep: the function that makes one sweep over the features of one chain.
+    cells: the data.
+    priors: the priors of the hyper-parameters that are drawn.
+    starts: the state in which each chain starts.
+    """
 
     sweep: Sweep
     cells: Cells
@@ -62,30 +73,37 @@ class FeatureSampler:
     hosted: ClassVar[bool] = True
 
     def init(self, key: Array, particles: int) -> FeatureStates:
-        """Return the starting states. Raises ValueError for another number of chains."""
+        """Return the starting states side by side. The key is not used.
+
+        Raises ValueError if `particles` is not the number of starts.
+        """
         if particles != len(self.starts):
             raise ValueError(f"got {particles} chains, expected one for each of {len(self.starts)} starts")
         return _stack_chains([self._start_chain(start) for start in self.starts], self.cells)
 
     def step(self, key: Array, state: FeatureStates, temperature: Array, *, backward: bool) -> FeatureStates:
-        """Sweep over each chain's features (and loadings) and hyper-parameters, with a generator of its own."""
+        """Return the states after one sweep of each chain over its features (and loadings) and hyper-parameters.
+
+        Each chain has a generator of its own. `temperature` and `backward` are not used.
+        """
         chains = _split_chains(state)
         pairs = zip(generators(key, len(chains)), chains, strict=True)
         return _stack_chains([self._sweep_chain(rng, chain) for rng, chain in pairs], self.cells)
 
     def log_density(self, state: FeatureStates) -> Float64[np.ndarray, " particle"]:
-        """Return log p(X, [Z]) on left-ordered classes, loadings integrated out, at each state's own hyper-parameters,
-        nats.
+        """Return log p(data, features) of each chain at its own hyper-parameters, loadings integrated out, nats.
+
+        Feature matrices that differ only in the order of their columns count as one.
         """
         each = (chain.state for chain in _split_chains(state))
         return np.array([log_joint(self.cells, one.features, one.hyper) for one in each])
 
     def _start_chain(self, start: FeatureState) -> _OneChain:
-        """Return a chain at its start."""
+        """Return a chain at the given starting state."""
         return _OneChain(start, start.features, log_joint(self.cells, start.features, start.hyper))
 
     def _sweep_chain(self, rng: np.random.Generator, chain: _OneChain) -> _OneChain:
-        """Return a chain after one full sweep, with its best Z updated."""
+        """Return a chain after one full sweep, with its best features updated."""
         state = full_sweep(rng, self.sweep, self.cells, chain.state, self.priors)
         score = log_joint(self.cells, state.features, state.hyper)
         if score > chain.best_log_joint:
@@ -94,15 +112,17 @@ class FeatureSampler:
 
 
 class FeatureRecorder(Recorder):
-    """Records the number of `occupied` features, the hyper-parameters and, where asked for, Z."""
+    """Records the number of `occupied` features, the hyper-parameters and, where asked for, the features of every
+    row.
+    """
 
     quantities: tuple[Quantity, ...] = eqx.field(static=True)
 
     @classmethod
     def for_rows(cls, n_rows: int, *, units: bool) -> "FeatureRecorder":
-        """Return the recorder for a data set of n_rows rows.
+        """Return the recorder for a data set of `n_rows` rows.
 
-        units: record `features` too, (row, feature).
+        units: True to record `features` too, (row, feature).
         """
         names = ("occupied", "alpha", "sigma_x", "sigma_a")
         numbers = tuple(Quantity(name, (), (), False) for name in names)
@@ -110,7 +130,7 @@ class FeatureRecorder(Recorder):
         return cls((*numbers, each) if units else numbers)
 
     def values(self, chain: FeatureSampler, state: FeatureStates) -> tuple[np.ndarray, ...]:
-        """Return the recorded values, in the order of the quantities."""
+        """Return the recorded values of every chain, chains first, in the order of `quantities`."""
         numbers = state.features.any(1).sum(1), state.alpha, state.sigma_x, state.sigma_a
         return (*numbers, state.features)[: len(self.quantities)]
 
@@ -128,7 +148,7 @@ def _split_chains(state: FeatureStates) -> list[_OneChain]:
 
 
 def _stack_chains(chains: Sequence[_OneChain], cells: Cells) -> FeatureStates:
-    """Return the chains side by side, padded to the widest."""
+    """Return the chains side by side, padded to the number of features of the widest."""
     n_columns = cells.values.shape[1]
     features = _pad_and_stack([chain.state.features for chain in chains]).astype(np.int8)
     loadings = np.zeros((len(chains), features.shape[2], n_columns))
@@ -148,6 +168,6 @@ def _stack_chains(chains: Sequence[_OneChain], cells: Cells) -> FeatureStates:
 
 
 def _pad_and_stack(matrices: Sequence[np.ndarray]) -> np.ndarray:
-    """Stack the matrices, with columns of 0 up to the widest."""
+    """Stack matrices (row, feature) to (matrix, row, feature), with columns of 0 up to the widest."""
     widest = max(matrix.shape[1] for matrix in matrices)
     return np.stack([np.pad(matrix, ((0, 0), (0, widest - matrix.shape[1]))) for matrix in matrices])

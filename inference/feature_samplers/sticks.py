@@ -1,6 +1,8 @@
 """Slice sampling on the stick-breaking form: every sweep handles an exact, finite set of features.
 
-Source: Teh, Görür & Ghahramani (2007), §4, in its semi-ordered form. Given Z, independently,
+A *stick* π is the probability that a row has a feature, N the number of rows, and α the concentration of the process.
+
+Source: Teh, Görür & Ghahramani (2007), §4, in its semi-ordered form. Given the features Z, independently,
 
     stick of a feature that m > 0 rows have:   π ~ Beta(m, 1 + N − m)
     sticks of the features that no row has:    a Poisson process on (0, 1) of intensity α π⁻¹ (1 − π)^N
@@ -37,7 +39,7 @@ from lvsearch.inference.feature_samplers.loadings import Cells, LogOdds, Numbers
 from lvsearch.inference.feature_samplers.trace import FeatureTrace, run_chain
 
 LEVEL_POWER = 0.25
-"""The power b of the slice level's density."""
+"""The power b of the slice level's density: the level is the least used stick times (a uniform number)^(1/b)."""
 
 
 def slice_sampler(
@@ -53,46 +55,73 @@ def slice_sampler(
     priors: Hyperpriors = FIXED,
     keep: int = 0,
 ) -> FeatureTrace:
-    """Sample features with explicit sticks. Arguments, result and errors are those of `collapsed_gibbs`."""
+    """Sample features with explicit sticks (the probabilities of features), with the loadings integrated out.
+
+    X: the data, (row, column).
+    key: the random key.
+    alpha: the concentration of the process; a starting value if `priors` draws it.
+    sigma_x, sigma_a: standard deviations of noise and loadings; starting values if `priors` draws them.
+    observed: booleans of the shape of X, None if all cells are observed.
+    start: binary features to start with, (row, feature); None begins without features.
+    sweeps: how many sweeps to make.
+    priors: the priors of hyper-parameters that are to be drawn.
+    keep: keep the features after every `keep`-th sweep, 0 for none.
+
+    Raises ValueError for an observed cell that is not finite, for shapes that do not fit, and for hyper-parameters that
+    are not positive.
+    """
     hyper = Hyperparameters(alpha, sigma_x, sigma_a)
     return run_chain(slice_sweep, X, observed, hyper, key, start, sweeps, priors, keep)
 
 
 def used_sticks(rng: np.random.Generator, counts: np.ndarray, n_rows: int) -> np.ndarray:
-    """Draw the sticks of features that `counts` (K,) > 0 rows have."""
+    """Draw the sticks (probabilities) of features that some row has, (feature,).
+
+    counts: how many rows have each feature, above 0, (feature,).
+    n_rows: the number of rows.
+    """
     return rng.beta(counts, 1 + n_rows - counts)
 
 
 def unused_sticks(rng: np.random.Generator, alpha: float, level: float, n_rows: int) -> np.ndarray:
-    """Draw the sticks above `level` of the features that no row has."""
+    """Draw the sticks (probabilities) above `level` of the features that no row has, (feature,).
+
+    alpha: the concentration of the process.
+    n_rows: the number of rows.
+    """
     points = level ** rng.random(rng.poisson(-alpha * np.log(level)))
     return points[rng.random(len(points)) < (1 - points) ** n_rows]
 
 
 def row_log_odds(sticks: np.ndarray, others: np.ndarray) -> LogOdds:
-    """Return a function that gives the prior log odds of each feature of a row.
+    """Return a function that gives the prior log odds that a row has feature k.
 
-    others: (K,), how many other rows have each feature.
+    sticks: the probability of each feature, (feature,).
+    others: how many other rows have each feature, (feature,).
     """
     used = others > 0
     plain = (np.log(sticks) - np.log1p(-sticks)).tolist()
     least_used = float(sticks[used].min()) if used.any() else 1.0
-    loose = {k: float(sticks[k]) for k in np.flatnonzero(~used).tolist()}
-    return lambda k, z: plain[k] + log_level_ratio(k, z, loose, least_used) if k in loose else plain[k]
+    unshared = {k: float(sticks[k]) for k in np.flatnonzero(~used).tolist()}
+    return lambda k, z: plain[k] + log_level_ratio(k, z, unshared, least_used) if k in unshared else plain[k]
 
 
-def log_level_ratio(k: int, z: Numbers, loose: dict[int, float], least_used: float) -> float:
-    """Return b log π*(z_nk = 0) / π*(z_nk = 1).
+def log_level_ratio(k: int, z: Numbers, unshared: dict[int, float], least_used: float) -> float:
+    """Return how the slice level changes the log odds that the row has feature k, nats; k is one that no other row has.
 
-    loose: the sticks of the features that no other row has.
+    It is the power `LEVEL_POWER` of π*(without k) / π*(with k), as a log. Here π* is the least stick (probability) of a
+    feature that some row has.
+
+    z: the row's features.
+    loose: the sticks of the features that no other row has, by feature.
     least_used: the least stick of a feature that another row has.
     """
-    without = min([least_used, *(stick for j, stick in loose.items() if j != k and z[j])])
-    return LEVEL_POWER * log(without / min(without, loose[k]))
+    without = min([least_used, *(stick for j, stick in unshared.items() if j != k and z[j])])
+    return LEVEL_POWER * log(without / min(without, unshared[k]))
 
 
 def slice_sweep(rng: np.random.Generator, cells: Cells, state: FeatureState) -> FeatureState:
-    """Draw the sticks and the slice level anew, then each row's features once."""
+    """Return the state after new sticks and a new slice level were drawn, and then each row's features once."""
     alpha, sigma_x, sigma_a = state.hyper
     n_rows = len(state.features)
     counts = state.features.sum(0)

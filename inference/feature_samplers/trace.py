@@ -1,4 +1,4 @@
-"""Runs a chain over feature matrices from beginning to end, and keeps what it visited."""
+"""Runs a chain over feature matrices from beginning to end, and keeps the states it visited."""
 
 from dataclasses import dataclass
 from time import perf_counter
@@ -21,15 +21,19 @@ class FeatureTrace:
 
     | field | meaning |
     |---|---|
-    | `log_joint` | log p(X, [Z]) on left-ordered classes, loadings integrated out, in nats, at the state's own α, σ_x, σ_A: the score of `map_features`, for every sampler |
-    | `n_features` | K₊, features that some row has |
-    | `alpha`, `sigma_x`, `sigma_a` | hyper-parameters |
+    | `log_joint` | log p(data, features) at the state's own hyper-parameters, loadings integrated out, nats |
+    | `n_features` | the number of features that some row has |
+    | `alpha` | concentration of the process |
+    | `sigma_x`, `sigma_a` | standard deviations of noise and of loadings |
     | `seconds` | of each sweep and its score, averaged over those of one call of the loop; the start 0 |
-    | `features` | the last Z (N, K₊), left-ordered |
-    | `best` | the Z of the highest `log_joint`, left-ordered |
-    | `kept` | Z after every `keep`-th sweep, left-ordered; empty unless asked for |
-    | `trace` | the chain as the one run loop gives it: one chain, a draw for every sweep, with R̂ and effective draws |
-    """  # noqa: E501 — a table row is one line
+    | `features` | the last features, (row, feature), columns in left order |
+    | `best` | the features with the highest `log_joint`, (row, feature), columns in left order |
+    | `kept` | the features after every `keep`-th sweep; empty unless asked for |
+    | `trace` | the chain as the run loop gives it: one chain, a draw for every sweep, with R̂ and effective draws |
+
+    `log_joint` is the score of `map_features`, for every sampler. In left order, columns are sorted by the rows that
+    have the feature, earlier rows first.
+    """
 
     log_joint: np.ndarray
     n_features: np.ndarray
@@ -54,7 +58,19 @@ def run_chain(
     priors: Hyperpriors,
     keep: int,
 ) -> FeatureTrace:
-    """Make `sweeps` full sweeps from `start`. Raises ValueError as the samplers say."""
+    """Make `sweeps` full sweeps from `start`, and return the states visited.
+
+    sweep: the function that makes one sweep over the features.
+    X: the data, (row, column).
+    observed: booleans of the shape of X; None if all cells are observed.
+    hyper: the hyper-parameters, or their starting values.
+    start: features to start with, (row, feature); None begins without features.
+    priors: the priors of hyper-parameters that are to be drawn.
+    keep: keep the features after every `keep`-th sweep; 0 keeps none.
+
+    Raises ValueError for arguments that are not in range, and for shapes that do not fit; KeyboardInterrupt if
+    interrupted.
+    """
     cells = read_cells(X, observed)
     hyper = Hyperparameters(*(check_positive(name, value) for name, value in zip(hyper._fields, hyper, strict=True)))
     if sweeps < 0 or keep < 0:
@@ -63,6 +79,7 @@ def run_chain(
     seconds, begun = [0.0], perf_counter()
 
     def done(n: int) -> None:
+        """Note the seconds of the `n` sweeps that one call of the loop made."""
         nonlocal begun
         now = perf_counter()
         seconds.extend([(now - begun) / n] * n)

@@ -1,7 +1,8 @@
 """Uncollapsed Gibbs sampling: loadings and sticks are part of the state, and rows become independent.
 
-Given the loadings A and the sticks of the features in use, a column of Z is drawn for all rows at once. A sweep has
-four steps:
+X is the data (N rows, D columns), Z the features (N, K) and A the loadings (K, D). A *stick* π_k is the probability
+that a row has feature k, and m_k the number of rows that have it. Given the loadings and the sticks of the features in
+use, a column of Z is drawn for all rows at once. A sweep has four steps:
 
     1. features of one row alone, for rows chosen at random: dropped, and their number drawn with the loadings
        integrated out (`new_features`), then the loadings of the new ones given their row; rows do not interact here
@@ -32,7 +33,7 @@ from lvsearch.inference.feature_samplers.sticks import used_sticks
 from lvsearch.inference.feature_samplers.trace import FeatureTrace, run_chain
 
 VISITED = 0.25
-"""The share of rows whose own features are redrawn in a sweep.
+"""The share of rows whose own features (which no other row has) are redrawn in a sweep.
 
 From a cold start all rows at once would open a feature each. Measured on 100 × 36 block images, 60 sweeps reach −3,350
 nats with a quarter of the rows and −3,490 with all.
@@ -52,9 +53,23 @@ def uncollapsed_gibbs(
     priors: Hyperpriors = FIXED,
     keep: int = 0,
 ) -> FeatureTrace:
-    """Sample features, sticks and loadings. Arguments, result and errors are those of `collapsed_gibbs`.
+    """Sample features, sticks (the probabilities of features) and loadings.
 
-    A sweep is many times faster than a collapsed one and moves less, because Z and A must wait for each other.
+    A sweep is many times faster than a collapsed one and moves less, because features and loadings must wait for each
+    other.
+
+    X: the data, (row, column).
+    key: the random key.
+    alpha: the concentration of the process; a starting value if `priors` draws it.
+    sigma_x, sigma_a: standard deviations of noise and loadings; starting values if `priors` draws them.
+    observed: booleans of the shape of X, None if all cells are observed.
+    start: binary features to start with, (row, feature); None begins without features.
+    sweeps: how many sweeps to make.
+    priors: the priors of hyper-parameters that are to be drawn.
+    keep: keep the features after every `keep`-th sweep, 0 for none.
+
+    Raises ValueError for an observed cell that is not finite, for shapes that do not fit, and for hyper-parameters that
+    are not positive.
     """
     hyper = Hyperparameters(alpha, sigma_x, sigma_a)
     return run_chain(uncollapsed_sweep, X, observed, hyper, key, start, sweeps, priors, keep)
@@ -63,10 +78,19 @@ def uncollapsed_gibbs(
 def draw_numbers_of_new(
     rng: np.random.Generator, n_cells: np.ndarray, squares: np.ndarray, rate: float, sigma_x: float, sigma_a: float
 ) -> np.ndarray:
-    """Draw the number of new features of every row at once, (N,), by the weights of `new_features.log_new_weights`."""
+    """Draw how many features of its own each row has, for all rows at once, (row,).
+
+    The weights are those of `new_features.log_new_weights`.
+
+    n_cells: the number of observed cells of each row, (row,).
+    squares: the sum of squared residuals of each row, (row,).
+    rate: the prior mean of the number.
+    sigma_x, sigma_a: standard deviations of noise and loadings.
+    """
     noise, loading = sigma_x**2, sigma_a**2
 
     def log_likelihood(added: np.ndarray | float) -> np.ndarray:
+        """Return log p(row) without 2π if the variance of its cells is wider by `added`, (row,), nats."""
         return -0.5 * (n_cells * np.log(noise + added) + squares / (noise + added))
 
     most = log_likelihood(np.maximum(squares / np.maximum(n_cells, 1) - noise, 0.0))
@@ -84,7 +108,10 @@ def draw_numbers_of_new(
 
 
 def uncollapsed_sweep(rng: np.random.Generator, cells: Cells, state: FeatureState) -> FeatureState:
-    """Draw new features, sticks, columns and loadings. At the start of a chain the loadings come first."""
+    """Return the state after new features, sticks, columns and loadings were drawn, in this order.
+
+    At the start of a chain, when the state has no loadings, they are drawn first.
+    """
     loadings = state.loadings
     if loadings is None:
         loadings = draw_loadings(rng, cells, state.features, state.hyper)
@@ -96,16 +123,19 @@ def uncollapsed_sweep(rng: np.random.Generator, cells: Cells, state: FeatureStat
 def redraw_lone_features(
     rng: np.random.Generator, cells: Cells, features: np.ndarray, loadings: np.ndarray, hyper: Hyperparameters
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Make step 1, the features of one row alone. Returns (Z, A)."""
+    """Redraw, for rows chosen at random, the features that no other row has. Returns (features, loadings).
+
+    features: (row, feature). loadings: (feature, column).
+    """
     alpha, sigma_x, sigma_a = hyper
     n_rows = len(features)
-    visited = rng.random(n_rows) < VISITED
-    kept = (features.sum(0) > 1) | (features[~visited].sum(0) > 0)
+    chosen = rng.random(n_rows) < VISITED
+    kept = (features.sum(0) > 1) | (features[~chosen].sum(0) > 0)
     features, loadings = features[:, kept], loadings[kept]
     residual = np.where(cells.observed, cells.values - features @ loadings, 0.0)
     more = draw_numbers_of_new(rng, cells.observed.sum(1), (residual**2).sum(1), alpha / n_rows, sigma_x, sigma_a)
     columns, added = [features], [loadings]
-    for row in np.flatnonzero(visited & (more > 0)).tolist():
+    for row in np.flatnonzero(chosen & (more > 0)).tolist():
         new = int(more[row])
         columns.append(np.repeat((np.arange(n_rows) == row).astype(np.float64)[:, None], new, axis=1))
         added.append(draw_loadings_of_new(rng, residual[row], cells.observed[row], new, sigma_x, sigma_a))
@@ -115,10 +145,12 @@ def redraw_lone_features(
 def draw_columns(
     rng: np.random.Generator, cells: Cells, features: np.ndarray, loadings: np.ndarray, sigma_x: float
 ) -> np.ndarray:
-    """Redraw Z one column at a time, in random order, given the loadings. Return the new Z, (row, feature).
+    """Return the features (row, feature) after every column was redrawn given the loadings, in random order.
 
-    First the probability (stick) of each feature is drawn given its column, then all entries of the column at once. A
-    draw that would empty a column is refused. These are steps 2 and 3 of the module.
+    First the stick (probability) of each feature is drawn given its column, then all entries of the column at once. A
+    draw that would empty a column is refused.
+
+    features: (row, feature). loadings: (feature, column). sigma_x: the standard deviation of the noise.
     """
     features = features.copy()
     n_rows, n_features = features.shape

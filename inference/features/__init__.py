@@ -1,5 +1,6 @@
-"""Binary features under the Indian buffet process: a search for the best matrix, with a bound on what it may have
-missed.
+"""Binary features under the Indian buffet process: a search for the most probable matrix of features.
+
+The search also bounds how much more probable a matrix that it missed can be.
 """
 
 from lvsearch.inference.features.linear_gaussian import LinearGaussian

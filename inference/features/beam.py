@@ -1,8 +1,10 @@
-"""Beam search: rows are placed one at a time, and the best few matrices are kept.
+"""Beam search: rows are placed one at a time, and the best few matrices of features are kept.
 
-All matrices on the beam have the same number of rows. (Rai & Daumé cut one queue over all depths, where a matrix with
-few rows, scored by a generous bound, pushes out a longer one that is better.) The upper scores of dropped matrices are
-remembered. Nothing outside the beam can exceed their maximum, which makes the reported gap honest.
+A *node* is a matrix of features of the rows placed so far. An *upper score* of a node is a number that log p(X,
+features) of no completion exceeds. All nodes on the beam have the same number of rows. (Rai & Daumé cut one queue over
+all depths, where a matrix with few rows, scored by a generous bound, pushes out a longer one that is better.) The upper
+scores of dropped nodes are remembered. Nothing outside the beam can exceed their maximum, which makes the reported gap
+honest.
 """
 
 from collections.abc import Callable
@@ -14,22 +16,29 @@ from jaxtyping import Bool, Float64, Int64
 from lvsearch.inference.features.expansion import Children, Nodes, Setting, expand, place_row, select_nodes
 
 CHUNK = 1 << 21
-"""The most numbers per array of scores. It decides how many nodes are expanded at a time."""
+"""The most numbers per array of scores, which decides how many nodes (partial matrices) are extended at a time."""
 
 Progress = Callable[[int, int], None]
 """A function that is called with (rows placed, rows) as the search goes on."""
 
 
 class BeamStep(NamedTuple):
-    """The step that led to the nodes of one depth: the parent of each node, and the row that was placed."""
+    """The step that led to the nodes (partial matrices) of one depth.
+
+    parent: the position of each node's parent on the beam before.
+    row: the features of the row that was placed.
+    """
 
     parent: Int64[np.ndarray, " node"]
     row: Bool[np.ndarray, "node feature"]
 
 
 class Beam(NamedTuple):
-    """The nodes kept, best first, the steps that led to them, and the highest upper score of everything that was
-    dropped.
+    """The nodes (partial matrices) kept by a beam search, best first.
+
+    nodes: the nodes.
+    steps: how each row was placed, from the first on.
+    dropped: the highest upper bound on log p(X, features) of everything that was dropped, nats.
     """
 
     nodes: Nodes
@@ -37,7 +46,10 @@ class Beam(NamedTuple):
     dropped: float
 
     def features(self, which: int) -> Int64[np.ndarray, "row feature"]:
-        """Return Z of one node, with rows in the order of the search."""
+        """Return the features (row, feature) of node number `which`, with rows in the order of the search.
+
+        A node is a matrix of features of the rows placed so far.
+        """
         Z = np.zeros((len(self.steps), self.nodes.columns.ones.shape[1]), np.int64)
         for depth in range(len(self.steps) - 1, -1, -1):
             row = self.steps[depth].row[which]
@@ -49,8 +61,8 @@ class Beam(NamedTuple):
 def beam_search(setting: Setting, beam: Beam, width: int, known: float, progress: Progress | None = None) -> Beam:
     """Place all remaining rows and return the final beam.
 
-    width: how many nodes are kept after each row.
-    known: a log joint that some matrix is known to reach, nats.
+    width: how many nodes (partial matrices) are kept after each row.
+    known: a log p(X, features) that some matrix is known to reach, nats.
     progress: called with (rows placed, rows) after each row.
     """
     steps, dropped, nodes = list(beam.steps), beam.dropped, beam.nodes
@@ -65,7 +77,16 @@ def beam_search(setting: Setting, beam: Beam, width: int, known: float, progress
 
 
 class Shortlist(NamedTuple):
-    """Children that may stay on the beam: their parent, their row and their scores."""
+    """Children (nodes with one more row) that may stay on the beam: their parent, their row and their scores.
+
+    A node is a matrix of features of the rows placed so far; a feature is opened if a placed row has it.
+
+    parent: the position of the parent on the beam.
+    bits, new: which opened features the row has, and how many new ones.
+    log_likelihood: log p(rows | features), nats.
+    rank: the score by which the beam is cut, nats.
+    upper: a bound that log p(X, features) of no completion exceeds, nats.
+    """
 
     parent: Int64[np.ndarray, " child"]
     bits: Bool[np.ndarray, "child feature"]
@@ -76,9 +97,13 @@ class Shortlist(NamedTuple):
 
 
 def place_next_row(setting: Setting, nodes: Nodes, width: int, known: float) -> tuple[Nodes, BeamStep, float]:
-    """Place one row.
+    """Place the next row on all nodes (partial matrices) of the beam, and keep the best.
 
-    Returns the best `width` children, how they came about, and the highest upper score of all others.
+    width: how many nodes are kept.
+    known: a log p(X, features) that some matrix is known to reach, nats.
+
+    Returns the best `width` nodes with the new row, how they came about, and the highest upper bound on log p(X,
+    features) of all others.
     """
 
     def scores_to_exceed(children: Children) -> tuple[float, float]:
@@ -114,13 +139,17 @@ def place_next_row(setting: Setting, nodes: Nodes, width: int, known: float) -> 
 
 
 def _select_best(rank: np.ndarray, upper: np.ndarray, width: int) -> tuple[np.ndarray, float]:
-    """Return the places of the `width` highest finite ranks, best first, and the highest upper score elsewhere."""
+    """Return the positions of the `width` highest finite ranks, best first, and the highest upper score elsewhere.
+
+    rank: the score by which children (partial feature matrices) are ranked, (child,), nats.
+    upper: an upper bound on log p(X, features) of every completion, (child,), nats.
+    """
     if len(rank) > 4 * width:
         floor = np.partition(rank, -width)[-width]
-        places = np.flatnonzero(rank >= floor)
+        positions = np.flatnonzero(rank >= floor)
     else:
-        places = np.arange(len(rank))
-    kept = places[np.argsort(-rank[places], kind="stable")[:width]]
+        positions = np.arange(len(rank))
+    kept = positions[np.argsort(-rank[positions], kind="stable")[:width]]
     kept = kept[rank[kept] > -np.inf]
     others = upper.copy()
     others[kept] = -np.inf
@@ -128,7 +157,10 @@ def _select_best(rank: np.ndarray, upper: np.ndarray, width: int) -> tuple[np.nd
 
 
 def _chunks(setting: Setting, nodes: Nodes) -> list[tuple[int, int]]:
-    """Divide the nodes into runs whose candidates fit in `CHUNK` numbers."""
+    """Return (start, stop) of runs of nodes whose candidates fit in `CHUNK` numbers.
+
+    A node is a matrix of features of the rows placed so far.
+    """
     count = nodes.columns.count
     candidates = setting.width if setting.expansion == "column" else 2.0 ** count.max()
     size = max(1, int(CHUNK / (candidates * (count.max() + 8))))

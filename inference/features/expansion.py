@@ -1,5 +1,9 @@
 """Children of many nodes at once: which assignments of the next row are tried, and a bound on those that are not.
 
+A *node* of the search is a matrix of features of the rows placed so far. Its *children* are the matrices with one more
+row. A feature is *opened* once some placed row has it. An assignment says which opened features the next row has. An
+*upper score* is a number that log p(X, features) of no completion of a matrix exceeds.
+
 Let u(j) be an upper score of every child that opens j features:
 
   u(j) = log p(rows so far) + row_bound(j) + [best completion of the prior with j new] + remaining_bound.
@@ -20,6 +24,7 @@ from lvsearch.inference.features.contract import BoundLikelihood, State
 from lvsearch.inference.features.gains import Columns, Gains, best_completion_gains, class_gains
 
 Expansion = Literal["complete", "paper", "column"]
+"""The names of the three ways to choose which assignments of the next row are tried."""
 
 MOST_ASSIGNMENTS = 1 << 16
 """The most assignments of one row of one node: 16 features with distinct histories."""
@@ -30,11 +35,15 @@ class Setting(NamedTuple):
 
     | field | meaning |
     |---|---|
+    | `likelihood` | the likelihood with its data |
     | `order` | the rows in the order in which they are placed |
+    | `alpha` | the mean number of features of a row |
     | `expansion`, `width` | which assignments are tried; how many are kept by the expansion "column" |
     | `most_features` | the most features that a matrix may have |
     | `completed_rank` | True: rank nodes by their upper score; False: by log P of the rows so far, plus `outlook` |
-    | `remaining`, `outlook` | what the rows from each depth on add to the upper score, and to the rank |
+    | `remaining`, `outlook` | what the rows from each depth on add to the upper score, and to the rank, nats |
+
+    A node is a matrix of features of the rows placed so far; its depth is the number of these rows.
     """
 
     likelihood: BoundLikelihood
@@ -49,7 +58,13 @@ class Setting(NamedTuple):
 
 
 class Nodes(NamedTuple):
-    """Nodes to be expanded: what their rows so far say about the loadings, and log p(those rows), nats."""
+    """Nodes of the search to be extended. A node is a matrix of features of the rows placed so far.
+
+    state: what the rows so far say about the loadings.
+    columns: how many rows have each feature, and which columns are equal.
+    depth: how many rows are placed.
+    log_likelihood: log p(these rows | their features), nats.
+    """
 
     state: State
     columns: Columns
@@ -57,7 +72,10 @@ class Nodes(NamedTuple):
     log_likelihood: Float64[np.ndarray, " node"]
 
     def select(self, index) -> "Nodes":
-        """Return some of the nodes."""
+        """Return some of the nodes, by a NumPy index on the node axis.
+
+        A node is a matrix of features of the rows placed so far.
+        """
         return Nodes(
             select_nodes(self.state, index),
             select_nodes(self.columns, index),
@@ -67,20 +85,34 @@ class Nodes(NamedTuple):
 
 
 def root_node(likelihood: BoundLikelihood) -> Nodes:
-    """Return one node without rows."""
+    """Return the node without rows, with which a search begins.
+
+    A node is a matrix of features of the rows placed so far.
+    """
     nothing = Columns(np.zeros((1, 1), np.int64), np.zeros((1, 1), bool))
     return Nodes(likelihood.empty(1), nothing, np.zeros(1, np.int64), np.zeros(1))
 
 
 def select_nodes(arrays: Any, index):
-    """Return some nodes of a state, or of any other NamedTuple of arrays with a leading node axis."""
+    """Return some nodes of a state, or of any other NamedTuple of arrays with a leading node axis.
+
+    index: a NumPy index.
+    """
     return type(arrays)(*(array[index] for array in arrays))
 
 
 def with_new_features(
     bits: Bool[np.ndarray, "node feature"], columns: Columns, new: Int64[np.ndarray, " node"], capacity: int
 ):
-    """Return the bits with the next `new` columns set too, padded to a capacity that holds them, (node, capacity)."""
+    """Return the features of each node's next row with `new` further columns set, (node, capacity).
+
+    A node is a matrix of features of the rows placed so far.
+
+    bits: which opened features (that an earlier row has) the row has.
+    columns: the opened columns of each node.
+    new: how many new features the row has.
+    capacity: the number of columns returned, enough for all.
+    """
     position = np.arange(capacity) - columns.count[:, None]
     wide = np.pad(bits, ((0, 0), (0, capacity - bits.shape[1])))
     return wide | ((position >= 0) & (position < new[:, None]))
@@ -89,7 +121,16 @@ def with_new_features(
 def place_row(
     likelihood: BoundLikelihood, order: np.ndarray, parents: Nodes, bits, new, log_likelihood
 ) -> tuple[Nodes, Any]:
-    """Return the nodes that follow when each parent's next row has `bits` and `new` further features, and that row."""
+    """Return the nodes with one more row each, and that row's features, (node, feature).
+
+    A node is a matrix of features of the rows placed so far.
+
+    order: the rows in the order in which they are placed.
+    parents: the nodes before.
+    bits: which opened features (that an earlier row has) the next row has, (node, feature).
+    new: how many new features the next row has, (node,).
+    log_likelihood: log p(rows, the new one included | their features) of each node, nats.
+    """
     capacity = max(parents.columns.ones.shape[1], int((parents.columns.count + new).max()))
     row = with_new_features(bits, parents.columns, new, capacity)
     columns = parents.columns.resize(capacity)
@@ -98,15 +139,17 @@ def place_row(
 
 
 class Children(NamedTuple):
-    """The scores of children, per node, candidate assignment and number of new features.
+    """The scores of the children of nodes: per node, candidate assignment of the next row, and number of new features.
+
+    A node is a matrix of features of the rows placed so far; a feature is opened if a placed row has it.
 
     | field | meaning |
     |---|---|
-    | `bits`, `new` | the opened features of each candidate, and the numbers of new ones |
-    | `log_likelihood` | log p(rows so far and this one), nats |
-    | `rank` | the rank; −inf for candidates that do not exist |
-    | `upper` | the upper score |
-    | `left_out` | the highest upper score of the children that are not among these |
+    | `bits`, `new` | which opened features each candidate has; the numbers of new features |
+    | `log_likelihood` | log p(rows so far and the next one), nats |
+    | `rank` | the score by which nodes are ranked, nats; −inf for candidates that do not exist |
+    | `upper` | upper bound on log p(X, features) of every completion, nats |
+    | `left_out` | the highest such upper bound of the children that are not among these |
     """
 
     bits: Bool[np.ndarray, "node candidate feature"]
@@ -119,7 +162,14 @@ class Children(NamedTuple):
 
 @lru_cache(maxsize=256)
 def assignments(groups: tuple[int, ...]) -> Bool[np.ndarray, "candidate feature"]:
-    """All choices of 0 … g from each group of g equal columns, its first ones first: (Π(g + 1), Σg)."""
+    """Return all different assignments of a row to features, (candidate, feature), for groups of equal columns.
+
+    Of a group of g equal columns a row takes its first 0 … g. So there are Π(g + 1) candidates.
+
+    groups: the size g of each group.
+
+    Raises ValueError if there are more than `MOST_ASSIGNMENTS`.
+    """
     total = int(np.prod([g + 1 for g in groups], dtype=float))
     if total > MOST_ASSIGNMENTS:
         raise ValueError(
@@ -135,7 +185,12 @@ def assignments(groups: tuple[int, ...]) -> Bool[np.ndarray, "candidate feature"
 
 
 def _list_assignments(columns: Columns) -> tuple[np.ndarray, np.ndarray]:
-    """List all assignments of every node: bits (node, candidate, feature), and which candidates are no padding."""
+    """List all assignments of the next row of every node.
+
+    A node is a matrix of features of the rows placed so far.
+
+    Returns bits (node, candidate, feature), and which candidates are no padding (node, candidate).
+    """
     tables = []
     for count, same in zip(columns.count, columns.same, strict=True):
         first = np.flatnonzero(~same[:count])
@@ -150,13 +205,17 @@ def _list_assignments(columns: Columns) -> tuple[np.ndarray, np.ndarray]:
 
 
 def best_by_column(score, columns: Columns, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Build assignments one feature at a time, keeping at most `width` after each feature.
+    """Build assignments of a row one feature at a time, keeping at most `width` of each node after each feature.
 
-    Features that are not yet decided count as skipped.
+    A node is a matrix of features of the rows placed so far; a feature is opened if a placed row has it.
+
+    Features that are not yet decided count as absent.
 
     score: a function from bits (node, candidate, feature) to scores (node, candidate).
+    columns: the opened columns of each node.
 
-    Returns bits, which candidates exist, and whether a node lost any.
+    Returns bits (node, candidate, feature), which candidates exist (node, candidate), and whether a node lost any
+    (node,).
     """
     nodes, capacity = columns.ones.shape
     bits = np.zeros((nodes, 1, capacity), bool)
@@ -179,10 +238,14 @@ def best_by_column(score, columns: Columns, width: int) -> tuple[np.ndarray, np.
 
 
 def expand(setting: Setting, nodes: Nodes, scores_to_exceed: Callable[[Children], tuple[float, float]]) -> Children:
-    """Score the children of nodes.
+    """Score the children of nodes: the possible next rows of each.
 
-    reached: a function from the children so far to the rank and the upper score that a further child must exceed to be
-    of use. More new features are tried until no child left out can exceed both.
+    A node is a matrix of features of the rows placed so far.
+
+    More and more new features are tried, until no child left out can exceed both scores.
+
+    scores_to_exceed: a function from the children so far to the rank and the upper score that a further child must
+        exceed to be of use.
     """
     scored = _Scorer(setting, nodes)
     if setting.expansion == "paper":
@@ -198,7 +261,13 @@ def expand(setting: Setting, nodes: Nodes, scores_to_exceed: Callable[[Children]
 
 
 class _Scorer:
-    """Scores the assignments of opened features once, and combines them with any numbers of new ones."""
+    """Scores the assignments of opened features of each node's next row once, and combines them with numbers of new
+    ones.
+
+    A node is a matrix of features of the rows placed so far.
+
+    A feature is opened if a placed row has it.
+    """
 
     def __init__(self, setting: Setting, nodes: Nodes):
         self.setting, self.nodes = setting, nodes
@@ -209,6 +278,11 @@ class _Scorer:
         if setting.expansion == "column":
 
             def score(bits: np.ndarray) -> np.ndarray:
+                """Return log p(row) plus the prior's gain of every candidate without new features, (node,
+                candidate), nats.
+
+                A node is a matrix of features of the rows placed so far.
+                """
                 none = np.zeros((len(bits), 1), np.int64)
                 return setting.likelihood.log_predictive(self.terms, bits, none)[:, :, 0] + _sum_gains(bits, bit)
 
@@ -217,9 +291,10 @@ class _Scorer:
             (self.bits, self.there), self.cut = _list_assignments(nodes.columns), np.zeros(len(nodes.depth), bool)
 
     def _gains(self, most: int) -> tuple[Gains, Gains]:
-        """Return the prior's gains for the upper score and for the rank.
+        """Return what the prior gains by each node's next row, for the upper score and for the rank, nats.
 
-        They are listed for 0, 1, … new features, at least one more than `most`, up to where they fall.
+        An upper score is a bound on log p(X, features) of every completion; the rank orders nodes (partial feature
+        matrices). Gains are listed for 0, 1, … new features, at least one more than `most`, up to where they fall.
         """
         nodes, setting = self.nodes, self.setting
         n_rows = len(setting.order)
@@ -231,9 +306,10 @@ class _Scorer:
             most *= 2
 
     def _bounds(self, most: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return (node, j) bounds on the upper score and on the rank of any child with j new features.
+        """Return bounds on the upper score and on the rank of any child with j new features, each (node, j), nats.
 
-        Both fall at the end.
+        A node is a matrix of features of the rows placed so far, and a child has one more row. An upper score is a
+        bound on log p(X, features) of every completion. Both results fall at the end.
         """
         best, rank = self._gains(most)
         count = np.arange(best.new.shape[1])
@@ -241,24 +317,43 @@ class _Scorer:
         after = self.nodes.depth + 1
 
         def bound(gains: Gains, rest: np.ndarray) -> np.ndarray:
+            """Return the bound (node, j) from the prior's gains and from what the rows after each depth add.
+
+            A node is a matrix of features of the rows placed so far.
+            """
             return row + (gains.base + np.maximum(gains.bit, 0.0).sum(axis=1) + rest[after])[:, None] + gains.new
 
         return bound(best, self.setting.remaining), bound(rank, self.setting.outlook)
 
     def useful_beyond(self, most: int, rank: float, upper: float) -> bool:
-        """Return whether a child with more than `most` new features might exceed both scores."""
+        """Return whether a child with more than `most` new features might exceed both scores.
+
+        rank: the score by which nodes (partial feature matrices) are ranked, nats.
+        upper: an upper bound on log p(X, features) of every completion, nats.
+        """
         upper_bound, rank_bound = self._bounds(most)
         within = (np.arange(upper_bound.shape[1]) > most) & (self.room[:, None] > most)
         return bool(np.any(within & (upper_bound > upper) & (rank_bound > rank)))
 
     def children(self, new: Int64[np.ndarray, "node count"], most: int) -> Children:
-        """Score all children with the numbers of new features in `new`, at most `most` each."""
+        """Return all children with the given numbers of new features, with their scores.
+
+        A node is a matrix of features of the rows placed so far.
+
+        new: numbers of new features to combine with every assignment, for each node.
+        most: the largest of these numbers.
+        """
         setting, nodes, after = self.setting, self.nodes, self.nodes.depth + 1
         predictive = setting.likelihood.log_predictive(self.terms, self.bits, new)
         log_likelihood = nodes.log_likelihood[:, None, None] + predictive
         there = self.there[:, :, None] & (new <= self.room[:, None])[:, None, :]
 
         def score(gains: Gains, rest: np.ndarray) -> np.ndarray:
+            """Return the scores (node, candidate, count) from the prior's gains and from what the rows after each
+            depth add, nats.
+
+            A node is a matrix of features of the rows placed so far.
+            """
             prior = (gains.base + rest[after])[:, None] + _sum_gains(self.bits, gains.bit)
             with_new_features = np.take_along_axis(gains.new, new, axis=1)
             return np.where(there, log_likelihood + prior[:, :, None] + with_new_features[:, None, :], -np.inf)
@@ -275,5 +370,8 @@ class _Scorer:
 def _sum_gains(
     bits: Bool[np.ndarray, "node candidate feature"], gain: Float64[np.ndarray, "node feature"]
 ) -> np.ndarray:
-    """Return the sum of the gains of the features in each assignment, (node, candidate)."""
+    """Return the sum of the gains of the features in each assignment, (node, candidate).
+
+    A node is a matrix of features of the rows placed so far.
+    """
     return np.matmul(bits.astype(np.float64), gain[:, :, None])[:, :, 0]

@@ -1,8 +1,9 @@
 """The change of the prior by the assignments of one row, for many nodes of the search at once.
 
-The opened columns of a node fall into groups with equal histories, side by side in left-ordered form. A row takes the
-first c columns of a group of g (any other choice gives the same class). So each column's bit within a group adds one
-increment, and the prior after the row is linear in the bits:
+A node is a matrix of features of the rows placed so far. The opened columns of a node (features that some row has) fall
+into groups with equal histories, side by side in left-ordered form. A row takes the first c columns of a group of g
+(any other choice gives the same class). So each column's bit within a group adds one increment, and the prior after the
+row is linear in the bits:
 
   log prior(node + row) = base + bits · gain + new[j],     j new features.
 
@@ -19,9 +20,11 @@ from lvsearch.inference.features.prior import best_gains, harmonic, log_weight, 
 
 
 class Columns(NamedTuple):
-    """The opened columns of many nodes, left-ordered.
+    """The opened columns (features that some row has) of many nodes, in left order.
 
-    ones: m_k, how many rows have feature k; 0 where unopened.
+    A node is a matrix of features of the rows placed so far.
+
+    ones: how many rows have each feature; 0 where unopened.
     same: whether a column equals the one before it.
     """
 
@@ -30,15 +33,23 @@ class Columns(NamedTuple):
 
     @property
     def opened(self) -> Bool[np.ndarray, "node feature"]:
+        """The mask of columns (features) that some row has."""
         return self.ones > 0
 
     @property
     def count(self) -> Int64[np.ndarray, " node"]:
-        """The number of opened columns of each node. They come first."""
+        """The number of opened columns of each node. They come first.
+
+        A node is a matrix of features of the rows placed so far; a feature is opened if a placed row has it.
+        """
         return self.opened.sum(axis=1)
 
     def after(self, bits: Bool[np.ndarray, "node feature"]) -> "Columns":
-        """Return the columns once each node's next row has `bits`. Newly opened columns follow the opened ones."""
+        """Return the columns once each node's next row has the features `bits`. Newly opened columns follow the
+        opened ones.
+
+        A node is a matrix of features of the rows placed so far; a feature is opened if a placed row has it.
+        """
         twins = (bits[:, 1:] == bits[:, :-1]) & (self.ones[:, 1:] == 0) & (self.ones[:, :-1] == 0) & bits[:, 1:]
         split = self.same[:, 1:] & (bits[:, 1:] == bits[:, :-1])
         same = np.zeros_like(self.same)
@@ -46,13 +57,13 @@ class Columns(NamedTuple):
         return Columns(self.ones + bits, same)
 
     def resize(self, capacity: int) -> "Columns":
-        """Return the columns with room for `capacity` features."""
+        """Return the columns with room for `capacity` features; the new ones are unopened."""
         extra = ((0, 0), (0, capacity - self.ones.shape[1]))
         return Columns(np.pad(self.ones, extra), np.pad(self.same, extra))
 
 
 class Gains(NamedTuple):
-    """The terms of the prior after a row: log prior = base + bits · bit + new[:, j], nats."""
+    """The terms of the prior after a row with features `bits` and j new ones: base + bits · bit + new[:, j], nats."""
 
     base: Float64[np.ndarray, " node"]
     bit: Float64[np.ndarray, "node feature"]
@@ -62,18 +73,27 @@ class Gains(NamedTuple):
 def best_completion_gains(
     columns: Columns, depth: Int64[np.ndarray, " node"], n_rows: int, alpha: float, most_new: int
 ) -> Gains:
-    """Return the gains for the best completion to n_rows rows.
+    """Return the terms of the prior after each node's next row, for the best completion to `n_rows` rows.
 
+    A node is a matrix of features of the rows placed so far; a feature is opened if a placed row has it.
+
+    columns: the opened columns of each node.
     depth: how many rows each node has placed.
+    alpha: the mean number of features of a row.
     most_new: new features are listed for j = 0, …, most_new.
     """
     remaining = n_rows - depth - 1
 
     def one(ones: np.ndarray) -> np.ndarray:
+        """Return the most that one column adds to the log prior, nats, from the rows that have it now."""
         ends = log_weight(ones, n_rows), log_weight(ones + remaining[:, None], n_rows)
         return np.log(alpha) + np.maximum(*ends)
 
     def group(ones: int, size: int, node: int) -> np.ndarray:
+        """Return the most that 0 … `size` equal columns with `ones` ones add to the log prior of one node, nats.
+
+        A node is a matrix of features of the rows placed so far.
+        """
         return best_gains(ones, size, int(remaining[node]), n_rows, alpha)
 
     new = np.stack([best_gains(1, most_new, int(r), n_rows, alpha) for r in remaining])
@@ -83,15 +103,28 @@ def best_completion_gains(
 
 
 def class_gains(columns: Columns, depth: Int64[np.ndarray, " node"], alpha: float, most_new: int) -> Gains:
-    """Return the gains for P([Z]) of the rows placed so far and this one, which is all that a search over a stream can
-    know.
+    """Return the terms of the prior of the rows placed so far and the next one, for each node.
+
+    A feature is opened if a placed row has it.
+
+    Unlike `best_completion_gains` it needs no knowledge of later rows, so it serves a search over a stream.
+
+    columns: the opened columns of each node.
+    depth: how many rows each node has placed.
+    alpha: the mean number of features of a row.
+    most_new: new features are listed for j = 0, …, most_new.
     """
     n_rows = depth + 1
 
     def one(ones: np.ndarray) -> np.ndarray:
+        """Return the terms that single columns add to the log prior, nats, from the rows that have them."""
         return np.log(alpha) + log_weight(ones, n_rows[:, None])
 
     def group(ones: int, size: int, node: int) -> np.ndarray:
+        """Return the terms that 0 … `size` equal columns with `ones` ones add to the log prior of one node, nats.
+
+        A node is a matrix of features of the rows placed so far.
+        """
         counts = np.arange(size + 1)
         return counts * (np.log(alpha) + log_weight(ones, int(n_rows[node]))) - gammaln(counts + 1)
 
@@ -102,10 +135,12 @@ def class_gains(columns: Columns, depth: Int64[np.ndarray, " node"], alpha: floa
 
 
 def _gains(columns: Columns, one, group) -> tuple[np.ndarray, np.ndarray]:
-    """Return (base, gain of each bit).
+    """Return the prior's base (node,) and its gain by each bit (node, feature) of the next row, nats.
 
-    one: a function from m to the prior's term of a column with m ones, (node, feature).
-    group: group(m, g, node) gives the same for 0, …, g equal columns.
+    A node is a matrix of features of the rows placed so far.
+
+    one: a function from the numbers of ones (node, feature) to the prior's term of each column.
+    group: group(ones, size, node) gives the prior's terms of 0, …, size equal columns.
     """
     ones = np.maximum(columns.ones, 1)  # unopened columns are never taken here; any number will do
     skipped = one(ones)

@@ -15,11 +15,14 @@ from lvsearch.models.kernels import kernel
 
 
 class GaussianTerms(NamedTuple):
-    """The terms by which a node scores its next row.
+    """The terms from which the next row of each node is scored under the linear-Gaussian likelihood.
+
+    A node is a matrix of features of the rows placed so far. A pattern is a set of columns observed in the same rows. μ
+    is the posterior mean of the loadings, and x the row.
 
     | field | meaning |
     |---|---|
-    | `inverse` | C of each pattern of observed rows |
+    | `inverse` | posterior covariance of a column's loadings over the noise variance, for each pattern |
     | `gram`, `match`, `square` | μμᵀ, μx and xᵀx, summed over the columns of each pattern |
     | `columns` | how many columns of each pattern are observed in this row |
     """
@@ -32,9 +35,15 @@ class GaussianTerms(NamedTuple):
 
 
 def pattern_scores(xp: Any, terms: Any, z, new, sigma_x, sigma_a):
-    """Return log p(the row's cells of one pattern | z, j new features), (node, candidate, count), nats.
+    """Return log p(the row's cells of one pattern | the row's features), (node, candidate, count), nats.
+
+    A node is a matrix of features of the rows placed so far.
 
     xp: NumPy or jax.numpy.
+    terms: the terms of one pattern.
+    z: candidate features of the row, (node, candidate, feature).
+    new: numbers of new features, (node, count).
+    sigma_x, sigma_a: standard deviations of noise and loadings.
     """
     spread = 1.0 + ((z @ terms.inverse) * z).sum(-1)
     squares = ((z @ terms.gram - 2.0 * terms.match[:, None]) * z).sum(-1) + terms.square[:, None]
@@ -45,19 +54,26 @@ def pattern_scores(xp: Any, terms: Any, z, new, sigma_x, sigma_a):
 
 @kernel()
 def _scores(terms, bits, new, sigma_x, sigma_a):
-    """Return the log-probabilities of the row, summed over patterns, nats."""
+    """Return log p(next row | its features), (node, candidate, count), summed over patterns, nats.
+
+    A node is a matrix of features of the rows placed so far.
+
+    bits: candidate features of the row, (node, candidate, feature).
+    new: numbers of new features, (node, count).
+    """
     z = bits.astype(terms.gram.dtype)
     by_pattern = jax.tree.map(lambda term: jnp.moveaxis(term, 1, 0), terms)
     start = jnp.zeros((*bits.shape[:2], new.shape[1]), terms.gram.dtype)
 
     def add(total, one):
+        """Add the scores of one pattern."""
         return total + pattern_scores(jnp, one, z, new, sigma_x, sigma_a), None
 
     return jax.lax.scan(add, start, by_pattern)[0]
 
 
 def _next_power_of_two(size: int) -> int:
-    """Return the next power of two, so that there are few shapes and few compilations."""
+    """Return the least power of two that is at least `size`, so that there are few shapes and few compilations."""
     return 1 << (size - 1).bit_length()
 
 
@@ -69,14 +85,19 @@ def scores_on(
     sigma_x: float,
     sigma_a: float,
 ) -> Float64[np.ndarray, "node candidate count"]:
-    """Compute the scores (node, candidate, count) on a `jax.Device`, in float64, nats.
+    """Compute log p(next row | its features) of many candidates on a `jax.Device`, in float64, nats.
 
     All axes except the patterns' are padded to powers of two.
+
+    bits: candidate features of the row.
+    new: numbers of new features to combine with each candidate.
+    sigma_x, sigma_a: standard deviations of noise and loadings.
     """
     nodes, candidates, features = bits.shape
     n, c, k, j = (_next_power_of_two(max(size, 1)) for size in (nodes, candidates, features, new.shape[1]))
 
     def pad(array: np.ndarray, *sizes: int) -> np.ndarray:
+        """Return the array padded with zeros to these sizes."""
         return np.pad(array, [(0, size - old) for size, old in zip(sizes, array.shape, strict=True)])
 
     patterns = terms.square.shape[1]

@@ -1,7 +1,10 @@
-"""The likelihood of real-valued data: x_n ~ N(z_nᵀ A, σ_x² I), a_kd ~ N(0, σ_a²), with A integrated out row by row.
+"""A likelihood of real-valued data: a row is the sum of the loadings of its features, plus Gaussian noise.
 
-A state holds, per node, C = M⁻¹ with M = ZᵀZ + (σ_x²/σ_a²) I over the rows so far, and the posterior mean μ of A. The
-next row is Gaussian, and placing it is a rank-one update (Sherman & Morrison):
+  x_n ~ N(z_nᵀ A, σ_x² I),      a_kd ~ N(0, σ_a²),      with the loadings A integrated out row by row
+
+Row n has data x_n and features z_n. A state holds, per node (a matrix Z of features of the rows so far), C = M⁻¹ with M
+= ZᵀZ + (σ_x²/σ_a²) I, and the posterior mean μ of A. The next row x_n with features z is Gaussian, and placing it is a
+rank-one update (Sherman & Morrison):
 
   x_n | z, j new features ~ N(μᵀz, s I),      s = σ_x² (1 + zᵀCz) + j σ_a²
 
@@ -26,7 +29,13 @@ from lvsearch.inference.features.marginal import check_positive, patterns, poste
 
 
 class GaussianState(NamedTuple):
-    """The state of each node: `inverse` is C of each pattern, `mean` is μ."""
+    """The posterior of each node's loadings given its rows so far.
+
+    A node is a matrix of features of the rows placed so far.
+
+    inverse: covariance over the noise variance, for the columns of each pattern of observed rows.
+    mean: the posterior mean.
+    """
 
     inverse: Float64[np.ndarray, "node pattern feature feature"]
     mean: Float64[np.ndarray, "node feature column"]
@@ -34,10 +43,10 @@ class GaussianState(NamedTuple):
 
 @dataclass(frozen=True)
 class LinearGaussian:
-    """The linear-Gaussian likelihood.
+    """The linear-Gaussian likelihood of real-valued data.
 
-    sigma_x: the noise of a cell, above 0.
-    sigma_a: the prior scale of a loading, above 0.
+    sigma_x: the standard deviation of the noise of a cell, above 0.
+    sigma_a: the prior standard deviation of a loading, above 0.
     device: the `jax.Device` that scores candidates. None: NumPy on the host.
     """
 
@@ -50,10 +59,13 @@ class LinearGaussian:
         check_positive("sigma_a", self.sigma_a)
 
     def bind(self, X, observed=None) -> "BoundLinearGaussian":
-        """Return the likelihood bound to data. Raises ValueError as `log_marginal` does.
+        """Return the likelihood bound to data.
 
-        X: (N, D), real.
-        observed: None or booleans (N, D).
+        X: real numbers, (row, column).
+        observed: booleans of the shape of X, True where a cell is known; None if all are.
+
+        Raises ValueError for shapes that do not fit, observed cells that are not finite, and data too large for
+        `sigma_x`.
         """
         points, mask = read_points(X, observed)
         with np.errstate(over="ignore"):
@@ -68,10 +80,14 @@ class LinearGaussian:
 
 @dataclass(frozen=True)
 class BoundLinearGaussian:
-    """`LinearGaussian` with its data.
+    """The linear-Gaussian likelihood with its data.
 
+    model: the likelihood's scales.
+    points, observed: the data, 0 where not observed, and which cells are observed.
+    distinct: the distinct columns of the mask: in which rows each pattern's columns are observed.
+    pattern: the number of each column's pattern.
     column_order: the columns sorted by pattern.
-    starts: where the columns of each pattern start in that order.
+    starts: where the columns of each pattern start in `column_order`.
     """
 
     model: LinearGaussian
@@ -84,30 +100,37 @@ class BoundLinearGaussian:
 
     @property
     def n_rows(self) -> int:
+        """The number of rows of the data."""
         return len(self.points)
 
     @property
     def most_features(self) -> int | None:
+        """The most features that the likelihood can hold: None, for any number."""
         return None
 
     @property
     def _unopened_variance(self) -> float:
-        """C_kk of a feature that no row has: σ_a²/σ_x²."""
+        """The variance of a loading of a feature that no row has, over the noise variance."""
         return (self.model.sigma_a / self.model.sigma_x) ** 2
 
     def _by_pattern(self, values: np.ndarray) -> np.ndarray:
-        """Return sums over the columns (last axis) of each pattern."""
+        """Return sums over the columns (last axis) of each pattern, with patterns on the last axis."""
         if len(self.starts) == 1:
             return values.sum(axis=-1, keepdims=True)
         return np.add.reduceat(values[..., self.column_order], self.starts, axis=-1)
 
     def empty(self, capacity: int) -> GaussianState:
+        """Return the state of one node before any row: the prior of the loadings of `capacity` features.
+
+        A node is a matrix of features of the rows placed so far.
+        """
         identity = self._unopened_variance * np.eye(capacity)
         return GaussianState(
             np.tile(identity, (1, len(self.starts), 1, 1)), np.zeros((1, capacity, self.points.shape[1]))
         )
 
     def resize(self, state: GaussianState, capacity: int) -> GaussianState:
+        """Return the state with room for `capacity` features; the new ones have their prior."""
         nodes, n_patterns, old, _ = state.inverse.shape
         if capacity == old:
             return state
@@ -118,15 +141,35 @@ class BoundLinearGaussian:
     def extend(
         self, state: GaussianState, rows: Int64[np.ndarray, " node"], bits: Bool[np.ndarray, "node feature"]
     ) -> GaussianState:
+        """Return what each node's rows say about the loadings (the state) after it takes one more row.
+
+        A node is a matrix of features of the rows placed so far.
+
+        rows: the index of the new row of each node.
+        bits: the new row's features.
+        """
         return self._rank_one_update(state, rows, bits, 1.0)
 
     def remove(
         self, state: GaussianState, rows: Int64[np.ndarray, " node"], bits: Bool[np.ndarray, "node feature"]
     ) -> GaussianState:
+        """Return what each node's rows say about the loadings (the state) without a row that it has taken.
+
+        A node is a matrix of features of the rows placed so far.
+
+        rows: the index of the row of each node.
+        bits: the features with which the row was taken.
+        """
         return self._rank_one_update(state, rows, bits, -1.0)
 
     def _rank_one_update(self, state: GaussianState, rows: np.ndarray, bits: np.ndarray, sign: float) -> GaussianState:
-        """Add a row to each node's state by the rank-one update (sign 1), or take it out (sign −1)."""
+        """Add a row to each node's state by a rank-one update (sign 1), or take it out (sign −1).
+
+        A node is a matrix of features of the rows placed so far.
+
+        rows: the index of the row of each node, (node,).
+        bits: the row's features, (node, feature).
+        """
         z = bits.astype(np.float64)
         direction = np.einsum("npkl,nl->npk", state.inverse, z)
         known = self.distinct[rows].astype(np.float64)  # an unknown cell moves nothing
@@ -137,6 +180,10 @@ class BoundLinearGaussian:
         return GaussianState(inverse, state.mean + move.transpose(0, 2, 1) * surprise[:, None, :])
 
     def prepare(self, state: GaussianState, rows: Int64[np.ndarray, " node"]) -> GaussianTerms:
+        """Return the terms from which every assignment of each node's next row is scored.
+
+        A node is a matrix of features of the rows placed so far.
+        """
         x, mean = self.points[rows], state.mean
         if len(self.starts) == 1:
             gram = (mean @ mean.transpose(0, 2, 1))[:, None]
@@ -153,6 +200,15 @@ class BoundLinearGaussian:
         bits: Bool[np.ndarray, "node candidate feature"],
         new: Int64[np.ndarray, "node count"],
     ) -> Float64[np.ndarray, "node candidate count"]:
+        """Return log p(next row | the node's rows, the row's features) for every candidate and number of new
+        features, nats.
+
+        A node is a matrix of features of the rows placed so far; a feature is opened if a placed row has it.
+
+        terms: from `prepare`.
+        bits: which opened features each candidate has.
+        new: the numbers of new features to combine with each candidate.
+        """
         if self.model.device is not None:
             return scores_on(self.model.device, terms, bits, new, self.model.sigma_x, self.model.sigma_a)
         z, total = bits.astype(np.float64), np.zeros((*bits.shape[:2], new.shape[1]))
@@ -162,21 +218,23 @@ class BoundLinearGaussian:
         return total
 
     def row_bound(self, rows: Int64[np.ndarray, " node"], new: Int64[np.ndarray, " count"]) -> np.ndarray:
-        """Return a bound on each row's log density, nats.
+        """Return an upper bound on each row's log density with `new` new features, (row, count), nats.
 
-        An observed cell is Gaussian with variance at least v = σ_x² + j σ_a², so its density is at most (2πv)^−½.
+        An observed cell is Gaussian with variance at least v = σ_x² + new · σ_a², so its density is at most (2πv)^−½.
         """
         variance = self.model.sigma_x**2 + self.model.sigma_a**2 * new
         return -0.5 * self.observed[rows].sum(axis=1)[:, None] * np.log(2 * np.pi * variance)
 
     def remaining_bound(self, order: Int64[np.ndarray, " row"]) -> Float64[np.ndarray, " depth"]:
-        """Return a bound on the log density of the remaining rows given those before, nats.
+        """Return an upper bound on the log density of the rows from each depth on, given those before, nats.
 
         The remaining rows are Gaussian given those before, with some regression on them and a covariance ⪰ σ_x² I. The
         density is maximised over both, one pattern of R rows and D columns at a time. Let S be the Gram matrix over D
         of what no regression on the rows before explains, with eigenvalues λ_i (R of them). The log density is then at
         most −D/2 Σ_i [log 2π v_i + λ_i/v_i], where v_i = max(λ_i, σ_x²). Once the rows before span all columns, this is
         the bound of a density cell by cell.
+
+        order: the rows in the order in which they are placed.
         """
         bound = np.zeros(len(order) + 1)
         for p in range(len(self.starts)):
@@ -187,7 +245,7 @@ class BoundLinearGaussian:
         return bound
 
     def log_likelihoods(self, features: Bool[np.ndarray, "matrix row feature"]) -> Float64[np.ndarray, " matrix"]:
-        """Return log p(X | Z) of many matrices at once, nats, as `marginal.log_marginal` does for one."""
+        """Return log p(data | features) of whole feature matrices, loadings integrated out, nats."""
         z = features.astype(np.float64)
         total, capacity, ratio = np.zeros(len(z)), z.shape[2], 1.0 / self._unopened_variance
         for p in range(len(self.starts)):
@@ -202,33 +260,45 @@ class BoundLinearGaussian:
         return total
 
     def loadings(self, Z: Int64[np.ndarray, "row feature"]) -> Loadings:
+        """Return posterior mean and standard deviation of the loadings given the features of all rows."""
         mean, covariance = posterior_loadings(self.points, Z, self.model.sigma_x, self.model.sigma_a, self.observed)
         return Loadings(mean, np.sqrt(np.diagonal(covariance, axis1=1, axis2=2)).T)
 
     def with_rows(self, X, observed=None) -> "BoundLinearGaussian":
+        """Return the same likelihood bound to further rows below the present ones.
+
+        Raises ValueError for another number of columns.
+        """
         points, mask = read_points(X, observed)
         if points.shape[1] != self.points.shape[1]:
             raise ValueError(f"got rows of {points.shape[1]} columns; expected {self.points.shape[1]}, as before")
         return self.model.bind(np.concatenate([self.points, points]), np.concatenate([self.observed, mask]))
 
     def adopt(self, state: GaussianState, before: "BoundLinearGaussian") -> GaussianState:
-        """Convert a state to this layout.
+        """Return a state of `before`, which had fewer rows, in this likelihood's layout of patterns.
 
-        Further rows can only split a pattern: each of ours lies inside one of the earlier ones.
+        Further rows can only split a pattern: each present pattern lies inside one of the earlier ones.
         """
         first_column = self.column_order[self.starts]
         return state._replace(inverse=state.inverse[:, before.pattern[first_column]])
 
 
 REGRESSION_COLUMNS = 400
-"""Above this many columns the plain bound is used. There the eigenvalues cost more than the tighter bound is worth."""
+"""Above this many columns the bound on remaining rows is the plain one, a density cell by cell.
+
+There the eigenvalues cost more than the tighter bound is worth.
+"""
 
 ROUNDING = 1e-11
-"""The relative slack by which the eigenvalue bound is moved outwards."""
+"""The relative slack by which the eigenvalue bound is moved up, so that rounding cannot make it too low."""
 
 
 def _regression_bound(x: Float64[np.ndarray, "row column"], sigma_x: float) -> Float64[np.ndarray, " depth"]:
-    """Return the bound of `remaining_bound` for one pattern, for the rows from each depth on, nats."""
+    """Return an upper bound on the log density of one pattern's rows from each depth on, given those before, nats.
+
+    x: the pattern's rows and columns, in the order in which rows are placed.
+    sigma_x: the standard deviation of the noise.
+    """
     n_rows, n_columns = x.shape
     per_row = -0.5 * n_columns * np.log(2 * np.pi * sigma_x**2)
     bound = per_row * np.arange(n_rows, -1, -1)

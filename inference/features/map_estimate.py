@@ -1,4 +1,4 @@
-"""`map_features`: search for the most probable feature matrix, and bound how far from it the one found can be."""
+"""`map_features`: search for the most probable feature matrix, and bound how much more probable the best one can be."""
 
 from dataclasses import dataclass, field
 from typing import cast, get_args
@@ -25,12 +25,21 @@ from lvsearch.inference.features.refine import refine as climb
 from lvsearch.models.plain_arguments import one_of
 
 FIRST_BEAM, FIRST_WIDTH = 10, 32
-"""The beam and the width of the quick beam search that gives A* a matrix to beat."""
+"""Matrices kept, and assignments kept per row, by the quick beam search that gives A* a matrix to beat."""
 
 
 @dataclass(frozen=True)
 class Online:
-    """The state of a beam that can go on with further rows: the bound data, the beam, and the settings."""
+    """The state of a beam search that can go on with further rows.
+
+    likelihood: the likelihood with its data so far.
+    beam: the matrices kept.
+    order: the rows in the order in which they were placed.
+    alpha: the mean number of features of a row.
+    width: how many matrices are kept after each row.
+    expansion, expansion_width: which assignments of a row are tried, and how many are kept by "column".
+    max_features: the most features of a matrix.
+    """
 
     likelihood: BoundLikelihood
     beam: Beam
@@ -44,17 +53,18 @@ class Online:
 
 @dataclass(frozen=True)
 class MapFeatures:
-    """A binary feature matrix, and how good it is. Logs are in nats.
+    """A binary feature matrix found by search, and how good it is. Logs are in nats.
 
     | field | meaning |
     |---|---|
-    | `features` | (N, K), left-ordered, rows as in X |
-    | `log_joint` | log p(X, [Z]), loadings integrated out |
+    | `features` | Z, (row, feature), columns in left order, rows as in X |
+    | `log_joint` | log p(X, [Z]), loadings integrated out; all orders of the columns count as one matrix |
     | `gap` | no matrix exceeds log_joint + gap; 0 when the matrix is proved best |
-    | `loadings` | posterior mean and standard deviation given Z and X, each (K, D) |
+    | `loadings` | posterior mean and standard deviation given Z and X, each (feature, column) |
     | `order` | rows in the order in which the search placed them |
-    | `expanded` | how many nodes had their children scored |
-    | `at_cap` | whether K is max_features |
+    | `expanded` | how many partial matrices were extended by a row |
+    | `at_cap` | whether Z has `max_features` features, so that more might be better |
+    | `online` | what `extend` needs to go on; None after a search with beam=None |
     """
 
     features: Int64[np.ndarray, "row feature"]
@@ -69,11 +79,11 @@ class MapFeatures:
     def extend(self, X, observed=None) -> "MapFeatures":
         """Go on with the beam over further rows, one at a time in their order. Earlier rows keep their assignments.
 
-        Nodes are ranked by log p(rows so far, their class), which needs no knowledge of rows to come. Placing rows in
-        two calls therefore gives what one call gives.
+        Matrices are ranked by log p(rows so far, their features), which needs no knowledge of rows to come. Placing
+        rows in two calls therefore gives what one call gives.
 
-        X: (rows, D).
-        observed: booleans (rows, D), True where a cell is known.
+        X: the further rows, (row, column).
+        observed: booleans of the shape of X, True where a cell is known; None if all are.
 
         Raises ValueError after a search with beam=None, which keeps no beam, and for rows that do not fit.
         """
@@ -83,7 +93,7 @@ class MapFeatures:
 
 
 MOST_ALPHA = 1e4
-"""The largest α, the mean number of features of a row. Every plausible number of features is tried for every row."""
+"""The largest mean number of features of a row (α). Every plausible number of features is tried for every row."""
 
 
 def map_features(
@@ -104,12 +114,14 @@ def map_features(
     limit: int = 200_000,
     progress: Progress | None = None,
 ) -> MapFeatures:
-    """Find the most probable feature matrix under the Indian buffet process prior: argmax over classes of log p(X,
-    [Z]).
+    """Find the most probable matrix Z of binary features under the Indian buffet process prior.
 
-    X: (N, D).
+    It maximises log p(X, [Z]), where [Z] is the class of all matrices that differ in the order of columns only.
+
+    X: the data, N rows and D columns.
     alpha: the mean number of features per row.
-    sigma_x, sigma_a: noise and loading scale of the linear-Gaussian model x_n ~ N(z_nᵀA, σ_x²), a ~ N(0, σ_a²).
+    sigma_x, sigma_a: standard deviations of noise and loadings of the linear-Gaussian model x_n ~ N(z_nᵀA, σ_x²),
+        a ~ N(0, σ_a²). Row n has data x_n and features z_n; A holds what each feature adds to each column.
     likelihood: another likelihood instead of these scales, such as `NoisyOr(…)` for binary X.
     observed: booleans (N, D), True where a cell is known. Without it every cell must be finite.
 
@@ -135,6 +147,7 @@ def map_features(
     Raises ValueError for data that the likelihood cannot describe, settings out of range, or a complete expansion of
     more than 65,536 assignments of one row.
     """
+    # check the settings
     alpha = check_positive("alpha", alpha, MOST_ALPHA)
     heuristic = cast(Heuristic, one_of("heuristic", heuristic, get_args(Heuristic)))
     tried = cast(Expansion, one_of("expansion", expansion, get_args(Expansion)))
@@ -159,6 +172,7 @@ def map_features(
         bound.remaining_bound(plan.order),
         plan.outlook,
     )
+    # a score that some matrix is known to reach: nothing below it needs to be tried
     known = reachable_log_joint(single_row_likelihoods(bound), alpha, most)
     nothing = Beam(root_node(bound), (), -np.inf)
     if beam is not None:
@@ -170,7 +184,12 @@ def map_features(
 def _best_first_result(
     setting: Setting, known: float, sweeps: int, limit: int, progress: Progress | None
 ) -> MapFeatures:
-    """Run A* with a quick beam search's matrix to beat, refine the best matrix if asked for, and return the result."""
+    """Run A* with a quick beam search's matrix to beat, refine the best matrix if asked for, and return the result.
+
+    known: a log p(X, [Z]) that some matrix is known to reach, nats.
+    sweeps: the most sweeps of hill climbing; 0 for none.
+    limit: the most partial matrices that A* extends.
+    """
     bound, alpha, most = setting.likelihood, setting.alpha, setting.most_features
     quick = setting._replace(expansion="column", width=FIRST_WIDTH, completed_rank=False)
     first = beam_search(quick, Beam(root_node(bound), (), -np.inf), FIRST_BEAM, known)
@@ -186,14 +205,24 @@ def _best_first_result(
 
 
 def _restore_row_order(features: np.ndarray, order: np.ndarray) -> Int64[np.ndarray, "row feature"]:
-    """Return the features with rows in the order of X."""
+    """Return the features with rows in the order of X.
+
+    order: the row of X at each position of `features`.
+    """
     Z = np.empty_like(features)
     Z[order] = features
     return Z
 
 
 def _refine_if_asked(likelihood, Z, log_joint, alpha, sweeps, width, most) -> tuple[np.ndarray, float]:
-    """Improve Z by hill climbing, if asked for. Returns it and its log joint, nats."""
+    """Improve a feature matrix Z by hill climbing if `sweeps` is above 0. Returns the matrix and its score.
+
+    The score is log p(X, features), nats; `log_joint` is that of Z.
+
+    sweeps: the most sweeps; 0 for none.
+    width: how many assignments are kept per row.
+    most: the most features.
+    """
     if not sweeps:
         return Z, log_joint
     better = climb(likelihood, Z, alpha, sweeps, width, most)
@@ -201,7 +230,14 @@ def _refine_if_asked(likelihood, Z, log_joint, alpha, sweeps, width, most) -> tu
 
 
 def _make_result(likelihood, features, log_joint, gap, order, expanded, most, online) -> MapFeatures:
-    """Collect the results of a search."""
+    """Collect the results of a search into a `MapFeatures`, with the columns of the features in left order.
+
+    log_joint, gap: log p(X, features) of the matrix, and by how much another may exceed it, nats.
+    order: the rows in the order in which they were placed.
+    expanded: how many partial matrices were extended by a row.
+    most: the most features allowed.
+    online: what is needed to go on with further rows; None for none.
+    """
     Z = left_ordered(features)
     return MapFeatures(Z, log_joint, gap, likelihood.loadings(Z), order, expanded, Z.shape[1] >= most, online)
 
@@ -211,12 +247,12 @@ ROUNDING = 1e-9
 
 
 def _gap(upper: float, found: float) -> float:
-    """Return by how much `upper` exceeds the log joint found, nats; 0 if that is rounding."""
+    """Return by how much the bound `upper` exceeds the log p(X, features) found, nats; 0 if that is rounding."""
     return upper - found if upper - found > ROUNDING else 0.0
 
 
 def _beam_result(online: Online, sweeps: int = 0) -> MapFeatures:
-    """Return the best matrix on a beam, refined if asked for."""
+    """Return the best matrix on a beam as a result, refined by `sweeps` sweeps of hill climbing."""
     beam = online.beam
     scores = [
         float(log_likelihood) + log_prior(beam.features(which), online.alpha)
@@ -232,7 +268,7 @@ def _beam_result(online: Online, sweeps: int = 0) -> MapFeatures:
 
 
 def _extend(online: Online, X, observed) -> MapFeatures:
-    """Place further rows on a beam and return the result."""
+    """Place further rows on a beam search's matrices, and return the best matrix as a result."""
     before, beam = online.likelihood, online.beam
     likelihood = before.with_rows(X, observed)
     order = np.concatenate([online.order, np.arange(before.n_rows, likelihood.n_rows)])
@@ -273,7 +309,10 @@ def _extend(online: Online, X, observed) -> MapFeatures:
 
 
 def _choose_likelihood(likelihood: Likelihood | None, sigma_x, sigma_a) -> Likelihood:
-    """Return the likelihood that the arguments name. Raises ValueError if they name none, or two."""
+    """Return the likelihood that the arguments name: the given one, or the linear-Gaussian one with these scales.
+
+    Raises ValueError if the arguments name none, or two.
+    """
     if likelihood is not None:
         if sigma_x is not None or sigma_a is not None:
             raise ValueError("got likelihood= and sigma_x or sigma_a; expected one or the other: scales belong to it")
@@ -286,7 +325,10 @@ def _choose_likelihood(likelihood: Likelihood | None, sigma_x, sigma_a) -> Likel
 
 
 def _most_features(likelihood: BoundLikelihood, max_features: int | None) -> int:
-    """Return the most features a matrix may have. Raises ValueError if that is more than the likelihood can hold."""
+    """Return the most features a matrix may have: `max_features`, or the likelihood's limit if it is None.
+
+    Raises ValueError if `max_features` is more than the likelihood can hold.
+    """
     most = UNLIMITED if likelihood.most_features is None else likelihood.most_features
     if max_features is not None and max_features > most:
         raise ValueError(f"got max_features={max_features}; expected at most {most}, all that this likelihood can hold")

@@ -2,8 +2,8 @@
 
   a_kd ~ N(0, σ_a²),   x_nd | z_n, a_d ~ N(z_nᵀ a_d, σ_x²),   cells outside `observed` left out of every product
 
-Columns of X are independent given Z. With Z_d the rows in which column d is observed, n_d of them, and M_d = Z_dᵀ Z_d +
-(σ_x²/σ_a²) I:
+Row n has data x_n and features z_n of K; a_kd is what feature k adds to column d. Columns of X are independent given Z.
+With Z_d the rows in which column d is observed, n_d of them, and M_d = Z_dᵀ Z_d + (σ_x²/σ_a²) I:
 
   log p(x_d | Z) = −n_d/2 log 2π − (n_d − K) log σ_x − K log σ_a − ½ log |M_d|
                    − (x_dᵀx_d − x_dᵀZ_d M_d⁻¹ Z_dᵀx_d)/(2σ_x²)
@@ -19,9 +19,10 @@ from lvsearch.models.plain_arguments import numbers, real_number
 
 
 def patterns(observed: Bool[np.ndarray, "row column"]) -> tuple[np.ndarray, Int64[np.ndarray, " column"]]:
-    """Return the distinct columns of the mask, (rows, patterns), and the pattern of each column of X.
+    """Return the distinct columns of the mask, (row, pattern), and the number of each column's pattern, (column,).
 
-    Columns observed in the same rows share M_d. With nothing missing there is one pattern.
+    Columns observed in the same rows share a pattern, and so the covariance of their loadings. With nothing missing
+    there is one pattern.
     """
     if observed.all():
         return np.ones((len(observed), 1), bool), np.zeros(observed.shape[1], np.int64)
@@ -39,7 +40,10 @@ def check_positive(name: str, value: float, most: float = MOST_SCALE) -> float:
 
 
 def read_points(X, observed) -> tuple[Float64[np.ndarray, "row column"], Bool[np.ndarray, "row column"]]:
-    """Return X (N, D) in float64 with unobserved cells set to 0, and the mask.
+    """Return the data in float64 with unobserved cells set to 0, and the mask, both (row, column).
+
+    X: the data, (row, column).
+    observed: booleans of the shape of X; None if all cells are observed.
 
     Raises ValueError for shapes that do not fit, and for an observed cell that is not finite.
     """
@@ -64,7 +68,10 @@ def read_points(X, observed) -> tuple[Float64[np.ndarray, "row column"], Bool[np
 
 
 def _read(X, Z, observed):
-    """Return X with unobserved cells set to 0, the mask, and Z as floats."""
+    """Return the data with unobserved cells set to 0, the mask, and the features as floats.
+
+    Raises ValueError for shapes that do not fit, and for an observed cell that is not finite.
+    """
     points, mask = read_points(X, observed)
     features = np.asarray(Z, np.float64)
     if features.ndim != 2 or len(features) != len(points):
@@ -73,14 +80,14 @@ def _read(X, Z, observed):
 
 
 def log_marginal(X, Z, sigma_x: float, sigma_a: float, observed=None) -> float:
-    """Return log p(X | Z) in nats, loadings integrated out and missing cells summed out.
+    """Return log p(data | features) in nats, loadings integrated out and missing cells summed out.
 
     Columns of zeros in Z add nothing.
 
-    X: (N, D).
-    Z: (N, K) binary, K ≥ 0.
-    sigma_x, sigma_a: the scales of noise and loadings, above 0.
-    observed: None or booleans (N, D), True where x_nd is known.
+    X: the data, (row, column).
+    Z: binary features, (row, feature).
+    sigma_x, sigma_a: standard deviations of noise and loadings, above 0.
+    observed: booleans of the shape of X, True where a cell is known; None if all are.
 
     Raises ValueError for shapes that do not fit, scales that are not positive, or an observed cell that is not finite.
     """
@@ -104,9 +111,14 @@ def log_marginal(X, Z, sigma_x: float, sigma_a: float, observed=None) -> float:
 def posterior_loadings(
     X, Z, sigma_x: float, sigma_a: float, observed=None
 ) -> tuple[Float64[np.ndarray, "feature column"], Float64[np.ndarray, "column feature feature"]]:
-    """Return the posterior A | Z, X: its mean (K, D) and, per column of X, its covariance (D, K, K) over features.
+    """Return the posterior of the loadings given data and features.
 
-    X, Z, sigma_x, sigma_a, observed: as for `log_marginal`.
+    X: the data, (row, column).
+    Z: binary features, (row, feature).
+    sigma_x, sigma_a: standard deviations of noise and loadings, above 0.
+    observed: booleans of the shape of X, True where a cell is known; None if all are.
+
+    Returns the mean (feature, column) and, per column of X, the covariance over features (column, feature, feature).
     """
     points, mask, features = _read(X, Z, observed)
     sigma_x, sigma_a = check_positive("sigma_x", sigma_x), check_positive("sigma_a", sigma_a)

@@ -1,12 +1,14 @@
-"""Binary data, where every feature that a row has and a column listens to may switch the cell on.
+"""A likelihood of binary data: every feature that a row has and a column listens to may switch the cell on.
 
-Source: Wood, Griffiths & Ghahramani (2006).
+Source: Wood, Griffiths & Ghahramani (2006). Feature k, row n with features z_n, column d with y_kd = 1 if it listens to
+    feature k:
 
   y_kd ~ Bernoulli(p),   P(x_nd = 1 | z_n, y_d) = 1 − (1 − ε) (1 − λ)^{z_n · y_d}
 
 λ is the chance that one shared feature switches a cell on, ε the chance that a cell is on for no reason, and p the
-chance that a column listens to a feature. y is summed out exactly. A state holds, per node and column, log p(y_d | rows
-so far) over all 2^K patterns, so K is limited. The next row needs, for every assignment z of the K features,
+chance that a column listens to a feature. y is summed out exactly. A state holds, per node (a matrix of features of the
+rows so far) and column, log p(y_d | rows so far) over all 2^K patterns of K features, so K is limited. The next row
+needs, for every assignment z of the K features and j new ones,
 
   P(x_nd = 0 | z, rows so far, j new) = (1 − ε) (1 − λp)^j Σ_y p(y | rows so far) (1 − λ)^{z·y}.
 
@@ -24,19 +26,25 @@ from lvsearch.inference.features.contract import Loadings
 from lvsearch.inference.features.marginal import read_points
 
 MOST_FEATURES = 12
-"""The most features: 4,096 patterns per column, so that ten nodes of 100 columns hold 33 MB."""
+"""The most features of a matrix: 4,096 patterns per column, so that ten matrices of 100 columns hold 33 MB."""
 
 
 class PatternState(NamedTuple):
-    """log p(y_d = pattern | rows so far), nats. Bit k of the pattern's number is y_kd."""
+    """Log probability of each pattern of features to which a column listens, given the rows so far, nats.
+
+    Bit k of the pattern's number is 1 if the column listens to feature k.
+    """
 
     log_weight: Float64[np.ndarray, "node column pattern"]
 
 
 class RowTerms(NamedTuple):
-    """The terms by which a node scores its next row.
+    """The terms from which the next row of each node is scored.
 
-    silent: Σ_y p(y) (1 − λ)^{z·y} for every assignment z, by its number.
+    A node is a matrix of features of the rows placed so far.
+
+    silent: probability of a cell to stay off, without background and new features, for every assignment of the row, by
+        its number (bit k is feature k).
     on: the row's cells.
     known: which cells were observed.
     """
@@ -48,11 +56,11 @@ class RowTerms(NamedTuple):
 
 @dataclass(frozen=True)
 class NoisyOr:
-    """The noisy-OR likelihood of binary data.
+    """The noisy-OR likelihood of binary data. All three numbers lie strictly between 0 and 1.
 
-    strength: λ, strictly between 0 and 1.
-    background: ε, strictly between 0 and 1.
-    density: p, strictly between 0 and 1.
+    strength: the chance that one feature that a row has, and a column listens to, switches the cell on.
+    background: the chance that a cell is on for no reason.
+    density: the chance that a column listens to a feature.
     """
 
     strength: float = 0.9
@@ -67,8 +75,8 @@ class NoisyOr:
     def bind(self, X, observed=None) -> "BoundNoisyOr":
         """Return the likelihood bound to data.
 
-        X: (N, D) of zeros and ones.
-        observed: None or booleans (N, D), True where a cell is known.
+        X: zeros and ones, (row, column).
+        observed: booleans of the shape of X, True where a cell is known; None if all are.
 
         Raises ValueError for other values.
         """
@@ -80,7 +88,7 @@ class NoisyOr:
 
 @dataclass(frozen=True)
 class BoundNoisyOr:
-    """`NoisyOr` with its data."""
+    """The noisy-OR likelihood with its data."""
 
     model: NoisyOr
     points: Float64[np.ndarray, "row column"]
@@ -88,16 +96,26 @@ class BoundNoisyOr:
 
     @property
     def n_rows(self) -> int:
+        """The number of rows of the data."""
         return len(self.points)
 
     @property
     def most_features(self) -> int | None:
+        """The most features that the likelihood can hold: `MOST_FEATURES`."""
         return MOST_FEATURES
 
     def empty(self, capacity: int) -> PatternState:
+        """Return the state of one node before any row: the prior of the patterns of `capacity` features.
+
+        A node is a matrix of features of the rows placed so far.
+        """
         return self.resize(PatternState(np.zeros((1, self.points.shape[1], 1))), capacity)
 
     def resize(self, state: PatternState, capacity: int) -> PatternState:
+        """Return the state with room for `capacity` features; the new ones have their prior.
+
+        Raises ValueError for more than `MOST_FEATURES`.
+        """
         if capacity > MOST_FEATURES:
             raise ValueError(
                 f"got {capacity} features; expected at most {MOST_FEATURES}: NoisyOr sums over 2^K patterns"
@@ -111,16 +129,35 @@ class BoundNoisyOr:
     def extend(
         self, state: PatternState, rows: Int64[np.ndarray, " node"], bits: Bool[np.ndarray, "node feature"]
     ) -> PatternState:
+        """Return what each node's rows say about its patterns (the state) after it takes one more row.
+
+        A node is a matrix of features of the rows placed so far. A pattern says to which features a column listens.
+
+        rows: the index of the new row of each node.
+        bits: the new row's features.
+        """
         return self._multiply_by_row(state, rows, bits, 1.0)
 
     def remove(
         self, state: PatternState, rows: Int64[np.ndarray, " node"], bits: Bool[np.ndarray, "node feature"]
     ) -> PatternState:
+        """Return what each node's rows say about its patterns (the state) without a row that it has taken.
+
+        A node is a matrix of features of the rows placed so far. A pattern says to which features a column listens.
+
+        rows: the index of the row of each node.
+        bits: the features with which the row was taken.
+        """
         return self._multiply_by_row(state, rows, bits, -1.0)
 
     def _multiply_by_row(self, state: PatternState, rows: np.ndarray, bits: np.ndarray, sign: float) -> PatternState:
-        """Multiply each node's pattern probabilities by the row's likelihood (sign 1), or divide by it (sign −1);
+        """Multiply each node's pattern probabilities by the row's likelihood (sign 1), or divide by it (−1), and
         normalise.
+
+        A node is a matrix of features of the rows placed so far.
+
+        rows: the index of the row of each node, (node,).
+        bits: the row's features, (node, feature).
         """
         shared = np.zeros((len(bits), 1))  # z · y for every pattern y
         for k in range(bits.shape[1]):
@@ -133,6 +170,10 @@ class BoundNoisyOr:
 
     def prepare(self, state: PatternState, rows: Int64[np.ndarray, " node"]) -> RowTerms:
         # the sum over y for all z at once: one pass for each feature, bit k of y turned into bit k of z
+        """Return the terms from which every assignment of each node's next row is scored.
+
+        A node is a matrix of features of the rows placed so far.
+        """
         silent = np.exp(state.log_weight)
         leading, patterns = silent.shape[:2], silent.shape[2]
         for k in range(patterns.bit_length() - 1):
@@ -147,6 +188,15 @@ class BoundNoisyOr:
         bits: Bool[np.ndarray, "node candidate feature"],
         new: Int64[np.ndarray, "node count"],
     ) -> Float64[np.ndarray, "node candidate count"]:
+        """Return log p(next row | the node's rows, the row's features) for every candidate and number of new
+        features, nats.
+
+        A node is a matrix of features of the rows placed so far; a feature is opened if a placed row has it.
+
+        terms: from `prepare`.
+        bits: which opened features each candidate has.
+        new: the numbers of new features to combine with each candidate.
+        """
         number = bits @ (1 << np.arange(bits.shape[2]))
         silent = np.take_along_axis(terms.silent, number[:, None], axis=2)  # node, column, candidate
         unheard = (1 - self.model.background) * (1 - self.model.strength * self.model.density) ** new
@@ -155,19 +205,25 @@ class BoundNoisyOr:
         return np.einsum("ndcj,nd->ncj", cell, terms.known.astype(np.float64))
 
     def row_bound(self, rows: Int64[np.ndarray, " node"], new: Int64[np.ndarray, " count"]) -> np.ndarray:
-        """Return a bound on each row's log-probability, nats.
+        """Return an upper bound on each row's log probability with `new` new features, (row, count), nats.
 
-        A cell that is off has probability at most (1 − ε)(1 − λp)^j, and one that is on at most 1.
+        A cell that is off has probability at most (1 − background)(1 − strength · density)^new, and one that is on at
+        most 1.
         """
         off = (self.observed[rows] & (self.points[rows] == 0)).sum(axis=1)
         per_cell = np.log1p(-self.model.background) + new * np.log1p(-self.model.strength * self.model.density)
         return off[:, None] * per_cell
 
     def remaining_bound(self, order: Int64[np.ndarray, " row"]) -> Float64[np.ndarray, " depth"]:
+        """Return an upper bound on the log probability of the rows from each depth on, (number of rows + 1,), nats.
+
+        order: the rows in the order in which they are placed.
+        """
         row = self.row_bound(order, np.zeros(1, np.int64))[:, 0]
         return np.append(np.cumsum(row[::-1])[::-1], 0.0)
 
     def log_likelihoods(self, features: Bool[np.ndarray, "matrix row feature"]) -> Float64[np.ndarray, " matrix"]:
+        """Return log p(data | features) of whole feature matrices, nats."""
         matrices, n_rows, capacity = features.shape
         state = PatternState(np.repeat(self.empty(capacity).log_weight, matrices, axis=0))
         total, none_new = np.zeros(matrices), np.zeros((matrices, 1), np.int64)
@@ -179,6 +235,9 @@ class BoundNoisyOr:
         return total
 
     def loadings(self, Z: Int64[np.ndarray, "row feature"]) -> Loadings:
+        """Return the probability that each column listens to each feature, and its standard deviation, given all
+        rows.
+        """
         state = self.empty(Z.shape[1])
         for row, z in enumerate(Z):
             state = self.extend(state, np.array([row]), z[None] > 0)
@@ -188,6 +247,10 @@ class BoundNoisyOr:
         return Loadings(mean, np.sqrt(mean * (1.0 - mean)))
 
     def with_rows(self, X, observed=None) -> "BoundNoisyOr":
+        """Return the same likelihood bound to further rows below the present ones.
+
+        Raises ValueError for another number of columns.
+        """
         further = self.model.bind(X, observed)
         if further.points.shape[1] != self.points.shape[1]:
             raise ValueError(
@@ -200,4 +263,5 @@ class BoundNoisyOr:
         )
 
     def adopt(self, state: PatternState, before: "BoundNoisyOr") -> PatternState:
+        """Return the state unchanged, because its layout does not depend on the rows."""
         return state

@@ -1,5 +1,8 @@
 """The three heuristics: in which order rows are placed, and what is expected of those still to come.
 
+A *node* of the search is a matrix of features of the rows placed so far. An *upper score* of a node is a number that
+log p(X, features) of no completion exceeds.
+
 | heuristic | what it does |
 |---|---|
 | admissible | takes rows as given, and ranks nodes by an upper score of their best completion: a proof, but slow |
@@ -29,8 +32,8 @@ class Plan(NamedTuple):
     """The plan of a search over the rows.
 
     order: rows in the order in which they are placed.
-    completed_rank: whether nodes are ranked by their upper score.
-    outlook: the log-probability expected of the rows from each depth on, nats.
+    completed_rank: whether partial matrices are ranked by an upper bound on log p(X, features) of their completions.
+    outlook: the log probability expected of the rows from each depth (number of rows placed) on, nats.
     """
 
     order: Int64[np.ndarray, " row"]
@@ -39,7 +42,7 @@ class Plan(NamedTuple):
 
 
 def single_row_likelihoods(likelihood: BoundLikelihood) -> Float64[np.ndarray, "row two"]:
-    """Return log p(x_n) of every row by itself, nats: without features, and with one feature of its own."""
+    """Return log p(row) of every row by itself, nats: without features, and with one feature of its own."""
     rows = np.arange(likelihood.n_rows)
     state = select_nodes(likelihood.empty(1), np.zeros_like(rows))
     new = np.tile([0, 1], (len(rows), 1))
@@ -47,25 +50,37 @@ def single_row_likelihoods(likelihood: BoundLikelihood) -> Float64[np.ndarray, "
 
 
 def reachable_log_joint(by_itself: Float64[np.ndarray, "row two"], alpha: float, most_features: int) -> float:
-    """Return a log joint that some matrix has, nats: that of no features, or of one feature for every row."""
+    """Return a log p(X, features) that some matrix has, nats: the matrix without features, or with one for every row.
+
+    by_itself: log p(row) of every row by itself, without and with one feature of its own.
+    alpha: the mean number of features of a row.
+    most_features: the most features of a matrix.
+    """
     n_rows = len(by_itself)
     empty, own = by_itself.sum(axis=0) - alpha * harmonic(n_rows)
     return float(max(empty, own + n_rows * np.log(alpha / n_rows)) if n_rows <= most_features else empty)
 
 
 def _sum_from_each_depth(expected: Float64[np.ndarray, " row"]) -> Float64[np.ndarray, " depth"]:
-    """Return the sums over the rows from each depth on."""
+    """Return the sums of `expected` over the rows from each position on; the last entry is 0."""
     return np.append(np.cumsum(expected[::-1])[::-1], 0.0)
 
 
 def plan_admissible(likelihood: BoundLikelihood, alpha: float, order: np.ndarray | None) -> Plan:
-    """Plan to rank by the best completion's prior and a bound on the likelihood of the rest."""
+    """Return the plan to rank by the best completion's prior and a bound on the likelihood of the remaining rows.
+
+    order: the order of rows; None keeps the data's.
+    """
     order = np.arange(likelihood.n_rows) if order is None else order
     return Plan(order, True, likelihood.remaining_bound(order))
 
 
 def plan_inadmissible(likelihood: BoundLikelihood, alpha: float, order: np.ndarray | None) -> Plan:
-    """Plan to expect that each row to come opens one feature of its own."""
+    """Return the plan to expect that each row to come opens one feature of its own.
+
+    alpha: the mean number of features of a row.
+    order: the order of rows; None takes the least likely rows first.
+    """
     own = single_row_likelihoods(likelihood)[:, 1]
     order = np.argsort(own, kind="stable") if order is None else order
     position = np.arange(1, len(order) + 1)
@@ -73,9 +88,12 @@ def plan_inadmissible(likelihood: BoundLikelihood, alpha: float, order: np.ndarr
 
 
 def plan_clustered(likelihood: BoundLikelihood, alpha: float, order: np.ndarray | None) -> Plan:
-    """Plan to expect that each row has the features of its cluster's representative.
+    """Return the plan to expect that each row has the features of its cluster's representative.
 
     A small search over the representatives gives each of them its features.
+
+    alpha: the mean number of features of a row.
+    order: the order of rows; None takes the representatives first, then the least likely rows.
     """
     representatives, member_of = farthest_first(likelihood.points, likelihood.observed)
     limit = likelihood.most_features or UNLIMITED
@@ -101,19 +119,22 @@ UNLIMITED = 1 << 30
 """The number of features allowed if neither the caller nor the likelihood limits it."""
 
 COARSE_BEAM, COARSE_WIDTH = 5, 16
-"""The beam and the width of the small search over representatives."""
+"""Matrices kept, and assignments kept per row, by the small search over representatives."""
 
 
 def farthest_first(points: np.ndarray, observed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Choose √N representative rows. Returns their numbers, and which of them each row is nearest to.
+    """Choose √(number of rows) representative rows. Returns their indices, and which of them each row is nearest to.
 
     The first one is nearest to the mean, and each other one farthest from those before it. Distance is the mean square
     over the cells that both rows know.
+
+    points: the data, (row, column). observed: which cells are known.
     """
     seen = observed.astype(np.float64)
     mean = points.sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
 
     def distance(centre: np.ndarray, known: np.ndarray) -> np.ndarray:
+        """Return the mean square distance of every row from `centre`, (row,), over the cells that both know."""
         both = seen * known
         return (both * (points - centre) ** 2).sum(axis=1) / np.maximum(both.sum(axis=1), 1)
 
@@ -134,3 +155,4 @@ HEURISTICS: dict[str, Callable[[BoundLikelihood, float, np.ndarray | None], Plan
     "inadmissible": plan_inadmissible,
     "clustered": plan_clustered,
 }
+"""The functions that make a search's plan, by the name of the heuristic."""

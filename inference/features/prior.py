@@ -1,6 +1,8 @@
 """The Indian buffet process on left-ordered classes: its probability, and the most it can become when rows are added.
 
-With N rows, K₊ columns, m_k = Σ_n z_nk, K_h the number of columns with history h (equal columns) and H_N = Σ 1/n,
+Z is a binary matrix (rows, features), and [Z] the class of all matrices that differ from it in the order of columns
+only. α is the mean number of features of a row. With N rows, K₊ columns that some row has, m_k = Σ_n z_nk, K_h the
+number of columns with history h (equal columns) and H_N = Σ 1/n,
 
   log P([Z]) = K₊ log α − Σ_h log K_h! − α H_N + Σ_k log w(m_k),      w(m) = (N − m)! (m − 1)! / N!
 
@@ -27,21 +29,27 @@ from jaxtyping import Float64, Int64
 from scipy.special import comb, gammaln
 
 Features = Int64[np.ndarray, "row feature"]
-"""A binary feature matrix Z."""
+"""A binary feature matrix: 1 where the row has the feature."""
 
 
 def harmonic(n_rows: int) -> float:
-    """Return H_N = Σ_{n ≤ N} 1/n. The number of features of N rows is Poisson(α H_N)."""
+    """Return 1 + 1/2 + … + 1/n_rows.
+
+    Times α, it is the mean number of different features of `n_rows` rows.
+    """
     return float(np.sum(1.0 / np.arange(1, n_rows + 1)))
 
 
 def log_poisson(count: int, mean: float) -> float:
-    """Return log Poisson(count; mean), nats."""
+    """Return the log probability of `count` under a Poisson distribution with this mean, nats."""
     return float(count * np.log(mean) - mean - gammaln(count + 1))
 
 
 def binary(Z) -> Features:
-    """Return Z (N, K) as int64. Raises ValueError unless it is a matrix of zeros and ones."""
+    """Return a feature matrix (row, feature) as int64.
+
+    Raises ValueError unless it is a matrix of zeros and ones.
+    """
     array = np.asarray(Z)
     if array.ndim != 2:
         raise ValueError(f"got features of shape {array.shape}; expected a matrix (rows, features)")
@@ -53,10 +61,10 @@ def binary(Z) -> Features:
 
 
 def left_ordered(Z) -> Features:
-    """Return the canonical member of Z's class, (N, K₊): columns by falling binary number, the first row its leading
-    bit.
+    """Return the feature matrix with its columns in left order, (row, feature), without columns of zeros.
 
-    Columns of zeros are dropped, because an unopened dish is no feature.
+    Columns are sorted by falling binary number, with the first row as the leading bit. So matrices that differ only in
+    the order of columns give the same result.
     """
     array = binary(Z)
     array = array[:, array.any(axis=0)]
@@ -64,7 +72,7 @@ def left_ordered(Z) -> Features:
 
 
 def column_groups(Z: Features) -> list[tuple[int, int]]:
-    """Return (ones, columns) of each set of equal non-zero columns. The numbers of columns sum to K₊."""
+    """Return (number of ones, number of columns) of each set of equal columns that are not all zero."""
     kept = Z[:, Z.any(axis=0)]
     if not kept.shape[1]:
         return []
@@ -73,13 +81,21 @@ def column_groups(Z: Features) -> list[tuple[int, int]]:
 
 
 def log_weight(ones, n_rows):
-    """Return log w(m) = log (N − m)! (m − 1)! / N!, for 1 ≤ m ≤ N, of numbers or arrays that broadcast."""
+    """Return log w(m) = log (N − m)! (m − 1)! / N!, the prior's weight of a feature that m of N rows have, nats.
+
+    ones: m, from 1 to N. n_rows: N. Numbers or arrays that broadcast.
+    """
     ones = np.asarray(ones, np.float64)
     return gammaln(n_rows - ones + 1) + gammaln(ones) - gammaln(n_rows + 1)
 
 
 def log_prior(Z, alpha: float) -> float:
-    """Return log P([Z]) in nats, of the class that Z (N, K) belongs to.
+    """Return the log probability of a feature matrix under the Indian buffet process, nats.
+
+    All orders of its columns count as one matrix.
+
+    Z: binary, (row, feature).
+    alpha: the mean number of features of a row.
 
     Raises ValueError for α ≤ 0 or a non-binary Z.
     """
@@ -92,16 +108,27 @@ def log_prior(Z, alpha: float) -> float:
 
 @lru_cache(maxsize=1 << 16)
 def group_log_prior(ones: int, columns: int, n_rows: int, alpha: float) -> float:
-    """Return what g equal columns with m ones add to log P([Z]): g log(α w(m)) − log g!, nats."""
+    """Return what equal columns add to the log prior of a feature matrix, nats: g log(α w(m)) − log g!.
+
+    ones: m, how many rows have each of the features.
+    columns: g, the number of equal columns.
+    n_rows: the number of rows.
+    alpha: α, the mean number of features of a row.
+    """
     return float(columns * (np.log(alpha) + log_weight(ones, n_rows)) - gammaln(columns + 1)) if columns else 0.0
 
 
 @lru_cache(maxsize=1 << 14)
 def best_gains(ones: int, most: int, remaining: int, n_rows: int, alpha: float) -> Float64[np.ndarray, " columns"]:
-    """Return G(m, g) for g = 0, …, most, nats.
+    """Return the most that 0, 1, …, `most` equal columns can add to the log prior once the other rows are set, nats.
 
-    It is the most that g columns, equal so far with m ones, can add once R more rows are set. It is concave in g, so
-    the gains are summed from the largest down.
+    It is G(m, g) of the file's docstring for g = 0, …, most. It is concave in g, so the gains are summed from the
+    largest down.
+
+    ones: m, how many of the rows placed so far have each feature.
+    remaining: how many rows are still to come.
+    n_rows: the number of all rows.
+    alpha: the mean number of features of a row.
     """
     outer = np.arange(min(most, remaining + 1))
     endings = np.unique(np.concatenate([outer, remaining - outer]))
@@ -114,13 +141,22 @@ def best_gains(ones: int, most: int, remaining: int, n_rows: int, alpha: float) 
 
 
 def group_best(ones: int, columns: int, remaining: int, n_rows: int, alpha: float) -> float:
-    """Return G(m, g) of the module's docstring, nats."""
+    """Return the most that `columns` equal columns can add to the log prior once the other rows are set, nats.
+
+    ones: how many of the rows placed so far have each feature.
+    remaining: how many rows are still to come.
+    n_rows: the number of all rows.
+    alpha: the mean number of features of a row.
+    """
     return float(best_gains(ones, columns, remaining, n_rows, alpha)[columns]) if columns else 0.0
 
 
 @lru_cache(maxsize=1 << 14)
 def unopened_best(remaining: int, n_rows: int, alpha: float) -> float:
-    """Return the most that features first taken in the last R rows can add to log P([Z]), nats: 0 unless α > N."""
+    """Return the most that features first taken in the `remaining` last rows can add to the log prior, nats.
+
+    It is 0 unless the mean number of features `alpha` exceeds the number of all rows.
+    """
     if remaining == 0 or alpha <= n_rows:  # w(a) ≤ 1/N: opening a feature cannot raise the prior
         return 0.0
     ones = np.arange(1, remaining + 1)
@@ -130,7 +166,13 @@ def unopened_best(remaining: int, n_rows: int, alpha: float) -> float:
 
 
 def best_completion(Z, n_rows: int, alpha: float) -> float:
-    """Return max log P([Z′]) over all Z′ of n_rows rows whose first rows are Z, nats. No completion can exceed it."""
+    """Return the largest log prior of all feature matrices of `n_rows` rows whose first rows are Z, nats.
+
+    Z: binary, (row, feature).
+    alpha: the mean number of features of a row.
+
+    Raises ValueError if Z has more than `n_rows` rows.
+    """
     array = binary(Z)
     remaining = n_rows - len(array)
     if remaining < 0:

@@ -1,13 +1,13 @@
-"""Hill climbing from a complete matrix, which finds what a beam missed because it never goes back to a row.
+"""Hill climbing from a complete feature matrix, which finds what a beam missed because it never goes back to a row.
 
-Rows are reseated one at a time. A row is taken out of the state and given its best features in view of all others:
+Rows are reseated one at a time. Row n is taken out of the state and given its best features z in view of all others:
 
   log p(x_n | z, other rows) + Σ_k z_k log m_−nk / (N − m_−nk) + j log α/N − log j!,      j new features,
 
-where m_−nk counts the other rows. If that changes nothing, every column is dropped, or joined with, freed from or
-flipped by another column, and the best of these matrices is taken. If that changes nothing either, each column in turn
-is dropped and all rows are reseated without it, which separates features that only make sense together. Each step is
-kept only if it raises log p(X, [Z]).
+where m_−nk counts the other rows with feature k, N all rows, and α is the mean number of features of a row. If that
+changes nothing, every column is dropped, or joined with, freed from or flipped by another column, and the best of these
+matrices is taken. If that changes nothing either, each column in turn is dropped and all rows are reseated without it,
+which separates features that only make sense together. Each step is kept only if it raises log p(X, [Z]).
 """
 
 import numpy as np
@@ -29,13 +29,16 @@ LEAST_GAIN = 1e-9
 """A gain of fewer nats than this is rounding."""
 
 Features = Int64[np.ndarray, "row feature"]
+"""A binary feature matrix."""
 Other = Int64[np.ndarray, "row other"]
-"""The same rows, perhaps with another number of features."""
+"""A binary feature matrix of the same rows, perhaps with another number of features."""
 
 
 def refine(likelihood: BoundLikelihood, Z: Features, alpha: float, sweeps: int, width: int, most: int) -> Other:
-    """Return a matrix with log p(X, [Z]) no lower than Z's.
+    """Return a feature matrix found by hill climbing from Z, with log p(X, features) no lower than that of Z.
 
+    Z: the matrix to begin with.
+    alpha: the mean number of features of a row.
     sweeps: the most steps.
     width: how many assignments are kept per row.
     most: the most features.
@@ -54,7 +57,10 @@ def refine(likelihood: BoundLikelihood, Z: Features, alpha: float, sweeps: int, 
 
 
 def log_joints(likelihood: BoundLikelihood, matrices: list[np.ndarray], alpha: float) -> Float64[np.ndarray, " matrix"]:
-    """Return log p(X, [Z]) of each of the matrices (N, K), nats."""
+    """Return log p(X, features) of each of the matrices (row, feature), loadings integrated out, nats.
+
+    alpha: the mean number of features of a row.
+    """
     priors = np.array([log_prior(Z, alpha) for Z in matrices])
     capacity = max(1, *(Z.shape[1] for Z in matrices))
     values = np.zeros(len(matrices))
@@ -68,9 +74,13 @@ def log_joints(likelihood: BoundLikelihood, matrices: list[np.ndarray], alpha: f
 
 
 def _reseat_rows(likelihood: BoundLikelihood, Z: Features, alpha: float, width: int, most: int) -> Other:
-    """Reseat every row once.
+    """Return the matrix after every row was given its best features once, in view of all others.
 
     A column that no row has left is a feature in its prior state, and serves as the next new one.
+
+    alpha: the mean number of features of a row.
+    width: how many assignments are kept per row.
+    most: the most features.
     """
     n_rows = len(Z)
     capacity = max(1, min(Z.shape[1] + MOST_NEW, most))
@@ -81,35 +91,52 @@ def _reseat_rows(likelihood: BoundLikelihood, Z: Features, alpha: float, width: 
         state = likelihood.extend(state, np.array([row]), bits[[row]])
     ones = bits.sum(axis=0)
     for row in range(n_rows):
-        here = np.array([row])
-        state, ones = likelihood.remove(state, here, bits[[row]]), ones - bits[row]
-        chosen, new = _best_row(likelihood, state, here, ones, n_rows, alpha, width, most)
+        row_index = np.array([row])
+        state, ones = likelihood.remove(state, row_index, bits[[row]]), ones - bits[row]
+        chosen, new = _best_row(likelihood, state, row_index, ones, n_rows, alpha, width, most)
         if new > np.sum(ones == 0):
             state = likelihood.resize(state, len(ones) + new)
             ones, bits, chosen = np.pad(ones, (0, new)), np.pad(bits, ((0, 0), (0, new))), np.pad(chosen, (0, new))
         chosen[np.flatnonzero(ones == 0)[:new]] = True
         bits[row] = chosen
-        state, ones = likelihood.extend(state, here, bits[[row]]), ones + chosen
+        state, ones = likelihood.extend(state, row_index, bits[[row]]), ones + chosen
     return left_ordered(bits)
 
 
 def _drop_column_and_reseat(likelihood: BoundLikelihood, Z: Features, alpha: float, width: int, most: int) -> Other:
-    """Drop each column in turn and reseat all rows without it. Returns the best of these matrices."""
+    """Drop each column in turn and give every row its best features without it. Returns the best of these matrices.
+
+    alpha: the mean number of features of a row.
+    width: how many assignments are kept per row.
+    most: the most features.
+    """
     if not Z.shape[1]:
         return Z
     tried = [_reseat_rows(likelihood, np.delete(Z, k, axis=1), alpha, width, most) for k in range(Z.shape[1])]
     return tried[int(np.argmax(log_joints(likelihood, tried, alpha)))]
 
 
-def _best_row(likelihood, state, here, ones, n_rows, alpha, width, most) -> tuple[Bool[np.ndarray, " feature"], int]:
-    """Return the best features of one row given all others, and its best number of new features."""
+def _best_row(
+    likelihood, state, row_index, ones, n_rows, alpha, width, most
+) -> tuple[Bool[np.ndarray, " feature"], int]:
+    """Return the best features of one row given all others, (feature,), and its best number of new features.
+
+    state: the likelihood's state of all other rows.
+    row_index: the index of the row, (1,).
+    ones: how many other rows have each feature, (feature,).
+    n_rows: the number of all rows.
+    alpha: the mean number of features of a row.
+    width: how many assignments are kept.
+    most: the most features.
+    """
     opened = ones > 0
-    terms = likelihood.prepare(state, here)
+    terms = likelihood.prepare(state, row_index)
     odds = np.where(opened, np.log(np.maximum(ones, 1) / (n_rows - ones)), 0.0)
     none = np.zeros((1, 1), np.int64)
     columns = Columns(ones[None], np.zeros((1, len(ones)), bool))
 
     def score(candidates: np.ndarray) -> np.ndarray:
+        """Return log p(row) plus the prior log odds of every candidate without new features, (1, candidate), nats."""
         return likelihood.log_predictive(terms, candidates, none)[:, :, 0] + candidates @ odds
 
     candidates, _, _ = best_by_column(score, columns, width)
@@ -121,7 +148,10 @@ def _best_row(likelihood, state, here, ones, n_rows, alpha, width, most) -> tupl
 
 
 def _change_one_column(likelihood: BoundLikelihood, Z: Features, alpha: float, width: int, most: int) -> Other:
-    """Return the best matrix that differs in one column: without it, or with it joined, freed or flipped by another."""
+    """Return the best matrix that differs in one column: without it, or with it joined, freed or flipped by another.
+
+    alpha: the mean number of features of a row. width, most: not used.
+    """
     columns = list(Z.T)
     changed = [np.delete(Z, k, axis=1) for k in range(len(columns))]
     for k, one in enumerate(columns):

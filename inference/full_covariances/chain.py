@@ -1,7 +1,11 @@
-"""The annealed chain of mixtures of Gaussians with a full covariance per component, which scores rows by kept inverses.
+"""The annealed chain of mixtures of Gaussians with a full covariance per component, which scores rows by stored
+inverses.
 
-It is the chain of `evidence.mixtures`, with the same draws up to rounding. The gain of a row is that of Student's t
-(Bishop 2006, §2.3.7). With s = zᵀN⁻¹z, the letters of `inverses`, and u = 1 except for variants,
+It is the chain of `evidence.mixtures`, with the same draws up to rounding. A component has a Normal–Wishart posterior
+with log normaliser A, ν degrees of freedom, κ rows (prior included) and a matrix N over D + 1 sides (`inverses`). Let λ
+be its prior natural parameters, S_k the sum of statistics of its rows, s(x) those of a row x, and z = (y, 1) with the
+row's coordinates y. With s = zᵀN⁻¹z, and u the times that the row counts (1 except for variants), a row's gain is that
+of Student's t (Bishop 2006, §2.3.7):
 
     A(λ + S_k + s(x)) − A(λ + S_k) = ½D log 2 + log Γ((ν + 1)/2) − log Γ((ν + 1 − D)/2) − ½ log|N|
                                      − ½(ν + 1) log(1 + us) + ½(ν + 1 − D) log(κ + u) − ½(ν − D) log κ.
@@ -37,22 +41,25 @@ from lvsearch.models.finite_mixture import FiniteMixture
 
 
 class Directions(NamedTuple):
-    """The row as its components see it before it leaves its component, and after."""
+    """The products of one row with each component's inverse matrix, before the row leaves its component and after."""
 
     before: Direction
     after: Direction
 
 
 class FullCovarianceChain(CollapsedMixtureChain):
-    """A `CollapsedMixtureChain` of `FullCovarianceComponents`, in variants or not, whose states have `Inverses` as
-    `natural`.
+    """The annealing chain over labels of Gaussians with a full covariance per component; its states store inverse
+    matrices.
 
-    | field | letter | shape |
+    `natural` of a state is `Inverses`. The fields are those of `CollapsedMixtureChain` and
+
+    | field | meaning | shape |
     |---|---|---|
-    | `points` | z | (row, side); 0 for rows without cells |
-    | `log_gammas` | log Γ((ν + 1)/2) − log Γ((ν + 1 − D)/2) | (number of rows,), from 0 rows on |
+    | `points` | the row's coordinates with a 1 after them; all 0 for rows without cells | (row, side) |
+    | `log_gammas` | log Γ((ν + 1)/2) − log Γ((ν + 1 − D)/2) for ν of each number of rows | (number of rows,), from 0 |
 
-    λ has mean 0 and a diagonal B, so the matrix N of an empty component is diagonal too.
+    ν is the degrees of freedom of a component, and D the number of columns. The prior has mean 0 and a diagonal scale
+    matrix. So the matrix N of an empty component is diagonal too.
     """
 
     points: Float[Array | np.ndarray, "row side"]
@@ -60,8 +67,12 @@ class FullCovarianceChain(CollapsedMixtureChain):
 
     @classmethod
     def from_data(cls, model: FiniteMixture, data: Dataset, size: int, capacity: int) -> "FullCovarianceChain":
-        """Return the chain of a mixture with `size` components. Raises ValueError as `CollapsedMixtureChain.from_data`
-        does.
+        """Return the chain of a mixture with `size` components, on the path from the prior.
+
+        capacity: the number of components that arrays have room for.
+
+        Raises ValueError for estimated components, rows without a density, rows whose weight is neither 0 nor 1, and a
+        size above the capacity.
         """
         chain = CollapsedMixtureChain.from_data(model, data, size, capacity)
         times, sums = (leaf[:, 0] for leaf in (chain.increments.negative_half_square, chain.increments.precision_mean))
@@ -83,16 +94,23 @@ class FullCovarianceChain(CollapsedMixtureChain):
         choose: Choose,
         prior: Any,
     ) -> tuple[CollapsedState, Float[Array, "component particle"]]:
-        """Draw one row's label again and move the row there.
+        """Draw one row's label again and move the row to the component drawn.
 
-        Arguments and results are those of `CollapsedMixtureChain.redrawn`. The inverse of a component whose rows stay
-        the same is not changed.
+        The inverse of a component whose rows stay the same is not changed.
+
+        state: labels of all rows, and the components' inverse matrices.
+        normaliser: the log normaliser of each component's posterior, nats.
+        row: the index of the row.
+        choose: a function from the state without the row and the row's scores to labels.
+        prior: natural parameters of an empty component.
+
+        Returns the new state and the new normalisers.
         """
         z = self._directions(state, row, prior)
         # Scores need the state without the row; where the label stays the same that state is dropped again.
-        left = self._take_out(state, row, z, prior, True)
-        joining = self._score_row(left, z.after, row, normaliser)
-        before, label = state.labels[row], choose(left, joining)
+        without_row = self._take_out(state, row, z, prior, True)
+        joining = self._score_row(without_row, z.after, row, normaliser)
+        before, label = state.labels[row], choose(without_row, joining)
         moves = label != before
         state = self._put_in(self._take_out(state, row, z, prior, moves), row, label, z.after, moves)
         for names, sign in ((before, -1.0), (label, 1.0)):
@@ -103,28 +121,41 @@ class FullCovarianceChain(CollapsedMixtureChain):
     def joining(
         self, state: CollapsedState, row: Int[Array, ""], normaliser: Float[Array, "component particle"]
     ) -> Joining:
-        """Return the scores of a row that is in no component, for each label. `natural` is the row's `Direction` in
-        each component.
+        """Return the scores of a row that is in no component, for each label.
+
+        Their `natural` holds the row's products with each component's inverse matrix (`Direction`), which `add_row`
+        takes.
+
+        row: the index of the row.
+        normaliser: the log normaliser of each component's posterior, nats.
         """
         return self._score_row(state, direction(state.natural, self._rows(self.points)[row]), row, normaliser)
 
     def add_row(
         self, state: CollapsedState, row: Int[Array, ""], labels: Int[Array, " particle"], natural: Direction
     ) -> CollapsedState:
-        """Return the state with a row, which was in no component, added under these labels.
+        """Return the state with a row, which was in no component, added under the given labels.
 
-        natural: the row's `Direction`, as `joining` returns it.
+        row: the index of the row.
+        natural: the row's products with each component's inverse matrix, as `joining` returns them.
         """
         return self._put_in(state, row, labels, natural, True)
 
     def remove_row(self, state: CollapsedState, row: Int[Array, ""], prior: Any) -> CollapsedState:
-        """Return the state with the row taken out of its component. A component left without rows gets λ itself."""
+        """Return the state with the row taken out of its component. A component left without rows gets the prior
+        itself.
+
+        prior: natural parameters of an empty component.
+        """
         return self._take_out(state, row, self._directions(state, row, prior), prior, True)
 
     def _directions(self, state: CollapsedState, row: Array, prior: Any) -> Directions:
-        """Return the row's direction in each component, before and after it leaves its own.
+        """Return the products of the row with each component's inverse matrix, before and after it leaves its
+        component.
 
-        A component that the row leaves empty has λ itself.
+        A component that the row leaves empty has the prior's matrix.
+
+        prior: natural parameters of an empty component.
         """
         point = self._rows(self.points)[row]
         leaves, times, _ = self._contribution(row, state.labels[row], True)
@@ -135,9 +166,10 @@ class FullCovarianceChain(CollapsedMixtureChain):
         return Directions(z, after)
 
     def _take_out(self, state: CollapsedState, row: Array, z: Directions, prior: Any, moves: Any) -> CollapsedState:
-        """Return the state without the row, for the particles where it moves.
+        """Return the state without the row, for the particles in which it moves.
 
-        z: the row's directions.
+        z: the row's products with each component's inverse matrix, before it leaves its component and after.
+        prior: natural parameters of an empty component.
         moves: whether the row moves, (particle,) or True.
         """
         leaves, times, degrees = self._contribution(row, state.labels[row], moves)
@@ -147,9 +179,9 @@ class FullCovarianceChain(CollapsedMixtureChain):
         return CollapsedState(state.labels, counts, natural)
 
     def _put_in(self, state: CollapsedState, row: Array, labels: Array, z: Direction, moves: Any) -> CollapsedState:
-        """Return the state with the row, which is in no component, added under these labels where it moves.
+        """Return the state with the row, which is in no component, added under the given labels where it moves.
 
-        z: the row's direction in the components without it.
+        z: the row's products with the inverse matrices of the components without it.
         moves: whether the row moves, (particle,) or True.
         """
         joins, times, degrees = self._contribution(row, labels, moves)
@@ -159,9 +191,14 @@ class FullCovarianceChain(CollapsedMixtureChain):
             add_square(state.natural, z, times, degrees, times),
         )
 
-    def _score_row(self, left: CollapsedState, z: Direction, row: Array, normaliser: Array) -> Joining:
-        """Return the scores that `joining` returns, given the row's direction `z` in the components without it."""
-        own: Inverses = left.natural
+    def _score_row(self, without_row: CollapsedState, z: Direction, row: Array, normaliser: Array) -> Joining:
+        """Return the scores of the row for each label, nats, given the components without it.
+
+        without_row: the state without the row.
+        z: the row's products with each component's inverse matrix.
+        normaliser: the log normaliser of each component's posterior, nats.
+        """
+        own: Inverses = without_row.natural
         n_dims = self.points.shape[1] - 1
         whole = self._rows(self.increments.half_log_determinant)[row, 0]
         times = self._rows(self.increments.negative_half_square)[row][:, None]
@@ -173,14 +210,17 @@ class FullCovarianceChain(CollapsedMixtureChain):
         of_row = (alike[:, None] + each).reshape(-1, alike.shape[-1])
         of_row = of_row + jnp.tile(self._rows(self.tilts)[row], self.capacity)[:, None]
         log_variants = jnp.tile(self._rows(self.component.log_variants), self.capacity)[:, None]
-        of_label = self.names.in_all_variants(jnp.log(left.counts + self._concentration())) + log_variants
+        of_label = self.names.in_all_variants(jnp.log(without_row.counts + self._concentration())) + log_variants
         return Joining(of_label, of_row, z, self.names.in_all_variants(normaliser) + of_row)
 
     def _contribution(self, row: Array, labels: Int[Array, " particle"], moves: Any) -> tuple[Array, Array, Array]:
-        """Return, for each component and particle, how the row counts there under these labels.
+        """Return what the row adds to each component in each particle, under the given labels: three arrays
+        (component, particle).
 
-        Returns whether the row is there and moves; how many times it counts in N; and how many degrees of freedom it
-        adds.
+        They say whether the row is there and moves, how many times it counts in the matrix N, and how many degrees of
+        freedom it adds.
+
+        moves: whether the row moves, (particle,) or True.
         """
         here = (self._places == self.names.components(labels)) & moves
         times = self._rows(self.increments.negative_half_square)[row][self.names.variants(labels)]
@@ -194,17 +234,21 @@ class FullCovarianceChain(CollapsedMixtureChain):
         return self.gains(state.natural, prior)[0] + self.log_carried(state.labels)
 
     def gains(self, natural: Inverses, prior: Any) -> Float[Array, "cell particle"]:
-        """Return Σ_k A(λ + S_k) − A(λ) of each particle as one cell, (1, particle), nats.
+        """Return the log evidence of the rows given their labels, Σ_k A(λ + S_k) − A(λ), as one cell, (1, particle),
+        nats.
 
-        prior: λ, each leaf (…) or (particle, …).
+        A is the log normaliser of a component's posterior.
+
+        natural: the components' inverses.
+        prior: λ, natural parameters of an empty component; each leaf (…) or (particle, …).
         """
         gains = self.normalisers(natural) - self.normalisers(_empty_inverses(prior))
         return jnp.where(self.exists()[..., None], gains, 0.0).sum(0).T
 
     def of_labels(self, labels: Int[Array, "row particle"], prior: Any = None) -> CollapsedState:
-        """Return the state with these labels, its matrices inverted anew.
+        """Return the state with the given labels, its matrices inverted anew.
 
-        prior: λ, by default the chain's own; each leaf (…) or (particle, …).
+        prior: natural parameters of an empty component, by default the chain's own; each leaf (…) or (particle, …).
         """
         prior = jax.tree.map(self._rows, self.prior) if prior is None else prior
         labels = labels.astype(jnp.int32)
@@ -225,7 +269,7 @@ class FullCovarianceChain(CollapsedMixtureChain):
         return CollapsedState(labels, counts, Inverses(degrees, count, log_determinant, inverse))
 
     def normalisers(self, natural: Inverses) -> Float[Array, "component particle cell"]:
-        """Return A of each component of each particle as one cell, (component, particle, 1), nats."""
+        """Return the log normaliser of each component's posterior as one cell, (component, particle, 1), nats."""
         n_dims = self.points.shape[1] - 1
         degrees = natural.degrees
         log_gamma = log_gamma_positive(halves(degrees, n_dims)).sum(-1) + 0.25 * n_dims * (n_dims - 1) * LOG_PI
@@ -233,7 +277,7 @@ class FullCovarianceChain(CollapsedMixtureChain):
         return (log_gamma + of_matrix + 0.5 * (degrees - n_dims) * jnp.log(natural.count))[..., None]
 
     def take(self, state: CollapsedState, particles: Int[Array, " chosen"]) -> CollapsedState:
-        """Return the named particles in that order; particles are on the last axis of every leaf."""
+        """Return the state of the chosen particles, in the given order."""
         return jax.tree.map(lambda leaf: leaf[..., particles], state)
 
     def beside(self, states: Any) -> CollapsedState:
@@ -247,7 +291,10 @@ class FullCovarianceChain(CollapsedMixtureChain):
 
 
 def _empty_diagonal(prior: NormalWishartStatistics) -> Float[Array, "side one particle"]:
-    """Return the diagonal of the matrix N of an empty component, (side, 1, particle); its other entries are 0."""
+    """Return the diagonal of the matrix N of an empty component, (side, 1, particle); its other entries are 0.
+
+    prior: natural parameters of an empty component.
+    """
     of_matrix = jnp.diagonal(prior.negative_half_precision, axis1=-2, axis2=-1)
     both = jnp.concatenate([of_matrix, prior.negative_half_square[..., None]], axis=-1)
     return jnp.moveaxis(jnp.atleast_2d(both), -1, 0)[:, None]
@@ -256,7 +303,7 @@ def _empty_diagonal(prior: NormalWishartStatistics) -> Float[Array, "side one pa
 def _empty_inverses(prior: NormalWishartStatistics) -> Inverses:
     """Return the `Inverses` of an empty component.
 
-    prior: λ, each leaf (…) or (particle, …).
+    prior: its natural parameters, each leaf (…) or (particle, …).
     """
     diagonal = _empty_diagonal(prior)
     n_dims = len(diagonal) - 1

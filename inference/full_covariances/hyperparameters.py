@@ -1,8 +1,9 @@
 """Hyper-parameters of Gaussians with a full covariance per component, annealed together with the labels.
 
-The diagonal of the matrix N of an empty component is (spread of each column, κ). So a hyper-parameter that changes from
-h to h' adds (h' − h) e eᵀ to every N, where e is one of the D + 1 unit vectors. With the letters of `inverses`, and n
-the entry of N⁻¹ at e,
+A component's posterior is a matrix N over D + 1 sides, ν degrees of freedom and κ rows, prior included (`inverses`).
+The diagonal of N of an empty component is (spread of each column, κ). So a hyper-parameter that changes from h to h'
+adds (h' − h) e eᵀ to every N, where e is one of the D + 1 unit vectors. With the log normaliser A, the prior's natural
+parameters λ(h), the sum S_k of a component's statistics, and n the entry of N⁻¹ at e,
 
     A(λ(h') + S_k) − A(λ(h) + S_k) = −½ν log(1 + (h' − h) n) [+ ½(ν − D) log(κ'/κ) where h is κ of the prior],
 
@@ -30,10 +31,12 @@ from lvsearch.models.finite_mixture import FiniteMixture
 
 
 class HyperFullCovariances(HyperMixture):
-    """A `HyperMixture` around a `FullCovarianceChain`."""
+    """The annealing chain over labels and hyper-parameters of Gaussians with a full covariance per component."""
 
     def _move_hyper(self, key: Array, state: HyperMixtureState, temperature: Array, backward: bool) -> LogHyper:
-        """Move each hyper-parameter given the labels and the other hyper-parameters, in reverse order if `backward`."""
+        """Return log of every hyper-parameter after a slice move of each given labels and the others; reversed if
+        `backward`.
+        """
         log_hyper, own = dict(state.log_hyper), state.mixture.natural
         names = list(enumerate(self.courses))
         for number, name in reversed(names) if backward else names:
@@ -44,12 +47,14 @@ class HyperFullCovariances(HyperMixture):
     def _move_entries(
         self, key: Array, start: Array, own: Inverses, name: str, temperature: Array, backward: bool
     ) -> tuple[Array, Inverses]:
-        """Move the entries of one hyper-parameter, one column after another.
+        """Move the entries of one hyper-parameter, one column after another, by slice sampling.
 
-        start: log h of each column.
+        start: log of the hyper-parameter, (column, particle).
         own: the components' inverses under `start`.
+        name: the name of the hyper-parameter.
+        backward: True to take the columns in reverse order.
 
-        Returns the new log h, and the inverses under them.
+        Returns the new logs, and the inverses under them.
         """
         chain, n_columns = self.mixture, len(start)
         of_columns = self.component.hyper_axes[name]
@@ -62,12 +67,13 @@ class HyperFullCovariances(HyperMixture):
             value, own = carry
             column = n_columns - 1 - index if backward else index
             shape, rate = (each[column] for each in course)
-            place = column if of_columns else self.n_dims
-            now, entry, counted = value[column], own.inverse[place, place], 0.0 if of_columns else 1.0
+            side = column if of_columns else self.n_dims
+            now, entry, counted = value[column], own.inverse[side, side], 0.0 if of_columns else 1.0
 
             def density(log_value: Array) -> Array:
                 """Return log π_t of this column's entry up to a constant, (1, particle), nats."""
                 more = jnp.exp(log_value) - jnp.exp(now)
+                # A(λ(h') + S_k) − A(λ(h) + S_k), minus the same for an empty component
                 of_matrix = own.degrees * jnp.log1p(more * entry) - prior_degrees * (log_value - now)
                 of_count = (own.degrees - self.n_dims) * jnp.log1p(counted * more / own.count)
                 of_count = of_count - counted * (prior_degrees - self.n_dims) * (log_value - now)
@@ -76,8 +82,9 @@ class HyperFullCovariances(HyperMixture):
 
             key_column = jax.random.fold_in(key, column) if n_columns > 1 else key
             moved = slice_moved(key_column, now[None], density)[0]
+            # the move adds (h' − h) e eᵀ to every matrix N
             more = jnp.broadcast_to(jnp.exp(moved) - jnp.exp(now), entry.shape)
-            direction = Direction(own.inverse[place], entry)
+            direction = Direction(own.inverse[side], entry)
             own = add_square(own, direction, more, jnp.zeros_like(more), counted * more)
             return value.at[column].set(moved), own
 
@@ -85,17 +92,17 @@ class HyperFullCovariances(HyperMixture):
 
 
 @labels_chain.register
-def _(
+def _labels_chain_of_full_covariances(
     component: FullCovarianceComponents, model: FiniteMixture, data: Dataset, size: int
 ) -> CollapsedMixtureChain | HyperMixture:
-    """Return the chain of full-covariance components, with hyper-parameters that have priors annealed."""
+    """Return the annealing chain of full-covariance components, with hyper-parameters that have priors annealed too."""
     chain = FullCovarianceChain.from_data(model, data, size, capacity_of((size,))[0])
     return HyperFullCovariances.around(chain, model.components, data) if component.inferred else chain
 
 
 @labels_chain.register
-def _(
+def _labels_chain_of_students(
     component: StudentComponents, model: FiniteMixture, data: Dataset, size: int
 ) -> CollapsedMixtureChain | HyperMixture:
-    """Return the chain of the Gaussians from which Student components are made."""
+    """Return the annealing chain of the Gaussians from which Student components are made."""
     return labels_chain(component.gaussians, model, data, size)

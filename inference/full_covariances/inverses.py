@@ -1,6 +1,8 @@
 """Inverse matrices of all components and particles, computed once and updated while rows come and go.
 
-The natural parameters (ν − D, B + κmmᵀ, κm, κ) of a component's Normal–Wishart are one matrix and one number:
+A component's Normal–Wishart posterior has ν degrees of freedom, a scale matrix B, a mean m and κ rows, prior included,
+in D columns. Its natural parameters (ν − D, B + κmmᵀ, κm, κ) are one matrix and one number, and A is its log
+normaliser:
 
     N = [[B + κmmᵀ, κm], [κmᵀ, κ]],      log|B| = log|N| − log κ,
     A = ½νD log 2 + log Γ_D(ν/2) − ½ν log|N| + ½(ν − D) log κ + ½D log 2π.
@@ -24,14 +26,16 @@ from jaxtyping import Array, Bool, Float
 
 
 class Inverses(NamedTuple):
-    """The sums of the rows of each component with its prior, as an inverse matrix and three numbers.
+    """The posterior of each component's mean and covariance: an inverse matrix and three numbers.
 
-    | field | letter | shape |
+    The matrix N combines scale matrix, mean and number of rows (see the file's docstring).
+
+    | field | meaning | shape |
     |---|---|---|
-    | `degrees` | ν | (component, particle) |
-    | `count` | κ | (component, particle) |
-    | `log_determinant` | log of the determinant of N | (component, particle) |
-    | `inverse` | N⁻¹ | (side, side, component, particle), side = D + 1 |
+    | `degrees` | degrees of freedom, prior included | (component, particle) |
+    | `count` | number of rows, prior included | (component, particle) |
+    | `log_determinant` | log of the determinant of N, nats | (component, particle) |
+    | `inverse` | the inverse of N | (side, side, component, particle), side = number of columns + 1 |
     """
 
     degrees: Float[Array, "*#component #particle"]
@@ -41,8 +45,10 @@ class Inverses(NamedTuple):
 
 
 class Direction(NamedTuple):
-    """A vector z as N sees it: `along` is N⁻¹z, (side, component, particle); `square` is zᵀN⁻¹z, (component,
-    particle).
+    """A vector z multiplied by each component's inverse matrix N⁻¹.
+
+    along: N⁻¹z.
+    square: zᵀN⁻¹z.
     """
 
     along: Float[Array, "side *#component #particle"]
@@ -52,55 +58,62 @@ class Direction(NamedTuple):
 def invert_all(
     matrices: Float[Array, "side side component particle"],
 ) -> tuple[Float[Array, "side side component particle"], Float[Array, "component particle"]]:
-    """Return (N⁻¹, log|N|) of symmetric positive definite matrices N, by Gauss–Jordan steps.
+    """Return the inverse and the log determinant (nats) of symmetric positive definite matrices, by Gauss–Jordan steps.
 
-    log|N| is NaN where N is not positive definite.
+    The log determinant is NaN where a matrix is not positive definite.
     """
     places = jnp.arange(len(matrices))
 
-    def swept(place: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+    def sweep_pivot(pivot_index: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
         """Make the Gauss–Jordan step of one pivot."""
         rest, log_determinant = carry
-        column = rest[place]
-        pivot = column[place]
+        column = rest[pivot_index]
+        pivot = column[pivot_index]
         scaled = column / pivot
-        here = (places == place)[:, None, None]
+        is_pivot = (places == pivot_index)[:, None, None]
         others = rest - column[:, None] * scaled[None]
         both = jnp.where(
-            here[:, None] & here[None], -1 / pivot, jnp.where(here[:, None], scaled[None], scaled[:, None])
+            is_pivot[:, None] & is_pivot[None], -1 / pivot, jnp.where(is_pivot[:, None], scaled[None], scaled[:, None])
         )
-        return jnp.where(here[:, None] | here[None], both, others), log_determinant + jnp.log(pivot)
+        return jnp.where(is_pivot[:, None] | is_pivot[None], both, others), log_determinant + jnp.log(pivot)
 
     begin = matrices, jnp.zeros(matrices.shape[2:], matrices.dtype)
-    negative, log_determinant = jax.lax.fori_loop(0, len(matrices), swept, begin)
+    negative, log_determinant = jax.lax.fori_loop(0, len(matrices), sweep_pivot, begin)
     return -negative, log_determinant
 
 
-def direction(of: Inverses, z: Float[Array, " side"]) -> Direction:
-    """Return the direction of the vector z, the same for all components and particles."""
-    along = jnp.tensordot(z, of.inverse, 1)
+def direction(inverses: Inverses, z: Float[Array, " side"]) -> Direction:
+    """Return the products of the vector z with each component's inverse matrix.
+
+    inverses: the components' inverses.
+    z: the vector, the same for all components and particles.
+    """
+    along = jnp.tensordot(z, inverses.inverse, 1)
     return Direction(along, jnp.tensordot(z, along, 1))
 
 
 def add_square(
-    of: Inverses,
+    inverses: Inverses,
     z: Direction,
     times: Float[Array, "component particle"],
     degrees: Float[Array, "component particle"],
     count: Float[Array, "component particle"],
 ) -> Inverses:
-    """Return the inverses after `times` · zzᵀ is added to N, by the formula of Sherman & Morrison.
+    """Return the inverses after `times` · zzᵀ is added to each component's matrix.
 
-    z: the direction of the vector.
+    It uses the formula of Sherman & Morrison.
+
+    inverses: the components' inverses before.
+    z: the vector's products with these inverses.
     times: how often it is added; negative where it is removed.
-    degrees: added to ν.
-    count: added to κ, which is also part of N.
+    degrees: added to the degrees of freedom.
+    count: added to the number of rows. That number is also an entry of the matrix, which `times` already changes.
     """
     return Inverses(
-        of.degrees + degrees,
-        of.count + count,
-        of.log_determinant + jnp.log1p(times * z.square),
-        subtract_square(of.inverse, times / (1 + times * z.square), z.along),
+        inverses.degrees + degrees,
+        inverses.count + count,
+        inverses.log_determinant + jnp.log1p(times * z.square),
+        subtract_square(inverses.inverse, times / (1 + times * z.square), z.along),
     )
 
 
@@ -115,24 +128,29 @@ def subtract_square(
     depends on, again for each of the (D + 1)² entries.
     """
 
-    def less(inverse: Array, scale: Array, along: Array) -> Array:
+    def subtracted(inverse: Array, scale: Array, along: Array) -> Array:
+        """Return the inverse minus the product."""
         return inverse - (scale * along)[:, None] * along[None]
 
-    return jax.lax.cond((scale != 0).any(), less, lambda inverse, *_: inverse, inverse, scale, along)
+    return jax.lax.cond((scale != 0).any(), subtracted, lambda inverse, *_: inverse, inverse, scale, along)
 
 
-def replace_empty(of: Inverses, here: Bool[Array, "component particle"], empty: Inverses) -> Inverses:
+def replace_empty(inverses: Inverses, is_empty: Bool[Array, "component particle"], empty: Inverses) -> Inverses:
     """Return the inverses with those marked by `here` replaced by `empty`."""
 
     def pick(new: Array, old: Array) -> Array:
-        return jnp.where(here, new, old)
+        """Return the new number where a component is empty, else the old one."""
+        return jnp.where(is_empty, new, old)
 
-    inverse = jax.lax.cond(here.any(), pick, lambda _, old: old, empty.inverse, of.inverse)
-    degrees, count, log_determinant = (pick(new, old) for new, old in zip(empty[:-1], of[:-1], strict=True))
+    inverse = jax.lax.cond(is_empty.any(), pick, lambda _, old: old, empty.inverse, inverses.inverse)
+    degrees, count, log_determinant = (pick(new, old) for new, old in zip(empty[:-1], inverses[:-1], strict=True))
     return Inverses(degrees, count, log_determinant, inverse)
 
 
 def direction_without(z: Direction, times: Float[Array, "component particle"]) -> Direction:
-    """Return the direction of z in N − times · zzᵀ, given its direction in N."""
+    """Return the products of z with each component's inverse matrix, after `times` · zzᵀ was taken from the matrix.
+
+    z: the products with the inverse before.
+    """
     rest = 1 - times * z.square
     return Direction(z.along / rest, z.square / rest)

@@ -1,4 +1,8 @@
-"""Hierarchical Dirichlet processes of topics and of groups of rows: estimators, samplers, occupied parts."""
+"""Hierarchical Dirichlet processes of topics and of groups of rows: estimators, samplers, and how many parts are
+occupied.
+
+A part is a topic or a component; it is occupied if some token or row belongs to it.
+"""
 
 from lvsearch.inference.hdp.estimator import HDPEstimator, HDPSettings
 from lvsearch.inference.hdp.gibbs import HDPSample, direct_assignment

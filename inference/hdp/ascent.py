@@ -1,8 +1,10 @@
-"""Batch mean field for any two-level process on packed units, with the same bound and steps as the generic engine.
+"""Batch mean field for any two-level process on packed units, with the bound and the steps of the generic mean field.
 
-Units are updated by the coordinate steps of `lvsearch.inference.hdp.kernel`, from E[log p(x_n | φ_k)] of every member.
-Then every global latent variable is updated by the gradient of the log-joint, from each part's share of every member
-(Blei 2004, Eq. 2.18).
+A *unit* is a document or a group of rows, a *member* a word or a row, and a *part* a topic or a component. A unit's
+members sit at tables, and each table points at a part. Units are updated by the coordinate steps of
+`lvsearch.inference.hdp.kernel`, from E[log p(x_n | φ_k)] of every member x_n under the parameters φ_k of each part.
+Then every latent variable that all units share is updated by the gradient of the log-joint, from each part's share of
+every member (Blei 2004, Eq. 2.18).
 """
 
 from typing import Any, NamedTuple
@@ -23,7 +25,12 @@ from lvsearch.models.kernels import kernel
 
 
 class Units(NamedTuple):
-    """Packed units on the device: tiles, which slots hold a unit, and the members of all units."""
+    """Packed units (documents or groups of rows) on the device.
+
+    tiles: the units' members, in blocks of fixed size (tiles) with slots for units.
+    real: which slots hold a unit.
+    members: the words or rows of all units, as the model knows them.
+    """
 
     tiles: DocumentTiles
     real: Bool[Array, "batch tile document"] | Any
@@ -44,15 +51,26 @@ def ascend_units(
     *,
     capacity: tuple[int, ...],
 ) -> AscentTrace:
-    """Run passes of coordinate ascent until one gains less than `tolerance` nats.
+    """Run passes of coordinate ascent until one gains less than `tolerance` nats, and return the trace.
+
+    Parts are topics or components. The members of a unit sit at tables, each of which serves one part.
 
     It makes at most `passes` (and `TRACE_LENGTH`) passes, each with `sweeps` coordinate steps of every unit. The bound
-    of a pass is that of the global parameters before it, with the units as they are then. The trace's locals are the
-    units' tables.
+    recorded for a pass belongs to the shared variables before it, with the units as they are then. The trace's locals
+    are q of the units' tables.
+
+    beliefs: q of the variables that all units share, to begin with.
+    seating: q of the units' tables, to begin with.
+    units: the packed documents or groups.
+    size, capacity: the truncation, and the number of parts that arrays have room for.
     """
     dtype = seating.hits.dtype
 
     def one_pass(b: Beliefs, before: TablePosterior) -> tuple[Beliefs, TablePosterior, Array]:
+        """Update q of the units, then of the shared variables. The third entry is the bound before the latter, nats.
+
+        Units are documents or groups of rows.
+        """
         seen, log_alpha = globals_of(model, b.mean, units.members, size, capacity=capacity)
         seats, each = settle_documents(units.tiles, before, seen, sweeps=sweeps)
         n_sticks = units.real.sum() * model.tables
@@ -67,9 +85,17 @@ def ascend_units(
 def step_globals(
     model: HierarchicalProcess, beliefs: Beliefs, collected: Collected, members: Any, on: Masks
 ) -> Beliefs:
-    """Make a coordinate step of each global latent variable, in the model's order, given what the units add to them."""
+    """Return q of the variables that all units share, after one coordinate step of each in the model's order.
+
+    Parts are topics or components; units are documents or groups of rows.
+
+    collected: what the units add to these variables.
+    members: the words or rows of all units, as the model knows them.
+    on: masks of the parts that exist.
+    """
 
     def log_joint(g: dict[str, Any]) -> Array:
+        """Return the terms of the log-joint that hold the shared variables, nats, at expected statistics `g`."""
         log_alpha, alpha = model.log_and_value(g, model.levels[1])
         return (
             model.log_prior(g, on)
@@ -97,12 +123,23 @@ def parts_from_shares(
     *,
     capacity: tuple[int, ...],
 ) -> Beliefs:
-    """Return the beliefs about the parts that follow from each part's share of every member; other globals are
-    unchanged.
+    """Return q of the parts (topics or components) that follows from each part's share of every member.
+
+    Units are documents or groups of rows.
+
+    q of the other shared variables is unchanged.
+
+    shares: the probability of each part for every member (word or row), or its expected count.
+    members: the words or rows of all units, as the model knows them.
+    size, capacity: the truncation, and the number of parts that arrays have room for.
     """
     on = model.active(size, capacity)
 
     def log_joint(g: dict[str, Any]) -> Array:
+        """Return the terms of the log-joint that hold the parts, nats, at expected statistics `g`.
+
+        Parts are topics or components.
+        """
         return model.log_prior(g, on) + (shares * model.log_likelihoods(g, members)).sum()
 
     for name, site in model.part_sites().items():
@@ -113,13 +150,15 @@ def parts_from_shares(
 
 
 class SharedSurvey(NamedTuple):
-    """The state of a fit as proposals see it, with the terms of the bound in nats.
+    """The terms of a fit's evidence lower bound, nats, and the shares of parts, from which proposals are made.
+
+    Members are tokens or rows; parts are topics or components.
 
     | field | meaning |
     |---|---|
-    | `units` | Σ over units of their terms given the globals |
-    | `log_prior`, `entropies` | the globals' terms, one entropy per latent variable |
-    | `shares` | each part's share of every member (member, part) |
+    | `units` | the terms of units (documents or groups) given the shared variables, summed |
+    | `log_prior`, `entropies` | the terms of the shared variables, with one entropy for each |
+    | `shares` | each part's expected count of every member (member, part) |
     """
 
     units: Array
@@ -129,6 +168,8 @@ class SharedSurvey(NamedTuple):
 
     def terms(self, units: str) -> dict[str, float]:
         """Return the terms of the evidence lower bound as {name: nats}.
+
+        Units are documents or groups of rows.
 
         `units` is the key used for the per-unit term.
         """
@@ -148,7 +189,15 @@ def survey_units(
     *,
     capacity: tuple[int, ...],
 ) -> SharedSurvey:
-    """Survey the fit at these global parameters, after `sweeps` coordinate steps of every unit."""
+    """Return the bound's terms and the parts' shares at a fit, after `sweeps` coordinate steps of every unit.
+
+    Parts are topics or components. The members of a unit sit at tables, each of which serves one part.
+
+    beliefs: q of the variables that all units share.
+    seating: q of the units' tables, to begin with.
+    units: the packed documents or groups.
+    size, capacity: the truncation, and the number of parts that arrays have room for.
+    """
     on = model.active(size, capacity)
     seen, log_alpha = globals_of(model, beliefs.mean, units.members, size, capacity=capacity)
     seats, each = settle_documents(units.tiles, seating, seen, sweeps=sweeps)

@@ -2,7 +2,8 @@
 
 Collapsed passes (`lvsearch.inference.topics.kernel`) find good topics fast. Every document's largest topics then become
 its first tables. From there memoized mean field in the two-level stick form can climb the bound on the process. The
-bound is computed in float64 at exactly the global parameters that are returned, with the documents updated there.
+bound is computed in float64 at exactly the values of the shared variables that are returned, with q of the documents
+updated there.
 """
 
 from collections.abc import Iterator
@@ -43,12 +44,12 @@ class HDPSettings:
 
     | field | meaning |
     |---|---|
-    | `rounds` | passes of each round of collapsed passes, after which the corpus weights are refitted |
-    | `warm_rounds` | the same, from another truncation's topics |
+    | `rounds` | numbers of collapsed passes of each round, after which the corpus weights are refitted |
+    | `warm_rounds` | like `rounds`, for a fit from another truncation's topics |
     | `collapsed_sweeps`, `momentum` | of the collapsed passes, see `lvsearch.inference.topics.kernel` |
-    | `collapsed_topic_concentration` | its least value in the collapsed passes: narrow priors end in worse topics |
+    | `collapsed_topic_concentration` | least topic concentration in collapsed passes: small ones end in worse topics |
     | `passes`, `sweeps` | passes of mean field, and coordinate steps of every document in each |
-    | `last_sweeps` | coordinate steps of every document at the final globals, in float64 |
+    | `last_sweeps` | coordinate steps of every document at the final shared variables, in float64 |
     | `proposal_rounds`, `proposals` | rounds of merges, deletions and births, and how many of each kind a round tries |
     | `proposal_passes` | the `rounds` of a proposal; mean-field passes follow as usual |
     | `proposal_tolerance` | nats per token by which the bound must rise |
@@ -94,7 +95,8 @@ class HDPEstimator(BaseEstimator):
         self._packed = {self._packing.layout: largest}
 
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
-        """Return the bytes of LDA's kernels at this capacity, and of every document's pointers.
+        """Return the memory a fit needs: LDA's kernels at this capacity, and every document's pointers from tables
+        to topics.
 
         Pointers are held twice in float32, once more if there are proposals, and twice in float64.
         """
@@ -105,16 +107,16 @@ class HDPEstimator(BaseEstimator):
         return replace(plan, parts=(*plan.parts, Part("pointers", pointers)))
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
-        """Fit at truncation `size[0]`.
+        """Return a fit at truncation `size[0]`, with its evidence lower bound.
 
-        Topics start from documents, or are kept or merged from another truncation's fit.
+        Topics start from documents, or are kept or merged from another truncation's fit `start`.
         """
         return self.fit_with_history(size, key, start).estimate
 
     def fit_with_history(self, size: tuple[int, ...], key: Array, start: Estimate | None = None) -> FitHistory:
-        """Fit as `fit` does, and return every proposal too.
+        """Return a fit as `fit` makes it, together with every proposal tried.
 
-        The bound is that of the fit before the proposals plus the accepted gains.
+        Its bound is that of the fit before the proposals plus the accepted gains.
         """
         run = _Run(self, size)
         settled, proposals = run.fit(key, start)
@@ -123,7 +125,7 @@ class HDPEstimator(BaseEstimator):
         return FitHistory(estimate, np.zeros(0), proposals)
 
     def packed_for(self, capacity: int) -> Packed:
-        """Return the documents in the layout that there is memory for at this capacity."""
+        """Return the packed documents in the layout that there is memory for, with room for `capacity` topics."""
         layout = layout_within(self._packing, capacity, self.chunks)
         if layout not in self._packed:
             self._packed[layout] = packed_documents(pack(self.counts, layout.n_batches, layout.tile_blocks))
@@ -131,7 +133,11 @@ class HDPEstimator(BaseEstimator):
 
 
 class _PassesResult(NamedTuple):
-    """The result of the passes: topics in order of size, the global parameters and the documents' tables."""
+    """The result of the passes: topics in order of size, the shared variables' natural parameters, and q of
+    documents' tables.
+
+    A document's tokens sit at tables, each of which serves one topic.
+    """
 
     shares: TopicShares
     natural: dict[str, Any]
@@ -146,7 +152,7 @@ class _Standing(NamedTuple):
 
 
 class _Run:
-    """One fit at one truncation."""
+    """One fit of HDP topics at one truncation."""
 
     def __init__(self, owner: HDPEstimator, size: tuple[int, ...]):
         self.owner, self.model, self.settings = owner, owner.model, owner.settings
@@ -155,7 +161,7 @@ class _Run:
         self.passes = 0
 
     def fit(self, key: Array, start: Estimate | None) -> tuple[_PassesResult, tuple[Proposal, ...]]:
-        """Run the passes and, if asked for, the proposals."""
+        """Run the passes and, if asked for, the proposals. Returns the result, and every proposal tried."""
         n_topics, eta = self.size[0], float(self.model.topic_concentration)
         weights = starting_weights(self.model, n_topics)
         pseudo_counts = start_counts(self.owner.counts, n_topics, self.capacity[0], key, start, eta)
@@ -170,7 +176,12 @@ class _Run:
     # ── passes ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _document_alpha(self, weights: CorpusWeights, used: Bool[np.ndarray, " topic"]) -> Float[np.ndarray, " place"]:
-        """Return every document's Dirichlet parameters for the passes, padded; 0 for places that are to stay empty."""
+        """Return every document's Dirichlet parameters of topics for the collapsed passes, padded to the capacity.
+
+        They are 0 for topics that are to stay empty.
+
+        used: the topics that may have tokens.
+        """
         alpha = np.zeros(self.capacity[0], np.float32)
         alpha[: self.size[0]] = np.where(used, weights.alphas, 0.0)
         return alpha
@@ -178,7 +189,13 @@ class _Run:
     def _run_passes(
         self, state: kernels.Counts, weights: CorpusWeights, used: Bool[np.ndarray, " topic"], rounds: tuple[int, ...]
     ) -> _PassesResult:
-        """Run the collapsed passes, with a refit of the weights after each round; then mean field."""
+        """Run the collapsed passes, with a refit of the weights after each round; then mean field.
+
+        state: expected counts to begin with.
+        weights: corpus weights and concentrations to begin with.
+        used: the topics that may have tokens.
+        rounds: the number of passes of each round.
+        """
         settings, packed, n_topics = self.settings, self.packed, self.size[0]
         eta = float(self.model.topic_concentration)
         in_documents, alpha = np.zeros((*packed.real.shape, n_topics)), self._document_alpha(weights, used)
@@ -204,12 +221,18 @@ class _Run:
         order = np.argsort(-weights.tables, kind="stable")  # the stick-breaking prior prefers sticks in order of size
         words, in_documents = words[:, order], in_documents[..., order]
         weights = weights._replace(beta=weights.beta[order], tables=weights.tables[order])
-        climbed = self._mean_field(words, in_documents, weights)
+        ascended = self._mean_field(words, in_documents, weights)
         shares = TopicShares(words.astype(np.float64), packed.documents.gather(in_documents))
-        return _PassesResult(shares, naturals(self.model, climbed, n_topics), climbed.seating)
+        return _PassesResult(shares, naturals(self.model, ascended, n_topics), ascended.seating)
 
     def _mean_field(self, words: np.ndarray, in_documents: np.ndarray, weights: CorpusWeights) -> AscentState:
-        """Run memoized mean field, from every document's largest topics as its first tables."""
+        """Run memoized mean field, from every document's largest topics as its first tables, and return its last state.
+
+        A document's tokens sit at tables, each of which serves one topic.
+
+        words: expected tokens (word, topic).
+        in_documents: expected tokens of each topic in each document.
+        """
         packed, n_topics, capacity = self.packed, self.size[0], self.capacity[0]
         n_sticks = np.float32(packed.real.sum() * self.model.tables)
         counts, tables = np.zeros((len(words), capacity), np.float32), np.zeros(capacity, np.float32)
@@ -236,7 +259,7 @@ class _Run:
     # ── proposals ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _improve(self, standing: _Standing) -> tuple[_PassesResult, tuple[Proposal, ...]]:
-        """Improve a fit by rounds of proposals.
+        """Improve a fit by rounds of proposals. Returns the result, and every proposal tried.
 
         A round first makes passes alone for as long as they raise the bound, so that no proposal is credited with their
         gains. It ends once a proposal is accepted.
@@ -261,9 +284,9 @@ class _Run:
         return topic_ideas(standing.settled.shares, self.owner.counts, eta, self.settings.proposals)
 
     def _climb(self, shares: TopicShares) -> _Standing:
-        """Run passes from these counts, with the weights that the counts call for.
+        """Run collapsed passes from expected counts, with the weights that the counts call for, and measure the fit.
 
-        Empty places stay empty and their topics at the prior, until mean field finds that filling them is better.
+        Topics without tokens stay empty and at their prior, until mean field finds that filling them is better.
         """
         packed, n_topics, tokens = self.packed, self.size[0], shares.tokens
         used = (tokens > EMPTY) | (tokens == tokens.max())  # one token may be anywhere
@@ -277,7 +300,7 @@ class _Run:
         return self._measure(self._run_passes(state, weights, used, self.settings.proposal_passes))
 
     def _measure(self, settled: _PassesResult) -> _Standing:
-        """Measure the terms of the bound that `bound_at` gives."""
+        """Return the fit with the terms of its evidence lower bound, in float64, nats."""
         packed, size, capacity = self.packed, self.size, self.capacity
         units = Units(packed.documents.tiles, packed.real, packed.members)
         with jax.enable_x64(True):
@@ -289,6 +312,6 @@ class _Run:
 
 
 @estimator.register
-def _(model: HDP, data: Dataset) -> HDPEstimator:
-    """Return the estimator of HDP topics."""
+def _estimator_of_hdp(model: HDP, data: Dataset) -> HDPEstimator:
+    """Return the estimator of HDP topics on a data set of documents."""
     return HDPEstimator(model, data)

@@ -1,7 +1,12 @@
 """Gibbs sampling of a two-level process by direct assignment: parts and unit weights are integrated out.
 
-Source: Teh, Jordan, Beal & Blei (2006), §5.3 and appendix A. Let n be the counts without member i, β the shared weights
-of the parts in use, and β_u what is left for all others.
+A *unit* is a document or a group of rows, a *member* a token or a row, and a *part* a topic or a component. A *place*
+is the array slot of a part. The name franchise is from the Chinese restaurant franchise: members sit at tables of their
+unit, and each table serves one part.
+
+Source: Teh, Jordan, Beal & Blei (2006), §5.3 and appendix A. Let n_jk be the members of part k in unit j without member
+    i. β are the shared weights of the parts in use, and β_u is what is left for all others. γ and α are the
+    concentrations of the shared weights and of a unit's weights.
 
     p(z_i = k | …)   ∝ (n_jk + α β_k) p(x_i | members of k)      a part in use
 
@@ -31,24 +36,29 @@ from lvsearch.models.hierarchical_process import HierarchicalProcess
 from lvsearch.models.hyperpriors import GammaPrior
 
 TINY = 1e-30
+"""The smallest value of a Gamma draw, so that no concentration is 0."""
 
 Emitted = Any
-"""A pytree of what the members at every place say about the part there."""
+"""A pytree of what the members at every place (array slot) say about the part there, such as counts of words."""
 
 
 class Franchise(NamedTuple):
-    """The state of one chain during a sweep. Places without members have weight 0.
+    """The state of one chain during a sweep. Places (array slots of parts) without members have weight 0.
 
-    | field | letter | shape |
+    Members are tokens or rows; parts are topics or components; units are documents or groups of rows. The members of a
+    unit sit at tables, each of which serves one part.
+
+    | field | meaning | shape |
     |---|---|---|
-    | `assignments` | z | (member,) |
-    | `in_unit` | n_jk | (unit, place) |
-    | `total` | n_k | (place,) |
-    | `emitted` | such as n_kw | |
-    | `beta`, `left` | β, β_u | (place,), () |
-    | `tables` | m_·k | (place,) |
-    | `gamma`, `alpha` | γ, α | () |
-    | `overflow` | a new part found no place: the state is invalid | () |
+    | `assignments` | the place of each member's part | (member,) |
+    | `in_unit` | the number of members at each place, by unit | (unit, place) |
+    | `total` | the number of members at each place | (place,) |
+    | `emitted` | what the members at each place say of its part, such as counts of words | |
+    | `beta` | shared weight of the part at each place | (place,) |
+    | `left` | weight left for all parts without members | () |
+    | `tables` | the number of tables that serve each part | (place,) |
+    | `gamma`, `alpha` | concentrations of the shared weights and of a unit's weights | () |
+    | `overflow` | True if a new part found no place: the state is invalid | () |
     """
 
     assignments: Int32[Array, " member"]
@@ -65,35 +75,64 @@ class Franchise(NamedTuple):
 
 @runtime_checkable
 class MemberLikelihood(Protocol):
-    """The likelihood of members given parts, with the parts integrated out. `member` is the number of a member."""
+    """The likelihood of members (tokens or rows) given parts (topics or components), with the parts integrated out.
+
+    A place is the array slot of a part, and `member` the index of a member.
+    """
 
     def empty(self, places: int) -> Emitted:
-        """Return places without members."""
+        """Return what is known of the parts at `places` array slots without members.
+
+        Members are tokens or rows; parts are topics or components.
+        """
         ...
 
     def gather(self, labels: Int32[Array, " member"], places: int) -> Emitted:
-        """Return what all members say, each at the place of its label."""
+        """Return what all members say of the parts, each at the place (array slot) of its label.
+
+        Members are tokens or rows; parts are topics or components.
+
+        labels: the place of each member's part.
+        places: the number of places.
+        """
         ...
 
     def densities(self, emitted: Emitted, member: Array, total: Int32[Array, " place"]) -> Float[Array, " place"]:
-        """Return p(member | the other members at each place), (place,), up to one factor that all places share.
+        """Return p(member | the other members at each place), up to one factor that all places share.
+
+        Members are tokens or rows; parts are topics or components.
+
+        A place is the array slot of a part.
 
         emitted: what the members at each place say of its part, without this member.
-        member: its index.
+        member: the index of the member.
         total: the number of members at each place.
         """
         ...
 
     def remove(self, emitted: Emitted, member: Array, place: Array, last: Array) -> Emitted:
-        """Remove the member from its place. `last` says that it was the only one there."""
+        """Return what is known of the parts after a member was removed from its place (array slot).
+
+        Members are tokens or rows; parts are topics or components.
+
+        last: whether it was the only member there.
+        """
         ...
 
     def add(self, emitted: Emitted, member: Array, place: Array) -> Emitted:
-        """Add the member at a place."""
+        """Return what is known of the parts after a member was added at a place (array slot).
+
+        Members are tokens or rows; parts are topics or components.
+        """
         ...
 
     def log_density(self, emitted: Emitted, total: Int32[Array, " place"]) -> Float[Array, ""]:
-        """Return log p(all members | the parts they have), up to Σ log h(x), nats."""
+        """Return log p(all members | the parts they have), without the members' base measure, nats.
+
+        Members are tokens or rows; parts are topics or components.
+
+        total: the number of members at each place (array slot).
+        """
         ...
 
 
@@ -102,7 +141,13 @@ def empty_state(
 ) -> Franchise:
     """Return the state without members, in which all weight is left for new parts.
 
-    It has the session's floating type.
+    Members are tokens or rows; parts are topics or components; units are documents or groups of rows.
+
+    It has the session's floating-point type.
+
+    emission: the likelihood of members given parts.
+    places: the number of array slots for parts.
+    gamma, alpha: concentrations of the shared weights and of a unit's weights.
     """
     return Franchise(
         jnp.zeros(n_members, jnp.int32),
@@ -129,15 +174,23 @@ def seat_members(
     *,
     adding: bool,
 ) -> Franchise:
-    """Draw every indicator once, in order, given all others, β and the concentrations.
+    """Draw the part of every member once, in order, given the other members' parts, the weights and the concentrations.
 
-    adding: members are not counted yet, and are added one by one.
+    Members are tokens or rows; parts are topics or components; units are documents or groups of rows.
+
+    unit_of: the unit of each member.
+    emission: the likelihood of members given parts.
+    uniforms: two uniform random numbers for each member.
+    adding: True if members are not counted yet; they are then added one by one.
     """
     n_places = len(state.beta)
     place = jnp.arange(n_places, dtype=jnp.int32)
 
     def one_member(carry: tuple[Any, ...], x: tuple[Array, ...]) -> tuple[tuple[Any, ...], Array]:
-        """Take one member out of its part, draw its part again, and add it there."""
+        """Take one member out of its part, draw its part again, and add it there.
+
+        Members are tokens or rows; parts are topics or components.
+        """
         in_unit, total, emitted, beta, left, overflow = carry
         member, unit, old, uniform = x
         # take the member out; a part without members gives its weight back
@@ -175,7 +228,17 @@ def seat_members(
 def draw_tables(
     state: Franchise, unit_of: Int32[Array, " member"], uniforms: Float[Array, " member"]
 ) -> Int32[Array, " place"]:
-    """Draw m_·k: the r-th member of its part in its unit opens a table with chance α β_k / (α β_k + r), r from 0."""
+    """Draw the number of tables that serve the part at each place (array slot), summed over units.
+
+    Members are tokens or rows; parts are topics or components; units are documents or groups of rows. The members of a
+    unit sit at tables, each of which serves one part.
+
+    The r-th member of its part in its unit opens a table with chance α β_k / (α β_k + r), r from 0. Here α is the
+    concentration and β_k the part's weight.
+
+    unit_of: the unit of each member.
+    uniforms: one uniform random number for each member.
+    """
     order = jnp.lexsort((state.assignments, unit_of))  # members of one part in one unit together, in their order
     unit, part = unit_of[order], state.assignments[order]
     number = jnp.arange(len(order))
@@ -189,7 +252,17 @@ def draw_tables(
 def draw_weights(
     key: Key[Array, ""], tables: Int32[Array, " place"], gamma: Float[Array, ""]
 ) -> tuple[Float[Array, " place"], Float[Array, ""]]:
-    """Draw (β, β_u) ~ Dirichlet(m_·1, …, γ), 0 in places without tables. More places give the same bits."""
+    """Draw the shared weights and the weight left for parts without members, from a Dirichlet.
+
+    Members are tokens or rows; parts are topics or components. The members of a unit sit at tables, each of which
+    serves one part.
+
+    Its parameters are the parts' tables and `gamma`. Weights are 0 in places (array slots) without tables. More places
+    give the same bits.
+
+    tables: the number of tables that serve the part at each place.
+    gamma: the concentration of the shared weights.
+    """
     shapes = jnp.append(gamma, jnp.maximum(tables, 1).astype(gamma.dtype))
     keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(len(shapes)))
     log_values = jnp.where(jnp.append(True, tables > 0), jax.vmap(jax.random.loggamma)(keys, shapes), -jnp.inf)
@@ -207,11 +280,13 @@ def draw_concentration(
 ) -> Float[Array, ""]:
     """Draw a concentration given that `n_tables` tables in all serve groups of customers.
 
+    The members of a unit sit at tables, each of which serves one part.
+
     A fixed value is returned as it is.
 
     prior: a number or a `GammaPrior`.
     now: the current value.
-    customers: (group,); groups without customers say nothing.
+    customers: the number of customers of each group; groups without customers say nothing.
     """
     if not isinstance(prior, GammaPrior):
         return now
@@ -235,10 +310,17 @@ def sweep(
     *,
     adding: bool,
 ) -> Franchise:
-    """Draw members, tables, γ, weights and α, each once, in this order.
+    """Return the state after members, tables, γ, weights and α were drawn, each once, in this order.
 
-    γ is drawn given the tables alone, before the weights. Drawn after them it would belong to other weights than those
-    with which the next sweep begins.
+    Members are tokens or rows; parts are topics or components; units are documents or groups of rows. The members of a
+    unit sit at tables, each of which serves one part.
+
+    γ and α are the concentrations of the shared weights and of a unit's weights. γ is drawn given the tables alone,
+    before the weights. Drawn after them it would belong to other weights than those with which the next sweep begins.
+
+    unit_of: the unit of each member.
+    emission: the likelihood of members given parts.
+    adding: True if members are not counted yet; they are then added one by one.
     """
     keys = jax.random.split(key, 5)
     n_members, dtype = len(unit_of), state.beta.dtype

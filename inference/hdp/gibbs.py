@@ -1,8 +1,11 @@
-"""Gibbs sampling for HDP topics by direct assignment, `lvsearch.inference.hdp.franchise` with
+"""Gibbs sampling for HDP topics by direct assignment: each token's topic is drawn given all others.
 
-    p(w_i | words of k) = (n_k,w_i + η) / (n_k + Vη).
+It is `lvsearch.inference.hdp.franchise` with
 
-It is slow beside `estimator.py`, and exact as the chain grows.
+    p(w_i | words of k) = (n_k,w_i + η) / (n_k + Vη),
+
+where w_i is token i's word of V, n_kw the number of tokens of word w in topic k, n_k all its tokens, and η the topics'
+Dirichlet concentration. It is slow beside `estimator.py`, and exact as the chain grows.
 """
 
 from dataclasses import dataclass
@@ -20,43 +23,60 @@ from lvsearch.inference.topic_samplers.collapsed import Tokens, expand
 from lvsearch.models.hdp import HDP
 
 FIRST_CAPACITY = 32
-"""The number of places for topics at first. It is doubled whenever a sweep needs more."""
+"""The number of places (array slots) for topics at first. It is doubled whenever a sweep needs more."""
 
 
 class WordCounts(NamedTuple):
-    """The likelihood of words given topics, by counts (word, place).
+    """The likelihood of words given topics, by counts (word, place), where a place is the array slot of a topic.
 
-    word: (token,), the vocabulary id of each token.
-    eta: (word,), η, the same for every word of the vocabulary.
+    word: the vocabulary id of each token.
+    eta: the topics' Dirichlet concentration, the same for every word of the vocabulary.
     """
 
     word: Int32[Array | np.ndarray, " token"]
     eta: Float[Array | np.ndarray, " word"]
 
     def empty(self, places: int) -> Array:
-        """Return counts without words."""
+        """Return counts (word, place) without tokens, for `places` array slots."""
         return jnp.zeros((len(self.eta), places), jnp.int32)
 
     def gather(self, labels: Array, places: int) -> Array:
-        """Return the counts of all words at the places of their labels."""
+        """Return the counts (word, place) of all tokens, each at the place (array slot) of its topic.
+
+        labels: the place of each token's topic, (token,).
+        places: the number of places.
+        """
         return self.empty(places).at[jnp.asarray(self.word), labels].add(1)
 
     def densities(self, emitted: Array, member: Array, total: Array) -> Array:
-        """Return p(word | words at each place), (place,)."""
+        """Return p(word of a token | words of the topic at each place (array slot)), (place,).
+
+        emitted: counts (word, place) without the token.
+        member: the index of the token.
+        total: the number of tokens at each place.
+        """
         word = jnp.asarray(self.word)[member]
         eta = jnp.asarray(self.eta)[0]
         return (emitted[word] + eta) / (total + len(self.eta) * eta)
 
     def remove(self, emitted: Array, member: Array, place: Array, last: Array) -> Array:
-        """Return the counts without one word."""
+        """Return the counts (word, place) without one token, the `member`-th, at its place (array slot).
+
+        last: not used.
+        """
         return emitted.at[jnp.asarray(self.word)[member], place].add(-1)
 
     def add(self, emitted: Array, member: Array, place: Array) -> Array:
-        """Return the counts with one more word."""
+        """Return the counts (word, place) with one more token, the `member`-th, at a place (array slot)."""
         return emitted.at[jnp.asarray(self.word)[member], place].add(1)
 
     def log_density(self, emitted: Array, total: Array) -> Array:
-        """Return log p(all words | their places), nats."""
+        """Return log p(all words | their topics), topics integrated out, nats.
+
+        A place is the array slot of a topic.
+
+        emitted: counts (word, place). total: the number of tokens at each place.
+        """
         eta = jnp.asarray(self.eta)[0]
         mass = len(self.eta) * eta
         of_words = jnp.where(emitted > 0, gammaln(eta + emitted) - gammaln(eta), 0.0).sum()
@@ -69,13 +89,14 @@ class HDPSample:
 
     | field | shape | meaning |
     |---|---|---|
-    | `tokens` | | which document and word each indicator belongs to |
-    | `assignments` | (token,) | z, int32 |
-    | `topic_word` | (topic, word) | n_kw, int32 |
-    | `document_topic` | (document, topic) | n_dk, int32 |
-    | `beta` | (topic,) | β of the topics in use; 1 − Σβ is left for others |
-    | `eta` | | η |
-    | `occupied`, `gammas`, `alphas` | (sweep,) | topics in use, γ and α after every sweep of the chain so far |
+    | `tokens` | | which document and word each token belongs to |
+    | `assignments` | (token,) | the topic of each token, int32 |
+    | `topic_word` | (topic, word) | number of tokens of each word in each topic, int32 |
+    | `document_topic` | (document, topic) | number of tokens of each topic in each document, int32 |
+    | `beta` | (topic,) | shared weights of the topics in use; 1 − Σβ is left for others |
+    | `eta` | | the topics' Dirichlet concentration of each word |
+    | `occupied` | (sweep,) | the number of topics in use after every sweep of the chain so far |
+    | `gammas`, `alphas` | (sweep,) | the concentrations of corpus and documents after every sweep |
     | `trace` | | the chain as `lv.sample` gives it: one chain, a draw for every sweep |
     """
 
@@ -92,11 +113,14 @@ class HDPSample:
 
     @property
     def alpha(self) -> Float64[np.ndarray, " topic"]:
-        """α β_k, (topic,), which `lvsearch.inference.document_likelihood` needs beside `topics`."""
+        """The Dirichlet parameters of a document's topic shares at the last sweep.
+
+        `lvsearch.inference.document_likelihood` needs them beside `topics`.
+        """
         return self.alphas[-1] * self.beta
 
     def topics(self) -> Float64[np.ndarray, "topic word"]:
-        """Return E[φ | z, w] = (n_kw + η) / (n_k + Vη), (topic, word), rows summing to 1."""
+        """Return the expected word distribution of each topic given the state, (topic, word), rows summing to 1."""
         counts = self.topic_word + self.eta
         return counts / counts.sum(axis=1, keepdims=True)
 
@@ -104,7 +128,8 @@ class HDPSample:
 def direct_assignment(
     model: HDP, data: Dataset, *, sweeps: int, key: Key[Array, ""], start: HDPSample | None = None
 ) -> HDPSample:
-    """Make `sweeps` more sweeps of the chain of `key`, from `start` or from nothing.
+    """Make `sweeps` more sweeps of the chain that `key` determines, from `start` or from nothing. Returns its last
+    state.
 
     From nothing, the tokens are first added one at a time, each drawn given those before it. That is not counted as a
     sweep. A chain in several calls gives the same bits as in one call.
@@ -124,12 +149,15 @@ def direct_assignment(
 
 
 def words_of(model: HDP, data: Dataset) -> Members:
-    """Return the tokens of documents as members. Raises ValueError for counts that are not whole numbers."""
+    """Return the tokens of documents as the members that the sampler moves between topics.
+
+    Raises ValueError for counts that are not whole numbers.
+    """
     tokens = expand(data)
     emission = word_counts(model, tokens, data.extents["word"])
     return Members(np.asarray(tokens.document), data.n_units, emission, 0.0, FIRST_CAPACITY)
 
 
 def word_counts(model: HDP, tokens: Tokens, n_words: int) -> WordCounts:
-    """Return the likelihood of tokens under the model's topics."""
+    """Return the likelihood of tokens under the model's topics, for a vocabulary of `n_words`."""
     return WordCounts(tokens.word, np.full(n_words, model.topic_concentration, np.float64))

@@ -2,8 +2,9 @@
 
 Clusters that are common to all groups are found first and cheaply. A Dirichlet-process mixture of the pooled rows finds
 them, with its sequential starts and proposals. Then every group gets weights of its own, and its largest clusters
-become its first tables. The bound on the process of two levels is climbed from there. Merges, deletions and births are
-kept only if it rises. It is recorded in float64 at exactly the global parameters that are returned.
+become its first tables. The bound on the process of two levels is climbed from there. Merges, deletions and births of
+components are kept only if it rises. It is recorded in float64 at exactly the values of the shared variables that are
+returned.
 """
 
 from dataclasses import dataclass, field
@@ -49,8 +50,8 @@ class GroupSettings:
     | `passes`, `tolerance` | the most passes of the ascent; a pass that gains less is the last one |
     | `sweeps` | coordinate steps of every group in a pass |
     | `rounds`, `proposals` | rounds of proposals, and how many of each kind a round tries; 0 rounds for none |
-    | `climb_passes` | passes given to a proposal |
-    | `last_sweeps` | coordinate steps at the final globals, in float64 |
+    | `climb_passes` | the most passes of the ascent from a proposal |
+    | `last_sweeps` | coordinate steps of every group at the final shared variables, in float64 |
     | `double_below` | rows × components × statistics up to which everything is in float64 |
     """
 
@@ -84,7 +85,9 @@ class GroupsEstimator(RowsEstimator):
         self.prepared, self.n_rows = self.pooled.prepared, len(self.owner)
 
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
-        """Return the bytes of the pooled mixture, of densities of every row and of pointers of every group."""
+        """Return the memory a fit needs: the mixture of all rows, densities of every row, pointers of every group,
+        programs.
+        """
         (capacity,) = capacity_of(size)
         pointers = 8 * self.packed.real.size * self.model.tables * capacity
         plan = self.pooled.memory_plan(size)
@@ -96,35 +99,46 @@ class GroupsEstimator(RowsEstimator):
         return MemoryPlan((*plan.parts, *own))
 
     def work(self, size: tuple[int, ...]) -> float:
-        """Return rows × components × statistics, the work of one pass."""
+        """Return the work of one pass over the rows: rows × components × statistics."""
         n_dims = self.data.extents["dim"]
         statistics = jax.eval_shape(lambda: self.model.components.prior(n_dims))
         return float(self.n_rows) * size[0] * sum(leaf.size for leaf in jax.tree.leaves(statistics))
 
     def begin(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> RowsStart:
-        """Find the clusters of all rows together, starting from another truncation's components if there is one."""
+        """Return where a fit begins: the clusters of all rows together.
+
+        They are searched from another truncation's components if `start` is given.
+        """
         return RowsStart(key, start, self.pooled.fit(size, key, None if start is None else self._as_pooled(start)))
 
     def run(self, size: tuple[int, ...], dtype: Any) -> "_Run":
-        """Return one fit at this size and in this precision, not yet made."""
+        """Return the object that makes one fit at this size and in this precision; nothing is fitted yet."""
         return _Run(self, size, dtype)
 
     def bound(self, natural: dict[str, Statistics], size: tuple[int, ...], l: TablePosterior) -> float:
-        """Return the bound in float64 at exactly these natural parameters, nats.
+        """Return the evidence lower bound in float64 at exactly the given natural parameters, nats.
 
-        Groups are updated from these tables first.
+        A group's rows sit at tables, each of which serves one component.
+
+        q of the groups' tables is updated from `l` first.
+
+        natural: natural parameters of the variables that all groups share.
+        l: q of the groups' tables, to begin with.
         """
         return bound_at(self.model, natural, size, self.packed, l, self.settings.last_sweeps)[0]
 
     def _as_pooled(self, start: Estimate) -> Estimate:
-        """Return another truncation's fit as one of the mixture of all rows."""
+        """Return another truncation's fit in the form of a fit of the mixture of all rows."""
         mixture = self.pooled.model
         named = {"sticks": "shared_sticks", "components": "components", "concentration": "shared_concentration"}
         return start._replace(model=mixture, natural={name: start.natural[named[name]] for name in mixture.globals()})
 
 
 class _Run(RowsRun[GroupsEstimator]):
-    """One fit at one size in one precision. It is not `ordered`, because an ascent puts components in order anyway."""
+    """One fit at one size in one precision.
+
+    It is not `ordered`, because an ascent puts components in order of size anyway.
+    """
 
     def __init__(self, owner: GroupsEstimator, size: tuple[int, ...], dtype: Any):
         super().__init__(owner, size, dtype)
@@ -136,27 +150,34 @@ class _Run(RowsRun[GroupsEstimator]):
 
     @property
     def most_passes(self) -> float:
-        """Three times the passes made so far, and a climb for every round."""
+        """The number of passes over the rows after which no more proposals are tried.
+
+        It is three times the passes made so far, and a climb for every round.
+        """
         return float(3 * self.passes + self.settings.rounds * self.settings.climb_passes)
 
     def first(self, begin: RowsStart) -> tuple[AscentTrace, Float[np.ndarray, " sweep"]]:
-        """Run the ascent from the clusters of all rows together."""
+        """Run the ascent from the clusters of all rows together.
+
+        Returns its trace, and the bound before each of its passes, nats.
+        """
         assert begin.pooled is not None
         trace = self._from_shares(self._pooled_shares(begin.pooled), self.settings.passes)
         return trace, trace.bound_history()
 
     def finished(self, standing: Standing) -> AscentTrace:
-        """Run the ascent to its end."""
+        """Run the ascent to its end from the fit that proposals led to, and return its trace."""
         return self._from_shares(standing.shares, self.settings.passes, standing.trace.beliefs)
 
     def climbed(self, shares: Float[np.ndarray, "row component"]) -> Standing:
-        """Return where a short climb from these responsibilities ends."""
+        """Run a short ascent from responsibilities of the rows, and return where it ends, as proposals need it."""
         return self.standing(self._from_shares(shares, self.settings.climb_passes))
 
     def _typed(self, tree: Any) -> Any:
         """Return the arrays of a tree on the device, floating-point ones in this run's precision."""
 
         def typed(leaf: Any) -> Array:
+            """Return an array on the device, in this run's precision if it is floating-point."""
             floating = np.issubdtype(np.asarray(leaf).dtype, np.floating)
             return jax.device_put(np.asarray(leaf, self.dtype if floating else None))
 
@@ -165,7 +186,7 @@ class _Run(RowsRun[GroupsEstimator]):
     # ── from shares of the rows ─────────────────────────────────────────────────────────────────────────────────────
 
     def _pooled_shares(self, pooled: Estimate) -> Float[np.ndarray, "row component"]:
-        """Return the responsibilities of every row at the fit of all rows together."""
+        """Return each row's responsibilities (probability of every component) at the fit of all rows together."""
         n, model = self.size[0], self.model
         blank = self._natural(starting_weights(model, n))
         natural = pad_axes(model, {**blank, "components": pooled.natural["components"]}, self.size, self.capacity)
@@ -178,9 +199,15 @@ class _Run(RowsRun[GroupsEstimator]):
     def _from_shares(
         self, shares: Float[np.ndarray, "row component"], passes: int, beliefs: Beliefs | None = None
     ) -> AscentTrace:
-        """Run an ascent from responsibilities of rows, with components in order of their numbers of tables.
+        """Run an ascent from responsibilities of rows, and return its trace.
 
-        beliefs: the global parameters to start from. None: those that follow from the responsibilities.
+        A group's rows sit at tables, each of which serves one component.
+
+        Without `beliefs`, components are put in order of their numbers of tables first.
+
+        shares: the probability of each component for every row.
+        passes: the most passes.
+        beliefs: q of the shared variables to start from. None: that which follows from the responsibilities.
         """
         model, owner, n = self.model, self.owner, self.size[0]
         in_groups = np.zeros((owner.data.n_units, n))
@@ -211,7 +238,7 @@ class _Run(RowsRun[GroupsEstimator]):
         return trace
 
     def _natural(self, weights: CorpusWeights) -> dict[str, Any]:
-        """Return natural parameters of the globals about these weights, with components at their prior."""
+        """Return natural parameters of the shared variables about the given weights, with components at their prior."""
         model = self.model
         tables: Any = weights.tables
         beyond: Any = np.maximum(tables.sum() - np.cumsum(tables), 0.0)
@@ -232,7 +259,7 @@ class _Run(RowsRun[GroupsEstimator]):
     # ── proposals ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def standing(self, trace: AscentTrace) -> Standing:
-        """Return the end of an ascent as proposals see it."""
+        """Return the end of an ascent in the form in which proposals are made from it."""
         seen = survey_units(
             self.model,
             trace.beliefs,
@@ -247,6 +274,6 @@ class _Run(RowsRun[GroupsEstimator]):
 
 
 @estimator.register
-def _(model: HDPMixture, data: Dataset) -> GroupsEstimator:
-    """Return the estimator of HDP mixtures."""
+def _estimator_of_hdp_mixtures(model: HDPMixture, data: Dataset) -> GroupsEstimator:
+    """Return the estimator of HDP mixtures on a data set of groups of rows."""
     return GroupsEstimator(model, data)

@@ -1,4 +1,4 @@
-"""The distribution under q of how many parts are occupied, that is, have some member."""
+"""The distribution under q of how many parts (topics or components) are occupied, that is, have some member."""
 
 import numpy as np
 
@@ -13,22 +13,28 @@ from lvsearch.models.hierarchical_process import HierarchicalProcess
 SEATING_SWEEPS = 10
 """Coordinate steps of every unit before tables are drawn."""
 CERTAIN = 30.0
-"""A part counts as certainly occupied if Σ over units of 1 − e^−(its expected members) exceeds this number.
+"""A part counts as certainly occupied if its expected number of units exceeds this number.
 
-Units are independent under q. The sum is over units, because a pointer moves all members of its table together.
+That number is Σ over units of 1 − e^−(its expected members). Units are independent under q. The sum is over units and
+not over members, because a pointer moves all members of its table together.
 """
 NEGLIGIBLE = 1e-7
-"""A unit with fewer expected members of the doubtful parts than this is left out of the draws."""
+"""A unit with fewer expected members in the doubtful parts than this is left out of the draws."""
 
 
 @occupied_counts.register
 def occupied_parts(
     model: HierarchicalProcess, estimate: Estimate, data: Dataset, *, draws: int, rng: np.random.Generator
 ) -> OccupiedCounts:
-    """Return the distribution of the number of occupied parts, from `draws` draws of all pointers and tables from q.
+    """Return the distribution of the number of occupied parts (topics or components), from draws from q.
 
-    Units' tables are first updated at q(globals). Parts that many units use count as occupied. Only units with some
-    chance of a doubtful part are drawn.
+    Members are tokens or rows.
+
+    A unit is a document or a group. Its members sit at tables, and each table has a pointer to a part. Pointers and
+    tables are drawn `draws` times. Units' tables are first updated at q of the shared variables. Parts that many units
+    use count as occupied. Only units with some chance of a doubtful part are drawn.
+
+    rng: the generator of random numbers.
     """
     packed, contents, seating, seen = seat_units(model, estimate, data, SEATING_SWEEPS)
     documents = packed.documents

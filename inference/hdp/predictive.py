@@ -2,7 +2,8 @@
 
     p(x | group j, data) ≈ Σ_k E[θ_jk] ∫ p(x | φ_k) q(φ_k) dφ + (1 − Σ_k E[θ_jk]) ∫ p(x | φ) p(φ) dφ
 
-Here θ_j are the shares of the group's own rows. For a new group E[θ_k] = E[β_k]. The density integrates to 1.
+Here φ_k are the parameters of component k, and θ_j are the components' shares of the group's own rows. For a new group
+E[θ_k] = E[β_k], the shared weights. The density integrates to 1.
 """
 
 import numpy as np
@@ -19,7 +20,7 @@ from lvsearch.models.hdp_mixture import HDPMixture
 def group_predictive_log_density(
     estimate: Estimate, rows: Dataset, group: Dataset | None = None
 ) -> Float[np.ndarray, " rows"]:
-    """Return log p(row | group, data fitted) of each row, in the order of `rows`, nats, float64.
+    """Return log p(row | group, fitted data) of each row, in the order of `rows`, nats, float64.
 
     rows: a data set of rows.
     group: a data set of one group, with the rows of it that are known; None for a new group.

@@ -1,4 +1,7 @@
-"""Two-level processes in the one run loop: the state that lasts from sweep to sweep, with chains side by side."""
+"""Two-level processes in the common run loop: the state that lasts from sweep to sweep, with chains side by side.
+
+A *unit* is a document or a group of rows, a *member* a token or a row, and a *part* a topic or a component.
+"""
 
 from dataclasses import replace
 from functools import partial
@@ -23,15 +26,15 @@ from lvsearch.models.kernels import kernel
 
 
 class Members(NamedTuple):
-    """The members of all units.
+    """The members (tokens or rows) of all units (documents or groups), which a chain moves between parts.
 
     | field | meaning |
     |---|---|
     | `unit_of` | the unit of each member |
     | `n_units` | the number of units |
-    | `emission` | the likelihood of members given parts |
-    | `log_carrier` | Σ log h(x) of all members, nats |
-    | `places` | places for parts at first, doubled whenever a sweep needs more |
+    | `emission` | the likelihood of members given parts (topics or components) |
+    | `log_carrier` | sum of the members' log base measure, which no part changes, nats |
+    | `places` | array slots for parts at first, doubled whenever a sweep needs more |
     """
 
     unit_of: Int32[np.ndarray, " member"]
@@ -52,7 +55,7 @@ class FranchiseStates(NamedTuple):
     | `labels` | z | (particle, member) | the place of each member's part |
     | `weight` | β_z | (particle, member) | the process's shared weight of that part |
     | `left` | β_u | (particle,) | the weight left for all parts without members |
-    | `gamma`, `alpha` | γ, α | (particle,) | concentrations |
+    | `gamma`, `alpha` | γ, α | (particle,) | concentrations of the shared weights and of a unit's weights |
     | `outgrown` | | (particle,) | True if a sweep ran out of places: such a state is rerun with more of them |
     """
 
@@ -65,7 +68,19 @@ class FranchiseStates(NamedTuple):
 
 
 class FranchiseSampler(eqx.Module):
-    """Direct assignment (`lvsearch.inference.hdp.franchise`) as a `Growing` sampler, from given states."""
+    """The sampler of a two-level process by direct assignment, from given states; it grows when parts need more room.
+
+    Parts are topics or components.
+
+    model: the process.
+    unit_of: the unit (document or group) of each member (token or row).
+    emission: the likelihood of members given parts.
+    log_carrier: sum of the members' log base measure, nats.
+    begin: the state in which each chain begins.
+    n_units: the number of units.
+    capacity: the number of places (array slots) for parts.
+    one_by_one: True, because a sweep is a loop over the members, each drawn given all others.
+    """
 
     model: HierarchicalProcess
     unit_of: Int32[Array | np.ndarray, " member"]
@@ -78,14 +93,18 @@ class FranchiseSampler(eqx.Module):
 
     @classmethod
     def from_members(cls, model: HierarchicalProcess, members: Members, begin: FranchiseStates) -> "FranchiseSampler":
-        """Return the sampler of these members, with places for at least one part more than `begin` has."""
+        """Return the sampler of these members, with places (array slots) for at least one part more than `begin`
+        has.
+
+        Members are tokens or rows; parts are topics or components.
+        """
         unit_of, n_units, emission, log_carrier, places = members
         while places <= begin.labels.max(initial=0) + 1:
             places *= 2
         return cls(model, unit_of, emission, log_carrier, begin, n_units, places)
 
     def init(self, key: Array, particles: int) -> FranchiseStates:
-        """Return the given states. Raises ValueError for another number of chains."""
+        """Return the given states. Raises ValueError if `particles` is not their number. The key is not used."""
         if particles != len(self.begin.left):
             raise ValueError(f"got {particles} chains, expected one for each of {len(self.begin.left)} starts")
         return jax.tree.map(jnp.asarray, self.begin)
@@ -93,9 +112,15 @@ class FranchiseSampler(eqx.Module):
     def step(
         self, key: Array, state: FranchiseStates, temperature: Float[Array, ""], *, backward: bool
     ) -> FranchiseStates:
-        """Draw members, tables, weights and concentrations of each chain once."""
+        """Return the states after one sweep of each chain over members, tables, weights and concentrations.
+
+        Members are tokens or rows. The members of a unit sit at tables, each of which serves one part.
+
+        `temperature` and `backward` are not used.
+        """
 
         def one(k: Array, old: FranchiseStates) -> FranchiseStates:
+            """Return the state of one chain after a sweep."""
             unit_of = jnp.asarray(self.unit_of)
             new = franchise.sweep(self.model, self.expand_state(old), unit_of, self.emission, k, adding=False)
             return lasting_state(new)._replace(outgrown=old.outgrown | new.overflow)
@@ -103,7 +128,7 @@ class FranchiseSampler(eqx.Module):
         return jax.vmap(one)(jax.random.split(key, len(state.left)), state)
 
     def expand_state(self, state: FranchiseStates) -> Franchise:
-        """Return the full state of one chain, as a sweep needs it."""
+        """Return the full state of one chain, as a sweep needs it, from the state that lasts."""
         labels = jnp.asarray(state.labels)
         empty = franchise.empty_state(
             len(self.unit_of), self.n_units, self.emission, self.capacity, state.gamma, state.alpha
@@ -118,16 +143,20 @@ class FranchiseSampler(eqx.Module):
         )
 
     def log_density(self, state: FranchiseStates) -> Float[Array, " particle"]:
-        """Return the log density of members, partition, weights and concentrations, nats, (particle,).
+        """Return the log density of members, partition, weights and concentrations of each chain, nats.
 
-        Parts and weights of units are integrated out. A concentration with a fixed value is conditioned on.
+        Members are tokens or rows; parts are topics or components; units are documents or groups of rows.
 
-        The weights of K parts in use, in no order, and what is left have the density γ^K β_u^(γ − 1) / Π β_k. It is
-        given in the coordinates log β_u and β_k / (1 − β_u), in which it stays bounded as γ becomes small.
+        Parts, and the units' weights of them, are integrated out. A concentration with a fixed value is conditioned on.
+
+        The weights β_k of K parts in use, in no order, and the weight β_u that is left have the density γ^K β_u^(γ − 1)
+        / Π β_k. It is given in the coordinates log β_u and β_k / (1 − β_u), in which it stays bounded as γ becomes
+        small.
         """
         priors = [self.model.concentration_of(level) for level in self.model.levels]
 
         def one(state: FranchiseStates) -> Array:
+            """Return the log density of one chain's state, nats."""
             seats = self.expand_state(state)
             used = seats.total > 0
             beta, in_use = jnp.where(used, seats.beta, 1.0), seats.beta.sum()
@@ -143,16 +172,22 @@ class FranchiseSampler(eqx.Module):
         return jax.vmap(one)(state)
 
     def outgrown(self, state: FranchiseStates) -> Bool[Array, ""]:
-        """Return whether any chain needed more places."""
+        """Return whether any chain needed more places (array slots) for parts than there are.
+
+        Parts are topics or components.
+        """
         return jnp.any(state.outgrown) | jnp.any(state.labels >= self.capacity)
 
     def grown(self, state: FranchiseStates) -> tuple["FranchiseSampler", FranchiseStates]:
-        """Return the sampler with twice as many places, and the state."""
+        """Return the sampler with twice as many places (array slots) for parts, and the state unchanged.
+
+        Parts are topics or components.
+        """
         return replace(self, capacity=2 * self.capacity), state
 
 
 def lasting_state(state: Franchise) -> FranchiseStates:
-    """Return the part of one chain's state that lasts when its sweep is over."""
+    """Return the part of one chain's state that lasts when its sweep is over, from the full state."""
     weight = state.beta[state.assignments]
     return FranchiseStates(state.assignments, weight, state.left, state.gamma, state.alpha, state.overflow)
 
@@ -168,21 +203,28 @@ def _log_hyper(prior: Any, value: Any) -> Array:
 class FranchiseRecorder(Recorder):
     """Records the number of `occupied` parts, the members of the `largest` part, and concentrations that are drawn.
 
-    Where asked for it records the part of each member, under the name of the parts.
+    Members are tokens or rows; parts are topics or components.
+
+    Where asked for it records the part of each member, under the name of the parts ("topic" or "component").
     """
 
     quantities: tuple[Quantity, ...] = eqx.field(static=True)
 
     @classmethod
     def for_model(cls, model: HierarchicalProcess, n_members: int, *, units: bool) -> "FranchiseRecorder":
-        """Return the recorder of a model. units: record the members' parts too."""
+        """Return the recorder of a model with `n_members` members (tokens or rows).
+
+        Parts are topics or components.
+
+        units: True to record the part of each member too.
+        """
         varies = tuple(level.concentration for level in model.levels if model.has_prior(level))
         numbers = tuple(Quantity(name, (), (), False) for name in ("occupied", "largest", *varies))
         each = Quantity(model.axes.part, (model.axes.member,), (n_members,), True)
         return cls((*numbers, each) if units else numbers)
 
     def values(self, chain: FranchiseSampler, state: FranchiseStates) -> tuple[Array, ...]:
-        """Return the recorded values, in the order of the quantities."""
+        """Return the recorded values of every chain, chains first, in the order of `quantities`."""
         counts = jax.vmap(lambda labels: jnp.bincount(labels, length=chain.capacity))(state.labels)
         upper, lower = chain.model.levels
         found = {
@@ -199,7 +241,11 @@ class FranchiseRecorder(Recorder):
 
 
 def states_by_adding(model: HierarchicalProcess, members: Members, key: Array) -> FranchiseStates:
-    """Return one chain whose members were added one at a time, each drawn given those before it."""
+    """Return one chain (with a particle axis of 1) whose members were added one at a time, each given those before
+    it.
+
+    Members are tokens or rows.
+    """
     unit_of, n_units, emission, _, places = members
     means = _prior_means(model)
     with jax.enable_x64(True):
@@ -222,13 +268,23 @@ def _add_all_members(
     n_units: int,
     places: int,
 ) -> FranchiseStates:
-    """Add all members one at a time, each drawn given those before it (compiled)."""
+    """Return the state of one chain after all members were added one at a time, each given those before it (compiled).
+
+    Members are tokens or rows; parts are topics or components; units are documents or groups of rows.
+
+    unit_of: the unit of each member.
+    emission: the likelihood of members given parts.
+    means: values of γ and α, the concentrations.
+    places: the number of array slots for parts.
+    """
     empty = franchise.empty_state(len(unit_of), n_units, emission, places, *means)
     return lasting_state(franchise.sweep(model, empty, jnp.asarray(unit_of), emission, key, adding=True))
 
 
 def states_of_partitions(model: HierarchicalProcess, labels: Int[np.ndarray, "particle member"]) -> FranchiseStates:
-    """Return chains with these partitions.
+    """Return states of chains with the given partitions, one row of `labels` for each chain.
+
+    Members are tokens or rows. The members of a unit sit at tables, each of which serves one part.
 
     Concentrations are at their prior means, and weights as if every member were a table.
     """
@@ -248,7 +304,10 @@ def states_of_partitions(model: HierarchicalProcess, labels: Int[np.ndarray, "pa
 
 
 def _prior_means(model: HierarchicalProcess) -> tuple[float, float]:
-    """Return the prior means of (γ, α)."""
+    """Return the prior means of γ and α, the concentrations of the shared weights and of a unit's weights.
+
+    Units are documents or groups of rows.
+    """
     upper, lower = model.levels
     return prior_mean(model.concentration_of(upper)), prior_mean(model.concentration_of(lower))
 
@@ -257,12 +316,12 @@ def _prior_means(model: HierarchicalProcess) -> tuple[float, float]:
 
 
 class Seating(NamedTuple):
-    """One state, with its parts numbered from 0, most members first.
+    """One state of a chain, with its parts numbered from 0, most members first.
 
     | field | shape | meaning |
     |---|---|---|
-    | `assignments` | (member,) | z, int32 |
-    | `in_unit` | (unit, part) | members of each part in each unit, int32 |
+    | `assignments` | (member,) | the part (topic or component) of each token or row, int32 |
+    | `in_unit` | (unit, part) | members of each part in each document or group, int32 |
     | `beta` | (part,) | shared weights; 1 − Σβ is left for others |
     """
 
@@ -272,7 +331,12 @@ class Seating(NamedTuple):
 
 
 def seating(leaves: tuple[np.ndarray, ...], members: Members) -> Seating:
-    """Return the seating of the first chain of a trace's state."""
+    """Return the first chain of a trace's state, with its parts numbered by size.
+
+    Parts are topics or components.
+
+    leaves: the state's arrays, in the order of `FranchiseStates`.
+    """
     state = FranchiseStates(*(leaf[0] for leaf in leaves))
     total = np.bincount(state.labels)
     order = np.argsort(-total, kind="stable")[: (total > 0).sum()]
@@ -289,10 +353,12 @@ def seating(leaves: tuple[np.ndarray, ...], members: Members) -> Seating:
 class OneChain(NamedTuple):
     """The result of one chain.
 
+    Parts are topics or components.
+
     | field | meaning |
     |---|---|
-    | `seating` | where the chain ended |
-    | `history` | parts in use, γ and α after every sweep, (sweep,) each |
+    | `seating` | the state in which the chain ended |
+    | `history` | the number of parts in use, and the concentrations γ and α, after every sweep, (sweep,) each |
     | `trace` | the trace of the run loop |
     """
 
@@ -304,7 +370,12 @@ class OneChain(NamedTuple):
 def run_one_chain(
     model: HierarchicalProcess, members: Members, key: Array, *, sweeps: int, units: bool, after: Trace | None
 ) -> OneChain:
-    """Make `sweeps` more sweeps of the chain of `key`, after those of a trace or from nothing.
+    """Make `sweeps` more sweeps of the chain that `key` determines, after those of a trace or from nothing.
+
+    Members are tokens or rows; parts are topics or components.
+
+    units: True to record the part of every member in every sweep.
+    after: the trace of the sweeps so far; None for none.
 
     Raises ValueError for a number of sweeps below 1 and for the trace of another chain.
     """
@@ -331,7 +402,13 @@ def run_all_sweeps(
     units: bool,
     after: Trace | None = None,
 ) -> Trace:
-    """Make `sweeps` more sweeps of every chain, with a draw after each.
+    """Make `sweeps` more sweeps of every chain, and return the trace with a draw after each.
+
+    Members are tokens or rows; parts are topics or components.
+
+    begin: the states in which chains begin.
+    units: True to record the part of every member in every sweep.
+    after: the trace of the sweeps so far; None for none.
 
     Raises KeyboardInterrupt if the run was interrupted, because callers that asked for all sweeps cannot use a part.
     """

@@ -1,4 +1,4 @@
-"""Starts of HDP topics: another truncation's topics, merged if they are too many, and new ones from documents."""
+"""Starts of HDP topics from another truncation's topics, merged if they are too many, and new ones from documents."""
 
 import jax
 import numpy as np
@@ -14,19 +14,21 @@ DOCUMENTS_PER_TOPIC = 20
 Blei (2004, §3.6) has five; with 20 fits end higher.
 """
 START_WEIGHT = 0.5
-"""The pseudo-counts of a start, as a share of the corpus."""
+"""The total of the pseudo-counts of new topics, as a share of the tokens of the corpus."""
 
 
 def start_counts(
     counts: csr_array, n_topics: int, capacity: int, key: Array, start: Estimate | None, smoothing: float
 ) -> Float[np.ndarray, "word topic"]:
-    """Return pseudo-counts (word, topic) to start from.
+    """Return pseudo-counts of words in topics to start from, (word, topic), with zeros for topics up to the capacity.
 
     No two topics are alike, because equal topics would stay equal.
 
     counts: (document, word).
+    n_topics: the number of topics.
+    capacity: the number of topics that arrays have room for.
     start: a fit of another truncation whose topics are kept, or None.
-    smoothing: the topics' concentration η.
+    smoothing: the Dirichlet concentration of each word in a topic.
     """
     random = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
     n_documents, n_words = counts.shape[0], counts.shape[1]

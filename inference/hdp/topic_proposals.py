@@ -1,8 +1,8 @@
-"""Proposals for topics that no pass can make: merge two, delete one, split one in two.
+"""Proposals for topics that no pass over the documents can make: merge two, delete one, split one in two.
 
 Each proposal is a new set of expected counts, from which passes go on (the idea is Hughes & Sudderth's, 2013).
-Proposals are ranked by words alone, by the marginal likelihood of a topic's words (Dirichlet integrated out). The bound
-of the process decides whether one is kept.
+Proposals are ranked by words alone, by the marginal likelihood of a topic's words (its Dirichlet integrated out). The
+bound of the process decides whether one is kept.
 """
 
 from collections.abc import Iterator
@@ -21,6 +21,7 @@ SHORTLIST = 64
 CUT_STEPS = 10
 """The number of steps of the power iteration, and of the refinement, that split a topic."""
 TINY = 1e-30
+"""The smallest divisor, which replaces smaller ones."""
 
 
 class TopicShares(NamedTuple):
@@ -36,13 +37,13 @@ class TopicShares(NamedTuple):
 
 
 class TopicCuts(NamedTuple):
-    """Every topic split in two.
+    """Every topic split in two: the tokens that stay, and those that a new topic takes.
 
     | field | meaning |
     |---|---|
     | `gains` | (topic,) log marginal likelihood of both sides' words minus that of all, nats; 0 without a split |
     | `far` | (document, topic) which documents' tokens the new topic takes |
-    | `words` | (word, topic) the share of the topic's tokens of each word that it takes |
+    | `words` | (word, topic) the share of the topic's tokens of each word that the new topic takes |
     """
 
     gains: Float[np.ndarray, " topic"]
@@ -53,12 +54,14 @@ class TopicCuts(NamedTuple):
 def topic_ideas(
     shares: TopicShares, counts: csr_array, topic_concentration: float, most: int
 ) -> Iterator[Idea[TopicShares]]:
-    """Yield the most promising proposals, at most `most` of each kind.
+    """Yield the most promising proposals for topics, at most `most` of each kind.
 
     Merges are of pairs whose words one topic explains best. Deletions are of the smallest topics; passes find new
-    topics for their tokens. Births are of topics whose words two topics explain best, into free places or the emptiest.
+    topics for their tokens. Births are of topics whose words two topics explain best. The new topic takes a free place
+    (array slot), or that of the emptiest topic.
 
     counts: (document, word).
+    topic_concentration: the topics' Dirichlet concentration of each word.
     """
     tokens, in_order = shares.tokens, np.argsort(shares.tokens, kind="stable")
     used = in_order[tokens[in_order] > EMPTY]
@@ -78,14 +81,21 @@ def topic_ideas(
 
 
 def log_topics(words: Float[np.ndarray, "word topic"], topic_concentration: float) -> Float[np.ndarray, " topic"]:
-    """Return log p(words of a topic) with φ ~ Dirichlet(η, …, η) integrated out, nats; 0 without words."""
+    """Return log p(words of each topic) with its word distribution integrated out, nats; 0 without words.
+
+    words: expected tokens of each word in each topic.
+    topic_concentration: the topics' Dirichlet concentration of each word.
+    """
     n_words, eta = len(words), topic_concentration
     each = gammaln(words + eta).sum(0) - gammaln(words.sum(0) + n_words * eta)
     return each + gammaln(n_words * eta) - n_words * gammaln(eta)
 
 
 def _likely_pairs(shares: TopicShares, used: np.ndarray, topic_concentration: float) -> list[tuple[int, int]]:
-    """Return pairs (larger, smaller) of used topics, those whose words one topic explains best first."""
+    """Return pairs (larger, smaller) of used topics, pairs whose words one topic explains best first.
+
+    used: the topics that have tokens.
+    """
     if len(used) < 2:
         return []
     first, second = (used[side] for side in closest_pairs(shares.words[:, used].T, SHORTLIST))
@@ -103,13 +113,15 @@ def _likely_pairs(shares: TopicShares, used: np.ndarray, topic_concentration: fl
 def _move_tokens(
     shares: TopicShares, source: int, target: int, of_words: np.ndarray | float = 1.0, of_each: np.ndarray | float = 1.0
 ) -> TopicShares:
-    """Give a share of one topic's tokens to another topic.
+    """Return the counts after a share of one topic's tokens was given to another topic.
 
-    of_words: the share of the tokens of each word.
-    of_each: the share of the tokens in each document.
+    source, target: the two topics.
+    of_words: the share of the tokens of each word that moves.
+    of_each: the share of the tokens in each document that moves.
     """
 
     def move(counts: np.ndarray, share: np.ndarray | float) -> np.ndarray:
+        """Return the counts (…, topic) after a share of the source's moved to the target."""
         out, going = counts.copy(), share * counts[:, source]
         out[:, source] -= going
         out[:, target] += going
@@ -119,7 +131,7 @@ def _move_tokens(
 
 
 def _drop_topic(shares: TopicShares, gone: int) -> TopicShares:
-    """Return the shares without one topic's tokens."""
+    """Return the counts without one topic's tokens. gone: the topic."""
     kept = np.arange(len(shares.tokens)) != gone
     return TopicShares(shares.words * kept, shares.in_documents * kept)
 
@@ -130,16 +142,18 @@ def _drop_topic(shares: TopicShares, gone: int) -> TopicShares:
 def cut_topics(counts: csr_array, shares: TopicShares, topic_concentration: float) -> TopicCuts:
     """Split each topic's documents in two groups by the words of the topic that they have.
 
-    A topic has the share θ_dk φ_kw / Σ_l θ_dl φ_lw of the tokens of word w in document d, at the expected counts.
-    Documents with less than one token of the topic stay.
+    At the expected counts, topic k has the share θ_dk φ_kw / Σ_l θ_dl φ_lw of the tokens of word w in document d, with
+    topic shares θ_d and word distributions φ. Documents with less than one token of the topic stay.
 
     counts: (document, word).
+    topic_concentration: the topics' Dirichlet concentration of each word.
     """
     (n_documents, n_words), n_topics = shares.in_documents.shape[:1] + shares.words.shape[:1], shares.words.shape[1]
     document, word = np.repeat(np.arange(n_documents), np.diff(counts.indptr)), counts.indices
     weights = (shares.words + topic_concentration) / (shares.tokens + n_words * topic_concentration)
 
     def scores(topic: int) -> np.ndarray:
+        """Return the numerator of a topic's share of each (document, word) entry of `counts`."""
         return shares.in_documents[document, topic] * weights[word, topic]
 
     total = sum((scores(topic) for topic in range(n_topics)), np.full(len(word), TINY))  # one topic at a time: memory
@@ -162,12 +176,15 @@ def cut_topics(counts: csr_array, shares: TopicShares, topic_concentration: floa
 
 
 def _split_documents(tokens: csr_array, topic_concentration: float) -> Bool[np.ndarray, " document"]:
-    """Return which documents (document, word) lie on the far side of a split by their words.
+    """Return which documents lie on the far side of a split by their words.
 
     The first split is along the direction in which word frequencies differ most. Then, in turns, the words of both
     groups are counted and each document joins the group that explains it better. The direction is the first eigenvector
     of the covariance of the square roots of word frequencies, whose distances are Hellinger's. It is found by power
     iteration from the word that varies most.
+
+    tokens: expected tokens of one topic, (document, word).
+    topic_concentration: the topics' Dirichlet concentration of each word.
     """
     n_words = tokens.shape[1]
     lengths = np.maximum(np.asarray(tokens.sum(1)).ravel(), TINY)
@@ -190,5 +207,9 @@ def _split_documents(tokens: csr_array, topic_concentration: float) -> Bool[np.n
 
 
 def _words_of_sides(tokens: csr_array, far: np.ndarray) -> Float[np.ndarray, "word side"]:
-    """Return the tokens by word, (word, side), of the documents that are not far and of those that are."""
+    """Return the tokens by word, (word, side), of the documents that are not far (side 0) and of those that are
+    (side 1).
+
+    tokens: (document, word). far: (document,).
+    """
     return tokens.T @ np.stack([~far, far], axis=1).astype(np.float64)

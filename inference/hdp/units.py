@@ -1,4 +1,7 @@
-"""Units of a two-level process at given global parameters: their tables, their bound, their shares of the parts."""
+"""Units of a two-level process at given shared variables: q of their tables, their bound, their shares of the parts.
+
+A *unit* is a document or a group of rows, a *member* a word or a row, and a *part* a topic or a component.
+"""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -21,19 +24,20 @@ from lvsearch.models.hierarchical_process import HierarchicalProcess
 from lvsearch.models.kernels import kernel
 
 DESCRIBE_SWEEPS, DESCRIBE_TOLERANCE = 100, 1e-3
-"""The most sweeps over a unit when it is described, and the change in γ (members) below which they stop."""
+"""The most sweeps over a unit when it is described, and the change of its expected members per part that ends them."""
 NOTHING = 700.0
-"""How many nats a part without information about a member is put below the best: e^−700 is as good as 0."""
+"""How many nats below the best part a part without information about a member is put: e^−700 is as good as 0."""
 
 
 class Packed(NamedTuple):
-    """Packed units.
+    """Packed units (documents or groups of rows).
 
     | field | meaning |
     |---|---|
-    | `documents` | the units in tiles |
-    | `real`, `lengths` | (batch, tile, document), which slots hold a unit, and how many members it has |
-    | `members` | the members, as the model knows them |
+    | `documents` | the units in tiles, blocks of fixed size with slots for units |
+    | `real` | which slots hold a unit, (batch, tile, document) |
+    | `lengths` | how many members (words or rows) each unit has, (batch, tile, document) |
+    | `members` | the words or rows of all units, as the model knows them |
     """
 
     documents: PackedDocuments
@@ -43,12 +47,23 @@ class Packed(NamedTuple):
 
 
 def packed_documents(documents: PackedDocuments) -> Packed:
-    """Return packed documents, whose members are words."""
+    """Return packed documents as packed units whose members are words.
+
+    Members are tokens or rows; units are documents or groups of rows.
+    """
     return packed_units(documents, np.arange(documents.n_words))
 
 
 def packed_units(documents: PackedDocuments, members: Any) -> Packed:
-    """Return packed units with which slots hold one, and how many members it has."""
+    """Return packed units, with which slots hold one and how many members it has.
+
+    A tile is a block of fixed size with slots for documents.
+
+    Units are documents or groups of rows.
+
+    documents: the units in tiles.
+    members: the words or rows of all units, as the model knows them.
+    """
     return Packed(documents, documents.documents >= 0, documents.lengths, members)
 
 
@@ -57,8 +72,13 @@ def seat_largest(
 ) -> TablePosterior:
     """Return tables for every document that point at its topics, largest first, float32.
 
-    Each table has as many words as its topic has in the document. Tables beyond the number of topics point at the same
-    topics again, without words.
+    A document's tokens sit at tables, each of which serves one topic. Each table has as many words as its topic has in
+    the document. Tables beyond the number of topics point at the same topics again, without words.
+
+    in_documents: expected words of each topic in every document.
+    capacity: the number of topics that arrays have room for.
+    tables: the number of tables of a document.
+    alpha: the concentration of a document's weights of tables.
     """
     n_topics = in_documents.shape[-1]
     order = np.argsort(-in_documents, axis=-1, kind="stable")[..., :tables]
@@ -80,8 +100,13 @@ def bound_at(
     seating: TablePosterior,
     sweeps: int,
 ) -> tuple[float, TablePosterior]:
-    """Return the bound on log p(units) in float64 at exactly these global parameters, nats, and the tables it is at.
+    """Return the evidence lower bound in float64 at exactly the given shared variables, nats, and the tables it
+    holds for.
 
+    Units are documents or groups of rows. The members of a unit sit at tables, each of which serves one part.
+
+    natural: natural parameters of the variables that all units share.
+    seating: q of the units' tables, to begin with.
     sweeps: coordinate steps of every unit before the bound is computed.
     """
     capacity = capacity_of(size)
@@ -104,7 +129,14 @@ def globals_of(
     *,
     capacity: tuple[int, ...],
 ) -> tuple[Globals, Array]:
-    """Return what units see of the expected statistics of the globals, and E[log α]."""
+    """Return what units see of the shared variables, and E[log α] of the unit-level concentration α.
+
+    Parts are topics or components; units are documents or groups of rows.
+
+    mean: expected statistics of the shared variables.
+    members: the words or rows of all units, as the model knows them.
+    size, capacity: the truncation, and the number of parts that arrays have room for.
+    """
     on = model.active(size, capacity)
     exists = on[model.axes.part]
     log_weights = jnp.where(exists, model.log_weights(mean, on), -jnp.inf)
@@ -118,10 +150,15 @@ def globals_of(
 
 
 class Shares(NamedTuple):
-    """Shares of the parts in every unit.
+    """Shares of the parts (topics or components) in every unit.
 
-    gamma: (batch, tile, document, part), Dirichlet parameters, with one more entry for all parts beyond the truncation.
-    lower: (batch, tile, document), a lower bound on the unit's log-probability, nats.
+    A tile is a block of fixed size with slots for documents.
+
+    Units are documents or groups of rows.
+
+    gamma: Dirichlet parameters of the shares, with one more entry for all parts beyond the truncation, (batch, tile,
+        document, part).
+    lower: a lower bound on the unit's log probability, (batch, tile, document), nats.
     """
 
     gamma: np.ndarray
@@ -129,10 +166,13 @@ class Shares(NamedTuple):
 
 
 def shares_at_means(model: HierarchicalProcess, estimate: Estimate, packed: Packed) -> Shares:
-    """Run mean field for units' shares, Dirichlet(α β_k) a priori, with the globals at their posterior means.
+    """Run mean field for units' shares of the parts, with the shared variables at their posterior means.
 
-    The parts beyond the truncation are one entry of that Dirichlet, with no information about members. q leaves it at
-    its prior, so that the bound is one on the process.
+    Members are tokens or rows; parts are topics or components; units are documents or groups of rows.
+
+    The prior of the shares is Dirichlet(α β_k), with α the unit-level concentration and β the shared weights. The parts
+    beyond the truncation are one entry of that Dirichlet, with no information about members. q leaves it at its prior,
+    so that the bound is one on the process.
     """
     (n_parts,) = estimate.size
     size, (capacity,) = estimate.size, capacity_of((n_parts + 1,))
@@ -141,10 +181,12 @@ def shares_at_means(model: HierarchicalProcess, estimate: Estimate, packed: Pack
         seen, _ = globals_of(
             model, point_of(model, wide, size, capacity=(capacity,)), packed.members, size, capacity=(capacity,)
         )
+    # log-likelihoods relative to the best part; the entry beyond the truncation has none
     log_likelihoods = np.array(seen.log_topics)
     highest = log_likelihoods[:, :n_parts].max(1, keepdims=True)
     log_likelihoods[:, n_parts:] = highest - NOTHING
     weights = np.where(np.arange(capacity) < n_parts, np.exp(log_likelihoods - highest), 0.0)
+    # the Dirichlet prior of the shares, α times the shared weights, what is left of them last
     alpha = np.zeros(capacity)
     shares, left = model.expected_weights(estimate.natural)
     total = model.expected_concentration(model.levels[1], estimate.natural)
@@ -158,6 +200,7 @@ def shares_at_means(model: HierarchicalProcess, estimate: Estimate, packed: Pack
         sweeps=DESCRIBE_SWEEPS,
         tolerance=np.float32(DESCRIBE_TOLERANCE),
     )
+    # the passes ran in float32; the bound at their result is computed in float64
     with jax.enable_x64(True):
         wide_gamma = np.asarray(gamma, np.float64)
         alpha64 = np.maximum(alpha, alpha32.astype(np.float64))
@@ -166,16 +209,22 @@ def shares_at_means(model: HierarchicalProcess, estimate: Estimate, packed: Pack
 
 
 def packed_alone(model: HierarchicalProcess, data: Dataset) -> tuple[Packed, Contents]:
-    """Return the units of a data set packed in one batch, and their contents."""
+    """Return the units of a data set packed in one batch, and their contents.
+
+    Units are documents or groups of rows.
+    """
     contents = contents_of(model, data)
     return packed_units(pack(contents.counts, n_batches=1), contents.members), contents
 
 
 @describe_units.register
-def _(model: HierarchicalProcess, estimate: Estimate, data: Dataset) -> Described:
-    """Describe units by expected shares (units, K) of the parts within the truncation, and by the bound of each unit.
+def _describe_units_of_hierarchical_process(model: HierarchicalProcess, estimate: Estimate, data: Dataset) -> Described:
+    """Describe units by their expected shares of the parts (unit, part), and by the bound on each unit's log
+    probability.
 
-    Rows sum to 1. The globals are at their posterior means.
+    Parts are topics or components; units are documents or groups of rows.
+
+    Only parts within the truncation are listed, and rows sum to 1. The shared variables are at their posterior means.
     """
     packed, _ = packed_alone(model, data)
     found = shares_at_means(model, estimate, packed)
@@ -187,7 +236,12 @@ def _(model: HierarchicalProcess, estimate: Estimate, data: Dataset) -> Describe
 def seat_units(
     model: HierarchicalProcess, estimate: Estimate, data: Dataset, sweeps: int
 ) -> tuple[Packed, Contents, TablePosterior, Globals]:
-    """Return units with their tables updated at q(globals), and what they see of the globals, in float64."""
+    """Return packed units, their contents, q of their tables, and what they see of the shared variables, in float64.
+
+    Units are documents or groups of rows. The members of a unit sit at tables, each of which serves one part.
+
+    The tables are updated by `sweeps` coordinate steps at q of the shared variables.
+    """
     packed, contents = packed_alone(model, data)
     capacity = capacity_of(estimate.size)
     gamma = shares_at_means(model, estimate, packed).gamma[..., :-1]

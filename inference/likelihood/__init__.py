@@ -1,4 +1,6 @@
-"""log p(document | α, topics) for anyone's topics: estimates with stated bias, exact sums and certified intervals."""
+"""log p(document | topics, prior of topic shares) for anyone's topics: estimates, exact sums and certified
+intervals.
+"""
 
 from lvsearch.inference.likelihood.bounds import Interval, document_bounds, saturated_ceiling
 from lvsearch.inference.likelihood.completion import (

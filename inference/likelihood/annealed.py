@@ -1,6 +1,7 @@
 """Annealed importance sampling with resampling (ais), from a mean-field guess to the posterior of the topics.
 
-A document's tokens l have words j_l and topics k_l. The proportions are integrated out, and
+A document's tokens l have words j_l and topics k_l. β_kj is the probability of word j in topic k, and α are the
+Dirichlet parameters of the document's topic proportions. There are L tokens. The proportions are integrated out, and
 
   p(j, k | α, β) = p(k | α) Π_l β_{k_l, j_l},   p(k | α) = Π_t (α_t)_{C_t} / (Σα)_L,   C_t = tokens of topic t   (1)
 
@@ -76,7 +77,16 @@ class TokenParticles(NamedTuple):
 
 
 class Document(NamedTuple):
-    """The numbers of a tile of documents that do not change along the path."""
+    """The numbers of a tile of documents that do not change along the path.
+
+    A tile is a group of documents of one padded length.
+
+    alpha: Dirichlet parameters of the topic proportions.
+    log_beta: log p(word of the token | topic).
+    log_q: log of the mean field from which particles start.
+    real: 1 for a token, 0 for padding.
+    longest: the number of tokens of the longest document.
+    """
 
     alpha: Float[Array, " topic"]
     log_beta: Float[Array, "position topic document"]
@@ -90,17 +100,20 @@ def log_mean_field(
     beta: Float[Array, "position topic document"],
     real: Float[Array, "position document"],
 ) -> Float[Array, "position topic document"]:
-    """Return log q_l(k), the mean field that particles start from.
+    """Return the log of the mean field from which particles start: the probability of each topic for every token.
 
-    It is CYCLES rounds of q_l(k) ∝ β_{k,j_l} (Σ_{m≠l} q_m(k) + α_k). Then a share FLOOR of it is given to topics in
-    proportion to β alone.
+    It is CYCLES rounds of q_l(k) ∝ β_{k,j_l} (Σ_{m≠l} q_m(k) + α_k) for token l with word j_l. Then a share FLOOR of it
+    is given to topics in proportion to β alone.
 
+    alpha: Dirichlet parameters of the topic proportions.
+    beta: β, p(word of the token | topic).
     real: 1 for a token, 0 for padding.
     """
     tiny = jnp.finfo(beta.dtype).tiny
     normalised = lambda u: u / jnp.maximum(jnp.sum(u, axis=1, keepdims=True), tiny)  # noqa: E731
 
     def cycle(_, q):
+        """Return q of every token's topic after one update of all tokens together."""
         rest = jnp.sum(q * real[:, None], axis=0) - q
         return normalised(beta * (jnp.maximum(rest, 0.0) + alpha[None, :, None]))
 
@@ -122,7 +135,7 @@ def log_of(probability: Float[Array, "..."]) -> Float[Array, "..."]:
 
 
 def log_tilt(particles: TokenParticles, document: Document) -> Float[Array, "document particle"]:
-    """Return log p(j, k) − log q(k) of each particle, in nats."""
+    """Return log p(words, topics of tokens) − log q(topics of tokens) of each particle, nats."""
     alpha, real = document.alpha, document.real
     per_token = jnp.take_along_axis((document.log_beta - document.log_q)[..., None], particles.topic[:, None], axis=1)
     rising = jnp.sum(log_rising(alpha[:, None, None], particles.counts), axis=0)
@@ -131,13 +144,17 @@ def log_tilt(particles: TokenParticles, document: Document) -> Float[Array, "doc
 
 
 def start(keys: Key[Array, "document particle"], document: Document, islands: int) -> TokenParticles:
-    """Draw every token's topic from q_l, for all particles."""
+    """Return particles with the topic of every token drawn from the mean field.
+
+    islands: the number of particle groups.
+    """
     n_positions, n_topics, n_documents = document.log_q.shape
     uniforms = block_uniforms(sweep_keys(keys, 0), 0, n_positions)
     draw = lambda log_q, u: choose(jnp.broadcast_to(jnp.exp(log_q)[..., None], (*log_q.shape, keys.shape[1])), u)  # noqa: E731
     topic = lax.map(lambda pair: draw(*pair), (document.log_q, uniforms))
 
     def add(position, counts):
+        """Return the topic counts with the tokens at one position added."""
         hot = jnp.arange(n_topics)[:, None, None] == topic[position]
         return counts + jnp.where(hot, document.real[position][None, :, None], 0.0)
 
@@ -148,7 +165,7 @@ def start(keys: Key[Array, "document particle"], document: Document, islands: in
 
 
 def resample(particles: TokenParticles, uniform: Float[Array, "document island"]) -> TokenParticles:
-    """Resample the groups whose effective number of particles is below half of them, systematically.
+    """Resample the particle groups whose effective number of particles is below half of them, systematically.
 
     uniform: one uniform draw for each group.
     """
@@ -170,7 +187,10 @@ def resample(particles: TokenParticles, uniform: Float[Array, "document island"]
 
 
 def sum_of_weights(log_weight: Float[Array, "document island particle"]):
-    """Return the log of the sum of each group's weights, and Kish's effective number of particles (Σw)²/Σw²."""
+    """Return the log of the sum of each group's weights, and Kish's effective number of particles (Σw)²/Σw².
+
+    Both are (document, island).
+    """
     log_sum = logsumexp(log_weight, axis=2)
     return log_sum, jnp.exp(2 * log_sum - logsumexp(2 * log_weight, axis=2))
 
@@ -190,9 +210,13 @@ def relabel(
     log_table: Float[Array, "position topic document"],
     document: Document,
 ) -> TokenParticles:
-    """Move all tokens of one topic to a topic without tokens, or leave them: a draw from π_s.
+    """Move all tokens of one topic to a topic without tokens, or leave them: a draw from the annealing path's
+    distribution.
 
-    log_table: (1 − s) log q_l(t) + s log β_{t,j_l}.
+    The topic is that of a token chosen at random in each particle.
+
+    s: the position on the annealing path, from 0 to 1.
+    log_table: log of the path's weight of each topic for every token, without the proportions' part, nats.
     """
     n_topics = len(document.alpha)
     which, where = block_uniforms(keys, 0, 2)
@@ -219,9 +243,11 @@ def sweep(
     table: Float[Array, "position topic document"],
     document: Document,
 ) -> TokenParticles:
-    """Draw the topic of every token again, by (3).
+    """Draw the topic of every token again, given the topics of the others.
 
-    table: q_l(t)^{1−s} β_{t,j_l}^s, up to a factor for each position.
+    s: the position on the annealing path, from 0 to 1.
+    table: the path's weight of each topic for every token, without the proportions' part, up to a factor for each
+        position.
     """
     alpha, real = document.alpha, document.real
     topics = jnp.arange(len(alpha))[:, None, None]
@@ -229,6 +255,7 @@ def sweep(
     count_of = lambda counts, topic: jnp.take_along_axis(counts, topic[None], axis=0)[0]  # noqa: E731
 
     def one_token(position, uniform, state):
+        """Draw the topic of one token again, and update the counts."""
         topic, counts, urn = state  # urn: (C_t + α_t)^s, computed again only for the two topics that change
         here, old = real[position][:, None], topic[position]
         less = count_of(counts, old) - here
@@ -245,6 +272,7 @@ def sweep(
         )
 
     def block(b, state):
+        """Draw the topics of one block of positions again."""
         uniforms = block_uniforms(keys, b + 1, size)
         end = jnp.minimum(size, document.longest - b * size)
         return lax.fori_loop(0, end, lambda i, held: one_token(b * size + i, uniforms[i], held), state)
@@ -268,9 +296,16 @@ def _log_islands(
     islands: int,
     particles: int,
 ) -> tuple[Float[Array, "document island"], Float[Array, "document island"]]:
-    """Return the log of each group's estimate of p(j | α, β), and the variance of that estimate by its own particles.
+    """Return the log of each particle group's estimate of p(document), and the relative variance of that estimate.
 
-    warm: the concentration of the mean field that particles start from. steps: how many steps of s.
+    A tile is a group of documents of one padded length.
+
+    The variance comes from the group's own particles.
+
+    word_topic: p(word | topic). alpha: Dirichlet parameters of the topic proportions.
+    warm: the concentration of the mean field from which particles start.
+    steps: how many steps the path has.
+    words, counts: a tile's tokens, and 1 for each (0 for padding).
     rows: the number of each document in the corpus, with which its key is folded.
     islands, particles: how many groups, and how many particles each has.
     """
@@ -280,6 +315,7 @@ def _log_islands(
     keys = lane_keys(key, rows, islands * particles)
 
     def step(i, state: TokenParticles) -> TokenParticles:
+        """Make one step of the path: weigh, resample, relabel, sweep."""
         s = (i + 1).astype(beta.dtype) / steps
         move_keys = sweep_keys(keys, i + 1)
         moved = state._replace(log_weight=state.log_weight + log_tilt(state, document) / steps)
@@ -297,8 +333,9 @@ def _log_islands(
 
 
 def log_of_single_topics(tile: DocumentTile, word_topic, alpha) -> Float64[np.ndarray, " document"]:
-    """Return log Σ_t p(j, k = (t, …, t) | α, β), in nats: the part of p(j | α, β) in which all tokens have one
-    topic.
+    """Return the log probability that a document occurs with all its tokens in one topic, summed over topics, nats.
+
+    It is a known part of p(document).
     """
     prior = np.asarray(alpha, np.float64)
     with np.errstate(divide="ignore"):
@@ -310,7 +347,7 @@ def log_of_single_topics(tile: DocumentTile, word_topic, alpha) -> Float64[np.nd
 
 
 def reach_up_to(least: Float64[np.ndarray, " document"], estimate: LikelihoodEstimate) -> LikelihoodEstimate:
-    """Return the estimate with an error that reaches, at 2 errors, the part of p that is known.
+    """Return the estimate with an error that reaches, at 2 errors, the part of p(document) that is known.
 
     Far below α = 10⁻⁴ no move takes a particle from two topics to one, and all groups may be low together.
 
@@ -322,10 +359,10 @@ def reach_up_to(least: Float64[np.ndarray, " document"], estimate: LikelihoodEst
 
 @dataclass(frozen=True)
 class AnnealedImportance:
-    """Annealed importance sampling with resampling.
+    """Estimates log p(document) by annealed importance sampling with resampling.
 
-    `samples`: how many particles in all. `islands`: in how many independent groups they are. `steps`: how many steps of
-        s.
+    `samples`: how many particles in all. `islands`: in how many independent groups they are. `steps`: how many steps
+        the path has.
     """
 
     bias: Bias = "unbiased"
@@ -337,12 +374,22 @@ class AnnealedImportance:
     def estimate(
         self, topics: TopicSet, counts: sparse.csr_array, samples: int, key: Key[Array, " "]
     ) -> LikelihoodEstimate:
-        """Estimate log p of each document, with errors from the spread of the particle groups."""
+        """Estimate log p of each document, nats, with errors from the spread of the particle groups.
+
+        topics: checked topics and Dirichlet parameters.
+        counts: word counts, (document, word).
+        samples: the number of particles, rounded down to a multiple of the number of groups.
+        key: the random key.
+        """
         islands = min(self.islands, samples)
         particles = samples // islands
         warm = np.maximum(topics.active().alpha, WARM)
 
         def one_tile(tile: DocumentTile, word_topic, alpha) -> LikelihoodEstimate:
+            """Estimate log p of the documents of one tile.
+
+            A tile is a group of documents of one padded length.
+            """
             log_islands, variance = _log_islands(
                 word_topic,
                 alpha,

@@ -1,6 +1,8 @@
 """A certified interval on log p(document | α, β): deterministic, searched in float32, proved in float64.
 
-With f(θ) = Σ_w n_w log (θᵀβ)_w, N = Σ_w n_w and p(w | α, β) = E_{θ ~ Dir(α)} e^{f(θ)}:
+A document has n_w tokens of word w, N in all. β_kw is the probability of word w in topic k, and θ are the document's
+topic proportions, Dirichlet(α) a priori. With f(θ) = Σ_w n_w log (θᵀβ)_w and p(document | α, β) = E_{θ ~ Dir(α)}
+e^{f(θ)}:
 
   lower   the evidence lower bound at any γ, with the word indicators at their optimum                        (1)
           Σ_w n_w log Σ_k e^{E log θ_k} β_kw + KL-terms, E log θ_k = ψ(γ_k) − ψ(Σγ)
@@ -8,10 +10,10 @@ With f(θ) = Σ_w n_w log (θᵀβ)_w, N = Σ_w n_w and p(w | α, β) = E_{θ ~ 
           log p ≤ f(θ₀) − N + max_k g_k                                                                       (2)
           log p ≤ f(θ₀) − N + log E_{Dir(α)} e^{g·θ}                                                          (3)
 
-(3) is never above (2) at the same θ₀. Its gradient is ∇²f(θ₀) (m − θ₀), with m the mean of Dir(α) tilted by e^{g·θ}.
-Since ∇²f is negative, m − θ₀ is a direction of descent. The search climbs f by EM, which nearly minimises (2), and then
-descends (3) from there. Its steps are chosen by backtracking, since m swings from face to face of the simplex. Any θ₀
-gives a proof.
+Here q(θ) = Dirichlet(γ) and ψ is the digamma function. (3) is never above (2) at the same θ₀. Its gradient is ∇²f(θ₀)
+(m − θ₀), with m the mean of Dir(α) tilted by e^{g·θ}. Since ∇²f is negative, m − θ₀ is a direction of descent. The
+search climbs f by EM, which nearly minimises (2), and then descends (3) from there. Its steps are chosen by
+backtracking, since m swings from face to face of the simplex. Any θ₀ gives a proof.
 
 The expectation is a power series with positive terms. With r = (g − min g)/G in [0, 1], G = max g − min g, A = Σα,
 
@@ -63,7 +65,9 @@ MOST_TERMS = 1 << 20  # and in all: seconds for the longest documents, well belo
 
 
 class Interval(NamedTuple):
-    """Certified ends of log p(document | α, β), in nats; both are −inf for a document that cannot occur."""
+    """Certified lower and upper ends of log p(document | alpha, topics), nats; both are −inf for an impossible
+    document.
+    """
 
     lower: Float64[np.ndarray, " document"]
     upper: Float64[np.ndarray, " document"]
@@ -72,6 +76,9 @@ class Interval(NamedTuple):
 class ExpansionPoints(NamedTuple):
     """The points at which the bounds of one document are proved. Any values give bounds, and good values give tight
     ones.
+
+    gamma: parameters of the Dirichlet of the lower bound; 0 for inactive topics.
+    contact: the topic proportions at which the log-likelihood is replaced by its tangent, for the upper bound.
     """
 
     gamma: Float[Array, " topic"]  # of (1); 0 where inactive
@@ -82,13 +89,23 @@ class ExpansionPoints(NamedTuple):
 
 
 def log_fit(theta: Float[Array, " topic"], beta: Float[Array, "slot topic"], counts: Float[Array, " slot"]):
-    """Return f(θ) and its gradient g, (topic,). Slots of count 0 contribute nothing."""
+    """Return the log-likelihood of a document's words at given topic proportions, nats, and its gradient (topic,).
+
+    theta: topic proportions.
+    beta: p(word | topic) of the document's distinct words.
+    counts: how often each of these words occurs; slots of count 0 contribute nothing.
+    """
     word = jnp.where(counts > 0, beta @ theta, 1.0)
     return jnp.sum(counts * jnp.log(word)), (counts / word) @ beta
 
 
 def lower_bound(gamma, alpha, beta, counts) -> Float[Array, " "]:
-    """Return (1), the evidence lower bound at Dirichlet parameters γ, in nats."""
+    """Return the evidence lower bound on log p(document) at q(proportions) = Dirichlet(gamma), nats.
+
+    gamma, alpha: Dirichlet parameters of q and of the prior, (topic,).
+    beta: p(word | topic) of the document's distinct words, (slot, topic).
+    counts: how often each of these words occurs, (slot,).
+    """
     on = alpha > 0
     a, c = jnp.where(on, alpha, 1.0), jnp.where(on, gamma, 1.0)
     expected_log = digamma(c) - digamma(jnp.sum(gamma))
@@ -99,21 +116,22 @@ def lower_bound(gamma, alpha, beta, counts) -> Float[Array, " "]:
 
 
 def most_terms(n_tokens: Float[Array, " "]) -> Float[Array, " "]:
-    """Return the largest number of terms of the series (4) that are summed for the upper bound of a document.
+    """Return the largest number of terms of the power series that are summed for the upper bound of a document.
 
     A document that needs more terms is cut there. Its bound is still valid, but looser.
 
-    n_tokens: tokens of the document.
+    n_tokens: the number of tokens of the document.
     """
     return jnp.minimum(SERIES_TERMS * (n_tokens + 50), MOST_TERMS)
 
 
 def log_tilted_mass(slope: Float[Array, " topic"], alpha: Float[Array, " topic"], log_tolerance: float, terms):
-    """Return an upper bound on log E_{Dir(α)} e^{slope·θ}, by (4)–(6), and the mean of Dir(α) tilted by e^{slope·θ}.
+    """Return an upper bound on log E e^{slope·θ} for θ ~ Dirichlet(alpha), and the mean (topic,) of that Dirichlet
+    so tilted.
 
-    The bound is at most a factor of about 1 + e^{log_tolerance} too large. Topics with α = 0 are left out. A series
-    that would need more than `terms` terms is cut there. The result is still a bound, though perhaps +inf, and then (2)
-    remains.
+    It is computed by the power series (4)–(6) of the file's docstring. The bound is at most a factor of about 1 +
+    e^{log_tolerance} too large. Topics with alpha 0 are left out. A series that would need more than `terms` terms is
+    cut there. The result is still a bound, though perhaps +inf, and then (2) remains.
     """
     on = alpha > 0
     floor = jnp.min(jnp.where(on, slope, jnp.inf))
@@ -123,6 +141,7 @@ def log_tilted_mass(slope: Float[Array, " topic"], alpha: Float[Array, " topic"]
     log_top, total = jnp.log(top), jnp.sum(alpha)
 
     def log_tail(m, log_term):
+        """Return the log of a bound on the terms of the series after the m-th."""
         beyond = top / (m + 2)
         converges = beyond < 0.9999
         return jnp.where(
@@ -130,11 +149,14 @@ def log_tilted_mass(slope: Float[Array, " topic"], alpha: Float[Array, " topic"]
         )
 
     def unfinished(carry):
+        """Return whether the terms left out may still matter, and another one may be added."""
         m, log_term, log_sum, _, _ = carry
         return (log_tail(m, log_term) > log_sum + log_tolerance) & (m < terms)
 
     def add_term(carry):
+        """Add one term of the series to the sum and to the mean."""
         m, log_term, log_sum, omega, mean = carry
+        # recurrence (5); `fall` is μ_{m+1} / μ_m
         fall = jnp.sum(alpha * ratio * omega) / (total + m)
         omega = 1 + ratio * omega * (m + 1) / ((total + m) * fall)
         m = m + 1
@@ -153,12 +175,20 @@ def log_tilted_mass(slope: Float[Array, " topic"], alpha: Float[Array, " topic"]
 
 
 def fit_gamma(alpha, beta, counts) -> Float[Array, " topic"]:
-    """Return the γ that maximises (1) by coordinate ascent, γ = α + Σ_w n_w φ_w, (topic,)."""
+    """Return the Dirichlet parameters at which the evidence lower bound of one document is highest, (topic,).
+
+    They are found by coordinate ascent.
+
+    alpha: Dirichlet parameters of the prior, (topic,).
+    beta: p(word | topic) of the document's distinct words, (slot, topic).
+    counts: how often each of these words occurs, (slot,).
+    """
     on = alpha > 0
     n_tokens = jnp.sum(counts)
     start = jnp.where(on, alpha + n_tokens / jnp.sum(on), 0.0)
 
     def ascend(carry):
+        """Make one coordinate step of the Dirichlet parameters."""
         step, gamma, _ = carry
         c = jnp.where(on, gamma, 1.0)
         weight = jnp.where(on, jnp.exp(digamma(c) - digamma(jnp.sum(gamma))), 0.0)
@@ -171,28 +201,37 @@ def fit_gamma(alpha, beta, counts) -> Float[Array, " topic"]:
 def find_points(alpha, beta, counts) -> ExpansionPoints:
     """Return the points at which the bounds of one document are nearly tightest.
 
-    γ is found by coordinate ascent. θ₀ is found by multiplicative EM to the peak of f, and then descent of (3).
+    The lower bound's point is found by coordinate ascent. The upper bound's is found by multiplicative EM to the peak
+    of the likelihood, and then descent of the bound.
+
+    alpha: Dirichlet parameters of the prior, (topic,).
+    beta: p(word | topic) of the document's distinct words, (slot, topic).
+    counts: how often each of these words occurs, (slot,).
     """
     n_tokens = jnp.sum(counts)
     gamma = fit_gamma(alpha, beta, counts)
 
     def climb(carry):
+        """Make one EM step of the topic proportions towards the peak of the likelihood."""
         step, theta, _ = carry
         slope = log_fit(theta, beta, counts)[1]
         new = theta * slope
         return step + 1, new / jnp.sum(new), jnp.max(slope) > n_tokens + 0.01
 
+    # EM to the peak of f, where (2) is nearly least
     start = jnp.where(alpha > 0, gamma + 1e-3, 0.0)
     peak = lax.while_loop(
         lambda carry: (carry[0] < CLIMB_STEPS) & carry[2], climb, (0, start / jnp.sum(start), n_tokens > 0)
     )[1]
 
     def contact_bound(theta):
+        """Return the upper bound at topic proportions theta, nats, and the mean towards which it falls."""
         fit, slope = log_fit(theta, beta, counts)
         log_mass, mean = log_tilted_mass(slope, alpha, -9.0, most_terms(n_tokens))
         return fit - n_tokens + log_mass, mean
 
     def tighten(carry, _):
+        """Try one step towards the mean, keep it if the upper bound falls, and adapt the step's length."""
         theta, value, mean, step = carry
         new = theta + step * (mean - theta)
         new_value, new_mean = contact_bound(new)
@@ -200,6 +239,7 @@ def find_points(alpha, beta, counts) -> ExpansionPoints:
         kept = jax.tree.map(lambda a, b: jnp.where(better, a, b), (new, new_value, new_mean), (theta, value, mean))
         return (*kept, jnp.where(better, jnp.minimum(2 * step, 1.0), step / 4)), None
 
+    # descent of (3) from there, towards the tilted mean
     start = (peak, *contact_bound(peak), jnp.asarray(FIRST_STEP, alpha.dtype))
     (contact, *_), _ = lax.scan(tighten, start, length=TIGHTEN_STEPS)
     return ExpansionPoints(gamma, contact)
@@ -209,7 +249,13 @@ def find_points(alpha, beta, counts) -> ExpansionPoints:
 
 
 def prove(points: ExpansionPoints, alpha, beta, counts) -> tuple[Float[Array, " "], Float[Array, " "]]:
-    """Return both ends of the interval at the given points, in nats, before they are rounded outwards."""
+    """Return the lower and the upper end of one document's interval at the given points, nats, before rounding
+    outwards.
+
+    alpha: Dirichlet parameters of the prior, (topic,).
+    beta: p(word | topic) of the document's distinct words, (slot, topic).
+    counts: how often each of these words occurs, (slot,).
+    """
     # An α below float32's range was inactive in the search, so its γ is α.
     lower = lower_bound(jnp.maximum(points.gamma, alpha), alpha, beta, counts)
     n_tokens = jnp.sum(counts)
@@ -222,21 +268,43 @@ def prove(points: ExpansionPoints, alpha, beta, counts) -> tuple[Float[Array, " 
 @kernel()
 @counted
 def gamma_tile(word_topic, alpha, words, counts) -> Float[Array, "document topic"]:
-    """Return `fit_gamma` for each document of a tile."""
+    """Return the Dirichlet parameters of the best lower bound (`fit_gamma`) for each document of a tile.
+
+    A tile is a group of documents of one padded length.
+
+    word_topic: p(word | topic), (word, topic).
+    alpha: Dirichlet parameters of the prior, (topic,).
+    words, counts: distinct words of each document and how often they occur, (document, slot).
+    """
     return jax.vmap(lambda w, n: fit_gamma(alpha, word_topic[w], n))(words, counts.astype(alpha.dtype))
 
 
 @kernel()
 @counted
 def find_tile(word_topic, alpha, words, counts) -> ExpansionPoints:
-    """Return `find_points` for each document of a tile."""
+    """Return the points of nearly tightest bounds (`find_points`) for each document of a tile.
+
+    A tile is a group of documents of one padded length.
+
+    word_topic: p(word | topic), (word, topic).
+    alpha: Dirichlet parameters of the prior, (topic,).
+    words, counts: distinct words of each document and how often they occur, (document, slot).
+    """
     return jax.vmap(lambda w, n: find_points(alpha, word_topic[w], n))(words, counts.astype(alpha.dtype))
 
 
 @kernel()
 @counted
 def prove_tile(word_topic, alpha, words, counts, points):
-    """Return `prove` for each document of a tile."""
+    """Return the lower and the upper ends (`prove`) for each document of a tile, (document,) each, nats.
+
+    A tile is a group of documents of one padded length.
+
+    word_topic: p(word | topic), (word, topic).
+    alpha: Dirichlet parameters of the prior, (topic,).
+    words, counts: distinct words of each document and how often they occur, (document, slot).
+    points: the points at which bounds are proved.
+    """
     one = lambda w, n, p: prove(p, alpha, word_topic[w], n)  # noqa: E731
     return jax.vmap(one)(words, counts.astype(alpha.dtype), points)
 
@@ -245,9 +313,10 @@ def prove_tile(word_topic, alpha, words, counts, points):
 
 
 def saturated_ceiling(counts: sparse.csr_array) -> Float64[np.ndarray, " document"]:
-    """Return Σ_w n_w log(n_w / N) of each document, in nats, which no bag-of-words mixture exceeds.
+    """Return, for each document, the log-likelihood of its words at their own frequencies, nats.
 
-    It is rounded outwards, but never above 0.
+    It is Σ_w n_w log(n_w / N) with n_w tokens of word w and N in all, which no bag-of-words mixture exceeds. It is
+    rounded outwards, but never above 0.
     """
     lengths = np.asarray(counts.sum(axis=1), np.float64)
     data = counts.data.astype(np.float64)
@@ -257,14 +326,14 @@ def saturated_ceiling(counts: sparse.csr_array) -> Float64[np.ndarray, " documen
 
 
 def document_bounds(topics: Any, alpha: Any, counts: Any) -> Interval:
-    """Return certified lower and upper ends of log p(document | α, β), (D,) each, in nats.
+    """Return certified lower and upper ends of log p(document | alpha, topics), (document,) each, nats.
 
     The upper end never exceeds `saturated_ceiling`, nor 0.
 
-    topics: (K, V), rows of active topics sum to 1.
-    alpha: (K,). A topic with α_k = 0 is inactive: its row may hold anything and weighs nothing, so that padded models
-        of one capacity share one compilation.
-    counts: sparse (D, V).
+    topics: p(word | topic), (topic, word); rows of active topics sum to 1.
+    alpha: Dirichlet parameters of the topic proportions, (topic,). A topic with alpha 0 is inactive: its row may hold
+        anything and weighs nothing, so that padded models of one capacity share one compilation.
+    counts: word counts, sparse, (document, word).
 
     Raises ValueError in the same cases as `read_topics` and `read_counts`.
     """
@@ -273,12 +342,17 @@ def document_bounds(topics: Any, alpha: Any, counts: Any) -> Interval:
 
 
 def distinct_word_tiles(counts: sparse.csr_array, rows: np.ndarray, n_topics: int) -> Iterator[DocumentTile]:
-    """Return an iterator over tiles of distinct words that are small enough to stay in cache."""
+    """Yield the documents `rows` in tiles (groups of one padded length) of distinct words, small enough to stay in
+    cache.
+    """
     return tiles(counts, rows, tokens=False, height_of=lambda length: TILE_CELLS // (length * n_topics))
 
 
 def bounds_of(topics: TopicSet, counts: sparse.csr_array) -> Interval:
-    """Do the same as `document_bounds` for inputs that were checked already."""
+    """Return certified ends of log p(document) for inputs that were checked already, nats.
+
+    Raises FloatingPointError if an end is not finite for a possible document.
+    """
     impossible = impossible_documents(topics, counts)
     lower, upper = np.zeros(counts.shape[0]), np.zeros(counts.shape[0])
     lower[impossible] = upper[impossible] = -np.inf
@@ -289,6 +363,10 @@ def bounds_of(topics: TopicSet, counts: sparse.csr_array) -> Interval:
         double = jnp.asarray(topics.word_topic, jnp.float64), jnp.asarray(topics.alpha, jnp.float64)
 
     def work(tile: DocumentTile) -> tuple[DocumentTile, np.ndarray, np.ndarray]:
+        """Find the points in float32 and prove the ends in float64, for one tile.
+
+        A tile is a group of documents of one padded length.
+        """
         found = jax.tree.map(np.asarray, find_tile(*single, tile.words, tile.counts))
         with jax.enable_x64(True):
             points = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), found)

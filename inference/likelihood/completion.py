@@ -2,7 +2,9 @@
 
   score_d = Σ_{w held out} n_w log Σ_k E_q[θ_k | observed] β_kw,   q(θ) = Dir(γ) by mean field
 
-With another distribution of proportions than a Dirichlet (`proportions.py`), E[θ | observed] is that distribution's.
+θ are the topic proportions of document d, n_w its held-out tokens of word w, and β_kw the probability of word w in
+topic k. With another distribution of proportions than a Dirichlet (`proportions.py`), E[θ | observed] is that
+distribution's.
 
 It is a proper score of the prediction from the observed part alone: each held-out word is predicted without the others.
 It is not log p(held out | observed), in which held-out words inform each other. It is deterministic, and summed in
@@ -26,8 +28,8 @@ from lvsearch.inference.likelihood.proportions import Proportions
 class DocumentCompletion:
     """The scores of held-out words, document by document.
 
-    `log_score`: of each document, nats, −inf if a held-out word is impossible. `n_tokens`: how many held-out tokens
-        were scored.
+    `log_score`: log probability of the held-out tokens of each document, summed, nats; −inf if a word is impossible.
+        `n_tokens`: how many held-out tokens were scored.
     """
 
     log_score: Float64[np.ndarray, " document"]
@@ -35,14 +37,15 @@ class DocumentCompletion:
 
     @property
     def perplexity(self) -> float:
-        """exp(−total score / held-out tokens)."""
+        """exp(−total score / held-out tokens), over all documents; lower is better."""
         return float(np.exp(-self.log_score.sum() / self.n_tokens.sum()))
 
 
 def split_documents(docs: Any, observed_fraction: float, seed: int) -> tuple[sparse.csr_array, sparse.csr_array]:
-    """Split every document's tokens at random into an observed and a held-out part, (D, V) each.
+    """Split every document's tokens at random into an observed and a held-out part, counts (document, word) each.
 
-    ⌊observed_fraction · N⌉ tokens of each document are observed. Tokens of one word are split without replacement.
+    The observed number of tokens is the document's length times `observed_fraction`, rounded. Tokens of one word are
+    split without replacement.
 
     Raises ValueError for a fraction that is not between 0 and 1.
     """
@@ -65,13 +68,15 @@ def split_documents(docs: Any, observed_fraction: float, seed: int) -> tuple[spa
 
 
 def document_completion(topics: Any, alpha: Any, observed: Any, held_out: Any) -> DocumentCompletion:
-    """Score `held_out` counts (D, V) given `observed` counts (D, V) of the same documents, row by row.
+    """Score held-out words given observed words of the same documents, row by row.
 
-    A document with nothing observed is predicted by the prior mean α / Σα. Observed words that are impossible under
-    every topic carry no information and are left out. If all observed words together are impossible, the score is −inf.
+    A document with nothing observed is predicted by the prior mean alpha / sum(alpha). Observed words that are
+    impossible under every topic carry no information and are left out. If all observed words together are impossible,
+    the score is −inf.
 
-    topics: (K, V), rows sum to 1.
-    alpha: Dirichlet parameters (K,), or a `Proportions` such as `FoldedIn()`.
+    topics: p(word | topic), (topic, word), rows sum to 1.
+    alpha: Dirichlet parameters of the topic proportions, (topic,), or a `Proportions` such as `FoldedIn()`.
+    observed, held_out: word counts, (document, word).
 
     Raises ValueError for malformed input, as `document_likelihood` does.
     """
@@ -92,9 +97,13 @@ def document_completion(topics: Any, alpha: Any, observed: Any, held_out: Any) -
 
 
 def expected_proportions(topics: Any, alpha: Any, observed: Any) -> Float64[np.ndarray, "document topic"]:
-    """Return E[θ | observed] of each document, with rows that sum to 1, and NaN if its words cannot occur together.
+    """Return the expected topic proportions of each document given its observed words.
 
-    The arguments are those of `document_completion`.
+    Rows sum to 1, and are NaN if the observed words cannot occur together.
+
+    topics: p(word | topic), (topic, word), rows sum to 1.
+    alpha: Dirichlet parameters of the topic proportions, (topic,), or a `Proportions` such as `FoldedIn()`.
+    observed: word counts, (document, word).
     """
     topic_set = _topic_set(topics, alpha)
     seen = _possible(topic_set, read_counts(observed, topic_set.word_topic.shape[0]))
@@ -105,9 +114,11 @@ def expected_proportions(topics: Any, alpha: Any, observed: Any) -> Float64[np.n
 
 
 def dirichlet_posterior(topics: Any, alpha: Any, observed: Any) -> Float64[np.ndarray, "document topic"]:
-    """Return γ of q(θ) = Dirichlet(γ), the mean-field posterior of each document's proportions, (document, topic).
+    """Return the Dirichlet parameters of the mean-field posterior of each document's topic proportions.
 
-    The arguments are those of `document_completion`, with alpha an array.
+    topics: p(word | topic), (topic, word), rows sum to 1.
+    alpha: Dirichlet parameters of the prior, (topic,).
+    observed: word counts, (document, word).
     """
     topic_set = read_topics(topics, alpha)
     return _posterior(topic_set, _possible(topic_set, read_counts(observed, topic_set.word_topic.shape[0])))
@@ -116,10 +127,16 @@ def dirichlet_posterior(topics: Any, alpha: Any, observed: Any) -> Float64[np.nd
 def proportion_draws(
     topics: Any, alpha: Any, observed: Any, draws: int, random: np.random.Generator
 ) -> Float64[np.ndarray, "draw topic"]:
-    """Draw the proportions of ONE document given its observed words, (1, V).
+    """Draw the topic proportions of ONE document given its observed words.
 
     Under a Dirichlet the draws are from its mean-field posterior; under discrete distributions they are exact. With
-    `FoldedIn` every draw is θ̂. The other arguments are those of `document_completion`.
+    `FoldedIn` every draw is the refitted point.
+
+    topics: p(word | topic), (topic, word), rows sum to 1.
+    alpha: Dirichlet parameters of the topic proportions, (topic,), or a `Proportions` such as `FoldedIn()`.
+    observed: word counts, (1, word).
+    draws: the number of draws.
+    random: the NumPy generator to draw with.
     """
     if isinstance(alpha, Proportions):
         topic_set = _topic_set(topics, alpha)
@@ -129,7 +146,9 @@ def proportion_draws(
 
 
 def _topic_set(topics: Any, alpha: Any) -> TopicSet:
-    """Return the checked topics; with a `Proportions`, their α is 1 and means nothing."""
+    """Return the checked topics. With a `Proportions` in the place of alpha, their Dirichlet parameters are 1 and
+    unused.
+    """
     return read_topics(topics, np.ones(np.shape(topics)[0]) if isinstance(alpha, Proportions) else alpha)
 
 
@@ -141,11 +160,17 @@ def _possible(topic_set: TopicSet, seen: sparse.csr_array) -> sparse.csr_array:
 
 
 def _posterior(topic_set: TopicSet, seen: sparse.csr_array) -> Float64[np.ndarray, "document topic"]:
-    """Return γ of each document, (document, topic), which is α for a document without words."""
+    """Return the Dirichlet parameters of each document's mean-field posterior; the prior's for a document without
+    words.
+    """
     gamma = np.tile(topic_set.alpha, (seen.shape[0], 1))
     single = jnp.asarray(topic_set.rescaled()[0], jnp.float32), jnp.asarray(topic_set.alpha, jnp.float32)
 
     def work(tile: DocumentTile):
+        """Return the tile and the Dirichlet parameters of its documents.
+
+        A tile is a group of documents of one padded length.
+        """
         return tile, np.asarray(gamma_tile(*single, tile.words, tile.counts), np.float64)
 
     rows = np.flatnonzero(np.diff(seen.indptr) > 0)

@@ -20,6 +20,7 @@ from lvsearch.inference.likelihood.result import DocumentLikelihood, LikelihoodE
 from lvsearch.models.plain_arguments import one_of
 
 Method = Literal["ais", "lrs", "lr", "mfi", "mfi2", "hm", "exact", "bounds"]
+"""The names of the methods of `document_likelihood`."""
 
 SAMPLING: dict[str, SamplingMethod] = {
     "ais": AnnealedImportance(),
@@ -29,6 +30,7 @@ SAMPLING: dict[str, SamplingMethod] = {
     "mfi2": MeanFieldImportance(order=2),
     "hm": HarmonicMean(),
 }
+"""The methods that draw samples, by name."""
 
 FEW_SAMPLES = 20.0
 """Estimates with fewer effective samples than this are compared with their certified intervals."""
@@ -43,6 +45,7 @@ ROUNDING = 1e-5
 """The relative rounding error of an estimate from float32 samples. An interval may be left by this much."""
 
 METHODS: tuple[str, ...] = (*SAMPLING, "exact", "bounds")
+"""The names of all methods: the sampling ones, "exact" and "bounds"."""
 
 
 def document_likelihood(
@@ -55,12 +58,13 @@ def document_likelihood(
     key: Key[Array, " "] | None = None,
     certify: bool = True,
 ) -> DocumentLikelihood:
-    """Return log p(w | α, β) of every document under fixed topics, in nats.
+    """Return log p(document | alpha, topics) of every document under fixed topics, in nats.
 
-    topics: (K, V), row k is p(word | topic k) and sums to 1.
-    alpha: (K,) Dirichlet parameters; a topic with α_k = 0 is off. Or another distribution of proportions (`Corners` of
-        a mixture of unigrams, `TrainingDocuments` of pLSI), which `method="exact"` sums.
-    docs: sparse or dense counts (D, V), or anything with `.counts`, such as `lv.Corpus`.
+    topics: (K topics, V words), row k is p(word | topic k) and sums to 1.
+    alpha: (K,) Dirichlet parameters of a document's topic proportions; a topic with α_k = 0 is off. Or another
+        distribution of proportions (`Corners` of a mixture of unigrams, `TrainingDocuments` of pLSI), which
+        `method="exact"` sums.
+    docs: sparse or dense word counts (D documents, V words), or anything with `.counts`, such as `lv.Corpus`.
     method: one of the table below.
     samples: how many samples. By default 200 for mfi, mfi2, hm; 128 for ais, rounded down to a multiple of 8; 100 for
         lr, lrs.
@@ -100,6 +104,7 @@ def document_likelihood(
     one_of("method", method, tuple(METHODS))
     if isinstance(alpha, Proportions):
         return _discrete(topics, alpha, docs, method, samples)
+    # check the input, and warn of documents that cannot occur
     topic_set = read_topics(topics, alpha)
     counts = read_counts(docs, topic_set.word_topic.shape[0])
     impossible = int(impossible_documents(topic_set, counts).sum())
@@ -114,6 +119,7 @@ def document_likelihood(
         return _sample(method, topic_set, counts, samples, key, certify)
     if samples is not None:
         raise ValueError(f"got samples={samples} with method {method!r}, which is deterministic; leave samples out")
+    # deterministic methods: no error, no number of samples
     start = time.perf_counter()
     nothing, none_effective = np.zeros(counts.shape[0]), np.full(counts.shape[0], np.nan)
     if method == "exact":
@@ -126,7 +132,10 @@ def document_likelihood(
 
 
 def _discrete(topics: Any, proportions: Proportions, docs: Any, method: str, samples: int | None) -> DocumentLikelihood:
-    """Return the exact likelihood of every document under a distribution of proportions that can be summed."""
+    """Return the exact likelihood of every document under a distribution of topic proportions that can be summed.
+
+    Raises ValueError for another method than "exact", and for a number of samples.
+    """
     if method != "exact" or samples is not None:
         raise ValueError(
             f'got method {method!r} and samples={samples} for {type(proportions).__name__}, expected method="exact" '
@@ -148,7 +157,13 @@ def _sample(
     key: Key[Array, " "] | None,
     certify: bool,
 ) -> DocumentLikelihood:
-    """Return the likelihood of every document by a sampling method, with errors compared with certified intervals."""
+    """Return the likelihood of every document by a sampling method.
+
+    samples: the number of samples; None for the method's own.
+    certify: True to compare errors with certified intervals where few samples carry an estimate.
+
+    Raises ValueError without a key, and for fewer than 2 samples.
+    """
     estimator = SAMPLING[method]
     if key is None:
         raise ValueError(f"got no key for the sampling method {method!r}; pass key=jax.random.key(0), or another seed")
@@ -163,12 +178,12 @@ def _sample(
 
 
 def held_to_bounds(topic_set: TopicSet, counts: sparse.csr_array, estimate: LikelihoodEstimate) -> LikelihoodEstimate:
-    """Return the estimates with errors that their certified intervals allow. Only those of few effective samples
-    change.
+    """Return the estimates with standard errors that agree with their certified intervals.
 
-    The truth lies in the interval, so no error needs to exceed the distance to the far end. Half that distance is a
-    standard error that covers at 2, and is the largest that makes sense. An estimate further outside than 2 of its
-    errors gets that error. If one is further outside than SURE errors, which chance hardly explains, a warning says so.
+    Only documents with fewer than `FEW_SAMPLES` effective samples change. The truth lies in the interval, so no error
+    needs to exceed the distance to the far end. Half that distance is a standard error that covers at 2, and is the
+    largest that makes sense. An estimate further outside than 2 of its errors gets that error. If one is further
+    outside than SURE errors, which chance hardly explains, a warning says so.
     """
     doubtful = np.flatnonzero(estimate.effective_sample_size < FEW_SAMPLES)
     if not doubtful.size:

@@ -1,7 +1,8 @@
 """Checks of topics and documents, and tiles of documents padded to a few lengths, so that little is compiled.
 
-A document's padded length depends on that document alone, and so do its random draws. A tile's number of rows depends
-on shapes alone. Every estimator of this package loops over `tiles` and fills a result row by row.
+A *tile* is a group of documents of one padded length, handled in one call. A document's padded length depends on that
+document alone, and so do its random draws. A tile's number of rows depends on shapes alone. Every estimator of this
+package loops over `tiles` and fills a result row by row.
 """
 
 import os
@@ -25,7 +26,9 @@ SHORTEST_PADDED_LENGTH = 16
 """The smallest length that documents are padded to."""
 
 LEAST_ALPHA, MOST_ALPHA = 1e-30, 1e6
-"""The range of an active α_k. In it 1/α is a float32 like log α, and α + 1 differs from α."""
+"""The range of a Dirichlet parameter α_k of an active topic. In it 1/α is a float32 like log α, and α + 1 differs
+from α.
+"""
 
 MOST_TOKENS = 1 << 24
 """The most tokens of one document. Every whole number up to here is a float32, and sums of int32 counts do not
@@ -34,7 +37,10 @@ overflow.
 
 
 class TopicSet(NamedTuple):
-    """Checked topics. Inactive ones (with alpha 0) keep their place and weigh nothing."""
+    """Checked topics: p(word | topic) and the Dirichlet parameters of a document's topic shares.
+
+    Inactive topics (with alpha 0) stay in the arrays and weigh nothing.
+    """
 
     word_topic: Float64[
         np.ndarray, "word topic"
@@ -42,7 +48,7 @@ class TopicSet(NamedTuple):
     alpha: Float64[np.ndarray, " topic"]  # Dirichlet parameters, ≥ 0, at least one > 0
 
     def active(self) -> "TopicSet":
-        """Return the same topics without the inactive ones."""
+        """Return the topics without the inactive ones, whose alpha is 0."""
         on = self.alpha > 0
         return TopicSet(self.word_topic[:, on], self.alpha[on])
 
@@ -57,7 +63,12 @@ class TopicSet(NamedTuple):
 
 
 class DocumentTile(NamedTuple):
-    """Documents of one padded length, handled in one call. Rows beyond `len(rows)` are empty padding."""
+    """Documents of one padded length, handled in one call. Rows beyond `len(rows)` are empty padding.
+
+    rows: the number of each document in the corpus.
+    words: the words of each document; a slot is a distinct word or one token.
+    counts: how often each word occurs, 0 for padding.
+    """
 
     rows: Int[np.ndarray, " real"]  # row of the corpus
     words: Int32[np.ndarray, "document slot"]
@@ -65,15 +76,15 @@ class DocumentTile(NamedTuple):
 
     @property
     def padded_rows(self) -> Int32[np.ndarray, " document"]:
-        """`rows`, with zeros for the padding, (document,)."""
+        """The number of each document in the corpus, with zeros for the padding, (document,)."""
         return np.pad(self.rows, (0, len(self.words) - len(self.rows))).astype(np.int32)
 
 
 def read_topics(topics: Any, alpha: Any) -> TopicSet:
-    """Check topics (K, V) and alpha (K,), and return them with rows renormalised in float64.
+    """Check topics (topic, word) and alpha (topic,), and return them with rows renormalised in float64.
 
-    Raises ValueError for wrong shapes, NaN, negative entries, active rows whose sum is not 1, no active topic, and α
-    outside [LEAST_ALPHA, MOST_ALPHA].
+    Raises ValueError for wrong shapes, NaN, negative entries, active rows whose sum is not 1, no active topic, and
+    alpha outside [LEAST_ALPHA, MOST_ALPHA].
     """
     topics, alpha = numbers("topics", topics), numbers("alpha", alpha)
     if topics.ndim != 2:
@@ -85,6 +96,7 @@ def read_topics(topics: Any, alpha: Any) -> TopicSet:
         )
     if not np.all(np.isfinite(alpha)) or np.any(alpha < 0) or not np.any(alpha > 0):
         raise ValueError(f"got alpha {alpha}; expected finite numbers ≥ 0, at least one of them > 0")
+    # only active topics need to be distributions
     on = alpha > 0
     if alpha[on].min() < LEAST_ALPHA or alpha.max() > MOST_ALPHA:
         raise ValueError(
@@ -108,10 +120,10 @@ def read_topics(topics: Any, alpha: Any) -> TopicSet:
 
 
 def read_counts(docs: Any, n_words: int) -> sparse.csr_array:
-    """Check counts (D, V) and return them as int32 rows with sorted words and no stored zeros.
+    """Check counts (document, word) and return them as int32 rows with sorted words and no stored zeros.
 
     docs: a scipy sparse matrix or array, a dense array, or anything with `.counts`.
-    n_words: V, the number of words of the topics.
+    n_words: the number of words of the topics.
 
     Raises ValueError for another number of axes or words, for negative counts, for counts that are not whole numbers,
     and for documents of more than MOST_TOKENS tokens.
@@ -164,6 +176,8 @@ def tiles(
 ) -> Iterator[DocumentTile]:
     """Yield the documents `rows` in tiles of about `height_of(padded length)` documents, short documents first.
 
+    A tile is a group of documents of one padded length.
+
     tokens: if False, a slot is a distinct word with its count; if True, a slot is one token (count 1), in word order.
     height_of: the wanted number of documents of a tile, for a padded length.
     """
@@ -186,7 +200,9 @@ def tiles(
 
 
 def map_tiles(work: Callable[[DocumentTile], Result], pieces: Iterator[DocumentTile]) -> Iterator[Result]:
-    """Yield `work` of every tile, in order.
+    """Yield `work(tile)` of every tile, in order.
+
+    A tile is a group of documents of one padded length.
 
     XLA runs small kernels on one core, so on a CPU as many threads as there are cores share the tiles. A tile's result
     depends on the tile alone. Neither threads nor order change a bit of it.
@@ -195,6 +211,7 @@ def map_tiles(work: Callable[[DocumentTile], Result], pieces: Iterator[DocumentT
     double = bool(jax.config.jax_enable_x64)  # pyright: ignore[reportAttributeAccessIssue]
 
     def in_callers_precision(tile: DocumentTile) -> Result:
+        """Return `work(tile)` computed in the floating-point precision of the calling thread."""
         with jax.enable_x64(double):
             return work(tile)
 

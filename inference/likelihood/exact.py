@@ -1,6 +1,8 @@
 """The exact log p(document | α, β), by dynamic programming over topic counts.
 
-With k_1 … k_l drawn from the Pólya urn, the joint of the first l words and the topic counts C obeys
+Token l has word j_l and topic k_l of K. β_kj is the probability of word j in topic k, α are the Dirichlet parameters of
+the topic proportions, and L is the number of tokens. With k_1 … k_l drawn from the Pólya urn, the joint P_l(C) of the
+first l words and their topic counts C obeys
 
   P_0(0) = 1,   P_{l+1}(C + e_k) += P_l(C) · (C_k + α_k) / (l + Σα) · β_{k, j_{l+1}},   p(j) = Σ_C P_L(C)
 
@@ -18,21 +20,25 @@ from scipy.special import logsumexp
 from lvsearch.inference.likelihood.documents import TopicSet, impossible_documents, row_of
 
 MOST_CELLS = 10**8
-"""The most updates (P_l(C), k) that are made, summed over documents. They take some tens of seconds and under 2 GB."""
+"""The most updates (one count vector, one topic) that are made, summed over documents.
+
+They take some tens of seconds and under 2 GB.
+"""
 
 CELLS_AT_ONCE = 10**7
-"""The most numbers P_l(C) held at once for a group of documents."""
+"""The most probabilities of count vectors held at once for a group of documents."""
 
 
 def cost(n_tokens: int, n_topics: int) -> int:
-    """Return how many updates (P_l(C), k) one document takes: K · Σ_l binom(l + K − 1, K − 1) = K · binom(L + K − 1,
-    K).
+    """Return how many updates (one count vector, one topic) one document of `n_tokens` tokens takes.
+
+    With L tokens and K topics it is K · Σ_l binom(l + K − 1, K − 1) = K · binom(L + K − 1, K).
     """
     return n_topics * comb(n_tokens + n_topics - 1, n_topics)
 
 
 def exact_log_likelihood(topics: TopicSet, counts: sparse.csr_array) -> Float64[np.ndarray, " document"]:
-    """Return the exact log p of each document, in nats: −inf for an impossible document, and 0 for an empty one.
+    """Return the exact log p of each document, nats: −inf for an impossible document, and 0 for an empty one.
 
     Raises ValueError, before it allocates memory, if the work exceeds `MOST_CELLS`.
     """
@@ -61,10 +67,11 @@ def exact_log_likelihood(topics: TopicSet, counts: sparse.csr_array) -> Float64[
 
 
 def _rank(states: Int64[np.ndarray, "state topic"], binomial: Int64[np.ndarray, "n k"]) -> Int64[np.ndarray, " state"]:
-    """Return the number of each count vector among those of its total, (state,).
+    """Return the number of each vector of topic counts in the list of all vectors with its total, (state,).
 
-    It is a combinatorial number, with bars at C_1 + … + C_i + i − 1.
+    It is a combinatorial number. For a vector C the bars lie at C_1 + … + C_i + i − 1.
 
+    states: vectors of topic counts.
     binomial: the table of binomial coefficients.
     """
     bars = np.cumsum(states[:, :-1], axis=1) + np.arange(states.shape[1] - 1)
@@ -72,7 +79,11 @@ def _rank(states: Int64[np.ndarray, "state topic"], binomial: Int64[np.ndarray, 
 
 
 def _forward(topics: TopicSet, counts: sparse.csr_array, rows: np.ndarray, lengths: np.ndarray):
-    """Return log p of documents in ascending order of length, by the recursion for all of them at once."""
+    """Return log p of documents in ascending order of length, by the recursion for all of them at once, (document,),
+    nats.
+
+    rows: the numbers of the documents. lengths: their numbers of tokens, ascending.
+    """
     n_topics, longest = len(topics.alpha), int(lengths.max())
     words = np.zeros((len(rows), longest), np.int64)
     for place, row in enumerate(rows):

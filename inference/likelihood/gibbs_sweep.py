@@ -1,6 +1,7 @@
 """Gibbs sweeps over the topic assignments of many documents at once, with documents in the vector lanes.
 
-For a document with words j and topic counts C of the assignments k, with Dirichlet α integrated out:
+Token l of a document has word j_l and topic k_l. C_t^¬l counts the other tokens of topic t, and β_tj is the probability
+of word j in topic t. With the topic proportions, Dirichlet(α), integrated out:
 
   p(k_l = t | k_¬l, j) ∝ (C_t^¬l + α_t) β_{t, j_l}
 """
@@ -13,8 +14,9 @@ from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
 MOST_TOPICS_BY_MATRIX = 256
-"""Up to this many topics, running sums are a triangular product. At 100 topics it is still 2.5 times faster than XLA's
-`cumsum` on CPU.
+"""Up to this many topics, running sums are a triangular product.
+
+At 100 topics it is still 2.5 times faster than XLA's `cumsum` on CPU.
 """
 
 BLOCK = 64  # positions whose random numbers are drawn in one go: 16 and 256 cost half as much time again
@@ -42,9 +44,11 @@ def choose(weight: Float[Array, "topic document chain"], uniform: Float[Array, "
 
 
 def one_hot(topic: Int[Array, "document chain"], n_topics: int, real: Float[Array, " document"]):
-    """Return the counts of one token of each document and chain, (topic, document, chain); padding counts nothing.
+    """Return the topic counts of one token of each document and chain, (topic, document, chain); padding counts
+    nothing.
 
-    real: 1 for a token, 0 for padding, (document,).
+    topic: the token's topic.
+    real: 1 for a token, 0 for padding.
     """
     return (jnp.arange(n_topics)[:, None, None] == topic).astype(real.dtype) * real[:, None]
 
@@ -57,7 +61,14 @@ def resample(
     beta: Float[Array, "position topic document"],
     real: Float[Array, "position document"],
 ) -> Assignment:
-    """Draw the topic of one position again, given the topics of all others."""
+    """Draw the topic of one position again, given the topics of all others.
+
+    position: the position of the token in its document.
+    uniform: one uniform draw for each document and chain.
+    alpha: Dirichlet parameters of the topic proportions.
+    beta: p(word of the token | topic).
+    real: 1 for a token, 0 for padding.
+    """
     n_topics = len(alpha)
     rest = state.counts - one_hot(state.topic[position], n_topics, real[position])
     weight = (rest + alpha[:, None, None]) * beta[position][:, :, None]
@@ -66,14 +77,18 @@ def resample(
 
 
 def sweep(keys: Key[Array, "document chain"], n_positions, state, alpha, beta, real) -> Assignment:
-    """Draw the topics of positions 0 … n_positions − 1 again, in order.
+    """Return the assignment after the topics of positions 0 … n_positions − 1 were drawn again, in order.
 
-    keys: of each document and chain, for this sweep. beta: β of every token. real: 1 for a token, 0 for padding.
+    keys: keys of each document and chain, for this sweep.
+    alpha: Dirichlet parameters of the topic proportions, (topic,).
+    beta: p(word of the token | topic), (position, topic, document).
+    real: 1 for a token, 0 for padding, (position, document).
     """
 
     size = min(BLOCK, len(beta))
 
     def block(b, state):
+        """Draw the topics of one block of positions again."""
         uniforms = block_uniforms(keys, b, size)
         first = b * size
         end = jnp.minimum(size, n_positions - first)
@@ -83,9 +98,12 @@ def sweep(keys: Key[Array, "document chain"], n_positions, state, alpha, beta, r
 
 
 def lane_keys(key: Key[Array, " "], rows: Int[Array, " document"], chains: int) -> Key[Array, "document chain"]:
-    """Return a key for each document and chain, (document, chain).
+    """Return a key for each document and chain.
 
     A document's key depends on its row in the corpus, so it is the same in any batch.
+
+    rows: the number of each document in the corpus.
+    chains: the number of chains of each document.
     """
     by_document = jax.vmap(lambda row: jax.random.fold_in(key, row))(rows)
     return jax.vmap(lambda k: jax.vmap(lambda chain: jax.random.fold_in(k, chain))(jnp.arange(chains)))(by_document)
@@ -97,7 +115,7 @@ def sweep_keys(keys: Key[Array, "document chain"], step) -> Key[Array, "document
 
 
 def block_uniforms(keys: Key[Array, "document chain"], block, size: int) -> Float[Array, "position document chain"]:
-    """Return uniform draws for one block of positions, (position, document, chain).
+    """Return uniform draws for block number `block` of positions, of `size` positions.
 
     They are drawn block by block, so that short sweeps draw few.
     """
@@ -106,5 +124,12 @@ def block_uniforms(keys: Key[Array, "document chain"], block, size: int) -> Floa
 
 
 def token_tile(word_topic: Float[Array, "word topic"], words, counts):
-    """Return β of every token (position, topic, document), and 1 for tokens and 0 for padding, (position, document)."""
+    """Return p(word | topic) of every token (position, topic, document), and 1 for tokens and 0 for padding.
+
+    A tile is a group of documents of one padded length.
+
+    The second array is (position, document).
+
+    words, counts: a tile's tokens, and 1 for each (0 for padding), (document, position).
+    """
     return word_topic[words].transpose(1, 2, 0), counts.T.astype(word_topic.dtype)

@@ -2,8 +2,9 @@
 
   1 / p̂(j) = mean over k ~ p(k | j) of 1 / p(j | k),   p(j | k) = Π_l β_{k_l, j_l}                     (Buntine §3.2)
 
-The mean of inverses is dominated by the few worst samples, which are rarely seen, so p̂ is too high. By Jensen's
-inequality E log p̂ ≥ log p for samples of the posterior.
+Token l of a document has word j_l and topic k_l, and β_kj is the probability of word j in topic k. The mean of inverses
+is dominated by the few worst samples, which are rarely seen, so p̂ is too high. By Jensen's inequality E log p̂ ≥ log p
+for samples of the posterior.
 """
 
 import warnings
@@ -29,7 +30,16 @@ BURN_IN = 20  # sweeps before the first sample
 
 @kernel(static_argnames=("samples",))
 def _log_inverses(word_topic, alpha, words, counts, rows, key, samples: int):
-    """Return −log p(j | k) after each sweep of one Gibbs chain, (sample, document), nats."""
+    """Return −log p(words | topics of tokens) after each sweep of one Gibbs chain, (sample, document), nats.
+
+    A tile is a group of documents of one padded length.
+
+    word_topic: p(word | topic), (word, topic).
+    alpha: Dirichlet parameters of the topic shares, (topic,).
+    words, counts: a tile's tokens, and 1 for each (0 for padding), (document, position).
+    rows: the number of each document in the corpus, with which its key is folded.
+    samples: the number of sweeps recorded, after `BURN_IN` others.
+    """
     beta, real = token_tile(word_topic, words, counts)
     n_topics, n_documents = beta.shape[1:]
     keys = lane_keys(key, rows, 1)
@@ -51,7 +61,9 @@ def _log_inverses(word_topic, alpha, words, counts, rows, key, samples: int):
 
 @dataclass(frozen=True)
 class HarmonicMean:
-    """The harmonic mean of p(j | k) over the sweeps of one Gibbs chain."""
+    """Estimates log p(document) by the harmonic mean of p(words | topics of tokens) over the sweeps of one Gibbs
+    chain.
+    """
 
     bias: Bias = "upper"
     samples: int = 200
@@ -59,7 +71,13 @@ class HarmonicMean:
     def estimate(
         self, topics: TopicSet, counts: sparse.csr_array, samples: int, key: Key[Array, " "]
     ) -> LikelihoodEstimate:
-        """Estimate log p of each document, with a warning that the method is badly biased upwards."""
+        """Estimate log p of each document, nats, with a warning that the method is badly biased upwards.
+
+        topics: checked topics and Dirichlet parameters.
+        counts: word counts, (document, word).
+        samples: the number of sweeps that are averaged.
+        key: the random key.
+        """
         warnings.warn(
             "the harmonic mean is badly biased upwards and its standard error is not to be trusted; it is kept for "
             'comparison with the literature only: use method="ais"',
@@ -68,6 +86,10 @@ class HarmonicMean:
         )
 
         def one_tile(tile: DocumentTile, word_topic, alpha) -> LikelihoodEstimate:
+            """Estimate log p of the documents of one tile.
+
+            A tile is a group of documents of one padded length.
+            """
             record = _log_inverses(word_topic, alpha, tile.words, tile.counts, tile.padded_rows, key, samples)
             inverse = average_of_weights(np.asarray(record, np.float64).T)
             return inverse._replace(log_likelihood=-inverse.log_likelihood)

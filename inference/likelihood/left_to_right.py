@@ -1,6 +1,8 @@
 """Left-to-right estimators, weighted so that they are unbiased on p.
 
-They are Wallach's particles (lr) and Buntine's sequential sampler (lrs).
+They are Wallach's particles (lr) and Buntine's sequential sampler (lrs). Token l of a document, counted from 0, has
+word j_l and topic k_l. β_tj is the probability of word j in topic t, and α are the Dirichlet parameters of the topic
+proportions. C_t counts the tokens of topic t.
 
   log p(j | α, β) = Σ_l log p(j_l | j_<l),   p(j_l | k_<l, j_<l) = Σ_t β_{t,j_l} (C_t(k_<l) + α_t) / (l + Σα)  (Eq. 5–7)
 
@@ -8,7 +10,7 @@ A chain goes from position to position. At position l it sweeps k_<l given j_<l 
 probability w_r of j_l after each sweep. It goes on from the state of sweep r with probability w_r / Σw, draws k_l given
 j_l, and multiplies its weight W by w̄_l = Σ_r w_r / R.
 
-Claim: E W φ(k_≤l) = Σ_k p(k_≤l, j_≤l) φ(k_≤l) for every φ, so E W = p(j) at the end, whatever R.
+Claim: E W φ(k_≤l) = Σ_k p(k_≤l, j_≤l) φ(k_≤l) for every function φ, so E W = p(j) at the end, whatever R.
 
 Proof by induction. A sweep leaves p(k_<l, j_<l) invariant, so each of its R states is as properly weighted as the last
 one of position l − 1. The new factor and the choice give w̄ Σ_r (w_r / R w̄) Σ_t p(k_l = t | k_r, j_≤l) φ = Σ_r Σ_t
@@ -69,10 +71,13 @@ from lvsearch.inference.likelihood.weights import average_of_weights
 from lvsearch.models.kernels import kernel
 
 WARM_ALPHA = 1.0
-"""The least α_0 of (A). Half of it, or a quarter, leaves more spread at every α below .1."""
+"""The least Dirichlet parameter at which a chain begins, before it falls to the given one.
+
+Half of it, or a quarter, leaves more spread at every α below .1.
+"""
 
 LOG_STEP, AT_SWEEPS = 0.1, 2
-"""The fall of log α per step of (A), and the sweeps per position up to which it has this size.
+"""The fall of log α per step of the annealing after the last word, and the sweeps per position up to which it holds.
 
 With five sweeps a step is .04. Half the step takes a third off the errors at α = 10⁻⁴, where it is most of the work on
 short documents.
@@ -87,10 +92,21 @@ LANES = 512  # documents × chains per call: enough to hide the loop's overhead,
 def _log_weights(
     word_topic, warm, alpha, steps, slow_part, words, counts, lengths, rows, key, chains: int, sweeps: int
 ):
-    """Return log W of every chain (document, chain), annealed from α `warm` to `alpha`, and the last step's part of it.
+    """Return the log weight of every chain, and the part of it from the last step of the annealing, each (document,
+    chain).
 
+    A tile is a group of documents of one padded length.
+
+    A chain's weight is an unbiased estimate of p(document). The annealing takes the Dirichlet parameters from `warm` to
+    `alpha` after the last word.
+
+    word_topic: p(word | topic), (word, topic).
+    warm, alpha: Dirichlet parameters, (topic,).
     steps, slow_part: `steps` equal steps of log α cover the part `slow_part` of the way. The last of them goes on to
         the end.
+    words, counts: a tile's tokens, and 1 for each (0 for padding), (document, position).
+    lengths: the number of tokens of each document.
+    rows: the number of each document in the corpus, with which its key is folded.
     chains, sweeps: how many chains each document has, and how many sweeps a chain makes at each position.
     """
     beta, real = token_tile(word_topic, words, counts)
@@ -99,12 +115,17 @@ def _log_weights(
     longest = jnp.max(lengths)
 
     def joint(state: Assignment, position) -> Float[Array, "topic document chain"]:
+        """Return the unnormalised probability of each topic and the word at a position, given the tokens before."""
         return (state.counts + warm[:, None, None]) * beta[position][:, :, None]
 
     def at_position(position, carry):
+        """Move every chain on by one token: sweep, choose a state, draw the token's topic, and multiply the weight."""
         state, log_weight = carry
 
         def one_sweep(r, inner):
+            """Sweep once over the tokens so far, and keep the state with probability in proportion to its predictive
+            probability.
+            """
             state, kept, sum_ = inner
             step = sweep_keys(keys, position * (sweeps + 1) + r)
             state = sweep(step, position, state, warm, beta, real)
@@ -125,10 +146,12 @@ def _log_weights(
         return Assignment(state.topic.at[position].set(new), added), log_weight
 
     def log_prior(state: Assignment, a) -> Float[Array, "document chain"]:
+        """Return log p(topics of tokens) under Dirichlet parameters `a`, nats."""
         per_topic = jnp.sum(log_rising(a[:, None, None], state.counts), axis=0)
         return per_topic - log_rising(jnp.sum(a), jnp.sum(real, axis=0))[:, None]
 
     def cool(step, carry):
+        """Make one step of the annealing of the Dirichlet parameters: weigh, then sweep."""
         state, log_weight, before, _ = carry
         way = jnp.where(step + 1 < steps, slow_part * (step + 1) / steps, 1.0).astype(alpha.dtype)
         now = warm * (alpha / warm) ** way
@@ -146,11 +169,12 @@ def _log_weights(
 
 
 def doubted(estimate: LikelihoodEstimate, log_weights: np.ndarray, last: np.ndarray) -> LikelihoodEstimate:
-    """Return the estimate with half of the last step's loss as a further error.
+    """Return the estimate with a further error, half of what the annealing's last step took from it.
 
     A chain that could have done without a topic would have lost less in that step. So the truth is between the estimate
     and the one before the step.
 
+    log_weights: log weight of every chain, (document, chain), nats.
     last: the last step's part of each log weight.
     """
     taken = average_of_weights(log_weights - last).log_likelihood - estimate.log_likelihood
@@ -159,8 +183,10 @@ def doubted(estimate: LikelihoodEstimate, log_weights: np.ndarray, last: np.ndar
 
 @dataclass(frozen=True)
 class LeftToRight:
-    """Left-to-right estimation: a few chains of several sweeps share the samples, or each sample is a chain
-    (`particles`).
+    """Estimates log p(document) by chains that go through its tokens from left to right.
+
+    `particles`: True for one chain per sample (lr); False for a few chains of several sweeps that share the samples
+        (lrs).
     """
 
     particles: bool
@@ -170,7 +196,13 @@ class LeftToRight:
     def estimate(
         self, topics: TopicSet, counts: sparse.csr_array, samples: int, key: Key[Array, " "]
     ) -> LikelihoodEstimate:
-        """Estimate log p of each document, with errors from the spread of the chains' weights."""
+        """Estimate log p of each document, nats, with errors from the spread of the chains' weights.
+
+        topics: checked topics and Dirichlet parameters.
+        counts: word counts, (document, word).
+        samples: the number of sweeps at each token, over all chains.
+        key: the random key.
+        """
         chains = samples if self.particles else min(samples, ceil(2 * sqrt(samples)))
         sweeps = ceil(samples / chains)
         target = topics.active().alpha
@@ -180,6 +212,10 @@ class LeftToRight:
         steps = ceil(slow / LOG_STEP * max(1.0, sweeps / AT_SWEEPS))
 
         def one_tile(tile: DocumentTile, word_topic, alpha) -> LikelihoodEstimate:
+            """Estimate log p of the documents of one tile.
+
+            A tile is a group of documents of one padded length.
+            """
             log_weights, last = _log_weights(
                 word_topic,
                 jnp.asarray(warm, alpha.dtype),

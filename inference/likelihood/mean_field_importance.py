@@ -1,11 +1,14 @@
 """Mean-field importance sampling (mfi, mfi2): unbiased on p for any number of samples, linear in the document.
 
+Token l of a document has word j_l and topic k_l. β_kj is the probability of word j in topic k, and θ are the document's
+topic proportions, Dirichlet(α) a priori.
+
   p(j | α, β) = E_{θ ~ q} e^{f(θ)} Dir(θ; α) / q(θ),   f(θ) = Σ_l log Σ_k θ_k β_{k,j_l}                    (Eq. 2, on θ)
   q = Σ_c π_c Dir(α + n^c)                                                                                        (M)
 
-The pseudo-counts n^c are mean-field expected topic counts n_k = Σ_l q_l(k), with
+The pseudo-counts n^c of component c are mean-field expected topic counts n_k = Σ_l q_l(k), with
 
-  q_l(k) ∝ β_{k,j_l} exp E log(C_k^¬l + α_k)                                                                     (Eq. 3)
+  q_l(k) ∝ β_{k,j_l} exp E log(C_k^¬l + α_k),   C^¬l the topic counts of the other tokens                        (Eq. 3)
   mfi     E log u ≈ log ū                ū_k = Σ_{m≠l} q_m(k) + α_k                                              (Eq. 4)
   mfi2    E log u ≈ log ū − σ²/(2ū²)     σ²_k = Σ_{m≠l} q_m(k)(1 − q_m(k))
 
@@ -54,7 +57,9 @@ NARROW_SHARE, PRIOR = 0.6, 0.05  # of q: the components n^c, and the prior; the 
 
 
 def supports(n_topics: int) -> tuple[int, ...]:
-    """Return falling numbers of topics: all, then half of them while they are many, then one fewer each time."""
+    """Return falling numbers of topics on which mean field is fitted: all, half of them while many, then one fewer
+    each time.
+    """
     sizes = [n_topics]
     while sizes[-1] > 1:
         sizes.append(sizes[-1] // 2 if sizes[-1] > 2 * MOST_SUPPORTS_ONE_BY_ONE else sizes[-1] - 1)
@@ -71,16 +76,20 @@ def expected_counts(
     cycles: int,
     order: int,
 ) -> Float[Array, " topic"]:
-    """Return n of one document after `cycles` rounds of (Eq. 4), or of its second-order form, on the topics of
-    `support`.
+    """Return the mean-field expected tokens of each topic in one document, after `cycles` rounds of updates.
 
-    order: 1 for mfi, 2 for mfi2.
+    alpha: Dirichlet parameters of the topic proportions.
+    beta: p(word | topic) of the document's distinct words.
+    counts: how often each of these words occurs.
+    support: the topics that the fit may use; the others weigh `OUTSIDE`.
+    order: 1 for mfi, 2 for mfi2, whose updates have a second-order correction.
     """
     weight, inside = counts[:, None], beta * jnp.where(support, 1.0, OUTSIDE)
     normalised = lambda u: u / jnp.maximum(jnp.sum(u, axis=1, keepdims=True), jnp.finfo(u.dtype).tiny)  # noqa: E731
 
     def cycle(_, q):
         # the sum without the token itself, which rounding could take below zero
+        """Return q of each word's topic after one update of all words together."""
         mean = jnp.maximum(jnp.sum(weight * q, axis=0) - q, 0.0) + alpha
         if order == 1:
             return normalised(inside * mean)
@@ -95,8 +104,14 @@ def expected_counts(
 
 
 def evidence_bound(n: Float[Array, " topic"], alpha, beta, counts) -> Float[Array, " "]:
-    """Return E_q f(θ) − KL for q = Dir(α + n), with indicators at their optimum, in nats. The shares of (M) depend on
-    it.
+    """Return the evidence lower bound on log p(document) at q(θ) = Dirichlet(α + n), nats.
+
+    The tokens' topics are at their optimum. Shares of the proposal's components depend on this bound.
+
+    n: expected tokens of each topic.
+    alpha: Dirichlet parameters of the topic proportions θ.
+    beta: p(word | topic) of the document's distinct words, (slot, topic).
+    counts: how often each of these words occurs, (slot,).
     """
     expected_log = digamma(alpha + n) - digamma(jnp.sum(alpha + n))
     word = jnp.maximum(beta @ jnp.exp(expected_log), jnp.finfo(beta.dtype).tiny)
@@ -108,10 +123,20 @@ def evidence_bound(n: Float[Array, " topic"], alpha, beta, counts) -> Float[Arra
 
 
 def mixture(alpha, beta, counts, cycles: int, order: int):
-    """Return the proposal (M): its pseudo-counts (component, topic) and log shares (component,)."""
+    """Return the proposal of one document, a mixture of Dirichlets: pseudo-counts (component, topic), log shares
+    (component,).
+
+    Component c is Dirichlet(alpha + pseudo-counts of c).
+
+    alpha: Dirichlet parameters of the topic proportions, (topic,).
+    beta: p(word | topic) of the document's distinct words, (slot, topic).
+    counts: how often each of these words occurs, (slot,).
+    cycles: rounds of mean field. order: 1 for mfi, 2 for mfi2.
+    """
     n_topics = len(alpha)
 
     def fit(previous, size):
+        """Fit mean field on the topics of largest counts, and on the sibling set of topics."""
         rank = jnp.argsort(jnp.argsort(-previous))
         # the topics of largest n; and with the last of them left out for the next in line
         falling, sibling = rank < size, (rank <= size) & (rank != size - 1)
@@ -128,9 +153,14 @@ def mixture(alpha, beta, counts, cycles: int, order: int):
 
 
 def _log_weights_of_one(key, alpha, beta, counts, cycles: int, order: int, samples: int) -> Float[Array, " sample"]:
-    """Return log e^{f(θ)} Dir(θ; α)/q(θ) of each draw for one document, (sample,).
+    """Return the log importance weight of each draw of topic proportions for one document, nats.
 
     It is −inf if every topic of some word underflowed.
+
+    alpha: Dirichlet parameters of the topic proportions, (topic,).
+    beta: p(word | topic) of the document's distinct words, (slot, topic).
+    counts: how often each of these words occurs, (slot,).
+    cycles: rounds of mean field. order: 1 for mfi, 2 for mfi2.
     """
     pseudo_counts, log_share = mixture(alpha, beta, counts, cycles, order)
     of_component, of_theta = jax.random.split(key)
@@ -152,9 +182,15 @@ def _log_weights_of_one(key, alpha, beta, counts, cycles: int, order: int, sampl
 
 @kernel(static_argnames=("cycles", "order", "samples"))
 def _log_weights(word_topic, alpha, words, counts, rows, key, cycles: int, order: int, samples: int):
-    """Return `_log_weights_of_one` of each document of a tile, (document, sample).
+    """Return the log importance weights of each document of a tile, (document, sample), nats.
 
+    A tile is a group of documents of one padded length.
+
+    word_topic: p(word | topic), (word, topic).
+    alpha: Dirichlet parameters of the topic proportions, (topic,).
+    words, counts: distinct words of each document and how often they occur, (document, slot).
     rows: the number of each document in the corpus, with which its key is folded.
+    cycles: rounds of mean field. order: 1 for mfi, 2 for mfi2.
     """
 
     def one(row, word, count):
@@ -165,7 +201,10 @@ def _log_weights(word_topic, alpha, words, counts, rows, key, cycles: int, order
 
 @dataclass(frozen=True)
 class MeanFieldImportance:
-    """Importance sampling from the mean-field proposal of the given order: 1 for mfi, 2 for mfi2."""
+    """Estimates log p(document) by importance sampling from the mean-field proposal of order 1 (mfi) or 2 (mfi2).
+
+    `cycles`: rounds of mean field. `samples`: draws of topic proportions for each document, by default.
+    """
 
     order: Literal[1, 2]
     cycles: int = 10  # Buntine §4.1
@@ -175,9 +214,19 @@ class MeanFieldImportance:
     def estimate(
         self, topics: TopicSet, counts: sparse.csr_array, samples: int, key: Key[Array, " "]
     ) -> LikelihoodEstimate:
-        """Estimate log p of each document, with errors from the spread of the importance weights."""
+        """Estimate log p of each document, nats, with errors from the spread of the importance weights.
+
+        topics: checked topics and Dirichlet parameters.
+        counts: word counts, (document, word).
+        samples: the number of draws of topic proportions for each document.
+        key: the random key.
+        """
 
         def one_tile(tile: DocumentTile, word_topic, alpha) -> LikelihoodEstimate:
+            """Estimate log p of the documents of one tile.
+
+            A tile is a group of documents of one padded length.
+            """
             log_weights = _log_weights(
                 word_topic, alpha, tile.words, tile.counts, tile.padded_rows, key, self.cycles, self.order, samples
             )

@@ -1,4 +1,6 @@
-"""The loop of a sampling estimator over tiles of documents, in float32 wherever that is safe."""
+"""The loop of a sampling estimator over tiles (groups of documents of one padded length), in float32 where that is
+safe.
+"""
 
 from collections.abc import Callable
 
@@ -11,7 +13,10 @@ from lvsearch.inference.likelihood.documents import DocumentTile, TopicSet, impo
 from lvsearch.inference.likelihood.result import LikelihoodEstimate
 
 TileEstimate = Callable[[DocumentTile, Float[Array, "word topic"], Float[Array, " topic"]], LikelihoodEstimate]
-"""A function (tile, β transposed (word, topic), α) -> estimates for the documents of the tile, padding included."""
+"""A function that estimates log p of the documents of one tile, padding included.
+
+It takes the tile, p(word | topic) as (word, topic), and the Dirichlet parameters (topic,).
+"""
 
 
 def estimate_tiles(
@@ -22,15 +27,16 @@ def estimate_tiles(
     tokens: bool,
     height_of: Callable[[int], int],
 ) -> LikelihoodEstimate:
-    """Run an estimator on tiles of documents and return estimates for every document.
+    """Run an estimator on tiles of documents (groups of one padded length), and return estimates for every document.
 
     Words are rescaled before they become float32, and the logs of the divisors are added back in float64. So nothing
     underflows, and most of log p never passes through float32.
 
     one_tile: the estimator for one tile.
-    tokens, height_of: how documents are laid out, see `tiles`.
+    tokens: True if a slot of a tile is one token, False if it is a distinct word with its count.
+    height_of: the wanted number of documents of a tile, for a padded length.
 
-    Returns: −inf ± 0 for a document with an impossible word, and 0 ± 0 for an empty document.
+    Returns −inf ± 0 for a document with an impossible word, and 0 ± 0 for an empty document.
     """
     topics = topics.active()
     scaled, log_divisor = topics.rescaled()

@@ -1,7 +1,7 @@
 """Distributions of a document's topic proportions other than a Dirichlet: models on the simplex of topics.
 
-Every model of documents here draws the words of a document from Σ_k θ_k β_k. The models differ in p(θ) (Blei 2004,
-§3.3.4):
+Every model of documents here draws the words of a document from Σ_k θ_k β_k, with topic proportions θ_k and word
+distributions β_k. The models differ in p(θ) (Blei 2004, §3.3.4):
 
   LDA                    Dirichlet(α), a density on the whole simplex: an array (K,), E[θ | observed] by mean field;
                          or by collapsed updates                                            `CollapsedDirichlet`
@@ -32,29 +32,34 @@ from lvsearch.models.kernels import kernel
 SUM_TOLERANCE = 1e-4
 """The largest |sum − 1| of a distribution that counts as rounding."""
 TINY = 1e-30
+"""The smallest divisor, which replaces smaller ones."""
 POINTS_AT_ONCE = 256
 """Number of training documents whose distributions over words are in memory at once."""
 FOLDING_STEPS, FOLDING_TOLERANCE = 300, 1e-4
-"""The most updates of θ, and the largest entry of an update below which a document stays as it is."""
+"""The most updates of a document's proportions, and the largest change of a proportion that ends them."""
 
 
 @runtime_checkable
 class Proportions(Protocol):
-    """A distribution of topic proportions in the place of a Dirichlet's α.
+    """A distribution of topic proportions θ of a document, in the place of a Dirichlet.
 
-    In all methods, topics is (K, V) float64 with rows that sum to 1, and counts are (D, V).
+    In all methods, topics are p(word | topic), float64 with rows that sum to 1. Counts are word counts, (document,
+    word).
     """
 
     def log_likelihood(
         self, topics: Float64[np.ndarray, "topic word"], counts: sparse.csr_array
     ) -> Float64[np.ndarray, " document"]:
-        """Return log p(document), (document,), in nats; −inf for a document that cannot occur."""
+        """Return log p(document) of each document, nats; −inf for a document that cannot occur."""
         ...
 
     def expected(
         self, topics: Float64[np.ndarray, "topic word"], observed: sparse.csr_array
     ) -> Float64[np.ndarray, "document topic"]:
-        """Return E[θ | observed words], with rows that sum to 1; NaN if the observed words cannot occur together."""
+        """Return the expected topic proportions of each document given its observed words.
+
+        Rows sum to 1, and are NaN if the observed words cannot occur together.
+        """
         ...
 
     def sample(
@@ -64,7 +69,7 @@ class Proportions(Protocol):
         draws: int,
         random: np.random.Generator,
     ) -> Float64[np.ndarray, "draw topic"]:
-        """Draw θ `draws` times given the observed words (1, V) of one document.
+        """Draw the topic proportions of one document `draws` times given its observed words, (1, word).
 
         Raises ValueError if these words cannot occur together.
         """
@@ -73,10 +78,11 @@ class Proportions(Protocol):
 
 @dataclass(frozen=True)
 class Corners:
-    """The distribution in which all words of a document are from one topic, drawn by `weights` (K,): a mixture of
-    unigrams.
+    """The distribution in which all words of a document are from one topic: a mixture of unigrams.
 
-    θ is then a corner of the simplex.
+    Topic proportions are then a corner of the simplex.
+
+    `weights`: the probability of each topic.
     """
 
     weights: Float64[np.ndarray, " topic"]
@@ -87,13 +93,13 @@ class Corners:
     def log_likelihood(
         self, topics: Float64[np.ndarray, "topic word"], counts: sparse.csr_array
     ) -> Float64[np.ndarray, " document"]:
-        """Return log Σ_k π_k Π_n β_{k, w_n} of each document, in nats, exactly."""
+        """Return log p(document) of each document, nats, an exact sum over its topic."""
         return np.asarray(logsumexp(self._log_joint(topics, counts), axis=1))
 
     def expected(
         self, topics: Float64[np.ndarray, "topic word"], observed: sparse.csr_array
     ) -> Float64[np.ndarray, "document topic"]:
-        """Return p(topic | observed words) of each document."""
+        """Return p(topic | observed words) of each document, which is its expected topic proportions."""
         return _posterior(self._log_joint(topics, observed))
 
     def sample(
@@ -103,11 +109,11 @@ class Corners:
         draws: int,
         random: np.random.Generator,
     ) -> Float64[np.ndarray, "draw topic"]:
-        """Draw corners by p(topic | observed words)."""
-        return np.eye(len(topics))[_drawn(self._log_joint(topics, observed), draws, random)]
+        """Draw corners of the simplex (one-hot proportions) by p(topic | observed words) of one document."""
+        return np.eye(len(topics))[_draw_points(self._log_joint(topics, observed), draws, random)]
 
     def _log_joint(self, topics: np.ndarray, counts: sparse.csr_array) -> Float64[np.ndarray, "document topic"]:
-        """Return log π_k + Σ_n log β_{k, w_n}, (document, topic), nats."""
+        """Return log p(topic) + log p(words | topic) of each document and topic, nats."""
         if topics.shape[0] != len(self.weights):
             raise ValueError(f"got {len(self.weights)} weights for {topics.shape[0]} topics, expected one for each")
         return np.asarray(counts @ _log(topics).T) + _log(self.weights)
@@ -115,12 +121,13 @@ class Corners:
 
 @dataclass(frozen=True)
 class TrainingDocuments:
-    """The distribution in which θ is that of a training document, drawn by `weights` (M,): marginalised pLSI.
+    """The distribution in which topic proportions are those of a random training document: marginalised pLSI.
 
-    p(w) = Σ_d p(d) Π_n Σ_k θ_dk β_{k, w_n}, with p(d) the share of all tokens that document d has (Blei 2004, §3.6.1;
-    Hofmann's estimate of p(d)).
+    p(w) = Σ_d p(d) Π_n Σ_k θ_dk β_{k, w_n} for words w_n, with p(d) the share of all tokens that document d has (Blei
+    2004, §3.6.1; Hofmann's estimate of p(d)).
 
-    `proportions`: (M, K), with rows that sum to 1.
+    `proportions`: θ, rows that sum to 1.
+    `weights`: p(d), the probability of each training document.
     """
 
     proportions: Float64[np.ndarray, "training topic"]
@@ -138,13 +145,16 @@ class TrainingDocuments:
     def log_likelihood(
         self, topics: Float64[np.ndarray, "topic word"], counts: sparse.csr_array
     ) -> Float64[np.ndarray, " document"]:
-        """Return log Σ_d p(d) Π_n Σ_k θ_dk β_{k, w_n} of each document, in nats, exactly."""
+        """Return log p(document) of each document, nats, an exact sum over training documents."""
         return np.asarray(logsumexp(self._log_joint(topics, counts), axis=1))
 
     def expected(
         self, topics: Float64[np.ndarray, "topic word"], observed: sparse.csr_array
     ) -> Float64[np.ndarray, "document topic"]:
-        """Return the average of the training documents' proportions, each weighted by p(d | observed words)."""
+        """Return each document's expected proportions: those of training documents, weighted by p(d | observed words).
+
+        Here p(d | observed words) is the probability that the document has the proportions of training document d.
+        """
         return _posterior(self._log_joint(topics, observed)) @ self.proportions
 
     def sample(
@@ -154,11 +164,11 @@ class TrainingDocuments:
         draws: int,
         random: np.random.Generator,
     ) -> Float64[np.ndarray, "draw topic"]:
-        """Draw proportions of training documents by p(d | observed words)."""
-        return self.proportions[_drawn(self._log_joint(topics, observed), draws, random)]
+        """Draw proportions of training documents d by p(d | observed words) of one document."""
+        return self.proportions[_draw_points(self._log_joint(topics, observed), draws, random)]
 
     def _log_joint(self, topics: np.ndarray, counts: sparse.csr_array) -> Float64[np.ndarray, "document training"]:
-        """Return log p(d) + log p(words | proportions of d), (document, training document), nats."""
+        """Return log p(d) + log p(words | proportions of training document d) of each document and d, nats."""
         if topics.shape[0] != self.proportions.shape[1]:
             raise ValueError(f"got proportions of {self.proportions.shape[1]} topics, expected {topics.shape[0]}")
         out = np.empty((counts.shape[0], len(self.weights)))
@@ -170,13 +180,16 @@ class TrainingDocuments:
 
 @dataclass(frozen=True)
 class CollapsedDirichlet:
-    """A Dirichlet(α), alpha (K,), whose posterior given words is found by zeroth-order collapsed updates, not mean
+    """A Dirichlet(alpha) of topic proportions, whose posterior given words is found by collapsed updates, not mean
     field.
 
-    γ = α + Σ_w n_w p(k | w) at p(k | w) ∝ γ_k β_kw. An indicator depends on the *expected counts* of the others, not on
-    exp E[log θ]. The latter is smaller if a topic has few of them, so that mean field is too sure (Asuncion et al.
-    2009, CVB0 without the subtraction of the word itself). γ / Σγ is the highest point of the posterior in the softmax
-    basis, Σ_k α_k log θ_k + log p(words | θ), which is concave (MacKay 1998).
+    The posterior is Dirichlet(γ) with γ = α + Σ_w n_w p(k | w) at p(k | w) ∝ γ_k β_kw, for n_w tokens of word w and
+    β_kw = p(word w | topic k). A token's topic depends on the *expected counts* of the others, not on exp E[log θ]. The
+    latter is smaller if a topic has few of them, so that mean field is too sure (Asuncion et al. 2009, CVB0 without the
+    subtraction of the word itself). γ / Σγ is the highest point of the posterior in the softmax basis, Σ_k α_k log θ_k
+    + log p(words | θ), which is concave (MacKay 1998).
+
+    `alpha`: the Dirichlet parameters, one for each topic, above 0.
     """
 
     alpha: Float64[np.ndarray, " topic"]
@@ -190,15 +203,16 @@ class CollapsedDirichlet:
     def log_likelihood(
         self, topics: Float64[np.ndarray, "topic word"], counts: sparse.csr_array
     ) -> Float64[np.ndarray, " document"]:
-        """Raise ValueError: for a Dirichlet, pass alpha to `document_likelihood`, whose estimates and bounds are in
-        nats.
-        """
+        """Raise ValueError: for a Dirichlet, pass alpha to `document_likelihood`, which estimates log p in nats."""
         raise ValueError("got CollapsedDirichlet for a likelihood, expected its alpha as an array: document_likelihood")
 
     def expected(
         self, topics: Float64[np.ndarray, "topic word"], observed: sparse.csr_array
     ) -> Float64[np.ndarray, "document topic"]:
-        """Return γ / Σγ of each document. Raises ValueError if alpha has not one entry for each topic."""
+        """Return the expected topic proportions γ / Σγ of each document, where its posterior is Dirichlet(γ).
+
+        Raises ValueError if alpha has not one entry for each topic.
+        """
         if topics.shape[0] != len(self.alpha):
             raise ValueError(f"got {len(self.alpha)} entries of alpha for {topics.shape[0]} topics, expected one each")
         return fold_in(topics, observed, pseudo_counts=self.alpha)
@@ -210,17 +224,16 @@ class CollapsedDirichlet:
         draws: int,
         random: np.random.Generator,
     ) -> Float64[np.ndarray, "draw topic"]:
-        """Draw from Dirichlet(γ)."""
+        """Draw the topic proportions of one document from its posterior, Dirichlet(γ)."""
         total = self.alpha.sum() + observed.sum()
         return random.dirichlet(total * self.expected(topics, observed)[0], draws)
 
 
 @dataclass(frozen=True)
 class FoldedIn:
-    """Proportions that are refitted to a document's observed words: the maximum of their likelihood, with fixed topics,
-    by EM.
+    """Topic proportions that are refitted to a document's observed words, with fixed topics, by EM.
 
-    A document without words has the same share of every topic.
+    They maximise the likelihood of these words. A document without words has the same share of every topic.
 
     `tempering`: the exponent of the E-step that the topics were fitted with.
     """
@@ -244,7 +257,7 @@ class FoldedIn:
     def expected(
         self, topics: Float64[np.ndarray, "topic word"], observed: sparse.csr_array
     ) -> Float64[np.ndarray, "document topic"]:
-        """Return θ̂ of each document."""
+        """Return the refitted topic proportions of each document."""
         return fold_in(topics, observed, self.tempering)
 
     def sample(
@@ -254,7 +267,7 @@ class FoldedIn:
         draws: int,
         random: np.random.Generator,
     ) -> Float64[np.ndarray, "draw topic"]:
-        """Return θ̂ `draws` times: a point has no spread."""
+        """Return the refitted topic proportions of one document `draws` times: a point has no spread."""
         return np.repeat(fold_in(topics, observed, self.tempering), draws, axis=0)
 
 
@@ -264,12 +277,15 @@ def fold_in(
     tempering: float = 1.0,
     pseudo_counts: Float64[np.ndarray, " topic"] | None = None,
 ) -> Float64[np.ndarray, "document topic"]:
-    """Return argmax over θ of Σ_w n_w log Σ_k θ_k β_kw for each document, by EM from even proportions.
+    """Return the topic proportions under which each document's words are most probable, by EM from even proportions.
 
+    They maximise Σ_w n_w log Σ_k θ_k β_kw over proportions θ, with n_w tokens of word w and β_kw = p(word w | topic k).
     The objective is concave. Words without probability under every topic are left out. A document without other words
-    gets a / Σa, or even proportions. Computed in float32.
+    gets the normalised pseudo-counts, or even proportions. Computed in float32.
 
-    tempering: with b it is the fixed point of θ_k ∝ Σ_w n_w (θ_k β_kw)^b / Σ_j (θ_j β_jw)^b.
+    topics: β.
+    counts: word counts, (document, word).
+    tempering: with exponent b it is the fixed point of θ_k ∝ Σ_w n_w (θ_k β_kw)^b / Σ_j (θ_j β_jw)^b.
     pseudo_counts: with a it is the fixed point of θ_k ∝ a_k + Σ_w …, the argmax with Σ_k a_k log θ_k added.
     """
     n_topics = topics.shape[0]
@@ -284,6 +300,10 @@ def fold_in(
     word_topic = jnp.asarray(rescaled, jnp.float32)
 
     def work(tile: DocumentTile) -> tuple[DocumentTile, np.ndarray]:
+        """Return the tile and the refitted proportions of its documents.
+
+        A tile is a group of documents of one padded length.
+        """
         folded = _fold_tile(word_topic, tile.words, tile.counts, np.float32(tempering), pseudo.astype(np.float32))
         return tile, np.asarray(folded, np.float64)
 
@@ -302,17 +322,24 @@ def _fold_tile(
     tempering: Array | np.ndarray,
     pseudo_counts: Float[Array | np.ndarray, " topic"],
 ) -> Float[Array, "document topic"]:
-    """Return θ of each document of a tile.
+    """Return the refitted topic proportions of each document of a tile.
 
-    word_topic: β to the power of the tempering. pseudo_counts: a, or zeros.
+    A tile is a group of documents of one padded length.
+
+    word_topic: p(word | topic) to the power of the tempering.
+    words, counts: distinct words of each document and how often they occur, (document, slot).
+    tempering: the exponent of the E-step.
+    pseudo_counts: added to the expected tokens of each topic.
     """
     added = jnp.asarray(pseudo_counts)
 
     def one(w: Array, n: Array) -> Float[Array, " topic"]:
+        """Return the refitted topic proportions of one document."""
         beta, amounts = word_topic[w], n.astype(word_topic.dtype)
         total = amounts.sum()
 
         def update(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            """Make one EM step of the document's topic proportions."""
             step, theta, _ = carry
             power = theta**tempering
             ratio = amounts / jnp.maximum(beta @ power, TINY)
@@ -327,13 +354,21 @@ def _fold_tile(
 
 
 def _posterior(log_joint: Float64[np.ndarray, "document point"]) -> Float64[np.ndarray, "document point"]:
-    """Return the distribution over points for each document, from log joints; NaN if no point is possible."""
+    """Return the distribution over points for each document, from log joint probabilities; NaN if no point is possible.
+
+    A point is a topic or a training document.
+    """
     possible = np.isfinite(log_joint.max(axis=1, keepdims=True))
     return np.where(possible, softmax(np.where(possible, log_joint, 0.0), axis=1), np.nan)
 
 
-def _drawn(log_joint: np.ndarray, draws: int, random: np.random.Generator) -> np.ndarray:
-    """Draw points of one document in proportion to its joint, (draw,). Raises ValueError if no point is possible."""
+def _draw_points(log_joint: np.ndarray, draws: int, random: np.random.Generator) -> np.ndarray:
+    """Draw points (topics or training documents) of one document in proportion to its joint probabilities, (draw,).
+
+    log_joint: log joint probability of the document and each point, (1, point).
+
+    Raises ValueError if no point is possible.
+    """
     (posterior,) = _posterior(log_joint)
     if np.isnan(posterior).any():
         raise ValueError("got words that cannot occur together in one document: smooth the topics")
@@ -341,13 +376,16 @@ def _drawn(log_joint: np.ndarray, draws: int, random: np.random.Generator) -> np
 
 
 def _log(values: np.ndarray) -> np.ndarray:
-    """Return the log, −inf at 0."""
+    """Return the logarithm of the values, −inf at 0, without a warning."""
     with np.errstate(divide="ignore"):
         return np.log(values)
 
 
 def _distribution(name: str, values: np.ndarray) -> Float64[np.ndarray, " entry"]:
-    """Return `values` as a distribution, renormalised. Raises ValueError for values that are no distribution."""
+    """Return `values` as a probability distribution, renormalised. `name` is what an error calls them.
+
+    Raises ValueError for values that are no distribution.
+    """
     array = np.asarray(values, np.float64)
     if array.ndim != 1 or not np.all(array >= 0) or abs(array.sum() - 1) > SUM_TOLERANCE:
         raise ValueError(f"got {name} of shape {array.shape} and sum {array.sum():.6g}, expected a distribution: 1")

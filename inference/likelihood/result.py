@@ -10,11 +10,11 @@ from scipy import sparse
 from lvsearch.inference.likelihood.documents import TopicSet
 
 Bias = Literal["lower", "upper", "unbiased"]
-"""The side of log p on which estimates lie on average. "unbiased" means unbiased for p itself."""
+"""The side of log p(document) on which estimates lie on average. "unbiased" means unbiased for p itself."""
 
 
 class LikelihoodEstimate(NamedTuple):
-    """Estimates for each document: log p̂ in nats, its standard error, and the effective number of samples."""
+    """Estimates of log p(document), nats: their values, standard errors, and effective numbers of samples."""
 
     log_likelihood: Float64[np.ndarray, " document"]
     standard_error: Float64[np.ndarray, " document"]
@@ -23,7 +23,7 @@ class LikelihoodEstimate(NamedTuple):
 
 @dataclass(frozen=True)
 class DocumentLikelihood:
-    """log p(w | α, β) of each document, in nats. Scores add over documents.
+    """Estimates of log p(document) under fixed topics, nats. They add over documents.
 
     `bias`: "unbiased" on p, so low by about half a squared standard error on log p. "lower" or "upper" stays on that
         side on average, however many samples; for "bounds" it is the certified lower end.
@@ -35,6 +35,7 @@ class DocumentLikelihood:
         deterministic methods. Below ten or so an error is a guess, except for "ais", whose eight particle groups have a
         Student's error.
     `lower`, `upper`: certified ends, of method "bounds" only.
+    `method`, `samples`, `seconds`: the method, its number of samples (None without), and the time it took.
     """
 
     method: str
@@ -49,7 +50,7 @@ class DocumentLikelihood:
 
     @property
     def total(self) -> float:
-        """log p of all documents together, in nats."""
+        """The log probability of all documents together, nats."""
         return float(np.sum(self.log_likelihood))
 
     @property
@@ -63,18 +64,22 @@ class SamplingMethod(Protocol):
 
     @property
     def bias(self) -> Bias:
-        """The bias of its estimates."""
+        """The side of log p on which the method's estimates lie on average."""
         ...
 
     @property
     def samples(self) -> int:
-        """The number of samples that it draws by default."""
+        """The number of samples that the method draws for each document by default."""
         ...
 
     def estimate(
         self, topics: TopicSet, counts: sparse.csr_array, samples: int, key: Key[Array, " "]
     ) -> LikelihoodEstimate:
-        """Estimate log p of each document from so many samples. A document's draws depend on the key, its row and its
-        words.
+        """Estimate log p of each document, nats, from `samples` samples.
+
+        A document's draws depend on the key, its row and its words.
+
+        topics: checked topics and Dirichlet parameters.
+        counts: word counts, (document, word).
         """
         ...

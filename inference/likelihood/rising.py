@@ -5,9 +5,10 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
 
 STIRLING_FROM = 30.0
-"""The a from which Stirling's series is used. Its first term left out is then below 1/(1680 a⁷) = 3e−14.
+"""The a from which log Γ(a + x)/Γ(a) is computed by Stirling's series.
 
-Below, the values of gammaln are small enough to be subtracted.
+Its first term left out is then below 1/(1680 a⁷) = 3e−14. Below this a, the values of gammaln are small enough to be
+subtracted.
 """
 
 

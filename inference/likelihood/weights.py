@@ -7,7 +7,10 @@ from scipy.special import logsumexp, ndtr, stdtrit
 from lvsearch.inference.likelihood.result import LikelihoodEstimate
 
 FEW, TAIL = 4.0, 8.0
-"""FEW: effective samples at which a squared error is doubled. TAIL: by which the tail's correction falls e-fold.
+"""How errors of averages of importance weights grow when few samples carry them.
+
+FEW: effective samples at which a squared error is doubled. TAIL: by which the correction for an unseen tail falls
+    e-fold, in effective samples.
 
 They were chosen on log-normal weights: 10 of spread 1 cover 92 % at 2 errors (delta method: 85), of spread 3 some 80 %
 (36).
@@ -17,12 +20,14 @@ DEEPEST = 20.0  # nats below the largest weight: what lies deeper adds nothing, 
 
 
 def average_of_weights(log_weights: Float64[np.ndarray, "document sample"]) -> LikelihoodEstimate:
-    """Return the log of the mean weight of each document, its standard error, and Kish's effective number (Σw)²/Σw².
+    """Return the log of each document's mean importance weight, its standard error, and the effective number of
+    samples.
 
-    While many samples share the weight, the error is the delta method's, sd/(mean √S). When few do, the largest weights
-    may not have been seen. If log weights above their median m were the upper half of a normal of variance s², log E w
-    would be m + s²/2. What the average lacks of it is added in quadrature, times e^(−effective/TAIL). Both parts are
-    uncertain themselves, so the square grows by 1 + FEW/effective (at 10 equal samples that is Student's tail).
+    The effective number is Kish's, (Σw)²/Σw². While many samples share the weight, the error is the delta method's,
+    sd/(mean √S) for S samples. When few do, the largest weights may not have been seen. If log weights above their
+    median m were the upper half of a normal of variance s², log E w would be m + s²/2. What the average lacks of it is
+    added in quadrature, times e^(−effective/TAIL). Both parts are uncertain themselves, so the square grows by 1 +
+    FEW/effective (at 10 equal samples that is Student's tail).
 
     log_weights: (document, sample), nats.
     """

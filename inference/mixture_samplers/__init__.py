@@ -1,12 +1,14 @@
-"""Samplers of Dirichlet-process mixtures for every kind of component, with which variational fits are compared.
+"""MCMC samplers of Dirichlet-process mixtures with any kind of component. Variational fits are compared with their
+draws.
 
-| sampler | weights and parameters | a sweep | of |
+| sampler | mixture weights and component parameters | what one sweep draws | posterior of |
 |---|---|---|---|
-| `collapsed_gibbs` | integrated out | rows in turn, given all others (Eq. 5.12–5.14) | the process |
-| `blocked_gibbs` | sampled | all rows at once (§5.3.2) | the process truncated at T |
-| `slice_sampler` | sampled, as many sticks as are needed | all rows at once, given slices | the process |
+| `collapsed_gibbs` | integrated out | the rows in turn, each given all others (Eq. 5.12–5.14) | the Dirichlet process |
+| `blocked_gibbs` | sampled | all rows at once (§5.3.2) | the process truncated at T components |
+| `slice_sampler` | sampled, as many as are needed | all rows at once, given slice variables | the Dirichlet process |
 
-Between sweeps a chain consists of labels and α. Everything else is drawn afresh given them.
+Between sweeps the state of a chain is the label of every row and the concentration α. Weights and parameters are drawn
+afresh in each sweep.
 """
 
 from lvsearch.inference.diagnostics import RunLength, autocorrelation, raftery_lewis

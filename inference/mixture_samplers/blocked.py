@@ -1,4 +1,6 @@
-"""Blocked Gibbs sampling of the truncated process, in which V_T = 1 and all rows are drawn at once.
+"""Blocked Gibbs sampling of the truncated Dirichlet process: T components at most, and all rows are drawn at once.
+
+The weights are broken off a stick of length 1: π_k = V_k Π_{j<k} (1 − V_j), with V_k ~ Beta(1, α) and V_T = 1.
 
 Source: Ishwaran & James (2001); Blei (2004), §5.3.2.
 """
@@ -29,13 +31,23 @@ from lvsearch.models.mixture import MixtureModel
 def blocked_gibbs(
     model: MixtureModel, data: Dataset, *, key: Array, sweeps: int, truncation: int, keep: int = 1, start: Any = None
 ) -> MixtureTrace:
-    """Run a chain over assignments of rows to `truncation` sticks, the last of which takes all that is left.
+    """Run one blocked Gibbs chain for a Dirichlet-process mixture with at most `truncation` components.
 
-    Its posterior is that of the truncated process, which tends to that of the process as the truncation grows.
+    Returns the record of the chain.
 
-    sweeps, keep, start: as in `collapsed_gibbs`.
+    The last component takes all weight that the others leave. As the truncation grows, the posterior tends to that of
+    the Dirichlet process itself.
 
-    Raises ValueError for a truncation below 1, and in the same cases as `collapsed_gibbs`.
+    model: a `DPMixture`.
+    data: the rows.
+    key: the random key of the run.
+    sweeps: how many sweeps to make, each over all rows.
+    truncation: T, the largest number of components.
+    keep: keep the labels after every keep-th sweep; 0 keeps none.
+    start: labels (row,) to begin with; None puts all rows into one component.
+
+    Raises ValueError for a truncation below 1 or below the number of components in `start`, a model that is no
+    `DPMixture`, and rows without a density.
     """
     if truncation < 1:
         raise ValueError(f"got truncation={truncation}, expected at least 1")
@@ -46,16 +58,21 @@ def blocked_gibbs(
 def blocked_sweep(
     model: DPMixture, key: Array, state: LabelState, rows: ChainRows, capacity: int
 ) -> tuple[LabelState, Array]:
-    """Make one sweep: sticks and parameters given assignments, α given sticks (Eq. 5.17), assignments given all of
-    these.
+    """Make one sweep of blocked Gibbs sampling and return the new labels and α.
 
-    capacity: the truncation.
+    Given the labels, stick fractions V_k and component parameters are drawn. Then α is drawn given the sticks (Eq.
+    5.17), and all labels given sticks and parameters.
 
-    Returns: (the state, False, since the truncation is never outgrown).
+    key: random key of the sweep.
+    state: labels and α before the sweep.
+    capacity: T, the truncation.
+
+    Returns: (the state after the sweep, False). False says that no more components are ever needed than there are.
     """
     key_sticks, key_parameters, key_alpha, key_labels = jax.random.split(key, 4)
     natural, counts = natural_of_labels(state.labels, rows, capacity)
     beyond = counts.sum() - jnp.cumsum(counts)
+    # V_k ~ Beta(1 + n_k, α + rows after k), given by its natural parameters; the last V is 1 by definition
     sticks = Beta().sample(key_sticks, BetaStatistics(counts, state.alpha - 1 + beyond))
     last = jnp.arange(capacity) == capacity - 1
     log_value = jnp.where(last, 0.0, sticks.log_value)
@@ -65,6 +82,7 @@ def blocked_sweep(
         shape, rate = (jnp.asarray(value, alpha.dtype) for value in model.concentration)
         drawn = jax.random.gamma(key_alpha, shape + capacity - 1, dtype=alpha.dtype)
         alpha = drawn / (rate - log_complement.sum())
+    # log π_k = log V_k + Σ_{j<k} log(1 − V_j); then every label by density times weight
     log_weights = log_value + jnp.cumsum(log_complement) - log_complement
     logits = rows.packed @ draw_parameters(model, key_parameters, natural).T + log_weights
     labels = jax.random.categorical(key_labels, logits).astype(state.labels.dtype)
@@ -72,23 +90,30 @@ def blocked_sweep(
 
 
 def log_stick_occupancy(counts: Float[Array, " place"], alpha: Float[Array, ""]) -> Float[Array, ""]:
-    """Return log p(labels | α) under the truncated process, with sticks integrated out, in nats.
+    """Return log p(labels | α) under the truncated Dirichlet process, with the weights integrated out, in nats.
 
-    It is the sum over all sticks but the last of log B(1 + n_k, α + n_>k) − log B(1, α).
+    It is Σ_k [log B(1 + n_k, α + n_>k) − log B(1, α)] over all components but the last. Here B is the Beta function and
+    n_>k is the number of rows of the components after k.
 
-    counts: rows of each stick.
+    counts: n_k, the number of rows of each component, (component,).
+    alpha: α, the concentration.
     """
     beyond = counts.sum() - jnp.cumsum(counts)
     return (betaln(1 + counts, alpha + beyond) - betaln(jnp.ones_like(alpha), alpha))[:-1].sum()
 
 
 def truncated_weights(counts: Float[np.ndarray, " place"], alpha: float, truncation: int) -> tuple[np.ndarray, float]:
-    """Return E[θ_k | assignments] (Eq. 5.16) of the given places, and the total weight of the sticks beyond them.
+    """Return the expected weight of each component given the labels (Eq. 5.16), and the weight of all others together.
 
-    Sticks beyond have no rows, so their components are the prior's and their density is the prior predictive. Places
-    beyond the truncation, which no row can be in, have weight 0.
+    The others are components up to the truncation for which `counts` has no entry. They have no rows, so their
+    predictive density is the prior's. Entries of `counts` from the truncation on are of components that cannot exist:
+    weight 0.
 
-    counts: rows of each place.
+    counts: the number of rows of each component, (component,).
+    alpha: α, the concentration.
+    truncation: T, the largest number of components.
+
+    Returns: (weights (component,) in the order of `counts`, the weight of the others). They sum to 1.
     """
     n = np.zeros(truncation)
     n[: len(counts)] = counts[:truncation]

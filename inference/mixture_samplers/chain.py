@@ -1,4 +1,8 @@
-"""Parts that all chains over partitions share: their rows, their state, the evidence of a partition, and draws of α."""
+"""What all samplers of partitions share: the rows, a chain's state, log-probabilities of partitions, draws of α.
+
+A partition says which rows belong to the same component. Arrays over components have a fixed length, the capacity. An
+entry of such an array is called a place; places without rows are empty.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -18,13 +22,13 @@ from lvsearch.models.hyperpriors import GammaPrior
 
 
 class ChainRows(NamedTuple):
-    """The rows of a chain.
+    """The rows of a data set in the form in which samplers of partitions read them.
 
     | field | meaning |
     |---|---|
-    | `increments` | s(x_n), rows on the leading axis |
-    | `packed` | s(x_n) as vectors, (N, S) |
-    | `prior` | λ, the natural parameters of one component without rows |
+    | `increments` | s(x_n), the sufficient statistics of each row, as a pytree with rows on the leading axis |
+    | `packed` | s(x_n) flattened to one vector for each row, (row, statistic) |
+    | `prior` | λ, the natural parameters of the conjugate prior, which are those of a component without rows |
     """
 
     increments: Any
@@ -33,23 +37,27 @@ class ChainRows(NamedTuple):
 
 
 class LabelState(NamedTuple):
-    """The state of a chain: the place of each row's component (`labels`, (N,)), and the concentration `alpha`."""
+    """The state of one chain: the component of each row, and the concentration.
+
+    `labels`: the array slot of each row's component, (row,).
+    `alpha`: α.
+    """
 
     labels: Int[Array, " row"]
     alpha: Float[Array, ""]
 
 
 Sweep = Callable[[DPMixture, Array, LabelState, ChainRows, int], tuple[LabelState, Array]]
-"""The type of one sweep: (model, key, state, rows, capacity) -> (state, True if the capacity was too small).
+"""The type of a sweep: a function (model, key, state, rows, capacity) -> (new state, True if it had no room).
 
-If it was too small, the state is invalid.
+The capacity is the number of array slots for components. If the sweep had too few, the new state is invalid.
 """
 
 
 def chain_rows(model: DPMixture, data: Dataset) -> ChainRows:
-    """Return the rows of a data set as a chain needs them, in the floating type of the session.
+    """Return the rows of a data set with their sufficient statistics, in the floating-point type of the session.
 
-    Raises ValueError for rows without a density.
+    Raises ValueError for rows that the model's components cannot have, such as counts below 0.
     """
     units, _ = rows_of(data)
     component = model.components
@@ -64,7 +72,14 @@ def chain_rows(model: DPMixture, data: Dataset) -> ChainRows:
 
 
 def natural_of_labels(labels: Int[Array, " row"], rows: ChainRows, capacity: int) -> tuple[Any, Float[Array, " place"]]:
-    """Return (λ + Σ s(x_n) over the rows of each place, how many rows each place has)."""
+    """Return the natural parameters of every component's posterior given the labels, and the number of rows of each.
+
+    labels: the array slot of each row's component, (row,).
+    capacity: how many array slots for components there are.
+
+    Returns: (λ + Σ s(x_n) over the rows of each slot, a pytree with slots on the leading axis; rows of each slot,
+        (slot,)). λ is the prior's natural parameter and s(x_n) the sufficient statistics of row n.
+    """
 
     def total(leaf: Array, prior: Array) -> Array:
         return prior + jax.ops.segment_sum(leaf, labels, capacity)
@@ -74,43 +89,65 @@ def natural_of_labels(labels: Int[Array, " row"], rows: ChainRows, capacity: int
 
 
 def draw_parameters(model: DPMixture, key: Array, natural: Any) -> Float[Array, "place packed"]:
-    """Draw every place's parameters given its rows, and return them as packed statistics."""
+    """Draw the parameters of every component from their posterior given the component's rows.
+
+    natural: the natural parameters of the posteriors, a pytree with components on the leading axis.
+
+    Returns: the sufficient statistics t(θ_k) of each draw, flattened, (component, statistic). Their product with a
+        row's `packed` statistics is the row's log density, up to log h(x), which does not depend on the component.
+    """
     return pack_statistics(model.components, model.components.family.sample(key, natural))
 
 
 def draw_concentration(model: DPMixture, key: Array, n_rows: int, occupied: Array, alpha: Array) -> Array:
-    """Draw α given the partition, by an auxiliary Beta variable (Escobar & West 1995, §6).
+    """Draw the concentration α given the number of components that have rows (Escobar & West 1995, §6).
 
-    If the model's α is a given number, it is returned.
+    The draw uses an auxiliary Beta(α + 1, N) variable. If α is a given number of the model, `alpha` itself is returned.
 
-    occupied: how many components have rows. alpha: the α before.
+    n_rows: N, the number of rows.
+    occupied: how many components have rows.
+    alpha: α before the draw.
     """
     if not isinstance(model.concentration, GammaPrior):
         return alpha
     shape, rate = (jnp.asarray(value, alpha.dtype) for value in model.concentration)
     key_eta, key_which, key_alpha = jax.random.split(key, 3)
     log_eta = -jnp.log1p(jnp.exp(_log_gamma_ratio(key_eta, alpha + 1, float(n_rows))))
+    # α given η is a mixture of Gamma(shape + K) and Gamma(shape + K − 1), with these odds of the first (Eq. 13–14)
     odds = (shape + occupied - 1) / (n_rows * (rate - log_eta))
     extra = jax.random.uniform(key_which, dtype=alpha.dtype) * (1 + odds) < odds
     return jax.random.gamma(key_alpha, shape + occupied - 1 + extra, dtype=alpha.dtype) / (rate - log_eta)
 
 
 def _log_gamma_ratio(key: Array, first: Array, second: float) -> Array:
-    """Draw log(G₂/G₁), with G₁ ~ Gamma(first) and G₂ ~ Gamma(second). The Beta variable is then 1 / (1 + G₂/G₁)."""
+    """Draw log(G₂/G₁), with independent G₁ ~ Gamma(first, 1) and G₂ ~ Gamma(second, 1).
+
+    Then 1 / (1 + G₂/G₁) has the distribution Beta(first, second), without loss of digits near 0.
+    """
     key_first, key_second = jax.random.split(key)
     return jax.random.loggamma(key_second, jnp.asarray(second, first.dtype)) - jax.random.loggamma(key_first, first)
 
 
 def log_partition(model: DPMixture, state: LabelState, rows: ChainRows, capacity: int) -> Float[Array, ""]:
-    """Return log p(rows, partition | α) without Σ log h(x), with parameters and weights integrated out, in nats."""
+    """Return log p(rows, partition | α) in nats, with component parameters and weights integrated out.
+
+    The carrier Σ_n log h(x_n) of the rows is left out, since it does not depend on the partition.
+
+    capacity: how many array slots for components there are.
+    """
     natural, counts = natural_of_labels(state.labels, rows, capacity)
     return log_rows(model, natural, counts, rows) + log_occupancy(counts, state.alpha)
 
 
 def log_rows(model: DPMixture, natural: Any, counts: Float[Array, " place"], rows: ChainRows) -> Float[Array, ""]:
-    """Return log p(rows | partition) without Σ log h(x), with parameters integrated out, in nats.
+    """Return log p(rows | partition) in nats, with component parameters integrated out.
 
-    natural: λ + Σ s(x_n) of each place. counts: rows of each place.
+    It is Σ_k [A(λ + Σ s(x_n)) − A(λ)] over the components that have rows, with A the prior's log-normaliser. The
+    carrier Σ_n log h(x_n) is left out.
+
+    natural: λ + Σ s(x_n), the natural parameters of each component's posterior, components on the leading axis.
+    counts: the number of rows of each component, (component,).
+    rows: the rows, of which only the prior's parameters λ are read.
     """
     family = model.components.prior_family
     after = family.log_normaliser(natural).reshape(len(counts), -1).sum(-1)
@@ -118,13 +155,27 @@ def log_rows(model: DPMixture, natural: Any, counts: Float[Array, " place"], row
 
 
 def log_occupancy(counts: Float[Array, " place"], alpha: Float[Array, ""]) -> Float[Array, ""]:
-    """Return log p(partition | α) under the process, from the rows of each place (Ewens 1972), in nats."""
+    """Return log p(partition | α) under the Dirichlet process, in nats.
+
+    It is K log α + Σ_k log Γ(n_k) + log Γ(α) − log Γ(α + N) for K components with rows and N rows.
+
+    counts: n_k, the number of rows of each component, (component,); components without rows add nothing.
+    alpha: α, the concentration.
+
+    Source: Ewens (1972).
+    """
     used = counts > 0
     blocks = jnp.where(used, gammaln(jnp.where(used, counts, 1.0)) + jnp.log(alpha), 0.0).sum()
     return blocks + gammaln(alpha) - gammaln(alpha + counts.sum())
 
 
 def process_weights(counts: Float[np.ndarray, " place"], alpha: float) -> tuple[np.ndarray, float]:
-    """Return the predictive weights n_k / (N + α) of the places, and α / (N + α) of a new component."""
+    """Return the probability with which a new row joins each component, and that with which it forms a new one.
+
+    counts: n_k, the number of rows of each component, (component,); N is their sum.
+    alpha: α, the concentration.
+
+    Returns: (n_k / (N + α) of each component, (component,); α / (N + α)).
+    """
     total = counts.sum() + alpha
     return counts / total, alpha / total

@@ -29,11 +29,16 @@ from lvsearch.models.mixture import MixtureModel
 def collapsed_gibbs(
     model: MixtureModel, data: Dataset, *, key: Array, sweeps: int, keep: int = 1, start: Any = None
 ) -> MixtureTrace:
-    """Run a chain over partitions under the Dirichlet process itself.
+    """Run one collapsed Gibbs chain over partitions of the rows under the Dirichlet process, and return its trace.
 
-    sweeps: how many sweeps, each over all rows.
+    Mixture weights and component parameters are integrated out, and nothing is truncated.
+
+    model: a `DPMixture`.
+    data: the rows.
+    key: the random key of the run.
+    sweeps: how many sweeps to make, each over all rows.
     keep: keep the labels after every keep-th sweep; 0 keeps none.
-    start: labels (N,) to begin with; by default all rows are in one component.
+    start: labels (row,) to begin with; None puts all rows into one component.
 
     Raises ValueError for a model that is no `DPMixture`, and for rows without a density.
     """
@@ -43,9 +48,15 @@ def collapsed_gibbs(
 def collapsed_sweep(
     model: DPMixture, key: Array, state: LabelState, rows: ChainRows, capacity: int
 ) -> tuple[LabelState, Array]:
-    """Draw the component of every row in turn, and then α. A new component takes the first free place.
+    """Draw the component of every row in turn, each given all others, and then α; return the new labels and α.
 
-    Returns: (the state, True if more places were needed than there are).
+    A new component takes the first array slot that has no rows.
+
+    key: random key of the sweep.
+    state: labels and α before the sweep.
+    capacity: how many array slots for components there are.
+
+    Returns: (the state after the sweep, True if more slots were needed than there are; the state is then invalid).
     """
     component, n_rows = model.components, len(state.labels)
     key_rows, key_alpha = jax.random.split(key)

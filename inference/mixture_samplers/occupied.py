@@ -1,6 +1,6 @@
-"""The number of occupied components of a Dirichlet-process mixture, and draws, by collapsed Gibbs sampling.
+"""Samplers of Dirichlet-process mixtures for `lvsearch.occupied` and `lvsearch.sample`, by collapsed Gibbs sampling.
 
-Chains start far apart.
+A component is occupied if it has rows. Chains start far apart: one in a single component, one in many, others between.
 """
 
 from functools import partial
@@ -23,8 +23,9 @@ from lvsearch.models.dp_mixture import DPMixture
 
 @occupied_sampler.register
 def occupied_components(model: DPMixture, data: Dataset) -> OccupiedSampler:
-    """Return a sampler of the number of occupied components. Its chains begin in one component, in many, and in
-    between.
+    """Return the sampler of the number of occupied components, which are those that have rows.
+
+    Chain 0 begins with all rows in one component, chain 1 in many (up to 30), chains 2 and 3 with numbers in between.
 
     Raises ValueError for rows without a density.
     """
@@ -35,10 +36,13 @@ def occupied_components(model: DPMixture, data: Dataset) -> OccupiedSampler:
 def partitions(
     model: DPMixture, data: Dataset, key: Array, *, chains: int, units: bool
 ) -> tuple[PartitionSampler, PartitionRecorder]:
-    """Return a sampler of partitions by collapsed Gibbs sampling, with chains side by side, and the recorder of its
-    states.
+    """Return a collapsed Gibbs sampler of partitions with all chains side by side, and the recorder of its draws.
 
-    Its chains start as those of `occupied_components`. units: record each row's component too.
+    Chain 0 begins with all rows in one component, chain 1 in many (up to 30), chains 2 and 3 with numbers in between.
+
+    key: the random key of the starting partitions.
+    chains: how many chains run.
+    units: True to record the component of each row too.
     """
     starts = np.stack([_start(model, data, jax.random.fold_in(key, number), number) for number in range(chains)])
     sampler = partition_sampler(collapsed_sweep, log_occupancy, model, data, starts, None, one_by_one=True)
@@ -46,7 +50,11 @@ def partitions(
 
 
 def _start(model: DPMixture, data: Dataset, key: Array, number: int) -> Int[np.ndarray, " row"]:
-    """Return the labels that chain `number` begins with, in order of appearance."""
+    """Return the labels that a chain begins with, (row,): each row joins the nearest of a few rows drawn at random.
+
+    key: the random key of the rows drawn.
+    number: the number of the chain; it decides how many rows are drawn (`start_groups`).
+    """
     units, _ = rows_of(data)
     coordinates, _ = coordinates_and_carriers(model.components, units)
     near = nearest_rows(key, np.asarray(coordinates), np.asarray(units.observed), start_groups(number, data.n_units))
@@ -54,12 +62,16 @@ def _start(model: DPMixture, data: Dataset, key: Array, number: int) -> Int[np.n
 
 
 def _chain(model: DPMixture, data: Dataset, key: Array, number: int, sweeps: int) -> Int[np.ndarray, "sweep name"]:
-    """Run chain `number` and return how many components are occupied after each sweep, (sweep, 1)."""
+    """Run one collapsed Gibbs chain and return how many components have rows after each sweep, (sweep, 1).
+
+    number: the number of the chain, which decides how many components it begins with.
+    sweeps: how many sweeps to make.
+    """
     key_start, key_sweeps = jax.random.split(key)
     start = _start(model, data, key_start, number)
     return collapsed_gibbs(model, data, key=key_sweeps, sweeps=sweeps, keep=0, start=start).occupied[:, None]
 
 
 def _log_prior(model: DPMixture, data: Dataset, most: int) -> tuple[LogPrior, ...]:
-    """Return the log prior probability of each number of occupied components up to `most`, nats."""
+    """Return ([log p(1 component has rows), …, log p(`most` components have rows)],) before any data, in nats."""
     return (log_block_count_prior(data.n_units, model.concentration, most),)

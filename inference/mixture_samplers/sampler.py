@@ -1,4 +1,6 @@
-"""A sampler of partitions of rows for the one run loop, by any kind of sweep, with chains side by side."""
+"""A sampler of partitions of rows that the run loop (`lvsearch.inference.sampling.run`) can run, with chains side by
+side.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,17 +29,17 @@ from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.hyperpriors import GammaPrior
 
 FIRST_CAPACITY = 16
-"""How many places for components a sampler begins with. They are doubled whenever a sweep needs more."""
+"""The number of array slots for components that a sampler begins with. It is doubled whenever a sweep needs more."""
 
 
 class PartitionStates(NamedTuple):
-    """The states of several chains side by side.
+    """The states of several chains side by side, one particle for each chain.
 
     | field | shape | meaning |
     |---|---|---|
-    | `labels` | (particle, row) | the place of each row's component |
-    | `alpha` | (particle,) | the concentration |
-    | `outgrown` | (particle,) | True if a sweep needed more places than there are |
+    | `labels` | (particle, row) | the array slot of each row's component |
+    | `alpha` | (particle,) | the concentration α |
+    | `outgrown` | (particle,) | True if a sweep needed more slots than there are, which makes the state invalid |
     """
 
     labels: Int[Array, "particle row"]
@@ -46,13 +48,18 @@ class PartitionStates(NamedTuple):
 
 
 class PartitionSampler(eqx.Module):
-    """A `Sampler` of the partitions of some rows, by any `Sweep`. It is `Growing`, unless the sweep has a fixed
-    truncation.
+    """A sampler of the partitions of a data set's rows under a Dirichlet-process mixture, by any kind of sweep.
 
-    `starts`: the labels that each chain begins with.
-    `log_carrier`: Σ log h(x), nats.
-    `log_prior`: (rows of each place, α) -> log p(labels | α), nats.
-    `one_by_one`: True if the sweep is a loop over the rows.
+    It is a `Sampler` of the run loop. Unless the sweep has a fixed truncation, it is also `Growing`: it can be made
+    again with more array slots for components.
+
+    `model`, `rows`: the mixture, and its rows.
+    `starts`: the labels that each chain begins with, (particle, row).
+    `log_carrier`: Σ_n log h(x_n), the part of the log density that no partition changes, nats.
+    `sweep`: the function that makes one sweep of one chain.
+    `log_prior`: (rows of each component, α) -> log p(labels | α), nats.
+    `capacity`: how many array slots for components there are.
+    `one_by_one`: True if a sweep is a loop over the rows, each drawn given all others.
     """
 
     model: DPMixture
@@ -65,7 +72,13 @@ class PartitionSampler(eqx.Module):
     one_by_one: bool = eqx.field(static=True, default=False)
 
     def init(self, key: Array, particles: int) -> PartitionStates:
-        """Return the starts, with α at its prior mean. Raises ValueError if `particles` is not the number of starts."""
+        """Return the first states: the labels in `starts`, and α at its prior mean (or its given number). `key` is not
+        used.
+
+        particles: how many chains run.
+
+        Raises ValueError if `particles` is not the number of starts.
+        """
         if particles != len(self.starts):
             raise ValueError(f"got {particles} chains, expected one for each of {len(self.starts)} starts")
         prior = self.model.concentration
@@ -79,7 +92,12 @@ class PartitionSampler(eqx.Module):
     def step(
         self, key: Array, state: PartitionStates, temperature: Float[Array, ""], *, backward: bool
     ) -> PartitionStates:
-        """Make one sweep of each chain."""
+        """Make one sweep of each chain and return the new states.
+
+        key: the random key of the sweep.
+        state: the states before it.
+        temperature, backward: not used; this sampler only targets the posterior, in one direction.
+        """
 
         def one(k: Array, labels: Array, alpha: Array) -> tuple[LabelState, Array]:
             return self.sweep(self.model, k, LabelState(labels, alpha), self.rows, self.capacity)
@@ -88,9 +106,10 @@ class PartitionSampler(eqx.Module):
         return PartitionStates(new.labels, new.alpha, state.outgrown | outgrown)
 
     def log_density(self, state: PartitionStates) -> Float[Array, " particle"]:
-        """Return log p(rows, labels, α) of each chain, nats, with weights and parameters integrated out.
+        """Return log p(rows, labels, α) of each chain, (particle,), in nats, with weights and parameters integrated
+        out.
 
-        If α is a given number, it is log p(rows, labels | α).
+        If α is a given number of the model, it is log p(rows, labels | α).
         """
         prior = self.model.concentration
 
@@ -105,34 +124,48 @@ class PartitionSampler(eqx.Module):
         return jax.vmap(one)(state.labels, state.alpha) + self.log_carrier
 
     def outgrown(self, state: PartitionStates) -> Bool[Array, ""]:
-        """Return True if any chain needed more places than there are."""
+        """Return True if any chain needed more array slots for components than there are, so that the states are
+        invalid.
+        """
         return jnp.any(state.outgrown) | jnp.any(state.labels >= self.capacity)
 
     def grown(self, state: PartitionStates) -> tuple["PartitionSampler", PartitionStates]:
-        """Return a sampler with twice as many places, and the same state."""
+        """Return (a sampler with twice as many array slots for components, the unchanged states).
+
+        state: valid states, from before the sweep that needed more slots.
+        """
         return replace(self, capacity=2 * self.capacity), state
 
 
 class PartitionRecorder(Recorder):
-    """Records the number of `occupied` components, the rows of the `largest`, and the `concentration` if it is drawn.
+    """The recorder of partitions: which numbers of each draw go into the trace.
 
-    On request it records the `component` of each row too.
+    | quantity | meaning |
+    |---|---|
+    | `occupied` | how many components have rows |
+    | `largest` | how many rows the largest component has |
+    | `concentration` | α; recorded only if α has a prior |
+    | `component` | the component of each row, (unit,); recorded only on request |
     """
 
     quantities: tuple[Quantity, ...] = eqx.field(static=True)
 
     @classmethod
     def for_model(cls, model: DPMixture, n_rows: int, *, units: bool) -> "PartitionRecorder":
-        """Return the recorder for a model. A given concentration, which never changes, is not recorded.
+        """Return the recorder for a Dirichlet-process mixture.
 
-        n_rows: how many rows there are. units: record each row's component too.
+        n_rows: how many rows the data have.
+        units: True to record the component of each row too.
         """
         varies = ("concentration",) * isinstance(model.concentration, GammaPrior)
         numbers = tuple(Quantity(name, (), (), False) for name in ("occupied", "largest", *varies))
         return cls((*numbers, Quantity("component", ("unit",), (n_rows,), True)) if units else numbers)
 
     def values(self, chain: PartitionSampler, state: PartitionStates) -> tuple[Array, ...]:
-        """Return the quantities of each particle, in the order of `quantities`."""
+        """Return the recorded quantities of the present states, in the order of `quantities`.
+
+        Each is an array (particle,), but `component` is (particle, unit): the array slot of each row's component.
+        """
         counts = jax.vmap(lambda labels: jnp.bincount(labels, length=chain.capacity))(state.labels)
         found = {
             "occupied": (counts > 0).sum(1),
@@ -153,11 +186,13 @@ def partition_sampler(
     *,
     one_by_one: bool = False,
 ) -> PartitionSampler:
-    """Return a sampler of partitions whose chains start from these labels.
+    """Return a sampler of partitions with one chain for each row of `starts`, in float64.
 
-    sweep, log_prior: see `PartitionSampler`.
-    starts: the labels of each chain, (chain, row).
-    capacity, one_by_one: as for `run_chain`.
+    sweep: the function that makes one sweep of one chain.
+    log_prior: (rows of each component, α) -> log p(labels | α), nats.
+    starts: the labels that each chain begins with, (chain, row).
+    capacity: the fixed number of array slots for components; None begins with enough for `starts` and lets it grow.
+    one_by_one: True if a sweep is a loop over the rows, each drawn given all others.
 
     Raises ValueError for rows without a density.
     """

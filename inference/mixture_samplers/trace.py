@@ -1,4 +1,4 @@
-"""The run of one chain over partitions from beginning to end, and the record of what it visited."""
+"""Run one chain over partitions of rows from beginning to end, and record the partitions it visits."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,20 +23,22 @@ from lvsearch.models.kernels import kernel
 from lvsearch.models.mixture import MixtureModel
 
 Weights = Callable[[Float[np.ndarray, " place"], float], tuple[np.ndarray, float]]
-"""A function (rows of each place, α) -> (expected weight of each place, expected weight of new components)."""
+"""The type of a function (rows of each component, α) -> (expected weight of each component, weight of all new ones)."""
 
 
 @dataclass(frozen=True)
 class MixtureTrace:
-    """The record of one chain. Arrays have one entry for each sweep.
+    """The record of one chain over partitions of rows. Most arrays have one entry for each sweep.
 
     | field | meaning |
     |---|---|
-    | `occupied` | how many components have rows |
-    | `largest` | rows in the largest component |
-    | `alpha` | the concentration |
-    | `seconds` | seconds of each sweep, averaged over one compiled call; the first include compiling |
-    | `kept` | (kept, N) labels after every `keep`-th sweep, by place |
+    | `model`, `data` | the mixture and the rows that the chain ran on |
+    | `weights` | the function (rows of each component, α) -> expected mixture weights, for predictive densities |
+    | `occupied` | (sweep,) how many components have rows |
+    | `largest` | (sweep,) rows in the largest component |
+    | `alpha` | (sweep,) the concentration α |
+    | `seconds` | (sweep,) seconds of each sweep, averaged over one compiled call; the first include compiling |
+    | `kept` | (kept, row) the label of each row after every `keep`-th sweep |
     | `kept_alpha` | (kept,) the concentration after the same sweeps |
     """
 
@@ -51,12 +53,15 @@ class MixtureTrace:
     kept_alpha: Float[np.ndarray, " kept"]
 
     def partitions(self) -> Int[np.ndarray, "kept row"]:
-        """Return the kept labels, numbered in order of appearance, (kept, row)."""
+        """Return the kept labels, (kept, row), with the components of each partition numbered from 0 in order of
+        appearance.
+        """
         return np.stack([by_appearance(labels) for labels in self.kept])
 
     def predictive_log_density(self, data: Dataset) -> Float[np.ndarray, " rows"]:
-        """Return the log of the average predictive density of each row over the kept partitions (Eq. 5.10, 5.16), in
-        nats.
+        """Return the log predictive density of each row of `data`, averaged over the kept partitions, (row,), in nats.
+
+        data: the rows to score, in or outside the data that the chain ran on. Eq. 5.10 and 5.16 of Blei (2004).
 
         Raises ValueError if no partition was kept.
         """
@@ -90,17 +95,22 @@ def run_chain(
     *,
     one_by_one: bool = False,
 ) -> MixtureTrace:
-    """Run one chain of `sweeps` sweeps in float64, and return its record.
+    """Run one chain over partitions in float64, and return its record.
 
-    sweep: the kind of sweep.
-    weights: the expected weights of places, for predictive densities.
+    sweep: the function that makes one sweep.
+    weights: (rows of each component, α) -> expected mixture weights, kept in the record for predictive densities.
+    model: a `DPMixture`.
+    data: the rows.
+    key: the random key of the run.
+    sweeps: how many sweeps to make.
     keep: keep the labels after every keep-th sweep; 0 keeps none.
-    start: labels to begin with; None puts all rows in one component.
-    capacity: the number of places of a truncation; None lets the places grow as needed.
-    log_prior: (rows of each place, α) -> log p(labels | α), nats.
-    one_by_one: True if the sweep is a loop over the rows.
+    start: labels (row,) to begin with; None puts all rows into one component.
+    capacity: the fixed number of array slots for components; None lets it grow as needed.
+    log_prior: (rows of each component, α) -> log p(labels | α), nats.
+    one_by_one: True if a sweep is a loop over the rows, each drawn given all others.
 
-    Raises ValueError for a model that is no `DPMixture`, and for counts or starts that do not fit.
+    Raises ValueError for a model that is no `DPMixture`, and for counts or starts that do not fit. Raises
+    KeyboardInterrupt if the run is interrupted, since a part of a chain is of no use to callers.
     """
     if not isinstance(model, DPMixture):
         raise ValueError(f"got a model of type {type(model).__name__}, expected a DPMixture")
@@ -112,6 +122,7 @@ def run_chain(
     if capacity is not None and labels.max() >= capacity:
         raise ValueError(f"got start with {labels.max() + 1} components, expected at most the truncation {capacity}")
     sampler = partition_sampler(sweep, log_prior, model, data, labels[None], capacity, one_by_one=one_by_one)
+    # Every compiled call reports how many sweeps it made; its seconds are shared among them evenly.
     seconds, begun = [], perf_counter()
 
     def done(n: int) -> None:

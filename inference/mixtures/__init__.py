@@ -1,4 +1,7 @@
-"""Mixtures of rows at one size: kernels, starts, proposals, predictive densities, and simulation of partitions."""
+"""Variational fits of mixtures of rows with a given number of components.
+
+Here are the kernels, starts and proposals of the fits, predictive densities, and simulation of partitions.
+"""
 
 from lvsearch.inference.mixtures.estimator import MixtureEstimator, MixtureSettings
 from lvsearch.inference.mixtures.improving import FitHistory

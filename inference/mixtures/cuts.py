@@ -1,4 +1,4 @@
-"""Planes that cut each component's rows in two, and whether two components would explain these rows better than one."""
+"""Planes that cut each component's rows in two, and how much better two components would explain the rows than one."""
 
 from typing import Any, NamedTuple
 
@@ -14,16 +14,19 @@ from lvsearch.models.components import Component, log_normalisers
 from lvsearch.models.kernels import kernel
 
 POWER_STEPS, TWO_MEANS_STEPS = 10, 4
-"""Steps of the power iteration for a direction, and of two-means for where to cut."""
+"""Steps of the power iteration for a direction, and steps of two-means for where to cut."""
 
 
 class Cuts(NamedTuple):
-    """A hyperplane through each component's rows, and what a cut there would gain.
+    """A hyperplane through each component's rows, and what splitting the component there would gain.
 
     | field | meaning |
     |---|---|
-    | `directions`, `middles` | (K, dim), (K,): a row x is on the far side if directions · x > middles |
-    | `gains` | (K,) log ∫ of the rows of each side by itself minus that of all, with the labels' share, nats |
+    | `directions` | (component, dim) the normal vector of each plane |
+    | `middles` | (component,) a row x is on the far side of its plane if directions · x > middles |
+    | `gains` | (component,) log evidence of the rows under two components minus that under one, nats |
+
+    The gains include n log n of the rows n on each side, the weight that labels have.
     """
 
     directions: Float[Array, "component dim"]
@@ -31,7 +34,7 @@ class Cuts(NamedTuple):
     gains: Float[Array, " component"]
 
     def far(self, coordinates: Float[np.ndarray, "row dim"], component: int) -> np.ndarray:
-        """Return which rows are on the far side of one component's plane, (row,) bool."""
+        """Return which rows are on the far side of one component's plane, (row,), bool."""
         return coordinates @ np.asarray(self.directions[component]) > float(self.middles[component])
 
 
@@ -40,13 +43,16 @@ class Cuts(NamedTuple):
 def find_cuts(
     component: Component, shares: Float[Array, "tile row component"], tiles: RowTiles, *, layout: PackedColumns
 ) -> Cuts:
-    """Find a plane that cuts each component's rows in two, and what the cut would gain.
+    """Find a plane that cuts each component's rows in two, and what splitting the component there would gain.
 
-    The plane starts across the direction in which the rows spread most: the first eigenvector of their covariance,
-    found by power iteration without a matrix of columns × columns. A few steps of two-means then move it.
+    The first plane is normal to the direction in which the rows spread most: the first eigenvector of their covariance.
+    The eigenvector is found by power iteration without a matrix of columns × columns. A few steps of two-means then
+    move the plane.
 
+    component: the kind of component.
     shares: responsibilities, (tile, row, component).
-    layout: the packed columns of the rows' statistics.
+    tiles: the rows.
+    layout: which columns of the rows' packed sufficient statistics vary.
     """
     weights = shares * tiles.weight[..., None]
     counts = jnp.maximum(weights.sum((0, 1)), 1e-12)

@@ -30,18 +30,19 @@ from lvsearch.models.mixture import MixtureModel
 
 @dataclass(frozen=True)
 class MixtureSettings:
-    """Settings of a fit of a mixture: how much work it does. Tolerances are in nats per row and sweep.
+    """Settings of a fit of a mixture, which say how much work it does. Tolerances are in nats per row and sweep.
 
     | field | meaning |
     |---|---|
-    | `starts` | sequential passes, of which the best after `start_sweeps` sweeps is climbed on |
+    | `starts` | how many sequential passes are made; the best one after `start_sweeps` sweeps is climbed on |
     | `start_rows` | rows that a sequential pass goes over, drawn at random if there are more |
-    | `sample_rows` | with more than twice as many rows, so many of them, drawn at random, are fitted first |
-    | `sweeps`, `tolerance` | the most sweeps of the ascent, and the gain at which it ends |
+    | `sample_rows` | with more than twice as many rows, this many of them, drawn at random, are fitted first |
+    | `start_sweeps` | sweeps of coordinate ascent after each sequential pass |
+    | `sweeps`, `tolerance` | the most sweeps of the ascent, and the gain of a sweep at which it ends |
     | `settling`, `settled` | plug-in fits in float64: further sweeps to a maximum, and their tolerance |
     | `rounds`, `proposals` | rounds of proposals, and how many of each kind a round tries; 0 rounds for none |
     | `proposal_work` | rows × components × statistics that proposals may go over beyond what the ascent did |
-    | `climb_sweeps` | sweeps given to a proposal |
+    | `climb_sweeps` | sweeps given to each proposal |
     | `double_below` | rows × components × statistics up to which everything is in float64 |
     """
 
@@ -61,13 +62,20 @@ class MixtureSettings:
 
 
 class MixtureEstimator(RowsEstimator):
-    """The estimator of any `MixtureModel` on rows. It has the same bound as the generic engine, in matrix products."""
+    """The estimator of any `MixtureModel` on rows: it fits the mixture at one size and bounds its evidence.
+
+    Its bound is the one that the generic estimator computes for any model; here it is made of matrix products, which is
+    much faster.
+    """
 
     model: MixtureModel
     settings: MixtureSettings
 
     def __init__(self, model: MixtureModel, data: Dataset, settings: MixtureSettings = MixtureSettings()):
-        """Check the rows and cut them into tiles; nothing is fitted."""
+        """Check the rows and cut them into tiles; nothing is fitted.
+
+        Raises ValueError for rows that the components cannot have.
+        """
         super().__init__(model)
         self.settings, self.components = settings, model.components
         self.components.check(rows_of(data)[0])
@@ -76,10 +84,12 @@ class MixtureEstimator(RowsEstimator):
         self.exact = self.components.estimated  # rows summed out at point estimates
 
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
-        """Return the most memory that one fit holds, part by part.
+        """Return how many bytes one fit holds at its worst moment, part by part.
 
-        The parts are the rows in float64 and float32, one tile's work, and the responsibilities that proposals
-        rearrange.
+        The parts are the rows in float64 and float32, the work on one tile, the responsibilities that proposals
+        rearrange, the parameters, and the compiled programs.
+
+        size: (number of components,).
         """
         (capacity,) = capacity_of(size)
         tiles, n_rows = self.prepared.tiles, self.prepared.tiles.weight.size
@@ -100,31 +110,53 @@ class MixtureEstimator(RowsEstimator):
         )
 
     def work(self, size: tuple[int, ...]) -> float:
-        """Return rows × components × statistics of one pass."""
+        """Return rows × components × statistics, the number of multiplications of one pass over the rows.
+
+        size: (number of components,).
+        """
         return float(self.prepared.n_rows) * size[0] * (len(self.prepared.layout.varying) + 1)
 
     def on_rows(self, chosen: Int[np.ndarray, " row"]) -> "MixtureEstimator":
-        """Return an estimator of the same model on some of the rows, for fits that other fits start from."""
+        """Return an estimator of the same model on some of the rows, to make a first fit that the fit of all rows
+        starts from.
+
+        chosen: the numbers of the rows.
+        """
         other = copy(self)
         other.prepared, other.n_rows = chosen_rows(self.prepared, chosen), len(chosen)
         return other
 
     def run(self, size: tuple[int, ...], dtype: Any) -> "MixtureRun":
-        """Return a fit at this size, to be made in this precision."""
+        """Return an unfinished fit at this size. Its `fit` does the work.
+
+        size: (number of components,).
+        dtype: the floating-point type in which it computes.
+        """
         return MixtureRun(self, size, dtype)
 
     def bound(self, natural: dict[str, Statistics], size: tuple[int, ...], l: None) -> float:
-        """Return the evidence bound in float64 at exactly these natural parameters, in nats, with the rows at their
-        optimum.
+        """Return the lower bound on the log evidence for given natural parameters of q(weights, components), in nats,
+        computed in float64.
+
+        The rows' responsibilities are those that maximise it.
+
+        natural: natural parameters of q by variable (weights, components, hyper-parameters).
+        size: (number of components,).
+        l: not used; a mixture has no further local variables.
         """
         return recorded_bound(self.model, self.prepared, natural, size)
 
 
 class MixtureRun(RowsRun[MixtureEstimator]):
-    """One fit of a mixture at one size in one precision."""
+    """One fit of a mixture of rows at one size in one floating-point type."""
 
     def __init__(self, owner: MixtureEstimator, size: tuple[int, ...], dtype: Any):
-        """Prepare a fit at this size in this precision; nothing is fitted."""
+        """Put the rows on the devices; nothing is fitted.
+
+        owner: the estimator, which has model, rows and settings.
+        size: (number of components,).
+        dtype: the floating-point type in which the fit computes.
+        """
         super().__init__(owner, size, dtype)
         self.model, self.settings, self.prepared = owner.model, owner.settings, owner.prepared
         self.static = {"layout": self.prepared.layout, "capacity": self.capacity}
@@ -132,13 +164,17 @@ class MixtureRun(RowsRun[MixtureEstimator]):
 
     @property
     def most_passes(self) -> float:
-        """Passes after which no more proposals are tried: twice those of the first ascent, plus what `proposal_work`
-        allows.
+        """The number of passes over the rows after which no more proposals are tried.
+
+        It is twice the passes of the first ascent, plus the passes that `proposal_work` allows.
         """
         return 2 * self.passes + self.settings.proposal_work / self.owner.work(self.size)
 
     def first(self, begin: RowsStart) -> tuple[AscentTrace, Float[np.ndarray, " sweep"]]:
-        """Climb from all starts; return the best ascent and its bounds."""
+        """Climb from all starts; return (the best ascent, its bounds before each sweep in nats, (sweep,)).
+
+        begin: the random key, and the fit of another size to start from, if any.
+        """
         starts = self.starts(begin)
         if self._to_a_maximum:
             starts = [*starts, self._blurred(begin.key)]
@@ -148,7 +184,7 @@ class MixtureRun(RowsRun[MixtureEstimator]):
         return climbed[best], ends[best]
 
     def finished(self, standing: Standing) -> AscentTrace:
-        """Return the ascent continued to its end."""
+        """Climb on from the fit that proposals led to until a sweep gains too little, and return the ascent."""
         return self._ascend(standing.trace.beliefs, self.settings.sweeps)
 
     def polish(self, trace: AscentTrace) -> AscentTrace:
@@ -168,14 +204,15 @@ class MixtureRun(RowsRun[MixtureEstimator]):
 
     @property
     def _to_a_maximum(self) -> bool:
-        """True if the fit is one of few rows with estimated parameters, which is climbed to a maximum."""
+        """True if the fit has estimated parameters and is in float64 (few rows); it is then climbed to a maximum."""
         return self.model.components.estimated and self.dtype is np.float64
 
     def _blurred(self, key: Array) -> Beliefs:
-        """Return q(globals) from rows that belong a little to every component.
+        """Return q(weights, components) to start from in which every row belongs a little to every component, at
+        random.
 
-        Answers in categories have no distances. For them 85 % of such starts reach the highest maximum known, while 20
-        % of sequential passes do (`latent_classes.py`).
+        Answers in categories have no distances for a sequential pass to use. For them 85 % of such starts reach the
+        highest maximum known, while 20 % of sequential passes do (`latent_classes.py`).
         """
         weight = self.tiles.weight
         exists = jnp.arange(self.capacity[0]) < self.size[0]
@@ -184,7 +221,9 @@ class MixtureRun(RowsRun[MixtureEstimator]):
         return beliefs_from(self.model, shares, self.tiles, self.size, **self.static)
 
     def _ascend(self, beliefs: Beliefs, sweeps: int) -> AscentTrace:
-        """Climb from `beliefs` for at most `sweeps` sweeps, and count the passes."""
+        """Climb from q(weights, components) for at most `sweeps` sweeps, and return the ascent. Its sweeps are added to
+        `passes`.
+        """
         trace = ascend_rows(self.model, beliefs, self.tiles, self.size, self.tolerance, sweeps, **self.static)
         self.passes += int(trace.sweeps)
         return trace
@@ -192,14 +231,18 @@ class MixtureRun(RowsRun[MixtureEstimator]):
     # ── starts ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def starts(self, begin: RowsStart) -> list[Beliefs]:
-        """Return what the first ascents begin with: q(globals) from nothing, or from a fit of another size."""
+        """Return the q(weights, components) that the first ascents begin with: from nothing, or from a fit of another
+        size.
+
+        begin: the random key, and the fit of another size or None.
+        """
         return [self.from_nothing(begin.key)] if begin.start is None else self.grown(begin.start)
 
     def from_nothing(self, key: Array) -> Beliefs:
-        """Return q(globals) to begin with if there is no other fit.
+        """Return q(weights, components) to begin with if there is no fit of another size.
 
-        If rows are many, it is a fit of some of them, proposals included. A missing component shows there too, and
-        costs less to find.
+        If there are many rows, it comes from a complete fit, proposals included, of `sample_rows` of them. A missing
+        component shows in them too, and costs less to find.
         """
         few, n_rows = self.settings.sample_rows, self.prepared.n_rows
         if n_rows <= 2 * few:
@@ -209,7 +252,10 @@ class MixtureRun(RowsRun[MixtureEstimator]):
         return self.owner.on_rows(chosen).run(self.size, self.dtype).fit(RowsStart(key_fit, None))[0].beliefs
 
     def _sequential(self, key: Array) -> Beliefs:
-        """Return the best q(globals) of several sequential passes in random orders, each climbed a little."""
+        """Return q(weights, components) to start from: the best of several sequential passes in random orders.
+
+        Each pass is climbed for `start_sweeps` sweeps before they are compared.
+        """
         best, height = None, -np.inf
         for number in range(self.settings.starts):
             trace = self._ascend(self._one_pass(folded(key, number)), self.settings.start_sweeps)
@@ -219,7 +265,7 @@ class MixtureRun(RowsRun[MixtureEstimator]):
         return best
 
     def _one_pass(self, key: Array) -> Beliefs:
-        """Return q(globals) from one sequential pass over rows in random order."""
+        """Return q(weights, components) from one sequential pass over rows in random order."""
         key_order, key_pass = split_key(key)
         part = self.in_turn(shuffled(key_order, self.prepared.n_rows))
         with one_after_another():
@@ -227,7 +273,10 @@ class MixtureRun(RowsRun[MixtureEstimator]):
         return self.of_labels(part, labels)
 
     def in_turn(self, order: Int[np.ndarray, " row"]) -> RowTiles:
-        """Return the first `start_rows` of the rows in this order, as arrays (rows, …), padded to one length."""
+        """Return the first `start_rows` rows of a given order, as arrays (row, …) padded with rows of weight 0.
+
+        order: the numbers of all rows, in the order wanted.
+        """
         tiles, n_rows, most = self.prepared.tiles, self.prepared.n_rows, self.settings.start_rows
         order = order[:most]
         length = tiles.weight.size if n_rows <= most else most
@@ -240,16 +289,20 @@ class MixtureRun(RowsRun[MixtureEstimator]):
         return RowTiles(pick(tiles.coordinates).astype(self.dtype), pick(tiles.observed), weight.astype(self.dtype))
 
     def of_labels(self, part: RowTiles, labels: Int[np.ndarray, " row"]) -> Beliefs:
-        """Return the q(globals) that follows if these rows have these labels."""
+        """Return the q(weights, components) that follows if each row is in one given component.
+
+        part: the rows, as arrays (row, …).
+        labels: the component of each of these rows.
+        """
         tile = jax.tree.map(lambda leaf: leaf[None], part)
         shares = (labels[:, None] == np.arange(self.capacity[0])).astype(self.dtype)[None]
         return beliefs_from(self.model, shares, tile, self.size, **self.static)
 
     def grown(self, start: Estimate) -> list[Beliefs]:
-        """Return starts with the components of a smaller fit: its largest components are split into the new ones.
+        """Return starts made from a smaller fit: its largest components are split until there are enough.
 
-        If components have an order, there is a second start, with the new ones left empty. Sticks that no row reaches
-        keep their prior. So the bound of a process is no lower than at the start.
+        If components have an order (sticks of a process), a second start leaves the new ones empty. Sticks that no row
+        reaches keep their prior, so the bound of a process is no lower there than that of the smaller fit.
         """
         old = capacity_of(start.size)
         beliefs = beliefs_at(self.model, start.natural, start.size, old, self.dtype)
@@ -266,15 +319,18 @@ class MixtureRun(RowsRun[MixtureEstimator]):
     # ── proposals ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def climbed(self, shares: Float[np.ndarray, "row component"]) -> Standing:
-        """Climb a little from these responsibilities, and return the fit as proposals see it."""
+        """Climb a little from given responsibilities, and return the fit in the form that proposals need.
+
+        shares: responsibilities, (row, component).
+        """
         return self.standing(self._ascend(self._from_shares(shares), self.settings.climb_sweeps))
 
     def _from_shares(self, shares: Float[np.ndarray, "row component"]) -> Beliefs:
-        """Return the q(globals) that follows from these responsibilities, (row, component)."""
+        """Return the q(weights, components) that follows from responsibilities (row, component)."""
         return beliefs_from(self.model, self.in_tiles(shares), self.tiles, self.size, **self.static)
 
     def standing(self, trace: AscentTrace) -> Standing:
-        """Return the end of an ascent as proposals see it, with shares of padding rows 0."""
+        """Return the end of an ascent in the form that proposals need. Padding rows have responsibilities 0."""
         seen = survey(self.model, trace.beliefs, self.tiles, self.size, **self.static)
         n, weight = self.size[0], self.prepared.tiles.weight.reshape(-1, 1)
         shares = on_host(seen.shares).astype(np.float64).reshape(-1, self.capacity[0])[:, :n] * (weight > 0)
@@ -285,8 +341,13 @@ class MixtureRun(RowsRun[MixtureEstimator]):
 
 
 def recorded_bound(model: MixtureModel, prepared: PreparedRows, natural: Any, size: tuple[int, ...]) -> float:
-    """Return the evidence bound in float64 at exactly these natural parameters, in nats, with the rows at their
-    optimum.
+    """Return the lower bound on the log evidence for given natural parameters of q(weights, components), in nats,
+    computed in float64.
+
+    The rows' responsibilities are those that maximise it.
+
+    natural: natural parameters of q by variable (weights, components, hyper-parameters), existing components only.
+    size: (number of components,).
     """
     capacity = capacity_of(size)
     with jax.enable_x64(True):
@@ -298,5 +359,5 @@ def recorded_bound(model: MixtureModel, prepared: PreparedRows, natural: Any, si
 
 @estimator.register(MixtureModel)
 def _mixture_estimator(model: MixtureModel, data: Dataset) -> MixtureEstimator:
-    """Return the estimator of mixtures of rows."""
+    """Return the estimator of mixtures of rows: the overload of `estimator` for `MixtureModel`."""
     return MixtureEstimator(model, data)

@@ -1,7 +1,7 @@
-"""Fits of rows to components: a climb, proposals for as long as they raise the bound, and the climb to its end.
+"""Fits of rows to components: a coordinate ascent, proposals while they raise the bound, and an ascent to the end.
 
-Mixtures of rows, of groups of rows and of sequences of rows differ in where they begin and how they climb. What they
-share is here: the precision, the proposals, when to stop, and how the fit is recorded.
+Mixtures of rows, of groups of rows and of sequences of rows differ in where they begin and how they climb. The common
+part is here: the precision, the proposals, when to stop, and how the fit is recorded.
 """
 
 from abc import ABC, abstractmethod
@@ -26,33 +26,44 @@ from lvsearch.models.contract import Statistics
 from lvsearch.models.kernels import kernel
 
 GAIN = 10
-"""A proposal must gain this many times what a sweep must gain."""
+"""A proposal is accepted if it gains this many times the nats that a sweep of the ascent must gain."""
 
 
 ROUNDING_LOSS = 0.01
-"""The most nats of the bound that recording a fit in float32 may cost."""
+"""The most nats that the bound may lose when a fit is recorded in float32."""
 
 
 @runtime_checkable
 class RowsSettings(Protocol):
-    """The settings that all fits of rows share. Each kind of fit documents its own.
+    """The settings that all fits of rows share. Each kind of fit documents further ones.
 
     | field | meaning |
     |---|---|
-    | `tolerance` | nats per row that a sweep must gain |
+    | `tolerance` | nats per row that a sweep must gain for the ascent to go on |
     | `rounds` | rounds of proposals |
     | `proposals` | how many proposals of each kind a round tries |
     | `double_below` | rows × components × statistics up to which everything is in float64 |
     """
 
     @property
-    def tolerance(self) -> float: ...
+    def tolerance(self) -> float:
+        """The nats per row that a sweep must gain for the ascent to go on."""
+        ...
+
     @property
-    def rounds(self) -> int: ...
+    def rounds(self) -> int:
+        """The most rounds of proposals."""
+        ...
+
     @property
-    def proposals(self) -> int: ...
+    def proposals(self) -> int:
+        """How many proposals of each kind a round tries."""
+        ...
+
     @property
-    def double_below(self) -> float: ...
+    def double_below(self) -> float:
+        """The rows × components × statistics up to which everything is in float64."""
+        ...
 
 
 class FitHistory(NamedTuple):
@@ -60,7 +71,7 @@ class FitHistory(NamedTuple):
 
     | field | meaning |
     |---|---|
-    | `estimate` | the fit, as every estimator returns it |
+    | `estimate` | the fit, in the form that every estimator returns |
     | `bounds` | the bound before each sweep of the first ascent, nats; empty if sweeps have no bound |
     | `proposals` | every proposal tried, in order |
     """
@@ -71,12 +82,12 @@ class FitHistory(NamedTuple):
 
 
 class RowsStart(NamedTuple):
-    """The beginning of a fit.
+    """The beginning of a fit: a random key, and fits to start from.
 
     | field | meaning |
     |---|---|
     | `key` | a random key |
-    | `start` | the fit of another size, or None |
+    | `start` | the fit of another size whose components are split, or None |
     | `pooled` | for groups or sequences: a fit of all rows without their groups or order, or None |
     """
 
@@ -89,10 +100,13 @@ Owner = TypeVar("Owner", bound="RowsEstimator")
 
 
 class RowsEstimator(BaseEstimator, ABC):
-    """The base of estimators of rows.
+    """The base of estimators of rows, such as mixtures of rows, of groups of rows, and hidden Markov models.
 
-    `n_rows`: how many rows there are. `exact`: True if the bound is the likelihood itself, since nothing is integrated
-        out by mean field.
+    `settings`: how much work a fit does.
+    `components`: the kind of component.
+    `prepared`: the rows in tiles.
+    `n_rows`: how many rows there are.
+    `exact`: True if the bound is the likelihood itself, since nothing is integrated out by mean field.
     """
 
     settings: RowsSettings
@@ -104,31 +118,52 @@ class RowsEstimator(BaseEstimator, ABC):
 
     @abstractmethod
     def work(self, size: tuple[int, ...]) -> float:
-        """Return rows × components × statistics of one pass, by which the precision is chosen."""
+        """Return rows × components × statistics of one pass over the rows, by which the precision is chosen.
+
+        size: the size variables, such as (number of components,).
+        """
 
     @abstractmethod
     def run(self, size: tuple[int, ...], dtype: Any) -> "RowsRun[Any]":
-        """Return a fit at this size, to be made in this precision."""
+        """Return an unfinished fit at this size. Its `fit` does the work.
+
+        size: the size variables, such as (number of components,).
+        dtype: the floating-point type in which it computes.
+        """
 
     @abstractmethod
     def bound(self, natural: dict[str, Statistics], size: tuple[int, ...], l: Any) -> float:
-        """Return the evidence bound in float64 at exactly these natural parameters, in nats.
+        """Return the lower bound on the log evidence for given natural parameters of q(weights, components), in nats,
+        computed in float64.
 
-        l: q of the locals that the fit ended with.
+        natural: natural parameters of q by variable (weights, components, hyper-parameters).
+        size: the size variables.
+        l: q of the local variables with which the fit ended.
         """
 
     def begin(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> RowsStart:
-        """Return what a fit of this size begins from."""
+        """Return what a fit of this size begins from: by default the key and the fit of another size alone.
+
+        start: the fit of another size, or None.
+        """
         return RowsStart(key, start)
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
-        """Fit one size: from nothing, or from another size's components, the largest of which are split into the new
-        ones.
+        """Fit one size and return the fit.
+
+        size: the size variables, such as (number of components,).
+        key: a random key.
+        start: a fit of a smaller size, whose largest components are split into the new ones; None begins from nothing.
         """
         return self.fit_with_history(size, key, start).estimate
 
     def fit_with_history(self, size: tuple[int, ...], key: Array, start: Estimate | None = None) -> FitHistory:
-        """Do the same as `fit`, and return the bound along the way and every proposal too."""
+        """Fit one size, and return the fit together with its bounds along the way and every proposal tried.
+
+        size: the size variables, such as (number of components,).
+        key: a random key.
+        start: a fit of a smaller size, whose largest components are split into the new ones; None begins from nothing.
+        """
         begin = self.begin(size, key, start)
         double = self.work(size) <= self.settings.double_below
         with jax.enable_x64(double):
@@ -142,10 +177,15 @@ class RowsEstimator(BaseEstimator, ABC):
     def _recorded(
         self, ended: AscentTrace, size: tuple[int, ...], capacity: tuple[int, ...], *, double: bool
     ) -> tuple[dict[str, Statistics], float]:
-        """Return (natural parameters as they are recorded, the bound at exactly these in nats).
+        """Return (natural parameters of q(weights, components) as they are recorded, the bound at exactly these in
+        nats).
 
-        They are in float32, unless the fit is in float64 and rounding it costs more than `ROUNDING_LOSS`. The rate of a
-        narrow component is the small difference of two large sums. Rounding these would make it too wide, or negative.
+        They are in float32, unless the fit is in float64 and rounding it costs more than `ROUNDING_LOSS`. That can
+        happen: the rate of a narrow component is the small difference of two large sums. Rounding these would make it
+        too wide, or negative.
+
+        ended: the last ascent of the fit.
+        double: True if the fit is in float64.
         """
         local = on_host(ended.locals)
         natural = recorded_natural(self.model, ended.beliefs, size, capacity)
@@ -158,47 +198,62 @@ class RowsEstimator(BaseEstimator, ABC):
 
 
 class RowsRun(ABC, Generic[Owner]):
-    """One fit at one size in one precision.
+    """One fit at one size in one floating-point type. Subclasses say where it begins and how it climbs.
 
-    `tiles`: the rows in this precision. `passes`: how many passes over the rows were made so far.
+    `owner`: the estimator.
+    `size`, `capacity`: the size variables, and the lengths of the arrays over components.
+    `tiles`: the rows in the fit's floating-point type.
+    `passes`: how many passes over the rows were made so far.
     """
 
     ordered = False
     """True if components are sticks, which are best in order of size, and ascents do not put them in order."""
 
     def __init__(self, owner: Owner, size: tuple[int, ...], dtype: Any):
-        """Put the rows of `owner` on the devices in this precision; nothing is fitted."""
+        """Put the rows of the estimator `owner` on the devices in this floating-point type; nothing is fitted."""
         self.owner, self.size, self.capacity, self.dtype = owner, size, capacity_of(size), dtype
         self.tiles: RowTiles = on_devices(cast_tiles(owner.prepared.tiles, dtype), 1)
         self.passes = 0
 
     @abstractmethod
     def first(self, begin: RowsStart) -> tuple[AscentTrace, Float[np.ndarray, " sweep"]]:
-        """Make the first ascent; return it and its bounds."""
+        """Make the first ascent; return (the ascent, the bound before each of its sweeps in nats, (sweep,)).
+
+        begin: what to begin from.
+        """
 
     @abstractmethod
     def climbed(self, shares: Float[np.ndarray, "row component"]) -> Standing:
-        """Climb a little from these responsibilities, and return the fit as proposals see it."""
+        """Climb a little from given responsibilities, and return the fit in the form that proposals need.
+
+        shares: responsibilities, (row, component).
+        """
 
     @abstractmethod
     def finished(self, standing: Standing) -> AscentTrace:
-        """Climb to the end from the fit that proposals led to."""
+        """Climb to the end from the fit that proposals led to, and return the ascent."""
 
     @abstractmethod
     def standing(self, trace: AscentTrace) -> Standing:
-        """Return the end of an ascent as proposals see it."""
+        """Return the end of an ascent in the form in which proposals are made from it."""
 
     @property
     @abstractmethod
     def most_passes(self) -> float:
-        """Passes after which no more proposals are tried, given those of the first ascent."""
+        """The number of passes over the rows after which no more proposals are tried.
+
+        It is read once, after the first ascent.
+        """
 
     def polish(self, trace: AscentTrace) -> AscentTrace:
-        """Do what is left to do at the end of a fit; by default nothing."""
+        """Return the ascent after what is left to do at the end of a fit; by default the same ascent."""
         return trace
 
     def fit(self, begin: RowsStart) -> tuple[AscentTrace, Float[np.ndarray, " sweep"], tuple[Proposal, ...]]:
-        """Make the whole fit; return (the last ascent, the bounds of the first ascent, every proposal tried)."""
+        """Make the whole fit; return (the last ascent, the bounds of the first ascent in nats, every proposal tried).
+
+        begin: what to begin from.
+        """
         trace, bounds = self.first(begin)
         settings, record = self.owner.settings, ()
         if settings.rounds:
@@ -211,17 +266,18 @@ class RowsRun(ABC, Generic[Owner]):
 
     @property
     def tolerance(self) -> float:
-        """The nats that a sweep must gain."""
+        """The nats that a sweep must gain for the ascent to go on."""
         return self.owner.settings.tolerance * self.owner.n_rows
 
     def coordinates(self, n_rows: int) -> Float[np.ndarray, "row dim"]:
-        """Return the coordinates of the first `n_rows` rows; rows of padding come last."""
+        """Return the coordinates of the first `n_rows` rows, (row, dim). Rows of padding come last."""
         tiles = self.owner.prepared.tiles
         return np.asarray(tiles.coordinates).reshape(tiles.weight.size, -1)[:n_rows]
 
     def in_tiles(self, shares: Float[np.ndarray, "row component"]) -> Float[Array | np.ndarray, "tile slot place"]:
-        """Return responsibilities as the kernels take them, (tile, row of it, place of a component), with 0 for
-        padding.
+        """Return responsibilities in the form that the kernels take: (tile, row of the tile, component), 0 for padding.
+
+        shares: responsibilities, (row, component).
         """
         weight = self.owner.prepared.tiles.weight
         wide = np.zeros((weight.size, self.capacity[0]), self.dtype)
@@ -229,7 +285,7 @@ class RowsRun(ABC, Generic[Owner]):
         return split(wide.reshape(*weight.shape, self.capacity[0]), 1)
 
     def ideas(self, standing: Standing) -> Iterator[Idea[np.ndarray]]:
-        """Yield the proposals for this fit, the most promising first."""
+        """Yield the proposals for a fit, the most promising first."""
         components = self.owner.components.with_expected_numbers(standing.trace.beliefs.mean)
         cuts = find_cuts(components, self.in_tiles(standing.shares), self.tiles, layout=self.owner.prepared.layout)
         coordinates = self.coordinates(len(standing.shares))
@@ -237,7 +293,14 @@ class RowsRun(ABC, Generic[Owner]):
         return ideas(standing, on_host(cuts), coordinates, self.ordered, most)
 
     def together(self, trace: AscentTrace) -> Float[np.ndarray, "component component"]:
-        """Return by how many nats one component explains the rows of two better than each its own, (K, K)."""
+        """Return by how many nats one component explains the rows of two better than two components do.
+
+        The numbers compare pairs: a constant that is the same for all pairs is left out (`gains_together`).
+
+        trace: the ascent whose q(components) is used.
+
+        Returns: (component, component).
+        """
         n, natural, n_dims = self.size[0], trace.beliefs.natural["components"], self.owner.prepared.layout.n_dims
         component = self.owner.components.with_expected_numbers(trace.beliefs.mean)
         return np.asarray(_gains(component, natural, n_dims=n_dims), np.float64)[:n, :n]
@@ -246,5 +309,9 @@ class RowsRun(ABC, Generic[Owner]):
 @kernel(static_argnames=("n_dims",), brief=True)
 @counted
 def _gains(component: Component, natural: Any, *, n_dims: int) -> Float[Array, "component component"]:
-    """Return `gains_together`, compiled."""
+    """Return, compiled, by how many nats one component explains the rows of two better than two do (`gains_together`).
+
+    natural: natural parameters of q(component parameters), components on the leading axis.
+    n_dims: the number of columns of the rows' coordinates.
+    """
     return gains_together(component, natural, n_dims)

@@ -1,13 +1,17 @@
 """Mean field for mixtures of rows, with all rows in one compiled loop of matrix products.
 
-It gives the same results as the generic engine. With the rows' indicators at their optimum, q(z_n = k) = r_nk ∝
-exp(E[log π_k] + E[log p(x_n | θ_k)]), the bound is
+The results are those of the generic mean field. With the rows' indicators at their optimum, q(z_n = k) = r_nk ∝
+exp(E[log π_k] + E[log p(x_n | θ_k)]), the lower bound on the log evidence is
 
-    Σ_n weight_n log Σ_k exp(E[log π_k] + E[log p(x_n | θ_k)]) + log_prior(E[t]) + H[globals],      nats,
+    Σ_n weight_n log Σ_k exp(E[log π_k] + E[log p(x_n | θ_k)]) + log_prior(E[t]) + H[globals],      nats.
 
-and the globals take the sums Σ_n r_nk s(x_n) and Σ_n r_nk (Blei 2004, Eq. 5.20; Bishop 2006, §10.2). The kernel does
-not know the kind of weights: their statistics are the gradient of Σ_k n_k log π_k. A row that may arise in several
-variants enters the products once for each. Its responsibilities are shared between components and variants together.
+Here π_k is the weight of component k, θ_k its parameters, E[t] the expected sufficient statistics of all global
+variables (weights, parameters, hyper-parameters), and H the entropy of their q. The globals take the sums Σ_n r_nk
+s(x_n) and Σ_n r_nk, with s(x_n) the sufficient statistics of row n (Blei 2004, Eq. 5.20; Bishop 2006, §10.2).
+
+The kernel does not know the kind of weights: their statistics are the gradient of Σ_k n_k log π_k. A row that may arise
+in several variants enters the products once for each. Its responsibilities are shared between components and variants
+together.
 """
 
 from typing import Any, NamedTuple
@@ -35,24 +39,25 @@ from lvsearch.models.kernels import kernel
 from lvsearch.models.mixture import MixtureModel
 
 HYPER_ROUNDS = 3
-"""Rounds over components and their hyper-parameters in a sweep. A round is cheap, as it needs only sums over the
-rows.
+"""How often component parameters and their hyper-parameters are updated in turn in one sweep.
+
+A round is cheap, because the sums over the rows are reused.
 """
 WEIGHT_ROUNDS, START_ROUNDS = 3, 12
-"""Rounds over the weight sites in a sweep, and at a start.
+"""How often the variables of the weights (α and the sticks) are updated in a sweep, and at a start.
 
-They cost nothing, and α and the sticks move together. From blank sticks, α begins far too high.
+It costs next to nothing, and α and the sticks move together. From blank sticks, α begins far too high.
 """
 
 
 class Sums(NamedTuple):
-    """The results of a pass over the rows.
+    """The sums over all rows that one pass returns.
 
     | field | meaning |
     |---|---|
-    | `increments` | Σ_n r_nk s(x_n), packed, (K, S) |
-    | `counts` | Σ_n r_nk, (K,) |
-    | `log_total` | Σ_n log Σ_k exp(…) without log h, nats |
+    | `increments` | (component, packed) Σ_n r_nk s(x_n), responsibility times packed sufficient statistics |
+    | `counts` | (component,) Σ_n r_nk, the expected rows of each component |
+    | `log_total` | Σ_n log Σ_k exp(E[log π_k] + E[log p(x_n | θ_k)]) without log h(x_n), nats |
     """
 
     increments: Float[Array, "component packed"]
@@ -63,11 +68,16 @@ class Sums(NamedTuple):
 def log_responsibilities(
     model: MixtureModel, g: dict[str, Statistics], tile: RowTiles, layout: PackedColumns, on: Masks
 ) -> tuple[Float[Array, "row places"], Float[Array, "copies packed"]]:
-    """Return the unnormalised log responsibilities of a tile's rows, and the packed increments of its rows.
+    """Return the unnormalised log responsibilities of a tile's rows, and the rows' packed sufficient statistics.
 
-    Returns: (logits, Φ). The logits are E[log π_k] + E[log p(x_n, v | θ_k)] − log h(x_n), variant by variant, and in
-        each of these component by component. They are −inf for components that do not exist. Φ has the increments of
-        the variants of each row, one after another.
+    g: the expected sufficient statistics of the global variables, by name.
+    tile: the rows.
+    layout: which columns of the packed sufficient statistics vary.
+    on: masks of the entries of each axis that exist, {axis: bool array}.
+
+    Returns: (logits, Φ). The logits are E[log π_k] + E[log p(x_n, v | θ_k)] − log h(x_n), (row, variant · component),
+        variant by variant, in nats. They are −inf for components that do not exist. Φ has the varying columns of the
+        statistics of each row's variants, one after another, (row · variant, varying column).
     """
     varying = np.array(layout.varying, int)
     components = model.components
@@ -86,14 +96,18 @@ def log_responsibilities(
 
 
 def row_sums(model: MixtureModel, g: dict[str, Statistics], tiles: RowTiles, layout: PackedColumns, on: Masks) -> Sums:
-    """Sum statistics over all rows, with the responsibilities that follow from the globals.
+    """Make one pass over all rows and return the sums that updates of the global variables need.
 
-    g: the expected statistics of the globals.
+    g: the expected sufficient statistics of the global variables, by name. The responsibilities follow from them.
+    tiles: the rows.
+    layout: which columns of the packed sufficient statistics vary.
+    on: masks of the entries of each axis that exist, {axis: bool array}.
     """
     dtype = tiles.weight.dtype
     n_components, varying = len(on["component"]), np.array(layout.varying, int)
 
     def one(carry: Sums, tile: RowTiles) -> tuple[Sums, None]:
+        # softmax over components and variants together, with the normaliser kept for the bound
         logits, packed = log_responsibilities(model, g, tile, layout, on)
         top = logits.max(-1, keepdims=True)
         each = jnp.exp(logits - top)
@@ -105,6 +119,7 @@ def row_sums(model: MixtureModel, g: dict[str, Statistics], tiles: RowTiles, lay
 
     empty = Sums(jnp.zeros((n_components, len(varying)), dtype), jnp.zeros(n_components, dtype), jnp.zeros((), dtype))
     found = jax.lax.scan(one, empty, tiles)[0]
+    # constant columns were left out of the products: their sums are value times expected rows
     width = len(varying) + len(layout.constants)
     increments = jnp.zeros((n_components, width), dtype).at[:, varying].set(found.increments, unique_indices=True)
     columns, values = layout.constant_columns
@@ -115,9 +130,12 @@ def row_sums(model: MixtureModel, g: dict[str, Statistics], tiles: RowTiles, lay
 def update_weights(
     model: MixtureModel, beliefs: Beliefs, counts: Float[Array, " component"], on: Masks, rounds: int = WEIGHT_ROUNDS
 ) -> Beliefs:
-    """Return q(globals) after coordinate steps of the weight sites, given how many rows each component has.
+    """Return q(weights, components) after coordinate steps on the variables of the mixture weights, such as sticks and
+    α.
 
-    rounds: how often all weight sites are updated, if there are several.
+    counts: the expected number of rows of each component, (component,).
+    on: masks of the entries of each axis that exist, {axis: bool array}.
+    rounds: how often all weight variables are updated, if there are several.
     """
     sites = model.weight_sites()
 
@@ -142,9 +160,11 @@ def update_components(
     on: Masks,
     rounds: int = HYPER_ROUNDS,
 ) -> Beliefs:
-    """Return q(globals) after coordinate steps of the components and of their hyper-parameters that have priors.
+    """Return q(weights, components) after coordinate steps on component parameters and on their hyper-parameters that
+    have priors.
 
-    increments: the sums of the components' packed increments, (component, packed).
+    increments: sums over rows of responsibility times packed sufficient statistics, (component, packed).
+    on: masks of the entries of each axis that exist, {axis: bool array}.
     rounds: how often both are updated, if there are hyper-parameters.
     """
     return with_sums(
@@ -153,8 +173,14 @@ def update_components(
 
 
 def with_sums(model: MixtureModel, beliefs: Beliefs, sums: Any, on: Masks, rounds: int = HYPER_ROUNDS) -> Beliefs:
-    """Do the same as `update_components`, with sums shaped like the components' statistics, each leaf (component,
-    …).
+    """Return q(weights, components) after coordinate steps on component parameters and on their hyper-parameters that
+    have priors.
+
+    This is `update_components` for sums that are not packed.
+
+    sums: sums over rows of responsibility times sufficient statistics, each leaf (component, …).
+    on: masks of the entries of each axis that exist, {axis: bool array}.
+    rounds: how often both are updated, if there are hyper-parameters.
     """
     sites = model.components.hyper_sites
 
@@ -171,10 +197,13 @@ def with_sums(model: MixtureModel, beliefs: Beliefs, sums: Any, on: Masks, round
 
 
 def natural_of(model: MixtureModel, component: Component, sums: Any, on: Masks) -> Any:
-    """Return the natural parameters of q of the components: prior plus sums, and 0 for components that do not exist.
+    """Return the natural parameters of q(component parameters): those of the prior plus sums over rows.
 
-    component: the model's kind of component, with its hyper-parameters given as numbers.
-    sums: Σ_n r_nk s(x_n), each leaf (component, …).
+    component: the kind of component, with its hyper-parameters given as numbers.
+    sums: sums over rows of responsibility times sufficient statistics, each leaf (component, …).
+    on: masks of the entries of each axis that exist, {axis: bool array}.
+
+    Returns: a pytree shaped like `sums`. For estimated parameters, which have no prior, it is the sums alone.
     """
     exists = on["component"]
 
@@ -188,7 +217,7 @@ def natural_of(model: MixtureModel, component: Component, sums: Any, on: Masks) 
 
 
 def exists_dtype(tree: Any) -> Any:
-    """Return the floating type of a pytree's leaves."""
+    """Return the floating-point type of the first leaf of a pytree."""
     return jax.tree.leaves(tree)[0].dtype
 
 
@@ -205,10 +234,17 @@ def ascend_rows(
     layout: PackedColumns,
     capacity: tuple[int, ...],
 ) -> AscentTrace:
-    """Climb by coordinate ascent until a sweep gains at most `tolerance` nats, or for `sweeps` (at most `TRACE_LENGTH`)
-    sweeps.
+    """Climb by coordinate ascent until a sweep gains at most `tolerance` nats, or for `sweeps` sweeps.
 
-    The bound recorded for a sweep is that of the globals before it, with the rows at their optimum and without log h.
+    beliefs: q(weights, components) to start from.
+    tiles: the rows.
+    size: (number of components,).
+    sweeps: the most sweeps, never more than `TRACE_LENGTH`.
+    layout: which columns of the packed sufficient statistics vary.
+    capacity: (length of the arrays over components,).
+
+    Returns: the trace of the ascent. The bound recorded for a sweep is that of the globals before the sweep, with the
+        rows at their optimum. It leaves log h(x), the carrier of the rows, out.
     """
     on = model.active(size, capacity)
 
@@ -221,15 +257,18 @@ def ascend_rows(
 
 
 class MixtureSurvey(NamedTuple):
-    """The state of a fit as proposals need it.
+    """The numbers that proposals need to know about a fit, from one pass over the rows.
 
     | field | meaning |
     |---|---|
-    | `log_total` | Σ_n log Σ_k exp(…) without log h, nats |
-    | `log_prior`, `entropies` | the globals' terms of the bound, with one entropy for each site, nats |
-    | `counts` | rows of each component, (K,) |
-    | `shares` | q(z_n = k), (tile, row, K), padding rows included |
-    | `together` | (K, K) log ∫ of two components' rows together minus that of each by itself, nats |
+    | `log_total` | Σ_n log Σ_k exp(E[log π_k] + E[log p(x_n | θ_k)]) without log h(x_n), nats |
+    | `log_prior`, `entropies` | the other terms of the bound, with one entropy for each global variable, nats |
+    | `counts` | (component,) expected rows of each component |
+    | `shares` | (tile, row, component) responsibilities q(z_n = k), padding rows included |
+    | `together` | (component, component) by how many nats one component explains the rows of two better |
+
+    Here x_n is row n, π_k the weight and θ_k the parameters of component k, and log h(x_n) the part of the log density
+    of a row that no parameter changes.
     """
 
     log_total: Array
@@ -251,7 +290,14 @@ def survey(
     layout: PackedColumns,
     capacity: tuple[int, ...],
 ) -> MixtureSurvey:
-    """Make one pass over the rows with these globals fixed, and return what proposals need to know."""
+    """Make one pass over the rows with fixed global variables, and return what proposals need to know about the fit.
+
+    beliefs: q(weights, components).
+    tiles: the rows.
+    size: (number of components,).
+    layout: which columns of the packed sufficient statistics vary.
+    capacity: (length of the arrays over components,).
+    """
     on = model.active(size, capacity)
 
     def one(total: Array, tile: RowTiles) -> tuple[Array, Array]:
@@ -269,10 +315,16 @@ def survey(
 
 
 def gains_together(component: Component, natural: Any, n_dims: int) -> Float[Array, "component component"]:
-    """Return A(τ_j + τ_k − λ) − A(τ_j) − A(τ_k), (K, K), nats: by how much one component explains the rows of j and k
-    better.
+    """Return by how many nats one component explains the rows of components j and k better than two do, up to a
+    constant.
 
-    natural: τ, the natural parameters of the components.
+    It is A(τ_j + τ_k − λ) − A(τ_j) − A(τ_k), with A the prior's log-normaliser and λ its natural parameter. The
+    constant A(λ), the same for all pairs, is left out.
+
+    natural: τ, the natural parameters of q(component parameters), components on the leading axis.
+    n_dims: the number of columns of the rows' coordinates.
+
+    Returns: (component, component), symmetric; its diagonal has no meaning.
     """
     prior = jax.tree.map(lambda leaf: jnp.asarray(leaf, exists_dtype(natural)), component.prior(n_dims))
     own = jax.tree.map(jnp.add, natural, prior) if component.estimated else natural
@@ -295,10 +347,14 @@ def beliefs_from(
     layout: PackedColumns,
     capacity: tuple[int, ...],
 ) -> Beliefs:
-    """Return the q(globals) that follows from given responsibilities. Every start and every proposal begins an ascent
-    so.
+    """Return the q(weights, components) that follows from given responsibilities. Every start and every proposal begins
+    like this.
 
     shares: responsibilities, (tile, row, component).
+    tiles: the rows.
+    size: (number of components,).
+    layout: which columns of the packed sufficient statistics vary.
+    capacity: (length of the arrays over components,).
     """
     on = model.active(size, capacity)
     varying = np.array(layout.varying, int)
@@ -319,7 +375,13 @@ def beliefs_from(
 
 
 def blank_beliefs(model: MixtureModel, n_dims: int, capacity: tuple[int, ...], dtype: Any) -> Beliefs:
-    """Return q(globals) with zero statistics, but hyper-parameters of the components at their priors."""
+    """Return q(weights, components) with all sufficient statistics 0, but hyper-parameters of the components at their
+    priors.
+
+    n_dims: the number of columns of the rows' coordinates.
+    capacity: (length of the arrays over components,).
+    dtype: the floating-point type.
+    """
     blank, component = blank_globals(model, {"dim": n_dims}, capacity, capacity, dtype), model.components
     sites = component.hyper_sites
     natural = jax.grad(lambda h: log_hyper_prior(component, h))({name: blank.mean[name] for name in sites})

@@ -1,6 +1,6 @@
-"""The distribution of the number of occupied components: under q, along one chain, or over several chains.
+"""The distribution of the number of occupied components, which are those that have at least one row.
 
-A component is occupied if at least one row is in it.
+It is computed from the responsibilities of a variational fit, from one chain, or from several chains.
 """
 
 from typing import NamedTuple
@@ -12,13 +12,13 @@ from lvsearch.inference.diagnostics import mean_effective_sample_size
 
 
 class OccupiedCounts(NamedTuple):
-    """A posterior over the number of occupied components.
+    """The posterior distribution of the number of occupied components.
 
     | field | meaning |
     |---|---|
     | `sizes` | the numbers seen, rising |
-    | `probability` | the probability of each |
-    | `standard_error` | the standard error of each probability from sampling alone |
+    | `probability` | the posterior probability of each number |
+    | `standard_error` | the Monte Carlo standard error of each probability |
     """
 
     sizes: Int[np.ndarray, " sizes"]
@@ -27,9 +27,11 @@ class OccupiedCounts(NamedTuple):
 
 
 def occupied_under(shares: Float[np.ndarray, "row component"], rng: np.random.Generator, draws: int) -> OccupiedCounts:
-    """Return the distribution of the number of occupied components under q, from `draws` independent draws of all rows.
+    """Return the distribution of the number of occupied components under a variational fit q.
 
-    shares: q of each row's component, (row, component), with rows that sum to 1.
+    The labels of all rows are drawn `draws` times from q, each row independently.
+
+    shares: responsibilities q(z_n = k), (row, component); every row sums to 1.
     """
     cumulative = np.cumsum(shares, axis=1)
     cumulative /= cumulative[:, -1:]
@@ -43,11 +45,12 @@ def occupied_under(shares: Float[np.ndarray, "row component"], rng: np.random.Ge
 
 
 def occupied_along(counts: Int[np.ndarray, " sweep"], batches: int = 20) -> OccupiedCounts:
-    """Return the distribution of the number of occupied components along one chain, with errors by batch means.
+    """Return the distribution of the number of occupied components along one chain, with batch-means standard errors.
 
     A chain that never changes gets the error of as many independent draws as there are batches.
 
-    counts: the number of occupied components after each sweep. batches: how many batches the chain is cut into.
+    counts: the number of occupied components after each sweep, (sweep,).
+    batches: how many batches of consecutive sweeps the chain is cut into.
     """
     counts = np.asarray(counts)
     sizes = np.unique(counts)
@@ -62,14 +65,15 @@ def occupied_along(counts: Int[np.ndarray, " sweep"], batches: int = 20) -> Occu
 
 
 def occupied_over_chains(counts: Int[np.ndarray, "chain sweep"], burn_in: int) -> OccupiedCounts:
-    """Return the distribution of the number of occupied components over several chains with starts of their own.
+    """Return the distribution of the number of occupied components over several chains that started differently.
 
-    The error of the probability p of a number is √(p̃ (1 − p̃) / n). Here n is the effective sample size of its
-    indicator, between and within chains. With p̃ = (n p + ½) / (n + 1), a frequency of 1 is not taken for certainty. If
-    every draw is the same number, n is how often the slowest chain could have come there from its start.
+    The standard error of the probability p of a number is √(p̃ (1 − p̃) / n). Here n is the effective sample size,
+    within and between chains, of the indicator of that number. With p̃ = (n p + ½) / (n + 1), a frequency of 1 is not
+    taken for certainty. If every kept draw is the same number, n is how often the slowest chain could have come there
+    from its start.
 
     counts: the number of occupied components after each sweep, (chain, sweep).
-    burn_in: how many sweeps at the beginning are left out.
+    burn_in: how many sweeps at the beginning of each chain are left out.
     """
     kept = counts[:, burn_in:]
     sizes = np.unique(kept)
@@ -84,6 +88,10 @@ def occupied_over_chains(counts: Int[np.ndarray, "chain sweep"], burn_in: int) -
 
 
 def _spread(probability: np.ndarray, draws: np.ndarray | int) -> np.ndarray:
-    """Return p̃ (1 − p̃) with p̃ = (n p + ½) / (n + 1), the variance of one draw."""
+    """Return p̃ (1 − p̃), the variance of one 0/1 draw, with the frequency p shrunk to p̃ = (n p + ½) / (n + 1).
+
+    probability: p of each number.
+    draws: n, how many independent draws the frequency is worth.
+    """
     shrunk = (draws * probability + 0.5) / (draws + 1)
     return shrunk * (1 - shrunk)

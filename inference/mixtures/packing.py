@@ -1,9 +1,12 @@
-"""Statistics of components as vectors, so that a sweep over the rows is two matrix products.
+"""Sufficient statistics flattened to vectors, so that a sweep over the rows is two matrix products.
 
-The log-likelihood of row n under component k is ⟨E[t(θ_k)], s(x_n)⟩ + log h(x_n). With statistics packed into W (K, S)
-and increments into Φ (rows, S), the E-step is Φ Wᵀ, and the sums of the M-step are Rᵀ Φ. A symmetric matrix is packed
-as its upper triangle, with off-diagonal entries doubled in the statistics. Columns of Φ that are the same in every
-complete row, such as the one that counts rows, are left out of the products.
+The log-likelihood of row n under component k is ⟨E[t(θ_k)], s(x_n)⟩ + log h(x_n). Here t(θ_k) and s(x_n) are sufficient
+statistics of the parameters and of the row, and log h is the carrier. Packed, the former form a matrix W (component,
+statistic) and the latter a matrix Φ (row, statistic). Then the E-step is Φ Wᵀ, and the sums of the M-step are Rᵀ Φ,
+with R the responsibilities.
+
+A symmetric matrix is packed as its upper triangle, with off-diagonal entries doubled in W. Columns of Φ that are the
+same in every complete row, such as the one that counts rows, are left out of the products.
 """
 
 from functools import partial
@@ -19,10 +22,14 @@ from lvsearch.models.kernels import kernel
 
 
 class PackedColumns(NamedTuple):
-    """The static layout of packed increments: which columns vary from row to row, and the values of the others.
+    """The columns of the rows' packed sufficient statistics: which of them vary from row to row, and the others'
+    values.
 
-    `n_dims`: columns of the data. `varying`: positions of the packed columns that vary. `constants`: (position, value)
-        of each other packed column.
+    It is static in compiled programs.
+
+    `n_dims`: how many columns the data have.
+    `varying`: positions of the packed columns that vary.
+    `constants`: (position, value) of each other packed column.
     """
 
     n_dims: int
@@ -31,16 +38,16 @@ class PackedColumns(NamedTuple):
 
     @property
     def constant_columns(self) -> tuple[Int[np.ndarray, " constant"], Float[np.ndarray, " constant"]]:
-        """(Positions of the packed columns that do not vary, their values)."""
+        """(Positions of the packed columns that are the same in every row, the values of these columns)."""
         columns = np.array([column for column, _ in self.constants], int)
         return columns, np.array([value for _, value in self.constants], float)
 
 
 def layout_of(component: Component, n_dims: int, complete: bool) -> PackedColumns:
-    """Return which packed columns vary from row to row, for components of this kind.
+    """Return which columns of the packed sufficient statistics vary from row to row, for this kind of component.
 
-    n_dims: columns of the data. complete: True if every cell of every row is observed; rows of padding, of weight 0, do
-        not count. If False, all packed columns vary.
+    n_dims: how many columns the data have.
+    complete: True if every cell of every row is observed, padding aside. If False, all packed columns vary.
     """
     probe = np.random.default_rng(0).uniform(0.1, 0.9, (2, n_dims))
     values, varies = map(np.asarray, _probed(component, probe))
@@ -53,10 +60,14 @@ def layout_of(component: Component, n_dims: int, complete: bool) -> PackedColumn
 def _probed(
     component: Component, probe: Float[Array | np.ndarray, "row dim"]
 ) -> tuple[Float[Array, " packed"], Bool[Array, " packed"]]:
-    """Return s(x) of the first of these complete rows in its first variant, and which columns vary over all rows.
+    """Return the packed sufficient statistics of the first of some complete rows, and which entries vary.
 
-    A column that is 0 counts as varying, since it may be 0 at these cells only. For example, the indicator of a level
-    is 0 in all cells between levels.
+    An entry varies if it differs between the rows. An entry that is 0 counts as varying too, since it may be 0 at these
+    values only. For example, the indicator of a level is 0 in all cells between levels.
+
+    probe: made-up rows without missing cells, (row, dim).
+
+    Returns: (values in the first row's first variant, (packed,); True where an entry varies, (packed,)).
     """
     each = jax.vmap(lambda row: pack_variants(component, row, jnp.ones(row.shape, bool)))(probe)
     every = each.reshape(-1, each.shape[-1])
@@ -64,17 +75,26 @@ def _probed(
 
 
 def pack_increment(component: Component, coordinates: Any, observed: Any) -> Float[Array, " packed"]:
-    """Return s(x) of one row as a vector."""
+    """Return s(x), the sufficient statistics of one row, as one vector, (packed,).
+
+    coordinates, observed: the row, and which of its cells are not missing, (dim,).
+    """
     return _packed(component, component.increment(coordinates, observed))
 
 
 def pack_variants(component: Component, coordinates: Any, observed: Any) -> Float[Array, "variant packed"]:
-    """Return s_v(x) of one row as vectors, one for each variant."""
+    """Return the sufficient statistics s_v(x) of one row in each variant v in which it may arise, (variant, packed).
+
+    coordinates, observed: the row, and which of its cells are not missing, (dim,).
+    """
     return jax.vmap(partial(_packed, component))(component.variant_increments(coordinates, observed))
 
 
 def _packed(component: Component, increment: Any) -> Float[Array, " packed"]:
-    """Return an increment as one vector, symmetric matrices as their upper triangles."""
+    """Return the sufficient statistics of one row as one vector, with symmetric matrices as their upper triangles.
+
+    increment: the statistics as a pytree.
+    """
     parts = []
     for leaf, ndim in _leaves(component, increment):
         parts.append(leaf[_triangle(leaf)] if ndim == 2 else leaf.reshape(-1))
@@ -83,14 +103,20 @@ def _packed(component: Component, increment: Any) -> Float[Array, " packed"]:
 
 @kernel(brief=True)
 def pack_increments(component: Component, coordinates: Any, observed: Any) -> Float[Array, "row packed"]:
-    """Return s(x) of each row as vectors (`pack_increment`)."""
+    """Return s(x), the sufficient statistics of each row, as vectors, (row, packed).
+
+    coordinates, observed: the rows, and which of their cells are not missing, (row, dim).
+    """
     return jax.vmap(partial(pack_increment, component))(coordinates, observed)
 
 
 def pack_statistics(component: Component, statistics: Any) -> Float[Array, "component packed"]:
-    """Return statistics of components as vectors whose inner products with packed increments are ⟨t, s⟩.
+    """Return the sufficient statistics t(θ) of component parameters as vectors, (component, packed).
 
-    statistics: components on the leading axis.
+    The inner product of such a vector and a packed row is ⟨t(θ), s(x)⟩: off-diagonal entries of symmetric matrices are
+    doubled here.
+
+    statistics: t(θ) as a pytree with components on the leading axis.
     """
     parts = []
     for leaf, ndim in _leaves(component, statistics):
@@ -103,7 +129,13 @@ def pack_statistics(component: Component, statistics: Any) -> Float[Array, "comp
 
 
 def unpack_sums(component: Component, sums: Float[Array, "component packed"], like: Any) -> Any:
-    """Return sums of packed increments (K, S) as natural parameters shaped like `like`, components leading."""
+    """Return sums of packed sufficient statistics of rows as a pytree of the components' natural parameters.
+
+    This undoes `pack_increments` for sums over rows.
+
+    sums: the packed sums, (component, packed).
+    like: a pytree whose shape the result gets, components on the leading axis.
+    """
     leaves, start = [], 0
     for leaf, ndim in _leaves(component, like):
         if ndim == 2:
@@ -120,11 +152,11 @@ def unpack_sums(component: Component, sums: Float[Array, "component packed"], li
 
 
 def _leaves(component: Component, statistics: Any) -> list[tuple[Any, int]]:
-    """Return (leaf, number of its event axes) for each leaf; 2 event axes are a symmetric matrix."""
+    """Return (leaf, how many event axes it has) for each leaf of statistics; a leaf with 2 is a symmetric matrix."""
     leaves = jax.tree.leaves(statistics)
     return list(zip(leaves, component.family.field_event_ndims or (0,) * len(leaves), strict=True))
 
 
 def _triangle(matrix: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the row and column numbers of the upper triangle of a square matrix."""
+    """Return the row and column numbers of the upper triangle, diagonal included, of a square matrix."""
     return np.triu_indices(matrix.shape[-1])

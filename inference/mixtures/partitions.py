@@ -1,6 +1,10 @@
-"""Partitions under a Dirichlet process, simulated in three ways that agree, and the distribution of their block count.
+"""Random partitions under a Dirichlet process, drawn in three ways that agree, and the distribution of their block
+count.
 
-Labels (N,) are in order of appearance, from 0. Source: Blei (2004), Eq. 5.6–5.9; Antoniak (1974) for the block count.
+A partition of N rows is an array of labels (N,), numbered from 0 in order of appearance. Rows with one label form a
+block.
+
+Source: Blei (2004), Eq. 5.6–5.9; Antoniak (1974) for the block count.
 """
 
 from typing import Any
@@ -16,9 +20,14 @@ from lvsearch.models.hyperpriors import GammaPrior
 
 
 def chinese_restaurant(key: Array, n: int, alpha: float | Array) -> Int[Array, " row"]:
-    """Draw the labels of n customers by the Chinese restaurant process (Eq. 5.7).
+    """Draw a partition of n rows under the Dirichlet process by the Chinese restaurant process (Eq. 5.7).
 
-    Customer m + 1 sits at table k with probability n_k / (m + α), and at a new table with probability α / (m + α).
+    After m rows, the next row joins block k with probability n_k / (m + α), where n_k is the number of its rows. It
+    forms a new block with probability α / (m + α).
+
+    alpha: α, the concentration.
+
+    Returns: the labels, (row,), in order of appearance.
     """
 
     def sit(counts: Array, customer_key: Array) -> tuple[Array, Array]:
@@ -31,8 +40,13 @@ def chinese_restaurant(key: Array, n: int, alpha: float | Array) -> Int[Array, "
 
 
 def polya_urn(key: Array, n: int, alpha: float | Array) -> Int[Array, " row"]:
-    """Draw n labels by the Pólya urn (Eq. 5.6): each copies an earlier draw, all equally probable, or is new with
-    weight α.
+    """Draw a partition of n rows under the Dirichlet process by the Pólya urn (Eq. 5.6).
+
+    Each row copies the label of one earlier row, all with weight 1, or gets a new label with weight α.
+
+    alpha: α, the concentration.
+
+    Returns: the labels, (row,), in order of appearance.
     """
 
     def draw(labels: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -46,10 +60,14 @@ def polya_urn(key: Array, n: int, alpha: float | Array) -> Int[Array, " row"]:
 
 
 def stick_breaking(key: Array, n: int, alpha: float, tolerance: float = 1e-9) -> Int[np.ndarray, " row"]:
-    """Draw n labels from weights V_t Π_{j<t}(1 − V_j), V_t ~ Beta(1, α) (Eq. 5.8), numbered by appearance.
+    """Draw a partition of n rows under the Dirichlet process by stick breaking (Eq. 5.8).
 
-    Sticks are broken until the rest of the unit is below `tolerance`. A draw that falls into the rest, which has
-    probability n times that, takes the last stick.
+    Labels are drawn from weights V_t Π_{j<t}(1 − V_j) with V_t ~ Beta(1, α). Weights are made until they sum to more
+    than 1 − `tolerance`. A draw beyond them, which has a probability below n · `tolerance`, takes the last weight.
+
+    alpha: α, the concentration.
+
+    Returns: the labels, (row,), in order of appearance.
     """
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
     weights, left = [], 1.0
@@ -62,7 +80,7 @@ def stick_breaking(key: Array, n: int, alpha: float, tolerance: float = 1e-9) ->
 
 
 def by_appearance(labels: Any) -> Int[np.ndarray, " row"]:
-    """Return the same partition with its blocks numbered from 0 in the order in which they appear."""
+    """Return the same partition with its labels renumbered from 0 in the order in which they appear, (row,)."""
     _, first, inverse = np.unique(np.asarray(labels), return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int64)
     rank[np.argsort(first)] = np.arange(len(first))
@@ -70,9 +88,12 @@ def by_appearance(labels: Any) -> Int[np.ndarray, " row"]:
 
 
 def log_partition_prior(counts: Any, alpha: float) -> float:
-    """Return log p(partition | α) = log [α^K Π (n_k − 1)! Γ(α) / Γ(α + N)], in nats.
+    """Return the log-probability of one partition under the Dirichlet process, in nats.
 
-    counts: the sizes n_k of its K blocks.
+    It is log [α^K Π_k (n_k − 1)! Γ(α) / Γ(α + N)], for K blocks and N rows.
+
+    counts: n_k, the number of rows of each block, (K,).
+    alpha: α, the concentration.
     """
     n = np.asarray(counts, np.float64)
     return float(len(n) * np.log(alpha) + gammaln(n).sum() + gammaln(alpha) - gammaln(alpha + n.sum()))
@@ -81,13 +102,15 @@ def log_partition_prior(counts: Any, alpha: float) -> float:
 def log_block_count_prior(
     n: int, concentration: float | HyperparameterArray | GammaPrior, most: int | None = None
 ) -> Float[np.ndarray, " blocks"]:
-    """Return log p(K blocks) for K = 1…N, in nats: log [c(N, K) α^K Γ(α) / Γ(α + N)].
+    """Return the log prior probability that n rows form K blocks under a Dirichlet process, for K = 1, …, n, in nats.
 
-    c are unsigned Stirling numbers of the first kind.
+    It is log [c(n, K) α^K Γ(α) / Γ(α + n)], with c the unsigned Stirling numbers of the first kind.
 
-    n: N, the number of rows.
+    n: the number of rows.
     concentration: α, or its `GammaPrior`. Under a prior, α is integrated out by the trapezium rule in log α.
-    most: if given, only K ≤ most are returned, which costs N · most instead of N².
+    most: if given, only K ≤ most are returned, which costs n · most operations instead of n².
+
+    Returns: the log probabilities, (blocks,); entry i is for K = i + 1.
     """
     most = n if most is None else min(most, n)
     log_stirling = np.full(most + 1, -np.inf)

@@ -26,7 +26,10 @@ from lvsearch.models.units import Row
 
 
 def predictive_log_density(estimate: Estimate, data: Dataset) -> Float[np.ndarray, " rows"]:
-    """Return log p(row | the data fitted) for each row, in the order of the data set, in nats and float64.
+    """Return log p(row | the fitted data) of each row, with parameters integrated out under q, in nats, float64.
+
+    estimate: a fit of a mixture whose parameters are integrated out.
+    data: the rows to score, in their order in the data set.
 
     Raises ValueError for a model that is no mixture or has estimated parameters, and for rows without a density.
     """
@@ -46,13 +49,16 @@ def predictive_log_density(estimate: Estimate, data: Dataset) -> Float[np.ndarra
 
 
 @score_units.register
-def _(
+def _scores_of_rows(
     model: MixtureModel, estimate: Estimate, data: Dataset, *, capacity: tuple[int, ...], samples: int, key: Array
 ) -> UnitScores:
-    """Score rows in closed form: by the predictive density, or for a plug-in fit at its estimates.
+    """Return log p(row | fitted parameters) of each row, in nats: the overload of `score_units` for mixtures of rows.
 
-    Components with scores of rows have no closed form (`components.scored`). Their rows are scored by the bound of
-    `described_scores`.
+    The scores are closed-form predictive densities, with parameters integrated out. Those of a plug-in fit are
+    likelihoods at the estimates. If the components themselves depend on latent scores of each row
+    (`components.scored`), there is no closed form, and the scores are the lower bounds of `described_scores`.
+
+    capacity, samples, key: not used, since nothing is sampled.
     """
     del capacity, samples, key  # nothing is sampled, and sizes share their programs by the capacity of their fits
     if model.components.scored:
@@ -65,10 +71,15 @@ def _(
 def weighted_predictive(
     component: Component, natural: Any, weights: Float[np.ndarray, " component"], left: float, units: Row
 ) -> Float[np.ndarray, " rows"]:
-    """Return log [Σ_k weights_k · predictive_k + left · prior predictive] of each row, in nats, float64.
+    """Return the log of a weighted sum of the components' predictive densities and the prior's, for each row, in nats.
 
-    natural: natural parameters of q of the components. weights: their expected weights. left: the weight of the prior
-        predictive density.
+    component: the kind of component.
+    natural: natural parameters of q(component parameters) of all components, components on the leading axis.
+    weights: the expected weight of each component.
+    left: the weight of the prior predictive density, which is that of a component without rows.
+    units: the rows to score.
+
+    Returns: (row,), float64.
     """
     with jax.enable_x64(True):
         wide = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), natural)
@@ -79,8 +90,11 @@ def weighted_predictive(
 @kernel(brief=True)
 @counted
 def _each(component: Component, natural: Any, log_weights: Any, units: Row) -> Array:
-    """Return the log of the weighted predictive density of each row, in nats; the last weight is that of the
-    prior's.
+    """Return the log of the weighted predictive density of each row, (row,), in nats.
+
+    natural: natural parameters of q(component parameters) of all components, components on the leading axis.
+    log_weights: log weight of each component and, last, of the prior predictive density.
+    units: the rows to score.
     """
     n_dims = units.value.shape[-1]
     prior = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64)[None], component.prior(n_dims))

@@ -1,9 +1,9 @@
-"""Proposals that coordinate ascent cannot make: merge two components, delete one, split one, or sort sticks by size.
+"""Proposals to escape local maxima of a mixture's bound: merge two components, delete one, split one, or sort by size.
 
-Each proposal is a new set of responsibilities, from which the globals follow and climb for a few sweeps. It is accepted
-only if the bound then exceeds that of the converged fit it started from. Every proposal is recorded with the gain of
-each term of the bound (the idea is Hughes & Sudderth's, 2013). How proposals are tried and recorded does not depend on
-the kind of fit (`improve`).
+Coordinate ascent cannot make these moves. Each proposal is a new set of responsibilities. The parameters follow from
+it, and the fit climbs on for a few sweeps. The proposal is accepted only if the bound then exceeds that of the
+converged fit it started from. Every proposal is recorded with the gain of each term of the bound (the idea is Hughes &
+Sudderth's, 2013). How proposals are tried and recorded does not depend on the kind of fit (`improve`).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -25,15 +25,19 @@ Shares = TypeVar("Shares")
 
 @dataclass(frozen=True)
 class Proposal:
-    """One proposal and its result.
+    """A proposal that was tried, and its result.
 
     | field | meaning |
     |---|---|
     | `kind` | "merge", "delete", "birth" or "reorder"; "merges" and "births" for several at once; "passes" |
-    | `components` | those it changes: (kept, emptied), (emptied,), (parent, child), … of several, or the new order |
+    | `components` | the components it changes, see below |
     | `gain` | bound after minus bound before, nats |
-    | `terms` | the gain of each term of the bound: units, log prior, entropy of each global site; they sum to `gain` |
+    | `terms` | the gain of each term of the bound by its name, nats; the terms sum to `gain` |
     | `accepted` | True if the gain is above 0 by more than rounding |
+
+    `components` are (kept, emptied) of a merger, (emptied,) of a deletion and (parent, child) of a birth. For several
+    at once the pairs follow one another. A reorder has the new order. "passes" replaces a fit to groups of rows by
+    sequential passes and has ().
     """
 
     kind: str
@@ -44,14 +48,14 @@ class Proposal:
 
 
 class Standing(NamedTuple):
-    """A fit as proposals see it.
+    """A converged fit in the form in which proposals are made from it.
 
     | field | meaning |
     |---|---|
-    | `trace` | the ascent so far |
-    | `shares` | responsibilities, (row, K) |
-    | `counts` | rows of each component, (K,) |
-    | `together` | log ∫ of the rows of two components together minus that of each, (K, K), nats |
+    | `trace` | the coordinate ascent so far |
+    | `shares` | responsibilities, (row, component) |
+    | `counts` | rows of each component, (component,) |
+    | `together` | by how many nats one component explains the rows of two better, (component, component) |
     | `terms` | the terms of the bound by name, nats |
     """
 
@@ -63,7 +67,7 @@ class Standing(NamedTuple):
 
     @property
     def bound(self) -> float:
-        """The bound, the sum of its terms, in nats."""
+        """The lower bound on the log evidence, the sum of its terms, in nats."""
         return sum(self.terms.values())
 
 
@@ -72,8 +76,8 @@ class Idea(NamedTuple, Generic[Shares]):
 
     | field | meaning |
     |---|---|
-    | `kind`, `components` | as in `Proposal` |
-    | `shares` | responsibilities (row, K) that a climb would start from, or another start of a climb |
+    | `kind`, `components` | what it would change, as in `Proposal` |
+    | `shares` | responsibilities (row, component) that an ascent would start from, or another start of one |
     """
 
     kind: str
@@ -83,11 +87,11 @@ class Idea(NamedTuple, Generic[Shares]):
 
 @runtime_checkable
 class WithTerms(Protocol):
-    """A fit as `improve` sees it: the terms of its bound by name, in nats."""
+    """The type of fits that `improve` can improve: anything that has the terms of its bound by name."""
 
     @property
     def terms(self) -> Mapping[str, float]:
-        """The terms of the bound by name, nats."""
+        """The terms of the lower bound on the log evidence by name, nats."""
         ...
 
 
@@ -101,14 +105,17 @@ def ideas(
     ordered: bool,
     most: int,
 ) -> Iterator[Idea[np.ndarray]]:
-    """Yield the most promising proposals: first all that look better at once, then one by one, at most `most` of each
-    kind.
+    """Yield the most promising proposals for a fit.
 
-    Births cut the components that gain most by it, into free places or the emptiest ones. Mergers join pairs whose rows
-    one component explains best. Deletions empty the smallest components.
+    First come births of several components and mergers of several pairs at once, then single proposals, at most `most`
+    of each kind. Births cut the components that gain most by it, into components without rows or the smallest ones.
+    Mergers join pairs whose rows one component explains best. Deletions empty the smallest components.
 
-    standing: the fit. cuts: where each component would be cut. coordinates: of the rows.
-    ordered: True if components are sticks, which are best in order of size.
+    standing: the fit.
+    cuts: the plane along which each component would be cut.
+    coordinates: the rows.
+    ordered: True if components are sticks of a stick-breaking prior, which are best in order of size.
+    most: the most single proposals of each kind.
     """
     counts, shares = standing.counts, standing.shares
     used = np.flatnonzero(counts > EMPTY)
@@ -135,7 +142,14 @@ def ideas(
 def _all_births(
     shares: np.ndarray, counts: np.ndarray, cuts: Cuts, coordinates: np.ndarray, parents: np.ndarray
 ) -> Iterator[Idea[np.ndarray]]:
-    """Yield one proposal that splits two or more parents, each into a free place of its own, if there are as many."""
+    """Yield one proposal that splits two or more components at once, or nothing if fewer than two can be split.
+
+    shares: responsibilities, (row, component).
+    counts: rows of each component; every split needs an empty one for the new half.
+    cuts: the plane along which each component is cut.
+    coordinates: the rows.
+    parents: the components to split, the most promising first.
+    """
     free = np.flatnonzero(counts <= EMPTY)
     couples = list(zip(parents.tolist(), free.tolist(), strict=False))
     if len(couples) > 1:
@@ -145,7 +159,11 @@ def _all_births(
 
 
 def _all_mergers(shares: np.ndarray, pairs: list[tuple[int, int]]) -> Iterator[Idea[np.ndarray]]:
-    """Yield one proposal of two or more mergers without a component in common, the best pairs first."""
+    """Yield one proposal that merges two or more pairs at once, or nothing if there are fewer.
+
+    shares: responsibilities, (row, component).
+    pairs: the pairs to merge, the best first. A pair that shares a component with a better one is left out.
+    """
     touched: set[int] = set()
     apart = [pair for pair in pairs if not touched.intersection(pair) and not touched.update(pair)]
     if len(apart) > 1:
@@ -155,8 +173,9 @@ def _all_mergers(shares: np.ndarray, pairs: list[tuple[int, int]]) -> Iterator[I
 
 
 def _split_off(shares: np.ndarray, far: np.ndarray, parent: int, child: int) -> np.ndarray:
-    """Return responsibilities in which the child has the parent's rows on the far side.
+    """Return responsibilities in which the child has got the parent's rows on the far side of a plane.
 
+    shares: responsibilities, (row, component).
     far: which rows are on the far side, (row,).
     """
     out = shares.copy()
@@ -166,7 +185,10 @@ def _split_off(shares: np.ndarray, far: np.ndarray, parent: int, child: int) -> 
 
 
 def _merged(shares: np.ndarray, kept: int, gone: int) -> np.ndarray:
-    """Return responsibilities in which component `kept` has the rows of component `gone` too."""
+    """Return responsibilities in which component `kept` has the rows of component `gone` too, and `gone` has none.
+
+    shares: responsibilities, (row, component).
+    """
     out = shares.copy()
     out[:, kept] += out[:, gone]
     out[:, gone] = 0.0
@@ -174,7 +196,10 @@ def _merged(shares: np.ndarray, kept: int, gone: int) -> np.ndarray:
 
 
 def _likely_pairs(standing: Standing, used: np.ndarray) -> list[tuple[int, int]]:
-    """Return the pairs of used components, first those whose rows one component explains best."""
+    """Return all pairs of used components, those first whose rows are explained best by one component.
+
+    used: the numbers of the components that have rows.
+    """
     first, second = np.triu_indices(len(used), 1)
     pairs = list(zip(used[first].tolist(), used[second].tolist(), strict=True))
     return sorted(pairs, key=lambda pair: -standing.together[pair])
@@ -188,17 +213,17 @@ def improve(
     rounds: int,
     exhausted: Callable[[], bool],
 ) -> tuple[Fit, tuple[Proposal, ...]]:
-    """Try proposals until a round has none that is accepted, or `rounds` rounds are over.
+    """Try proposals on a fit until none of a round is accepted, or `rounds` rounds are over.
 
-    An accepted proposal ends its round and replaces the fit.
+    An accepted proposal replaces the fit and ends its round.
 
     standing: the fit to improve.
-    new_ideas: the proposals for a fit, best first.
-    climb: makes a converged fit from the start that an idea proposes.
-    tolerance: nats by which the bound must rise.
-    exhausted: returns True if no more work may be spent on proposals.
+    new_ideas: fit -> the proposals for it, best first.
+    climb: responsibilities (or another start) of a proposal -> a converged fit from there.
+    tolerance: nats by which the bound must rise for a proposal to be accepted.
+    exhausted: () -> True if no more work may be spent on proposals.
 
-    Returns: (the best fit, every proposal that was tried).
+    Returns: (the best fit, every proposal that was tried, in order).
     """
     record: list[Proposal] = []
     for _ in range(rounds):

@@ -1,4 +1,6 @@
-"""A data set of rows in the coordinates of a kind of component, cut into the tiles that the mixture kernels work on."""
+"""The rows of a data set in the coordinates of a kind of component, cut into the tiles that the mixture kernels
+read.
+"""
 
 from typing import Any, NamedTuple
 
@@ -16,21 +18,22 @@ from lvsearch.models.mixture import MixtureModel
 from lvsearch.models.units import Row
 
 TILE = 1024
-"""Rows of a tile. With 60 components and 150 statistics its arrays stay in a core's cache."""
+"""The number of rows of a tile. With 60 components and 150 statistics its arrays stay in a core's cache."""
 TILE_CELLS = 2**22
-"""The most cells of a tile, for data of many columns. Their statistics take four times as much memory, 128 MB in
-float64.
+"""The most cells (rows × columns) of a tile, for data of many columns.
+
+Sufficient statistics of a full tile take four times as much memory as its cells: 128 MB in float64.
 """
 
 
 class RowTiles(NamedTuple):
-    """Rows in the components' coordinates, cut into tiles of equally many rows.
+    """The rows of a data set in the components' coordinates, cut into tiles of equally many rows.
 
     | field | meaning |
     |---|---|
-    | `coordinates` | (tile, row, dim), 0 in missing cells |
-    | `observed` | (tile, row, dim), False in missing cells |
-    | `weight` | (tile, row), 0 for padding |
+    | `coordinates` | (tile, row, dim) the values of the cells, 0 in missing ones |
+    | `observed` | (tile, row, dim) False in missing cells |
+    | `weight` | (tile, row) the weight of each row, 0 for rows that pad the last tile |
     """
 
     coordinates: Float[Array, "tile row dim"] | np.ndarray
@@ -39,13 +42,13 @@ class RowTiles(NamedTuple):
 
 
 class PreparedRows(NamedTuple):
-    """The rows of a data set, ready for the kernels.
+    """The rows of a data set with everything that the kernels of mixtures need to know about them.
 
     | field | meaning |
     |---|---|
     | `tiles` | the rows, float64 |
-    | `layout` | which packed columns of their statistics vary, static |
-    | `log_carrier` | Σ weight · log h(x), nats |
+    | `layout` | which entries of their flattened sufficient statistics vary from row to row; static |
+    | `log_carrier` | Σ weight · log h(x), the part of the log density that is the same for all components, nats |
     | `n_rows` | how many rows there are, without padding |
     """
 
@@ -57,20 +60,29 @@ class PreparedRows(NamedTuple):
 
 @kernel(brief=True)
 def coordinates_and_carriers(component: Component, rows: Row) -> tuple[Float[Array, "row dim"], Float[Array, " row"]]:
-    """Return (the coordinates of the rows for this kind of component, log h(x) of each row in nats)."""
+    """Return the rows in the coordinates of this kind of component, and log h(x) of each row.
+
+    Coordinates are the values in which the component's density is written. log h(x), the carrier, is the part of the
+    log density that does not depend on the component's parameters.
+
+    Returns: (coordinates, (row, dim); log h(x), (row,), in nats).
+    """
     coordinates = jax.vmap(component.coordinates)(rows)
     return coordinates, jax.vmap(component.log_carrier)(coordinates, jnp.asarray(rows.observed))
 
 
 @kernel(brief=True)
 def increments(component: Component, coordinates: Any, observed: Any) -> Any:
-    """Return s(x) of each row, shaped like the component's statistics."""
+    """Return s(x), the sufficient statistics of each row, as a pytree with rows on the leading axis.
+
+    coordinates, observed: the rows, and which of their cells are not missing, (row, dim).
+    """
     return jax.vmap(component.increment)(coordinates, observed)
 
 
 @kernel(static_argnames=("n_dims",), brief=True)
 def prior_of(component: Component, *, n_dims: int) -> Any:
-    """Return the natural parameters of a component's conjugate prior: those of a component without rows.
+    """Return the natural parameters of a component's conjugate prior, which are those of a component without rows.
 
     n_dims: the number of columns of the rows' coordinates.
     """
@@ -79,7 +91,13 @@ def prior_of(component: Component, *, n_dims: int) -> Any:
 
 @kernel()
 def variants(component: Component, coordinates: Any, observed: Any) -> tuple[Any, Float[Array, "row variant"]]:
-    """Return (s_v(x) of each row, each leaf (row, variant, …); log h_v(x) − log h(x) in nats, (row, variant))."""
+    """Return the sufficient statistics of each row in every variant in which the row may arise, and their log weights.
+
+    Most kinds of component have one variant. coordinates, observed: the rows, and which cells are not missing, (row,
+    dim).
+
+    Returns: (s_v(x), a pytree whose leaves are (row, variant, …); log h_v(x) − log h(x) in nats, (row, variant)).
+    """
     tilts = jax.vmap(component.variant_tilts)(observed)
     return jax.vmap(component.variant_increments)(coordinates, observed), tilts
 
@@ -98,16 +116,21 @@ def prepare(model: MixtureModel, data: Dataset) -> PreparedRows:
 
 
 def chosen_rows(prepared: PreparedRows, chosen: Int[np.ndarray, " row"]) -> PreparedRows:
-    """Return some of the rows by themselves, for a fit that another fit will start from.
+    """Return some of the prepared rows by themselves, for a first fit that the fit of all rows will start from.
 
-    Their carriers are left out, so its bound is not one on log p of these rows.
+    The bound of such a fit is not one on log p of the chosen rows, because `log_carrier` is 0.
+
+    chosen: the numbers of the rows.
     """
     flat = [leaf.reshape(-1, *leaf.shape[2:])[chosen] for leaf in map(np.asarray, prepared.tiles)]
     return PreparedRows(_tiled(*flat), prepared.layout, 0.0, len(chosen))
 
 
 def _tiled(coordinates: np.ndarray, observed: np.ndarray, weight: np.ndarray) -> RowTiles:
-    """Return rows cut into tiles of equally many, padded with rows of weight 0."""
+    """Return rows cut into tiles of equally many rows, padded with rows of weight 0.
+
+    coordinates, observed: (row, dim). weight: (row,).
+    """
     most = max(8, TILE_CELLS // max(1, coordinates.shape[1]) // 8 * 8)
     length = min(TILE, most, -(-len(weight) // 8) * 8)
     n_tiles = -(-len(weight) // length)
@@ -120,5 +143,5 @@ def _tiled(coordinates: np.ndarray, observed: np.ndarray, weight: np.ndarray) ->
 
 
 def cast_tiles(tiles: RowTiles, dtype: Any) -> RowTiles:
-    """Return the tiles with their floating-point arrays in `dtype`."""
+    """Return the tiles with their floating-point arrays converted to `dtype`."""
     return RowTiles(tiles.coordinates.astype(dtype), tiles.observed, tiles.weight.astype(dtype))

@@ -1,4 +1,4 @@
-"""Starts of mixtures: one pass over the rows in random order (Blei 2004, §5.4.1), splits of components, nearest
+"""Starts of fits of mixtures: one pass over the rows in random order (Blei 2004, §5.4.1), splits of components, nearest
 rows.
 """
 
@@ -15,9 +15,10 @@ from lvsearch.models.kernels import kernel
 from lvsearch.models.mixture import MixtureModel
 
 FEWEST_MANY, MOST_MANY = 14, 30
-"""The range of groups for a start in many groups. They fit into the places that samplers begin with, or twice as many.
+"""The fewest and the most groups with which a chain begins that is to start in many groups.
 
-More places would take longer to compile and stay for the whole chain.
+So many groups fit into the array slots that samplers begin with, or into twice as many. More slots would take longer to
+compile and stay for the whole chain.
 """
 
 
@@ -33,13 +34,20 @@ def sequential_pass(
     *,
     capacity: tuple[int, ...],
 ) -> Int[Array, " row"]:
-    """Draw a component for each row in turn, given the rows before it: (n_k + 1/K) · its predictive density.
+    """Draw a component for each row in turn, given the rows before it, to begin a fit of a mixture with.
+
+    Row n goes to component k with probability proportional to (n_k + 1/K) · the predictive density of row n given the
+    rows that k has so far. Here K is the number of components and n_k the rows of k so far.
 
     The thesis updates parameters incrementally along a random permutation, "a variational version of sequential
     importance sampling". Here each row's component is drawn rather than shared. Components that are equal before any
-    row would share it equally for ever.
+    row would share every row equally for ever.
 
-    coordinates, observed, weight: the rows in the order of the pass; rows of weight 0 change nothing.
+    key: the random key of the draws.
+    coordinates, observed, weight: the rows in the order of the pass, missing cells False in `observed`; rows of weight
+        0 change nothing.
+    size: (K,), how many components exist.
+    capacity: (length of the arrays over components,), at least K.
 
     Returns: the component of each row, (row,).
     """
@@ -53,6 +61,7 @@ def sequential_pass(
         row_key, y, seen, w = row
         increment = component.increment(y, seen)
         after = log_normalisers(component, jax.tree.map(jnp.add, natural, increment))
+        # log (n_k + 1/K) + log predictive density, which is a difference of log-normalisers
         score = jnp.log(counts + 1 / size[0]) + after - normaliser
         chosen = jax.random.categorical(row_key, jnp.where(exists, score, -jnp.inf))
         here = w * (jnp.arange(n) == chosen)
@@ -66,11 +75,12 @@ def sequential_pass(
 
 
 def start_groups(number: int, n_members: int) -> int:
-    """Return in how many groups chain `number` of a sampler begins: one, many, or a number in between.
+    """Return in how many groups of rows a chain begins: one, many, a quarter of many, or half of many.
 
-    Chains that agree then have come from far apart.
+    Chains that agree in spite of their starts have come from far apart.
 
-    n_members: how many members (rows) are grouped.
+    number: the number of the chain; 0, 1, 2 and 3 choose in this order, and 4 begins again.
+    n_members: how many rows are grouped. "Many" is an eighth of them, but at least 14 and at most 30.
     """
     many = int(np.clip(n_members // 8, FEWEST_MANY, MOST_MANY))
     return (1, many, many // 4, many // 2)[number % 4]
@@ -79,10 +89,13 @@ def start_groups(number: int, n_members: int) -> int:
 def nearest_rows(
     key: Array, coordinates: Float[np.ndarray, "row dim"], observed: Bool[np.ndarray, "row dim"], groups: int
 ) -> Int[np.ndarray, " row"]:
-    """Return a label for each row: the nearest of `groups` rows drawn without replacement, or of all rows if there are
-    fewer.
+    """Label each row by the nearest of `groups` rows that are drawn at random without replacement.
 
-    A missing cell counts as 0, the prior's location.
+    A missing cell counts as 0, the prior's location. With fewer rows than groups, every row is drawn.
+
+    coordinates, observed: the rows, and which of their cells are not missing.
+
+    Returns: the number of the nearest drawn row, in the order of drawing, (row,).
     """
     values = np.where(observed, coordinates, 0.0).astype(np.float64)
     chosen = np.asarray(jax.random.permutation(key, len(values)))[:groups]
@@ -93,13 +106,15 @@ def nearest_rows(
 def split_along_spread(
     shares: Float[np.ndarray, "row component"], coordinates: Float[np.ndarray, "row dim"], parent: int, child: int
 ) -> Float[np.ndarray, "row component"]:
-    """Return responsibilities in which the parent's rows on one side of its mean go to the child.
+    """Return responsibilities in which the parent's rows on one side of the parent's mean have moved to the child.
 
-    They are cut across the direction in which they spread most: the first eigenvector of the parent's weighted
-    covariance CᵀC, where C are the centred rows times √weight. With more columns than rows it is computed as Cᵀu, with
-    u the first eigenvector of CCᵀ, without a matrix of columns × columns.
+    The rows are cut across the direction in which they spread most: the first eigenvector of the parent's weighted
+    covariance CᵀC. Here C are the centred rows times √weight. With more columns than rows it is computed as Cᵀu, where
+    u is the first eigenvector of CCᵀ, without a matrix of columns × columns.
 
-    shares: responsibilities, (row, component). parent, child: numbers of components.
+    shares: responsibilities, (row, component).
+    coordinates: the rows.
+    parent, child: the components that lose and that get rows.
     """
     w = shares[:, parent]
     total = max(float(w.sum()), 1e-12)
@@ -119,7 +134,10 @@ def split_along_spread(
 def emptied(shares: Float[np.ndarray, "row component"], gone: int) -> Float[np.ndarray, "row component"]:
     """Return responsibilities in which component `gone` has no rows.
 
-    Its rows go to the others in proportion to what they have of each row, or evenly if they have none.
+    Its share of each row goes to the other components, in proportion to their shares of that row. Where they have none,
+    it is spread over them evenly.
+
+    shares: responsibilities, (row, component).
     """
     out = shares.copy()
     out[:, gone] = 0.0

@@ -1,17 +1,19 @@
-"""A chain over partitions of rows, parameters integrated out, whatever the number of components.
+"""Markov chains over partitions of rows under a mixture of unknown size, with component parameters integrated out.
 
-One pass goes over the rows in a random order. It takes each row out of its part, scores it under every part and puts
-it into one of them. There are two kinds of pass:
+A partition says which rows belong to the same component; such a group of rows is called a part. A part occupies one of
+`n_places` array slots, called places. One pass goes over the rows in a random order. It takes each row out of its part,
+scores it under every part and puts it into one of them. There are two kinds of pass:
 
-- a *sweep* frees every row among all parts and a new one (collapsed Gibbs sampling; Neal 2000, algorithm 3);
-- a *jump* splits one part in two, or merges two, by the sequentially allocated sampler of Dahl (2005). Two rows are
-  drawn. Where both are in one part, each begins a part of its own, and the other rows of that part join one of the two
-  in turn, with the probabilities of the sweep. Where they are in two parts, these become one, and the probability of
-  the way back is that of the same pass with the labels as they are. Metropolis and Hastings decide.
+- A *sweep* lets every row join any part or a new one (collapsed Gibbs sampling; Neal 2000, algorithm 3).
+- A *jump* splits one part in two, or merges two, by the sequentially allocated sampler of Dahl (2005). Two rows are
+  drawn. If both are in one part, each begins a part of its own. The other rows of that part then join one of the two in
+  turn, with the probabilities of the sweep. If the two rows are in two parts, these become one. The probability of the
+  way back is that of the same pass with the labels as they are. The result is accepted or refused by
+  Metropolis–Hastings.
 
-The seats (`seating`) are the prior of the partition; what a row is worth in a part comes from the collapsed chain of
-the model (`evidence.mixtures` and its kinds), which knows conjugate components of every kind. Where these have
-hyper-parameters with priors, each moves by a slice after every pass (`evidence.mixture_hyperparameters`).
+The prior of the partition comes from `seating`. The probability of a row's values in a part comes from the collapsed
+chain of the model (`evidence.mixtures` and its kinds), which knows conjugate components of every kind. Hyper-parameters
+that have priors each move by slice sampling after every pass (`evidence.mixture_hyperparameters`).
 """
 
 from typing import Any, NamedTuple
@@ -30,13 +32,16 @@ from lvsearch.inference.partition_chains.seating import SeatPrior, Seats
 
 
 class PartitionState(NamedTuple):
-    """A partition of the rows with the hyper-parameters, particles side by side.
+    """Partitions of the rows with the hyper-parameters, one per particle (chain), particles side by side.
 
     | field | meaning |
     |---|---|
-    | `labels` | (row, particle): place and variant of each row; −1 for a row in no part |
-    | `log_hyper` | log h by name, (column, particle); no entry where nothing has a prior |
-    | `log_rows` | log p(rows given partition, h) but for carriers and variants, nats, (particle,); 0 before a sweep |
+    | `labels` | (row, particle): array slot and variant of each row's part; −1 for a row in no part |
+    | `log_hyper` | logarithm of each hyper-parameter by name, (column, particle); no entry if it has no prior |
+    | `log_rows` | log p(rows given partition and hyper-parameters), nats, (particle,); 0 before the first sweep |
+
+    `log_rows` leaves out the factors of the rows that depend neither on the partition nor on parameters (carriers), and
+    the probabilities of variants.
     """
 
     labels: Int[Array, "row particle"]
@@ -45,16 +50,16 @@ class PartitionState(NamedTuple):
 
 
 class PassPlan(NamedTuple):
-    """What one pass may do.
+    """A plan of one pass over the rows: which rows may join which parts.
 
     | field | meaning |
     |---|---|
-    | `labels` | (row, particle) labels to begin with; −1: the row comes back when it is its turn |
-    | `kept` | (row, particle) whether the row takes the label of `target` instead of a drawn one |
-    | `counted` | (row, particle) whether the probability of the row's label is part of the proposal's |
+    | `labels` | (row, particle) labels to begin with; −1: the row is in no part until its turn |
+    | `kept` | (row, particle) True if the row takes the label of `target` instead of a drawn one |
+    | `counted` | (row, particle) True if the probability of the row's label is a factor of the proposal's |
     | `target` | (row, particle) labels that kept rows take |
-    | `places` | (place, particle) parts that a drawn row may join |
-    | `is_jump` | () whether this is a jump, in which rows keep their variants |
+    | `places` | (place, particle) True for array slots whose parts a drawn row may join |
+    | `is_jump` | () True if this is a split-merge jump, in which rows keep their variants |
     """
 
     labels: Int[Array, "row particle"]
@@ -66,13 +71,13 @@ class PassPlan(NamedTuple):
 
 
 class PartitionChain(eqx.Module):
-    """Chains over partitions of rows into at most as many parts as the mixture has places.
+    """Markov chains over partitions of rows into at most as many parts as there are array slots (places).
 
     | field | meaning |
     |---|---|
-    | `mixture` | the collapsed chain whose size is its capacity: what rows are worth in parts |
-    | `hyper` | the same with hyper-parameters that have priors; None where all are numbers |
-    | `seating` | the prior of K and of the partition |
+    | `mixture` | the collapsed chain that computes p(row's values given the other rows of a part) |
+    | `hyper` | `mixture` with moves of the hyper-parameters that have priors; None if all are numbers |
+    | `seating` | the prior of the number of components K and of the partition |
     """
 
     mixture: CollapsedMixtureChain
@@ -81,18 +86,22 @@ class PartitionChain(eqx.Module):
 
     @property
     def n_places(self) -> int:
+        """The number of array slots (places) that parts can take, which is the most parts of a partition."""
         return self.mixture.capacity
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are, those of padding left out."""
+        """The number of rows, without padding."""
         return int(np.sum(np.asarray(self.mixture.weight) > 0))
 
     def init(self, key: Key[Array, ""], particles: int) -> PartitionState:
-        """Return states to begin with, far apart from each other.
+        """Return states to begin with that are far apart from each other.
 
-        In half of the particles no row is in a part yet, so that the first sweep puts one after another into one. In a
-        quarter all are in one part, and in a quarter each is in a part drawn from a quarter of the places.
+        In half of the particles no row is in a part yet, so that the first sweep allocates the rows one after another.
+        In a quarter all rows are in one part. In a quarter each row is in a part drawn from a quarter of the array
+        slots.
+
+        particles: the number of chains.
         """
         key_labels, key_hyper = split_key(key)
         shape, names = (self.mixture.elements, particles), self.mixture.names
@@ -114,8 +123,8 @@ class PartitionChain(eqx.Module):
     def counts(self, labels: Int[Array, "row particle"]) -> Float[Array, "place particle"]:
         """Return the number of rows in each part, (place, particle).
 
-        A place is one of the `n_places` slots that a part can take; empty slots have 0. Rows of padding and rows with
-        label −1 are not counted.
+        A place is one of the `n_places` array slots that a part can take; empty slots have 0. Rows of padding and rows
+        with label −1 are not counted.
         """
         chosen = self.mixture.names.components(labels) == jnp.arange(self.n_places, dtype=labels.dtype)[:, None, None]
         return (chosen * self._weight()[:, None]).sum(1)
@@ -123,23 +132,36 @@ class PartitionChain(eqx.Module):
     # ── one pass ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _make_pass(self, key: Array, state: PartitionState, is_jump: Bool[Array, ""]) -> PartitionState:
+        """Return the states after one pass over the rows and moves of the hyper-parameters.
+
+        is_jump: True for a split-merge jump, False for a sweep.
+        """
         keys = jax.random.split(key, 6)
         counts = self.counts(state.labels)
         seats = self.seating.draw(keys[0], counts)
-        jump, sweep = self._jump(keys[1], state.labels, counts), self._sweep(state.labels)
+        jump, sweep = self._plan_jump(keys[1], state.labels, counts), self._plan_sweep(state.labels)
         plan = jax.tree.map(lambda a, b: jnp.where(is_jump, a, b), jump, sweep)
         order = jnp.argsort(jnp.where(self._weight() > 0, jax.random.uniform(keys[2], (len(plan.labels),)), jnp.inf))
         passed, log_proposal = self._run_pass(keys[3], plan, state.log_hyper, seats, order)
         return self._move_hyper(keys[5], self._decide_jump(keys[4], state, plan, passed.labels, log_proposal, seats))
 
-    def _sweep(self, labels: Int[Array, "row particle"]) -> PassPlan:
-        """Plan a pass in which every row may join every part."""
+    def _plan_sweep(self, labels: Int[Array, "row particle"]) -> PassPlan:
+        """Return the plan of a pass in which every row may join every part."""
         nothing = jnp.zeros(labels.shape, bool)
         every = jnp.ones((self.n_places, labels.shape[1]), bool)
         return PassPlan(labels, nothing, nothing, labels, every, jnp.zeros((), bool))
 
-    def _jump(self, key: Array, labels: Int[Array, "row particle"], counts: Float[Array, "place particle"]) -> PassPlan:
-        """Plan the pass that allocates the rows of one part to two, or retraces how those of two parts were."""
+    def _plan_jump(
+        self, key: Array, labels: Int[Array, "row particle"], counts: Float[Array, "place particle"]
+    ) -> PassPlan:
+        """Return the plan of a split-merge jump: which rows are allocated anew, and to which two parts.
+
+        A split allocates the rows of one part to two. A merge retraces, without drawing, how the rows of two parts
+        would have been allocated, to get the probability of the reverse split.
+
+        labels: array slot and variant of each row.
+        counts: rows of each part.
+        """
         names = self.mixture.names
         n_rows, n_particles = labels.shape
         first, second = self._two_rows(key, n_particles)
@@ -165,7 +187,10 @@ class PartitionChain(eqx.Module):
         )
 
     def _two_rows(self, key: Array, n_particles: int) -> tuple[Array, Array]:
-        """Draw two different rows of each particle, none of padding; the same row twice where there is one."""
+        """Draw two different rows of each particle, none of them padding; the same row twice if there is only one.
+
+        Returns: (numbers of the first rows, numbers of the second rows), each (particle,).
+        """
         key_first, key_second = jax.random.split(key)
         real = jnp.where(self._weight() > 0, 0.0, -jnp.inf)
         first = jax.random.categorical(key_first, real, shape=(n_particles,))
@@ -176,7 +201,15 @@ class PartitionChain(eqx.Module):
     def _run_pass(
         self, key: Array, plan: PassPlan, log_hyper: LogHyper, seats: Seats, order: Int[Array, " row"]
     ) -> tuple[CollapsedState, Float[Array, " particle"]]:
-        """Return the state after the pass, and log of the probability of the counted rows' labels, nats."""
+        """Take the rows out and put them back one after another as planned.
+
+        plan: what the pass may do.
+        log_hyper: logarithms of the hyper-parameters.
+        seats: the prior weights of parts.
+        order: the numbers of the rows in the order of the pass, padding last.
+
+        Returns: (the state after the pass, log-probability of the counted rows' labels, (particle,), nats).
+        """
         chain, prior = self.mixture, self._prior(log_hyper)
         begin = self.mixture.of_labels(plan.labels, prior)
         uniforms = jax.random.uniform(key, plan.labels.shape, begin.counts.dtype)
@@ -188,6 +221,8 @@ class PartitionChain(eqx.Module):
             row = order[index]
             drawn: list[Array] = []
 
+            # Draw the row's label in proportion to the parts' prior weight times the density of its values there,
+            # unless the plan fixes the label; keep the probability of the label that it got.
             def choose(left: CollapsedState, joining: Joining) -> Int[Array, " particle"]:
                 of_place = jnp.where(plan.places, seats.log_scores(left.counts), -jnp.inf)
                 score = chain.names.in_all_variants(of_place) + log_variants + joining.of_row
@@ -217,10 +252,14 @@ class PartitionChain(eqx.Module):
         log_proposal: Float[Array, " particle"],
         seats: Seats,
     ) -> PartitionState:
-        """Return the states after a sweep, or after a jump was accepted or refused.
+        """Return the states after a sweep as they are, or after a jump was accepted or refused by Metropolis–Hastings.
 
+        state: the states before the pass.
+        plan: what the pass was allowed to do.
         passed: the labels that the pass ended with. A jump ended in two parts, of which a merge makes one. A split for
-        which there is no second place is refused.
+            which there is no free array slot is refused.
+        log_proposal: log-probability of the labels that the pass gave to the counted rows, nats.
+        seats: the prior weights of parts.
         """
         names, chosen, n_particles = self.mixture.names, plan.places, passed.shape[1]
         here = jnp.take_along_axis(chosen, jnp.maximum(names.components(passed), 0), axis=0)
@@ -228,7 +267,7 @@ class PartitionChain(eqx.Module):
         together = names.combine(first_place, names.variants(passed))
         merged = jnp.where(here & (passed >= 0), together, passed)
         # both at once, so that the program holds what they are worth only once
-        prior = jax.tree.map(_twice, self._prior(state.log_hyper))
+        prior = jax.tree.map(_with_particles_doubled, self._prior(state.log_hyper))
         both = self.mixture.of_labels(jnp.concatenate([passed, merged], axis=1), prior)
         log_rows = self.mixture.gains(both.natural, prior).sum(0)
         two, one = log_rows[:n_particles], log_rows[n_particles:]
@@ -247,14 +286,17 @@ class PartitionChain(eqx.Module):
     # ── states ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _prior(self, log_hyper: LogHyper) -> Any:
-        """Return λ(h), (particle, …) a leaf; (1, …) where no hyper-parameter has a prior."""
+        """Return the natural parameters of the components' conjugate prior at these hyper-parameters.
+
+        Each leaf is (particle, …), or (1, …) if no hyper-parameter has a prior.
+        """
         if self.hyper is not None:
             return self.hyper.prior(log_hyper)
         dtype = self._weight().dtype
         return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype)[None], self.mixture.prior)
 
     def _move_hyper(self, key: Array, state: PartitionState) -> PartitionState:
-        """Return the state with its hyper-parameters moved given the labels."""
+        """Return the states with their hyper-parameters moved by slice sampling, given the labels."""
         if self.hyper is None:
             return state
         mixture = self.mixture.of_labels(state.labels, self._prior(state.log_hyper))
@@ -264,9 +306,10 @@ class PartitionChain(eqx.Module):
         return PartitionState(state.labels, ended.log_hyper, worth)
 
     def _weight(self) -> Float[Array, " row"]:
+        """Return 1 for each row and 0 for padding, (row,), in the session's floating-point type."""
         return jnp.asarray(self.mixture.weight, jnp.result_type(float))
 
 
-def _twice(leaf: Array) -> Array:
-    """Return λ of each particle once more behind itself; as it is where all particles share one."""
+def _with_particles_doubled(leaf: Array) -> Array:
+    """Return an array (particle, …) with all particles repeated behind themselves; (1, …) stays as it is."""
     return leaf if len(leaf) == 1 else jnp.concatenate([leaf, leaf])

@@ -1,8 +1,9 @@
-"""Chains over partitions run until they agree, and the posterior of the number of components from them.
+"""Run chains over partitions of rows until they agree, and compute the posterior of the number of components K.
 
-Every draw of a partition says p(K | partition) for all K at once, so that p(K | rows) is the average of it, not a count
-of visits (Rao and Blackwell). The number of occupied components is a count of visits. Chains are independent: an error
-is the standard deviation of their averages over the square root of their number.
+A partition says which rows belong to the same component; such a group of rows is called a part. Every draw of a
+partition yields p(K | partition) for all K at once. So p(K | rows) is an average of these, not a count of visits (Rao
+and Blackwell). The number of occupied components is a count of visits. Chains are independent: an error is the standard
+deviation of their averages over the square root of their number.
 """
 
 import math
@@ -30,38 +31,40 @@ from lvsearch.models.kernels import kernel
 from lvsearch.models.tied_mixture import TiedMixture
 
 BLOCK = 32
-"""Sweeps of one compiled call, and of one recorded average."""
+"""How many sweeps one compiled call makes, and one recorded average covers."""
 FIRST_PLACES = 16
-"""Number of array slots (places) for parts at first. It is doubled when chains fill all of them."""
+"""The number of array slots (places) for parts at first. It is doubled when chains fill all of them."""
 FULL, FULL_SHARE = 0.05, 0.1
 """Two limits on the share of draws that fill all places, above which the places are doubled. `FULL` holds for the draws
 of the last block. `FULL_SHARE`, times the precision, holds for all kept draws: above it the answer would be distorted.
 """
 CHAINS = 16
-"""Number of independent chains, side by side on the last axis of every array."""
+"""The number of independent chains, side by side on the last axis of every array."""
 MOST_RHAT = 1.05
-"""R̂ above which chains do not agree."""
+"""The largest R̂ at which chains count as agreeing."""
 FEWEST_BLOCKS = 8
-"""Number of blocks after which chains are first tested for agreement; the first half of all blocks is left out."""
+"""The number of blocks after which chains are first tested for agreement; the first half of all blocks is left out."""
 LONGER = 1.25
 """The factor by which chains are lengthened before they are tested again."""
 
 VISITED = ("parts", "log_rows", "size_probability")
-"""The fields of a run that every block adds to."""
+"""The fields of a `PartitionRun` that every block adds to."""
 
 RowMixture = FiniteMixture | TiedMixture | IndependentNormalMixture
-"""Mixtures of rows whose components are integrated out."""
+"""The types of mixtures of rows whose component parameters are integrated out."""
 
 
 class PartitionTrace(NamedTuple):
-    """What chains over partitions visited after the first half of their sweeps, which is left out.
+    """The record of chains over partitions, without the first half of their sweeps.
 
     | field | meaning |
     |---|---|
-    | `size_probability` | average of p(K given the partition), K = 1, 2, …, (chain, size) |
-    | `parts` | occupied components after every sweep, (chain, draw) |
-    | `log_rows` | log p(rows given the partition) after every sweep but for carriers, nats, (chain, draw) |
-    | `sweeps` | of each chain, those left out too |
+    | `size_probability` | average of p(K given the partition) for K = 1, 2, … components, (chain, size) |
+    | `parts` | number of components that have rows after every sweep, (chain, draw) |
+    | `log_rows` | log p(rows given the partition) without carriers after every sweep, nats, (chain, draw) |
+    | `sweeps` | how many sweeps each chain made, with those left out |
+
+    A carrier is the part of a row's log density that no parameter changes.
     """
 
     size_probability: Float64[np.ndarray, "chain size"]
@@ -76,56 +79,69 @@ class PartitionTrace(NamedTuple):
 
     @property
     def effective_sample_size(self) -> float:
-        """Effective draws of all chains together for the number of occupied components, or, where that never varies,
-        for log p(rows | partition); NaN where neither does."""
+        """The number of independent draws that all chains together are worth, for the number of occupied components.
+
+        If this number never varies, the log-probability of the rows given the partition stands in; NaN if neither
+        varies.
+        """
         of_parts = bulk_effective_sample_size(self.parts)
         return bulk_effective_sample_size(self.log_rows) if np.isnan(of_parts) else of_parts
 
     def sizes(self) -> tuple[Float64[np.ndarray, " size"], Float64[np.ndarray, " size"]]:
-        """Return (p(K | rows), its Monte Carlo error) of K = 1, 2, …
+        """Return the posterior of the number of components K = 1, 2, … and its Monte Carlo errors.
 
-        No error is smaller than what one visit elsewhere, which may have been missed, could change.
+        No error is smaller than the change that one visit to another number of components, which may have been missed,
+        could make.
+
+        Returns: (p(K | rows), standard errors), each (size,).
         """
-        probability, error = _over_chains(self.size_probability)
+        probability, error = _mean_and_standard_error(self.size_probability)
         return probability, np.maximum(error, self._doubt)
 
     def occupied(self) -> tuple[Float64[np.ndarray, " number"], Float64[np.ndarray, " number"]]:
-        """Return (p(K₊ | rows), its Monte Carlo error) of K₊ = 1, 2, … up to the most that was visited.
+        """Return the posterior of the number of components that have rows, and its Monte Carlo errors.
 
         No error is smaller than that of as many independent visits as the chains are worth, one of them in doubt.
+
+        Returns: (probabilities of 1, 2, … up to the most that was visited, standard errors), each (number,).
         """
         numbers = np.arange(1, self.parts.max() + 1)
-        probability, error = _over_chains((self.parts[..., None] == numbers).mean(1))
+        probability, error = _mean_and_standard_error((self.parts[..., None] == numbers).mean(1))
         doubted = self._doubt + probability * (1 - 2 * self._doubt)
         return probability, np.maximum(error, np.sqrt(doubted * (1 - doubted) * 2 * self._doubt))
 
     @property
     def _doubt(self) -> float:
-        """Half a visit among as many independent ones as the chains are worth: at least one of each chain."""
+        """Half a visit, as a fraction of the independent visits that the chains are worth (at least one for each
+        chain).
+        """
         return 0.5 / (np.nan_to_num(self.effective_sample_size, nan=len(self.parts)) + 1)
 
     def is_settled(self, precision: float) -> bool:
-        """Whether chains agree and no probability of a size has a Monte Carlo error above `precision`."""
+        """Return True if chains agree and no probability of a size has a Monte Carlo error above `precision`."""
         return self.rhat <= MOST_RHAT and bool(self.sizes()[1].max() <= precision)
 
 
-def _over_chains(each: Float64[np.ndarray, "chain number"]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean over independent chains, and its standard error."""
+def _mean_and_standard_error(each: Float64[np.ndarray, "chain number"]) -> tuple[np.ndarray, np.ndarray]:
+    """Return (the mean over independent chains, its standard error), each (number,).
+
+    each: a quantity of every chain, (chain, number).
+    """
     return each.mean(0), each.std(0, ddof=1) / np.sqrt(len(each))
 
 
 class PartitionRun(NamedTuple):
-    """Chains as far as they have come: all that it takes to go on with them, and what they have visited.
+    """Unfinished chains: all that it takes to go on with them, and what they have visited.
 
     | field | meaning |
     |---|---|
-    | `labels` | place and variant of each row, (row, chain) |
-    | `log_hyper` | log h by name, (column, chain); no entry where nothing has a prior |
-    | `places` | places for parts |
-    | `parts` | occupied components after every sweep, (block, sweep, chain) |
-    | `log_rows` | log p(rows given partition) after every sweep but for carriers, nats, (block, sweep, chain) |
+    | `labels` | array slot and variant of each row's part, (row, chain) |
+    | `log_hyper` | logarithm of each hyper-parameter by name, (column, chain); no entry if it has no prior |
+    | `places` | how many array slots for parts there are |
+    | `parts` | number of components that have rows after every sweep, (block, sweep, chain) |
+    | `log_rows` | log p(rows given partition) without carriers after every sweep, nats, (block, sweep, chain) |
     | `size_probability` | averages of p(K given partition), (block, chain, size) |
-    | `spent` | blocks that were run in all, those before places were added too |
+    | `spent` | how many blocks were run in all, also those before array slots were last added |
     """
 
     labels: Int[np.ndarray, "row chain"]
@@ -138,22 +154,27 @@ class PartitionRun(NamedTuple):
 
     @property
     def blocks(self) -> int:
-        """Blocks since places were last added."""
+        """The number of blocks recorded since array slots were last added."""
         return len(self.parts)
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time to ask the chains whether they agree: after 8 blocks, 10, 13, 17, …"""
-        return self.blocks in _asked_after(self.blocks)
+        """True if agreement of the chains is to be tested now: after 8 blocks, 10, 13, 17, …"""
+        return self.blocks in _block_counts_tested_at(self.blocks)
 
     def trace(self) -> PartitionTrace:
-        """Return what was visited, without the first half."""
+        """Return the record of the sweeps since array slots were last added, without the first half of them."""
         late = slice(self.blocks // 2, None)
         parts, log_rows = (np.concatenate(each[late]).T for each in (self.parts, self.log_rows))
         return PartitionTrace(self.size_probability[late].mean(0), parts, log_rows, self.blocks * BLOCK)
 
     def lacks_places(self, precision: float, n_rows: int) -> bool:
-        """Whether draws that fill all places, and so had no room for one part more, are too many for this precision."""
+        """Return True if too many draws fill all array slots for this precision; such draws had no room for one more
+        part.
+
+        precision: the Monte Carlo error that is asked for.
+        n_rows: the number of rows; so many slots are always enough.
+        """
         if self.places >= n_rows:
             return False
         if (self.parts[-1] >= self.places).mean() > FULL:
@@ -162,8 +183,8 @@ class PartitionRun(NamedTuple):
 
 
 @cache
-def _asked_after(most: int) -> frozenset[int]:
-    """Numbers of blocks, up to `most`, after which chains are asked whether they agree."""
+def _block_counts_tested_at(most: int) -> frozenset[int]:
+    """Return the numbers of blocks, up to `most` or a little more, after which agreement of the chains is tested."""
     numbers = [FEWEST_BLOCKS]
     while numbers[-1] < most:
         numbers.append(math.ceil(LONGER * numbers[-1]))
@@ -173,9 +194,14 @@ def _asked_after(most: int) -> frozenset[int]:
 def partition_chain(
     model: RowMixture, data: Dataset, log_prior: Float64[np.ndarray, " size"], places: int
 ) -> PartitionChain:
-    """Return chains over the partitions of some rows into at most `places` parts.
+    """Return chains over the partitions of some rows, which have room for about `places` parts.
 
-    log_prior: log p(K) of K = 1, 2, …, nats. Raises ValueError for a model whose components are not integrated out.
+    model: a mixture of rows.
+    data: the rows.
+    log_prior: log prior probability of K = 1, 2, … components, (size,), nats.
+    places: the number of array slots for parts that is wanted. It is cut to the number of rows and then rounded up.
+
+    Raises ValueError for a model whose component parameters are not integrated out.
     """
     places = capacity_of((min(places, data.n_units),))[0]
     chain = evidence_chain(model, data, (places,), None)
@@ -192,7 +218,7 @@ def partition_chain(
 
 
 def concentration_at(model: RowMixture, size: int) -> float:
-    """Return a, each component's share of the concentration at this size."""
+    """Return the Dirichlet concentration of each component when the mixture has `size` components."""
     if isinstance(model, IndependentNormalMixture):
         return float(model.concentration)
     if isinstance(model, TiedMixture):
@@ -210,9 +236,12 @@ def run_partitions(
 ) -> PartitionTrace:
     """Run chains until they agree and every p(K | rows) has a Monte Carlo error of at most `precision`.
 
-    make_chain: the chains with room for so many parts.
-    most_sweeps: after so many sweeps of each chain the run ends all the same; the trace then says that it has not
+    make_chain: number of array slots for parts -> chains with so many.
+    key: the random key of the run.
+    precision: the largest Monte Carlo error of a probability.
+    most_sweeps: after so many sweeps of each chain the run ends in any case; the trace then says that it has not
         settled.
+    chains: how many independent chains run side by side.
     """
     run, make_chain = None, cache(make_chain)
     while run is None or not is_enough(run, precision, most_sweeps):
@@ -221,10 +250,14 @@ def run_partitions(
 
 
 def is_enough(run: PartitionRun, precision: float, most_sweeps: int) -> bool:
-    """Return whether chains agree and are precise enough, or have made `most_sweeps` sweeps.
+    """Return True if chains agree and are precise enough, or have made `most_sweeps` sweeps.
 
     Agreement is tested after fixed numbers of blocks only. So a run that was interrupted and resumed ends at the same
     length as one that was not.
+
+    run: the run so far.
+    precision: the largest Monte Carlo error of a probability.
+    most_sweeps: the most sweeps of each chain.
     """
     too_long = run.spent * BLOCK >= most_sweeps
     return run.blocks > 0 and (too_long or (run.is_due and run.trace().is_settled(precision)))
@@ -240,8 +273,8 @@ def lengthened(
 ) -> PartitionRun:
     """Return the run after one more block of sweeps.
 
-    make_chain: makes the chains that have a given number of places. Where too many draws fill all places, the number is
-        doubled, and the draws recorded before are discarded.
+    make_chain: number of array slots for parts -> chains with so many. If too many draws fill all slots, their number
+        is doubled, and the draws recorded before are discarded.
     key: the key of the whole run.
     run: the run so far; None begins a new one.
     precision: the Monte Carlo error that is asked for.
@@ -287,8 +320,12 @@ def advance(
 ) -> tuple[
     PartitionState, Float[Array, "size particle"] | None, Int[Array, "sweep particle"], Float[Array, "sweep particle"]
 ]:
-    """Return the states after `BLOCK` sweeps, the average of p(K | partition) over them (None where the number of parts
-    says it), and after every sweep the number of occupied parts and log p(rows | partition)."""
+    """Make `BLOCK` sweeps of every chain; return the new states and what was recorded.
+
+    Returns: (the states; the average of p(K | partition) over the sweeps, (size, particle); the number of occupied
+        parts after every sweep, (sweep, particle); log p(rows | partition) after every sweep, (sweep, particle), nats).
+        The average is None if p(K | partition) depends on the number of parts alone.
+    """
     particles, seating = state.labels.shape[1], chain.seating
 
     def one(index: Array, carry: Any) -> Any:

@@ -1,15 +1,15 @@
 """The prior of a partition of rows when the number K of components is not known.
 
-Let a_K be a component's share of the concentration (a, or α/K), and let t parts hold n_1 … n_t of N rows. Labels of
-components are exchangeable. Then (Nobile 2004; Miller & Harrison 2018, Eq. 3.1)
+A part is the set of rows of one component. Let a_K be the Dirichlet concentration of each component, and let t parts
+hold n_1 … n_t of N rows. Labels of components are exchangeable. Then (Nobile 2004; Miller & Harrison 2018, Eq. 3.1)
 
     p(partition | K) = K! / (K − t)! · Γ(K a_K) / Γ(K a_K + N) · Π_j Γ(n_j + a_K) / Γ(a_K),        t ≤ K
     p(K | partition) ∝ p(K) p(partition | K).
 
-The second line does not contain the rows' values: given the partition they say nothing more about K. Where a_K is the
-same for every K, it comes out of the sum over K. Then p(partition) = V(t) Π_j Γ(n_j + a) / Γ(a) with V(t) = Σ_K p(K)
-K!/(K − t)! … does not depend on K. Otherwise K is drawn from the second line once a sweep (the telescoping sampler of
-Frühwirth-Schnatter, Malsiner-Walli & Grün 2021), and V is one term of the sum.
+The second line does not contain the rows' values: given the partition they say nothing more about K. If a_K = a is the
+same for every K, its factors come out of the sum over K. Then p(partition) = V(t) Π_j Γ(n_j + a) / Γ(a). The weight
+V(t) = Σ_K p(K) K!/(K − t)! Γ(K a) / Γ(K a + N) does not depend on K. Otherwise K is drawn from the second line once a
+sweep (the telescoping sampler of Frühwirth-Schnatter, Malsiner-Walli & Grün 2021), and V is one term of the sum.
 """
 
 from typing import Any, NamedTuple
@@ -24,25 +24,28 @@ from scipy import special
 
 
 class Seats(NamedTuple):
-    """The prior weights of a partition, for every particle.
+    """The prior weights with which a row joins each part of a partition, for every particle (chain).
 
-    A part of n rows attracts one more row with weight n + a, and a new part with weight a V(t + 1) / V(t), where t
-    parts exist (see the module).
+    A part of n rows attracts one more row with weight n + a. A new part attracts it with weight a V(t + 1) / V(t),
+    where t parts exist.
 
     | field | meaning |
     |---|---|
-    | `concentration` | a, (particle,) |
-    | `log_weight` | log V(t), nats, t = 0 … places + 1, (part count, particle) |
+    | `concentration` | a, the Dirichlet concentration of each component, (particle,) |
+    | `log_weight` | log V(t), the prior weight of t parts, nats, t = 0 … places + 1, (part count, particle) |
     """
 
     concentration: Float[Array, " particle"]
     log_weight: Float[Array, "number particle"]
 
     def log_scores(self, counts: Float[Array, "place particle"]) -> Float[Array, "place particle"]:
-        """Return the log prior weight of each place for one more row, nats.
+        """Return the log prior weight with which one more row joins the part in each array slot, nats, (place,
+        particle).
 
-        A part of n rows has n + a. The first place without rows stands for a new part, with a V(t + 1) / V(t); other
-        places without rows have none.
+        A part of n rows has weight n + a, where a is the concentration. The first empty slot stands for a new part.
+        Other empty slots have −∞.
+
+        counts: rows of the part in each array slot.
         """
         occupied = counts > 0.5
         parts = occupied.sum(0)
@@ -51,28 +54,31 @@ class Seats(NamedTuple):
         return jnp.where(occupied, jnp.log(counts + self.concentration), jnp.where(first_free, new, -jnp.inf))
 
     def log_partition(self, counts: Float[Array, "place particle"]) -> Float[Array, " particle"]:
-        """Return log p(partition) from the number of rows of each place, nats; given K where K is drawn."""
+        """Return log p(partition) of each particle, (particle,), nats; log p(partition, K) if K is drawn.
+
+        counts: rows of the part in each array slot.
+        """
         a, occupied = self.concentration, counts > 0.5
         each = jnp.where(occupied, gammaln(counts + a) - gammaln(a), 0.0)
         return self._log_weight_of(occupied.sum(0)) + each.sum(0)
 
     def _log_weight_of(self, parts: Int[Array, " particle"]) -> Float[Array, " particle"]:
-        """Return log V(t) for each particle's number of parts, nats."""
+        """Return log V(t), the log prior weight of each particle's number t of parts, nats."""
         return jnp.take_along_axis(self.log_weight, parts[None], axis=0)[0]
 
 
 class SeatPrior(eqx.Module):
-    """The prior of K and of partitions of N rows into at most `places` parts.
+    """The prior of the number of components K and of partitions of N rows into at most `places` parts.
 
-    Where a_K is the same for every K, K is summed out beforehand. Then there is one column in the place of the sizes,
-    p(K | partition) depends on the number of parts alone, and programs hold no table over sizes.
+    If the concentration a_K is the same for every K, K is summed out beforehand. Then there is one column in place of
+    the sizes, p(K | partition) depends on the number of parts t alone, and programs hold no table over sizes.
 
     | field | meaning |
     |---|---|
-    | `concentrations` | a_K of K = 1, 2, …, (size,), or a, (1,) |
+    | `concentrations` | a_K, the concentration of each of K = 1, 2, … components, (size,), or a, (1,) |
     | `log_weights` | log [p(K) K!/(K − t)! Γ(K a_K) / Γ(K a_K + N)] or log V(t), t = 0 … places + 1, nats, (t, size) |
-    | `log_rising` | log Γ(n + a_K) / Γ(a_K), n = 0 … N, nats, (row count, size); None where K is summed out |
-    | `size_given_parts` | p(K given t parts), (part count, size), where K is summed out; else None |
+    | `log_rising` | log Γ(n + a_K) / Γ(a_K), n = 0 … N, nats, (row count, size); None if K is summed out |
+    | `size_given_parts` | p(K given t parts), (part count, size), if K is summed out; else None |
     """
 
     concentrations: Float[Array | np.ndarray, " size"]
@@ -84,12 +90,12 @@ class SeatPrior(eqx.Module):
     def from_prior(
         cls, log_prior: Float[np.ndarray, " size"], concentrations: Float[np.ndarray, " size"], n_rows: int, places: int
     ) -> "SeatPrior":
-        """Tabulate the prior.
+        """Return the tables of the prior.
 
-        log_prior: log p(K) of K = 1, 2, …, nats; −inf for sizes that are excluded.
-        concentrations: a_K of the same K.
-        n_rows: number of rows N.
-        places: largest number of parts.
+        log_prior: log p(K) of K = 1, 2, … components, nats; −inf for sizes that are excluded.
+        concentrations: the Dirichlet concentration of each component at the same K.
+        n_rows: the number of rows N.
+        places: the largest number of parts.
         """
         size, parts = np.arange(1, len(log_prior) + 1), np.arange(places + 2)[:, None]
         total = size * concentrations
@@ -107,17 +113,23 @@ class SeatPrior(eqx.Module):
 
     @property
     def is_summed(self) -> bool:
-        """Whether K is summed out of the partition's prior, because a_K is the same for every K."""
+        """True if K is summed out of the partition's prior, because the concentration is the same for every K."""
         return self.log_rising is None
 
     def log_sizes(self, counts: Float[Array, "place particle"]) -> Float[Array, "size particle"]:
-        """Return log p(K | partition) from the rows of each place, nats, where K is not summed out."""
+        """Return log p(K | partition), (size, particle), nats. Only for priors in which K is not summed out.
+
+        counts: rows of the part in each array slot.
+        """
         rows = jnp.round(counts).astype(jnp.int32)
         of_parts = jnp.asarray(self.log_weights)[(rows > 0).sum(0)].T
         return jax.nn.log_softmax(of_parts + jnp.asarray(self.log_rising)[rows].sum(0).T, axis=0)
 
     def draw(self, key: Key[Array, ""], counts: Float[Array, "place particle"]) -> Seats:
-        """Return the seats. Where K is not summed out, they are those of a K drawn given the partition."""
+        """Return the prior weights of parts. If K is not summed out, a K is first drawn given the partition.
+
+        counts: rows of the part in each array slot.
+        """
         weights, concentrations = jnp.asarray(self.log_weights), jnp.asarray(self.concentrations)
         n_particles = counts.shape[1]
         if self.is_summed:
@@ -128,9 +140,11 @@ class SeatPrior(eqx.Module):
 
 
 def supported_sizes(log_prior: Any, largest: int) -> Float[np.ndarray, " size"]:
-    """Return log p(K) of K = 1 … `largest`, normalised over these, nats; −∞ for all where the prior excludes all.
+    """Return log p(K) of K = 1 … `largest` components, normalised over these, (size,), nats.
 
-    log_prior: function of K that returns log p(K), nats.
+    If the prior excludes all of them, every entry is −∞.
+
+    log_prior: K -> log p(K), nats; it need not be normalised.
     """
     values = np.array([log_prior(size) for size in range(1, largest + 1)], np.float64)
     if not np.isfinite(values).any():

@@ -1,4 +1,4 @@
-"""Draws from the posterior of any model that has a chain, by one loop that returns one kind of trace."""
+"""Draws from the posterior of any model that has a sampler: one loop for all samplers, and one kind of trace."""
 
 from lvsearch.inference.sampling.recording import Nothing, Quantity, Recorder, recorder
 from lvsearch.inference.sampling.run import run

@@ -1,4 +1,4 @@
-"""The quantities that are recorded of a chain's states: each has a name, a shape, and named axes."""
+"""Which quantities of a chain's states are recorded: each has a name, a shape, and named axes."""
 
 from abc import abstractmethod
 from functools import singledispatch
@@ -18,11 +18,12 @@ class Quantity(NamedTuple):
     | field | meaning |
     |---|---|
     | `name` | its name, such as "occupied" |
-    | `axes` | names of its own axes, which follow chain and draw; () for a number |
+    | `axes` | names of its own axes, which come after the axes chain and draw; () for a number |
     | `shape` | the lengths of these axes without padding; None for an axis whose length varies between draws |
-    | `labelled` | True if it changes when components are renamed, so that neither draws nor chains need agree on it |
+    | `labelled` | True if its values change when components are renamed (label switching) |
 
-    Along an axis of length None, draws are padded with 0 to the longest one.
+    Neither draws nor chains need to agree on a labelled quantity. Along an axis of length None, draws are padded with 0
+    to the longest one.
     """
 
     name: str
@@ -31,13 +32,13 @@ class Quantity(NamedTuple):
     labelled: bool
 
     def fits(self, shape: tuple[int, ...]) -> bool:
-        """Return True if a draw of this shape can be a draw of the quantity."""
+        """Return True if an array of this shape can be one draw of the quantity."""
         pairs = zip(shape, self.shape, strict=True) if len(shape) == len(self.shape) else [(0, 1)]
         return all(expected in (None, length) for length, expected in pairs)
 
 
 class Recorder(eqx.Module):
-    """The base of recorders: which quantities are recorded of the states of one type of chain.
+    """The base of recorders, which say what is recorded of the states of one type of chain.
 
     It is a pytree whose `quantities` are static.
     """
@@ -46,35 +47,42 @@ class Recorder(eqx.Module):
 
     @abstractmethod
     def values(self, chain: Any, state: Any) -> tuple[Array | np.ndarray, ...]:
-        """Return the values of each quantity in the states of `chain`, in the order of `quantities`.
+        """Return the values of all quantities in the present states of a chain, in the order of `quantities`.
 
-        Returns: for each quantity an array (particles, …), whose axes are at least as long as the quantity's. The rest
-            is cut off.
+        chain: the sampler.
+        state: its states, one for each particle (chain).
+
+        Returns: for each quantity an array (particle, …), whose axes are at least as long as the quantity's. What is
+            longer is cut off.
         """
 
 
 class Nothing(Recorder):
-    """A recorder of nothing. The loop records the log density all the same."""
+    """A recorder of no quantities. The run loop records the log density all the same."""
 
     quantities: tuple[Quantity, ...] = eqx.field(static=True, default=())
 
     def values(self, chain: Any, state: Any) -> tuple[Array, ...]:
-        """Return ()."""
+        """Return (), since nothing is recorded."""
         return ()
 
 
 @singledispatch
 def recorder(chain: Sampler, data: Dataset, *, units: bool) -> Recorder:
-    """Return the recorder for a chain on `data`; by default it records nothing but the log density.
+    """Return the recorder for a sampler of some data. By default only the log density is recorded.
 
-    units: True to record what belongs to each unit too, such as a document's topics, (chain, draw, unit, …), which may
-        be large.
+    Types of samplers register recorders of their own.
+
+    chain: the sampler.
+    data: the data that it runs on.
+    units: True to record what belongs to each unit (document, row) too, such as a document's topics. These arrays are
+        (chain, draw, unit, …) and may be large.
     """
     return Nothing()
 
 
 def rows_of_units(data: Dataset) -> Int[np.ndarray, " units"]:
-    """Return the number of each unit's row among the rows of all batches, padding included, (units,)."""
+    """Return where each unit (document, row) stands in the batches put end to end, padding included, (unit,)."""
     ids = np.concatenate([np.asarray(each) for each in data.unit_ids])
     rows = np.zeros(data.n_units, np.int64)
     rows[ids[ids >= 0]] = np.flatnonzero(ids >= 0)

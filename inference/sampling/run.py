@@ -1,8 +1,8 @@
-"""The one run loop of samplers: chains of any `Sampler` side by side, which can be stopped and continued at any sweep.
+"""The run loop of all samplers: chains side by side, which can be stopped and continued after any sweep.
 
-Sweeps are numbered from 1, with those of the warm-up, and the key of each sweep is folded with its number. So draws do
-not depend on where a run was stopped: a continued run has the same bits as one that was never stopped. They do depend
-on how many chains run side by side. A draw is recorded after every `thin`-th sweep that follows the warm-up.
+Sweeps are numbered from 1, those of the warm-up included, and the random key of each sweep is folded with its number.
+So draws do not depend on where a run was stopped: a continued run has the same bits as one that was never stopped. They
+do depend on how many chains run side by side. A draw is recorded after every `thin`-th sweep that follows the warm-up.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,16 +24,19 @@ from lvsearch.inference.sampling.trace import Trace
 from lvsearch.models.kernels import kernel
 
 BLOCK = 64
-"""The most sweeps of one compiled call. There are fewer if sweeps are slow, so that a run can be watched and
+"""The most sweeps of one compiled call. Slow sweeps are made in shorter calls, so that a run can be watched and
 stopped.
 """
 SHORTEST, LONGEST = 0.2, 1.0
-"""Seconds of a call below which the next call makes twice as many sweeps, and above which half as many."""
+"""Two durations of a compiled call in seconds. After a shorter one than the first, the next makes twice as many sweeps;
+after a longer one than the second, half as many.
+"""
 
 
 class _Position(NamedTuple):
-    """The present position of the chains. It is replaced as one object, so that an interruption finds the old or the
-    new one.
+    """The states of the chains and the number of the last sweep.
+
+    Both are replaced as one object, so that an interruption finds either the old or the new pair.
     """
 
     state: State
@@ -52,19 +55,21 @@ def run(
     after: Trace | None = None,
     done: Callable[[int], object] = lambda sweeps: None,
 ) -> Trace:
-    """Draw `draws` times from the posterior with each of `chains` chains, which begin at independent draws of the
-    chain's q.
+    """Draw `draws` times from the posterior with each of `chains` independent Markov chains, and return the trace.
 
+    chain: the sampler. Its `init` draws where the chains begin.
     key: the random key of the whole run.
-    warmup: how many sweeps come before the first draw's.
+    chains: how many chains run side by side.
+    draws: how many draws of each chain are recorded.
+    warmup: how many sweeps are made before the first draw's.
     thin: how many sweeps lie between two draws.
     recorder: what to record beside log p(state, data); None records nothing else.
     after: a trace to continue, of the same chain, key, chains, warmup and thin. The run goes on until there are `draws`
         draws, those of the trace included.
-    done: called with a number of sweeps after they were made.
+    done: called with the number of sweeps just made, for example to show progress.
 
-    The run is in float64. Sweeps that needed more places than a `Growing` sampler had are made again with more. An
-    interruption by the keyboard ends the run early and keeps what was drawn.
+    The run is in float64. If a `Growing` sampler needed more array slots in some sweeps than it had, these sweeps are
+    made again with more. An interruption by the keyboard ends the run early and keeps the draws made.
 
     Raises ValueError for counts that are too small, and for an `after` of another run.
     """
@@ -128,19 +133,27 @@ def run(
 
 
 def _next_length(length: int, seconds: float) -> int:
-    """Return how many sweeps the next call makes, if `length` sweeps took so many seconds."""
+    """Return how many sweeps the next compiled call makes, if the last one made `length` sweeps in `seconds`
+    seconds.
+    """
     if seconds < SHORTEST:
         return min(2 * length, BLOCK)
     return -(-length // 2) if seconds > LONGEST else length
 
 
 def _draws_by(sweep: Any, warmup: Any, thin: Any) -> Any:
-    """Return how many draws are recorded in the first `sweep` sweeps."""
+    """Return how many draws are recorded in the first `sweep` sweeps.
+
+    warmup: sweeps before the first draw's. thin: sweeps from one draw to the next.
+    """
     return (sweep - warmup) // thin * (sweep >= warmup)
 
 
 def _observed(chain: Sampler, record: Recorder, state: State) -> tuple[Array | np.ndarray, ...]:
-    """Return log p(state, data) and the recorded quantities of a state, particles first, padding cut off."""
+    """Return what is recorded of the present states: (log p(state, data), then each quantity).
+
+    Each is an array (particle, …) with padding cut off. The log densities are in nats, float64.
+    """
     pairs = zip(record.values(chain, state), record.quantities, strict=True)
     cut = [values[(slice(None), *map(slice, quantity.shape))] for values, quantity in pairs]
     return (chain.log_density(state).astype(jnp.float64), *cut)
@@ -149,7 +162,7 @@ def _observed(chain: Sampler, record: Recorder, state: State) -> tuple[Array | n
 @kernel(static_argnames=("chains",))
 @counted
 def _init(chain: Sampler, key: Array, *, chains: int) -> State:
-    """Return the first state of a chain, compiled."""
+    """Return the first states of `chains` chains (`chain.init`), compiled."""
     return chain.init(key, chains)
 
 
@@ -158,9 +171,13 @@ def _init(chain: Sampler, key: Array, *, chains: int) -> State:
 def _advance(
     chain: Sampler, record: Recorder, key: Array, state: State, sweep: Any, n: Any, warmup: Any, thin: Any
 ) -> tuple[State, tuple[Array, ...]]:
-    """Make `n` sweeps after the first `sweep`; return the state, and what was recorded, draws first.
+    """Make `n` sweeps after sweep number `sweep`; return the new states and the draws recorded on the way.
 
-    Rows after the last draw have no meaning.
+    key: the random key of the run, which is folded with the number of each sweep.
+    warmup, thin: sweeps before the first draw's, and from one draw to the next.
+
+    Returns: (states, one array (`BLOCK` + 1, particle, …) for the log density and for each quantity, draws first).
+        Entries after the last draw have no meaning.
     """
     one_row = jax.eval_shape(partial(_observed, chain, record), state)
     rows = tuple(jnp.zeros((BLOCK + 1, *row.shape), row.dtype) for row in one_row)  # the last one for no draw
@@ -186,7 +203,13 @@ def _advance(
 def _advance_hosted(
     chain: Sampler, record: Recorder, key: Array, state: State, sweep: int, n: int, warmup: int, thin: int
 ) -> tuple[State, tuple[np.ndarray, ...]]:
-    """Do the same as `_advance` for a sampler that runs on the host, one sweep after another."""
+    """Make `n` sweeps after sweep number `sweep` of a sampler that runs in Python (`Hosted`), one sweep after another.
+
+    key: the random key of the run, which is folded with the number of each sweep.
+    warmup, thin: sweeps before the first draw's, and from one draw to the next.
+
+    Returns: (states, one array (draw, particle, …) for the log density and for each quantity); () if there was no draw.
+    """
     rows, posterior = [], jnp.ones(())
     for number in range(sweep + 1, sweep + n + 1):
         state = chain.step(_fold_in(key, number), state, posterior, backward=False)
@@ -196,8 +219,10 @@ def _advance_hosted(
 
 
 def _end_to_end(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Return draws of several calls as one array, draws first. Axes of varying length are padded with 0 to the
+    """Return the draws of several calls as one array, (draw, …). Axes of varying length are padded with 0 to the
     longest.
+
+    parts: the draws of each call, (draw, …).
     """
     longest = np.max([part.shape[1:] for part in parts], axis=0).tolist()
 
@@ -217,16 +242,20 @@ ANOTHER = (
     "got a trace of another run to continue; expected a trace of the same model, data, size, seed, number of chains "
     "and recorded quantities"
 )
-"""The message for a trace of another run."""
+"""The message of the error for a trace that belongs to another run."""
 
 
 def _check_same_run(
     trace: Trace, fresh: State, record: Recorder, key: Array, warmup: int, thin: int, last: int, *, any_shape: bool
 ) -> None:
-    """Raise ValueError for a trace of another key, schedule, number of chains or shape.
+    """Raise ValueError if a trace to be continued has another key, schedule, number of chains or shapes than this run.
 
-    fresh: a first state of the chain, or its shapes. last: the number of the last sweep of this run.
-    any_shape: True if states may differ in shape beyond the number of chains.
+    trace: the trace to continue.
+    fresh: a first state of the chain, or its shapes.
+    record: the recorder of this run.
+    warmup, thin: sweeps before the first draw's, and from one draw to the next.
+    last: the number of the last sweep of this run.
+    any_shape: True if the shapes of states may differ beyond the number of chains.
     """
     if (trace.warmup, trace.thin) != (warmup, thin) or trace.sweep > last:
         raise ValueError(
@@ -245,8 +274,9 @@ def _check_same_run(
 
 
 def _check_same_density(trace: Trace, chain: Sampler, state: State) -> None:
-    """Raise ValueError if the last draw's log density differs from the recorded one, since then model or data
-    differ.
+    """Raise ValueError if the log density of the trace's last state differs from the recorded one.
+
+    Then the model or the data are not those of the trace. Nothing is checked if the last sweep was not recorded.
     """
     if not trace.draws or trace.sweep != trace.warmup + trace.draws * trace.thin:
         return

@@ -1,4 +1,4 @@
-"""The trace that all samplers return: the draws of several chains, and diagnostics of whether to believe them."""
+"""The trace that all samplers return: the draws of several chains, and diagnostics of whether to trust them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,19 +15,19 @@ LOG_DENSITY = "log_density"
 MOST_RHAT, FEWEST_EFFECTIVE = 1.05, 100
 """The largest R̂, and the fewest effective draws of all chains together, at which chains count as agreeing."""
 FEWEST_DRAWS = 4
-"""The fewest draws of a chain that can be cut into halves that vary."""
+"""The fewest draws of a chain for which diagnostics are computed: each of its halves must be able to vary."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Trace:
-    """Draws of several chains, and the present state of the chains.
+    """The draws of several chains, and the states in which the chains are now.
 
     | field | shape | meaning |
     |---|---|---|
     | `quantities` | | what was recorded, in the order of `values` |
     | `values` | (chain, draw, …) each | the draws of each quantity; `trace["name"]` finds one by its name |
     | `log_density` | (chain, draw) | log p(state, data), nats, without the parameters that are integrated out |
-    | `state` | | leaves of the chains' states after the last sweep |
+    | `state` | | arrays of the chains' states after the last sweep, to continue from |
     | `key` | | data of the random key of the run |
     | `sweep` | | how many sweeps each chain made, with the warm-up |
     | `warmup`, `thin` | | sweeps before the first draw's; sweeps from one draw to the next |
@@ -60,8 +60,9 @@ class Trace:
         return tuple(quantity.name for quantity in self.quantities)
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """Return the draws of one quantity by its name, (chain, draw, …). Raises KeyError, with all names, for another
-        name.
+        """Return the draws of one quantity by its name, (chain, draw, …); "log_density" is a name too.
+
+        Raises KeyError, with all names, for another name.
         """
         if name == LOG_DENSITY:
             return self.log_density
@@ -81,8 +82,8 @@ class Trace:
         | `effective_sample_size` | bulk effective draws of all chains together, the fewest of its elements |
         | `note` | why numbers are missing, or not to be believed; "" if nothing is wrong |
 
-        NaN stands for what is not known. This is so for a quantity that never changed, and for fewer than 4 draws. It
-        is so too for a quantity that changes when components are renamed: chains that agree may still name them
+        NaN stands for numbers that are not known. A quantity that never changed has NaN, and so has one with fewer than
+        4 draws. A quantity that changes when components are renamed has NaN too: chains that agree may still name them
         differently, and so may draws of one chain.
         """
         rows = [_diagnosed(self.log_density, labelled=False)]
@@ -92,8 +93,10 @@ class Trace:
 
     @property
     def agree(self) -> bool:
-        """True if the chains agree and have moved often enough, by the log density and by all other numbers that are
-        known.
+        """True if R̂ and effective draws of the log density and of all other known quantities are within their limits.
+
+        The limits are R̂ of at most 1.05 and at least 100 effective draws. False if those of the log density are
+        unknown.
         """
         table = self.diagnostics()
         rhats, effective = table["rhat"].to_numpy(), table["effective_sample_size"].to_numpy()
@@ -101,7 +104,7 @@ class Trace:
         return bool(known and not np.any((rhats > MOST_RHAT) | (effective < FEWEST_EFFECTIVE)))
 
     def describe(self) -> str:
-        """Describe the trace for people: how many draws there are, whether the chains agree, and if not, what to do."""
+        """Return the trace in words: how many draws there are, whether the chains agree, and if not, what to do."""
         made = f"{self.draws} draws of each of {self.chains} chain{'s' if self.chains > 1 else ''}"
         if self.draws < self.asked:
             made += f", of {self.asked} that were asked for"
@@ -123,15 +126,17 @@ class Trace:
         return f"{made}. {verdict}{alone}{''.join(noted)}"
 
     def __repr__(self) -> str:
-        """Return the description, and what was recorded."""
+        """Return the description of the trace, with the names of the recorded quantities and how often draws were
+        recorded.
+        """
         recorded = ", ".join(f"{q.name} ({', '.join(('chain', 'draw', *q.axes))})" for q in self.quantities)
         pace = "one draw a sweep" if self.thin == 1 else f"one draw in {self.thin} sweeps"
         return f"{self.describe()}\n  {recorded or 'the log density alone'}; {pace} after {self.warmup} of warm-up"
 
     def to_arviz(self) -> Any:
-        """Return the draws as an ArviZ `DataTree` (of ArviZ 0.x an `InferenceData`).
+        """Return the draws as an ArviZ `DataTree`, or as an `InferenceData` with ArviZ 0.x.
 
-        Its groups are `posterior` and `sample_stats`, with the log density as `lp`.
+        Its groups are `posterior` with the quantities, and `sample_stats` with the log density as `lp`.
 
         Raises ImportError if ArviZ is not installed.
         """
@@ -148,7 +153,10 @@ class Trace:
         return arviz.from_dict(groups, dims=dims)
 
     def to_storage(self) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
-        """Return everything that is needed to store the trace: settings for JSON, and arrays in groups."""
+        """Return all that is needed to store the trace, for `from_storage` to read.
+
+        Returns: (settings for JSON, arrays by group and name). The groups are "draws" and "position".
+        """
         settings = {
             "quantities": [[q.name, list(q.axes), list(q.shape), q.labelled] for q in self.quantities],
             **{name: getattr(self, name) for name in ("sweep", "warmup", "thin", "asked")},
@@ -161,7 +169,9 @@ class Trace:
 
     @classmethod
     def from_storage(cls, settings: Mapping[str, Any], arrays: Mapping[str, Mapping[str, np.ndarray]]) -> "Trace":
-        """Return the trace that `to_storage` stored.
+        """Return the trace that `to_storage` turned into settings and arrays.
+
+        settings, arrays: the two results of `to_storage`, as read from files.
 
         Raises KeyError for parts that are missing, and ValueError for shapes that do not fit and settings of the wrong
         type.
@@ -171,6 +181,7 @@ class Trace:
             for name, axes, shape, labelled in settings["quantities"]
         )
         counts = [settings[name] for name in ("sweep", "warmup", "thin", "asked")]
+        # everything that a damaged file could hold is refused here, not where it is used
         named = all(isinstance(text, str) for q in quantities for text in (q.name, *q.axes))
         lengths = [length for q in quantities for length in q.shape if length is not None]
         if not named or not all(type(number) is int and number >= 0 for number in (*counts, *lengths)):
@@ -199,14 +210,18 @@ class Trace:
 
 
 def _numbered(arrays: tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
-    """Return arrays by their number, as text."""
+    """Return arrays as a dictionary with their positions "0", "1", … as keys."""
     return {str(place): array for place, array in enumerate(arrays)}
 
 
 def _diagnosed(
     draws: Float[np.ndarray, "chain draw ..."] | Any, *, labelled: bool
 ) -> tuple[float, float, float, float, str]:
-    """Return a row of `Trace.diagnostics` for the draws of one quantity."""
+    """Return one row of the table of `Trace.diagnostics`: (mean, standard error, R̂, effective draws, note).
+
+    draws: the draws of one quantity, (chain, draw, …).
+    labelled: True if the quantity changes when components are renamed; then only the mean is computed.
+    """
     nan, (chains, n_draws) = float("nan"), draws.shape[:2]
     elements = np.asarray(draws, np.float64).reshape(chains, n_draws, int(np.prod(draws.shape[2:])))
     single = draws.ndim == 2

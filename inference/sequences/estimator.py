@@ -1,6 +1,7 @@
 """The estimator of hidden Markov models: a start from a mixture of the rows, compiled ascent, proposals.
 
-The bound is recorded in float64.
+A proposal changes the states of rows (splits or joins states), and is kept if the bound rises after a short ascent. The
+bound is recorded in float64.
 """
 
 from dataclasses import dataclass
@@ -38,8 +39,9 @@ from lvsearch.models.units import Row
 TRIMMED_ROWS = 64
 """Longer sequences are padded to a multiple of this number of rows."""
 POOLED = MixtureSettings(sweeps=100, rounds=5)
-"""Settings of the mixture that a fit begins from. It needs little effort, because the ascent changes its states
-again.
+"""The settings of the mixture of all rows from which a fit begins.
+
+It needs little effort, because the ascent changes its states again.
 """
 
 
@@ -52,7 +54,7 @@ class SequenceSettings:
     | `pooled` | settings of the mixture of all rows, order ignored, from which a fit from scratch begins |
     | `sweeps`, `tolerance` | the most sweeps of the ascent; a sweep that gains less is the last one |
     | `rounds`, `proposals` | rounds of proposals, and how many of each kind a round tries; 0 rounds for none |
-    | `climb_sweeps` | sweeps given to a proposal |
+    | `climb_sweeps` | the most sweeps of the ascent from a proposal |
     | `double_below` | rows × states × statistics up to which everything is in float64 |
     """
 
@@ -66,7 +68,9 @@ class SequenceSettings:
 
 
 class HiddenMarkovEstimator(RowsEstimator):
-    """Fits a `HiddenMarkov` to sequences: the same bound as the generic engine, with sequences side by side."""
+    """Fits a `HiddenMarkov` to sequences, with all sequences side by side. Its bound is that of the generic mean
+    field.
+    """
 
     model: HiddenMarkov
     settings: SequenceSettings
@@ -86,7 +90,9 @@ class HiddenMarkovEstimator(RowsEstimator):
         self.exact = model.concentration is None  # paths summed out at point estimates
 
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
-        """Return the bytes of the pooled mixture, of increments, and of the recursions of every row."""
+        """Return the memory a fit needs: the mixture of all rows, the rows' statistics, recursions of every row, and
+        programs.
+        """
         (capacity,) = capacity_of(size)
         padded = sum(batch.present.size for batch in self.batches)
         own = (
@@ -97,19 +103,25 @@ class HiddenMarkovEstimator(RowsEstimator):
         return MemoryPlan((*self.pooled.memory_plan(size).parts, *own))
 
     def work(self, size: tuple[int, ...]) -> float:
-        """Return rows × states × (statistics + states), the work of one pass."""
+        """Return the work of one pass over the rows: rows × states × (statistics + states)."""
         return float(self.n_rows) * size[0] * (self.batches[0].increments.shape[-1] + size[0])
 
     def begin(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> RowsStart:
-        """Return the beginning of a fit: another size's fit, or else a mixture of all rows."""
+        """Return where a fit begins: another size's fit `start`, or else a mixture of all rows."""
         return RowsStart(key, start, self.pooled.fit(size, key, None) if start is None else None)
 
     def run(self, size: tuple[int, ...], dtype: Any) -> "_Run":
-        """Return one fit at this size and in this precision, not yet made."""
+        """Return the object that makes one fit at this size and in this precision; nothing is fitted yet."""
         return _Run(self, size, dtype)
 
     def bound(self, natural: dict[str, Statistics], size: tuple[int, ...], l: None) -> float:
-        """Return the bound in float64 at exactly these natural parameters, with the paths at their optimum, nats."""
+        """Return the evidence lower bound in float64 at exactly the given natural parameters, nats.
+
+        q of the paths is at its optimum given the parameters.
+
+        natural: natural parameters of all parameters, by variable.
+        l: not used.
+        """
         return recorded_bound(self.model, self.batches, self.log_carrier, natural, size)
 
 
@@ -123,27 +135,31 @@ class _Run(RowsRun[HiddenMarkovEstimator]):
 
     @property
     def most_passes(self) -> float:
-        """Three times the passes made so far, and a climb for every round."""
+        """The number of passes over the rows after which no more proposals are tried.
+
+        It is three times the passes made so far, and a climb for every round.
+        """
         return float(3 * self.passes + self.settings.rounds * self.settings.climb_sweeps)
 
     def first(self, begin: RowsStart) -> tuple[AscentTrace, Float[np.ndarray, " sweep"]]:
-        """Run the ascent from the states of a mixture of all rows, or of another size's fit. Returns its trace and its
-        bounds.
+        """Run the ascent from the states of a mixture of all rows, or of another size's fit.
+
+        Returns its trace, and the bound before each of its sweeps, nats.
         """
         shares = self._pooled_shares(begin.pooled) if begin.start is None else self._grown_shares(begin.start)
         trace = self._from_shares(shares, self.settings.sweeps)
         return trace, trace.bound_history() + self.owner.log_carrier
 
     def finished(self, standing: Standing) -> AscentTrace:
-        """Run the ascent to its end."""
+        """Run the ascent to its end from the fit that proposals led to, and return its trace."""
         return self._ascend(standing.trace.beliefs, self.settings.sweeps)
 
     def climbed(self, shares: Float[np.ndarray, "row state"]) -> Standing:
-        """Return where a short climb from these responsibilities of the rows ends."""
+        """Run a short ascent from state probabilities of the rows, and return where it ends, as proposals need it."""
         return self.standing(self._from_shares(shares, self.settings.climb_sweeps))
 
     def _ascend(self, beliefs: Beliefs, sweeps: int) -> AscentTrace:
-        """Run coordinate ascent from these beliefs, and count its sweeps."""
+        """Run coordinate ascent from the given q of the parameters, return its trace, and count its sweeps."""
         trace = ascend_paths(
             self.model, beliefs, self.batches, self.size, self.tolerance, sweeps, capacity=self.capacity
         )
@@ -153,7 +169,10 @@ class _Run(RowsRun[HiddenMarkovEstimator]):
     # ── states of the rows, (rows, K) in the order of the sequences ─────────────────────────────────────────────────
 
     def _pooled_shares(self, pooled: Estimate | None) -> Float[np.ndarray, "row state"]:
-        """Return the responsibilities of every row at the mixture of all rows, (row, state)."""
+        """Return each row's probability of every state under the mixture of all rows.
+
+        pooled: the fit of that mixture.
+        """
         assert pooled is not None
         owner = self.owner.pooled
         beliefs = beliefs_at(owner.model, pooled.natural, self.size, self.capacity, self.dtype)
@@ -163,9 +182,7 @@ class _Run(RowsRun[HiddenMarkovEstimator]):
         return flat[: self.owner.n_rows, : self.size[0]]
 
     def _grown_shares(self, start: Estimate) -> Float[np.ndarray, "row state"]:
-        """Return the responsibilities of every row at another size's fit, with its largest states split, (row,
-        state).
-        """
+        """Return each row's probability of every state under another size's fit, with its largest states split."""
         old = capacity_of(start.size)
         beliefs = beliefs_at(self.model, start.natural, start.size, old, self.dtype)
         seen = survey_paths(self.model, beliefs, self.batches, start.size, capacity=old)
@@ -177,7 +194,10 @@ class _Run(RowsRun[HiddenMarkovEstimator]):
         return shares[:, : self.size[0]]
 
     def _rows_in_order(self, shares: tuple[Any, ...]) -> Float[np.ndarray, "row state"]:
-        """Return the rows of all batches in the order of the sequences, padding left out."""
+        """Return state probabilities of the rows of all batches in the order of the sequences, padding left out.
+
+        shares: (sequence, row, state) for each batch.
+        """
         out = np.zeros((self.owner.n_rows, np.shape(shares[0])[-1]))
         for place, share in zip(self.owner.places, shares, strict=True):
             out[place[place >= 0]] = np.asarray(share, np.float64)[place >= 0]
@@ -186,7 +206,7 @@ class _Run(RowsRun[HiddenMarkovEstimator]):
     # ── climbs ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _from_shares(self, shares: Float[np.ndarray, "row state"], sweeps: int) -> AscentTrace:
-        """Run coordinate ascent from responsibilities of the rows."""
+        """Run coordinate ascent from state probabilities of the rows, and return its trace."""
         wide = np.pad(shares, ((0, 0), (0, self.capacity[0] - shares.shape[1]))).astype(self.dtype)
         per_batch = tuple(np.where(place[..., None] >= 0, wide[place], 0) for place in self.owner.places)
         blank = blank_globals(self.model, self.owner.data.extents, self.size, self.capacity, self.dtype)
@@ -194,7 +214,7 @@ class _Run(RowsRun[HiddenMarkovEstimator]):
         return self._ascend(begin, sweeps)
 
     def standing(self, trace: AscentTrace) -> Standing:
-        """Return the end of an ascent as proposals see it."""
+        """Return the end of an ascent in the form in which proposals are made from it."""
         seen = survey_paths(self.model, trace.beliefs, self.batches, self.size, capacity=self.capacity)
         shares = self._rows_in_order(seen.shares)[:, : self.size[0]]
         terms = {"sequences": float(seen.log_total) + self.owner.log_carrier, "globals": float(seen.of_globals)}
@@ -202,7 +222,7 @@ class _Run(RowsRun[HiddenMarkovEstimator]):
 
 
 def rows_in_order(units: Row) -> Dataset:
-    """Return all rows as a data set of rows."""
+    """Return all rows as a data set in which each row is a unit of its own."""
     return rows(np.asarray(units.value), np.asarray(units.observed))
 
 
@@ -223,7 +243,10 @@ def trim_padding(data: Dataset) -> Dataset:
 
 
 def sequences_of(component: Component, data: Dataset) -> tuple[tuple[Sequences, ...], float]:
-    """Return the sequences of each batch in float64, and Σ log h of all rows, nats."""
+    """Return the sequences of each batch in float64, and the sum of the log base measure (log h) of all rows, nats.
+
+    component: the kind of component that rows come from.
+    """
     batches, total = [], 0.0
     with jax.enable_x64(True):
         for batch in data.batches:
@@ -240,9 +263,12 @@ def sequences_of(component: Component, data: Dataset) -> tuple[tuple[Sequences, 
 @kernel(brief=True)
 @counted
 def _pack_rows(component: Component, units: Row) -> tuple[Array, Array]:
-    """Return packed increments and log h of rows with two leading axes."""
+    """Return the packed sufficient statistics (sequence, row, packed) and log base measure (sequence, row; nats) of
+    rows.
+    """
 
     def one(unit: Row) -> tuple[Array, Array]:
+        """Return the packed statistics and the log base measure of one row."""
         y, observed = component.coordinates(unit), jnp.asarray(unit.observed)
         return pack_increment(component, y, observed), component.log_carrier(y, observed)
 
@@ -250,7 +276,10 @@ def _pack_rows(component: Component, units: Row) -> tuple[Array, Array]:
 
 
 def _places(data: Dataset, lengths: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Return for every batch the number of each (sequence, row) among all rows; −1 for padding."""
+    """Return for every batch the number of each (sequence, row) among all rows of the data; −1 for padding.
+
+    lengths: the number of rows of each sequence.
+    """
     starts = np.cumsum(lengths) - lengths
     out = []
     for batch, ids in zip(data.batches, data.unit_ids, strict=True):
@@ -262,9 +291,12 @@ def _places(data: Dataset, lengths: np.ndarray) -> tuple[np.ndarray, ...]:
 def recorded_bound(
     model: HiddenMarkov, batches: tuple[Sequences, ...], log_carrier: float, natural: Any, size: tuple[int, ...]
 ) -> float:
-    """Return the bound in float64 at exactly these natural parameters, with the paths at their optimum, nats.
+    """Return the evidence lower bound in float64 at exactly the given natural parameters, nats.
 
-    log_carrier: Σ log h of all rows, nats.
+    q of the paths is at its optimum given the parameters.
+
+    log_carrier: the sum of the log base measure of all rows, nats.
+    natural: natural parameters of all parameters, by variable.
     """
     capacity = capacity_of(size)
     with jax.enable_x64(True):
@@ -275,6 +307,6 @@ def recorded_bound(
 
 
 @estimator.register
-def _(model: HiddenMarkov, data: Dataset) -> HiddenMarkovEstimator:
-    """Return the estimator of hidden Markov models."""
+def _estimator_of_hidden_markov(model: HiddenMarkov, data: Dataset) -> HiddenMarkovEstimator:
+    """Return the estimator of hidden Markov models on a data set."""
     return HiddenMarkovEstimator(model, data)

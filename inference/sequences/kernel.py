@@ -1,8 +1,10 @@
 """Mean field for hidden Markov models with all sequences of a batch side by side, in scaled probabilities.
 
-The result is that of the generic engine. With E[log ρ], E[log A] and the rows' expected log-densities l_nk, q(path) is
-a Markov chain with the potentials exp E[log A] and exp l. The bound is Σ_sequences log Z + log_prior(E[t]) + H[globals]
-in nats (Beal 2003, §3.4).
+Row n has a hidden state z_n. ρ are the probabilities of the first state, A those of the transitions, and θ_k the
+parameters of state k's rows. The result is that of the generic mean field. With E[log ρ], E[log A] and the rows'
+expected log densities l_nk, q(path) is a Markov chain with the potentials exp E[log A] and exp l. Let Z be its
+normaliser. The bound is Σ_sequences log Z + log_prior(E[t]) + H[globals] in nats (Beal 2003, §3.4), with expected
+statistics E[t] and the entropy H of q of all parameters.
 
 The recursions run on probabilities, where every row is divided by its sum (Rabiner 1989, §V.A). So a row takes a matrix
 product, where the exponential family's own recursion takes sums of exponentials. Potentials are kept above `floor`
@@ -27,13 +29,17 @@ from lvsearch.models.hidden_markov import HiddenMarkov
 from lvsearch.models.kernels import kernel
 
 UNROLL = 4
-"""Rows in one iteration of a compiled loop; an iteration costs more overhead than a row of few sequences costs work."""
+"""The number of rows in one iteration of a compiled loop.
+
+An iteration costs more overhead than a row of few sequences costs work.
+"""
 
 
 class Sequences(NamedTuple):
     """Sequences of one padded length.
 
-    increments: s(x) of each row, packed, (sequence, row, packed); 0 where nothing is known.
+    increments: sufficient statistics of each row, packed in one axis, (sequence, row, packed); 0 where nothing is
+        known.
     present: which rows are not padding, (sequence, row).
     """
 
@@ -42,14 +48,14 @@ class Sequences(NamedTuple):
 
 
 class PathSums(NamedTuple):
-    """The sums over all sequences that one pass gives.
+    """The sums over all sequences that one forward–backward pass gives.
 
     | field | shape | meaning |
     |---|---|---|
-    | `start` | (state,) | expected numbers of first states |
-    | `steps` | (state, state) | expected numbers of steps |
-    | `increments` | (state, packed) | Σ q(z_n = k) s(x_n), packed |
-    | `log_total` | () | Σ log Z without log h, nats |
+    | `start` | (state,) | expected number of sequences that begin in each state |
+    | `steps` | (state, state) | expected number of transitions, from and to |
+    | `increments` | (state, packed) | sufficient statistics of the rows, summed with the probability of each state |
+    | `log_total` | () | sum of the sequences' log normalisers, without the rows' base measure, nats |
     """
 
     start: Float[Array, " state"]
@@ -59,7 +65,13 @@ class PathSums(NamedTuple):
 
 
 def log_rows(model: HiddenMarkov, g: dict[str, Statistics], batch: Sequences, on: Masks) -> Float[Array, "s row state"]:
-    """Return E[log p(x | θ_k)] − log h(x) of every row, nats; −inf for states that do not exist."""
+    """Return E[log p(row | state)] of every row and state, nats, without the row's base measure log h.
+
+    It is −inf for states that do not exist.
+
+    g: expected statistics of the parameters, by variable.
+    on: masks of the states that exist.
+    """
     statistics = pack_statistics(model.components, g["components"]).astype(batch.increments.dtype)
     logits = jnp.einsum("srp,kp->srk", batch.increments, jnp.where(on["state"][:, None], statistics, 0.0))
     return jnp.where(on["state"], logits, -jnp.inf)
@@ -70,10 +82,11 @@ def forward_backward(
 ) -> tuple[Float[Array, "s row state"], Float[Array, "state state"], Float[Array, " s"]]:
     """Run the forward–backward recursions of all sequences of a batch.
 
-    g: expected statistics of the globals.
-    on: which states exist.
+    g: expected statistics of the parameters, by variable.
+    on: masks of the states that exist.
 
-    Returns q(z) of every row, expected steps summed over all sequences, and log Z of each sequence without log h, nats.
+    Returns the probability of each state for every row; expected transitions (from, to), summed over all sequences; and
+    the log normaliser of each sequence without the rows' base measure, nats.
     """
     # Potentials are divided by their largest entry, and each α by its sum; both logs are added back in log Z.
     exists, here = on["state"], jnp.asarray(batch.present).T
@@ -94,10 +107,10 @@ def forward_backward(
 
     def forth(before: Array, row: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
         """Make one step of the forward recursion."""
-        potential, there = row
+        potential, is_present = row
         arrived = (before @ transitions) * potential
-        total = jnp.where(there, arrived.sum(-1), 1.0)
-        alpha = jnp.where(there[:, None], arrived / total[:, None], before)
+        total = jnp.where(is_present, arrived.sum(-1), 1.0)
+        alpha = jnp.where(is_present[:, None], arrived / total[:, None], before)
         return alpha, (alpha, total)
 
     # Forward: α_n(k) ∝ p(z_n = k, x_1 … x_n). Padding leaves α as it is.
@@ -110,9 +123,9 @@ def forward_backward(
 
     def back(after: Array, row: tuple[Array, Array, Array]) -> tuple[Array, tuple[Array, Array]]:
         """Make one step of the backward recursion."""
-        potential, there, total = row
-        leaving = jnp.where(there[:, None], potential * after / total[:, None], 0.0)
-        return jnp.where(there[:, None], leaving @ transitions.T, after), (after, leaving)
+        potential, is_present, total = row
+        leaving = jnp.where(is_present[:, None], potential * after / total[:, None], 0.0)
+        return jnp.where(is_present[:, None], leaving @ transitions.T, after), (after, leaving)
 
     # Backward: β_n(k) ∝ p(x_{n+1} … | z_n = k); then q(z_n) = α β, and steps are α (transition) (potential · β).
     end = jnp.ones_like(begin)
@@ -123,7 +136,11 @@ def forward_backward(
 
 
 def path_sums(model: HiddenMarkov, g: dict[str, Statistics], batches: tuple[Sequences, ...], on: Masks) -> PathSums:
-    """Make one pass over all sequences with the paths at their optimum, and return its sums."""
+    """Run forward–backward over all sequences, and return the sums over rows and transitions.
+
+    g: expected statistics of the parameters, by variable.
+    on: masks of the states that exist.
+    """
     found = []
     for batch in batches:
         shares, steps, log_z = forward_backward(model, g, batch, on)
@@ -133,7 +150,12 @@ def path_sums(model: HiddenMarkov, g: dict[str, Statistics], batches: tuple[Sequ
 
 
 def update_globals(model: HiddenMarkov, beliefs: Beliefs, sums: PathSums, on: Masks) -> Beliefs:
-    """Make the coordinate step of all globals, which are independent of each other given the paths."""
+    """Return q of all parameters after a coordinate step, given the sums of a forward–backward pass.
+
+    The parameters are independent of each other given the paths.
+
+    on: masks of the states that exist.
+    """
     prior = jax.grad(lambda g: model.log_prior(g, on))(beliefs.mean)
     components = unpack_sums(model.components, sums.increments, beliefs.natural["components"])
     counted = {"start": sums.start, "transitions": sums.steps, "components": components}
@@ -154,15 +176,20 @@ def ascend_paths(
     *,
     capacity: tuple[int, ...],
 ) -> AscentTrace:
-    """Run coordinate ascent until a sweep gains less than `tolerance` nats, for at most `sweeps` (and `TRACE_LENGTH`)
-    sweeps.
+    """Run coordinate ascent until a sweep gains less than `tolerance` nats, and return its trace.
 
-    The bound of a sweep is that of the globals before it with the paths at their optimum, without log h.
+    It makes at most `sweeps` (and `TRACE_LENGTH`) sweeps. The bound recorded for a sweep belongs to the parameters
+    before it, with q of the paths at its optimum. It leaves out the rows' base measure.
+
+    beliefs: q of all parameters, to begin with.
+    size, capacity: the number of states, and the number that arrays have room for.
     """
     on = model.active(size, capacity)
 
     def sweep(b: Beliefs, l: None) -> tuple[Beliefs, None, Array]:
-        """Make one sweep: paths, then globals. Returns the bound before the globals' step."""
+        """Make one sweep: paths, then parameters. Returns q of the parameters, None, and the bound before the sweep,
+        nats.
+        """
         sums = path_sums(model, b.mean, batches, on)
         bound = sums.log_total + globals_bound(model, b, size, capacity=capacity)
         return update_globals(model, b, sums, on), l, bound
@@ -181,9 +208,13 @@ def beliefs_from(
     *,
     capacity: tuple[int, ...],
 ) -> Beliefs:
-    """Return the globals that follow from responsibilities of rows, neighbouring rows taken as independent.
+    """Return q of all parameters that follows from state probabilities of rows, with neighbouring rows independent.
 
     Starts and proposals enter the ascent this way.
+
+    shares: the probability of each state for every row, (sequence, row, state), one array for each batch.
+    blank: any beliefs of the right shapes, which are replaced.
+    size, capacity: the number of states, and the number that arrays have room for.
     """
     sums = PathSums(*(jnp.zeros(()),) * 4)
     for batch, share in zip(batches, shares, strict=True):
@@ -195,7 +226,12 @@ def beliefs_from(
 
 
 class PathSurvey(NamedTuple):
-    """A survey of a fit: q(z) of every row of each batch, and the two terms of the bound without log h, nats."""
+    """The results of one forward–backward pass at a fit.
+
+    shares: the probability of each state for every row, (sequence, row, state), one array for each batch.
+    log_total: sum of the sequences' log normalisers, without the rows' base measure, nats.
+    of_globals: the bound's terms of the parameters, nats.
+    """
 
     shares: tuple[Float[Array | np.ndarray, "_ _ state"], ...]
     log_total: Array
@@ -212,7 +248,10 @@ def survey_paths(
     *,
     capacity: tuple[int, ...],
 ) -> PathSurvey:
-    """Survey a fit in one pass over the sequences at these globals."""
+    """Run forward–backward over all sequences at the given q of the parameters, and return what it says of the fit.
+
+    size, capacity: the number of states, and the number that arrays have room for.
+    """
     on = model.active(size, capacity)
     seen = [forward_backward(model, beliefs.mean, batch, on) for batch in batches]
     total = jnp.stack([log_z.sum() for _, _, log_z in seen]).sum()
@@ -222,7 +261,13 @@ def survey_paths(
 def path_potentials(
     model: HiddenMarkov, g: dict[str, Statistics], batch: Sequences, on: Masks
 ) -> tuple[MarkovChainStatistics, Bool[Array, "s row state state"]]:
-    """Return the natural parameters of each sequence's path, and which of them exist, without log h."""
+    """Return the natural parameters of each sequence's path, and which of them exist.
+
+    The rows' base measure is left out.
+
+    g: expected statistics of the parameters, by variable.
+    on: masks of the states that exist.
+    """
     exists, rows = on["state"], log_rows(model, g, batch, on)
     first = (jnp.arange(rows.shape[1]) == 0)[:, None]
     state = jnp.where(exists, rows, 0.0) + jnp.where(first, g["start"], 0.0)
@@ -241,8 +286,11 @@ def exact_log_totals(
     *,
     capacity: tuple[int, ...],
 ) -> Float[Array, " sequence"]:
-    """Return log Z of each sequence without log h, nats, by the exponential family's own recursion.
+    """Return the log normaliser of each sequence without the rows' base measure, nats, without the floor on potentials.
 
-    It has no floor, and is exact whatever the potentials are.
+    It uses the exponential family's own recursion, which is exact whatever the potentials are.
+
+    g: expected statistics of the parameters, by variable.
+    size, capacity: the number of states, and the number that arrays have room for.
     """
     return MarkovChain().log_normaliser(*path_potentials(model, g, batch, model.active(size, capacity)))

@@ -20,11 +20,11 @@ from lvsearch.models.units import GroupOfRows
 
 
 def most_probable_paths(estimate: Estimate, data: Dataset) -> list[Int[np.ndarray, " row"]]:
-    """Return the most probable path of each sequence (Viterbi) at the posterior means of all parameters.
+    """Return the most probable path of each sequence (Viterbi), at the posterior means of all parameters.
 
-    Each path is the state of every row, computed in float64.
+    A path is the hidden state of every row of the sequence, (row,). It is computed in float64.
 
-    Raises ValueError for fits of other models.
+    Raises ValueError for fits of other models than `HiddenMarkov`.
     """
     model, size = estimate.model, estimate.size
     if not isinstance(model, HiddenMarkov):
@@ -51,7 +51,12 @@ def _viterbi_states(
     *,
     capacity: tuple[int, ...],
 ) -> Int[Array, "_ _"]:
-    """Return the most probable state of each row, (sequence, row), padding included."""
+    """Return the most probable state of each row, (sequence, row), padding included.
+
+    g: parameter values in the form of sufficient statistics, by variable.
+    units: the sequences of one batch.
+    size, capacity: the number of states, and the number that arrays have room for.
+    """
     on, site, family = model.active(size, capacity), model.locals()["path"], MarkovChain()
 
     def one(unit: Any) -> Array:

@@ -1,1 +1,1 @@
-"""Topics of documents that are read one piece at a time: memoized passes over files, and stochastic steps."""
+"""Fits of topics to documents that are read from disk piece by piece: memoized passes, and stochastic steps."""

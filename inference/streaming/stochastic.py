@@ -1,15 +1,15 @@
 """Stochastic variational inference for LDA: topics are updated after every few documents, for data that are read once.
 
 Memoized passes keep the counts of every batch, and subtract them when the batch comes again. With a single pass no
-batch comes again. Here the topics' natural parameters follow noisy natural gradients instead (Hoffman, Blei, Wang &
-Paisley 2013, §2.4 and Figure 4). Minibatches 1, …, M share all documents. One minibatch m is drawn, and n_m are the
-expected counts of its documents at the current topics:
+batch comes again. Here the topics' natural parameters λ follow noisy natural gradients instead (Hoffman, Blei, Wang &
+Paisley 2013, §2.4 and Figure 4). All documents are divided into minibatches 1, …, M. At step t one minibatch m is
+drawn, and n_m are the expected counts (word, topic) of its documents at the current topics:
 
     λ ← λ + ρ_t (η + M n_m − λ)
 
-The bracket is an unbiased estimate of the natural gradient of the evidence bound (its Eq. 24), since the mean of M n_m
-over the minibatches is Σ_m n_m. Steps with Σ ρ_t = ∞ and Σ ρ_t² < ∞ (Robbins & Monro 1951) converge to a fixed point of
-coordinate ascent.
+Here η is the topics' prior concentration and ρ_t the step size. The bracket is an unbiased estimate of the natural
+gradient of the evidence bound (its Eq. 24), since the mean of M n_m over the minibatches is Σ_m n_m. Steps with Σ ρ_t =
+∞ and Σ ρ_t² < ∞ (Robbins & Monro 1951) converge to a fixed point of coordinate ascent.
 """
 
 from collections.abc import Callable, Iterator
@@ -37,15 +37,19 @@ from lvsearch.models.kernels import kernel
 from lvsearch.models.lda import LDA
 
 Schedule = Callable[[int], float | Array]
-"""The size ρ in (0, 1] of step number 0, 1, …: a function, or a schedule of optax."""
+"""The type of a step-size schedule: step number 0, 1, … -> size ρ in (0, 1]. Schedules of optax are of this type."""
 MOST_SWEEPS, TOLERANCE = 30, 0.05
-"""The most sweeps over a minibatch's documents. They stop earlier once γ changes by less than `TOLERANCE` tokens."""
+"""The most sweeps over a minibatch's documents. They stop earlier once γ changes by less than `TOLERANCE` tokens.
+
+γ are the parameters of the documents' topic proportions.
+"""
 
 
 def robbins_monro(delay: float = 10.0, forgetting: float = 0.7) -> Schedule:
-    """Return the schedule ρ_t = min(1, (t + delay)^(−forgetting)), t from 0 (Hoffman et al. 2013, Eq. 26).
+    """Return the step-size schedule ρ_t = min(1, (t + delay)^(−forgetting)) for t = 0, 1, … (Hoffman et al. 2013, Eq.
+    26).
 
-    delay: a longer delay holds on to the start.
+    delay: a number of steps, at least 0; with a longer delay the first minibatches change the topics less.
     forgetting: how fast steps shrink, in (0.5, 1]. Outside of it the steps would not converge.
 
     Raises ValueError for a forgetting outside (0.5, 1] and for a negative delay.
@@ -59,7 +63,10 @@ def robbins_monro(delay: float = 10.0, forgetting: float = 0.7) -> Schedule:
 
 @dataclass(frozen=True)
 class Minibatches:
-    """All documents divided into minibatches, in memory or on disk."""
+    """All documents divided into minibatches, in memory or on disk.
+
+    `packed`: the documents in the arrays, or files, that the kernels read. `len()` is the number of minibatches.
+    """
 
     packed: PackedDocuments | StreamedDocuments
 
@@ -80,7 +87,7 @@ class Minibatches:
         return self.packed.n_batches
 
     def pieces(self, number: int) -> Iterator[DocumentPiece]:
-        """Yield the documents of one minibatch. Documents in memory come in one piece."""
+        """Yield the documents of minibatch `number`, piece by piece. Documents in memory come in one piece."""
         packed = self.packed
         if isinstance(packed, StreamedDocuments):
             yield from packed.pieces(number)
@@ -154,21 +161,29 @@ def stochastic_topics(
 def expected_counts(
     minibatches: Minibatches, number: int, total: Array, alpha: Float[np.ndarray, " topic"], eta: float
 ) -> Float[Array, "word topic"]:
-    """Return the expected counts n_m (word, topic) of the documents of one minibatch.
+    """Return the expected number of times that each topic wrote each word in the documents of one minibatch, (word,
+    topic).
 
-    The sum over all minibatches is what a full pass over the documents finds. Topics are Dirichlet(total + η).
+    The sum over all minibatches is what a full pass over the documents finds. The topics' distributions are
+    Dirichlet(total + η).
 
     number: which minibatch.
-    total: the topics' expected counts, (word, topic).
+    total: the topics' expected counts so far, (word, topic).
+    alpha: the concentration of the documents' proportions on each topic; 0 for topics that do not exist.
+    eta: η, the concentration of the topics' prior.
     """
     topics = kernels.exp_log_topics(total, np.float32(eta), alpha)
     return sum((_fit_documents(piece, topics, alpha)[1] for piece in minibatches.pieces(number)), jnp.zeros_like(total))
 
 
 def _fit_documents(piece: DocumentPiece, topics: Array, alpha: np.ndarray) -> tuple[Array, Array]:
-    """Run the variational updates of a piece's documents from an even start until they converge.
+    """Fit the topic proportions of a piece's documents at fixed topics, from an even start until they converge.
 
-    Returns γ (1, tile, document, topic) and the documents' expected counts (word, topic).
+    topics: exp E[log β], (word, topic).
+    alpha: the concentration on each topic; 0 for topics that do not exist.
+
+    Returns: (γ, the Dirichlet parameters of the proportions, (1, tile, document, topic); the documents' expected
+        counts, (word, topic)).
     """
     exists = alpha > 0
     even = np.where(exists, alpha + piece.lengths[..., None] / exists.sum(), 0.0).astype(np.float32)
@@ -177,7 +192,11 @@ def _fit_documents(piece: DocumentPiece, topics: Array, alpha: np.ndarray) -> tu
 
 
 def _bound(model: LDA, minibatches: Minibatches, natural: np.ndarray, capacity: int) -> float:
-    """Return the evidence bound in float64 at exactly the parameters `natural` (topic, word), nats."""
+    """Return the lower bound on the log evidence at exactly the given topics, in nats, computed in float64.
+
+    natural: natural parameters of q(topics), (topic, word).
+    capacity: the length of the arrays over topics.
+    """
     n_topics, n_words = natural.shape
     concentration = np.ones((n_words, capacity))
     concentration[:, :n_topics] = natural.astype(np.float64).T + 1
@@ -201,5 +220,11 @@ def _bound(model: LDA, minibatches: Minibatches, natural: np.ndarray, capacity: 
 @kernel(donate_argnames=("total",))
 @counted
 def _step_topics(total: Array, found: Array, rate: Array, times: Array) -> Array:
-    """Return the topics' counts after one step: (1 − ρ) λ + ρ M n_m, where both sides leave out the prior η."""
+    """Return the topics' expected counts after one step, (1 − ρ) `total` + ρ M `found`, (word, topic).
+
+    This is the step on λ; both sides leave out the prior concentration η.
+
+    total: the counts before it. found: the expected counts of the minibatch. rate: ρ. times: M, the number of
+        minibatches.
+    """
     return (1 - rate) * total + rate * times * found

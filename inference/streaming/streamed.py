@@ -1,9 +1,10 @@
-"""LDA's estimator for documents on disk: the memoized passes of `topics.estimator`, one piece of a batch at a time.
+"""The estimator of LDA for documents on disk: the memoized passes of `topics.estimator`, one piece of a batch at a
+time.
 
-For documents in memory a pass is one compiled program over arrays. Here the documents' tiles and their γ lie in
-temporary files (`streaming`, `scratch`). A piece of a batch is read and updated by the same kernel. Its γ is written
-back while the next piece is being computed. Memory holds the topics, the counts of every batch and one piece: apart
-from a few bytes per document, nothing grows with the number of documents.
+For documents in memory a pass is one compiled program over arrays. Here the documents' tiles and γ, the parameters of
+their topic proportions, lie in temporary files (`streaming`, `scratch`). A piece of a batch is read and updated by the
+same kernel. Its γ is written back while the next piece is being computed. Memory holds the topics, the counts of every
+batch and one piece: apart from a few bytes per document, nothing grows with the number of documents.
 
 Sums over documents are grouped differently than in one program, and the quantity that decides when to stop is summed in
 float64. Results therefore agree with those of documents in memory to float32's rounding, not to the bit.
@@ -35,23 +36,28 @@ from lvsearch.models.lda import LDA
 
 
 @estimator.register
-def _(model: LDA, data: Dataset) -> TopicEstimator:
-    """Return the estimator of LDA for documents on disk or in memory, whichever the data are."""
+def _lda_estimator(model: LDA, data: Dataset) -> TopicEstimator:
+    """Return the estimator of LDA, for documents on disk or in memory: the overload of `estimator` for `LDA`."""
     if isinstance(data.original, StoredDocuments):
         return StreamedTopicEstimator(model, data)
     return TopicEstimator(model, data)
 
 
 class StreamedTopicEstimator(TopicEstimator):
-    """Fits `LDA` to documents on disk, as `TopicEstimator` does to documents in memory."""
+    """The estimator of `LDA` for documents on disk. `TopicEstimator` is its counterpart for documents in memory."""
 
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
-        """Return what one fit holds at most, in bytes. The formula is in `streamed_plan`."""
+        """Return how many bytes one fit holds at its worst moment. The formula is in `streamed_plan`.
+
+        size: (number of topics,).
+        """
         (capacity,) = capacity_of(size)
         return streamed_plan(self._layout, self.n_words, capacity, self._batches_within(capacity))
 
     def _prepare(self, data: Dataset) -> None:
-        """Read the layout of the documents' files. Raises ValueError for documents that are not in files."""
+        """Read how the documents' files are laid out, and keep the dataset. Raises ValueError if documents are not in
+        files.
+        """
         self.data, original = data, data.original
         if not isinstance(original, StoredDocuments):
             raise ValueError(f"got {type(original).__name__}, expected documents in files, as Corpus.open has them")
@@ -61,7 +67,12 @@ class StreamedTopicEstimator(TopicEstimator):
         self._packed_on_disk: StreamedDocuments | None = None
 
     def _batches_within(self, capacity: int) -> int:
-        """Return the number of batches: as many as the memory budget allows, halved each time memory ran out."""
+        """Return into how many batches the documents are divided: as many as the memory budget allows.
+
+        The number is halved further each time memory ran out.
+
+        capacity: the length of the arrays over topics.
+        """
         n_batches = min(batches_for(self._files.n_pairs, self.n_words), self._layout.n_tiles)
         budget = self.chunks.budget_bytes
         while n_batches > 1 and streamed_plan(self._layout, self.n_words, capacity, n_batches).peak_bytes > budget:
@@ -69,7 +80,9 @@ class StreamedTopicEstimator(TopicEstimator):
         return max(n_batches >> self.chunks.halvings, 1)
 
     def _lay_out(self, capacity: int) -> None:
-        """Pack the documents into batches on disk, unless that has been done for this number of batches."""
+        """Pack the documents into batches on disk, unless they are packed already into as many batches as `capacity`
+        topics allow.
+        """
         n_batches, packed = self._batches_within(capacity), self._packed_on_disk
         if packed is None or packed.n_batches != n_batches:
             self._packed_on_disk = pack_streamed(self._files, self._layout, n_batches)
@@ -81,14 +94,22 @@ class StreamedTopicEstimator(TopicEstimator):
         return self._packed_on_disk
 
     def _words_in(self, chosen: Int[np.ndarray, " chosen"]) -> Float[np.ndarray, " word"]:
-        """Return the word counts (V,) of the chosen documents together."""
+        """Return how often each word occurs in the chosen documents together, (word,).
+
+        chosen: the numbers of the documents.
+        """
         found = np.zeros(self.n_words)
         for document in np.sort(chosen).tolist():
             found += self._files.rows(document, document + 1).sum(axis=0)
         return found
 
     def _start_state(self, pseudo_counts: np.ndarray, alpha: np.ndarray) -> kernels.Counts:
-        """Return the state before the first pass: topics from `pseudo_counts`, and an even γ on disk per document."""
+        """Return the state before the first pass: topics from pseudo-counts, and even topic proportions for every
+        document.
+
+        pseudo_counts: how many tokens of each word each topic begins with, (word, topic).
+        alpha: the concentration of the proportions on each topic, (topic,); 0 for topics that do not exist.
+        """
         documents, exists = self._documents, alpha > 0
         gammas = ScratchArray(documents.n_tiles, np.dtype((np.float32, (documents.tile_slots, len(alpha)))))
         for piece in documents.pieces():
@@ -107,7 +128,15 @@ class StreamedTopicEstimator(TopicEstimator):
         passes: int,
         tolerance: float,
     ) -> tuple[kernels.Counts, int]:
-        """Run up to `passes` memoized passes over the batches. Returns the new state and the number of passes made."""
+        """Make up to `passes` memoized passes over the batches; return (the new state, how many passes were made).
+
+        state: counts and documents' parameters before the first pass.
+        alpha: the concentration of the proportions on each topic, (topic,).
+        eta: the concentration of the topics' prior.
+        rule: how expected counts follow from a document's parameters.
+        sweeps: how many updates each document gets in a pass.
+        tolerance: the change at which passes end (`PassSettings`).
+        """
         total, per_batch, gammas = state
         narrow = np.float32(eta)
 
@@ -132,7 +161,15 @@ class StreamedTopicEstimator(TopicEstimator):
         return kernels.Counts(total, per_batch, gammas), made
 
     def _document_pass(self, topics: Any, gamma: Any, alpha: np.ndarray, sweeps: int, tolerance: float) -> Any:
-        """Update every document's γ at fixed topics. Returns γ (on disk) and the expected counts (word, topic)."""
+        """Fit every document's topic proportions at fixed topics.
+
+        topics: exp E[log β], (word, topic).
+        gamma: γ, the Dirichlet parameters of the proportions, on disk; they are overwritten.
+        alpha: the concentration of the proportions on each topic, (topic,).
+        sweeps, tolerance: the most updates of a document, and the change of γ in tokens at which they end.
+
+        Returns: (γ on disk, the documents' expected counts (word, topic)).
+        """
         gammas, total = cast(ScratchArray, gamma), jnp.zeros_like(topics)
         for piece in self._documents.pieces():
             tiles = DocumentTiles(*(leaf[None] for leaf in piece.tiles))
@@ -149,7 +186,12 @@ class StreamedTopicEstimator(TopicEstimator):
         return gammas, total
 
     def _document_bound(self, log_topics: Array, gamma: Any, alpha: np.ndarray) -> float:
-        """Return the documents' part of the evidence bound at these topics and γ, float64, nats."""
+        """Return the documents' part of the lower bound on the log evidence, in nats, float64.
+
+        log_topics: E[log β] of the topics.
+        gamma: γ, the Dirichlet parameters of every document's proportions, on disk.
+        alpha: the concentration of the proportions on each topic, (topic,).
+        """
         gammas, sums = cast(ScratchArray, gamma), []
         for piece in self._documents.pieces():
             tiles = DocumentTiles(*(leaf[None] for leaf in piece.tiles))
@@ -159,7 +201,11 @@ class StreamedTopicEstimator(TopicEstimator):
         return fsum(sums)
 
     def _certified(self, topics: np.ndarray, alpha: np.ndarray) -> tuple[float, float]:
-        """Return lower and upper bounds on log p(documents | topics, α), nats."""
+        """Return lower and upper bounds on log p(all documents | topics, α), nats.
+
+        topics: probability of each word in each topic. alpha: the concentration of the proportions on each topic,
+            (topic,).
+        """
         ends = [document_bounds(topics, alpha, counts_of(part)) for part in self.data.in_turn()]
         return fsum(float(each.lower.sum()) for each in ends), fsum(float(each.upper.sum()) for each in ends)
 
@@ -168,7 +214,11 @@ class StreamedTopicEstimator(TopicEstimator):
         return self._documents.n_with_words
 
     def _mean_log_proportions(self, gamma: Any, n_topics: int) -> Float[np.ndarray, " topic"]:
-        """Return the mean over documents with words of E[log θ_k] under their γ, (topic,)."""
+        """Return the mean of E[log θ_k] over the documents that have words, (topic,), where θ are a document's
+        proportions.
+
+        gamma: γ, the Dirichlet parameters of every document's proportions, on disk.
+        """
         gammas, total = cast(ScratchArray, gamma), np.zeros(n_topics)
         for piece in self._documents.pieces():
             g = gammas.read(piece.first, piece.last)[piece.lengths > 0][:, :n_topics].astype(np.float64)

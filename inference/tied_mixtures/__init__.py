@@ -1,4 +1,4 @@
-"""Mixtures whose components share one covariance: their annealed path, and fits that begin from its labels."""
+"""Mixtures of rows whose components share one covariance matrix: the annealed path, and the fits."""
 
 from lvsearch.inference.tied_mixtures.chain import TiedMixtureChain
 from lvsearch.inference.tied_mixtures.estimator import TiedEstimator

@@ -1,8 +1,10 @@
-"""Mixtures with one shared covariance at one size, annealed from the prior of their labels, parameters integrated out.
+"""The annealed chain over the labels of a mixture with one shared covariance matrix, with parameters integrated out.
 
-As in `evidence.mixtures`, except that A is one number of all components together (`models.tied_mixture`). Take the row
-out of its component. Let B be the pooled matrix, ν its degrees, and m_k and κ_k the mean and count of each component. A
-row y that joins component k changes them to
+The path leads from the prior of the labels to their posterior, as in `evidence.mixtures`. The difference is in the
+log-normaliser A of the conjugate prior: here it is one number of all components together (`models.tied_mixture`).
+
+Take a row out of its component. Let B be the pooled scatter matrix, ν its degrees of freedom, D the number of columns,
+and m_k and κ_k the mean and count of each component k. A row y that joins component k changes them to
 
     B + c_k (y − m_k)(y − m_k)ᵀ,    ν + 1,    κ_k + 1,        c_k = κ_k / (κ_k + 1),
 
@@ -37,10 +39,11 @@ from lvsearch.models.tied_mixture import TiedMixture
 
 
 class TiedMixtureChain(CollapsedMixtureChain):
-    """A `Chain` over the labels of a `TiedMixture`.
+    """A `Chain` over the labels of a `TiedMixture`, a mixture whose components share one covariance matrix.
 
-    It differs from the chain of a `FiniteMixture` in two ways. `natural` holds parameters of `TiedNormalWishart`.
-    Wherever that chain has A of each component, this one has A of all components together, (1, particle).
+    It differs from the chain of a `FiniteMixture` in two ways. `natural` holds natural parameters of
+    `TiedNormalWishart`. Where that chain has one log-normaliser A for each component, this one has A of all components
+    together, (1, particle).
     """
 
     @classmethod
@@ -50,8 +53,11 @@ class TiedMixtureChain(CollapsedMixtureChain):
         """Return the chain of a tied mixture with `size` components.
 
         model: the `TiedMixture`, or its `independent` mixture.
+        data: the rows.
+        size: the number of components.
+        capacity: the length of the arrays over components, at least `size`.
 
-        Raises ValueError as `CollapsedMixtureChain.from_data` does.
+        Raises ValueError for rows without a density, and for a size below 1 or above the capacity.
         """
         independent = model.independent if isinstance(model, TiedMixture) else model
         chain = CollapsedMixtureChain.from_data(independent, data, size, capacity)
@@ -67,12 +73,15 @@ class TiedMixtureChain(CollapsedMixtureChain):
         choose: Choose,
         prior: Any,
     ) -> tuple[CollapsedState, Float[Array, "one particle"]]:
-        """Draw one row's label given all others.
+        """Take one row out of its component, let `choose` choose its label, and put it there.
 
-        normaliser: A of all components with the row at its old label, (1, particle).
+        state: the labels and sums of all particles.
+        normaliser: A, the log-normaliser of all components with the row at its old label, (1, particle), nats.
+        row: the number of the row.
+        choose: (the state without the row, the row's scores) -> the row's new labels, (particle,).
+        prior: natural parameters of the share of the prior that each component has, each leaf (…) or (particle, …).
 
-        Returns the state, and A with the row at its new label. The other arguments are those of
-        `CollapsedMixtureChain.redrawn`.
+        Returns: (the new state, A with the row at its new label).
         """
         left = self.remove_row(state, row, prior)
         joining = self.joining(left, row, normaliser)
@@ -81,9 +90,12 @@ class TiedMixtureChain(CollapsedMixtureChain):
         return self.add_row(left, row, label, joining.natural), normaliser + after - before
 
     def joining(self, state: CollapsedState, row: Int[Array, ""], normaliser: Float[Array, "one particle"]) -> Joining:
-        """Return the scores of a row that is in no component, for each label.
+        """Return the scores of a row that is in no component, for each label that it might get.
 
-        normaliser: A of all components, (1, particle). Only the `normaliser` of the result depends on it.
+        state: the labels and sums without the row.
+        row: the number of the row.
+        normaliser: A, the log-normaliser of all components, (1, particle), nats. Only `normaliser` of the result
+            depends on it.
         """
         s = jax.tree.map(lambda leaf: self._rows(leaf)[row][0], self.increments)
         joined = jax.tree.map(lambda sums, one: sums + one, state.natural, s)
@@ -98,40 +110,56 @@ class TiedMixtureChain(CollapsedMixtureChain):
         return Joining(of_label, of_row, joined, normaliser + of_row)
 
     def log_rows(self, state: CollapsedState) -> Float[Array, " particle"]:
-        """Return log p(rows | labels) of each particle, nats."""
+        """Return log p(rows | labels) of each particle, (particle,), in nats, with component parameters integrated
+        out.
+        """
         prior = jax.tree.map(lambda leaf: self._rows(leaf)[None], self.prior)
         return self.gains(state.natural, prior)[0] + self.log_carried(state.labels)
 
     def gains(self, natural: Any, prior: Any) -> Float[Array, "cell particle"]:
-        """Return A(λ + S) − A(λ) of each particle as one cell, (1, particle), nats.
+        """Return A(λ + S) − A(λ) of each particle, the log evidence of its rows given the labels without carriers,
+        nats.
 
-        prior: the share of the prior that each component has, each leaf (particle, …).
+        natural: λ + S, natural parameters of the components given their rows.
+        prior: λ, the share of the prior that each component has, each leaf (particle, …).
+
+        Returns: (1, particle): the columns of the rows are not independent and count as one cell.
         """
         everywhere = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (self.capacity, *leaf.shape)), prior)
         return (self.normalisers(natural) - self.normalisers(everywhere))[..., 0]
 
     def prior_natural(self, component: Component, n_dims: int) -> Any:
-        """Return the share of the prior that each component has."""
+        """Return the natural parameters of the share of the prior that each component has.
+
+        component: the kind of component, with all its hyper-parameters given as numbers.
+        n_dims: the number of columns.
+        """
         return tied_share(component.prior(n_dims), self._rows(self.size))
 
     def normalisers(self, natural: Any) -> Float[Array, "one particle cell"]:
-        """Return A of all components of each particle together, (1, particle, 1), nats."""
+        """Return the log-normaliser of all components of each particle together, (1, particle, 1), nats.
+
+        natural: natural parameters of the components, each leaf (component, particle, …).
+        """
         return TiedNormalWishart().log_normaliser(_particles_first(natural), self._mask())[None, :, None]
 
     def _mask(self) -> Array:
-        """Return which components exist, with an axis for particles and one for cells."""
+        """Return which components exist, (component, 1, 1), bool, to mask arrays (component, dim, dim)."""
         return self.exists()[..., None]
 
 
 def _particles_first(natural: Any) -> Any:
-    """Return the leaves with the particle axis before the component axis."""
+    """Return the arrays of a pytree with axes (particle, component, …) instead of (component, particle, …)."""
     return jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), natural)
 
 
 @evidence_chain.register
-def _(
+def _evidence_chain_of_tied_mixture(
     model: TiedMixture, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
 ) -> TiedMixtureChain | HyperMixture:
-    """Return the chain from the prior, with hyper-parameters that have priors annealed."""
+    """Return the annealed chain of a tied mixture from the prior of its labels: the overload of `evidence_chain`.
+
+    Hyper-parameters that have priors are annealed with the labels. estimate: not used.
+    """
     chain = TiedMixtureChain.from_data(model, data, size[0], capacity_of(size)[0])
     return HyperMixture.around(chain, model.components, data) if model.components.inferred else chain

@@ -1,9 +1,10 @@
-"""The estimator of tied mixtures: that of mixtures, with one more start from labels drawn along the rows.
+"""The estimator of tied mixtures, whose components share one covariance matrix.
 
-What the shared covariance is depends on the number of means. If a smaller fit holds two clusters in one component, it
-has widened the covariance of all components, and the ascent joins the two again after a split. Starts from rows with a
-covariance per component find other clusters. On six clusters of 300 rows in 3 columns, fits from such starts ended 10,
-136 and 158 nats below the best. Fits from labels drawn along the rows (`evidence.row_by_row`) ended at the best.
+It is the estimator of mixtures with one more start, from labels that are drawn row after row. The reason: the shared
+covariance depends on the number of means. If a smaller fit holds two clusters in one component, it has widened the
+covariance of all components, and the ascent joins the two again after a split. Starts from rows with a covariance per
+component find other clusters. On six clusters of 300 rows in 3 columns, fits from such starts ended 10, 136 and 158
+nats below the best. Fits from labels drawn row after row (`evidence.row_by_row`) ended at the best.
 """
 
 from typing import Any
@@ -26,35 +27,47 @@ from lvsearch.inference.mixtures.improving import RowsStart
 from lvsearch.models.tied_mixture import TiedMixture
 
 SWEEPS = 2
-"""Number of sweeps over the labels of all rows in one path along them."""
+"""How many sweeps over the labels of all rows are made in one path that adds row after row."""
 
 
 class TiedEstimator(MixtureEstimator):
-    """Fits a `TiedMixture` to rows."""
+    """The estimator of a `TiedMixture` on rows: a mixture whose components share one covariance matrix."""
 
     def __init__(self, model: TiedMixture, data: Dataset):
+        """Check the rows and cut them into tiles; nothing is fitted."""
         super().__init__(model, data)
         self.data = data
 
     def run(self, size: tuple[int, ...], dtype: Any) -> "TiedRun":
-        """Return one fit at this size and in this precision, not yet made."""
+        """Return an unfinished fit at this size. Its `fit` does the work.
+
+        size: (number of components,).
+        dtype: the floating-point type in which it computes.
+        """
         return TiedRun(self, size, dtype)
 
 
 class TiedRun(MixtureRun):
-    """One fit at one size in one precision."""
+    """One fit of a tied mixture at one size in one floating-point type."""
 
     owner: TiedEstimator
 
     def starts(self, begin: RowsStart) -> list[Beliefs]:
-        """Return the starts: those of other mixtures, one from scratch also where there is a smaller fit, and one from
-        labels.
+        """Return q(weights, components) of all starts of the first ascents.
+
+        They are: from a smaller fit, if there is one; from nothing; and from labels drawn row after row.
+
+        begin: the random key, and the fit of another size or None.
         """
         grown = [] if begin.start is None else self.grown(begin.start)
         return [*grown, self.from_nothing(begin.key), self._along_rows(begin.key)]
 
     def _along_rows(self, key: Array) -> Beliefs:
-        """Return a start from the labels of the best particle of a path along the rows, or along some of the rows."""
+        """Return q(weights, components) from labels that several particles draw row after row; the best particle's
+        labels are used.
+
+        If there are many rows, only `start_rows` of them are labelled.
+        """
         key_order, key_data, key_path = split_key(key, 3)
         order = shuffled(key_order, self.owner.n_rows)[: self.settings.start_rows]
         units, _ = rows_of(self.owner.data)
@@ -74,6 +87,6 @@ class TiedRun(MixtureRun):
 
 
 @estimator.register
-def _(model: TiedMixture, data: Dataset) -> TiedEstimator:
-    """Return the estimator of tied mixtures."""
+def _tied_mixture_estimator(model: TiedMixture, data: Dataset) -> TiedEstimator:
+    """Return the estimator of tied mixtures: the overload of `estimator` for `TiedMixture`."""
     return TiedEstimator(model, data)

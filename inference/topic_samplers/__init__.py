@@ -1,1 +1,1 @@
-"""Samplers of LDA at a fixed size with topics and proportions integrated out, and annealed evidence built on them."""
+"""MCMC samplers and annealing paths of LDA in which topics and proportions are integrated out."""

@@ -1,4 +1,6 @@
-"""Annealed evidence of admixed populations, from LDA's collapsed chain with one block of the vocabulary per locus."""
+"""Annealing paths of admixed populations, which are LDA's collapsed chain with one block of the vocabulary per
+locus.
+"""
 
 import numpy as np
 
@@ -13,9 +15,14 @@ from lvsearch.models.admixture import Admixture
 
 
 @evidence_chain.register
-def _(model: Admixture, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> CollapsedTopics:
-    """Return the chain from the prior where that is affordable or nothing was fitted; else from the fit's
-    responsibilities.
+def _evidence_chain_of_admixture(
+    model: Admixture, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
+) -> CollapsedTopics:
+    """Return the annealing chain of an admixture model: the overload of `evidence_chain` for `Admixture`.
+
+    It starts at the prior for small data or without a fit, and otherwise at the responsibilities of the fit `estimate`.
+
+    size: (number of populations,).
     """
     counts, (n_populations,), (capacity,) = counts_of(data), size, capacity_of(size)
     model.require_words(counts.shape[1])
@@ -28,12 +35,12 @@ def _(model: Admixture, data: Dataset, size: tuple[int, ...], estimate: Estimate
 
 
 @bytes_while_annealed.register
-def _(model: Admixture, data: Dataset) -> int:
-    """Return roughly how many bytes the annealing of these genotypes holds."""
+def _bytes_while_admixture_is_annealed(model: Admixture, data: Dataset) -> int:
+    """Return roughly how many bytes the annealing of these genotypes takes."""
     return bytes_of_tokens(data)
 
 
 @path_needs_fit.register
-def _(model: Admixture, data: Dataset) -> bool:
-    """Return True where data are too many for a path from the prior."""
+def _path_of_admixture_needs_fit(model: Admixture, data: Dataset) -> bool:
+    """Return True if there are too many genotypes for a path from the prior, so that it must start at a fit."""
     return bool(counts_of(data).sum() > MOST_FROM_PRIOR)

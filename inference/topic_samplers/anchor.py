@@ -1,9 +1,9 @@
-"""A shorter annealing path of LDA that begins with the topics in which another path ended.
+"""A shorter annealing path of LDA that starts at the topics in which another path ended.
 
 The path from the prior ends in particles. They make some sweeps at temperature 1, and the one with the highest joint
-density gives the topics φ. The second path begins from these: q = p(z | w, φ, α) (see `chain`). The evidence of q, log
-p(w | φ, α), is estimated document by document (`from_topics`). Hyper-parameters with priors begin about the values that
-the particle had.
+density gives the topics φ. The second path starts at q = p(z | w, φ, α), the posterior of the tokens' topics z given
+words w, topics φ and concentration α (see `chain`). The evidence of q, log p(w | φ, α), is estimated document by
+document (`from_topics`). Hyper-parameters with priors begin about the values that the particle had.
 """
 
 from collections.abc import Sequence
@@ -27,24 +27,26 @@ from lvsearch.inference.topic_samplers.topic_state import TopicState
 from lvsearch.models.kernels import kernel
 
 AVERAGED = 30
-"""Number of sweeps over which topics are averaged, after the first `SETTLING` ones."""
+"""The number of sweeps over which topics are averaged, after the first `SETTLING` ones."""
 CANDIDATES = 32
-"""Number of particles that make these sweeps: those with the highest joint density where the path ended."""
+"""The number of particles that make these sweeps: the particles with the highest joint density at the end of the
+path.
+"""
 START, SAMPLES = 29, 64
-"""Number of posterior draws of documents under given topics, and of importance samples around each."""
+"""The number of posterior draws of documents under given topics, and of importance samples around each."""
 LEAST_ALPHA = 0.1
-"""Smallest α of a topic with which a path may begin from given topics.
+"""The smallest concentration α of a topic with which a path may start at given topics.
 
-Draws of q are sweeps of each document, which stick where α is small and two topics are alike. At 0.005 forward paths
-ended up to 30 nats *above* the evidence, at 0.1 one group in many did, and from 0.2 on none. Without such a path, the
-wide ends of the path from the prior remain.
+Draws of the start are sweeps of each document, which stick if α is small and two topics are alike. At 0.005 forward
+paths ended up to 30 nats *above* the evidence, at 0.1 one group in many did, and from 0.2 on none. Without such a path,
+the wide ends of the path from the prior remain.
 """
 BROAD = 0.5
-"""Smallest α₀ per topic of a q that begins with given topics, where α has a prior.
+"""The smallest concentration per topic of the start at given topics, if α has a prior.
 
-Draws of q are sweeps of each document, which stick where α is small and two topics are alike. On a corpus of three
-obvious topics, K = 4 and A = 0.017, the evidence is about −2,932 nats. Brackets with α₀ = A/K ended between −2,690
-and −2,897, the forward paths above the backward ones. With 0.2, 0.5 and 1 the ends agreed within a nat.
+Draws of the start are sweeps of each document, which stick if α is small and two topics are alike. On a corpus of three
+obvious topics, with K = 4 topics and a total of A = 0.017, the evidence is about −2,932 nats. Brackets with A/K ended
+between −2,690 and −2,897, the forward paths above the backward ones. With 0.2, 0.5 and 1 the ends agreed within a nat.
 """
 
 
@@ -53,31 +55,35 @@ State = TypeVar("State", TopicState, HyperTopicState)
 
 @runtime_checkable
 class _TopicChain(Protocol[State]):
-    """The methods that an LDA chain needs so that its topics can start another path."""
+    """The methods that an LDA chain needs so that another path can start at its topics."""
 
     def take(self, state: State, particles: Array) -> State:
-        """Return the chosen particles, in the given order."""
+        """Return the state of the chosen particles, in the given order."""
         ...
 
     def topic_means(self, state: State) -> Array:
-        """Return posterior means of the topics given the tokens' topics, (word, topic, particle)."""
+        """Return the posterior means of the topics' distributions over words given the tokens' topics, (word, topic,
+        particle).
+        """
         ...
 
     def log_density(self, state: State) -> Array:
-        """Return log p(data, state) of each particle, nats."""
+        """Return log p(data, state) of each particle, (particle,), nats."""
         ...
 
     def log_hyper(self, state: State) -> tuple[Array | None, Array | None]:
-        """Return log A and log η of each particle; None where they are given."""
+        """Return the logarithms of (A = Σα, η) of each particle; None for one that is given."""
         ...
 
     def step(self, key: Array, state: State, temperature: Array, *, backward: bool) -> State:
-        """Make one sweep that leaves π_t unchanged."""
+        """Make one sweep over all tokens at a temperature from 0 (start) to 1 (posterior), and return the new state."""
         ...
 
 
-class _Settled(NamedTuple):
-    """Topics (word, topic), log A and log η of one particle; None for hyper-parameters that are given."""
+class _BestParticle(NamedTuple):
+    """Averages over sweeps of one particle: topics (word, topic), log A and log η; None for hyper-parameters that are
+    given.
+    """
 
     topics: Float64[np.ndarray, "word topic"]
     log_total: float | None
@@ -86,7 +92,10 @@ class _Settled(NamedTuple):
 
 @kernel()
 def _averaged(chain: _TopicChain[State], key: Key[Array, ""], state: State) -> tuple[Array, Array, Any]:
-    """Return averages of topics, log joint and (log A, log η) over `AVERAGED` sweeps, after `SETTLING` other sweeps."""
+    """Return averages over `AVERAGED` sweeps, after `SETTLING` other sweeps, of (topics, log joint, (log A, log η)).
+
+    Topics are (word, topic, particle); the others are (particle,). A = Σα and η are None if they are given.
+    """
 
     def observed(state: State) -> tuple[Array, Array, Any]:
         """Return the quantities to average at one state."""
@@ -101,8 +110,11 @@ def _averaged(chain: _TopicChain[State], key: Key[Array, ""], state: State) -> t
     return jax.lax.fori_loop(0, SETTLING + AVERAGED, one, begin)[1]
 
 
-def _settled(chain: _TopicChain[State], key: Key[Array, ""], states: Sequence[State]) -> _Settled:
-    """Sweep the best particles of all these, and return averages of the one whose average joint is highest."""
+def _average_of_best_particle(chain: _TopicChain[State], key: Key[Array, ""], states: Sequence[State]) -> _BestParticle:
+    """Sweep the best particles of all states, and return averages of the one whose average joint density is highest.
+
+    states: states of several groups of particles.
+    """
     with jax.enable_x64(True):
         together = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), *states)
         best = np.argsort(-np.asarray(log_densities(chain, together)), kind="stable")[:CANDIDATES]
@@ -110,28 +122,43 @@ def _settled(chain: _TopicChain[State], key: Key[Array, ""], states: Sequence[St
         topics, log_density, log_hyper = jax.tree.map(np.asarray, _averaged(chain, key, together))
     highest = int(np.argmax(log_density))
     log_total, log_eta = (None if each is None else float(each[highest]) for each in log_hyper)
-    return _Settled(np.asarray(topics[..., highest], np.float64), log_total, log_eta)
+    return _BestParticle(np.asarray(topics[..., highest], np.float64), log_total, log_eta)
 
 
 @anchored_chain.register
-def _(chain: CollapsedTopics, key: Key[Array, ""], states: Sequence[TopicState]) -> Anchor | None:
-    """Return the path from the topics of the best particle; None where α is too small to draw from q."""
+def _anchored_at_topics(chain: CollapsedTopics, key: Key[Array, ""], states: Sequence[TopicState]) -> Anchor | None:
+    """Return the path that starts at the topics of the best particle: the overload of `anchored_chain` for LDA.
+
+    It is None if α is too small to draw from the start of such a path.
+
+    states: the ends of another path.
+    """
     alpha = chain.alpha[chain.alpha > 0]
     if alpha.min() < LEAST_ALPHA:
         return None
     key_sweeps, key_start = jax.random.split(key)
-    return _anchored_at(chain, alpha, float(chain.eta), _settled(chain, key_sweeps, states).topics, key_start)
+    return _anchored_at(
+        chain, alpha, float(chain.eta), _average_of_best_particle(chain, key_sweeps, states).topics, key_start
+    )
 
 
 @anchored_chain.register
-def _(chain: HyperTopics, key: Key[Array, ""], states: Sequence[HyperTopicState]) -> Anchor | None:
-    """Return the path from the topics of the best particle; None where α is given and too small to draw from q."""
+def _anchored_at_topics_and_hyperparameters(
+    chain: HyperTopics, key: Key[Array, ""], states: Sequence[HyperTopicState]
+) -> Anchor | None:
+    """Return the path that starts at topics and hyper-parameters of the best particle: `anchored_chain` for
+    `HyperTopics`.
+
+    It is None if α is given and too small to draw from the start of such a path.
+
+    states: the ends of another path.
+    """
     inner, total_course, eta_course = chain.topics, chain.total, chain.eta
     alpha, eta = inner.alpha[inner.alpha > 0], float(inner.eta)
     if total_course is None and alpha.min() < LEAST_ALPHA:
         return None
     key_sweeps, key_start = jax.random.split(key)
-    settled = _settled(chain, key_sweeps, states)
+    settled = _average_of_best_particle(chain, key_sweeps, states)
     if total_course is not None and settled.log_total is not None:
         total = float(np.exp(settled.log_total))
         alpha = np.full(len(alpha), max(total / len(alpha), BROAD))
@@ -152,9 +179,11 @@ def _anchored_at(
     means: Float[np.ndarray, "padded_word padded_topic"],
     key: Key[Array, ""],
 ) -> Anchor:
-    """Return the path of `from_topics` on a chain's tokens.
+    """Return the path that starts at given topics, on the tokens of a chain (see `from_topics`).
 
+    alpha, eta: concentrations of the proportions' and of the topics' prior.
     means: posterior means of the topics, not normalised, padded.
+    key: the random key of the estimate of the evidence at the start.
     """
     n_topics, n_words = len(alpha), int(chain.vocabulary)
     topics = means[:n_words, :n_topics].T
@@ -176,13 +205,16 @@ def from_topics(
     key: Key[Array, ""],
     widths: Sequence[int] | None = None,
 ) -> Anchor:
-    """Return the path that begins with given topics, and the standard error of its first distribution's evidence.
+    """Return the path that starts at given topics φ, and the standard error of the log evidence of its start.
 
+    counts: word counts, (document, word), whole numbers.
+    alpha: the proportions' concentration on each topic, (topic,).
+    eta: the concentration of the topics' prior.
+    capacity: the least length of arrays over topics.
     topics: φ, all positive. A factor that is constant over topics of one word has no effect, so topics need not sum to
         1 in each block.
-    key: for the evidence under these topics, which is estimated.
-
-    See `collapsed_topics` for the other arguments.
+    key: the random key of the estimate of log p(words | φ, α), the evidence of the start.
+    widths: number of words in each block of the vocabulary, one block after another; None for a single block.
     """
     key_draws, key_samples = jax.random.split(key)
     given = GivenFactors(None, np.log(topics).T)

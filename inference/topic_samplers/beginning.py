@@ -1,4 +1,4 @@
-"""The start of annealing paths of LDA: the prior, or the responsibilities of a fit."""
+"""Where annealing paths of LDA start: at the prior, or at the responsibilities of a fit."""
 
 import numpy as np
 from jaxtyping import Float
@@ -15,14 +15,16 @@ from lvsearch.models.lda import LDA
 
 TINY = 1e-30
 GROUPED_DRAWS = 8_000_000
-"""Number of latents that one particle draws in the cheapest annealing, where tokens are drawn in groups."""
+"""The number of latent variables that one particle draws in the cheapest annealing, if tokens are drawn in groups."""
 
 
 def topics_chain(model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> CollapsedTopics:
-    """Return the chain from the prior where that is affordable or nothing was fitted; else from the fit's
-    responsibilities.
+    """Return the annealing chain of LDA with given hyper-parameters.
+
+    It starts at the prior for small data or without a fit, and otherwise at the responsibilities of the fit.
 
     model: an LDA whose hyper-parameters are numbers.
+    data: the documents.
     size: (number of topics,).
     estimate: a fit of this size, or None.
 
@@ -40,45 +42,53 @@ def topics_chain(model: LDA, data: Dataset, size: tuple[int, ...], estimate: Est
 
 
 def factors_of(estimate: Estimate, data: Dataset, topics: Float[np.ndarray, "topic word"]) -> GivenFactors:
-    """Return q's factors from a fit: log mean proportions of its documents, and log topics."""
+    """Return the log factors of q, a path's start, from a fit: log proportions of the documents, and log topics.
+
+    estimate: the fit.
+    data: the documents.
+    topics: the probability of each word in each topic.
+    """
     proportions = describe_units(estimate.model, estimate, data).representation
     return GivenFactors(*(np.log(np.maximum(each, TINY)) for each in (proportions, topics.T)))
 
 
 BYTES_PER_TOKEN = 300
-"""Bytes that an annealing of topics holds per token: 2 GB for 6.7 million tokens in 330 cells, measured."""
+"""How many bytes an annealing of topics takes per token, as measured: 2 GB for 6.7 million tokens in 330 cells."""
 
 
 def bytes_of_tokens(data: Dataset) -> int:
-    """Return roughly how many bytes a chain holds that moves every token by itself, however few cells hold them."""
+    """Return roughly how many bytes a chain takes that moves every token by itself, however few (document, word) pairs
+    hold them.
+    """
     batches = (batch for part in data.in_turn() for batch in part.batches)
     return BYTES_PER_TOKEN * sum(int(np.sum(batch.units.counts, dtype=np.float64)) for batch in batches)
 
 
 @bytes_while_annealed.register
-def _(model: LDA, data: Dataset) -> int:
-    """Return roughly how many bytes annealing holds."""
+def _bytes_while_lda_is_annealed(model: LDA, data: Dataset) -> int:
+    """Return roughly how many bytes the annealing of LDA on these documents takes."""
     return bytes_of_tokens(data)
 
 
 @path_needs_fit.register
-def _(model: LDA, data: Dataset) -> bool:
-    """Return True where data are too many for a path from the prior."""
+def _path_of_lda_needs_fit(model: LDA, data: Dataset) -> bool:
+    """Return True if there are too many tokens for a path from the prior, so that it must start at a fit."""
     return bool(counts_of(data).sum() > MOST_FROM_PRIOR)
 
 
 @first_steps.register
-def _(chain: CollapsedTopics) -> int:
-    """Return the number of temperatures of the cheapest annealing.
+def _first_steps_of_topics(chain: CollapsedTopics) -> int:
+    """Return the number of temperatures of the cheapest annealing: the overload of `first_steps` for LDA.
 
-    It is one where there is one topic: nothing is drawn then, and the evidence is exact.
+    With one topic it is 1: nothing is drawn then, and the evidence is exact.
     """
     return 1 if int((np.asarray(chain.alpha) > 0).sum()) == 1 else steps_of_groups(chain)
 
 
 def steps_of_groups(chain: CollapsedTopics) -> int:
-    """Return the number of temperatures of the cheapest annealing, more where tokens are drawn in groups, which is
-    fast.
+    """Return the number of temperatures of the cheapest annealing.
+
+    It is larger if tokens are drawn in groups, which is fast.
     """
     default = first_steps.dispatch(object)(chain)
     return default if chain.width == 1 else int(np.clip(GROUPED_DRAWS // chain.elements, default, MOST_FIRST_STEPS))

@@ -1,28 +1,33 @@
-"""LDA with proportions and topics integrated out, annealed from the prior or from given topics.
+"""LDA with proportions and topics integrated out, annealed from the prior, from given topics, or from a fit.
 
-The state is a topic for every token. With n the counts without token i (Griffiths & Steyvers 2004; Blei 2004, §3.7),
+The state is a topic for every token. Let n be counts without token i: n_dk of topic k in its document, n_kw of its word
+in topic k, and n_k of all tokens in topic k. With V words and concentrations α and η of the proportions' and topics'
+priors (Griffiths & Steyvers 2004; Blei 2004, §3.7),
 
     p(z_i = k | z_¬i, w) ∝ (n_dk + α_k) (n_kw + η) / (n_k + Vη)
 
-and the tempered conditional of π_t ∝ q^(1−t) p^t is
+and the conditional on the path π_t ∝ q^(1−t) p^t, from q at t = 0 to the posterior p at t = 1, is
 
     (n_dk + α_k) · [(n_kw + η) / (n_k + Vη)]^t                  q = p(z | α):              log p/q = log p(w | z, η)
     (n_dk + α_k) · φ_kw^(1−t) · [(n_kw + η) / (n_k + Vη)]^t     q = p(z | w, φ, α):   − Σ log φ_zw + log p(w | φ, α)
     q_i(k)^(1−t) · [(n_dk + α_k) (n_kw + η) / (n_k + Vη)]^t     q = Π_i q_i(z_i):     + log p(z | α) − Σ log q_i(z_i)
 
-with q_i(k) ∝ θ̂_dk φ_kw. There are three beginnings. The prior is symmetric in the topics, and uses no knowledge of the
-data. Given topics φ, in which another path ended, make the shortest path. Documents are independent under q, whose
-evidence log p(w | φ, α) is a sum over documents, and the path has only to free the topics. With a fit's
-responsibilities q_i all tokens are free at first, so that a poor fit is corrected on the way. The last two begin with
-one labelling (`relabelling`).
+with q_i(k) ∝ θ̂_dk φ_kw. There are three beginnings q:
 
-The vocabulary may be cut into blocks, in each of which a topic is a distribution of its own (the alleles of loci,
+- The prior is symmetric in the topics, and uses no knowledge of the data.
+- Given topics φ, in which another path ended, make the shortest path. Documents are independent under q, whose evidence
+  log p(w | φ, α) is a sum over documents, and the path has only to free the topics.
+- With a fit's responsibilities q_i all tokens are free at first, so that a poor fit is corrected on the way.
+
+The last two begin with one labelling (`relabelling`).
+
+The vocabulary may be divided into blocks, in each of which a topic is a distribution of its own (the alleles of loci,
 `admixture`). Then n_k is the count of the word's block, and V its number of words.
 
-Tokens are visited one after another, each seeing the new topics of all before it. Where there are many, they are drawn
-in groups that share neither a document nor a word (`topic_state`, `token_groups`). log Γ is read from tables, because
+Tokens are visited one after another, each seeing the new topics of all before it. In large corpora they are drawn in
+groups that share neither a document nor a word (`topic_state`, `token_groups`). log Γ is read from tables, because
 counts are whole numbers; float64 costs nothing that way. A path without powers, through posteriors with a larger η,
-would be cheaper. But where topics are strong its ends were much farther apart at as many sweeps.
+would be cheaper. But if topics are strong its ends were much farther apart at as many sweeps.
 """
 
 from collections.abc import Callable, Sequence
@@ -51,34 +56,34 @@ from lvsearch.inference.topic_samplers.topic_state import (
 )
 
 MOST_FROM_PRIOR = 20_000
-"""Number of tokens up to which paths begin in the prior, which needs no knowledge of labellings or modes."""
+"""The number of tokens up to which paths begin in the prior, which needs no knowledge of labellings or modes."""
 SETTLING = 20
-"""Number of sweeps after which documents under given topics count as drawn from their posterior."""
+"""The number of sweeps after which documents under given topics count as drawn from their posterior."""
 LANES, FEWEST_LANES, MOST_LANES = 2048, 32, 128
 """Numbers in a step's vectors up to which its time is mostly start-up time, and bounds on the particles that use this.
 
 With 16 topics, 32, 64, 128 and 256 particles take 2.9, 3.4, 5.6 and 10.7 microseconds per token on one core.
 """
 ACCEPTING = 0xACC
-"""Folded into a key to separate the acceptance of a group from its draws."""
+"""A number folded into a key, so that a group's acceptance has other random numbers than its draws."""
 
 
 class CollapsedTopics(eqx.Module):
-    """The collapsed annealing chain of one corpus at one number of topics.
+    """The collapsed annealing chain of LDA on one corpus at one number of topics; it satisfies `Chain`.
 
     | field | shape | meaning |
     |---|---|---|
     | `document`, `word` | (token,) | document and word of each token, in groups of `width`; −1 at empty places |
-    | `alpha` | (topic,) | α, 0 for topics that do not exist |
-    | `eta`, `vocabulary` | () | η; the number of words |
+    | `alpha` | (topic,) | α, the proportions' concentration on each topic; 0 for topics that do not exist |
+    | `eta`, `vocabulary` | () | η, the concentration of the topics' prior; the number of words |
     | `block`, `widths` | (word,), (block,) | the block of each word; the number of words V of each block |
     | `log_gamma_word` | (count,) | log Γ(η + n) − log Γ(η) |
     | `log_gamma_topic` | (block, count) | log Γ(Vη) − log Γ(Vη + n) |
     | `log_gamma_document` | (topic, count) | log Γ(α_k + n) − log Γ(α_k) |
-    | `log_proportions` | () | Σ_d log Γ(A) − log Γ(A + N_d), A = Σ_k α_k |
-    | `q` | `GivenFactors` or None | log φ, or the factors of Π_i q_i(z_i); None: q is the prior |
-    | `log_start` | () | log p(w | φ, α), nats, or Σ_i log Σ_k exp of q's factors; 0 for the prior |
-    | `sharpness` | () | f = (Π_i exp of q's factors)^sharpness in `label_scores` |
+    | `log_proportions` | () | Σ_d log Γ(A) − log Γ(A + N_d), A = Σ_k α_k, N_d the tokens of document d |
+    | `q` | `GivenFactors` or None | the log factors of the distribution at the start; None: it is the prior |
+    | `log_start` | () | the log normaliser of these factors, nats; 0 for the prior |
+    | `sharpness` | () | the power of q's factors in `label_scores` |
     | `width` | | number of tokens drawn together, which share neither document nor word; 1: one by one |
     """
 
@@ -102,23 +107,29 @@ class CollapsedTopics(eqx.Module):
 
     @property
     def independent(self) -> bool:
-        """Whether q is Π_i q_i(z_i), under which the tokens of a document do not depend on each other."""
+        """True if the path starts at q = Π_i q_i(z_i), under which the tokens of a document do not depend on each
+        other.
+        """
         return self.q is not None and self.q.documents is not None
 
     @property
     def elements(self) -> int:
-        """The number of places for tokens, which is roughly the cost of a sweep."""
+        """The number of array slots for tokens, which is roughly the cost of a sweep."""
         return len(self.word)
 
     def init(self, key: Key[Array, ""], particles: int) -> TopicState:
-        """Draw particles from q, token after token.
+        """Draw independent particles from q, the distribution at the start of the path, token after token.
 
-        Under given topics `SETTLING` sweeps of each document follow.
+        If q has given topics, `SETTLING` sweeps of each document follow.
         """
         return self.drawn(key, particles)
 
     def drawn(self, key: Key[Array, ""], particles: int, concentrations: Concentrations = OWN) -> TopicState:
-        """Draw particles from q as `init` does, each under its own hyper-parameters."""
+        """Draw independent particles from q, the distribution at the start of the path, each under its own
+        hyper-parameters.
+
+        concentrations: α and η of each particle, if they are not the chain's own.
+        """
         key_first, key_sweeps = jax.random.split(key)
         start = jnp.zeros(())
         state = self.swept(key_first, self._empty(particles), start, False, concentrations)
@@ -132,22 +143,30 @@ class CollapsedTopics(eqx.Module):
 
     @property
     def lanes(self) -> int:
-        """The number of particles up to which twice as many take less than twice as long."""
+        """The number of particles that run side by side cheaply: up to it, twice as many take less than twice as
+        long.
+        """
         return int(np.clip(LANES // len(self.alpha), FEWEST_LANES, MOST_LANES))
 
     @property
     def directed(self) -> bool:
-        """Whether a backward sweep differs from a forward one."""
+        """True, because a backward sweep differs from a forward one."""
         return True
 
     def step(
         self, key: Key[Array, ""], state: TopicState, temperature: Float[Array, ""], *, backward: bool
     ) -> TopicState:
-        """Make one tempered sweep over all tokens in order, or in reverse order if `backward`."""
+        """Make one sweep over all tokens in order, or in reverse order if `backward`, and return the new state.
+
+        temperature: the position on the path, from 0 (q) to 1 (the posterior).
+        """
         return self.swept(key, state, temperature, backward)
 
     def log_ratio(self, state: TopicState) -> Float[Array, " particle"]:
-        """Return log p(state, data) − log q(state) of each particle, nats."""
+        """Return log p(state, data) − log q(state) of each particle, (particle,), in nats.
+
+        Its average exponential under q is the evidence.
+        """
         log_words = self.log_words(state)
         if self.q is None:
             return log_words
@@ -155,7 +174,9 @@ class CollapsedTopics(eqx.Module):
         return ratio + self.log_documents(state) if self.independent else ratio
 
     def log_chosen(self, state: TopicState) -> Float[Array, " particle"]:
-        """Return Σ over the tokens of q's log factors at their topics, nats, for a q that has factors."""
+        """Return the sum over the tokens of the log factors of q at their topics, (particle,), nats; for a q that has
+        factors.
+        """
         exact = jnp.result_type(float)
         total = jnp.zeros(state.assignment.shape[1], exact)
         for factor, counts in self._factors_and_counts(state):
@@ -163,22 +184,29 @@ class CollapsedTopics(eqx.Module):
         return total
 
     def log_density(self, state: TopicState) -> Float[Array, " particle"]:
-        """Return log p(w, z | α, η) of each particle, nats."""
+        """Return log p(w, z | α, η) of each particle, (particle,), in nats: words w and topics z of all tokens."""
         return self.log_words(state) + self.log_documents(state)
 
     def topic_means(self, state: TopicState) -> Float[Array, "word topic particle"]:
-        """Return posterior means of the topics given the tokens' topics, (n_kw + η) / (n_k + Vη)."""
+        """Return the posterior means of the topics' distributions over words given the tokens' topics, (word, topic,
+        particle).
+
+        They are (n_kw + η) / (n_k + Vη), from counts of words in topics.
+        """
         eta = jnp.asarray(self.eta, jnp.float32)
         base = state.topic_total + eta * jnp.asarray(self.widths, jnp.float32)[:, None, None]
         return (state.word_topic + eta) / base[jnp.asarray(self.block)]
 
     def log_hyper(self, state: TopicState) -> tuple[None, None]:
-        """Return (None, None), because this chain has given hyper-parameters."""
+        """Return (None, None): the log hyper-parameters that vary between particles, of which this chain has none."""
         return None, None
 
     def label_scores(self, state: TopicState) -> Float[Array, "particle topic topic"] | None:
-        """Return S[k, l] = sharpness · Σ over the tokens in topic l of q's k-th log factors; None where q is the
-        prior.
+        """Return scores S, (particle, topic, topic), nats, by which `relabelling` draws how topics are named; None
+        without factors.
+
+        S[k, l] is `sharpness` times the sum over the tokens in topic l of the log factor that q has for topic k. If q
+        is the prior, topics need no names, and the result is None.
         """
         if self.q is None:
             return None
@@ -188,16 +216,16 @@ class CollapsedTopics(eqx.Module):
         return jnp.where(both, scores, jnp.where(jnp.eye(len(self.alpha), dtype=bool), 0.0, -jnp.inf))
 
     def relabel(self, state: TopicState, order: Int[Array, "particle topic"]) -> TopicState:
-        """Return the state in which topic l of each particle becomes topic order[l]."""
+        """Return the state in which topic l of each particle is called order[l]."""
         named = jnp.take_along_axis(order.T, jnp.maximum(state.assignment, 0), axis=0)
         return self._state(jnp.where(state.assignment >= 0, named, -1).astype(jnp.int32))
 
     def take(self, state: TopicState, particles: Int[Array, " chosen"]) -> TopicState:
-        """Return the chosen particles, in the given order."""
+        """Return the state of the chosen particles, in the given order. A particle may be chosen several times."""
         return jax.tree.map(lambda leaf: leaf[..., particles], state)
 
     def words_of_documents(self) -> Int[np.ndarray, "document token"]:
-        """Return the words of each document, shape (document, token), −1 for padding."""
+        """Return the word of each token of each document, (document, token), −1 for padding."""
         real = np.flatnonzero(self.word >= 0)
         real = real[np.argsort(self.document[real], kind="stable")]
         document = self.document[real]
@@ -207,39 +235,41 @@ class CollapsedTopics(eqx.Module):
         return words
 
     def of_topics(self, assignment: Int[Array, "token particle"]) -> TopicState:
-        """Return the state in which the tokens have these topics (−1 for padding), with its counts."""
+        """Return the state in which the tokens have the given topics (−1 for padding), with the counts that follow."""
         return self._state(assignment)
 
     # ── one sweep ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
     def _exists(self) -> Bool[Array, " topic"]:
-        """Whether each topic exists, shape (topic,)."""
+        """Return True for each topic that exists, (topic,)."""
         return jnp.asarray(self.alpha) > 0
 
     @property
     def _real(self) -> Bool[Array, " token"]:
-        """Whether each place holds a token, shape (token,)."""
+        """Return True for each array slot that holds a token, (token,)."""
         return jnp.asarray(self.word) >= 0
 
     def _factors_and_counts(self, state: TopicState) -> list[tuple[Array, Array]]:
-        """Return pairs of each of q's log factors and the counts that they apply to."""
+        """Return pairs of each log factor of q and the counts that it is multiplied by, (row, topic) and (row, topic,
+        particle).
+        """
         if self.q is None:
             return []
         own = [] if self.q.documents is None else [(jnp.asarray(self.q.documents), state.document_topic)]
         return [*own, (jnp.asarray(self.q.words), state.word_topic)]
 
     def _empty(self, particles: int) -> TopicState:
-        """Return the state in which no token has a topic."""
+        """Return the state of `particles` particles in which no token has a topic (−1)."""
         return self._state(jnp.full((len(self.word), particles), -1, jnp.int32))
 
     def _state(self, assignment: Int[Array, "token particle"]) -> TopicState:
-        """Return the state of an assignment, with its counts."""
+        """Return the state in which tokens have the given topics (−1 for none), with the counts that follow."""
         topic, particle = jnp.maximum(assignment, 0), jnp.arange(assignment.shape[1])
         real = (assignment >= 0).astype(jnp.float32)
 
         def counts(rows: Any, length: int) -> Array:
-            """Count tokens by (row, topic, particle)."""
+            """Count tokens by (row, topic, particle), where `rows` is the document or word of each token."""
             zeros = jnp.zeros((length, len(self.alpha), assignment.shape[1]), jnp.float32)
             return zeros.at[jnp.maximum(jnp.asarray(rows), 0)[:, None], topic, particle].add(real)
 
@@ -256,21 +286,22 @@ class CollapsedTopics(eqx.Module):
         backward: bool,
         concentrations: Concentrations = OWN,
     ) -> TopicState:
-        """Draw the topic of every token once, in order; tokens without a topic (−1) are added to the counts.
+        """Draw the topic of every token once given all others, in order, and return the new state.
 
-        With an α of each particle, and q of given topics under the chain's own α₀, the document's factor is (n_dk +
-        α₀)^(1−t) (n_dk + α)^t.
+        Tokens without a topic (−1) get one and are added to the counts. If particles have an α of their own and q has
+        given topics under the chain's own α₀, the document's factor is (n_dk + α₀)^(1−t) (n_dk + α)^t.
 
-        temperature: t of π_t.
-        backward: whether the last token comes first.
-        concentrations: hyper-parameters of each particle, where they replace the chain's own.
+        temperature: the position t on the path, from 0 (q) to 1 (the posterior).
+        backward: True to visit the last token first.
+        concentrations: hyper-parameters of each particle, if they are not the chain's own.
         """
         t = temperature.astype(jnp.float32)
         return self.redraw_all(key, state, backward, partial(self._rule, t), concentrations)
 
     def sweep_posterior(self, key: Key[Array, ""], state: TopicState) -> TopicState:
-        """Draw every token in turn given all others under the posterior: `step` at temperature 1, without computing
-        powers.
+        """Draw every token's topic given all others under the posterior, and return the new state.
+
+        This is `step` at temperature 1, but faster, since no powers are computed.
         """
         alpha = jnp.asarray(self.alpha, jnp.float32)[:, None]
         eta, widths = (jnp.asarray(each, jnp.float32) for each in (self.eta, self.widths))
@@ -293,11 +324,11 @@ class CollapsedTopics(eqx.Module):
         rule_for: Callable[[Any], TokenRule],
         of_particles: Any,
     ) -> TopicState:
-        """Draw the topic of every token once, in order, or in reverse order if `backward`.
+        """Draw the topic of every token once, in order, or in reverse order if `backward`, and return the new state.
 
-        Tokens without a topic (−1) are added to the counts.
+        Tokens without a topic (−1) get one and are added to the counts.
 
-        rule_for: function of the particles' own values that returns how a token is drawn.
+        rule_for: values of particles -> how a token is drawn.
         of_particles: values of each particle for `rule_for`, a pytree with last axis (particle,), or without leaves.
         """
         document, word, block = (jnp.maximum(jnp.asarray(leaf), 0) for leaf in (self.document, self.word, self.block))
@@ -319,6 +350,7 @@ class CollapsedTopics(eqx.Module):
                 now, state.assignment, at, weights, rule.log_acceptance, (cut(uniforms), accepting[group])
             )
 
+        # tokens one by one, or groups of one particle; several particles of groups take turns
         if self.width == 1:
             n_real = self._real.sum()
             return jax.lax.fori_loop(0, n_real, one_token, state)
@@ -332,7 +364,7 @@ class CollapsedTopics(eqx.Module):
     def _one_by_one(
         self, key: Array, state: TopicState, backward: bool, rule_for: Callable[[Any], TokenRule], of_particles: Any
     ) -> TopicState:
-        """Sweep the particles one after another.
+        """Sweep the particles one after another (arguments as in `redraw_all`), and return the new state.
 
         Groups of tokens already fill vectors. Eight particles of 48 topics side by side take six times as long as in
         turn.
@@ -348,7 +380,11 @@ class CollapsedTopics(eqx.Module):
         return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1), swept)
 
     def _rule(self, t: Float[Array, ""], concentrations: Concentrations) -> TokenRule:
-        """Return how one token is drawn at temperature t."""
+        """Return how the topic of one token is drawn given all others.
+
+        t: the position on the path, from 0 (q) to 1 (the posterior).
+        concentrations: hyper-parameters of each particle, if they are not the chain's own.
+        """
         own_alpha = jnp.asarray(self.alpha, jnp.float32)[:, None]
         alpha = own_alpha if concentrations.alpha is None else concentrations.alpha.astype(jnp.float32)
         eta = jnp.asarray(self.eta if concentrations.eta is None else concentrations.eta, jnp.float32)
@@ -380,20 +416,31 @@ class CollapsedTopics(eqx.Module):
     # ── densities ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def log_words(self, state: TopicState) -> Float[Array, " particle"]:
-        """Return log p(w | z, η) = Σ_k [log Γ(Vη) − log Γ(Vη + n_k) + Σ_w log Γ(η + n_kw) − log Γ(η)], nats."""
+        """Return log p(words | topics of all tokens, η) of each particle, (particle,), in nats.
+
+        It is Σ_k [log Γ(Vη) − log Γ(Vη + n_k) + Σ_w log Γ(η + n_kw) − log Γ(η)], with counts n and V words.
+        """
         of_words = jnp.asarray(self.log_gamma_word)[state.word_topic.astype(jnp.int32)].sum((0, 1))
         block = jnp.arange(len(self.widths))[:, None, None]
         return of_words + jnp.asarray(self.log_gamma_topic)[block, state.topic_total.astype(jnp.int32)].sum((0, 1))
 
     def log_documents(self, state: TopicState) -> Float[Array, " particle"]:
-        """Return log p(z | α) = Σ_d [log Γ(A) − log Γ(A + N_d) + Σ_k log Γ(α_k + n_dk) − log Γ(α_k)], nats."""
+        """Return log p(topics of all tokens | α) of each particle, (particle,), in nats.
+
+        It is Σ_d [log Γ(A) − log Γ(A + N_d) + Σ_k log Γ(α_k + n_dk) − log Γ(α_k)], with A = Σ_k α_k and N_d tokens in
+        document d.
+        """
         topic = jnp.arange(len(self.alpha))[:, None]
         table = jnp.asarray(self.log_gamma_document)
         return table[topic, state.document_topic.astype(jnp.int32)].sum((0, 1)) + self.log_proportions
 
 
 def padded_topics(capacity: int) -> int:
-    """Return the places for topics that programs of groups have: a power of two up to 128, then a multiple of 64."""
+    """Return the length of arrays over topics if tokens are drawn in groups: a power of two up to 128, else a multiple
+    of 64.
+
+    capacity: the least length.
+    """
     return 1 << (capacity - 1).bit_length() if capacity <= 128 else -(-capacity // 64) * 64
 
 
@@ -407,16 +454,16 @@ def collapsed_topics(
     widths: Sequence[int] | None = None,
     width: int | None = None,
 ) -> CollapsedTopics:
-    """Build the collapsed chain of a corpus.
+    """Return the collapsed annealing chain of a corpus.
 
-    counts: word counts, shape (document, word), whole numbers.
-    alpha: α, shape (topic,).
-    eta: η.
-    capacity: number of places for topics.
-    q: log factors (document, topic) and (word, topic). Without those of documents, the chain's evidence lacks that of φ
-        (`anchor` adds it). None: q is the prior.
+    counts: word counts, (document, word), whole numbers.
+    alpha: α, the proportions' concentration on each topic, (topic,).
+    eta: η, the concentration of the topics' prior.
+    capacity: the least length of arrays over topics.
+    q: log factors (document, topic) and (word, topic) of the distribution at the start. Without those of documents, the
+        chain's evidence lacks that of the given topics (`anchor` adds it). None: the path starts at the prior.
     widths: number of words in each block of the vocabulary, one block after another; None for a single block.
-    width: number of tokens per group; None: 1 where tokens are few or the vocabulary has several blocks.
+    width: number of tokens per group; None chooses it, and 1 draws tokens one by one.
 
     Raises ValueError for counts that are not whole.
     """
@@ -435,8 +482,8 @@ def collapsed_topics(
     token = np.arange(n_tokens) if width == 1 else grouped(document, word, width).ravel()
     token = np.pad(token, (0, width * padded(-(-len(token) // width)) - len(token)), constant_values=-1)
 
-    def placed(each: np.ndarray) -> Int[np.ndarray, " place"]:
-        """Return the values of the tokens at their places, −1 at empty places."""
+    def at_places(each: np.ndarray) -> Int[np.ndarray, " place"]:
+        """Return the values of the tokens at their array slots, −1 at empty slots."""
         return np.append(each, -1)[token].astype(np.int32)
 
     lengths = np.asarray(counts.sum(1), np.int64).ravel()
@@ -451,8 +498,8 @@ def collapsed_topics(
     block_eta = width_of_block[:, None] * eta
 
     return CollapsedTopics(
-        placed(document),
-        placed(word),
+        at_places(document),
+        at_places(word),
         padded_alpha,
         np.asarray(eta, np.float64),
         np.asarray(n_words, np.float64),

@@ -1,6 +1,8 @@
-"""LDA whose hyper-parameters have Gamma priors: the collapsed chain in which each particle has its own A = Σα and η.
+"""LDA whose hyper-parameters have Gamma priors: in the collapsed chain each particle has its own A = Σα and η.
 
-With h the hyper-parameters that have a prior, K topics, α_k = A/K and n the counts of the state (`chain`), a path is
+Here α and η are the concentrations of the proportions' and of the topics' prior. Let h be those that have a prior, z
+the topics of all tokens, w the words, K the number of topics, α_k = A/K, and n the counts of the state (`chain`). A
+path from q (t = 0) to the posterior (t = 1) is
 
     π_t(h, z) ∝ [q(h) q(z | h)]^(1−t) [p(h) p(z | A) p(w | z, η)]^t
 
@@ -10,7 +12,7 @@ With h the hyper-parameters that have a prior, K topics, α_k = A/K and n the co
 
 A product of powers of two Gammas is a Gamma. So given z, on the log scale,
 
-    log π_t(log A | z) = a_t log A − b_t A + s log p(z | A)       s = 1 where q(z | h) = p(z | A), else s = t
+    log π_t(log A | z) = a_t log A − b_t A + s log p(z | A)       s = 1 if q(z | h) = p(z | A), else s = t
     log π_t(log η | z) = a_t log η − b_t η + t log p(w | z, η)    a_t, b_t: (1 − t) of q's shape and rate, t of p's
 
 A and η are independent given z. Each is moved by one slice (`annealing.hyperparameters`), after the tokens in a forward
@@ -43,17 +45,17 @@ from lvsearch.models.exponential.digamma import log_gamma_positive
 from lvsearch.models.lda import LDA
 
 LEAST = 1e-15
-"""Smallest hyper-parameter that sweeps of tokens use; below it float32 probabilities do not change."""
+"""The smallest hyper-parameter that sweeps of tokens use; below it float32 probabilities do not change."""
 
 
 class HyperTopicState(NamedTuple):
-    """Topics of all tokens and hyper-parameters of each particle; None where the hyper-parameter is given.
+    """The topics of all tokens, and hyper-parameters of each particle; None for a hyper-parameter that is given.
 
     | field | letter | shape |
     |---|---|---|
-    | `topics` | z and its counts | `TopicState` |
-    | `log_total` | log A | (particle,) |
-    | `log_eta` | log η | (particle,) |
+    | `topics` | z, the topics of all tokens, and their counts | `TopicState` |
+    | `log_total` | log A, with A the total concentration of the proportions' prior | (particle,) |
+    | `log_eta` | log η, with η the concentration of the topics' prior | (particle,) |
     """
 
     topics: TopicState
@@ -62,12 +64,12 @@ class HyperTopicState(NamedTuple):
 
 
 class HyperTopics(eqx.Module):
-    """The chain of one corpus at one size, with hyper-parameters annealed together with the topics.
+    """The annealing chain of LDA on one corpus at one size, in which hyper-parameters are latent variables too.
 
     | field | meaning |
     |---|---|
     | `topics` | the chain with given numbers; it holds q's α₀ and the hyper-parameters that are given |
-    | `total`, `eta` | the paths of A and η; None where given, but not both |
+    | `total`, `eta` | the paths of A = Σα and of η; None for one that is given, but not both |
     | `longer` | (m,) number of documents with more than m tokens |
     """
 
@@ -78,25 +80,29 @@ class HyperTopics(eqx.Module):
 
     @property
     def elements(self) -> int:
-        """The number of places for tokens, which is roughly the cost of a sweep."""
+        """The number of array slots for tokens, which is roughly the cost of a sweep."""
         return self.topics.elements
 
     @property
     def lanes(self) -> int:
-        """The number of particles up to which twice as many take less than twice as long."""
+        """The number of particles that run side by side cheaply: up to it, twice as many take less than twice as
+        long.
+        """
         return self.topics.lanes
 
     @property
     def directed(self) -> bool:
-        """Whether a backward sweep differs from a forward one."""
+        """True, because a backward sweep differs from a forward one."""
         return True
 
     def init(self, key: Key[Array, ""], particles: int) -> HyperTopicState:
-        """Draw hyper-parameters from q, then topics given these."""
+        """Draw independent particles from q, the distribution at the start: hyper-parameters first, then topics given
+        these.
+        """
         key_total, key_eta, key_topics = jax.random.split(key, 3)
 
         def drawn(course: Course | None, key: Array) -> Array | None:
-            """Draw log values of one hyper-parameter from its q."""
+            """Draw the logarithm of one hyper-parameter from its q, (particle,); None if it is given."""
             if course is None:
                 return None
             shape, rate = course.start
@@ -109,7 +115,10 @@ class HyperTopics(eqx.Module):
     def step(
         self, key: Key[Array, ""], state: HyperTopicState, temperature: Float[Array, ""], *, backward: bool
     ) -> HyperTopicState:
-        """Draw every token in turn, then move the hyper-parameters; in the reverse order if `backward`."""
+        """Draw every token's topic in turn, then move the hyper-parameters; in the reverse order if `backward`.
+
+        temperature: the position on the path, from 0 (q) to 1 (the posterior).
+        """
         key_topics, key_hyper = jax.random.split(key)
         if backward:
             state = self._move_hyper(key_hyper, state, temperature)
@@ -119,7 +128,7 @@ class HyperTopics(eqx.Module):
         return state if backward else self._move_hyper(key_hyper, state, temperature)
 
     def log_ratio(self, state: HyperTopicState) -> Float[Array, " particle"]:
-        """Return log p(state, data) − log q(state) of each particle, nats."""
+        """Return log p(state, data) − log q(state) of each particle, (particle,), in nats."""
         topics = self.topics
         ratio = self._log_words(state)
         if topics.q is not None:
@@ -134,7 +143,10 @@ class HyperTopics(eqx.Module):
         return ratio
 
     def log_density(self, state: HyperTopicState) -> Float[Array, " particle"]:
-        """Return log p(w, z, h) of each particle, nats, a density of the hyper-parameters that have priors."""
+        """Return log p(words, tokens' topics, hyper-parameters) of each particle, (particle,), in nats.
+
+        It is a density of the hyper-parameters that have priors.
+        """
         density = self._log_words(state) + self._log_documents(state)
         for course, log_value in ((self.total, state.log_total), (self.eta, state.log_eta)):
             if course is not None and log_value is not None:
@@ -142,31 +154,39 @@ class HyperTopics(eqx.Module):
         return density
 
     def topic_means(self, state: HyperTopicState) -> Float[Array, "word topic particle"]:
-        """Return posterior means of the topics given the tokens' topics and η."""
+        """Return the posterior means of the topics' distributions over words given tokens' topics and η, (word, topic,
+        particle).
+        """
         eta = jnp.asarray(self.topics.eta) if state.log_eta is None else jnp.exp(state.log_eta)
         base = state.topics.topic_total + eta * jnp.asarray(self.topics.widths)[:, None, None]
         return (state.topics.word_topic + eta) / base[jnp.asarray(self.topics.block)]
 
     def log_hyper(self, state: HyperTopicState) -> tuple[Array | None, Array | None]:
-        """Return the natural logarithms of A and η, each (particle,), or None where given."""
+        """Return the natural logarithms of (A = Σα, η), each (particle,), or None for one that is given."""
         return state.log_total, state.log_eta
 
     def label_scores(self, state: HyperTopicState) -> Float[Array, "particle topic topic"] | None:
-        """Return the label scores of the topics, nats. Hyper-parameters do not change under relabelling."""
+        """Return the scores by which `relabelling` draws how topics are named, (particle, topic, topic), nats.
+
+        Hyper-parameters do not change under relabelling. If the path starts at the prior, the result is None.
+        """
         return self.topics.label_scores(state.topics)
 
     def relabel(self, state: HyperTopicState, order: Int[Array, "particle topic"]) -> HyperTopicState:
-        """Return the state in which topic l of each particle becomes topic order[l]."""
+        """Return the state in which topic l of each particle is called order[l]."""
         return state._replace(topics=self.topics.relabel(state.topics, order))
 
     def take(self, state: HyperTopicState, particles: Int[Array, " chosen"]) -> HyperTopicState:
-        """Return the chosen particles, in the given order."""
+        """Return the state of the chosen particles, in the given order. A particle may be chosen several times."""
         return jax.tree.map(lambda leaf: leaf[..., particles], state)
 
     # ── moves ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _concentrations(self, log_total: Array | None, log_eta: Array | None) -> Concentrations:
-        """Return α and η of each particle, for sweeps of the tokens."""
+        """Return α and η of each particle, for sweeps of the tokens; None for one that is given.
+
+        log_total, log_eta: logarithms of A = Σα and of η, or None.
+        """
         alpha = None
         if log_total is not None:
             exists = jnp.asarray(self.topics.alpha)[:, None] > 0
@@ -174,7 +194,11 @@ class HyperTopics(eqx.Module):
         return Concentrations(alpha, None if log_eta is None else jnp.maximum(jnp.exp(log_eta), LEAST))
 
     def _move_hyper(self, key: Array, state: HyperTopicState, temperature: Array) -> HyperTopicState:
-        """Move A and η given the topics, each by one slice; they are independent of each other."""
+        """Return the state with A = Σα and η moved given the topics, each by slice sampling; they are independent of
+        each other.
+
+        temperature: the position on the path, from 0 (q) to 1 (the posterior).
+        """
         start, densities = [], []
         if self.total is not None and state.log_total is not None:
             power = jnp.ones(()) if self.topics.q is None else temperature
@@ -185,7 +209,9 @@ class HyperTopics(eqx.Module):
             densities.append((*self.eta.at(temperature), temperature, self._words(state.topics)))
 
         def density(log_values: Array) -> Array:
-            """Return log π_t of each hyper-parameter given the topics, up to a constant, nats."""
+            """Return the log density of each hyper-parameter given the topics, up to a constant, (hyper-parameter,
+            particle), nats.
+            """
             return jnp.stack(
                 [
                     shape * log_value - rate * jnp.exp(log_value) + power * likelihood(log_value)
@@ -201,20 +227,23 @@ class HyperTopics(eqx.Module):
     # ── densities ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _log_words(self, state: HyperTopicState) -> Float[Array, " particle"]:
-        """Return log p(w | z, η) of each particle, nats."""
+        """Return log p(words | tokens' topics, η) of each particle, (particle,), in nats."""
         if state.log_eta is None:
             return self.topics.log_words(state.topics)
         return self._words(state.topics)(state.log_eta)
 
     def _log_documents(self, state: HyperTopicState) -> Float[Array, " particle"]:
-        """Return log p(z | A) of each particle, nats."""
+        """Return log p(tokens' topics | A) of each particle, (particle,), in nats, where A = Σα."""
         if state.log_total is None:
             return self.topics.log_documents(state.topics)
         return self._documents(state.topics)(state.log_total)
 
     def _words(self, topics: TopicState) -> Callable[[Array], Array]:
-        """Return the function log η -> Σ_m #{n_kw > m} log(η + m) − Σ_k [log Γ(Vη + n_k) − log Γ(Vη)]."""
-        beyond = _beyond(topics.word_topic, len(self.topics.log_gamma_word))
+        """Return the function log η -> log p(words | tokens' topics, η), (particle,), in nats.
+
+        It is Σ_m #{n_kw > m} log(η + m) − Σ_k [log Γ(Vη + n_k) − log Γ(Vη)], with counts n and V words.
+        """
+        beyond = _numbers_greater_than(topics.word_topic, len(self.topics.log_gamma_word))
 
         def log_words(log_eta: Array) -> Array:
             base = jnp.exp(log_eta) * jnp.asarray(self.topics.widths)[:, None, None]
@@ -224,15 +253,19 @@ class HyperTopics(eqx.Module):
         return log_words
 
     def _documents(self, topics: TopicState) -> Callable[[Array], Array]:
-        """Return the function log A -> Σ_m #{n_dk > m} log(A/K + m) − Σ_m #{N_d > m} log(A + m)."""
-        beyond = _beyond(topics.document_topic, self.topics.log_gamma_document.shape[1])
+        """Return the function log A -> log p(tokens' topics | A), (particle,), in nats, where A = Σα.
+
+        It is Σ_m #{n_dk > m} log(A/K + m) − Σ_m #{N_d > m} log(A + m), with counts n, K topics and N_d tokens of
+        document d.
+        """
+        beyond = _numbers_greater_than(topics.document_topic, self.topics.log_gamma_document.shape[1])
         log_topics = jnp.log((jnp.asarray(self.topics.alpha) > 0).sum())
         longer = jnp.asarray(self.longer)[:, None]
         return lambda log_total: _log_rising(log_total - log_topics, beyond) - _log_rising(log_total, longer)
 
 
-def _beyond(counts: Float[Array, "row topic particle"], length: int) -> Float[Array, "m particle"]:
-    """Return how many counts of each particle are greater than m, for m = 0 … length − 1."""
+def _numbers_greater_than(counts: Float[Array, "row topic particle"], length: int) -> Float[Array, "m particle"]:
+    """Return how many counts of each particle are greater than m, for m = 0 … length − 1, (m, particle)."""
     particles = counts.shape[-1]
     flat = counts.reshape(-1, particles).astype(jnp.int32)
     of_size = jnp.zeros((length + 1, particles), jnp.float32).at[flat, jnp.arange(particles)].add(1.0)
@@ -240,9 +273,11 @@ def _beyond(counts: Float[Array, "row topic particle"], length: int) -> Float[Ar
 
 
 def _log_rising(log_value: Float[Array, " particle"], beyond: Float[Array, "m #particle"]) -> Float[Array, " particle"]:
-    """Return Σ_m beyond_m log(x + m) for x = e^log_value.
+    """Return Σ_n [log Γ(x + n) − log Γ(x)] over many counts n, for x = e^log_value, (particle,).
 
-    The term m = 0 uses the logarithm itself, so that no x underflows.
+    It is computed as Σ_m beyond_m log(x + m). The term m = 0 uses the logarithm itself, so that no x underflows.
+
+    beyond: how many of the counts are greater than m, for m = 0, 1, …
     """
     m = jnp.arange(1, len(beyond), dtype=log_value.dtype)[:, None]
     weights = beyond.astype(log_value.dtype)
@@ -253,9 +288,15 @@ def _log_rising(log_value: Float[Array, " particle"], beyond: Float[Array, "m #p
 
 
 @evidence_chain.register
-def _(model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> CollapsedTopics | HyperTopics:
-    """Return the chain from the prior where that is affordable or nothing was fitted; else from the fit's
-    responsibilities.
+def _evidence_chain_of_lda(
+    model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
+) -> CollapsedTopics | HyperTopics:
+    """Return the annealing chain of LDA: the overload of `evidence_chain` for `LDA`.
+
+    It starts at the prior for small data or without a fit, and otherwise at the responsibilities of the fit `estimate`.
+    Hyper-parameters that have priors are latent variables of the chain.
+
+    size: (number of topics,).
     """
     if not model.inferred:
         return topics_chain(model, data, size, estimate)
@@ -267,17 +308,17 @@ def _(model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate | Non
 
 
 @first_steps.register
-def _(chain: HyperTopics) -> int:
-    """Return the number of temperatures of the cheapest annealing, as for given hyper-parameters."""
+def _first_steps_with_hyperparameters(chain: HyperTopics) -> int:
+    """Return the number of temperatures of the cheapest annealing, the same as for given hyper-parameters."""
     return steps_of_groups(chain.topics)
 
 
 def hyper_topics(model: LDA, chain: CollapsedTopics, about: LDA | None) -> HyperTopics:
-    """Return the chain in which the hyper-parameters of `model` that have priors are free.
+    """Return the chain in which the hyper-parameters of `model` that have priors are latent variables.
 
-    model: gives the priors.
+    model: the LDA whose priors are used.
     chain: the chain with given numbers.
-    about: a model with the numbers about which q's Gammas lie; None: q is the prior.
+    about: a model with the numbers about which the Gammas of q, at the start, lie; None: q is the prior.
 
     Raises ValueError for a model without priors.
     """

@@ -1,8 +1,9 @@
-"""Collapsed Gibbs sampling for LDA: θ and β integrated out, one topic indicator per token, integer counts.
+"""Collapsed Gibbs sampling for LDA: proportions and topics integrated out, one topic indicator per token.
 
-This is the reference for quality: slow compared with `topics.py`, and exact as the chain grows. With n the counts
-*without* token i (Blei 2004, §3.7; §6.2.1 with one level; Griffiths & Steyvers 2004, who divide by n_k + Vη as is done
-here):
+This is the reference for quality: slow compared with `topics.py`, and exact as the chain grows. Let n be counts
+*without* token i: n_dk of topic k in its document, n_k,w_i of its word in topic k, n_k of topic k. With V words and
+concentrations α, η of the priors (Blei 2004, §3.7; §6.2.1 with one level; Griffiths & Steyvers 2004, who divide by n_k
++ Vη as is done here),
 
     p(z_i = k | z_¬i, w) ∝ (n_dk + α_k) (n_k,w_i + η) / (n_k + Vη)
 
@@ -10,8 +11,8 @@ here):
                        + Σ_k [log Γ(Vη) − log Γ(Vη + n_k) + Σ_w log Γ(η + n_kw) − log Γ(η)]
 
 A sweep visits the tokens in the order of the documents, each seeing the new topics of all before it. This makes it
-exact, and it makes it one sequential scan on any device. A token costs O(K) in vector operations, and a row of each
-count table read and written in place. Each copy of a word is a token of its own.
+exact, and it makes it one sequential scan on any device. A token costs O(K) in vector operations, for K topics, and a
+row of each count table read and written in place. Each copy of a word is a token of its own.
 
 The indicator is drawn by inverting the distribution function with one uniform number of 23 bits per token, in float32.
 A conditional probability is off by at most about 1e-6.
@@ -36,7 +37,7 @@ from lvsearch.models.lda import LDA
 
 
 class Tokens(NamedTuple):
-    """Every copy of every word, document by document.
+    """The tokens of a corpus, document by document: every copy of every word is one token.
 
     | field | shape | meaning |
     |---|---|---|
@@ -49,14 +50,14 @@ class Tokens(NamedTuple):
 
 
 class IndicatorState(NamedTuple):
-    """Topic indicators and the counts that follow from them.
+    """The topic of every token, and the counts that follow.
 
     | field | letter | shape |
     |---|---|---|
-    | `assignments` | z | (token,) |
-    | `document_topic` | n_dk | (document, topic) |
-    | `word_topic` | n_kw | (word, topic) |
-    | `topic_total` | n_k | (topic,) |
+    | `assignments` | z, the topic of each token | (token,) |
+    | `document_topic` | n_dk, tokens of each document in each topic | (document, topic) |
+    | `word_topic` | n_kw, tokens of each word in each topic | (word, topic) |
+    | `topic_total` | n_k, tokens in each topic | (topic,) |
     """
 
     assignments: Int32[Array | np.ndarray, " token"]
@@ -67,16 +68,16 @@ class IndicatorState(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CollapsedSample:
-    """One state of the chain, with the log joint after every sweep so far.
+    """One state of the chain, with the log joint density after every sweep so far.
 
     | field | shape | meaning |
     |---|---|---|
-    | `tokens` | | document and word of each indicator |
-    | `assignments` | (token,) | z, int32 |
-    | `document_topic` | (document, topic) | n_dk, int32 |
-    | `topic_word` | (topic, word) | n_kw, int32 |
-    | `alpha` | (topic,) | α, float64, as the model has it |
-    | `eta` | | η |
+    | `tokens` | | document and word of each token |
+    | `assignments` | (token,) | z, the topic of each token, int32 |
+    | `document_topic` | (document, topic) | n_dk, tokens of each document in each topic, int32 |
+    | `topic_word` | (topic, word) | n_kw, tokens of each word in each topic, int32 |
+    | `alpha` | (topic,) | α, the concentration of the proportions' prior on each topic, float64 |
+    | `eta` | | η, the concentration of the topics' prior |
     | `log_joint` | (sweep,) | log p(w, z | α, η) after every sweep of the chain so far, float64, nats |
     """
 
@@ -89,12 +90,20 @@ class CollapsedSample:
     log_joint: Float64[np.ndarray, " sweep"]
 
     def topics(self) -> Float64[np.ndarray, "topic word"]:
-        """Return E[β | z, w] = (n_kw + η) / (n_k + Vη); rows sum to 1."""
+        """Return the expected distribution over words of each topic given the tokens' topics, (topic, word); rows sum
+        to 1.
+
+        It is (n_kw + η) / (n_k + Vη), from counts and the prior's concentration η.
+        """
         counts = self.topic_word + self.eta
         return counts / counts.sum(axis=1, keepdims=True)
 
     def proportions(self) -> Float64[np.ndarray, "document topic"]:
-        """Return E[θ | z] = (n_dk + α_k) / (N_d + A); rows sum to 1."""
+        """Return the expected topic proportions of each document given the tokens' topics, (document, topic); rows sum
+        to 1.
+
+        They are (n_dk + α_k) / (N_d + Σ_k α_k), from counts and the prior's concentration α.
+        """
         counts = self.document_topic + self.alpha
         return counts / counts.sum(axis=1, keepdims=True)
 
@@ -102,15 +111,17 @@ class CollapsedSample:
 def collapsed_gibbs(
     model: LDA, data: Dataset, size: int, *, sweeps: int, key: Key[Array, ""], start: CollapsedSample | None = None
 ) -> CollapsedSample:
-    """Run more sweeps of the chain of `key`, from `start` or from nothing, and return its state.
+    """Run one collapsed Gibbs chain of LDA for `sweeps` more sweeps, and return its state.
 
     A chain begins by adding the tokens one at a time, each drawn given those before it; this does not count as a sweep.
     Continuing a sample with its own key gives the same bits as one longer run.
 
     model: an LDA, whose α and η are used as they are.
+    data: the documents.
     size: number of topics, the only one compiled for.
     sweeps: number of further sweeps.
-    start: a sample of the same chain to continue, or None.
+    key: the random key of the chain.
+    start: a sample of the same chain to continue; None begins the chain.
 
     Raises ValueError for a size or number of sweeps below 1, a model whose topics are point estimates, an α of another
     size, counts that are not whole numbers, and a `start` from other data, another size or other hyper-parameters.
@@ -127,14 +138,15 @@ def collapsed_gibbs(
             np.zeros((n_words, size), np.int32),
             np.zeros(size, np.int32),
         )
-        state = _next(empty, tokens, key, 0, alpha, eta, adding=True)
+        state = _run_sweep(empty, tokens, key, 0, alpha, eta, adding=True)
     else:
         _check_start(start, tokens, alpha, eta)
         total = start.topic_word.sum(axis=1, dtype=np.int32)
         state = IndicatorState(start.assignments, start.document_topic, start.topic_word.T, total)
         log_joint = start.log_joint.tolist()
+    # sweeps are numbered from the beginning of the chain, so that a continued chain draws the same numbers
     for number in range(len(log_joint) + 1, len(log_joint) + sweeps + 1):
-        state = _next(state, tokens, key, number, alpha, eta, adding=False)
+        state = _run_sweep(state, tokens, key, number, alpha, eta, adding=False)
         log_joint.append(log_joint_of(np.asarray(state.document_topic), np.asarray(state.word_topic), alpha, eta))
     return CollapsedSample(
         tokens,
@@ -148,7 +160,7 @@ def collapsed_gibbs(
 
 
 def average_topics(samples: Sequence[CollapsedSample]) -> Float64[np.ndarray, "topic word"]:
-    """Return the mean of the samples' topics; rows sum to 1.
+    """Return the mean over samples of the topics' distributions over words, (topic, word); rows sum to 1.
 
     Use samples of one chain that are near each other. Topic k of another chain is another topic, and a long chain swaps
     topics too.
@@ -162,7 +174,7 @@ def average_topics(samples: Sequence[CollapsedSample]) -> Float64[np.ndarray, "t
 
 
 def expand(data: Dataset) -> Tokens:
-    """Return the tokens of padded documents: a word counted n times gives n tokens.
+    """Return the tokens of a data set of documents: a word counted n times gives n tokens.
 
     Raises ValueError for counts that are not whole.
     """
@@ -180,7 +192,12 @@ def log_joint_of(
     alpha: Float64[np.ndarray, " topic"],
     eta: float,
 ) -> float:
-    """Return log p(w, z | α, η) of the counts, float64, nats, by the equation of the module."""
+    """Return log p(w, z | α, η), the log joint density of words and tokens' topics, in nats, float64.
+
+    document_topic, word_topic: how many tokens of each document, and of each word, are in each topic.
+    alpha: the concentration of the proportions' prior on each topic.
+    eta: the concentration of the topics' prior.
+    """
     n_words = len(word_topic)
     total, lengths = alpha.sum(), document_topic.sum(axis=1)
     topic = np.nonzero(document_topic)[1]
@@ -202,15 +219,25 @@ def weights(
     eta: Float[Array, ""],
     n_words: int,
 ) -> Float[Array, " topic"]:
-    """Return p(z_i = k | z_¬i, w) up to a constant, from the counts without token i."""
+    """Return the probability of each topic of a token given all other tokens, up to a constant, (topic,).
+
+    in_document: tokens of its document in each topic, without the token.
+    of_word: tokens of its word in each topic, without the token.
+    topic_total: tokens in each topic, without the token.
+    alpha, eta: concentrations of the proportions' and of the topics' prior.
+    n_words: the number of words in the vocabulary.
+    """
     return (in_document + alpha) * (of_word + eta) / (topic_total + n_words * eta)
 
 
 def draw(weight: Float[Array, " topic"], uniform: Float[Array, ""]) -> Int32[Array, ""]:
-    """Return the k at which the running sum of `weight` first exceeds `uniform` times its total.
+    """Return a topic drawn in proportion to `weight`: the first at which the running sum exceeds `uniform` times the
+    total.
 
-    The search has two levels: blocks of about √K topics, and the topics of one block. It takes O(K) additions, where
-    XLA's running sum over all K takes log K passes.
+    The search has two levels: blocks of about √K topics, for K topics, and the topics of one block. It takes O(K)
+    additions, where XLA's running sum over all K takes log K passes.
+
+    uniform: a number in [0, 1).
     """
     n_topics = len(weight)
     width = math.isqrt(n_topics - 1) + 1
@@ -239,10 +266,13 @@ def sweep(
     *,
     adding: bool = False,
 ) -> IndicatorState:
-    """Draw every indicator once, in order, given all others.
+    """Draw the topic of every token once, in order, given all others, and return the new state.
 
+    state: topics of all tokens, with their counts.
+    tokens: document and word of each token.
     uniforms: one number in [0, 1) per token.
-    adding: whether the tokens are not in the counts yet.
+    alpha, eta: concentrations of the proportions' and of the topics' prior.
+    adding: True if the tokens are not in the counts yet.
     """
     n_words, n_topics = state.word_topic.shape
     topic = jnp.arange(n_topics)
@@ -278,12 +308,16 @@ def _sweep(
     *,
     adding: bool,
 ) -> IndicatorState:
-    """Run `sweep` number `number` of the chain of `key` (compiled)."""
+    """Run one sweep of the chain of `key`, compiled (see `sweep`).
+
+    number: the number of the sweep, which is folded into the key.
+    adding: True if the tokens are not in the counts yet.
+    """
     uniforms = jax.random.uniform(jax.random.fold_in(key, number), tokens.word.shape, jnp.float32)
     return sweep(state, tokens, uniforms, jnp.asarray(alpha), jnp.asarray(eta), adding=adding)
 
 
-def _next(
+def _run_sweep(
     state: IndicatorState,
     tokens: Tokens,
     key: Key[Array, ""],
@@ -293,7 +327,11 @@ def _next(
     *,
     adding: bool,
 ) -> IndicatorState:
-    """Run sweep number `number` on the device that suits sequential scans."""
+    """Run one sweep of the chain of `key` on the device that suits sequential scans, and return the new state.
+
+    number: the number of the sweep, which is folded into the key.
+    adding: True if the tokens are not in the counts yet.
+    """
     with one_after_another():
         return _sweep(
             IndicatorState(*map(jnp.asarray, state)),
@@ -310,8 +348,9 @@ def _next(
 
 
 def _hyperparameters(model: LDA, size: int) -> tuple[Float64[np.ndarray, " topic"], float]:
-    """Return α of each topic and η. Raises ValueError for a size below 1, point-estimate topics, or an α of another
-    size.
+    """Return (α of each topic, η), the concentrations of the proportions' and of the topics' prior.
+
+    Raises ValueError for a size below 1, point-estimate topics, or an α of another size.
     """
     if size < 1:
         raise ValueError(f"got size={size}, expected at least 1 topic")
@@ -327,7 +366,7 @@ def _hyperparameters(model: LDA, size: int) -> tuple[Float64[np.ndarray, " topic
 
 
 def _check_start(start: CollapsedSample, tokens: Tokens, alpha: Float64[np.ndarray, " _"], eta: float) -> None:
-    """Raise ValueError unless `start` has these tokens and hyper-parameters."""
+    """Raise ValueError unless the sample `start` has the given tokens and hyper-parameters."""
     same = all(np.array_equal(a, b) for a, b in zip(start.tokens, tokens, strict=True))
     if not same or not np.array_equal(start.alpha, alpha) or start.eta != eta:
         raise ValueError(

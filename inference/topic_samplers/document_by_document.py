@@ -1,9 +1,10 @@
 """LDA with documents that arrive one after another, token by token, while topics may still move (left to right).
 
-    p(w_i | tokens before, z) = Σ_k (n_dk + α_k) / (n_d + A) · (n_kw + η) / (n_k + Vη),      A = Σ_k α_k,
+    p(w_i | tokens before, z) = Σ_k (n_dk + α_k) / (n_d + A) · (n_kw + η) / (n_k + Vη),      A = Σ_k α_k.
 
-with counts of the tokens before, including those of the same document. This is the conditional of the collapsed sweep
-(`chain`), whose normaliser is the weight.
+Counts are of the tokens before token i, including those of the same document: n_dk of topic k in the document, n_d of
+the document, n_kw of the word in topic k, n_k of topic k. There are V words, and α and η are the concentrations of the
+priors. This is the conditional of the collapsed sweep (`chain`), whose normaliser is the weight.
 
 Source: Wallach, Murray, Salakhutdinov & Mimno 2009, who do so for one document under given topics.
 """
@@ -21,10 +22,11 @@ from lvsearch.inference.topic_samplers.topic_state import TokenPlace, TopicState
 
 
 class DocumentByDocument(eqx.Module):
-    """A chain from the prior, and the order in which its documents arrive; satisfies `Sequential`.
+    """A chain of LDA from the prior, and the order in which its documents arrive; it satisfies `Sequential`.
 
     | field | shape | meaning |
     |---|---|---|
+    | `chain` | | the chain, which holds the tokens |
     | `tokens` | (token,) | tokens of the chain, document after document in that order; padding last |
     | `ends` | (document,) | number of tokens up to the end of each document; at padding all tokens |
     | `n_units` | () | number of documents without padding |
@@ -41,7 +43,7 @@ class DocumentByDocument(eqx.Module):
         return len(self.ends)
 
     def none_yet(self, key: Key[Array, ""], particles: int) -> TopicState:
-        """Return the state in which no token has a topic (−1)."""
+        """Return the state before any document has arrived, in which no token has a topic (−1). `key` is not used."""
         return self.chain.of_topics(jnp.full((len(self.tokens), particles), -1, jnp.int32))
 
     def append(
@@ -49,13 +51,16 @@ class DocumentByDocument(eqx.Module):
     ) -> tuple[TopicState, Float[Array, " particle"]]:
         """Add a document and draw the topics of its tokens in order.
 
-        Returns the new state, and the sum of the tokens' predictive log-probabilities of each particle, nats.
+        unit: the document's position in the order of arrival.
+
+        Returns: (the new state, log p(document's words | documents before and topics drawn on the way), (particle,),
+            nats).
         """
         first, last = self._tokens_of(unit)
 
         def one(place: Array, carry: tuple[TopicState, Array]) -> tuple[TopicState, Array]:
             state, gain = carry
-            state, total = self._redrawn(jax.random.fold_in(key, place), state, jnp.asarray(self.tokens)[place])
+            state, total = self._redraw_token(jax.random.fold_in(key, place), state, jnp.asarray(self.tokens)[place])
             return state, gain + self._log_token(total, place - first)
 
         return jax.lax.fori_loop(first, last, one, (state, self._zero(state)))
@@ -63,49 +68,56 @@ class DocumentByDocument(eqx.Module):
     def remove(
         self, key: Key[Array, ""], state: TopicState, unit: Int[Array, ""]
     ) -> tuple[TopicState, Float[Array, " particle"]]:
-        """Undo `append`: remove the last document's tokens in reverse order.
+        """Remove the last document's tokens in reverse order, which undoes `append`.
 
-        Returns the new state, and the sum that `append` would return for the topics that the tokens had, nats.
+        unit: the document's position in the order of arrival.
+
+        Returns: (the new state, the log-probability that `append` would return for the topics that the tokens had,
+            nats).
         """
         first, last = self._tokens_of(unit)
 
         def one(done: Array, carry: tuple[TopicState, Array]) -> tuple[TopicState, Array]:
             state, gain = carry
             place = last - 1 - done
-            state, total = self._redrawn(None, state, jnp.asarray(self.tokens)[place])
+            state, total = self._redraw_token(None, state, jnp.asarray(self.tokens)[place])
             return state, gain + self._log_token(total, place - first)
 
         return jax.lax.fori_loop(0, last - first, one, (state, self._zero(state)))
 
     def revisit(self, key: Key[Array, ""], state: TopicState, units: Int[Array, ""], *, backward: bool) -> TopicState:
-        """Draw the topics of all tokens of the first `units` documents again, in reverse order if `backward`."""
+        """Draw the topics of all tokens of the first `units` documents again, in reverse order if `backward`; return
+        the state.
+        """
         last = jnp.asarray(self.ends)[units - 1]
 
         def one(done: Array, state: TopicState) -> TopicState:
             token = jnp.asarray(self.tokens)[last - 1 - done if backward else done]
-            return self._redrawn(jax.random.fold_in(key, done), state, token)[0]
+            return self._redraw_token(jax.random.fold_in(key, done), state, token)[0]
 
         return jax.lax.fori_loop(0, last, one, state)
 
     def take(self, state: TopicState, particles: Int[Array, " chosen"]) -> TopicState:
-        """Return the chosen particles, in the given order."""
+        """Return the state of the chosen particles, in the given order. A particle may be chosen several times."""
         return self.chain.take(state, particles)
 
     def _tokens_of(self, unit: Int[Array, ""]) -> tuple[Array, Array]:
-        """Return the first place of a document's tokens, and the place after its last one."""
+        """Return where a document's tokens begin and end in `tokens`: (position of the first, position after the
+        last).
+        """
         ends = jnp.asarray(self.ends)
         return jnp.where(unit > 0, ends[unit - 1], 0), ends[unit]
 
     def _zero(self, state: TopicState) -> Float[Array, " particle"]:
-        """Return 0 for each particle."""
+        """Return 0 for each particle, (particle,)."""
         return jnp.zeros(state.assignment.shape[1])
 
-    def _redrawn(
+    def _redraw_token(
         self, key: Key[Array, ""] | None, state: TopicState, token: Int[Array, ""]
     ) -> tuple[TopicState, Float[Array, " particle"]]:
-        """Draw a token's topic given all others, or remove its topic (−1) if `key` is None.
+        """Draw a token's topic given all others, or take its topic away (−1) if `key` is None.
 
-        Returns the new state, and Σ_k (n_dk + α_k) (n_kw + η) / (n_k + Vη) without the token, (particle,).
+        Returns: (the new state, Σ_k (n_dk + α_k) (n_kw + η) / (n_k + Vη) from counts without the token, (particle,)).
         """
         chain = self.chain
         alpha, eta = jnp.asarray(chain.alpha, jnp.float32)[:, None], jnp.asarray(chain.eta, jnp.float32)
@@ -121,18 +133,21 @@ class DocumentByDocument(eqx.Module):
         return redrawn(state, at, weights, uniform)
 
     def _log_token(self, total: Float[Array, " particle"], before: Int[Array, ""]) -> Float[Array, " particle"]:
-        """Return log p(token | tokens before), nats.
+        """Return log p(token | tokens before), (particle,), in nats.
 
-        total: the sum that `_redrawn` returned.
-        before: number of tokens before it in its document.
+        total: the sum that `_redraw_token` returned.
+        before: number of tokens before this one in the document.
         """
         concentration = jnp.asarray(self.chain.alpha, jnp.result_type(float)).sum()
         return jnp.log(total.astype(concentration.dtype)) - jnp.log(before + concentration)
 
 
 @sequential.register
-def _(chain: CollapsedTopics, key: Key[Array, ""]) -> DocumentByDocument | None:
-    """Return the chain's documents in a random order; None for a chain that does not begin in the prior."""
+def _documents_in_random_order(chain: CollapsedTopics, key: Key[Array, ""]) -> DocumentByDocument | None:
+    """Return the chain's documents in a random order of arrival: the overload of `sequential` for LDA.
+
+    It is None for a path that does not start at the prior.
+    """
     if chain.q is not None:
         return None
     real = np.flatnonzero(chain.word >= 0)

@@ -1,4 +1,6 @@
-"""Inputs of the LDA chains: the factors of q, hyper-parameters of single particles, and padded lengths of arrays."""
+"""Inputs of the LDA chains: log factors of a path's start, hyper-parameters of single particles, padded array
+lengths.
+"""
 
 from typing import NamedTuple
 
@@ -8,26 +10,27 @@ from scipy.sparse import csr_array
 from scipy.special import logsumexp
 
 PAIRS = 1 << 16
-"""Number of pairs of a document and a word whose normalisers are computed together."""
+"""The number of (document, word) pairs whose normalisers are computed together."""
 LENGTHS = (64, 1.25)
-"""First length and ratio of the geometric ladder of padded lengths.
+"""The first length and the ratio of the geometric ladder of padded lengths.
 
 Tokens, documents and words are padded to it, so that corpora of similar size share a compiled program.
 """
 
 
 class GivenFactors(NamedTuple):
-    """The log factors of q: q_i(k) ∝ exp(documents[d, k] + words[w, k]) for a token of word w in document d.
+    """The log factors of q, the distribution at the start of an annealing path of LDA.
 
-    `documents` is None where proportions are not given and p(z_i | z_¬i, α) takes their place.
+    A token of word w in document d is in topic k with probability q_i(k) ∝ exp(documents[d, k] + words[w, k]).
+    `documents` is None if only topics are given; then the prior of the document's topics takes its place.
     """
 
     documents: Float[np.ndarray, "document topic"] | None
     words: Float[np.ndarray, "word topic"]
 
     def padded_to(self, capacity: int) -> "GivenFactors":
-        """Return the factors in float32, padded with 0 to `capacity` topics and padded lengths, as a chain stores
-        them.
+        """Return the factors in the form that a chain stores: float32, padded with 0 to `capacity` topics and padded
+        lengths.
         """
 
         def factor(table: np.ndarray) -> np.ndarray:
@@ -38,7 +41,11 @@ class GivenFactors(NamedTuple):
         return GivenFactors(None if self.documents is None else factor(self.documents), factor(self.words))
 
     def log_normaliser(self, counts: csr_array) -> float:
-        """Return Σ_i log Σ_k exp of both factors, nats, from factors rounded to the chain's precision (float32)."""
+        """Return Σ over all tokens of log Σ_k exp of both factors, in nats, from factors rounded to float32 as the
+        chain's are.
+
+        counts: word counts, (document, word).
+        """
         documents, words = (np.asarray(each, np.float32).astype(np.float64) for each in self if each is not None)
         of_pair = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr)), counts.indices
         total = 0.0
@@ -51,12 +58,12 @@ class GivenFactors(NamedTuple):
 
 
 class Concentrations(NamedTuple):
-    """Hyper-parameters of each particle that replace the chain's own; None: the chain's own.
+    """Hyper-parameters of each particle that replace the chain's own; None keeps the chain's own.
 
     | field | letter | shape |
     |---|---|---|
-    | `alpha` | α | (topic, particle), 0 for topics that do not exist |
-    | `eta` | η | (particle,) |
+    | `alpha` | α, the proportions' concentration | (topic, particle), 0 for topics that do not exist |
+    | `eta` | η, the concentration of the topics' prior | (particle,) |
     """
 
     alpha: Float[Array, "topic particle"] | None = None
@@ -67,7 +74,10 @@ OWN = Concentrations()
 
 
 def padded(length: int) -> int:
-    """Return the smallest length of the geometric ladder that is at least `length`."""
+    """Return the smallest length of a geometric ladder (64, 80, 104, …) that is at least `length`.
+
+    Arrays are padded to these lengths, so that corpora of similar size share a compiled program.
+    """
     least, ratio = LENGTHS
     size = least
     while size < length:

@@ -1,7 +1,9 @@
 """The evidence of documents under given topics, by importance sampling from draws of their posterior.
 
-With topics φ given, documents are independent, and θ_d | z is Dirichlet(α + n_d(z)). So draws z^1, …, z^P of the
-posterior make q(θ) = (1/P) Σ_p Dirichlet(θ; α + n_d(z^p)), which converges to the posterior of θ_d itself, and
+With topics φ and concentration α given, documents are independent. Let w_d be the words of document d, z the topics of
+its tokens, n_d(z) their counts by topic, and θ_d its proportions. Then θ_d | z is Dirichlet(α + n_d(z)). So draws z^1,
+…, z^P of the posterior make q(θ) = (1/P) Σ_p Dirichlet(θ; α + n_d(z^p)), which converges to the posterior of θ_d
+itself, and
 
     p(w_d | φ, α) = E_{θ ~ q} [ Dirichlet(θ; α) / q(θ) · Π_i Σ_k θ_k φ_k,w_i ]
 
@@ -18,7 +20,7 @@ from lvsearch.models.exponential.digamma import log_gamma_positive
 from lvsearch.models.kernels import kernel
 
 BROAD = (1.0, 0.5, 0.0)
-"""Shares of the mean counts that give further components of q, because few draws of z miss much that is probable."""
+"""Shares of the mean counts that make further components of q, because few draws of z miss much that is probable."""
 
 
 @kernel(static_argnames=("samples",))
@@ -31,15 +33,15 @@ def log_independent(
     *,
     samples: int,
 ) -> tuple[Float[Array, " document"], Float[Array, " document"]]:
-    """Estimate log p(words | φ, α) of each document by importance sampling.
+    """Estimate log p(words | topics, α) of each document by importance sampling.
 
     word: words of each document, −1 for padding.
-    document_topic: counts n_d of posterior draws.
-    alpha: α of each topic, 0 for topics that do not exist.
-    log_topics: log φ.
-    samples: number of samples from each component of q.
+    document_topic: how many tokens of each document are in each topic, in posterior draws of the tokens' topics.
+    alpha: the proportions' concentration on each topic, 0 for topics that do not exist.
+    log_topics: log probability of each word in each topic.
+    samples: number of samples from each component of the proposal distribution.
 
-    Returns the estimates, nats, corrected for the bias of the logarithm, and their squared standard errors.
+    Returns: (the estimates, nats, corrected for the bias of the logarithm; their squared standard errors).
     """
     exists = alpha > 0
     safe = jnp.where(exists, alpha, 1.0)
@@ -48,7 +50,7 @@ def log_independent(
     components = jnp.concatenate([document_topic, *(share * mean for share in BROAD)], axis=2).astype(topics.dtype)
 
     def one(given: tuple[Array, Array, Array]) -> tuple[Array, Array]:
-        """Estimate the evidence of one document."""
+        """Return (the estimated log evidence of one document, its squared standard error)."""
         key, words, counts = given
         shape = jnp.where(exists[:, None], safe[:, None] + counts, 1.0)
         log_gamma = log_gamma_draws(key, jnp.broadcast_to(shape, (samples, *shape.shape)))

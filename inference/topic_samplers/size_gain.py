@@ -1,8 +1,10 @@
-"""The gain of one more topic, log p(w | K) − log p(w | K − 1) of LDA, annealed in both directions between the sizes.
+"""The gain of one more topic, log p(w | K) − log p(w | K − 1) of LDA, by annealing in both directions between the
+sizes.
 
-A chain with K topics begins with the responsibilities of a fit, and runs until it has settled. The two topics whose
-merger costs least are marked. A chain with K − 1 topics begins with the two merged, and runs until it has settled. On
-the path between the two chains only the tokens of that pair have a choice (`splits`).
+Here w are the words of the documents and K the number of topics. A chain with K topics begins with the responsibilities
+of a fit, and runs until it has settled. The two topics whose merger costs least are marked. A chain with K − 1 topics
+begins with the two merged, and runs until it has settled. On the path between the two chains only the tokens of that
+pair have a choice (`splits`).
 """
 
 from typing import Any, NamedTuple, cast
@@ -34,17 +36,17 @@ from lvsearch.models.kernels import kernel
 from lvsearch.models.lda import LDA
 
 LEAST_CAPACITY = 32
-"""Smallest number of places for topics. Sizes up to it share their programs, and fewer places would hardly be
+"""The least length of arrays over topics. Sizes up to it share their programs, and shorter arrays would hardly be
 faster.
 """
 
 
 class GainEffort(NamedTuple):
-    """The work of measuring one gain.
+    """The work of measuring one gain between two numbers of topics.
 
     | field | meaning |
     |---|---|
-    | `temperatures` | sweeps of each path, in each direction |
+    | `temperatures` | sweeps of each annealing path, in each direction |
     | `settling` | sweeps of the larger size's chain before anything is recorded |
     | `averaging` | further sweeps over which the topics of the pair are averaged |
     | `settling_merged` | sweeps of the smaller size's chain after its two topics were merged |
@@ -69,12 +71,12 @@ topics, 20 sweeps give a gain of 104 nats and 200 sweeps one of 81.
 
 
 class TopicAverages(NamedTuple):
-    """Averages over sweeps and particles.
+    """Averages of topics and proportions over sweeps and particles of a chain.
 
     | field | shape | meaning |
     |---|---|---|
-    | `in_document` | (document, topic) | n_dk + α_k |
-    | `topics` | (word, topic) | (n_kw + η) / (n_k + Vη) |
+    | `in_document` | (document, topic) | tokens of the document in the topic, plus the concentration α_k |
+    | `topics` | (word, topic) | posterior means of the topics' distributions over words |
     """
 
     in_document: Float[Array, "document topic"]
@@ -82,17 +84,29 @@ class TopicAverages(NamedTuple):
 
 
 @measures_gains.register
-def _(model: LDA, data: Dataset) -> bool:
-    """Return True where paths would begin with a fit, and topics are exchangeable (a single α for all of them)."""
+def _measures_gains_of_lda(model: LDA, data: Dataset) -> bool:
+    """Return True if gains between sizes are to be measured for this model and data: the overload of `measures_gains`
+    for LDA.
+
+    This is so if data are too many for a path from the prior, and one α is shared by all topics, so that they are
+    exchangeable.
+    """
     even = isinstance(model.concentration, GammaPrior) or np.ndim(model.concentration) == 0
     return even and bool(counts_of(data).sum() > MOST_FROM_PRIOR)
 
 
 @gain_of_last_part.register
-def _(model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate, key: Key[Array, ""], trial: int) -> Gain:
-    """Measure the gain with hyper-parameters that have priors fixed at the fit's numbers.
+def _gain_of_last_topic(
+    model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate, key: Key[Array, ""], trial: int
+) -> Gain:
+    """Return the gain in log evidence of one more topic, K over K − 1, in nats: the overload of `gain_of_last_part` for
+    LDA.
 
-    At other likely numbers the gain differs by little, because the evidence is flat in them at the fit's numbers.
+    Hyper-parameters that have priors are fixed at the fit's numbers. At other likely numbers the gain differs by
+    little, because the evidence is flat in them there.
+
+    size: (K,). estimate: a fit of K topics. trial: how often this gain was measured before; later measurements work
+        longer.
     """
     work = EFFORTS[min(trial, len(EFFORTS) - 1)]
     return gains_of_last_topics(cast(LDA, estimate.model), data, size, estimate, key, work)[0]
@@ -107,18 +121,22 @@ def gains_of_last_topics(
     work: GainEffort,
     fewer: tuple[int, ...] = (1,),
 ) -> tuple[Gain, ...]:
-    """Measure log p(data | K) − log p(data | K − m), K = size[0], for every m of `fewer`, in the mode of the fit
-    `estimate`.
+    """Measure how much K topics gain over K − m topics, log p(data | K) − log p(data | K − m), for every m of `fewer`.
 
-    One chain with K topics serves all of them. With K − m topics, the m disjoint pairs that are cheapest to merge are
-    one topic each.
+    The gain is that of the posterior mode in which the fit lies. One chain with K topics serves all m. With K − m
+    topics, each of the m disjoint pairs that are cheapest to merge is one topic.
 
     model: an LDA whose hyper-parameters are numbers.
+    data: the documents.
+    size: (K,).
     estimate: a fit of size K.
+    key: a random key.
     work: numbers of sweeps and paths.
     fewer: how many topics fewer, each at most K // 2.
 
-    Raises ValueError where K is too small for that.
+    Returns: for each m the log weights of the paths in both directions, nats.
+
+    Raises ValueError if K is too small for the largest m.
     """
     (n_topics,) = size
     most = max(fewer)
@@ -141,7 +159,7 @@ def gains_of_last_topics(
     temperatures = np.linspace(0.0, 1.0, work.temperatures + 1)[1:]
 
     def one_group(number: int) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return (upwards, downwards) along one group of paths, for every number of topics fewer."""
+        """Return, for every m, the log weights (upwards, downwards) of one group of paths, each (particle,), nats."""
         keys = split_key(folded(key, number), 3)
         with jax.enable_x64(True):
             upper = drawn(start, keys[0], particles=work.particles)
@@ -149,7 +167,7 @@ def gains_of_last_topics(
         return [one_gain(m, upper, averages, split_key(folded(keys[2], m), 3)) for m in fewer]
 
     def one_gain(m: int, upper: TopicState, averages: TopicAverages, keys: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return (upwards, downwards) between K − m topics and a settled chain of K."""
+        """Return the log weights (upwards, downwards) of paths between K − m topics and a settled chain of K, nats."""
         # The smaller chain keeps K places. The second topic of each pair, merged into the first, does not exist.
         merged_alpha = np.full(n_topics, total / (n_topics - m))
         merged_alpha[1 : 2 * m : 2] = 0.0
@@ -170,8 +188,10 @@ def gains_of_last_topics(
 def splits_between(
     larger: CollapsedTopics, smaller: CollapsedTopics, averages: TopicAverages, pairs: int = 1
 ) -> TopicSplits:
-    """Return the path along which topics 0, 2, … are each split into two, with shares from these averages.
+    """Return the path along which topics 0, 2, 4, … of the smaller chain are each split into two.
 
+    larger, smaller: the chains with the topics split and merged.
+    averages: averages of the larger chain, which say how likely each token is to be in either topic of a pair.
     pairs: how many topics are split.
     """
     in_document, topics = (np.asarray(each, np.float64) for each in averages[:2])
@@ -193,9 +213,9 @@ def splits_between(
 def settle(
     chain: CollapsedTopics, key: Key[Array, ""], state: TopicState, settling: int | Int[Array, ""], averaging: int
 ) -> tuple[TopicState, TopicAverages]:
-    """Sweep a chain at temperature 1, first `settling` times, then `averaging` times while averages are taken.
+    """Sweep a chain under its posterior, first `settling` times, then `averaging` times while averages are taken.
 
-    Returns the last state and the averages.
+    Returns: (the last state, the averages).
     """
 
     def observed(state: TopicState) -> TopicAverages:
@@ -217,7 +237,7 @@ def settle(
 
 
 def with_alpha(chain: CollapsedTopics, alpha: Float[np.ndarray, " size"]) -> CollapsedTopics:
-    """Return the chain with another α_k of the same total, 0 for topics that do not exist."""
+    """Return the chain with other concentrations α_k of the same total, (topic,); 0 for topics that do not exist."""
     padded_alpha = np.pad(alpha, (0, len(chain.alpha) - len(alpha)))[:, None]
     safe = np.where(padded_alpha > 0, padded_alpha, 1.0)
     lengths = np.arange(chain.log_gamma_document.shape[1])

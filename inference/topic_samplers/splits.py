@@ -1,7 +1,9 @@
 """A path between LDA with K and with K + m topics, along which m topics are each split into two.
 
-Let z be topics of all tokens among K + m, of which m pairs are marked. Let merge(z) be the same with both topics of a
-pair taken as one. For tokens of a pair let r_i(k) be given shares of its two topics, which sum to 1. Then
+Let z be the topics of all tokens among K + m, of which m pairs are marked, and w the words. Let merge(z) be the same
+with both topics of a pair taken as one. For token i of a pair let r_i(k) be given shares of its two topics, which sum
+to
+1. Then
 
     π_0(z) = p(merge(z), w | K) Π_i r_i(z_i)          Σ_z π_0(z) = p(w | K), exactly
     π_1(z) = p(z, w | K + m)                          Σ_z π_1(z) = p(w | K + m)
@@ -11,12 +13,13 @@ idea of annealed reversible jump, Karagiannis & Andrieu 2013, used for evidence)
 choice on the way. The ends of the two directions are therefore hundreds of times nearer to each other than those of two
 paths from the prior.
 
-Topics outside the pairs differ between π_0 and π_1 in their α alone: A/K in π_0, A/(K + m) in π_1. This is switched at
-once at the start: π_0' is π_0 with A/(K + m) for those topics, and the path is π_t ∝ π_0'^(1−t) π_1^t. The log weight
-of the switch (`log_switch`) varies by a nat or so, and topics outside the pairs need no power at any step.
+Let A be the total concentration of the proportions' prior. Topics outside the pairs differ between π_0 and π_1 in their
+α alone: A/K in π_0, A/(K + m) in π_1. This is switched at once at the start: π_0' is π_0 with A/(K + m) for those
+topics, and the path is π_t ∝ π_0'^(1−t) π_1^t. The log weight of the switch (`log_switch`) varies by a nat or so, and
+topics outside the pairs need no power at any step.
 
-With n the counts without token i, N those of merge(z), α₀ = A/K and α₁ = A/(K + m), the conditional of z_i on the path
-is
+With n the counts without token i, N those of merge(z), α₀ = A/K, α₁ = A/(K + m), V words and topic concentration η, the
+conditional of z_i on the path is
 
     (n_dk + α₁) (n_kw + η) / (n_k + Vη)                                         for topics outside the pairs
     [(N_dk + α₀) (N_kw + η) / (N_k + Vη) r_i(k)]^(1−t) [(n_dk + α₁) (n_kw + η) / (n_k + Vη)]^t      for the others
@@ -45,17 +48,20 @@ LEAST_SHARE = 1e-4
 
 
 class TopicSplits(eqx.Module):
-    """The path from K to K + m topics of one corpus. It is a `Chain` whose start is the posterior with K topics.
+    """The annealing path from K to K + m topics of one corpus. It is a `Chain` that starts at the posterior with K
+    topics.
 
-    The topics of the j-th pair have numbers 2j and 2j + 1; with K topics the second of them does not exist.
+    The topics of the j-th pair have numbers 2j and 2j + 1; with K topics the second of them does not exist. At
+    temperature 0 the path has the distribution π_0' (K topics, pairs divided at random), at 1 the posterior π_1 with K
+    + m topics.
 
     | field | shape | meaning |
     |---|---|---|
     | `larger` | | the chain with K + m topics |
-    | `smaller` | | the chain with K topics, on the same places |
-    | `paired` | | 2m: how many topics, the first ones, belong to pairs |
+    | `smaller` | | the chain with K topics, on arrays of the same lengths |
     | `document_odds`, `word_odds` | (document, pair), (word, pair) | summands of the log odds of the second topic |
     | `log_topics` | (2, word, topic) | log topics for label scores, with K and with K + m topics |
+    | `paired` | | 2m: how many topics, the first ones, belong to pairs |
     """
 
     larger: CollapsedTopics
@@ -67,27 +73,32 @@ class TopicSplits(eqx.Module):
 
     @property
     def elements(self) -> int:
-        """The number of places for tokens, which is roughly the cost of a sweep."""
+        """The number of array slots for tokens, which is roughly the cost of a sweep."""
         return self.larger.elements
 
     @property
     def lanes(self) -> int:
-        """The number of particles up to which twice as many take less than twice as long."""
+        """The number of particles that run side by side cheaply: up to it, twice as many take less than twice as
+        long.
+        """
         return self.larger.lanes
 
     @property
     def directed(self) -> bool:
-        """Whether a backward sweep differs from a forward one."""
+        """True, because a backward sweep differs from a forward one."""
         return True
 
     def init(self, key: Key[Array, ""], particles: int) -> TopicState:
-        """Raise TypeError, because draws of π_0 are made by `split` from draws of the posterior with K topics."""
+        """Raise TypeError: the path starts at draws of the posterior with K topics, from which `split` makes its first
+        states.
+        """
         raise TypeError(
             "a path between two sizes begins with draws of the smaller one's posterior: use split(key, state)"
         )
 
     def split(self, key: Key[Array, ""], state: TopicState) -> TopicState:
-        """Draw from π_0 by dividing the tokens of each pair by their shares.
+        """Draw the path's first states from draws of the posterior with K topics: tokens of each pair are divided at
+        random.
 
         state: draws of the posterior with K topics; the second topic of every pair is empty.
         """
@@ -97,7 +108,7 @@ class TopicSplits(eqx.Module):
         return self.larger.of_topics(jnp.where(divided & second, topic | 1, state.assignment))
 
     def merge(self, state: TopicState) -> TopicState:
-        """Return the state with K topics, in which the first topic of each pair has all its tokens."""
+        """Return the state with K topics, in which the first topic of each pair has all tokens of the pair."""
         topic = jnp.maximum(state.assignment, 0)
         merged = jnp.where((state.assignment >= 0) & (topic < self.paired), topic & ~1, state.assignment)
         return self.smaller.of_topics(merged)
@@ -105,12 +116,19 @@ class TopicSplits(eqx.Module):
     def step(
         self, key: Key[Array, ""], state: TopicState, temperature: Float[Array, ""], *, backward: bool
     ) -> TopicState:
-        """Draw every token in turn given all others, in reverse order if `backward`."""
+        """Draw every token's topic in turn given all others, in reverse order if `backward`, and return the new state.
+
+        temperature: the position on the path, from 0 (K topics) to 1 (K + m topics).
+        """
         rule = partial(self._rule, temperature.astype(jnp.float32))
         return self.larger.redraw_all(key, state, backward, rule, None)
 
     def log_ratio(self, state: TopicState) -> Float[Array, " particle"]:
-        """Return log π_1(z) − log π_0'(z), nats. Topics outside the pairs contribute equally to both and cancel."""
+        """Return log π_1(z) − log π_0'(z) of each particle, (particle,), in nats: the density at the path's end over
+        its start.
+
+        Topics outside the pairs contribute equally to both and cancel.
+        """
         topic = jnp.maximum(state.assignment, 0)
         divided = (state.assignment >= 0) & (topic < self.paired)
         exact = jnp.result_type(float)
@@ -123,9 +141,10 @@ class TopicSplits(eqx.Module):
         return apart - self._log_topics(self.smaller, 0, *together) - log_shares
 
     def log_switch(self, state: TopicState) -> Float[Array, " particle"]:
-        """Return log π_0'(z) − log π_0(z), nats: what the topics that are not split gain by the α of the larger model.
+        """Return the log weight of the path's first step, log π_0'(z) − log π_0(z), (particle,), in nats.
 
-        Their α becomes A/(K + m), where it was A/K (see the module). This is applied once, at the start of the path.
+        In this step the concentration α of the topics outside the pairs changes from A/K to A/(K + m), where A is their
+        total.
         """
         topic = jnp.arange(len(self.larger.alpha))[:, None]
         counts = state.document_topic.astype(jnp.int32)
@@ -133,30 +152,38 @@ class TopicSplits(eqx.Module):
         return jnp.where(topic >= self.paired, after - before, 0.0).sum((0, 1))
 
     def log_density(self, state: TopicState) -> Float[Array, " particle"]:
-        """Return log p(w, z | K + m topics), nats."""
+        """Return log p(words, tokens' topics | K + m topics) of each particle, (particle,), in nats."""
         return self.larger.log_density(state)
 
     def label_scores(self, state: TopicState) -> Float[Array, "particle topic topic"]:
-        """Return label scores with K + m topics (see `Chain`)."""
+        """Return the scores by which `relabelling` draws how the K + m topics are named, (particle, topic, topic), in
+        nats.
+        """
         return self._scores(self.log_topics[1], state, self.larger)
 
     def smaller_label_scores(self, state: TopicState) -> Float[Array, "particle topic topic"]:
-        """Return label scores of merge(z), with K topics (see `Chain`)."""
+        """Return the scores by which `relabelling` draws how the K merged topics are named, (particle, topic, topic),
+        in nats.
+        """
         return self._scores(self.log_topics[0], self._merged_counts(state), self.smaller)
 
     def relabel(self, state: TopicState, order: Int[Array, "particle topic"]) -> TopicState:
-        """Return the state in which topic l of each particle becomes topic order[l]."""
+        """Return the state in which topic l of each particle is called order[l]."""
         return self.larger.relabel(state, order)
 
     def take(self, state: TopicState, particles: Int[Array, " chosen"]) -> TopicState:
-        """Return the chosen particles, in the given order."""
+        """Return the state of the chosen particles, in the given order. A particle may be chosen several times."""
         return self.larger.take(state, particles)
 
     # ── inner ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _scores(self, log_topics: Array, state: TopicState, chain: CollapsedTopics) -> Array:
-        """Return S[k, l] = sharpness · Σ over the tokens in topic l of log φ_kw, and −∞ between topics and empty
-        places.
+        """Return label scores S[k, l]: `sharpness` times the sum over the tokens in topic l of log p(word | topic k),
+        in nats.
+
+        It is −∞ between topics that exist and array slots without a topic.
+
+        log_topics: log p(word | topic), (word, topic).
         """
         scores = chain.sharpness * jnp.einsum("wk,wlp->pkl", jnp.asarray(log_topics), state.word_topic)
         exists = jnp.asarray(chain.alpha) > 0
@@ -166,7 +193,7 @@ class TopicSplits(eqx.Module):
     def _log_topics(
         self, chain: CollapsedTopics, place: int, in_document: Array, with_word: Array, total: Array
     ) -> Float[Array, " particle"]:
-        """Return the contribution of one topic of each pair to log p(w, z) of a chain, nats.
+        """Return what one topic of each pair contributes to the log joint density of a chain, (particle,), in nats.
 
         place: 0 for the first topics of the pairs, 1 for the second.
         in_document, with_word, total: counts of these topics, (document, pair, particle), (word, …) and (1, …).
@@ -178,31 +205,40 @@ class TopicSplits(eqx.Module):
         return documents + words + jnp.asarray(chain.log_gamma_topic)[0, total].sum((0, 1))
 
     def _log_shares(self, topic: Int[Array, "token particle"]) -> Float[Array, "token particle"]:
-        """Return log r_i(k) of each token for topics that belong to pairs."""
+        """Return the log of the share of each token for its topic, log r_i(k), for topics that belong to pairs.
+
+        topic: a topic for each token.
+        """
         document, word = (
             jnp.maximum(jnp.asarray(each), 0)[:, None] for each in (self.larger.document, self.larger.word)
         )
         pair = jnp.minimum(topic // 2, self.paired // 2 - 1)
         odds = jnp.asarray(self.document_odds)[document, pair] + jnp.asarray(self.word_odds)[word, pair]
-        second = _bounded(jax.nn.sigmoid(odds))
+        second = _clipped_share(jax.nn.sigmoid(odds))
         return jnp.log(jnp.where(topic % 2 == 1, second, 1 - second))
 
     def _with_partner(self, counts: Array) -> Array:
-        """Return the counts N of merge(z): for topics in pairs the sum of both.
+        """Return counts in which both topics of each pair have the counts of the pair together, (…, topic, particle).
 
-        counts: counts n, (…, topic, particle).
+        counts: counts of each topic, (…, topic, particle).
         """
         both = jnp.repeat(_pair_sums(counts, self.paired), 2, axis=-2)
         return jnp.concatenate([both, counts[..., self.paired :, :]], axis=-2)
 
     def _merged_counts(self, state: TopicState) -> TopicState:
-        """Return the counts of merge(z). The assignment is left unchanged, and is not used."""
+        """Return the state whose counts are those with both topics of each pair merged.
+
+        The assignment is left unchanged, and is not used.
+        """
         exists = jnp.asarray(self.smaller.alpha)[:, None] > 0
         counts = [jnp.where(exists, self._with_partner(each), 0.0) for each in state[1:]]
         return TopicState(state.assignment, *counts)
 
     def _rule(self, t: Float[Array, ""], of_particles: None) -> TokenRule:
-        """Return how one token is drawn at temperature t."""
+        """Return how the topic of one token is drawn given all others.
+
+        t: the position on the path, from 0 (K topics) to 1 (K + m topics). of_particles: not used.
+        """
         eta, vocabulary = (jnp.asarray(each, jnp.float32) for each in (self.larger.eta, self.larger.vocabulary))
         split_alpha = jnp.asarray(self.larger.alpha, jnp.float32)[:, None]
         merged_alpha = jnp.asarray(self.smaller.alpha, jnp.float32)[: self.paired : 2, None]
@@ -210,7 +246,7 @@ class TopicSplits(eqx.Module):
         base = vocabulary * eta
         # Powers in π_t: t for topics of pairs, 1 for topics outside the pairs, 1 − t for merged topics.
         powers = jnp.concatenate(
-            [jnp.where(jnp.arange(len(self.larger.alpha)) < self.paired, t, 1.0), self._halves(1 - t)]
+            [jnp.where(jnp.arange(len(self.larger.alpha)) < self.paired, t, 1.0), self._once_per_pair(1 - t)]
         )
 
         def weights(of_document: Array, of_word: Array, in_document: Array, with_word: Array, total: Array) -> Array:
@@ -218,7 +254,7 @@ class TopicSplits(eqx.Module):
             weight = jnp.where(split_alpha > 0, weight, 0.0)
             documents, words, totals = (_pairs(each, self.paired) for each in (in_document, with_word, total))
             merged = [first + second for first, second in (documents, words, totals)]
-            share = _bounded(jax.nn.sigmoid(odds[0][of_document] + odds[1][of_word]))[..., None]
+            share = _clipped_share(jax.nn.sigmoid(odds[0][of_document] + odds[1][of_word]))[..., None]
             together = (merged[0] + merged_alpha) * (merged[1] + eta) / (merged[2] + base)
             drawn = []
             for member, of_member in enumerate((1 - share, share)):
@@ -235,28 +271,30 @@ class TopicSplits(eqx.Module):
 
         return TokenRule(weights, log_acceptance)
 
-    def _halves(self, value: Array) -> Array:
-        """Return the value once for each pair."""
+    def _once_per_pair(self, value: Array) -> Array:
+        """Return an array (pair,) that repeats one number."""
         return jnp.broadcast_to(value, (self.paired // 2,))
 
 
 def _pairs(counts: Array, paired: int) -> tuple[Array, Array]:
-    """Return the counts of the first and of the second topics of all pairs.
+    """Return (counts of the first topics of all pairs, counts of the second), each (…, pair, particle).
 
     counts: (…, topic, particle).
+    paired: how many topics, the first ones, belong to pairs.
     """
     return counts[..., 0:paired:2, :], counts[..., 1:paired:2, :]
 
 
 def _pair_sums(counts: Array, paired: int) -> Array:
-    """Return the counts of both topics of each pair together.
+    """Return the counts of both topics of each pair together, (…, pair, particle).
 
     counts: (…, topic, particle).
+    paired: how many topics, the first ones, belong to pairs.
     """
     first, second = _pairs(counts, paired)
     return first + second
 
 
-def _bounded(share: Array) -> Array:
-    """Return the share, clipped to [`LEAST_SHARE`, 1 − `LEAST_SHARE`]."""
+def _clipped_share(share: Array) -> Array:
+    """Return the share of a topic of a pair, clipped to [`LEAST_SHARE`, 1 − `LEAST_SHARE`]."""
     return jnp.clip(share, LEAST_SHARE, 1 - LEAST_SHARE)

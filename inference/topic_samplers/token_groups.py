@@ -1,8 +1,8 @@
 """Groups of tokens of which no two share a document or a word, so that all tokens of a group can be drawn at once.
 
-Documents and words are dealt to as many lanes as a group has tokens, evenly by their numbers of tokens. There are as
-many rounds. In round s, lane i holds the tokens of its own documents with the words of lane i + s, so that no two lanes
-share any. A round has as many groups as its longest lane has tokens.
+If a group has at most W tokens, documents and words are each divided among W lanes, evenly by their numbers of tokens.
+There are W rounds. In round s, lane i holds the tokens of its own documents with the words of lane i + s. So no two
+lanes share a document or a word. A round has as many groups as its longest lane has tokens.
 """
 
 import heapq
@@ -11,19 +11,21 @@ import numpy as np
 from jaxtyping import Int
 
 WIDEST = 64
-"""Largest number of tokens in a group.
+"""The largest number of tokens in a group.
 
 On one core with 64 topics, groups of 16, 32 and 64 take .25, .23 and .26 microseconds per token of Cora. With eleven
 times its vocabulary, groups of 32 and 64 take .35 and .33.
 """
 TOKENS_OF_A_CELL = 40
-"""Smallest mean number of tokens of a lane in a round; from there on the longest lane has few more than the others."""
+"""The least mean number of tokens of a lane in a round. From there on the longest lane has few more than the others."""
 
 
 def group_width(document: Int[np.ndarray, " token"], word: Int[np.ndarray, " token"]) -> int:
-    """Return how many tokens a group may have without many empty places: a power of two.
+    """Return how many tokens a group may have without many empty slots: a power of two.
 
-    It is 1 for few tokens, and where one document or word has most of them.
+    It is 1 for few tokens, and if one document or word has most of them.
+
+    document, word: the document and the word of each token.
     """
     if not len(document):
         return 1
@@ -35,7 +37,11 @@ def group_width(document: Int[np.ndarray, " token"], word: Int[np.ndarray, " tok
 def grouped(
     document: Int[np.ndarray, " token"], word: Int[np.ndarray, " token"], width: int
 ) -> Int[np.ndarray, "group place"]:
-    """Return the number of the token at each place of each group; −1 at empty places."""
+    """Return groups of tokens that share neither document nor word, (group, slot): the number of a token, or −1.
+
+    document, word: the document and the word of each token.
+    width: how many slots for tokens a group has.
+    """
     lane, other = (_lanes(each, width)[each] for each in (document, word))
     cell = (other - lane) % width * width + lane  # number of the round, then of the lane
     order = np.argsort(cell, kind="stable")
@@ -49,7 +55,13 @@ def grouped(
 
 
 def _lanes(member: Int[np.ndarray, " token"], width: int) -> Int[np.ndarray, " member"]:
-    """Return the lane of each member (document or word): members with most tokens first, each to the emptiest lane."""
+    """Return which of `width` lanes each document (or word) is assigned to, so that lanes have about equally many
+    tokens.
+
+    Documents with most tokens come first, each to the emptiest lane.
+
+    member: the document (or word) of each token.
+    """
     tokens = np.bincount(member)
     lanes, load = np.zeros(len(tokens), np.int64), [(0, lane) for lane in range(width)]
     for each in np.argsort(-tokens, kind="stable").tolist():

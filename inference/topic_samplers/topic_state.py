@@ -1,17 +1,18 @@
-"""Topics of all tokens and their draws, one after another or in groups: shared by all collapsed chains of LDA.
+"""The topics of all tokens, and draws of them one after another or in groups, for all collapsed chains of LDA.
 
-Particles are on the last axis. So one draw is a vector operation over (topic, particle), and documents and words select
-whole rows.
+Particles (independent copies of the state) are on the last axis. So one draw is a vector operation over (topic,
+particle), and documents and words select whole rows.
 
-Tokens that share neither document nor word (`token_groups`) interact only through the topics' totals n_k. Let m_k
-tokens of the group be in topic k, and let b_k = n_k + Vη without them. Given all tokens outside the group, the joint
-conditional is
+Tokens that share neither document nor word (`token_groups`) interact only through n_k, the number of tokens in topic k.
+Let m_k tokens of the group be in topic k, and let b_k = n_k + Vη without them, for V words and topic concentration η.
+Given all tokens outside the group, the joint conditional of the group's topics z_i at temperature t is
 
     Π_i f_i(z_i) · Π_k [Γ(b_k) / Γ(b_k + m_k)]^t
 
-A proposal draws each token by itself, in proportion to f_i(k) b_k^(−t). It is accepted for all tokens together with
-probability min(1, Π_k [Γ(b_k + m_k) / Γ(b_k + m'_k)]^t b_k^(t (m'_k − m_k))). This is almost 1, since m_k is small
-compared with n_k. Like a draw of one token, the move is reversible.
+with f_i the factor of token i that does not depend on the group. A proposal draws each token by itself, in proportion
+to f_i(k) b_k^(−t). It puts m'_k tokens into topic k. It is accepted for all tokens together with probability min(1, Π_k
+[Γ(b_k + m_k) / Γ(b_k + m'_k)]^t b_k^(t (m'_k − m_k))). This is almost 1, since m_k is small compared with n_k. Like a
+draw of one token, the move is reversible.
 """
 
 from collections.abc import Callable
@@ -26,23 +27,23 @@ from jaxtyping import Array, Bool, Float, Int
 from lvsearch.models.exponential.digamma import log_gamma_positive
 
 STRIDES = ((32, 16), (16, 4))
-"""Pairs (number of topics from which on, stretch length): topics are searched in stretches of this length, as measured.
+"""Pairs (least number of topics, stretch length): topics are searched in stretches of this length, as measured.
 
 With fewer topics there is a single stretch.
 """
 BELOW_ONE = 1 - 2.0**-23
-"""Factor that keeps a uniform number times a sum below the sum."""
+"""A factor that keeps a uniform number times a sum below the sum."""
 
 
 class TopicState(NamedTuple):
-    """Topics of all tokens and the counts that follow from them.
+    """The topics of all tokens, and the counts that follow from them, for several particles.
 
     | field | letter | shape |
     |---|---|---|
-    | `assignment` | z | (token, particle); −1 for padding |
-    | `document_topic` | n_dk | (document, topic, particle), float32 whole numbers |
-    | `word_topic` | n_kw | (word, topic, particle) |
-    | `topic_total` | n_bk, by block of the vocabulary | (block, topic, particle) |
+    | `assignment` | z, the topic of each token | (token, particle); −1 for padding |
+    | `document_topic` | n_dk, tokens of a document in a topic | (document, topic, particle), float32 whole numbers |
+    | `word_topic` | n_kw, tokens of a word in a topic | (word, topic, particle) |
+    | `topic_total` | n_bk, tokens in a topic by block of the vocabulary | (block, topic, particle) |
     """
 
     assignment: Int[Array, "token particle"]
@@ -52,7 +53,7 @@ class TopicState(NamedTuple):
 
 
 class TokenPlace(NamedTuple):
-    """One token: its number, its document, its word, and the word's block of the vocabulary."""
+    """The position of one token: its number, its document, its word, and the word's block of the vocabulary."""
 
     token: Int[Array, ""]
     document: Int[Array, ""]
@@ -61,7 +62,7 @@ class TokenPlace(NamedTuple):
 
 
 class TokenRule(NamedTuple):
-    """How the topic of a token is drawn given all other tokens, at one temperature.
+    """The rule by which the topic of a token is drawn given all other tokens, at one temperature.
 
     | field | meaning |
     |---|---|
@@ -82,13 +83,15 @@ def redrawn(
     weights: Callable[[Array, Array, Array], Array],
     uniform: Float[Array, " particle"] | None,
 ) -> tuple[TopicState, Float[Array, " particle"]]:
-    """Draw one token's topic given all others, or remove its topic (−1) if `uniform` is None.
+    """Draw one token's topic given all others, or take its topic away (−1) if `uniform` is None.
 
+    state: the topics of all tokens.
+    at: the token.
     weights: (n_dk, n_kw, n_bk), each (topic, particle) and without the token -> weights (topic, particle), none
-        negative.
+        negative. The letters are those of `TopicState`.
     uniform: a number in [0, 1) for each particle, or None.
 
-    Returns the new state, and the sum of the weights, (particle,).
+    Returns: (the new state, the sum of the weights, (particle,)).
 
     Numbers of topics have 32 bits whatever JAX's default, and indices are promised to be in range. Otherwise each would
     cost as much as all the arithmetic.
@@ -118,7 +121,9 @@ def redrawn(
 
 
 class TokenGroup(NamedTuple):
-    """Tokens that are drawn together: the place of the first, their documents and words, and which of them exist."""
+    """Some tokens that are drawn together: the position of the first, their documents and words, and which of them
+    exist.
+    """
 
     first: Int[Array, ""]
     document: Int[Array, " place"]
@@ -134,12 +139,15 @@ def redrawn_together(
     log_acceptance: Callable[[Array, Array, Array], Array],
     uniform: tuple[Float[Array, "place particle"], Float[Array, " particle"]],
 ) -> TopicState:
-    """Draw the topics of one group of tokens given all other tokens, in one block of the vocabulary.
+    """Draw the topics of one group of tokens given all other tokens, in one block of the vocabulary; return the new
+    state.
 
+    state: the topics of all tokens.
     before: topics of all tokens before the sweep. The assignment in `state` is only written to, so that it need not be
         copied.
+    at: the group.
     weights: (n_dk, n_kw, n_k) without the group, (place, topic, particle) and (topic, particle) -> unnormalised
-        probabilities of each token's topic, such as f_i(k) b_k^(−t).
+        probabilities of each token's topic. The letters are those of `TopicState`, a place is one token of the group.
     log_acceptance: (n_k without the group, number of the group's tokens proposed to join each topic, number that leave
         it), each (topic, particle) -> log of the Metropolis ratio, (particle,).
     uniform: numbers in [0, 1) for each token, and one for accepting the group.
@@ -151,7 +159,7 @@ def redrawn_together(
     in_document = state.document_topic.at[at.document].get(mode="promise_in_bounds") - old
     of_word = state.word_topic.at[at.word].get(mode="promise_in_bounds") - old
     total = state.topic_total[0] - leaving
-    proposed = jnp.where(at.real[:, None], _chosen(weights(in_document, of_word, total), uniform[0]), -1)
+    proposed = jnp.where(at.real[:, None], _draw_topics(weights(in_document, of_word, total), uniform[0]), -1)
 
     coming = (topic == proposed[:, None]).astype(jnp.float32).sum(0)
     exact = jnp.result_type(float)
@@ -159,14 +167,14 @@ def redrawn_together(
     accepted = jnp.log(uniform[1]) < ratio
     new = jnp.where(accepted, proposed, assigned)
 
-    def moved(counts: Array, row: Array) -> Array:
-        """Return the counts with the group's tokens moved from their old to their new topics."""
-        return _added(_added(counts, row, new, 1.0), row, assigned, -1.0)
+    def with_tokens_moved(counts: Array, row: Array) -> Array:
+        """Return counts in which the group's tokens have left their old topics and joined the new ones."""
+        return _with_added(_with_added(counts, row, new, 1.0), row, assigned, -1.0)
 
     return TopicState(
         jax.lax.dynamic_update_slice_in_dim(state.assignment, new, at.first, 0),
-        moved(state.document_topic, at.document),
-        moved(state.word_topic, at.word),
+        with_tokens_moved(state.document_topic, at.document),
+        with_tokens_moved(state.word_topic, at.word),
         (total + jnp.where(accepted, coming, leaving))[None],
     )
 
@@ -176,36 +184,40 @@ def total_corrections(
     coming: Float[Array, "topic particle"],
     leaving: Float[Array, "topic particle"],
 ) -> Float[Array, "topic particle"]:
-    """Return log [Γ(b_k + m_k) / Γ(b_k + m'_k)] b_k^(m'_k − m_k) of each topic, nats.
+    """Return the log of the Metropolis ratio's factor of each topic, for draws that took the topics' totals for
+    constant.
 
-    These terms correct draws of a group that took the topics' totals for constant (see the module's docstring).
+    It is log [Γ(b_k + m_k) / Γ(b_k + m'_k)] + (m'_k − m_k) log b_k, (topic, particle), nats.
 
-    base: b_k = n_k + Vη without the group.
-    coming, leaving: m'_k and m_k, the tokens proposed for each topic and those now in it.
+    base: b_k, tokens in the topic without the group, plus the total concentration Vη of its prior.
+    coming, leaving: m'_k and m_k, how many tokens of the group are proposed for each topic, and are now in it.
     """
     change = (coming - leaving) * jnp.log(base)
     return change - log_gamma_positive(base + coming) + log_gamma_positive(base + leaving)
 
 
-def _added(counts: Array, row: Array, topic: Int[Array, "place particle"], amount: float) -> Array:
-    """Return the counts with `amount` added at each place's row and topic; −1 adds nothing."""
+def _with_added(counts: Array, row: Array, topic: Int[Array, "place particle"], amount: float) -> Array:
+    """Return counts (row, topic, particle) with `amount` added at each token's row and topic; topic −1 adds nothing."""
     place = row[:, None], jnp.maximum(topic, 0), jnp.arange(topic.shape[1], dtype=jnp.int32)
     return counts.at[place].add(jnp.where(topic >= 0, amount, 0.0), mode="promise_in_bounds")
 
 
-def _chosen(
+def _draw_topics(
     weight: Float[Array, "place topic particle"], uniform: Float[Array, "place particle"]
 ) -> Int[Array, "place particle"]:
-    """Draw a topic for each place in proportion to its weights: first the stretch of topics, then the topic within.
+    """Draw a topic for each token in proportion to its weights: first the stretch of topics, then the topic within it.
 
-    This is `collapsed.draw` for many places at once. Sums run from the first to the last topic, so topics of weight 0,
+    This is `collapsed.draw` for many tokens at once. Sums run from the first to the last topic, so topics of weight 0,
     which do not exist, add nothing. They are never chosen, however sums are rounded.
+
+    weight: unnormalised probabilities of each token's topic.
+    uniform: numbers in [0, 1).
     """
     n_topics = weight.shape[1]
     stride = next((each for least, each in STRIDES if n_topics >= least and n_topics % each == 0), n_topics)
     stretches = weight.reshape(weight.shape[0], -1, stride, weight.shape[2])
-    sums = _running([stretches[:, :, each] for each in range(stride)])[-1]
-    ends = _running([sums[:, each] for each in range(n_topics // stride)])
+    sums = _running_sums([stretches[:, :, each] for each in range(stride)])[-1]
+    ends = _running_sums([sums[:, each] for each in range(n_topics // stride)])
     aim = uniform * (BELOW_ONE * ends[-1])
     passed = [end <= aim for end in ends[:-1]]
     stretch = sum(passed, start=jnp.zeros(aim.shape, jnp.int32))
@@ -213,11 +225,11 @@ def _chosen(
     for end, beyond in zip(ends[:-1], passed, strict=True):
         start = jnp.where(beyond, end, start)
     inner = jnp.take_along_axis(stretches, stretch[:, None, None], axis=1, mode="promise_in_bounds")[:, 0]
-    ends = _running([inner[:, each] for each in range(stride)])
+    ends = _running_sums([inner[:, each] for each in range(stride)])
     rest = jnp.clip(aim - start, 0.0, BELOW_ONE * ends[-1])
     return sum([end <= rest for end in ends[:-1]], start=stretch * stride)
 
 
-def _running(parts: list[Array]) -> list[Array]:
-    """Return the sums of the first 1, 2, … parts."""
+def _running_sums(parts: list[Array]) -> list[Array]:
+    """Return the sums of the first 1, 2, … arrays of a list."""
     return list(accumulate(parts))

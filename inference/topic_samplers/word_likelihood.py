@@ -1,6 +1,4 @@
-"""Draws of log p(words | topics of all tokens) along a collapsed Gibbs chain, from which harmonic means are
-computed.
-"""
+"""Draws of log p(words | topics of all tokens) along a collapsed Gibbs chain, to compute harmonic means from."""
 
 from typing import cast
 
@@ -21,24 +19,31 @@ LOG_WORDS = "log_words"
 
 
 class WordLikelihoodRecorder(Recorder):
-    """Records `log_words`: log p(w | z, η) with topics integrated out, nats."""
+    """The recorder of `log_words`: log p(words | topics of all tokens, η), nats, with the topics' distributions
+    integrated out.
+    """
 
     quantities: tuple[Quantity, ...] = eqx.field(static=True, default=(Quantity(LOG_WORDS, (), (), False),))
 
     def values(self, chain: CollapsedTopics, state: TopicState) -> tuple[Array, ...]:
-        """Return the recorded number of each particle."""
+        """Return (log p(words | topics of all tokens, η),), (particle,), nats."""
         return (chain.log_words(state),)
 
 
 def log_word_likelihoods(
     model: LDA, data: Dataset, size: int, *, draws: int, warmup: int, thin: int, key: Key[Array, ""]
 ) -> Float64[np.ndarray, " draw"]:
-    """Return log p(w | z, η), nats, at draws of z from one chain that begins in the prior.
+    """Return log p(words | topics of all tokens, η) at draws of these topics from one chain, (draw,), in nats.
 
+    The chain begins in the prior.
+
+    model: an LDA whose hyper-parameters are numbers.
+    data: the documents.
     size: number of topics.
     draws: number of draws.
     warmup: sweeps before the first draw.
     thin: sweeps between draws.
+    key: the random key of the chain.
 
     Raises ValueError for counts below 1, and for a model whose concentrations are not numbers.
 

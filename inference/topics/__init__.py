@@ -1,1 +1,1 @@
-"""LDA at a fixed size: its kernels and its estimator."""
+"""Fits of LDA with a given number of topics: fast kernels, the estimator, and descriptions of documents."""

@@ -1,4 +1,4 @@
-"""Descriptions of documents under fitted topics: their proportions, bounds and certified intervals, by the kernels."""
+"""Descriptions of documents under fitted LDA topics: topic proportions, likelihood bounds and certified intervals."""
 
 import jax
 import numpy as np
@@ -17,17 +17,20 @@ DESCRIBE_SWEEPS, DESCRIBE_TOLERANCE = 100, 1e-3
 
 
 @describe_units.register
-def _(model: LDA, estimate: Estimate, data: Dataset) -> Described:
-    """Return proportions (docs, K) and the bound of each document, at the posterior mean of the topics.
+def _described_documents(model: LDA, estimate: Estimate, data: Dataset) -> Described:
+    """Return topic proportions (document, topic) and a lower bound on log p of each document in nats.
 
-    Documents in files are described one run of them after the other.
+    Topics are fixed at their posterior mean. This is the overload of `describe_units` for LDA. Documents on disk are
+    described one run of them after the other.
     """
     found = [_described(model, estimate, part) for part in data.in_turn()]
     return found[0] if len(found) == 1 else Described(*(np.concatenate(each) for each in zip(*found, strict=True)))
 
 
 def _described(model: LDA, estimate: Estimate, data: Dataset) -> Described:
-    """Return proportions and bounds of documents that are in memory."""
+    """Return topic proportions and lower bounds on log p of documents that are in memory (see
+    `_described_documents`).
+    """
     (n_topics,), (capacity,) = estimate.size, capacity_of(estimate.size)
     exact_prior = exact_alpha(model, n_topics, capacity)
     alpha = exact_prior.astype(np.float32)
@@ -52,8 +55,11 @@ def _described(model: LDA, estimate: Estimate, data: Dataset) -> Described:
 
 
 @bound_units.register
-def _(model: LDA, estimate: Estimate, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """Return the certified interval of each document's log-likelihood, at the posterior mean of the topics, in nats."""
+def _bounded_documents(model: LDA, estimate: Estimate, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """Return (lower, upper) certified bounds on log p of each document, each (document,), in nats.
+
+    Topics are fixed at their posterior mean. This is the overload of `bound_units` for LDA.
+    """
     (n_topics,) = estimate.size
     topics, alpha = padded_topics(point_topics(estimate), exact_alpha(model, n_topics, n_topics))
     ends = [document_bounds(topics, alpha, counts_of(part)) for part in data.in_turn()]

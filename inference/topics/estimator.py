@@ -44,9 +44,23 @@ FLOOR = 1e-30
 
 @dataclass(frozen=True)
 class TopicSettings:
-    """Settings of a fit of topics: how many passes it makes, and when they end.
+    """Settings of a fit of LDA: how many passes over the documents it makes, and when they end.
 
     `tolerance` is in nats per token and pass; `final_tolerance` is in tokens of a document and sweep.
+
+    | field | meaning |
+    |---|---|
+    | `collapsed_passes`, `warm_collapsed_passes` | the most collapsed passes from nothing, and from another fit |
+    | `collapsed_sweeps` | updates of a document in each collapsed pass |
+    | `collapsed_topic_concentration` | the least concentration of topics in collapsed passes |
+    | `tolerance` | the gain of a collapsed pass below which they end |
+    | `mean_field_passes`, `mean_field_sweeps` | passes that climb the bound, and updates of a document in each |
+    | `momentum` | the share of the last step by which topics are moved on before a pass |
+    | `final_sweeps`, `final_tolerance` | the most updates of a document before the bound is computed; when they end |
+    | `documents_per_topic`, `start_weight` | documents that a topic starts from; their weight, a share of the corpus |
+    | `documents_per_added_topic`, `added_weight` | the same for topics that are added to a smaller fit |
+    | `expectation_maximisation_passes` | plug-in fits: passes of variational EM |
+    | `little_data_passes`, `little_data` | plug-in fits: passes for a corpus of at most so many tokens |
     """
 
     collapsed_passes: int = 60
@@ -73,7 +87,10 @@ class TopicSettings:
 
 
 class TopicEstimator(BaseEstimator):
-    """The estimator of `LDA` on documents. With `empirical_bayes`, marginal fits refit the hyper-parameters too."""
+    """The estimator of `LDA` on documents: it fits a number of topics and bounds the evidence.
+
+    With `empirical_bayes`, fits with a prior on topics also set the hyper-parameters to the maximum of the bound.
+    """
 
     model: LDA
 
@@ -86,7 +103,9 @@ class TopicEstimator(BaseEstimator):
     ):
         """Pack the documents; nothing is fitted.
 
-        data: a data set of documents. empirical_bayes: refit α and η of marginal fits by maximising the bound.
+        data: a data set of documents.
+        settings: how much work a fit does.
+        empirical_bayes: True to set α and η to the maximum of the bound, in fits with a prior on topics.
         """
         super().__init__(model)
         self.settings, self.empirical_bayes = settings, empirical_bayes
@@ -98,9 +117,12 @@ class TopicEstimator(BaseEstimator):
         self._prepare(data)
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
-        """Fit `size[0]` topics: from documents, merged from a larger fit, or grown from a smaller one.
+        """Fit one number of topics and return the fit.
 
-        Topics that a smaller fit lacks start from documents.
+        size: (number of topics,).
+        key: the random key of starts.
+        start: a larger fit, whose topics are merged, or a smaller one, to which topics are added that start from
+            documents. None starts all topics from documents.
         """
         (capacity,) = capacity_of(size)
         self._lay_out(capacity)
@@ -109,14 +131,19 @@ class TopicEstimator(BaseEstimator):
         return self._fit_marginal(size, key, start)
 
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
-        """Return the most memory that one fit holds, part by part; the formula is in `topic_plan`."""
+        """Return how many bytes one fit holds at its worst moment, part by part; the formula is in `topic_plan`.
+
+        size: (number of topics,).
+        """
         (capacity,) = capacity_of(size)
         return topic_plan(self._packing, capacity, layout_within(self._packing, capacity, self.chunks))
 
     # ── marginal ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _fit_marginal(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
-        """Return a fit whose topics are integrated out: collapsed passes, then mean-field passes, then the bound."""
+        """Return a fit with topics integrated out: collapsed passes, then mean-field passes, then the bound on the
+        evidence.
+        """
         (n_topics,), (capacity,) = size, capacity_of(size)
         model, refits = self._first_model(start), self.empirical_bayes or bool(self.model.inferred)
         alpha, eta = _alpha(model, n_topics, capacity), _eta(model)
@@ -180,9 +207,11 @@ class TopicEstimator(BaseEstimator):
         return start
 
     def _marginal_bound(self, model: LDA, natural: np.ndarray, gamma: Any, capacity: int) -> float:
-        """Return the evidence bound in float64 at exactly these parameters, in nats.
+        """Return the lower bound on the log evidence at exactly the given parameters, in nats, computed in float64.
 
-        natural: natural parameters of q(topics), (K, V). gamma: γ of the documents, (batch, tile, document, topic).
+        natural: natural parameters of q(topics), (topic, word).
+        gamma: γ, the Dirichlet parameters of the documents' proportions, (batch, tile, document, topic).
+        capacity: the length of the arrays over topics.
         """
         n_topics = len(natural)
         concentration = np.ones((self.n_words, capacity))
@@ -195,7 +224,7 @@ class TopicEstimator(BaseEstimator):
     def _first_model(self, start: Estimate | None) -> LDA:
         """Return the model with the hyper-parameters that a fit begins with.
 
-        Those that have priors, or are refitted, are taken from `start` if there is one.
+        Hyper-parameters that have priors, or are refitted, are those of the fit `start` if there is one.
         """
         if start is None:
             return self.model.at_prior_means()
@@ -203,10 +232,12 @@ class TopicEstimator(BaseEstimator):
         return before if self.empirical_bayes else self.model.with_numbers(*before.numbers())
 
     def _refitted(self, model: LDA, state: kernels.Counts, n_topics: int) -> LDA:
-        """Return the model with refitted hyper-parameters.
+        """Return the model with new hyper-parameters that suit the present topics and proportions.
 
-        Those with priors get their means under q. With empirical Bayes, the total of α and η get the maxima of the
-        bound, each shared by all entries (§3.4.3).
+        Hyper-parameters with priors get their means under q. With empirical Bayes, the total of α and η get the maxima
+        of the bound, each shared by all entries (§3.4.3).
+
+        state: expected counts and documents' parameters.
         """
         counts = np.asarray(state.total, np.float64)[:, :n_topics] + _eta(model)
         expected_log = scipy_digamma(counts) - scipy_digamma(counts.sum(0))
@@ -221,7 +252,8 @@ class TopicEstimator(BaseEstimator):
     def _inferred(self, gamma: Any, expected_log: Float[np.ndarray, "word topic"]) -> dict[str, Concentration]:
         """Return the hyper-parameters that have priors, by name, with the statistics that decide their q.
 
-        gamma: γ of the documents. expected_log: E[log β], (word, topic).
+        gamma: γ, the Dirichlet parameters of the documents' proportions.
+        expected_log: E[log β] of the topics, (word, topic).
         """
         n_topics = expected_log.shape[1]
         found = {}
@@ -238,8 +270,8 @@ class TopicEstimator(BaseEstimator):
     # ── plug-in ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _fit_plug_in(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
-        """Return a fit whose topics and α are estimated by variational EM, with the certified interval of its
-        likelihood.
+        """Return a fit whose topics and α are estimated by variational EM, with a certified interval of their
+        log-likelihood.
         """
         (n_topics,), (capacity,) = size, capacity_of(size)
         smoothing = cast(PointSimplex, self.model.topics).smoothing
@@ -277,13 +309,17 @@ class TopicEstimator(BaseEstimator):
     def _collapsed(
         self, pseudo_counts: np.ndarray, alpha: np.ndarray, eta: float, warm: bool
     ) -> tuple[kernels.Counts, int]:
-        """Make collapsed passes under a prior on topics at least as wide as `collapsed_topic_concentration`.
+        """Make collapsed passes from pseudo-counts, with a topic concentration of at least
+        `collapsed_topic_concentration`.
 
         Under a narrow prior, topics grow peaked before they have found their words. On training splits of two corpora,
         passes at 0.1 ended with better held-out likelihood than at 0.02 or 0.05, even if the topics were then read with
         the model's own 0.01. Expected counts are soft already.
 
-        warm: the start is another fit, so fewer passes are made.
+        pseudo_counts: how many tokens of each word each topic begins with, (word, topic).
+        alpha: the concentration of the proportions on each topic.
+        eta: the concentration of the topics' prior.
+        warm: True if the start is another fit, so that fewer passes are made.
 
         Returns: (the state, how many passes were made).
         """
@@ -296,13 +332,16 @@ class TopicEstimator(BaseEstimator):
     def start_counts(
         self, n_topics: int, capacity: int, key: Array, start: Estimate | None, smoothing: float
     ) -> Float[np.ndarray, "word topic"]:
-        """Return pseudo-counts to start from, (word, topic): kept or merged topics of `start`, and new ones from
-        documents.
+        """Return pseudo-counts that a fit starts from, (word, topic): how many tokens of each word each topic begins
+        with.
 
-        Each new topic has the words of a few random documents (§3.6).
+        Topics of `start` are kept or merged. Each new topic has the words of a few random documents (§3.6).
 
+        n_topics: the number of topics.
         capacity: the number of topic columns; those beyond `n_topics` are 0.
-        smoothing: η, added to the counts of new topics.
+        key: the random key of the documents drawn.
+        start: a fit of another number of topics, or None.
+        smoothing: η, added to the word counts of new topics.
         """
         random = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
         pseudo_counts = np.zeros((self.n_words, capacity), np.float32)
@@ -327,7 +366,7 @@ class TopicEstimator(BaseEstimator):
     # ── documents at hand: `streamed` has the same for those on disk ────────────────────────────────────────────────
 
     def _prepare(self, data: Dataset) -> None:
-        """Count and pack the documents."""
+        """Count the words of the documents and pack them into arrays."""
         self.counts = counts_of(data)
         self.n_tokens = float(self.counts.sum())
         self.packed = pack(self.counts)
@@ -335,18 +374,26 @@ class TopicEstimator(BaseEstimator):
         self._packed = {self._packing.layout: self.packed}
 
     def _lay_out(self, capacity: int) -> None:
-        """Pack the documents so that a fit of this capacity keeps within its chunks."""
+        """Pack the documents so that a fit with this capacity keeps within the memory budget.
+
+        capacity: the length of the arrays over topics.
+        """
         layout = layout_within(self._packing, capacity, self.chunks)
         if layout not in self._packed:
             self._packed[layout] = pack(self.counts, layout.n_batches, layout.tile_blocks)
         self.packed = self._packed[layout]
 
     def _words_in(self, chosen: Int[np.ndarray, " chosen"]) -> Float[np.ndarray, " word"]:
-        """Return how often each word occurs in the chosen documents together, (word,), float64."""
+        """Return how often each word occurs in the chosen documents together, (word,), float64.
+
+        chosen: the numbers of the documents.
+        """
         return np.asarray(self.counts[chosen].sum(0), np.float64)
 
     def _start_state(self, pseudo_counts: np.ndarray, alpha: np.ndarray) -> kernels.Counts:
-        """Return the state of passes that begin at these pseudo-counts."""
+        """Return the state before the first pass: topics from pseudo-counts (word, topic), even proportions of each
+        document.
+        """
         return kernels.start_state(self.packed, pseudo_counts, alpha)
 
     def _passes(
@@ -359,7 +406,15 @@ class TopicEstimator(BaseEstimator):
         passes: int,
         tolerance: float,
     ) -> tuple[kernels.Counts, int]:
-        """Make passes over the documents (`memoized_passes`); return the new state and how many passes were made."""
+        """Make memoized passes over the documents; return (the new state, how many passes were made).
+
+        state: expected counts and documents' parameters before the first pass.
+        alpha: the concentration of the proportions on each topic; its length is the capacity.
+        eta: the concentration of the topics' prior.
+        rule: how topics follow from counts, and responsibilities from topics.
+        sweeps: updates of a document in each pass.
+        passes, tolerance: the most passes, and the gain in nats per token below which they end.
+        """
         n_lanes = lanes_for(self.packed, len(alpha))
         if n_lanes > 1:
             momentum = self.settings.momentum
@@ -379,8 +434,14 @@ class TopicEstimator(BaseEstimator):
         return state, int(made)
 
     def _document_pass(self, topics: Any, gamma: Any, alpha: np.ndarray, sweeps: int, tolerance: float) -> Any:
-        """Fit the documents at fixed topics (`kernels.document_pass`); return γ and the expected counts (word,
-        topic).
+        """Fit the topic proportions of all documents at fixed topics.
+
+        topics: exp E[log β], (word, topic).
+        gamma: γ, the Dirichlet parameters of the proportions, to start from.
+        alpha: the prior's concentration on each topic.
+        sweeps, tolerance: the most updates of a document, and the change of γ in tokens at which they end.
+
+        Returns: (γ, expected counts of words in topics (word, topic)).
         """
         small, n_lanes = np.float32(tolerance), lanes_for(self.packed, len(alpha))
 
@@ -393,7 +454,13 @@ class TopicEstimator(BaseEstimator):
         return join_lanes(gammas, self.packed), sum(counts[1:], start=counts[0])
 
     def _document_bound(self, log_topics: Array, gamma: Any, alpha: np.ndarray) -> float:
-        """Return the sum of all documents' bounds, in nats. Call it under `enable_x64`."""
+        """Return the documents' part of the lower bound on the log evidence, in nats. Call it under
+        `jax.enable_x64(True)`.
+
+        log_topics: E[log β], (word, topic).
+        gamma: γ, the Dirichlet parameters of the documents' proportions.
+        alpha: the prior's concentration on each topic.
+        """
         wide, n_lanes = on_host(gamma).astype(np.float64), lanes_for(self.packed, len(alpha))
 
         def bounds(tiles: DocumentTiles, gamma: Any) -> Array:
@@ -406,7 +473,11 @@ class TopicEstimator(BaseEstimator):
         return float(self.packed.gather(found).sum())
 
     def _certified(self, topics: np.ndarray, alpha: np.ndarray) -> tuple[float, float]:
-        """Return proved lower and upper ends of the log-likelihood of all documents together, in nats."""
+        """Return proved (lower, upper) bounds on the log-likelihood of all documents together, in nats.
+
+        topics: probability of each word in each topic, (topic, word).
+        alpha: the concentration of the proportions on each topic.
+        """
         ends = document_bounds(topics, alpha, self.counts)
         return float(ends.lower.sum()), float(ends.upper.sum())
 
@@ -415,16 +486,20 @@ class TopicEstimator(BaseEstimator):
         return int((self.packed.lengths > 0).sum())
 
     def _mean_log_proportions(self, gamma: Any, n_topics: int) -> Float[np.ndarray, " topic"]:
-        """Return the average of E[log θ] over the documents that have words, (topic,), float64."""
+        """Return the average of E[log θ_k] over the documents that have words, (topic,), float64, with θ a document's
+        proportions.
+
+        gamma: γ, the Dirichlet parameters of the documents' proportions.
+        """
         real = (self.packed.documents >= 0) & (self.packed.lengths > 0)
         g = on_host(gamma).astype(np.float64)[real][:, :n_topics]
         return (scipy_digamma(g) - scipy_digamma(g.sum(-1, keepdims=True))).mean(0)
 
 
 def point_topics(estimate: Estimate) -> Float[np.ndarray, "topic word"]:
-    """Return p(word | topic) of a fit, (topic, word), float64, with rows that sum to 1.
+    """Return the probability of each word in each topic of a fit, (topic, word), float64, with rows that sum to 1.
 
-    It is at the posterior mean of the topics, or at the estimate for a plug-in fit.
+    Topics are at their posterior mean, or at the estimate for a plug-in fit.
     """
     model, natural = _model_of(estimate), estimate.natural["topic_word"].astype(np.float64)
     if isinstance(model.topics, PointSimplex):
@@ -446,7 +521,7 @@ def _model_of(estimate: Estimate) -> LDA:
 
 
 def _eta(model: LDA) -> float:
-    """Return η. Raises ValueError for a model without a prior on topics."""
+    """Return η, the concentration of the topics' prior. Raises ValueError for a model without a prior on topics."""
     eta = model.numbers()[1]
     if eta is None:
         raise ValueError("marginal evidence integrates topics out: got no topic_concentration, expected their prior")
@@ -454,21 +529,26 @@ def _eta(model: LDA) -> float:
 
 
 def _alpha(model: LDA, n_topics: int, capacity: int) -> Float[np.ndarray, " topic"]:
-    """Return α in float32, 0 for topics that do not exist."""
+    """Return α, the concentration of the proportions on each topic, (capacity,), float32; 0 for topics that do not
+    exist.
+    """
     return exact_alpha(model, n_topics, capacity).astype(np.float32)
 
 
 def exact_alpha(model: LDA, n_topics: int, capacity: int) -> Float[np.ndarray, " topic"]:
-    """Return α of each topic in float64, (capacity,), 0 for topics that do not exist."""
+    """Return α, the concentration of the proportions on each topic, (capacity,), float64; 0 for topics that do not
+    exist.
+    """
     alpha, concentration = np.zeros(capacity), model.numbers()[0]
     alpha[:n_topics] = concentration / n_topics if concentration.ndim == 0 else concentration
     return alpha
 
 
 def _plug_in_alpha(model: LDA, start: Estimate | None, n_topics: int) -> Float[np.ndarray, " topic"]:
-    """Return the α that Newton's method starts from in a plug-in fit.
+    """Return the α (topic,) that Newton's method starts from in a plug-in fit.
 
-    It is the smaller fit's α, with its mean for each new topic. Without a start it is the model's total spread evenly.
+    It is the α of the smaller fit `start`, with its mean for each new topic. Without a start it is the model's total
+    spread evenly.
     """
     if start is None:
         concentration = model.numbers()[0]
@@ -478,9 +558,13 @@ def _plug_in_alpha(model: LDA, start: Estimate | None, n_topics: int) -> Float[n
 
 
 def _point_topics(total: np.ndarray, smoothing: float, n_topics: int, capacity: int) -> Float[np.ndarray, "word topic"]:
-    """Return topics from counts as `PointSimplex` does, (word, topic): smoothed, normalised, and at least `FLOOR`.
+    """Return the probability of each word in each topic, (word, topic), from counts: smoothed, normalised, at least
+    `FLOOR`.
 
-    Topics that do not exist are 0.
+    This is what `PointSimplex` computes. Topics that do not exist are 0.
+
+    total: expected counts of words in topics, (word, topic).
+    smoothing: a number added to every count.
     """
     topics = np.maximum(total[:, :n_topics], 0) + smoothing
     topics = np.maximum(topics / np.maximum(topics.sum(0), FLOOR), FLOOR)
@@ -490,11 +574,14 @@ def _point_topics(total: np.ndarray, smoothing: float, n_topics: int, capacity: 
 def padded_topics(
     topics: Float[np.ndarray, "topic word"], alpha: Float[np.ndarray, " topic"]
 ) -> tuple[Float[np.ndarray, "capacity word"], Float[np.ndarray, " capacity"]]:
-    """Pad topics and α with topics of weight 0, so that few sizes are compiled.
+    """Return topics and α with topics of weight 0 added, so that few sizes are compiled.
 
     The new number of topics is the next power of two, at least 8, and above 64 the next multiple of 32. Certified
     intervals are compiled for every length of document. A search of many sizes would wait longer for ten capacities
     than it gains by narrower ones.
+
+    topics: probability of each word in each topic, (topic, word).
+    alpha: the concentration of the proportions on each topic, (topic,).
     """
     n_topics = len(alpha)
     width = (max(8, 1 << (n_topics - 1).bit_length()) if n_topics <= 64 else -(-n_topics // 32) * 32) - n_topics

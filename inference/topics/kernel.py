@@ -1,17 +1,20 @@
-"""The fast kernels of topic models: memoized updates on cache-sized tiles of documents, by one of two rules.
+"""The fast kernels of topic models: memoized updates on cache-sized tiles (small groups) of documents, by one of two
+rules.
 
-The generic engine fits LDA too, and tests compare this file with it. But it holds a (token, topic) responsibility for
-every document at once, and the topics move only once a pass. Here the topics are those of the expected counts N_wk,
-which change after every batch: its old counts are subtracted and its new ones added. These memoized updates are exact,
-unlike stochastic ones.
+The generic mean field fits LDA too, and tests compare this file with it. But it holds a (token, topic) responsibility
+for every document at once, and the topics move only once a pass. Here the topics follow from expected counts N_wk of
+word w in topic k, which change after every batch: its old counts are subtracted and its new ones added. These memoized
+updates are exact, unlike stochastic ones.
 
-For one document with counts c_w, responsibilities φ_wk and γ_k = α_k + Σ_w c_w φ_wk, the rules are
+Take one document with counts c_w. Let φ_wk be the probability that a token of word w is from topic k, and γ_k = α_k +
+Σ_w c_w φ_wk the parameters of its proportions. With V words in the vocabulary and N_k = Σ_w N_wk, the rules are
 
     COLLAPSED   φ_wk ∝ (γ_k − φ_wk) (N_wk − φ_wk + η) / (N_k + Vη)       zeroth-order collapsed (Asuncion et al. 2009)
     MEAN_FIELD  φ_wk ∝ exp(ψ(γ_k) + ψ(N_wk + η) − ψ(N_k + Vη))           Eq. 3.9–3.13 of Blei (2004)
 
-COLLAPSED leaves the token itself out of the counts: one of its c_w copies, whose share of N_k is negligible and stays.
-It is the best estimator measured, but not a bound. What is reported about its result is always a bound evaluated at it.
+Here α and η are the concentrations of the proportions' and the topics' priors, and ψ is the digamma function. COLLAPSED
+leaves the token itself out of the counts: one of its c_w copies, whose share of N_k is negligible and stays. It is the
+best estimator measured, but not a bound. What is reported about its result is always a bound evaluated at it.
 MEAN_FIELD is coordinate ascent on the evidence bound.
 """
 
@@ -34,19 +37,23 @@ from lvsearch.models.kernels import kernel
 TINY = 1e-30
 """The smallest number that is divided by."""
 OVERSHOT = 1e-5
-"""A pass that lowers the fit by more than this many nats per token, plus one nat in all, began too far ahead.
+"""The loss of a pass, in nats per token, that shows that momentum had moved the topics too far ahead.
 
-A smaller loss is no sign of it. On few tokens the fit, which is not the bound, wavers while the bound rises.
+One nat in all is added. A smaller loss is no sign of it. On few tokens the fit, which is not the bound, wavers while
+the bound rises.
 """
 
 
 class UpdateRule(NamedTuple):
-    """A rule for updates: how topics follow from counts, and responsibilities from topics.
+    """A rule for updates of a topic model: how topics follow from counts, and responsibilities from topics.
 
-    `topics`: (counts (word, topic), η, exists (topic,)) -> weights (word, topic) and a scale (topic,); the topics are
-        their product.
+    `topics`: (expected counts (word, topic), η, exists (topic,)) -> weights (word, topic) and a scale (topic,); the
+        topics are their product.
     `document`: (weights at a tile's words (block, 8, topic), scale, counts (block, 8), slots (block,), γ (document,
         topic), α, η, sweeps) -> (expected counts (block, 8, topic), γ, fit in nats).
+
+    A tile is a small group of documents. Its words lie in blocks of 8, each of one document, whose number in the tile
+    is the block's slot. γ are the Dirichlet parameters of the documents' topic proportions.
     """
 
     topics: Callable[[Array, Any, Array], tuple[Array, Array]]
@@ -54,13 +61,13 @@ class UpdateRule(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """The state of passes: expected counts of words in topics, and the documents' γ.
+    """The state of passes over documents: expected counts of words in topics, and the documents' parameters γ.
 
     | field | shape | meaning |
     |---|---|---|
     | `total` | (word, topic) | the sum of the batches' counts |
     | `per_batch` | (batch, word, topic) | what to subtract when a batch is visited again |
-    | `proportions` | (batch, tile, document, topic) | γ, kept between passes |
+    | `proportions` | (batch, tile, document, topic) | γ, Dirichlet parameters of the documents' topic proportions |
     """
 
     total: Any
@@ -69,9 +76,10 @@ class Counts(NamedTuple):
 
 
 def per_document(per_block: Array, slots: Array | np.ndarray, n_documents: int) -> Array:
-    """Return sums over the blocks of each document of a tile: (block, …) -> (document, …).
+    """Return sums over the blocks of words of each document of a tile: (block, …) -> (document, …).
 
-    slots: the document of each block.
+    slots: the number of each block's document within the tile, (block,).
+    n_documents: how many documents the tile has room for.
     """
     return jnp.zeros((n_documents, *per_block.shape[1:]), per_block.dtype).at[slots].add(per_block)
 
@@ -80,14 +88,24 @@ def per_document(per_block: Array, slots: Array | np.ndarray, n_documents: int) 
 
 
 def _collapsed_topics(total: Array, eta: Array, exists: Array) -> tuple[Array, Array]:
-    """The field `topics` of `COLLAPSED`: return N_wk + η and 1 / (N_k + Vη)."""
+    """Return (N_wk + η, 1 / (N_k + Vη)), the weights and scale of the topics: `COLLAPSED.topics`.
+
+    total: N_wk, expected counts of words in topics, (word, topic).
+    eta: η, the concentration of the topics' prior.
+    exists: True for topics that exist, (topic,).
+    """
     return total + eta, jnp.where(exists, 1.0 / (total.sum(0) + total.shape[0] * eta), 0.0)
 
 
 def _collapsed_document(
     weights: Array, scale: Array, counts: Array, slots: Array, gamma: Array, alpha: Array, eta: Array, sweeps: Array
 ) -> tuple[Array, Array, Array]:
-    """The field `document` of `COLLAPSED`: sweep over the documents of a tile.
+    """Make `sweeps` collapsed updates of a tile's documents at fixed topics: `COLLAPSED.document`.
+
+    weights, scale: the topics at the words of the tile, (block, 8, topic) and (topic,).
+    counts, slots: the counts of these words, (block, 8), and the document of each block, (block,).
+    gamma: γ, the parameters of the documents' proportions, (document, topic).
+    alpha, eta: concentrations of the proportions' and topics' priors.
 
     Returns: (expected counts (block, 8, topic), γ (document, topic), fit in nats).
     """
@@ -110,7 +128,12 @@ def _collapsed_document(
 
 
 def _mean_field_topics(total: Array, eta: Array, exists: Array) -> tuple[Array, Array]:
-    """The field `topics` of `MEAN_FIELD`: return exp ψ(N_wk + η) and exp −ψ(N_k + Vη)."""
+    """Return (exp ψ(N_wk + η), exp −ψ(N_k + Vη)), the weights and scale of the topics: `MEAN_FIELD.topics`.
+
+    total: N_wk, expected counts of words in topics, (word, topic).
+    eta: η, the concentration of the topics' prior.
+    exists: True for topics that exist, (topic,).
+    """
     concentration = jnp.where(exists, total + eta, 0.0)
     sums = concentration.sum(0)
     return exp_digamma(concentration), jnp.where(exists, 1.0 / jnp.maximum(exp_digamma(sums), TINY), 0.0)
@@ -125,14 +148,18 @@ def _settle(
     sweeps: int | Array,
     tolerance: float | Array,
 ) -> tuple[Array, Array, Array]:
-    """Update γ of a tile's documents until it settles, at most `sweeps` times.
+    """Repeat mean-field updates of the topic proportions of a tile's documents until they converge, at most `sweeps`
+    times.
 
     A document whose γ moved by less than `tolerance` tokens in all stays as it is. So its result does not depend on
     which documents share its tile.
 
-    rows: β at the words, (block, 8, topic).
+    rows: exp E[log β] at the words of the tile, (block, 8, topic).
+    counts, slots: the counts of these words, (block, 8), and the document of each block, (block,).
+    gamma: γ, the parameters of the documents' proportions, (document, topic).
+    alpha: the prior's concentration on each topic, (topic,).
 
-    Returns: (γ, e = exp ψ(γ), c / (β e) of each word).
+    Returns: (γ, e = exp ψ(γ), both (document, topic); count / Σ_k (rows · e) of each word, (block, 8)).
     """
 
     def ratio(e: Array) -> Array:
@@ -157,7 +184,12 @@ def _settle(
 def _mean_field_document(
     weights: Array, scale: Array, counts: Array, slots: Array, gamma: Array, alpha: Array, eta: Array, sweeps: Array
 ) -> tuple[Array, Array, Array]:
-    """The field `document` of `MEAN_FIELD`: sweep over the documents of a tile.
+    """Make `sweeps` mean-field updates of a tile's documents at fixed topics: `MEAN_FIELD.document`.
+
+    weights, scale: the topics at the words of the tile, (block, 8, topic) and (topic,).
+    counts, slots: the counts of these words, (block, 8), and the document of each block, (block,).
+    gamma: γ, the parameters of the documents' proportions, (document, topic).
+    alpha: the concentration of the proportions' prior. eta: not used.
 
     Returns: (expected counts (block, 8, topic), γ (document, topic), fit in nats).
     """
@@ -170,7 +202,7 @@ def _mean_field_document(
 
 
 COLLAPSED = UpdateRule(_collapsed_topics, _collapsed_document)
-"""The rule of zeroth-order collapsed updates."""
+"""The rule of zeroth-order collapsed updates, which finds good topics fast but climbs no bound."""
 MEAN_FIELD = UpdateRule(_mean_field_topics, _mean_field_document)
 """The rule of mean-field updates, which climb the evidence bound."""
 
@@ -186,11 +218,14 @@ def visit(
     eta: float | Array,
     sweeps: int | Array,
 ) -> tuple[Array, Array, Array]:
-    """Visit tiles one after another at fixed topics.
+    """Update the documents of some tiles at fixed topics, one tile after another.
 
-    weights, scale: the topics as the rule's `topics` returns them.
-    tiles: (tile, …). gamma: γ of their documents, (tile, document, topic).
-    counts: expected counts (word, topic) that those of the tiles are added to.
+    weights, scale: the topics in the form that the rule's `topics` returns.
+    tiles: the tiles, each array (tile, …).
+    gamma: γ, the parameters of the documents' proportions, (tile, document, topic).
+    counts: expected counts (word, topic), to which the counts of the tiles are added.
+    alpha, eta: concentrations of the proportions' and topics' priors.
+    sweeps: how often each document is updated.
 
     Returns: (expected counts (word, topic), γ (tile, document, topic), the fit in nats).
     """
@@ -223,12 +258,17 @@ def memoized_passes(
     momentum: float | Array,
     mesh: Mesh | None = None,
 ) -> tuple[Counts, Array, Array]:
-    """Make up to `passes` passes over all batches, until a pass improves the fit by less than `tolerance` nats per
+    """Make up to `passes` passes over all batches of documents, until a pass gains less than `tolerance` nats per
     token.
 
-    With `momentum` 0, MEAN_FIELD never lowers the bound. The state's buffers are reused.
+    At each visit a batch's old expected counts are subtracted and its new ones added. With `momentum` 0, MEAN_FIELD
+    never lowers the bound. The state's buffers are reused.
 
-    alpha: α, 0 for topics that do not exist. Their columns of zeros stay zeros.
+    tiles: the documents, each array (batch, tile, …).
+    state: expected counts and documents' parameters before the first pass.
+    alpha: the concentration of the proportions on each topic, 0 for topics that do not exist. Their columns of zeros
+        stay zeros.
+    eta: the concentration of the topics' prior.
     rule: `COLLAPSED` or `MEAN_FIELD`.
     sweeps: how often the documents of a tile are updated at each visit.
     momentum: a pass begins at topics moved on by this share of the last pass's step (over-relaxation). Below 1 it keeps
@@ -240,7 +280,7 @@ def memoized_passes(
     words, 3,000 tokens a document: up to 40,000 of 3,600,000 nats lower).
 
     Returns: (the new state, the fit of the last pass in nats, how many passes were made). The fit is Σ_w c_w log (Σ_k
-        p_wk / Σγ), with p as the rule has it before normalising.
+        p_wk / Σγ), with c_w the count of a word in a document and p_wk the rule's responsibilities before normalising.
     """
     shared = Counts(EVERYWHERE, EVERYWHERE, along(1))
     specs = (along(1), shared, *[EVERYWHERE] * 6)
@@ -260,7 +300,10 @@ def _passes(
     tolerance: Array,
     momentum: Array,
 ) -> tuple[Counts, Array, Array]:
-    """Do the same as `memoized_passes` with one device's tiles."""
+    """Make memoized passes over the tiles of one device (see `memoized_passes`).
+
+    Returns: (the new state, the fit of the last pass in nats, how many passes were made).
+    """
     tiles = jax.tree.map(jnp.asarray, tiles)
     exists = alpha > 0
     n_tokens = total_over(tiles.counts.sum(), mesh)
@@ -305,9 +348,11 @@ def _passes(
 
 
 def start_state(packed: PackedDocuments, pseudo_counts: np.ndarray, alpha: np.ndarray) -> Counts:
-    """Return a state without memory of any batch, whose topics are those of `pseudo_counts` (word, topic).
+    """Return the state before the first pass: topics from pseudo-counts, even topic proportions, and no batch visited.
 
-    γ is even: every existing topic has the same share of each document.
+    packed: the documents.
+    pseudo_counts: how many tokens of each word each topic begins with, (word, topic).
+    alpha: the concentration of the proportions on each topic, 0 for topics that do not exist.
     """
     exists = alpha > 0
     even = np.where(exists, alpha + packed.lengths[..., None] / exists.sum(), 0.0)
@@ -320,7 +365,12 @@ def start_state(packed: PackedDocuments, pseudo_counts: np.ndarray, alpha: np.nd
 def exp_log_topics(
     total: Float[Array, "word topic"], eta: float | Array, alpha: Float[Array, " topic"]
 ) -> Float[Array, "word topic"]:
-    """Return exp E[log β] of Dirichlet topics with these expected counts, (word, topic): what `document_pass` takes."""
+    """Return exp E[log β] of Dirichlet topics with these expected counts, (word, topic), to give to `document_pass`.
+
+    total: expected counts of words in topics, (word, topic).
+    eta: the concentration of the topics' prior.
+    alpha: 0 for topics that do not exist.
+    """
     weights, scale = _mean_field_topics(total, jnp.asarray(eta, total.dtype), alpha > 0)
     return weights * scale
 
@@ -338,15 +388,17 @@ def document_pass(
     tolerance: float | Array,
     mesh: Mesh | None = None,
 ) -> tuple[Array, Array]:
-    """Fit every document by mean-field updates at fixed topics (Eq. 3.9–3.11).
+    """Fit the topic proportions of every document by mean-field updates at fixed topics (Eq. 3.9–3.11).
 
+    tiles: the documents, each array (batch, tile, …).
     topic_weights: exp E[log β], or β if topics are points.
-    gamma: γ to start from.
-    alpha: α, 0 for topics that do not exist.
+    gamma: γ, the Dirichlet parameters of the documents' proportions, to start from.
+    alpha: the prior's concentration on each topic, 0 for topics that do not exist.
+    sweeps: the most updates of a document.
     tolerance: a document is left alone once its γ moves by less than this many tokens.
-    mesh: see `memoized_passes`.
+    mesh: the devices that share the tiles of every batch.
 
-    Returns: (γ, expected counts (word, topic)).
+    Returns: (γ, (batch, tile, document, topic); expected counts of words in topics, (word, topic)).
     """
     specs = (along(1), EVERYWHERE, along(1), *[EVERYWHERE] * 3)
     made = over_devices(partial(_documents_pass, mesh), mesh, specs, (along(1), EVERYWHERE))
@@ -362,7 +414,10 @@ def _documents_pass(
     sweeps: Array,
     tolerance: Array,
 ) -> tuple[Array, Array]:
-    """Do the same as `document_pass` with one device's tiles."""
+    """Fit the topic proportions of one device's documents at fixed topics (see `document_pass`).
+
+    Returns: (γ of these documents, expected counts of all devices' documents (word, topic)).
+    """
     tiles = jax.tree.map(jnp.asarray, tiles)
 
     def one_tile(total: Array, x: tuple[DocumentTiles, Array]) -> tuple[Array, Array]:
@@ -388,7 +443,8 @@ def document_bounds(
     alpha: Float[Array, " topic"],
     mesh: Mesh | None = None,
 ) -> Float[Array, "batch tile document"]:
-    """Return the bound of each document at its γ and the best assignments for it (Eq. 3.12), in nats.
+    """Return a lower bound on the log-likelihood of each document at its γ and the best assignments for it (Eq. 3.12),
+    nats.
 
         Σ_w c_w log Σ_k exp(E log θ_k + E log β_kw)
         + log Γ(Σα) − Σ log Γ(α) − log Γ(Σγ) + Σ log Γ(γ) + Σ (α − γ) E log θ
@@ -396,14 +452,21 @@ def document_bounds(
     It is a bound at any γ, and 0 in slots without a document. If the number is recorded, run it inside
     `jax.enable_x64(True)` on float64 inputs.
 
-    expected_log_topics: E[log β], or log β if topics are points. mesh: see `memoized_passes`.
+    tiles: the documents, each array (batch, tile, …), with counts c_w.
+    expected_log_topics: E[log β], or log β if topics are points.
+    gamma: γ, the Dirichlet parameters of the documents' proportions θ.
+    alpha: α, the prior's concentration on each topic, 0 for topics that do not exist.
+    mesh: the devices that share the tiles of every batch.
     """
     specs = (along(1), EVERYWHERE, along(1), EVERYWHERE)
     return over_devices(_documents_bounds, mesh, specs, along(1))(tiles, expected_log_topics, gamma, alpha)
 
 
 def _documents_bounds(tiles: DocumentTiles, expected_log_topics: Array, gamma: Array, alpha: Array) -> Array:
-    """Do the same as `document_bounds` with one device's tiles."""
+    """Return a lower bound on the log-likelihood of each of one device's documents, (batch, tile, document), nats.
+
+    See `document_bounds`.
+    """
     tiles = jax.tree.map(jnp.asarray, tiles)
     exists = alpha > 0
     safe_alpha = jnp.where(exists, alpha, 1.0)
@@ -428,10 +491,13 @@ def _documents_bounds(tiles: DocumentTiles, expected_log_topics: Array, gamma: A
 def topic_bound(
     concentration: Float[Array, "word topic"], eta: float | Array, exists: Array
 ) -> tuple[Float[Array, ""], Float[Array, "word topic"]]:
-    """Return the topics' part of the bound, E[log p(β)] + H[q(β)], in nats, and E[log β], (word, topic).
+    """Return the topics' part of the evidence bound, E[log p(β)] + H[q(β)], in nats, and E[log β], (word, topic).
 
-    concentration: the parameters of the Dirichlets q(β). eta: the prior's parameter. exists: True for topics that
-        exist; E[log β] of the others is 0. If the number is recorded, all must be float64 under `jax.enable_x64(True)`.
+    concentration: the parameters of the Dirichlet q(β) of every topic.
+    eta: the concentration of the topics' prior.
+    exists: True for topics that exist; E[log β] of the others is 0.
+
+    If the number is recorded, all must be float64 under `jax.enable_x64(True)`.
     """
     eta = jnp.asarray(eta, concentration.dtype)
     safe = jnp.where(exists, concentration, 1.0)

@@ -1,7 +1,8 @@
-"""The memory that fitting topics holds, as a formula, and the chunks that make it fit.
+"""The memory that a fit of topics holds, as a formula, and the layout of documents that makes it fit a budget.
 
-Memoized updates keep the expected counts of every batch, so that a batch's old counts can be subtracted exactly. They
-grow fastest of all arrays. Fewer batches save this memory, but cost passes, since the topics move after every batch.
+Memoized updates keep the expected counts of every batch of documents, so that a batch's old counts can be subtracted
+exactly. They grow fastest of all arrays. Fewer batches save this memory, but cost passes, since the topics move after
+every batch. A tile is a small group of documents that is worked on at once.
 """
 
 from typing import NamedTuple
@@ -24,34 +25,40 @@ KEPT_COPIES = 2
 PASS_TOPICS, BOUND_TOPICS = 8, 15
 """How many arrays (word, topic) exist at once, in passes and while the bound is computed.
 
-Passes, float32: start, total, the last one, step, weights, scaled ones, a batch's and a tile's. The bound, float64:
-    concentration on host and device, E[log β], four of float32, and the terms of log Γ and digamma (10 by
-    `memory_analysis`).
+In passes (float32) they are the start, the total, the last total, the step, weights, scaled weights, a batch's counts
+and a tile's. For the bound (float64) they are the concentration on host and device, E[log β], four of float32, and the
+terms of log Γ and digamma (10 by `memory_analysis`).
 """
 PASS_PROPORTIONS, BOUND_PROPORTIONS = 3, 3
 """How many arrays (document, topic) exist at once, in passes and while the bound is computed.
 
-Passes: the start, the state and a pass's own. The bound: two of float64, and two of float32, which count half.
+In passes they are the start, the state and a pass's own. For the bound they are two of float64, and two of float32,
+which count half.
 """
 TILE_COPIES = 4
-"""(token, topic) blocks of the tile being worked on: weights at the words, p, φ and the expected counts."""
+"""How many (token, topic) arrays of the tile being worked on exist at once.
+
+They are the topics' weights at the words, responsibilities before and after normalising, and the expected counts.
+"""
 RUN_BYTES = 120
 """The most bytes that a (document, word) pair takes while documents are dealt to tiles.
 
-They are ids and counts as read, where they go (three arrays of 8 bytes), tiles, records of tiles, and Python's lists of
-documents.
+They are word numbers and counts as read, where they go (three arrays of 8 bytes), tiles, records of tiles, and Python's
+lists of documents.
 """
 PIECE_COPIES = 3
-"""Copies of a piece: as read, as arrays of their own, on the device. Copies of its γ: as read, visited, being
-written.
+"""How many copies exist of a piece of a batch (as read, as arrays of their own, on the device).
+
+Its documents' parameters exist as often: as read, updated, being written.
 """
 
 
 class Layout(NamedTuple):
-    """The layout of packed documents: the arguments of `pack`, which decide memory.
+    """The sizes of batches and tiles into which documents are packed, which decide the memory.
 
-    `n_batches`, `tile_blocks`: the number of batches and the blocks of a tile. `least_blocks`: the smallest tile
-        allowed.
+    `n_batches`: into how many batches the documents are divided.
+    `tile_blocks`: how many blocks of 8 words a tile (small group of documents) has.
+    `least_blocks`: the fewest blocks that a tile may have.
     """
 
     n_batches: int
@@ -59,9 +66,9 @@ class Layout(NamedTuple):
     least_blocks: int  # no tile is made smaller than this
 
     def halved(self) -> "Layout":
-        """Return the layout with half the batches, or with half the tile once there is one batch.
+        """Return the layout with half the batches, or with smaller tiles if there is one batch.
 
-        It is the layout itself if there is nothing left to halve.
+        If nothing is left to halve, the layout itself is returned.
         """
         if self.n_batches > 1:
             return self._replace(n_batches=self.n_batches // 2)
@@ -69,9 +76,12 @@ class Layout(NamedTuple):
 
 
 class Packing(NamedTuple):
-    """Sizes of packed documents in their largest layout, which the memory plan needs.
+    """The sizes of packed documents in their largest layout, from which the memory plan is computed.
 
-    `slots`: places for documents in all tiles. `cells`: places for words in all tiles.
+    `layout`: the largest layout.
+    `n_words`: the number of words in the vocabulary.
+    `slots`: how many documents all tiles together have room for.
+    `cells`: how many (document, word) pairs all tiles together have room for.
     """
 
     layout: Layout
@@ -81,7 +91,11 @@ class Packing(NamedTuple):
 
 
 def packing_of(packed: PackedDocuments, counts: csr_array) -> Packing:
-    """Return the sizes of packed documents. counts: the same documents as a matrix (D, V)."""
+    """Return the sizes of packed documents, from which the memory plan is computed.
+
+    packed: the documents as packed.
+    counts: the same documents as a matrix (document, word).
+    """
     blocks = packed.tiles.slots.shape[-1]
     longest = int(np.max(-(-np.diff(counts.indptr) // BLOCK), initial=1))
     layout = Layout(packed.n_batches, blocks, min(blocks, max(TILE_BLOCKS_CPU, longest)))
@@ -89,14 +103,20 @@ def packing_of(packed: PackedDocuments, counts: csr_array) -> Packing:
 
 
 def topic_plan(packing: Packing, capacity: int, layout: Layout) -> MemoryPlan:
-    """Return the memory plan of one fit at a capacity, in bytes: the larger of two moments.
+    """Return the memory plan of one fit of topics, in bytes: the larger of two moments.
 
-    With V words, K topics (the capacity), B batches, D places for documents, N places for words, T words of a tile:
+    Let there be V words, K topics (the capacity), B batches, D places for documents, N places for words, and T words in
+    a tile. Then the moments are
 
         passes   2·4·B·V·K + 8·4·V·K + 3·4·D·K + 9·N + 4·4·T·K + programs
         bound    1·4·B·V·K + 15·8·V·K + 3·8·D·K + 9·N + 4·8·T·K + programs
 
-    The passes' arrays are float32, the bound's float64. A word takes 8 bytes, and one in a block of 8 its slot number.
+    The passes' arrays are float32, the bound's float64. A word takes 8 bytes, and each block of 8 words 4 more for the
+    number of its document.
+
+    packing: the sizes of the documents.
+    capacity: K, the length of the arrays over topics.
+    layout: the layout to plan for.
     """
     counts = FLOAT32 * packing.n_words * capacity
     tile = layout.tile_blocks * BLOCK * capacity
@@ -123,9 +143,13 @@ def topic_plan(packing: Packing, capacity: int, layout: Layout) -> MemoryPlan:
 
 
 def layout_within(packing: Packing, capacity: int, chunks: Chunks) -> Layout:
-    """Return the largest layout whose plan is within the budget of `chunks`, or the smallest one if none is.
+    """Return the largest layout of documents whose memory plan is within the budget, or the smallest one if none is.
 
-    It is then halved as often as `chunks.halvings` says.
+    It is then halved as often as memory ran out before (`chunks.halvings`).
+
+    packing: the sizes of the documents.
+    capacity: the length of the arrays over topics.
+    chunks: the budget in bytes, and how often to halve.
     """
     layout = packing.layout
     while topic_plan(packing, capacity, layout).peak_bytes > chunks.budget_bytes and layout.halved() != layout:
@@ -136,14 +160,20 @@ def layout_within(packing: Packing, capacity: int, chunks: Chunks) -> Layout:
 
 
 def streamed_plan(layout: StreamedLayout, n_words: int, capacity: int, n_batches: int) -> MemoryPlan:
-    """Return the memory plan of one fit of documents on disk, in bytes: the larger of two moments.
+    """Return the memory plan of one fit of topics to documents on disk, in bytes: the larger of two moments.
 
-    With the letters of `topic_plan`, and N' places for words and D' places for documents of a piece:
+    Let there be V words, K topics (the capacity), B batches and T words in a tile. A piece of a batch has N' places for
+    words and D' places for documents; all documents have N and D. Then the moments are
 
         passes   (B + 1)·4·V·K + 8·4·V·K + 3·9·N' + 3·4·D'·K + 4·4·T·K + run + programs
         bound    B·4·V·K + 15·8·V·K + 3·9·N' + 3·8·D'·K + 4·8·T·K + programs
 
     Besides, each document takes some tens of bytes, and the disk holds 9·N + 4·D·K.
+
+    layout: how the documents are laid out on disk.
+    n_words: V.
+    capacity: K.
+    n_batches: B.
     """
     counts = FLOAT32 * n_words * capacity
     tile = layout.tile_blocks * BLOCK * capacity

@@ -1,7 +1,7 @@
-"""Fewer topics from more, by merging the two topics whose merger costs least, as often as needed.
+"""Make fewer topics from more, by merging the two topics whose merger costs least, as often as needed.
 
-Going down is the cheap direction. What two similar topics had learnt together is kept, while a topic added to a
-converged fit has to find its words from nothing.
+Going down is the cheap direction. Words that two similar topics had learnt together stay together, while a topic added
+to a converged fit has to find its words from nothing.
 """
 
 import numpy as np
@@ -12,11 +12,14 @@ CANDIDATES = 8
 
 
 def merge_topics(counts: Float[np.ndarray, "topic word"], size: int) -> Float[np.ndarray, "size word"]:
-    """Return expected word counts of `size` topics, made from those of more topics by the cheapest mergers.
+    """Return expected word counts of `size` topics, made from those of more topics by the cheapest mergers, (topic,
+    word).
 
-    The cost of merging a and b is what the words lose: Σ_w n_aw log β_aw + n_bw log β_bw at each topic's own
-    distribution, minus the same at their common one. It is N_a KL(β_a ∥ β_ab) + N_b KL(β_b ∥ β_ab) ≥ 0, in nats. Only
-    the `closest_pairs` are compared.
+    The cost of a merger of topics a and b is what their words lose in log-likelihood if each topic's own distribution
+    β_a or β_b is replaced by their common one β_ab. It is N_a KL(β_a ∥ β_ab) + N_b KL(β_b ∥ β_ab) ≥ 0, in nats, with N
+    the number of tokens. Only the `closest_pairs` are compared.
+
+    counts: expected word counts of each topic.
     """
     counts = counts.astype(np.float64)
     while len(counts) > size:
@@ -31,7 +34,10 @@ def closest_pairs(
 ) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
     """Return at most `most` pairs of topics that are cheap to merge, cheapest first, as two arrays (pair,).
 
-    They are ordered by a bound on the cost, from Bhattacharyya coefficients, which needs one matrix product.
+    They are ordered by a bound on the cost (`merge_topics`), from Bhattacharyya coefficients, which needs one matrix
+    product.
+
+    counts: expected word counts of each topic.
     """
     totals = np.maximum(counts.sum(1), 1e-30)
     roots = np.sqrt(counts / totals[:, None])
@@ -43,14 +49,14 @@ def closest_pairs(
 
 
 def cheapest_pair(counts: Float[np.ndarray, "topic word"]) -> tuple[int, int]:
-    """Return the two topics whose merger costs least (see `merge_topics`), the smaller number first."""
+    """Return the numbers of the two topics whose merger costs least (see `merge_topics`), the smaller number first."""
     return cheapest_pairs(counts, 1)[0]
 
 
 def cheapest_pairs(counts: Float[np.ndarray, "topic word"], number: int) -> list[tuple[int, int]]:
-    """Return disjoint pairs of topics, the pair whose merger costs least first (see `merge_topics`).
+    """Return `number` disjoint pairs of topics to merge, the pair whose merger costs least first (see `merge_topics`).
 
-    Each further pair is the cheapest one among the topics that are left.
+    Each further pair is the cheapest one among the remaining topics.
 
     counts: expected word counts of each topic, none negative.
     number: how many pairs, at most half as many as there are topics.
@@ -76,6 +82,9 @@ def cheapest_pairs(counts: Float[np.ndarray, "topic word"], number: int) -> list
 
 
 def _self_information(counts: np.ndarray) -> np.ndarray:
-    """Return Σ_w n_w log (n_w / N) of each row of counts, in nats."""
+    """Return Σ_w n_w log (n_w / N) of each row of counts n, with sum N, in nats, (row,).
+
+    This is the largest log-likelihood of the row's tokens under any one distribution over words.
+    """
     total = np.maximum(counts.sum(1, keepdims=True), 1e-30)
     return (counts * np.log(np.maximum(counts, 1e-30) / total)).sum(1)

@@ -1,8 +1,8 @@
-"""Passes over documents that are led from the host: for documents on disk, and for many documents in memory on a CPU.
+"""Passes over documents that Python drives batch by batch: for documents on disk, and for many documents on a CPU.
 
-`kernel.memoized_passes` is one program. A CPU works on one of its small loops at a time, so on little more than one
-core. Here the tiles of a batch are cut into lanes, each with a thread of its own. The results agree with the one
-program up to float32's rounding, since sums over documents are grouped differently.
+`kernel.memoized_passes` is one compiled program. On a CPU it works on one small loop at a time, so on little more than
+one core. Here the tiles (small groups) of documents of a batch are divided into lanes, each with a thread of its own.
+The results agree with the one program up to float32's rounding, since sums over documents are grouped differently.
 """
 
 import os
@@ -23,23 +23,34 @@ from lvsearch.inference.topics import kernel as kernels
 from lvsearch.models.kernels import kernel
 
 LEAST_WORK = 8_000_000
-"""The (document, word) pairs times topics from which a pass is cut into lanes: some tens of milliseconds of one core.
+"""The (document, word) pairs times topics from which a pass is divided into lanes: some tens of milliseconds of one
+core.
 
 Below, starting the lanes would cost as much as they gain.
 """
 MOST_LANES = 4
-"""The largest number of lanes.
+"""The largest number of lanes (threads).
 
-Each lane has counts (word, topic) of its own, which are added while all wait. More lanes would cost what they gain.
+Each lane has expected counts (word, topic) of its own, which are added while all lanes wait. More lanes would cost as
+much as they gain.
 """
 
 Result = TypeVar("Result")
 
 
 class PassSettings(NamedTuple):
-    """The settings of passes, which are arguments of `kernel.memoized_passes`.
+    """The settings of passes over documents.
 
-    `n_tokens`: the number of tokens of all documents.
+    | field | meaning |
+    |---|---|
+    | `rule` | how topics follow from counts, and responsibilities from topics |
+    | `alpha` | concentration of the documents' proportions on each topic, (topic,); 0 for topics that do not exist |
+    | `eta` | concentration of the topics' prior |
+    | `sweeps` | how often a document is updated at each visit |
+    | `passes` | the most passes |
+    | `tolerance` | nats per token that a pass must gain for passes to go on |
+    | `momentum` | the share of the last pass's step by which topics are moved on before a pass |
+    | `n_tokens` | the number of tokens of all documents |
     """
 
     rule: kernels.UpdateRule
@@ -53,7 +64,7 @@ class PassSettings(NamedTuple):
 
 
 class BatchCounts(NamedTuple):
-    """The result of visiting one batch: expected counts (word, topic) and fit (nats) of each of its parts."""
+    """The result of visiting one batch: expected counts (word, topic) and fit (nats) of each of the batch's parts."""
 
     counts: list[Array]
     fits: list[Array]
@@ -62,7 +73,9 @@ class BatchCounts(NamedTuple):
 def passes_in_turn(
     total: Array, per_batch: Array, settings: PassSettings, visit: Callable[[int, Array, Array], BatchCounts]
 ) -> tuple[Array, Array, int]:
-    """Make the same passes as `kernel.memoized_passes`, whose docstring says what is done and why, from the host.
+    """Make memoized passes over all batches, one batch after another, until a pass gains too little.
+
+    At each visit a batch's old expected counts are subtracted and its new ones added (see `kernel.memoized_passes`).
 
     total: expected counts of all batches, (word, topic).
     per_batch: expected counts of each batch, (batch, word, topic). The buffer is reused.
@@ -93,7 +106,10 @@ def passes_in_turn(
 
 
 def lanes_for(packed: PackedDocuments, capacity: int) -> int:
-    """Return how many lanes passes over documents in memory should have; 1 means that one program is as fast."""
+    """Return into how many lanes (threads) passes over documents in memory are divided; 1 if one program is as fast.
+
+    capacity: the length of the arrays over topics.
+    """
     tiles = packed.tiles.words
     if jax.default_backend() != "cpu" or n_shares() > 1 or tiles.size * capacity < LEAST_WORK:
         return 1
@@ -103,7 +119,12 @@ def lanes_for(packed: PackedDocuments, capacity: int) -> int:
 def passes_in_lanes(
     packed: PackedDocuments, state: kernels.Counts, settings: PassSettings, n_lanes: int
 ) -> tuple[kernels.Counts, int]:
-    """Make passes over documents in memory in lanes; return the state and how many passes were made."""
+    """Make memoized passes over documents in memory in several threads; return (the state, how many passes were made).
+
+    packed: the documents.
+    state: counts and documents' parameters before the first pass.
+    n_lanes: the number of threads.
+    """
     proportions = np.array(state.proportions)
     eta, sweeps = np.float32(settings.eta), np.int32(settings.sweeps)
 
@@ -130,7 +151,13 @@ def passes_in_lanes(
 def in_lanes(
     program: Callable[[DocumentTiles, np.ndarray], Result], packed: PackedDocuments, gamma: Any, n_lanes: int
 ) -> list[Result]:
-    """Run a program on each lane's tiles (batch, tile, …) and their γ; return a list of the results."""
+    """Run a program in several threads, each on its own tiles of documents; return the list of results.
+
+    program: (tiles (batch, tile, …), γ of their documents) -> result.
+    packed: the documents.
+    gamma: γ, the parameters of the documents' topic proportions, (batch, tile, document, topic).
+    n_lanes: the number of threads.
+    """
     gammas, wide = np.asarray(gamma), jax.config.jax_enable_x64  # pyright: ignore
 
     def one_lane(lane: int) -> Result:
@@ -143,19 +170,25 @@ def in_lanes(
 
 
 def join_lanes(lanes: Sequence[Array], packed: PackedDocuments) -> np.ndarray:
-    """Return the lanes' results (batch, tile, …) as one array, without the tiles that filled up the last lane."""
+    """Return the results of all lanes, (batch, tile, …), as one array without the tiles that filled up the last lane.
+
+    lanes: the results, each for a lane's tiles.
+    packed: the documents.
+    """
     return np.concatenate([np.asarray(each) for each in lanes], axis=1)[:, : packed.documents.shape[1]]
 
 
 def _places(n_tiles: int, lane: int, n_lanes: int) -> slice:
-    """Return the range of a lane's tiles. Lanes have equally many, but the last may have fewer."""
+    """Return which tiles a lane has, as a slice. All lanes have equally many, but the last may have fewer."""
     length = -(-n_tiles // n_lanes)
     return slice(lane * length, (lane + 1) * length)
 
 
 def _part(leaf: np.ndarray, lane: int, n_lanes: int, fill: float, axis: int = 0) -> np.ndarray:
-    """Return a lane's tiles of an array, filled up with `fill` to the same number for all lanes, which share one
+    """Return a lane's tiles of an array, filled up with `fill` so that all lanes have equally many and share one
     program.
+
+    axis: the axis of the tiles.
     """
     n_tiles = leaf.shape[axis]
     own = leaf[(slice(None),) * axis + (_places(n_tiles, lane, n_lanes),)]
@@ -171,23 +204,32 @@ visited = kernel(static_argnames=("rule",), donate_argnames=("counts",))(counted
 @kernel(static_argnames=("rule",))
 @counted
 def _topics(total: Array, alpha: Array, eta: Array, *, rule: kernels.UpdateRule) -> tuple[Array, Array]:
-    """Return weights and scale of the topics of these counts, by the rule (compiled)."""
+    """Return (weights (word, topic), scale (topic,)) of the topics that follow from expected counts by a rule,
+    compiled.
+
+    total: expected counts, (word, topic).
+    alpha: 0 for topics that do not exist.
+    eta: concentration of the topics' prior.
+    """
     return rule.topics(total, eta, alpha > 0)
 
 
 @kernel()
 @counted
 def _ahead(before: Array, step: Array, share: Array) -> Array:
-    """Return the counts moved on by a share of the last step, at least 0."""
+    """Return expected counts (word, topic) moved on by a share of the last step, and at least 0."""
     return jnp.maximum(before + share * step, 0.0)
 
 
 @kernel(donate_argnames=("total", "per_batch"))
 @counted
 def _replace_batch(total: Array, per_batch: Array, found: tuple[Array, ...], batch: Array) -> tuple[Array, Array]:
-    """Return counts of all batches and of each batch, with new counts of one batch in the place of its old ones.
+    """Return (counts of all batches, counts of each batch) with new counts of one batch in place of its old ones.
 
+    total: expected counts of all batches, (word, topic).
+    per_batch: expected counts of each batch, (batch, word, topic).
     found: the new counts of the batch's parts, which are added up.
+    batch: the number of the batch.
     """
     new = sum(found[1:], start=found[0])
     total = jnp.maximum(total + new - per_batch[batch], 0.0)

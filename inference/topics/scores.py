@@ -1,5 +1,6 @@
-"""Scores of documents under topic models, by annealed importance sampling, since lower bounds grow looser with more
-topics.
+"""Scores of new documents under topic models, by annealed importance sampling.
+
+Lower bounds would not do for comparing sizes: they grow looser with more topics.
 """
 
 import numpy as np
@@ -17,28 +18,32 @@ from lvsearch.inference.likelihood.dispatch import document_likelihood
 from lvsearch.models.topic_model import TopicModel
 
 PADDING = 1e-20
-"""The α of the topics that pad every size to one capacity, so that all sizes compile once.
+"""The concentration α of the topics that pad every size to one capacity, so that all sizes share a compiled program.
 
-They emit only a word that no document holds. They change p(document) by a factor of 1 − N · 1e-20 / Σα at most, far
-below float64's resolution.
+These topics emit only a word that no document holds. They change p(document) by a factor of 1 − N · 1e-20 / Σα at most,
+for N tokens, which is far below float64's resolution.
 """
 
 SAMPLES_PER_PARTICLE = 4
-"""How many samples of other methods cost as much as one particle, which goes 50 steps.
+"""How many samples of other methods cost as much as one particle of annealed importance sampling, which goes 50 steps.
 
-Sums over documents are compared. With a quarter as many particles the sum still has an error far below the spread over
-documents.
+With a quarter as many particles, the sum over documents still has an error far below the spread over documents.
 """
 
 
 @score_units.register
-def _(
+def _scores_of_documents(
     model: TopicModel, estimate: Estimate, data: Dataset, *, capacity: tuple[int, ...], samples: int, key: Array
 ) -> UnitScores:
-    """Score documents by annealed importance sampling (`ais`).
+    """Return log p(document | topics, α) of each document: the overload of `score_units` for topic models.
 
-    A document's draws depend on the key and the document only. Models without a prior on proportions are scored by
-    `described_scores`.
+    The method is annealed importance sampling (`ais`). A document's draws depend on the key and the document only.
+    Models without a prior on topic proportions get the scores of `described_scores`.
+
+    estimate: the fit whose topics are used.
+    capacity: (number of topics that all sizes are padded to,).
+    samples: how much to sample; four samples pay for one particle.
+    key: the random key.
     """
     prior = model.proportions_prior(estimate.size, estimate.natural)
     if prior is None:
@@ -67,6 +72,9 @@ def _(
 
 
 @unit_ceilings.register
-def _(model: TopicModel, data: Dataset) -> np.ndarray:
-    """Return the saturated log-likelihood of each document, in nats: no mixture of topics gives its words more."""
+def _ceilings_of_documents(model: TopicModel, data: Dataset) -> np.ndarray:
+    """Return the saturated log-likelihood of each document, (document,), in nats: the overload of `unit_ceilings`.
+
+    No mixture of topics gives a document's words a higher probability than their own frequencies do.
+    """
     return np.concatenate([saturated_ceiling(counts_of(part)) for part in data.in_turn()])

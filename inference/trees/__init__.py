@@ -1,16 +1,19 @@
 """Trees of topics: hierarchical LDA with the nested Chinese restaurant process, by collapsed Gibbs sampling.
 
+Each document has a path from the root to a leaf, and each of its tokens comes from the topic of one node on that path.
+An allocation says which: paths of documents, levels of tokens.
+
 | function | what it does |
 |---|---|
 | `tree_hyper`, `hyper_of` | return checked hyper-parameters (γ, level prior, η); those of a model |
 | `sample_tree`, `run_chain` | run chains over trees and allocations of the given counts |
 | `TreeSampler` | runs such chains in the one run loop (`lvsearch.inference.sampling`), several side by side |
 | `TreeCorpus`, `sweep_documents` | prepare counts for sweeps; make one sweep |
-| `log_joint` | returns log p(w, z, c) of anybody's allocation |
+| `log_joint` | returns log p(words, levels, paths) of any allocation |
 | `occupied_nodes` | counts the nodes of each level, in chains from several starts |
 | `agglomerated_start` | finds a start without sampling, from a dendrogram of the documents |
 | `climb` | finds a start by hill climbing, paths and levels together |
-| `merge_siblings` | merges siblings where that gains, by hill climbing |
+| `merge_siblings` | merges siblings if that raises the joint probability, by hill climbing |
 | `settle_levels` | optimises the levels at the same paths |
 | `tree_topics`, `describe_documents` | describe new documents: paths, levels, log p with a standard error |
 | `draw_corpus` | draws documents from the prior |
@@ -74,7 +77,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Return `sweep_documents` under its former name `swept`. Deprecated: it warns."""
+    """Return `sweep_documents` under its former name `swept`, which is deprecated: it warns."""
     if name == "swept":
         warnings.warn("trees.swept is called trees.sweep_documents now", DeprecationWarning, stacklevel=2)
         return sweep_documents

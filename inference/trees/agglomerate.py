@@ -1,10 +1,11 @@
-"""A start found without sampling: documents clustered by their words, clusters nested, words put at their level.
+"""A start of tree chains without sampling: documents clustered by their words, clusters nested, words put at their
+level.
 
 There is one dendrogram of the documents: average linkage of cosines between square-rooted counts, weighted by inverse
 document frequency. It is cut into k_2 ≤ k_3 ≤ … clusters, one number for each level of the tree. A word begins at the
 level nearest the root at whose node most documents have it, else at the leaf. A few passes of expectation and
 maximisation then optimise the levels, and a document's copies of a word go to their most probable level. The numbers of
-clusters are those with the highest log p(w, z, c), found on a coarse grid and then refined one by one.
+clusters are those with the highest log p(words, levels, paths), found on a coarse grid and then refined one by one.
 """
 
 from itertools import combinations_with_replacement
@@ -23,15 +24,16 @@ MOST_CUTS = 80
 MOST_DOCUMENTS = 4000
 """The most documents for which callers start a chain here. The distances take 8 bytes × documents²."""
 PASSES = 12
-"""The number of passes of expectation and maximisation."""
+"""The number of passes of expectation and maximisation over the levels."""
 
 
 def agglomerated_start(counts: scipy.sparse.csr_array, hyper: TreeHyper, *, cuts: int = MOST_CUTS) -> Allocation:
     """Return a tree and its levels from one dendrogram of the documents. Every call gives the same result.
 
-    counts: (docs, V).
-    cuts: about the most combinations that are tried on a coarse grid, which takes most of the time. With fewer than the
-    default, numbers of clusters are not refined one by one either.
+    counts: the count of each word in each document, (document, word).
+    hyper: the hyper-parameters.
+    cuts: about the most combinations of numbers of clusters that are tried on a coarse grid, which takes most of the
+        time. With fewer than the default, numbers of clusters are not refined one by one either.
     """
     counts = canonical(counts)
     n_docs = counts.shape[0]
@@ -48,7 +50,7 @@ def agglomerated_start(counts: scipy.sparse.csr_array, hyper: TreeHyper, *, cuts
     tried: dict[tuple[int, ...], tuple[float, Allocation]] = {}
 
     def attempt(cut: tuple[int, ...]) -> float:
-        """Return log p(w, z, c) of the tree with these numbers of clusters."""
+        """Return log p(words, levels, paths) of the tree with the given number of clusters at each level, in nats."""
         if cut not in tried:
             clusters = [np.zeros(n_docs, np.int64), *(fcluster(tree, k, criterion="maxclust") for k in cut)]
             allocation = _optimise_levels(
@@ -71,7 +73,10 @@ def agglomerated_start(counts: scipy.sparse.csr_array, hyper: TreeHyper, *, cuts
 
 
 def _grid(n_docs: int, levels: int, cuts: int) -> list[tuple[int, ...]]:
-    """Return non-decreasing numbers of clusters, at most about `cuts` combinations."""
+    """Return combinations of non-decreasing numbers of clusters, one number for each level below the root.
+
+    cuts: about the most combinations.
+    """
     n_values = 12
     while n_values > 2 and len(list(combinations_with_replacement(range(n_values), levels))) > cuts:
         n_values -= 1
@@ -80,7 +85,10 @@ def _grid(n_docs: int, levels: int, cuts: int) -> list[tuple[int, ...]]:
 
 
 def _label_paths(clusters: np.ndarray) -> np.ndarray:
-    """Return paths of nodes from cluster numbers (docs, level): one label for every distinct beginning of a path."""
+    """Return paths (document, level) from the cluster of each document at each level.
+
+    Every distinct beginning of a path gets a node label of its own.
+    """
     paths, labels = np.zeros_like(clusters), {}
     for d, row in enumerate(clusters.tolist()):
         for level in range(len(row)):
@@ -89,7 +97,10 @@ def _label_paths(clusters: np.ndarray) -> np.ndarray:
 
 
 def _optimise_levels(counts: scipy.sparse.csr_array, begin: Allocation, hyper: TreeHyper) -> Allocation:
-    """Optimise the levels by EM with Dirichlet pseudo-counts, then put every cell at its most probable level."""
+    """Optimise levels at fixed paths by EM with Dirichlet pseudo-counts, and return the allocation.
+
+    In the end all copies of a word in a document are at their most probable level.
+    """
     (n_docs, depth), n_words = begin.paths.shape, counts.shape[1]
     document = np.repeat(np.arange(n_docs), np.diff(counts.indptr))
     nodes = [np.unique(begin.paths[:, level], return_inverse=True)[1][document] for level in range(depth)]

@@ -1,9 +1,9 @@
-"""A tree with its counts, which documents can leave and enter; and the best levels of a document on every open path.
+"""A tree of topics with its counts, which documents can leave and enter at their best path and levels.
 
 Peaked topics tie a document's path to its levels: with the levels held, every other path has next to no probability. A
 sampler that moves one of the two at a time stands still. Here a document is placed with both at once. All copies of a
-word in a document are at one level. This loses nothing near a mode, because log p(w, z, c) is convex in how copies are
-split, apart from the total count of a topic.
+word in a document are at one level. This loses nothing near a mode, because log p(words, levels, paths) is convex in
+how copies are split, apart from the total count of a topic.
 """
 
 from typing import NamedTuple
@@ -16,15 +16,19 @@ from lvsearch.inference.trees.density import Allocation, log_joint
 from lvsearch.inference.trees.hyper import TreeHyper
 
 NEW = -1
-"""A node that is yet to be opened. It also indexes the last place of the tables, which stays empty."""
+"""The number of a node that is yet to be opened. It also indexes the last row of the tables, which stays empty."""
 FEWEST_PLACES = 32
-"""The number of places for nodes at first."""
+"""The number of array slots (places) for nodes at first."""
 PASSES = 4
 """The most passes over a document's words when its levels are optimised."""
 
 
 class Options(NamedTuple):
-    """The paths open to a document, `NEW` beyond the existing nodes, and log p(path | the others' paths), nats."""
+    """The paths that a document can take, and their prior probabilities.
+
+    `paths`: (option, level), numbers of nodes; `NEW` beyond the existing nodes.
+    `log_prior`: log p(path | the other documents' paths), (option,), nats.
+    """
 
     paths: np.ndarray
     log_prior: np.ndarray
@@ -33,13 +37,15 @@ class Options(NamedTuple):
 class AllocatedTree:
     """A tree of documents: each document's path and levels, and each node's word counts.
 
-    Nodes live in places of the tables, the root in place 0. The tree starts empty, or with `allocation`.
+    Nodes have array slots (places) in the tables, the root the first one. The tree starts empty, or with `allocation`.
 
-    counts: (docs, V), canonical.
+    counts: the count of each word in each document, (document, word), in the form that `canonical` returns.
     hyper: the hyper-parameters.
+    allocation: paths and levels of all documents, or None.
     """
 
     def __init__(self, counts: scipy.sparse.csr_array, hyper: TreeHyper, allocation: Allocation | None = None):
+        """Make an empty tree for these documents, or the tree of `allocation`."""
         n_docs, n_words = counts.shape  # pyright: ignore
         self.counts, self.hyper = counts, hyper
         self.document = np.repeat(np.arange(n_docs), np.diff(counts.indptr))
@@ -55,7 +61,7 @@ class AllocatedTree:
             self.load(allocation)
 
     def load(self, allocation: Allocation) -> None:
-        """Put every document back where `allocation` has it, and recount words by node."""
+        """Put every document back on the path and levels that `allocation` has for it, and recount words by node."""
         nodes = [np.unique(column, return_inverse=True)[1] for column in allocation.paths.T]
         begin = np.cumsum([0, *(int(node.max()) + 1 for node in nodes)])
         self._make_tables(max(len(self.documents), int(begin[-1]) + 2))
@@ -71,7 +77,7 @@ class AllocatedTree:
         self.totals = self.table.sum(1)
 
     def _make_tables(self, n_places: int) -> None:
-        """Make empty tables for this many nodes."""
+        """Make empty tables with room for `n_places` nodes."""
         self.table = np.zeros((n_places, self.counts.shape[1]), np.int64)
         self.totals, self.documents = np.zeros(n_places, np.int64), np.zeros(n_places, np.int64)
         self.parent, self.level = np.zeros(n_places, np.int64), np.zeros(n_places, np.int64)
@@ -82,17 +88,21 @@ class AllocatedTree:
         return Allocation(self.paths.copy(), self.level_counts.copy())
 
     def score(self) -> float:
-        """Return log p(w, z, c), nats. All documents must be in the tree."""
+        """Return log p(words, levels, paths) in nats. All documents must be in the tree."""
         return log_joint(self.counts, Allocation(self.paths, self.level_counts), self.hyper).total
 
     # ── one document ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def cells(self, d: int) -> slice:
-        """Return which stored cells of the counts belong to a document."""
+        """Return which stored cells of the counts belong to document `d`, as a slice."""
         return slice(self.counts.indptr[d], self.counts.indptr[d + 1])
 
     def remove(self, d: int) -> tuple[np.ndarray, np.ndarray]:
-        """Take a document out. Returns its path, with `NEW` for nodes where it was alone, and its level counts."""
+        """Take document `d` out of the tree.
+
+        Returns: (its path (level,), with `NEW` for nodes that no other document passes; its level counts (cell,
+            level)).
+        """
         path, cells = self.paths[d].copy(), self.cells(d)
         self._count_document(d, path, -1)
         self.paths[d] = NEW
@@ -100,7 +110,11 @@ class AllocatedTree:
         return np.where((self.documents[path] > 0) | (path == 0), path, NEW), self.level_counts[cells].copy()
 
     def insert(self, d: int, path: np.ndarray, level_counts: np.ndarray) -> None:
-        """Put a document on a path, which may have `NEW` nodes, with level counts (cell, level)."""
+        """Put document `d` on a path, which may have `NEW` nodes.
+
+        path: the node of each level.
+        level_counts: how many tokens of each of the document's words are at each level, (cell, level).
+        """
         path = np.array(path)
         for level in range(self.hyper.depth):
             if path[level] == NEW:
@@ -113,14 +127,16 @@ class AllocatedTree:
         self._count_document(d, path, 1)
 
     def _count_document(self, d: int, path: np.ndarray, sign: int) -> None:
-        """Add the document's words and tokens to the tables (sign 1), or subtract them (−1)."""
+        """Add the words and tokens of document `d` to the tables of its path's nodes (sign 1), or subtract them
+        (−1).
+        """
         cells = self.cells(d)
         self.table[path[:, None], self.counts.indices[cells]] += sign * self.level_counts[cells].T
         self.totals[path] += sign * self.per_document[d]
         self.documents[path] += sign
 
     def _free_place(self) -> int:
-        """Return a free place for a node, and double the tables if there is none."""
+        """Return a free array slot for a node; the tables are doubled if there is none."""
         free = np.flatnonzero(self.documents[1:-1] == 0)
         if len(free):
             return int(free[0]) + 1
@@ -131,7 +147,10 @@ class AllocatedTree:
         return more - 1
 
     def options(self) -> Options:
-        """Return every existing path and, below every inner node, one path that is new from there on."""
+        """Return the paths that the next document can take: every existing path, and new ones.
+
+        Below every inner node there is one path that is new from there on.
+        """
         depth, gamma = self.hyper.depth, self.hyper.branching
         paths, log_prior = [], []
         begun = {0: ((0,), 0.0)}
@@ -148,16 +167,20 @@ class AllocatedTree:
         return Options(np.array(paths), np.array(log_prior))
 
     def _live_levels(self) -> np.ndarray:
-        """Return the levels of the places that hold a node, the root left out."""
+        """Return the level of each array slot that holds a node, the root left out."""
         return self.level[1:][self.documents[1:] > 0]
 
     def best_levels(self, d: int, options: Options) -> tuple[np.ndarray, np.ndarray]:
-        """Find the best levels of a document, which is out of the tree, on every path.
+        """Find the best levels of the words of a document, which is out of the tree, on every path.
 
-        Levels begin as if θ and the tokens per level were at their prior means. They are then optimised word by word,
-        frequent ones first, until none changes its level, in at most `PASSES` passes.
+        Levels begin as if proportions and the tokens per level were at their prior means. They are then optimised word
+        by word, frequent ones first, until none changes its level, in at most `PASSES` passes.
 
-        Returns log p of the document on each path at these levels (option,), nats, and the levels (option, cell).
+        d: the number of the document.
+        options: the paths.
+
+        Returns: (log p of the document on each path at these levels, (option,), nats; the level of each word, (option,
+            cell)).
         """
         depth, cells = self.hyper.depth, self.cells(d)
         copies, levels = self.counts.data[cells], self.hyper.levels
@@ -191,22 +214,41 @@ class AllocatedTree:
         return score, at
 
     def score_document(self, d: int, path: np.ndarray, level_counts: np.ndarray, log_prior: float) -> float:
-        """Return the log p that `best_levels` gives for one path, at the given levels, nats."""
+        """Return log p of a document on one path at given levels, in nats, comparable to the scores of `best_levels`.
+
+        d: the number of the document, which is out of the tree.
+        path: the node of each level.
+        level_counts: (cell, level).
+        log_prior: log p(path), nats.
+        """
         m, here = level_counts.sum(0), self.table[path[:, None], self.counts.indices[self.cells(d)]]
         words = self.word_ratio(self._each_level[:, None], here, level_counts.T).sum()
         masses = self.mass_ratio(self._each_level, self.totals[path], m).sum()
         return float(log_prior + words + masses + self.hyper.levels.log_evidence(m[None])[0])
 
     def counts_at_levels(self, d: int, at: np.ndarray) -> np.ndarray:
-        """Return level counts (cell, level) with all copies of a cell at its level."""
+        """Return level counts (cell, level) of a document in which all copies of a word are at one level.
+
+        at: the level of each of the document's words, (cell,).
+        """
         return self.counts.data[self.cells(d)][:, None] * (at[:, None] == self._each_level)
 
     # ── ratios of a topic's integral, arrays broadcast ───────────────────────────────────────────────────────────────
 
     def word_ratio(self, level: int | np.ndarray, here: np.ndarray, change: np.ndarray) -> np.ndarray:
-        """Return log Γ(n_w + change + η) − log Γ(n_w + η). Arrays broadcast."""
+        """Return log Γ(n_w + change + η) − log Γ(n_w + η), in nats, the factor of one word in a topic's integral.
+
+        η is the topics' concentration at the level. Arrays broadcast.
+
+        here: n_w, tokens of the word at the node. change: how many are added.
+        """
         return self._word[level, here + change] - self._word[level, here]
 
     def mass_ratio(self, level: int | np.ndarray, here: np.ndarray, change: np.ndarray) -> np.ndarray:
-        """Return log Γ(n + Vη) − log Γ(n + change + Vη). Arrays broadcast."""
+        """Return log Γ(n + Vη) − log Γ(n + change + Vη), in nats, the factor of all words in a topic's integral.
+
+        V is the number of words and η the topics' concentration at the level. Arrays broadcast.
+
+        here: n, tokens at the node. change: how many are added.
+        """
         return self._total[level, here] - self._total[level, here + change]

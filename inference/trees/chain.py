@@ -1,4 +1,4 @@
-"""Chains over trees from beginning to end: their starts, temperatures, best states and traces."""
+"""Chains over trees of topics from beginning to end: their starts, temperatures, best states and traces."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,19 +25,19 @@ SETTLED_SHARE = 0.05
 
 @dataclass(frozen=True)
 class TreeTrace:
-    """The states that a chain visited. Arrays have one entry per *scored* state, the start first.
+    """The states that a chain over trees visited. Arrays have one entry per *scored* state, the start first.
 
     | field | meaning |
     |---|---|
     | `sweep` | sweeps before each scored state |
-    | `log_joint` | log p(w, z, c) at the state's hyper-parameters, plus their log prior where drawn, nats |
-    | `nodes` | (scored, level): nodes in use |
+    | `log_joint` | log p(words, levels, paths), plus the log prior of hyper-parameters that are drawn, nats |
+    | `nodes` | (scored, level): nodes that some document's path passes |
     | `seconds` | of sampling, and of the scores in between, up to each scored state |
-    | `best`, `best_hyper`, `best_log_joint` | the scored state of the highest `log_joint` |
-    | `last`, `last_hyper` | where the chain ended |
+    | `best`, `best_hyper`, `best_log_joint` | the best scored state, its hyper-parameters, its `log_joint` |
+    | `last`, `last_hyper` | the state in which the chain ended, and its hyper-parameters |
     | `nodes_each` | (sweep, level): nodes in use after *every* sweep |
     | `kept` | (allocation, hyper) after every `keep`-th sweep; empty unless asked for |
-    | `trace` | the chain as the one run loop gives it: one chain, a draw for every sweep |
+    | `trace` | the chain in the form of the one run loop: one chain, a draw for every sweep |
     """
 
     sweep: np.ndarray
@@ -55,7 +55,13 @@ class TreeTrace:
 
 
 def draw_paths(rng: np.random.Generator, n_docs: int, depth: int, branching: float) -> np.ndarray:
-    """Draw paths (docs, depth) from the nested Chinese restaurant process, nodes numbered in order of appearance."""
+    """Draw a path through a tree for each document from the nested Chinese restaurant process, (document, level).
+
+    Entries are numbers of nodes, in order of appearance; the root is 0.
+
+    depth: how many levels the tree has.
+    branching: γ, the concentration; larger values open more branches.
+    """
     paths = np.zeros((n_docs, depth), np.int64)
     customers, children = [0], [[]]
     for d in range(n_docs):
@@ -78,11 +84,13 @@ def draw_paths(rng: np.random.Generator, n_docs: int, depth: int, branching: flo
 def draw_start(
     rng: np.random.Generator, counts: scipy.sparse.csr_array, hyper: TreeHyper, branching: float | None = None
 ) -> Allocation:
-    """Draw a state to start from: paths from the prior, and words that many documents share at the root.
+    """Draw a state to start a chain from: paths from the prior, and words that many documents share at the root.
 
     A token of a word that a share f of the documents have starts at the root with probability f / (f + 0.05), else at
     any deeper level. Without this, function words take hundreds of sweeps to leave the leaves.
 
+    counts: the count of each word in each document, (document, word).
+    hyper: the hyper-parameters.
     branching: γ of the paths drawn; None for that of `hyper`. A larger one starts from more, narrower topics.
     """
     n_docs, depth = counts.shape[0], hyper.depth
@@ -113,15 +121,19 @@ def run_chain(
     keep: int = 0,
     merge_every: int = 0,
 ) -> TreeTrace:
-    """Make `sweeps` sweeps of one chain. Its states are scored every `score_every` sweeps and at the end.
+    """Make `sweeps` sweeps of one chain over trees, and return the states it visited.
 
-    counts: (docs, V), whole numbers.
-    start: an allocation; None for `draw_start` with `start_branching`.
+    counts: the count of each word in each document, (document, word), whole numbers.
+    hyper: the hyper-parameters to begin with.
+    key: the random key of the chain.
+    start: paths and levels to begin with; None draws them by `draw_start` with `start_branching`.
+    start_branching: γ of a drawn start; None for that of `hyper`.
     priors: hyper-parameters with a prior are drawn after every sweep.
     temperatures: of the first sweeps, one each. 1 draws from the posterior, more flattens it (annealing).
+    score_every: the state is scored every so many sweeps and at the end, and the best one is kept.
     keep: keep the allocation after every `keep`-th sweep, 0 for none.
-    merge_every: after every `merge_every`-th sweep, merge siblings where that gains (`merge_siblings`), 0 for never.
-    This finds modes, but draws are then not from the posterior.
+    merge_every: after every `merge_every`-th sweep, merge siblings if that raises the joint probability, 0 for never.
+        This finds modes, but draws are then not from the posterior.
 
     Raises ValueError for bad counts, starts and settings.
     """
@@ -175,7 +187,7 @@ def run_chain(
 
 
 def _read_kept(trace: Trace, end: Trees, keep: int) -> list[Trees]:
-    """Return the states after every `keep`-th sweep of one chain."""
+    """Return the states of one chain after every `keep`-th sweep."""
     drawn = {name: trace[name][0, keep - 1 :: keep] for name in Trees._fields if name in trace.names}
     return [end._replace(**{name: values[i] for name, values in drawn.items()}) for i in range(trace.draws // keep)]
 
@@ -187,10 +199,15 @@ COOLING = (*np.linspace(1.0, 0.1, 10).tolist(), *(0.05,) * 5)
 def settle_levels(
     counts: scipy.sparse.csr_array, hyper: TreeHyper, allocation: Allocation, key: Array, passes: int = 4
 ) -> Allocation:
-    """Optimise the levels at the same paths, and return the state with the highest density.
+    """Optimise the levels of all tokens at fixed paths, and return the state with the highest density.
 
-    Two trees get the same treatment by it before they are compared. Blocks of levels come first (`relevel_anew`). Then,
+    It makes two trees comparable: both get the same treatment. Blocks of levels come first (`relevel_anew`). Then,
     `passes` times, sweeps of levels alone are cooled to almost no temperature, and blocks follow again.
+
+    counts: the count of each word in each document, (document, word).
+    hyper: the hyper-parameters.
+    allocation: the state to start from.
+    key: the random key of the sweeps.
     """
     corpus = TreeCorpus.from_counts(counts)
     tree = AllocatedTree(corpus.counts, hyper, allocation)
@@ -224,11 +241,20 @@ def sample_tree(
     keep: int = 0,
     merge_every: int = 0,
 ) -> tuple[TreeTrace, ...]:
-    """Run several chains from starts of their own. The one with the best state comes first.
+    """Run several chains over trees, each from its own start, and return their traces, the one with the best state
+    first.
 
+    counts: the count of each word in each document, (document, word), whole numbers.
+    hyper: the hyper-parameters to begin with.
+    key: the random key of all chains.
+    sweeps: how many sweeps each chain makes.
+    chains: how many chains there are.
+    priors: hyper-parameters with a prior are drawn after every sweep.
+    temperatures: of the first sweeps, one each; above 1 flattens the posterior.
     starts: of the first chains, such as `agglomerated_start`. The others draw their own.
     start_branchings: the γ of the paths of drawn starts, taken in turn.
-    counts, hyper, key, sweeps, priors, temperatures, keep, merge_every: as for `run_chain`.
+    keep: keep the allocation after every `keep`-th sweep, 0 for none.
+    merge_every: sweeps between merges of siblings, 0 for none; draws are then not from the posterior.
 
     Raises ValueError for fewer than one chain.
     """

@@ -1,15 +1,15 @@
-"""The most probable tree by hill climbing, paths and levels optimised together: a start that no chain finds by itself.
+"""The most probable tree of topics by hill climbing, paths and levels together: a start that no chain finds by itself.
 
-    1. documents enter an empty tree one by one, in random order, each at its best path and levels together; blocks of
-       levels are optimised after each (`relevel`); the best of several orders is continued
-    2. every document leaves and enters again at its best path and levels
-    3. the tree is rearranged, levels are optimised anew, and what gains is kept; then step 2 follows again
+1. Documents enter an empty tree one by one, in random order, each at its best path and levels together. Blocks of
+   levels are optimised after each (`relevel`). The best of several orders is continued.
+2. Every document leaves and enters again at its best path and levels.
+3. The tree is rearranged, levels are optimised anew, and what gains is kept; then step 2 follows again.
 
 A rearrangement puts a node with all below it under another parent, or merges it with a node of its level. Or it splits
 a leaf by a word that some of its documents have.
 
-Nothing is accepted that lowers log p(w, z, c). A round of step 3 tries about nodes² trees, so it is for some hundred
-documents and some dozen nodes. It finds modes and does not sample the posterior.
+Nothing is accepted that lowers log p(words, levels, paths). A round of step 3 tries about nodes² trees, so it is for
+some hundred documents and some dozen nodes. It finds modes and does not sample the posterior.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,13 @@ def climb(
     orders: int = 10,
     start: Allocation | None = None,
 ) -> Allocation:
-    """Return the best allocation found from `orders` random orders of the documents, and from `start` if there is one.
+    """Return the most probable allocation found by hill climbing over trees, from several starts.
+
+    counts: the count of each word in each document, (document, word).
+    hyper: the hyper-parameters.
+    key: the random key of the orders.
+    orders: how many random orders of the documents to start from.
+    start: an allocation to start from too, or None.
 
     Raises ValueError if there are neither orders nor a start.
     """
@@ -60,7 +66,7 @@ def climb(
 
 
 def _insert_all(counts: scipy.sparse.csr_array, hyper: TreeHyper, rng: np.random.Generator) -> AllocatedTree:
-    """Return a tree that all documents entered in random order."""
+    """Return a tree that all documents have entered in random order, each at its best path and levels."""
     tree = AllocatedTree(counts, hyper)
     for d in rng.permutation(counts.shape[0]).tolist():
         _insert_best(tree, d)
@@ -69,7 +75,7 @@ def _insert_all(counts: scipy.sparse.csr_array, hyper: TreeHyper, rng: np.random
 
 
 def _insert_best(tree: AllocatedTree, d: int) -> None:
-    """Insert a document at its best path and levels."""
+    """Insert document `d` at its best path and levels; this changes the tree."""
     options = tree.options()
     scores, at = tree.best_levels(d, options)
     best = int(scores.argmax())
@@ -77,17 +83,20 @@ def _insert_best(tree: AllocatedTree, d: int) -> None:
 
 
 def _improve(tree: AllocatedTree, rng: np.random.Generator) -> None:
-    """Optimise levels, and move one document at a time, until none changes its path, in at most `ROUNDS` rounds."""
+    """Optimise levels, and move one document at a time, until none changes its path or `ROUNDS` rounds are over.
+
+    This changes the tree.
+    """
     relevel_anew(tree)
     for _ in range(ROUNDS):
-        moved = _sweep(tree, rng)
+        moved = _move_each_document(tree, rng)
         relevel(tree)
         if not moved:
             return
 
 
-def _sweep(tree: AllocatedTree, rng: np.random.Generator) -> int:
-    """Move every document to its best path and levels. Returns how many changed their path."""
+def _move_each_document(tree: AllocatedTree, rng: np.random.Generator) -> int:
+    """Move every document to its best path and levels, if that gains; return how many changed their path."""
     moved = 0
     for d in rng.permutation(len(tree.paths)).tolist():
         path, level_counts = tree.remove(d)
@@ -104,7 +113,7 @@ def _sweep(tree: AllocatedTree, rng: np.random.Generator) -> int:
 
 
 def _rearrange(tree: AllocatedTree, rng: np.random.Generator) -> bool:
-    """Make the first rearrangement that gains, tried in random order. Returns False if none does."""
+    """Make the first rearrangement that gains, tried in random order; return False if none does."""
     before, score = tree.allocation, tree.score()
     ideas = list(_rearrangements(tree))
     for number in rng.permutation(len(ideas)).tolist():
@@ -121,8 +130,11 @@ def _rearrange(tree: AllocatedTree, rng: np.random.Generator) -> bool:
 
 
 def _reinsert(tree: AllocatedTree, members: np.ndarray) -> None:
-    """Remove the documents from the tree, then put them back one by one on their old paths, each at the levels that are
-    best given those already in. Changes `tree` in place.
+    """Take documents out of the tree, then put them back one by one on their old paths, at their best levels.
+
+    The best levels are those given the documents that are in the tree already. This changes the tree.
+
+    members: the numbers of the documents.
     """
     on = tree.paths.copy()
     for d in members.tolist():
@@ -134,7 +146,7 @@ def _reinsert(tree: AllocatedTree, members: np.ndarray) -> None:
 
 
 def _rearrangements(tree: AllocatedTree) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield (documents moved, all paths) of every tree near this one."""
+    """Yield every tree that is one rearrangement away, as (numbers of the documents moved, paths of all documents)."""
     paths, depth = tree.paths, tree.hyper.depth
     fresh = int(paths.max()) + 1
     for level in range(1, depth):
@@ -144,11 +156,14 @@ def _rearrangements(tree: AllocatedTree) -> Iterator[tuple[np.ndarray, np.ndarra
             members = np.flatnonzero(paths[:, level] == node)
 
             def move_branch(onto: np.ndarray, members: np.ndarray = members) -> tuple[np.ndarray, np.ndarray]:
-                """Return the paths with the members of a branch put on another beginning."""
+                """Return (members, paths of all documents), with the paths of the members beginning with the nodes
+                `onto`.
+                """
                 after = paths.copy()
                 after[members, : len(onto)] = onto
                 return members, after
 
+            # the branch under another parent, under new nodes from some level on, and merged with a node of its level
             for parent in np.unique(paths[:, level - 1]):
                 if parent != beginning[level - 1]:
                     yield move_branch(paths[paths[:, level - 1] == parent][0, :level])
@@ -157,6 +172,7 @@ def _rearrangements(tree: AllocatedTree) -> Iterator[tuple[np.ndarray, np.ndarra
                     yield move_branch(np.append(beginning[:opened], fresh + np.arange(level - opened)))
             for other in beginnings[nodes != node]:
                 yield move_branch(other[: level + 1])
+    # leaves split by a word that some of their documents have
     for node in np.unique(paths[:, -1]) if depth > 1 else ():
         members = np.flatnonzero(paths[:, -1] == node)
         has = tree.counts[members].toarray() > 0

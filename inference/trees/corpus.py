@@ -1,4 +1,6 @@
-"""A corpus prepared for sweeps, its tokens padded to lengths that similar corpora share; and one sweep over it."""
+"""A corpus prepared for sweeps of tree samplers, its tokens padded to lengths that similar corpora share; and one
+sweep.
+"""
 
 import warnings
 from typing import NamedTuple
@@ -19,12 +21,12 @@ CELLS_STEP = 1024
 
 
 class TreeCorpus(NamedTuple):
-    """A corpus prepared for sweeps.
+    """A corpus prepared for sweeps of tree samplers.
 
     | field | meaning |
     |---|---|
-    | `counts` | whole counts (docs, V) |
-    | `tokens`, `padded` | their tokens; the same with cells to spare |
+    | `counts` | the count of each word in each document, (docs, V), whole numbers |
+    | `tokens`, `padded` | their tokens; the same with room for more (document, word) pairs |
     | `word_total` | at least the most copies of one word in the corpus |
     | `longest` | at least the most distinct words in a document |
     | `most_tokens` | at least the most tokens in a document |
@@ -39,7 +41,10 @@ class TreeCorpus(NamedTuple):
 
     @classmethod
     def from_counts(cls, counts: scipy.sparse.csr_array) -> "TreeCorpus":
-        """Return the corpus of these counts. Raises ValueError as `canonical` does."""
+        """Return the corpus of some word counts (document, word).
+
+        Raises ValueError for negative counts, and for no documents or no words.
+        """
         counts = canonical(counts)
         tokens = tokens_of(counts)
         # lengths that the corpus decides are rounded up, so that similar corpora share a program
@@ -56,16 +61,18 @@ class TreeCorpus(NamedTuple):
 
     @classmethod
     def of(cls, counts: scipy.sparse.csr_array) -> "TreeCorpus":
-        """Do the same as `from_counts`, under its former name. Deprecated: it warns."""
+        """Return the corpus of some word counts. Deprecated name of `from_counts`: it warns."""
         warnings.warn("TreeCorpus.of is called TreeCorpus.from_counts now", DeprecationWarning, stacklevel=2)
         return cls.from_counts(counts)
 
     def levels(self, allocation: Allocation) -> Int[np.ndarray, " token"]:
-        """Return the level of each token, copies of one cell from the root down."""
+        """Return the level of each token, (token,); copies of a word in a document are given levels from the root
+        down.
+        """
         return levels_of(self.counts, allocation.level_counts)
 
     def tables(self, hyper: TreeHyper, inverse_temperature: float = 1.0) -> SweepTables:
-        """Return what a sweep looks up.
+        """Return the tables in which a sweep looks up numbers, at given hyper-parameters.
 
         inverse_temperature: 1 draws from the posterior, less flattens both conditionals.
         """
@@ -73,7 +80,7 @@ class TreeCorpus(NamedTuple):
         return tables_of(hyper, n_words, n_docs, self.word_total, len(self.tokens.word), inverse_temperature)
 
     def allocation(self, levels: Int[np.ndarray, " token"], paths: Int[np.ndarray, "doc level"]) -> Allocation:
-        """Return the levels and paths as an `Allocation`."""
+        """Return the levels of all tokens and the paths of all documents as an `Allocation`."""
         level_counts = np.zeros((len(self.tokens.cell_word), paths.shape[1]), np.int64)
         np.add.at(level_counts, (np.asarray(self.tokens.cell), levels), 1)
         return Allocation(np.asarray(paths, np.int64), level_counts)
@@ -91,12 +98,15 @@ def sweep_documents(
 ) -> tuple[Int[np.ndarray, " token"], Int[np.ndarray, "doc level"]]:
     """Make one sweep over all documents and return the new (levels, paths).
 
-    Nodes are given places anew, with room to spare at each level. If places run out, the sweep goes on with more.
+    Nodes are given array slots anew, with room to spare at each level. If slots run out, the sweep goes on with more.
 
+    corpus: the documents.
     levels: the level of each token, (token,).
-    paths: the nodes of each document, (doc, level).
-    sticks: whether the level prior is `GEMLevels`.
-    paths_fixed: sweep over levels alone.
+    paths: the nodes of each document's path, (doc, level).
+    tables: numbers that depend on the hyper-parameters.
+    key: the random key of the sweep.
+    sticks: True if the level prior is `GEMLevels`.
+    paths_fixed: True to draw levels only.
     """
     first, n_docs, n_words = 0, corpus.counts.shape[0], corpus.counts.shape[1]
     state, layout = state_of(corpus.tokens, n_words, levels, paths)
@@ -122,12 +132,14 @@ def sweep_documents(
 
 
 def _round_up(lengths: np.ndarray) -> int:
-    """Return the longest length, rounded up to a multiple of 16."""
+    """Return the longest length, rounded up to a multiple of 16, and at least 16."""
     return max(16, -(-int(lengths.max(initial=0)) // 16) * 16)
 
 
 def canonical(counts: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
-    """Return counts as every function here reads them: sorted indices, no stored zeros, whole numbers ≥ 0.
+    """Return word counts in the form that all functions on trees read: sorted indices, no stored zeros, int64.
+
+    counts: (document, word), whole numbers ≥ 0.
 
     Raises ValueError for negative counts, and for no documents or no words.
     """

@@ -1,4 +1,8 @@
-"""log p(words, levels, paths) of hierarchical LDA, topics and proportions integrated out, for anybody's tree.
+"""log p(words, levels, paths) of hierarchical LDA, with topics and proportions integrated out, for any tree.
+
+Let w be the words, z the levels of all tokens, c the paths of all documents, γ, α and η the hyper-parameters of
+branching, levels and topics. A restaurant is a node, its tables are its children, n_table the documents through a child
+and n those through the node (m tables in all). A node's topic has n tokens, n_w of word w, among V words.
 
 Source: Blei (2004), §6.2, as corrected here: the levels' prior is α_ℓ, and the words' Gamma ratio counts the document.
 
@@ -24,12 +28,12 @@ from lvsearch.inference.trees.hyper import TreeHyper
 
 
 class Allocation(NamedTuple):
-    """The node of every token.
+    """The state of a topic tree: the path of every document and the level of every token.
 
     | field | shape | meaning |
     |---|---|---|
     | `paths` | (docs, level) | node of each level on the document's path; any labels, distinct across levels |
-    | `level_counts` | (nonzeros, level) | of the copies of each stored cell of the counts, how many at each level |
+    | `level_counts` | (nonzeros, level) | how many tokens of each nonzero (document, word) count are at each level |
     """
 
     paths: Int[np.ndarray, "docs level"]
@@ -37,7 +41,7 @@ class Allocation(NamedTuple):
 
 
 class LogJoint(NamedTuple):
-    """The terms of the log-joint in nats; `total` is their sum."""
+    """The terms of log p(words, levels, paths) in nats: those of the paths, the levels, and the words."""
 
     paths: float
     levels: float
@@ -45,14 +49,16 @@ class LogJoint(NamedTuple):
 
     @property
     def total(self) -> float:
+        """The sum of the three terms, in nats."""
         return self.paths + self.levels + self.words
 
 
 def log_joint(counts: scipy.sparse.csr_array, allocation: Allocation, hyper: TreeHyper) -> LogJoint:
-    """Return log p(c), log p(z) and log p(w | c, z) of one allocation, float64, nats.
+    """Return log p(paths), log p(levels) and log p(words | paths, levels) of one allocation, in nats, float64.
 
     counts: (docs, V) whole numbers, sorted indices, no stored zeros.
-    allocation: refers to the stored cells of the counts, in order.
+    allocation: paths, and level counts for the stored cells of the counts, in order.
+    hyper: the hyper-parameters.
 
     Raises ValueError if the allocation does not fit the counts or its paths are no tree.
     """
@@ -65,7 +71,11 @@ def log_joint(counts: scipy.sparse.csr_array, allocation: Allocation, hyper: Tre
 
 
 def log_paths(paths: Int[np.ndarray, "docs level"], branching: float) -> float:
-    """Return log p(c) under the nested Chinese restaurant process, nats."""
+    """Return log p(paths of all documents) under the nested Chinese restaurant process, in nats.
+
+    paths: the node of each level on each document's path.
+    branching: γ, the concentration.
+    """
     total = 0.0
     for level in range(paths.shape[1] - 1):
         parents, at = np.unique(paths[:, level], return_inverse=True)
@@ -77,7 +87,10 @@ def log_paths(paths: Int[np.ndarray, "docs level"], branching: float) -> float:
 
 
 def log_words(counts: scipy.sparse.csr_array, allocation: Allocation, topics: Float[np.ndarray, " level"]) -> float:
-    """Return log p(w | c, z), nats."""
+    """Return log p(words | paths, levels) in nats, with topics integrated out.
+
+    topics: η, the concentration of the topics' prior at each level.
+    """
     n_docs, n_words = counts.shape[0], counts.shape[1]
     document = np.repeat(np.arange(n_docs), np.diff(counts.indptr))
     total = 0.0
@@ -94,7 +107,7 @@ def log_words(counts: scipy.sparse.csr_array, allocation: Allocation, topics: Fl
 
 
 def check_allocation(counts: scipy.sparse.csr_array, allocation: Allocation, depth: int) -> None:
-    """Raise ValueError if paths or level counts do not fit, or a node has two parents or two levels."""
+    """Raise ValueError if paths or level counts do not fit the counts, or a node has two parents or two levels."""
     paths, level_counts = allocation
     if paths.shape != (counts.shape[0], depth):
         raise ValueError(f"got paths of shape {paths.shape}, expected {(counts.shape[0], depth)}: a node per level")

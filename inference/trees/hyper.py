@@ -20,29 +20,36 @@ Levels = Float[np.ndarray, " level"]
 
 
 class DirichletLevels(NamedTuple):
-    """The prior θ ~ Dirichlet(α); `alpha` (level,) has one value per level from the root down."""
+    """The Dirichlet prior of a document's proportions over levels.
+
+    `alpha`: (level,), the concentration on each level from the root down.
+    """
 
     alpha: Levels
 
     def log_evidence(self, counts: np.ndarray) -> Float[np.ndarray, " docs"]:
-        """Return log p(z of each document), θ integrated out, nats.
+        """Return log p(levels of each document's tokens), (docs,), in nats, with proportions integrated out.
 
-        counts: (docs, level), tokens at each level."""
+        counts: tokens of each document at each level, (docs, level).
+        """
         total = self.alpha.sum()
         per_level = gammaln(counts + self.alpha) - gammaln(self.alpha)
         return per_level.sum(-1) + gammaln(total) - gammaln(counts.sum(-1) + total)
 
     def mean(self, counts: np.ndarray) -> np.ndarray:
-        """Return E[θ | z], (docs, level)."""
+        """Return the expected level proportions of each document given its levels, (docs, level).
+
+        counts: tokens of each document at each level, (docs, level).
+        """
         posterior = counts + self.alpha
         return posterior / posterior.sum(-1, keepdims=True)
 
 
 class GEMLevels(NamedTuple):
-    """The prior θ ~ GEM(m, π), cut at the depth.
+    """The GEM(m, π) prior of a document's proportions over levels, by stick breaking, cut at the depth of the tree.
 
-    mean_share: m in (0, 1), the share that a level takes of what is left.
-    scale: π > 0.
+    mean_share: m in (0, 1), the mean share that a level takes of what the levels above leave.
+    scale: π > 0; the larger, the less the share varies between documents.
     depth: the number of levels.
     """
 
@@ -51,13 +58,13 @@ class GEMLevels(NamedTuple):
     depth: int
 
     def sticks(self) -> tuple[float, float]:
-        """Return the two parameters of each stick's Beta."""
+        """Return the two parameters (mπ, (1 − m)π) of the Beta distribution of each stick."""
         return self.mean_share * self.scale, (1 - self.mean_share) * self.scale
 
     def log_evidence(self, counts: np.ndarray) -> Float[np.ndarray, " docs"]:
-        """Return log p(z of each document), sticks integrated out, nats.
+        """Return log p(levels of each document's tokens), (docs,), in nats, with proportions integrated out.
 
-        counts: (docs, level), tokens at each level.
+        counts: tokens of each document at each level, (docs, level).
         """
         a, b = self.sticks()
         deeper = counts[:, ::-1].cumsum(1)[:, ::-1] - counts
@@ -65,7 +72,10 @@ class GEMLevels(NamedTuple):
         return (betaln(a + here, b + below) - betaln(a, b)).sum(-1)
 
     def mean(self, counts: np.ndarray) -> np.ndarray:
-        """Return E[θ | z], (docs, level)."""
+        """Return the expected level proportions of each document given its levels, (docs, level).
+
+        counts: tokens of each document at each level, (docs, level).
+        """
         a, b = self.sticks()
         deeper = counts[:, ::-1].cumsum(1)[:, ::-1] - counts
         share = (a + counts) / (a + b + counts + deeper)
@@ -75,7 +85,12 @@ class GEMLevels(NamedTuple):
 
 
 class TreeHyper(NamedTuple):
-    """The hyper-parameters γ, the level prior and η; see the table above."""
+    """The hyper-parameters of hierarchical LDA.
+
+    `branching`: γ, the concentration of the nested Chinese restaurant process; large values open new branches.
+    `levels`: the prior of a document's proportions over levels.
+    `topics`: η, the concentration of the topics' Dirichlet prior at each level, (level,).
+    """
 
     branching: float
     levels: DirichletLevels | GEMLevels
@@ -83,6 +98,7 @@ class TreeHyper(NamedTuple):
 
     @property
     def depth(self) -> int:
+        """The number of levels of the tree, the root's included."""
         return len(self.topics)
 
 
@@ -94,9 +110,9 @@ def tree_hyper(
 ) -> TreeHyper:
     """Return checked hyper-parameters of a tree of `depth` levels.
 
-    branching: γ.
-    levels: one number for all levels or one per level (the Dirichlet α), or a `GEMLevels`.
-    topics: one η for all levels, or one per level.
+    branching: γ, the concentration of branching.
+    levels: the concentration α of level proportions, one number for all levels or one per level; or a `GEMLevels`.
+    topics: η, the concentration of topics, one for all levels or one per level.
 
     Raises ValueError for a depth below 1, and for anything that is not positive and finite.
     """
@@ -116,7 +132,7 @@ def tree_hyper(
 
 
 def _per_level(name: str, value: object, depth: int) -> np.ndarray:
-    """Return the value as one positive number per level; raise ValueError if it is none."""
+    """Return a hyper-parameter as one positive number per level, (level,). Raises ValueError if it cannot be that."""
     array = np.asarray(value, np.float64)
     if array.ndim > 1 or (array.ndim == 1 and len(array) != depth):
         raise ValueError(f"got {name} of shape {array.shape}, expected one number or one for each of {depth} levels")

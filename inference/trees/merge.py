@@ -2,9 +2,10 @@
 
 Gibbs sampling moves one document at a time, and two nodes with the same topic persist as long as neither loses all its
 documents. A merge lets the documents of one node pass the other from then on, and their children become siblings. With
-levels kept, it changes log p(w, z, c) by closed forms. For siblings a and b at level ℓ with n documents each,
+levels kept, it changes log p(words, levels, paths) by closed forms. For siblings a and b at level ℓ with n_a and n_b
+documents, concentration γ, and f the log Dirichlet-multinomial of a node's word counts (also called n here), they are
 
-    words   f(n_a + n_b) − f(n_a) − f(n_b),     f the log Dirichlet-multinomial of a node's word counts
+    words   f(n_a + n_b) − f(n_a) − f(n_b)
 
     paths   log Γ(n_a + n_b) − log Γ(n_a) − log Γ(n_b) − log γ, and for inner nodes
             log Γ(γ + n_a) + log Γ(γ + n_b) − log Γ(γ + n_a + n_b) − log Γ(γ)
@@ -23,13 +24,13 @@ from lvsearch.inference.trees.hyper import TreeHyper
 
 
 def merge_siblings(counts: scipy.sparse.csr_array, allocation: Allocation, hyper: TreeHyper) -> Allocation:
-    """Return the allocation after all merges that gain, level by level from the root down.
+    """Return the allocation after all merges of siblings that raise log p(words, levels, paths).
 
-    Levels of tokens are kept.
+    Merges are made level by level from the root down. The levels of tokens are kept.
 
-    log p(w, z, c) never falls.
-
-    counts: as `log_joint` takes them.
+    counts: (docs, V) whole numbers, sorted indices, no stored zeros.
+    allocation: paths and level counts to start from.
+    hyper: the hyper-parameters.
     """
     paths = allocation.paths.copy()
     document = np.repeat(np.arange(len(paths)), np.diff(counts.indptr))
@@ -47,7 +48,12 @@ def merge_siblings(counts: scipy.sparse.csr_array, allocation: Allocation, hyper
 def _merge_children(
     paths: np.ndarray, members: np.ndarray, level: int, words: dict[int, np.ndarray], hyper: TreeHyper
 ) -> None:
-    """Merge children of one parent in place, the best pair first."""
+    """Merge children of one parent as long as that gains, the best pair first; changes `paths` and `words` in place.
+
+    members: True for documents that pass the parent.
+    level: the level of the children.
+    words: the word counts of each child.
+    """
     children, sizes = np.unique(paths[members, level], return_counts=True)
     size = dict(zip(children.tolist(), sizes.tolist(), strict=True))
     single = {child: _log_words(words[child], hyper.topics[level]) for child in size}
@@ -76,7 +82,10 @@ def _gain(
     single: dict[int, float],
     hyper: TreeHyper,
 ) -> float:
-    """Return the change of log p(w, z, c) if nodes a and b of a level are merged, nats."""
+    """Return the change of log p(words, levels, paths) if nodes a and b of a level are merged, in nats.
+
+    size: documents of each node. words: word counts of each node. single: log probability of each node's words, nats.
+    """
     gamma, n_a, n_b = hyper.branching, size[a], size[b]
     gain = _log_words(words[a] + words[b], hyper.topics[level]) - single[a] - single[b]
     gain += gammaln(n_a + n_b) - gammaln(n_a) - gammaln(n_b) - np.log(gamma)
@@ -86,7 +95,10 @@ def _gain(
 
 
 def _log_words(n: np.ndarray, eta: float) -> float:
-    """Return the log Dirichlet-multinomial probability of a node's words, in order, nats."""
+    """Return the log probability of a node's words in order, in nats, with its topic integrated out.
+
+    n: how often each word occurs. eta: the concentration of the topic's prior.
+    """
     some = n[n > 0]
     mass = len(n) * eta
     return float((gammaln(some + eta) - gammaln(eta)).sum() + gammaln(mass) - gammaln(n.sum() + mass))

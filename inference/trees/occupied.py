@@ -1,4 +1,6 @@
-"""The sampler of trees for processes: how many nodes of each level some document passes, and draws of trees."""
+"""The samplers of topic trees for `lvsearch.occupied` and `lvsearch.sample`: numbers of nodes at each level, and
+trees.
+"""
 
 import jax
 import numpy as np
@@ -20,7 +22,7 @@ from lvsearch.models.hlda import HLDA
 
 
 def hyper_of(model: HLDA) -> TreeHyper:
-    """Return γ, α and η of a model.
+    """Return the hyper-parameters γ, α and η of a model, as numbers.
 
     Raises ValueError for a model whose paths have several lengths, because the sampler's paths all reach the deepest
     level.
@@ -34,16 +36,21 @@ def hyper_of(model: HLDA) -> TreeHyper:
 
 
 def level_names(depth: int) -> tuple[str, ...]:
-    """Return what is counted in a tree of `depth` levels: the nodes of each level but the root's, which is level 0."""
+    """Return names of the numbers counted in a tree of `depth` levels: the nodes of each level below the root (level
+    0).
+    """
     return tuple(f"nodes at level {level}" for level in range(1, depth))
 
 
 @occupied_sampler.register
 def occupied_nodes(model: HLDA, data: Dataset) -> OccupiedSampler:
-    """Return the sampler of the numbers of nodes at each level. Levels are numbered from the root, 0.
+    """Return the sampler of how many nodes at each level some document's path passes. Levels are numbered from the
+    root, 0.
 
-    Chains begin with a dendrogram's tree, one path for all documents, many branches, and a tree drawn from the prior.
-    Raises ValueError for a tree of one level, and as `hyper_of` does.
+    Chain 0 begins with a dendrogram's tree, chain 1 with one path for all documents, chain 2 with many branches, chain
+    3 with a tree drawn from the prior.
+
+    Raises ValueError for a tree of one level, and for paths of several lengths.
     """
     hyper, corpus = hyper_of(model), TreeCorpus.from_counts(counts_of(data))
     if hyper.depth < 2:
@@ -59,7 +66,9 @@ def occupied_nodes(model: HLDA, data: Dataset) -> OccupiedSampler:
         return trace["nodes"][0, :, 1:].astype(np.int64)
 
     def log_prior(most: int) -> tuple[LogPrior, ...]:
-        """Return the log prior of the number of branches below the root, nats. Deeper levels have no closed form."""
+        """Return for each level the log prior of 1, …, `most` nodes in nats; None below the first level, where none is
+        known.
+        """
         first = log_block_count_prior(corpus.counts.shape[0], hyper.branching, most)
         return (first, *[None] * (hyper.depth - 2))
 
@@ -68,9 +77,15 @@ def occupied_nodes(model: HLDA, data: Dataset) -> OccupiedSampler:
 
 @process_sampler.register
 def trees(model: HLDA, data: Dataset, key: Array, *, chains: int, units: bool) -> tuple[TreeSampler, TreeRecorder]:
-    """Return the collapsed Gibbs sampler of trees, from the same starts, and its recorder.
+    """Return the collapsed Gibbs sampler of trees with all chains side by side, and the recorder of its draws.
 
-    Raises ValueError as `hyper_of` does.
+    Chains 0, 1, 2 and 3 begin as those of `occupied_nodes`: dendrogram, one path, many branches, draw from the prior.
+
+    key: the random key of the starts.
+    chains: how many chains run.
+    units: True to record the levels of all tokens and the paths of all documents too.
+
+    Raises ValueError for paths of several lengths.
     """
     hyper, corpus = hyper_of(model), TreeCorpus.from_counts(counts_of(data))
     starts = (_start_of_chain(corpus, hyper, jax.random.fold_in(key, number), number) for number in range(chains))
@@ -79,7 +94,7 @@ def trees(model: HLDA, data: Dataset, key: Array, *, chains: int, units: bool) -
 
 
 def _start_of_chain(corpus: TreeCorpus, hyper: TreeHyper, key: Array, number: int) -> Allocation:
-    """Return the start of chain `number`."""
+    """Return the paths and levels that chain `number` begins with: from a dendrogram (number 0), or drawn."""
     if number == 0 and corpus.counts.shape[0] <= MOST_DOCUMENTS:
         return agglomerated_start(corpus.counts, hyper)
     # γ of the paths drawn: the prior's, one that gives a single path, one that gives many branches

@@ -1,8 +1,9 @@
 """New documents on a fitted tree: posterior over paths, level proportions, and log p(document) with a standard error.
 
-Topics come from one state of the sampler. They are at their posterior means, β̂_c = (n_cw + η) / (n_c + Vη), and a new
-node's topic is at its prior mean. Paths are all those of the nested Chinese restaurant process: every leaf and, below
-every inner node, one path that is new from there on. Then, with θ ~ its prior,
+Topics come from one state of the sampler. They are at their posterior means, β̂_c = (n_cw + η) / (n_c + Vη) for node c
+with n_cw tokens of word w among V words, and a new node's topic is at its prior mean. Paths are all those of the nested
+Chinese restaurant process: every leaf and, below every inner node, one path that is new from there on. Then, with level
+proportions θ ~ their prior and word counts n_w,
 
     p(w | path) = E_θ Π_w (θᵀβ̂_path,w)^n_w,       p(w) = Σ_path p(path) p(w | path).
 
@@ -24,23 +25,23 @@ from lvsearch.inference.trees.density import Allocation
 from lvsearch.inference.trees.hyper import DirichletLevels, GEMLevels, TreeHyper
 
 NEW = -1
-"""The node of a path that no training document passes."""
+"""The label of a node that no training document passes."""
 FIT_STEPS = 30
-"""The number of coordinate steps of the mean-field posterior of θ."""
+"""The number of coordinate steps of the mean-field posterior of the level proportions."""
 PRIOR_SHARE = 0.1
-"""The share of draws of θ from the prior."""
+"""The share of draws of the level proportions that come from the prior."""
 
 
 class TreeTopics(NamedTuple):
-    """A state of the sampler as new documents see it.
+    """A fitted tree in the form that describing new documents needs: paths, their prior probabilities, and topics.
 
     | field | shape | meaning |
     |---|---|---|
-    | `paths` | (path, level) | nodes of each path, labels of the allocation; `NEW` where the path leaves the tree |
+    | `paths` | (path, level) | labels of the nodes of each path; `NEW` from where the path leaves the tree |
     | `log_prior` | (path,) | log p(path of the next document), nats |
     | `nodes` | (node,) | labels of the nodes, the root first, level by level |
-    | `topics` | (node + level, V) | β̂ of each node, then that of a new node at each level |
-    | `rows` | (path, level) | row of `topics` |
+    | `topics` | (node + level, V) | word probabilities of each node, then those of a new node at each level |
+    | `rows` | (path, level) | row of `topics` of each node of each path |
     """
 
     paths: Int[np.ndarray, "path level"]
@@ -55,10 +56,10 @@ class DocumentPaths(NamedTuple):
 
     | field | shape | meaning |
     |---|---|---|
-    | `log_likelihood` | (docs,) | log p(w_d), estimated |
-    | `standard_error` | (docs,) | of it, from the sampling alone |
-    | `posterior` | (docs, path) | p(path | w_d) over `TreeTopics.paths` |
-    | `levels` | (docs, level) | E[θ | w_d], averaged over paths |
+    | `log_likelihood` | (docs,) | log p(document), estimated |
+    | `standard_error` | (docs,) | of the log-likelihood, from the sampling alone |
+    | `posterior` | (docs, path) | p(path | document) over `TreeTopics.paths` |
+    | `levels` | (docs, level) | expected level proportions given the document, averaged over paths |
     """
 
     log_likelihood: Float[np.ndarray, " docs"]
@@ -68,10 +69,16 @@ class DocumentPaths(NamedTuple):
 
 
 def tree_topics(counts: scipy.sparse.csr_array, allocation: Allocation, hyper: TreeHyper) -> TreeTopics:
-    """Return posterior means of the topics and the prior over the next document's path, from a state of the sampler."""
+    """Return posterior means of the topics and the prior over the next document's path, from a state of the sampler.
+
+    counts: the count of each word in each training document, (document, word).
+    allocation: paths and levels of the training documents.
+    hyper: the hyper-parameters.
+    """
     counts = canonical(counts)
     n_docs, n_words = counts.shape[0], counts.shape[1]
     document = np.repeat(np.arange(n_docs), np.diff(counts.indptr))
+    # the topics of each level's nodes at their posterior means, then those of new nodes
     labels, topics, row = [], [], {}
     for level, eta in enumerate(hyper.topics.tolist()):
         of_level, at = np.unique(allocation.paths[:, level], return_inverse=True)
@@ -82,6 +89,7 @@ def tree_topics(counts: scipy.sparse.csr_array, allocation: Allocation, hyper: T
         labels.extend(of_level.tolist())
     n_nodes = len(labels)
     topics.append(np.full((hyper.depth, n_words), 1 / n_words))
+    # every existing path, and below every inner node one that is new from there on, with Chinese-restaurant weights
     paths, log_prior = [], []
     distinct, first = np.unique(allocation.paths, axis=0, return_index=True)
     seen: set[tuple[int, ...]] = set()
@@ -109,12 +117,15 @@ def tree_topics(counts: scipy.sparse.csr_array, allocation: Allocation, hyper: T
 def describe_documents(
     tree: TreeTopics, hyper: TreeHyper, counts: scipy.sparse.csr_array, key: Array, *, samples: int = 200
 ) -> DocumentPaths:
-    """Return paths, levels and likelihood of new documents.
+    """Return path probabilities, level proportions and log-likelihood of new documents on a fitted tree.
 
     A document's draws depend on the key and its number alone.
 
-    counts: (docs, V), words as in training.
-    samples: draws of θ for each path of a document.
+    tree: the fitted tree.
+    hyper: its hyper-parameters.
+    counts: the count of each word in each new document, (document, word), words as in training.
+    key: the random key of the draws.
+    samples: draws of the level proportions for each path of a document.
 
     Raises ValueError for another vocabulary and for fewer than 2 samples.
     """
@@ -136,10 +147,12 @@ def describe_documents(
 def _describe_one(
     tree: TreeTopics, hyper: TreeHyper, beta: np.ndarray | None, n: np.ndarray, rng: np.random.Generator, samples: int
 ) -> tuple[float, float, np.ndarray, np.ndarray]:
-    """Return log p, its standard error, the posterior over paths and the expected levels of one document.
+    """Return log p, its standard error, path probabilities (path,) and expected level proportions (level,) of one
+    document.
 
-    beta: (path, level, word), topics at the document's distinct words; None if it has none.
-    n: how often each of these words occurs.
+    beta: topics at the document's distinct words, (path, level, word); None if it has none.
+    n: how often each of these words occurs, (word,).
+    samples: draws of the level proportions for each path.
     """
     if beta is None:
         return (
@@ -152,7 +165,10 @@ def _describe_one(
     n_prior = max(1, round(PRIOR_SHARE * samples))
     expected = _expected_levels(hyper, beta, n)
     theta = np.concatenate(
-        [_draw(hyper, expected, rng, samples - n_prior), _draw(hyper, 0 * expected, rng, n_prior)]
+        [
+            _draw_proportions(hyper, expected, rng, samples - n_prior),
+            _draw_proportions(hyper, 0 * expected, rng, n_prior),
+        ]
     )  # (sample, path, level)
     log_prior = _log_density(hyper, 0 * expected, theta)
     share = n_prior / samples
@@ -170,23 +186,33 @@ def _describe_one(
 
 
 def _expected_levels(hyper: TreeHyper, beta: np.ndarray, n: np.ndarray) -> np.ndarray:
-    """Return the expected tokens at each level of each path, (path, level), by coordinate ascent."""
+    """Return the expected tokens of a document at each level of each path, (path, level), by mean-field coordinate
+    ascent.
+
+    beta: topics at the document's distinct words, (path, level, word).
+    n: how often each of these words occurs, (word,).
+    """
     expected = n.sum() * hyper.levels.mean(np.zeros((1, hyper.depth))) * np.ones((len(beta), 1))
     for _ in range(FIT_STEPS):
-        weights = np.exp(_log_mean(hyper, expected))[:, :, None] * beta
+        weights = np.exp(_expected_log_proportions(hyper, expected))[:, :, None] * beta
         expected = (weights / weights.sum(1, keepdims=True)) @ n
     return expected
 
 
 def _sticks(levels: GEMLevels, expected: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the Beta parameters of every stick but the last, which takes what is left."""
+    """Return the posterior Beta parameters (a, b) of every stick but the last, which takes what is left.
+
+    expected: expected tokens at each level of each path.
+
+    Returns: two arrays (path, level − 1).
+    """
     a, b = levels.sticks()
     deeper = expected[:, ::-1].cumsum(1)[:, ::-1] - expected
     return a + expected[:, :-1], b + deeper[:, :-1]
 
 
-def _log_mean(hyper: TreeHyper, expected: np.ndarray) -> np.ndarray:
-    """Return E[log θ] under the posterior with these expected counts."""
+def _expected_log_proportions(hyper: TreeHyper, expected: np.ndarray) -> np.ndarray:
+    """Return E[log θ] of the level proportions θ given expected tokens at each level, (path, level)."""
     if isinstance(hyper.levels, DirichletLevels):
         alpha = hyper.levels.alpha + expected
         return digamma(alpha) - digamma(alpha.sum(1, keepdims=True))
@@ -196,8 +222,8 @@ def _log_mean(hyper: TreeHyper, expected: np.ndarray) -> np.ndarray:
     return np.concatenate([take, nothing], 1) + np.concatenate([nothing, leave.cumsum(1)], 1)
 
 
-def _draw(hyper: TreeHyper, expected: np.ndarray, rng: np.random.Generator, samples: int) -> np.ndarray:
-    """Draw θ, (sample, path, level), from the posterior with these expected counts. Entries are positive."""
+def _draw_proportions(hyper: TreeHyper, expected: np.ndarray, rng: np.random.Generator, samples: int) -> np.ndarray:
+    """Draw level proportions given expected tokens at each level, (sample, path, level). Entries are positive."""
     if isinstance(hyper.levels, DirichletLevels):
         gamma = rng.gamma(hyper.levels.alpha + expected, size=(samples, *expected.shape)) + 1e-300
         return gamma / gamma.sum(-1, keepdims=True)
@@ -208,9 +234,11 @@ def _draw(hyper: TreeHyper, expected: np.ndarray, rng: np.random.Generator, samp
 
 
 def _log_density(hyper: TreeHyper, expected: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    """Return the log density of θ under the posterior with these counts, (sample, path), nats.
+    """Return the log density of level proportions given expected tokens at each level, (sample, path), in nats.
 
-    For GEM levels, of the sticks.
+    For GEM levels it is the density of the sticks.
+
+    expected: expected tokens at each level of each path. theta: the proportions, (sample, path, level).
     """
     if isinstance(hyper.levels, DirichletLevels):
         alpha = hyper.levels.alpha + expected

@@ -1,13 +1,17 @@
-"""Levels optimised one block at a time: all copies of a word, in all documents below a node, move to another level.
+"""Levels of tokens optimised one block at a time: all copies of a word in all documents below a node move to another
+level.
 
-A single token seldom leaves a level. With η small, the first copy of a word at a node costs log η, which only the
-copies that follow pay back. A block pays once. For documents below node x and levels a, b, log p(w, z, c) changes by
+A single token seldom leaves a level. With the topics' concentration η small, the first copy of a word at a node costs
+log η, which only the copies that follow pay back. A block pays once. Let k_d be the copies of the word at level a in
+document d, m_d the document's tokens at each level, e_a a unit vector. For documents below node x and levels a, b, log
+p(words, levels, paths) changes by
 
-    Σ_d   log p(m_d − k_d e_a + k_d e_b) − log p(m_d)                                      k_d: copies at a, in d
+    Σ_d   log p(m_d − k_d e_a + k_d e_b) − log p(m_d)
 
     Σ_nodes at a, b   log Γ(n_w ± K + η) − log Γ(n_w + η) − log Γ(n ± K + Vη) + log Γ(n + Vη)   K = Σ_d k_d there
 
-All words and all nodes x of a level are computed in one pass. A block is moved if it still gains when its turn comes.
+with n_w and n the tokens of the word, and of all V words, at the node. All words and all nodes x of a level are
+computed in one pass. A block is moved if it still gains when its turn comes.
 """
 
 from itertools import permutations, product
@@ -25,7 +29,10 @@ SHARE = 0.5
 
 
 def relevel(tree: AllocatedTree) -> None:
-    """Move blocks, in place, until none gains. Paths stay, and documents that are out of the tree take no part."""
+    """Move blocks of tokens between levels until none gains; this changes the tree.
+
+    Paths stay, and documents that are out of the tree take no part.
+    """
     depth = tree.hyper.depth
     kinds = list(product(range(depth), permutations(range(depth), 2)))
     kind, idle = 0, 0
@@ -36,9 +43,10 @@ def relevel(tree: AllocatedTree) -> None:
 
 
 def relevel_anew(tree: AllocatedTree) -> None:
-    """Run `relevel` from the levels as they are and from `levels_by_share`, and keep the better.
+    """Optimise levels from the present ones and from `levels_by_share`, and keep the better result; this changes the
+    tree.
 
-    All documents are in.
+    All documents must be in the tree.
     """
     relevel(tree)
     kept, score = tree.allocation, tree.score()
@@ -49,7 +57,7 @@ def relevel_anew(tree: AllocatedTree) -> None:
 
 
 def _move_blocks(tree: AllocatedTree, below: int, begin: int, end: int) -> bool:
-    """Move the blocks of one kind that gain. Returns whether any was moved.
+    """Move the blocks of one kind that gain; return True if any was moved.
 
     below: the level of the nodes that the blocks' documents share.
     begin, end: the levels that a block moves from and to.
@@ -75,7 +83,13 @@ def _move_blocks(tree: AllocatedTree, below: int, begin: int, end: int) -> bool:
 
 
 def _gains(tree: AllocatedTree, cells: np.ndarray, below: int, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return each cell's block, (cell,), and the change of log p if a block is moved, (block,), nats."""
+    """Return each cell's block, (cell,), and the change of log p(words, levels, paths) if a block is moved, (block,),
+    nats.
+
+    cells: numbers of nonzero (document, word) counts with tokens at level `begin`.
+    below: the level of the node that the documents of a block share.
+    begin, end: the levels that a block moves from and to.
+    """
     n_words = tree.counts.shape[1]
     documents, words, copies = tree.document[cells], tree.counts.indices[cells], tree.level_counts[cells, begin]
     _, block = np.unique(tree.paths[documents, below] * n_words + words, return_inverse=True)
@@ -98,7 +112,9 @@ def _gains(tree: AllocatedTree, cells: np.ndarray, below: int, begin: int, end: 
 
 
 def _move_cells(tree: AllocatedTree, cells: np.ndarray, begin: int, end: int) -> None:
-    """Move the copies of these cells from one level to another."""
+    """Move the tokens of some cells (nonzero document-word counts) from level `begin` to `end`; this changes the
+    tree.
+    """
     documents, words, copies = tree.document[cells], tree.counts.indices[cells], tree.level_counts[cells, begin]
     for level, change in ((begin, -copies), (end, copies)):
         node = tree.paths[documents, level]
@@ -109,9 +125,13 @@ def _move_cells(tree: AllocatedTree, cells: np.ndarray, begin: int, end: int) ->
 
 
 def levels_by_share(counts: scipy.sparse.csr_array, paths: np.ndarray) -> Allocation:
-    """Return these paths with each word at the level nearest the root at whose node most documents have it.
+    """Return an allocation with given paths, and each word at the level nearest the root at whose node most documents
+    have it.
 
     A word that most documents have at no inner node is at the leaf.
+
+    counts: the count of each word in each document, (document, word).
+    paths: the nodes of each document's path, (document, level).
     """
     document = np.repeat(np.arange(len(paths)), np.diff(counts.indptr))
     depth = paths.shape[1]

@@ -1,4 +1,4 @@
-"""Trees of topics in the one run loop: sweeps, draws of hyper-parameters, chains side by side."""
+"""The sampler of topic trees for the one run loop: sweeps, draws of hyper-parameters, chains side by side."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,15 +21,15 @@ from lvsearch.inference.trees.updates import FIXED, TreePriors, draw_hyper, log_
 
 
 class Trees(NamedTuple):
-    """Trees and allocations side by side.
+    """The trees, allocations and hyper-parameters of several chains side by side.
 
     | field | letter | shape | meaning |
     |---|---|---|---|
-    | `levels` | z | (particle, token) | level of each token, tokens in the order of the stored cells |
-    | `paths` | c | (particle, document, level) | nodes, any labels |
-    | `branching` | γ | (particle,) | |
-    | `level_prior` | α, or (m, π) | (particle, parameter) | |
-    | `topics` | η | (particle, level) | |
+    | `levels` | z | (particle, token) | level of each token, tokens in the order of the stored counts |
+    | `paths` | c | (particle, document, level) | nodes of each document's path, any labels |
+    | `branching` | γ | (particle,) | concentration of the branching process |
+    | `level_prior` | α, or (m, π) | (particle, parameter) | prior of the level proportions |
+    | `topics` | η | (particle, level) | concentration of the topics at each level |
     """
 
     levels: Int8[np.ndarray, "*particle token"]
@@ -40,13 +40,13 @@ class Trees(NamedTuple):
 
 
 class TreeStates(NamedTuple):
-    """Several chains side by side, with particles on the first axis.
+    """The states of several chains side by side, with particles (chains) on the first axis.
 
     | field | meaning |
     |---|---|
-    | `number` | sweeps made |
-    | `now` | where the chains are |
-    | `best`, `best_log_joint` | the best of the states that were scored, and its log-joint, nats |
+    | `number` | how many sweeps were made |
+    | `now` | the present trees |
+    | `best`, `best_log_joint` | the best of the trees that were scored, and its log joint density, nats |
     """
 
     number: Int[np.ndarray, "*particle"]
@@ -57,10 +57,13 @@ class TreeStates(NamedTuple):
 
 @dataclass(frozen=True)
 class TreeSampler:
-    """A `Hosted` sampler of trees and allocations, with one chain from each of `starts`.
+    """A sampler of topic trees and allocations, with one chain from each of `starts`. It is `Hosted`: it runs in
+    Python.
 
     | field | meaning |
     |---|---|
+    | `corpus`, `hyper` | the documents, and the hyper-parameters to begin with |
+    | `starts` | paths and levels that each chain begins with |
     | `priors` | hyper-parameters with a prior are drawn after every sweep |
     | `temperatures` | of the first sweeps, one each; those above 1 flatten the posterior and are no draws |
     | `merge_every` | sweeps between merges of siblings that gain, 0 for none; draws are then not from the posterior |
@@ -78,38 +81,47 @@ class TreeSampler:
     hosted: ClassVar[bool] = True
 
     def init(self, key: Array, particles: int) -> TreeStates:
-        """Return the starts. Raises ValueError for another number of chains."""
+        """Return the starts as states; `key` is not used.
+
+        Raises ValueError if `particles`, the number of chains, is not the number of starts.
+        """
         if particles != len(self.starts):
             raise ValueError(f"got {particles} chains, expected one for each of {len(self.starts)} starts")
         return _stack_chains([self._start_chain(start) for start in self.starts])
 
     def step(self, key: Array, state: TreeStates, temperature: Array, *, backward: bool) -> TreeStates:
-        """Draw each chain's paths and levels, then its hyper-parameters. temperature: one number, (), not used."""
+        """Draw each chain's paths and levels, then its hyper-parameters, and return the new states.
+
+        temperature: a number, (), not used; the field `temperatures` says which sweeps are tempered.
+        backward: not used.
+        """
         chains = split_chains(state)
         pairs = zip(jax.random.split(key, len(chains)), chains, strict=True)
         return _stack_chains([self._sweep_chain(k, one) for k, one in pairs])
 
     def log_density(self, state: TreeStates) -> Float64[np.ndarray, " particle"]:
-        """Return log p(w, z, c) in nats, (particle,), topics and proportions integrated out.
+        """Return log p(words, levels, paths) of each chain, (particle,), in nats, topics and proportions integrated
+        out.
 
         It is at each state's hyper-parameters, plus the log prior density of those that are drawn.
         """
         return np.array([self.score(*self.read(one.now)) for one in split_chains(state)])
 
     def score(self, allocation: Allocation, hyper: TreeHyper) -> float:
-        """Return `log_density` of one state, nats.
+        """Return log p(words, levels, paths) of one state plus the log prior of the hyper-parameters that are drawn, in
+        nats.
 
-        Without the prior of the hyper-parameters, the best of several states would be the one whose hyper-parameters
-        fit it best, however improbable they are.
+        Without this prior, the best of several states would be the one whose hyper-parameters fit it best, however
+        improbable they are.
         """
         return log_joint(self.corpus.counts, allocation, hyper).total + log_hyper_prior(hyper, self.priors)
 
     def read(self, one: Trees) -> tuple[Allocation, TreeHyper]:
-        """Return one chain's state as `log_joint` takes it."""
+        """Return one chain's state as (allocation, hyper-parameters), in the form that `log_joint` takes."""
         return self.corpus.allocation(one.levels, one.paths), self.hyper_of(one)
 
     def hyper_of(self, one: Trees) -> TreeHyper:
-        """Return one chain's hyper-parameters."""
+        """Return one chain's present hyper-parameters."""
         if self.priors == FIXED:
             return self.hyper
         levels, numbers = self.hyper.levels, one.level_prior
@@ -121,18 +133,19 @@ class TreeSampler:
 
     @cached_property
     def _tables(self) -> SweepTables:
-        """The tables of sweeps at the given hyper-parameters, made once."""
+        """The tables in which sweeps look up log Γ at the given hyper-parameters, made once."""
         return self.corpus.tables(self.hyper)
 
     def _start_chain(self, start: Allocation) -> TreeStates:
-        """Return a chain at its start."""
+        """Return the state of one chain at its start."""
         score = self.score(start, self.hyper) if self.score_every else -np.inf
         now = self._to_arrays(start, self.hyper)
         return TreeStates(np.asarray(0), now, now, np.asarray(score))
 
     def _sweep_chain(self, key: Array, one: TreeStates) -> TreeStates:
-        """Return a chain after one sweep, with its hyper-parameters drawn, siblings merged and best state updated as
-        asked for.
+        """Return one chain's state after a sweep.
+
+        Hyper-parameters that have priors are drawn, siblings merged and the best state updated as the settings ask.
         """
         key_sweep, key_hyper = jax.random.split(key)
         number, hyper = int(one.number) + 1, self.hyper_of(one.now)
@@ -156,7 +169,7 @@ class TreeSampler:
         return moved._replace(best=now, best_log_joint=np.asarray(score)) if score > one.best_log_joint else moved
 
     def _to_arrays(self, allocation: Allocation, hyper: TreeHyper) -> Trees:
-        """Return one chain's state as arrays."""
+        """Return one chain's allocation and hyper-parameters as arrays."""
         prior = hyper.levels
         numbers = prior.alpha if isinstance(prior, DirichletLevels) else np.array([prior.mean_share, prior.scale])
         return Trees(
@@ -169,16 +182,23 @@ class TreeSampler:
 
 
 class TreeRecorder(Recorder):
-    """Records the `nodes` in use at each level, and hyper-parameters that are drawn.
+    """The recorder of trees: which numbers of each draw go into the trace.
 
-    Where asked for it records the `levels` of all tokens and the `paths` of all documents.
+    | quantity | meaning |
+    |---|---|
+    | `nodes` | nodes in use at each level, (level,) |
+    | `branching`, `level_prior`, `topics` | hyper-parameters, recorded if they are drawn |
+    | `levels`, `paths` | the level of each token and the path of each document; recorded only on request |
     """
 
     quantities: tuple[Quantity, ...] = eqx.field(static=True)
 
     @classmethod
     def for_sampler(cls, sampler: TreeSampler, *, units: bool) -> "TreeRecorder":
-        """Return the recorder of a sampler. units: record levels and paths."""
+        """Return the recorder for a sampler.
+
+        units: True to record the levels of all tokens and the paths of all documents too.
+        """
         depth, begin = sampler.hyper.depth, split_chains(sampler.init(jax.random.key(0), len(sampler.starts)))[0].now
         found = [Quantity("nodes", ("level",), (depth,), False)]
         if sampler.priors.branching is not None:
@@ -193,17 +213,17 @@ class TreeRecorder(Recorder):
         return cls(tuple(found))
 
     def values(self, chain: TreeSampler, state: TreeStates) -> tuple[np.ndarray, ...]:
-        """Return the recorded values, in the order of the quantities."""
+        """Return the recorded quantities of the present states, in the order of `quantities`, each (particle, …)."""
         nodes = np.array([[len(np.unique(column)) for column in paths.T] for paths in state.now.paths])
         found = {"nodes": nodes, **state.now._asdict()}
         return tuple(found[quantity.name] for quantity in self.quantities)
 
 
 def split_chains(state: TreeStates) -> list[TreeStates]:
-    """Return each chain by itself."""
+    """Return the state of each chain by itself, without the axis of particles."""
     return [jax.tree.map(lambda leaf, i=i: leaf[i], state) for i in range(len(state.number))]
 
 
 def _stack_chains(chains: Sequence[TreeStates]) -> TreeStates:
-    """Return the chains side by side."""
+    """Return the states of several chains side by side, with particles on the first axis."""
     return jax.tree.map(lambda *leaves: np.stack(leaves), *chains)

@@ -1,4 +1,4 @@
-"""Draws from the prior of hierarchical LDA, on which samplers are tested."""
+"""Draws of documents from the prior of hierarchical LDA, on which samplers are tested."""
 
 import numpy as np
 import scipy.sparse
@@ -11,12 +11,13 @@ from lvsearch.inference.trees.hyper import DirichletLevels, TreeHyper
 def draw_corpus(
     rng: np.random.Generator, hyper: TreeHyper, lengths: np.ndarray, n_words: int
 ) -> tuple[scipy.sparse.csr_array, Allocation]:
-    """Draw (counts, the true allocation) of documents over a vocabulary of `n_words` words.
+    """Draw documents from the prior of hierarchical LDA; return (counts (document, word), the true allocation).
 
     The order is that of the generative story (Blei 2004, §6.2): paths, proportions, levels, words. A topic is drawn
     when it is first needed.
 
-    lengths: (docs,), the number of tokens of each document.
+    lengths: the number of tokens of each document, (docs,).
+    n_words: the number of words in the vocabulary.
     """
     paths = draw_paths(rng, len(lengths), hyper.depth, hyper.branching)
     per_level = [rng.multinomial(length, _proportions(rng, hyper)) for length in np.asarray(lengths).tolist()]
@@ -26,7 +27,12 @@ def draw_corpus(
 def draw_words(
     rng: np.random.Generator, hyper: TreeHyper, paths: np.ndarray, per_level: np.ndarray, n_words: int
 ) -> tuple[scipy.sparse.csr_array, Allocation]:
-    """Draw words given paths (docs, level) and the number of tokens of each document at each level (docs, level)."""
+    """Draw the words of documents whose paths are given; return (counts (document, word), the allocation).
+
+    paths: the node of each level on each document's path, (docs, level).
+    per_level: the number of tokens of each document at each level, (docs, level).
+    n_words: the number of words in the vocabulary.
+    """
     topics: dict[int, np.ndarray] = {}
     counts = np.zeros((len(paths), n_words, hyper.depth), np.int64)
     for d, path in enumerate(paths.tolist()):
@@ -41,7 +47,7 @@ def draw_words(
 
 
 def _proportions(rng: np.random.Generator, hyper: TreeHyper) -> np.ndarray:
-    """Draw a document's level proportions."""
+    """Draw the level proportions of one document from their prior, (level,)."""
     if isinstance(hyper.levels, DirichletLevels):
         return rng.dirichlet(hyper.levels.alpha)
     share = rng.beta(*hyper.levels.sticks(), size=hyper.depth)
@@ -50,7 +56,10 @@ def _proportions(rng: np.random.Generator, hyper: TreeHyper) -> np.ndarray:
 
 
 def _sparse_dirichlet(rng: np.random.Generator, eta: float, n: int) -> np.ndarray:
-    """Draw from a symmetric Dirichlet on the log scale: at η = 0.005 most Gamma draws would underflow."""
+    """Draw a distribution over `n` words from a symmetric Dirichlet(η), (word,).
+
+    Computation is on the log scale: at η = 0.005 most Gamma draws would underflow.
+    """
     log_gamma = np.log(rng.gamma(eta + 1, size=n)) + np.log1p(-rng.random(n)) / eta
     weights = np.exp(log_gamma - log_gamma.max())
     return weights / weights.sum()

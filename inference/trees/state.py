@@ -1,7 +1,8 @@
-"""A tree and its documents as arrays of fixed shapes, for compiled sweeps.
+"""A tree of topics and its documents as arrays of fixed shapes, for compiled sweeps.
 
-Nodes live in *places*. Places are dealt to levels in contiguous ranges (`Layout`). A place that no document passes is
-free. A layout is part of the compile key, and ranges grow by doubling, so a chain compiles O(log nodes) times.
+Nodes live in array slots, called places. Each level has a contiguous range of places (`Layout`). A place that no
+document passes is free. A layout is part of the compile key, and ranges grow by doubling, so a chain compiles O(log
+nodes) times.
 """
 
 from typing import NamedTuple
@@ -13,19 +14,21 @@ from jaxtyping import Array, Int
 from lvsearch.inference.trees.density import Allocation
 
 Layout = tuple[int, ...]
-"""The first place of each level, and the number of places at the end: (0, 1, 17, 81) has 1, 16 and 64 places."""
+"""The first place (array slot) of each level, and the number of all places: (0, 1, 17, 81) has levels of 1, 16 and
+64.
+"""
 SMALLEST = 16
-"""The fewest places of a level below the root."""
+"""The fewest places (array slots) of a level below the root."""
 
 
 class TreeTokens(NamedTuple):
-    """A corpus, token by token. A token's `cell` is the stored cell of the count matrix that it is a copy of.
+    """A corpus, token by token. The `cell` of a token is the nonzero (document, word) count that it belongs to.
 
     | field | shape | meaning |
     |---|---|---|
-    | `cell_word` | (cells,) | word of each stored cell |
+    | `cell_word` | (cells,) | word of each cell |
     | `doc_cells` | (docs + 1,) | first cell of each document |
-    | `word`, `cell` | (tokens,) | of each token |
+    | `word`, `cell` | (tokens,) | word and cell of each token |
     | `doc_tokens` | (docs + 1,) | first token of each document |
     """
 
@@ -37,16 +40,16 @@ class TreeTokens(NamedTuple):
 
 
 class TreeState(NamedTuple):
-    """The arrays that a sweep changes.
+    """The arrays that a sweep changes. A place is an array slot that a node can take.
 
     | field | shape | meaning |
     |---|---|---|
-    | `levels` | (tokens,) | z: level of each token, 0 = root |
-    | `paths` | (docs, level) | c: place of each level on the path |
+    | `levels` | (tokens,) | level of each token, 0 = root |
+    | `paths` | (docs, level) | place of the node of each level on the document's path |
     | `node_word` | (V, place) | tokens of each word at each place |
-    | `node_tokens` | (place,) | their sums |
+    | `node_tokens` | (place,) | tokens at each place |
     | `documents` | (place,) | documents through each place; 0 = free |
-    | `parent` | (place,) | place of the parent; anything where free |
+    | `parent` | (place,) | place of the parent; anything if the place is free |
     """
 
     levels: Int[np.ndarray, " tokens"] | Array
@@ -58,7 +61,7 @@ class TreeState(NamedTuple):
 
 
 def tokens_of(counts: scipy.sparse.csr_array) -> TreeTokens:
-    """Return the tokens of (docs, V) whole counts, in the order of the stored cells."""
+    """Return the tokens of a corpus, in the order of the nonzero (document, word) counts."""
     copies = np.asarray(counts.data, np.int64)
     cell = np.repeat(np.arange(len(copies)), copies)
     return TreeTokens(
@@ -77,9 +80,13 @@ def state_of(
     paths: Int[np.ndarray, "docs level"],
     least: Layout | None = None,
 ) -> tuple[TreeState, Layout]:
-    """Return the arrays of a state from levels and paths with any node labels, and their layout.
+    """Return the arrays of a state from levels and paths, and the layout of their array slots.
 
-    least: a layout whose ranges are kept for levels where a place stays free.
+    tokens: the corpus.
+    n_words: the number of words in the vocabulary.
+    levels: the level of each token.
+    paths: the node of each level on each document's path, with any labels.
+    least: a layout whose ranges are kept at levels that leave a slot free.
     """
     depth, places, layout = paths.shape[1], [], [0]
     for level in range(depth):
@@ -109,17 +116,17 @@ def state_of(
 
 
 def places_for(n_nodes: int, level: int) -> int:
-    """Return the number of places for so many nodes: a power of two, at least a fifth of them free."""
+    """Return how many array slots a level gets for `n_nodes` nodes: a power of two, at least a fifth of them free."""
     return 1 if level == 0 else max(SMALLEST, 1 << (n_nodes + n_nodes // 4 + 3).bit_length())
 
 
 def _length(layout: Layout, level: int) -> int:
-    """Return the number of places of a level."""
+    """Return how many array slots a level has in a layout."""
     return layout[level + 1] - layout[level]
 
 
 def allocation_of(tokens: TreeTokens, state: TreeState) -> Allocation:
-    """Return the state as `log_joint` takes it."""
+    """Return paths and level counts of a state, in the form that `log_joint` takes."""
     paths = np.asarray(state.paths)
     level_counts = np.zeros((len(tokens.cell_word), paths.shape[1]), np.int64)
     np.add.at(level_counts, (np.asarray(tokens.cell), np.asarray(state.levels)), 1)
@@ -127,6 +134,9 @@ def allocation_of(tokens: TreeTokens, state: TreeState) -> Allocation:
 
 
 def levels_of(counts: scipy.sparse.csr_array, level_counts: Int[np.ndarray, "nonzeros level"]) -> np.ndarray:
-    """Return the level of each token, copies of one cell from the root down: the inverse of counting."""
+    """Return the level of each token, (token,), from how many tokens of each cell are at each level.
+
+    A cell is a nonzero (document, word) count; its tokens are given levels from the root down.
+    """
     depth = level_counts.shape[1]
     return np.repeat(np.tile(np.arange(depth), len(counts.data)), level_counts.ravel()).astype(np.int32)

@@ -1,7 +1,8 @@
 """One compiled sweep of the collapsed Gibbs sampler over documents: the path as a block, then the level of every token.
 
-Source: Blei (2004), §6.2.1, corrected. For each document in turn, with n the counts of all others and m the document's
-own tokens,
+Source: Blei (2004), §6.2.1, corrected. Let c_d be the path of document d, z_dn the level of its n-th token, n_ℓ and
+n_ℓw the tokens (of word w) at the path's node of level ℓ in all other documents, m the document's own tokens, V the
+number of words and η the topics' concentration. For each document in turn,
 
     p(c_d = path | rest) ∝ p(path | c_−d) Π_ℓ Γ(n_ℓ + Vη) / Γ(n_ℓ + m_ℓ + Vη) · Π_w Γ(n_ℓw + m_ℓw + η) / Γ(n_ℓw + η)
     p(z_dn = ℓ  | rest) ∝ p(ℓ | z_d,−n) (n_ℓw + η) / (n_ℓ + Vη)
@@ -17,7 +18,7 @@ code. Three rules keep the inner loops small:
 - A drawn level passes an optimization barrier. Otherwise each update draws it anew.
 
 log Γ at whole counts comes from tables. Scores of a level are sums over the document's words at this level, eight words
-× all places at a time. Everything is float64.
+× all places (array slots of nodes) at a time. Everything is float64.
 """
 
 from dataclasses import dataclass
@@ -44,9 +45,9 @@ class SweepTables(NamedTuple):
 
     | field | shape | entry n |
     |---|---|---|
-    | `word` | (level, counts) | log Γ(n + η_ℓ) |
-    | `total` | (level, counts) | log Γ(n + Vη_ℓ) |
-    | `customers`, `seats` | (docs + 1,) | log n; log(n + γ) |
+    | `word` | (level, counts) | log Γ(n + η_ℓ), with η_ℓ the topics' concentration at a level |
+    | `total` | (level, counts) | log Γ(n + Vη_ℓ), with V the number of words |
+    | `customers`, `seats` | (docs + 1,) | log n; log(n + γ), with γ the concentration of branching |
     | `topics`, `mass` | (level,) | η_ℓ; Vη_ℓ |
     | `before`, `after` | (level,) | level prior: α_ℓ and what is unused (Dirichlet); the two parameters of the sticks |
     | `log_branching` | () | log γ |
@@ -68,8 +69,11 @@ class SweepTables(NamedTuple):
 def tables_of(
     hyper: TreeHyper, n_words: int, n_docs: int, word_total: int, n_tokens: int, inverse_temperature: float = 1.0
 ) -> SweepTables:
-    """Return the tables of a sweep at these hyper-parameters. word_total: the most tokens that one word has in the
-    corpus.
+    """Return the tables in which a sweep looks up numbers, at given hyper-parameters.
+
+    n_words, n_docs, n_tokens: sizes of the corpus.
+    word_total: the most tokens that one word has in the corpus.
+    inverse_temperature: 1 draws from the posterior, less flattens both conditionals.
     """
     eta = hyper.topics[:, None]
     if isinstance(hyper.levels, DirichletLevels):
@@ -92,12 +96,12 @@ def tables_of(
 
 
 def _get(array: Any, index: Any) -> Any:
-    """Return array[index]."""
+    """Return the entry of an array at a traced index, without its first axis."""
     return lax.dynamic_index_in_dim(array, index, 0, keepdims=False)
 
 
 def _set(array: Any, index: Any, value: Any) -> Any:
-    """Return the array with one entry replaced."""
+    """Return the array with the entry at a traced index replaced."""
     return lax.dynamic_update_index_in_dim(array, value, index, 0)
 
 
@@ -107,7 +111,7 @@ def _look_up(table: Any, index: Any) -> Any:
 
 
 class _Randoms(NamedTuple):
-    """Uniform numbers for every document's path and for every token's level."""
+    """The uniform numbers of a sweep: one for every document's path and one for every token's level."""
 
     path: Any
     token: Any
@@ -117,8 +121,11 @@ class _Randoms(NamedTuple):
 class _Sweep:
     """One sweep while it is traced: its constants, and the steps for one document.
 
-    `uniform` holds a number for every document's path and every token's level. `width` is the number of slots for the
-    words of a document. The other fields are the arguments of `tree_sweep`.
+    `uniform`: a number for every document's path and every token's level.
+    `width`: the number of slots for the words of a document.
+
+    The other fields are the arguments of `tree_sweep`. In the methods, d is a document, z the levels of all tokens, m
+    the document's tokens at each level, and a place the array slot of a node.
     """
 
     corpus: TreeTokens
@@ -136,16 +143,21 @@ class _Sweep:
 
     @property
     def of_level(self) -> list[slice]:
-        """The places of each level."""
+        """The range of places (array slots of nodes) of each level."""
         return [slice(self.layout[level], self.layout[level + 1]) for level in range(self.depth)]
 
     @property
     def each_level(self) -> Array:
-        """The numbers of the levels."""
+        """The numbers of the levels, (level,)."""
         return jnp.arange(self.depth, dtype=jnp.int32)
 
     def remove(self, d: Any, z: Any, path: Any, node_word: Any) -> tuple[Any, Any]:
-        """Take the document's tokens out of the counts. Returns these, and its own (cell, level) counts, flat."""
+        """Take a document's tokens out of the counts.
+
+        d: the document. z: the levels of all tokens. path: its nodes. node_word: tokens by word and node, flat.
+
+        Returns: (the counts without the document, its own counts by cell and level, flat).
+        """
         begin = self.corpus.doc_cells[d]
 
         def one(t: Any, carry: Any) -> Any:
@@ -159,7 +171,13 @@ class _Sweep:
         return lax.fori_loop(self.corpus.doc_tokens[d], self.corpus.doc_tokens[d + 1], one, (node_word, own))
 
     def word_scores(self, d: Any, own: Any, node_word: Any, level: int) -> tuple[Any, Any]:
-        """Return Σ_w log Γ(n_w + m_w + η) − log Γ(n_w + η) for each place of the level, and for a new node."""
+        """Return Σ_w log Γ(n_w + m_w + η) − log Γ(n_w + η) for each node of a level, and for a new node, in nats.
+
+        Here n_w are the tokens of word w at the node, m_w those of the document at this level, η the topics'
+        concentration.
+
+        d: the document. own: its own counts by cell and level, flat. node_word: counts of the other documents, flat.
+        """
         begin, n_cells = self.corpus.doc_cells[d], self.corpus.doc_cells[d + 1] - self.corpus.doc_cells[d]
 
         def pick(cell: Any, carry: Any) -> Any:
@@ -188,7 +206,12 @@ class _Sweep:
         return scores, (_look_up(table, copies) - table[0]).sum()
 
     def draw_path(self, d: Any, own: Any, m: Any, node_word: Any, node_tokens: Any, documents: Any, parent: Any) -> Any:
-        """Draw the place of the last existing node on the path. If it is no leaf, the path is new below it."""
+        """Draw a document's path: return the place of its last existing node. If that is no leaf, the path is new below
+        it.
+
+        d: the document. own: its own counts by cell and level, flat. m: its tokens at each level.
+        node_word, node_tokens, documents, parent: the tree without the document, as in `TreeState`.
+        """
         customers, seats = _look_up(self.tables.customers, documents), _look_up(self.tables.seats, documents)
         reach, new = [jnp.zeros(1, jnp.float64)], [jnp.zeros((), jnp.float64)]
         # log weight of reaching each place of a level, and of a new node there
@@ -220,7 +243,10 @@ class _Sweep:
         return jnp.where(weights[drawn] > 0, drawn, jnp.argmax(weights).astype(jnp.int32))
 
     def add(self, d: Any, z: Any, path: Any, node_word: Any) -> Any:
-        """Add the document's tokens to the counts."""
+        """Return the counts by word and node, flat, with a document's tokens added.
+
+        d: the document. z: the levels of all tokens. path: its nodes. node_word: the counts without it.
+        """
 
         def one(t: Any, node_word: Any) -> Any:
             at = _get(self.corpus.word, t) * self.n_places + _get(path, _get(z, t))
@@ -229,9 +255,13 @@ class _Sweep:
         return lax.fori_loop(self.corpus.doc_tokens[d], self.corpus.doc_tokens[d + 1], one, node_word)
 
     def draw_levels(self, d: Any, z: Any, path: Any, node_word: Any, others: Any, m: Any) -> tuple[Any, Any, Any]:
-        """Draw the level of every token of the document. Returns z, node_word and m.
+        """Draw the level of every token of a document in turn.
 
+        d: the document. z: the levels of all tokens. path: its nodes. node_word: counts by word and node, flat.
         others: tokens of other documents at each node of the path.
+        m: the document's tokens at each level.
+
+        Returns: (z, node_word, m) with the new levels.
         """
         place = [path[level] for level in range(self.depth)]
         mass = others + self.tables.mass
@@ -239,6 +269,7 @@ class _Sweep:
         def one(t: Any, carry: Any) -> Any:
             drawn_levels, node_word, m = carry
             row, old = _get(self.corpus.word, t) * self.n_places, _get(z, t)
+            # take the token out; weigh the levels by prior times topic; draw by inversion; put the token back
             at = row + _get(path, old)
             node_word = _set(node_word, at, _get(node_word, at) - 1)
             m = m - (self.each_level == old)
@@ -271,7 +302,11 @@ class _Sweep:
         return lax.dynamic_update_slice_in_dim(z, kept, begin, 0), node_word, m
 
     def document(self, carry: Any) -> Any:
-        """Redraw one document: take it out, draw its path, put it back and draw its levels."""
+        """Redraw one document: take it out, draw its path, put it back and draw its levels.
+
+        carry: the loop's state (z, paths, node_word, node_tokens, documents, parent, number of the document, True if a
+            level has no free place left), which is returned for the next document.
+        """
         z, paths, node_word, node_tokens, documents, parent, d, _ = carry
         path = paths[d]
         node_word, own = self.remove(d, z, path, node_word)
@@ -320,16 +355,22 @@ def tree_sweep(
     tempered: bool,
     paths_fixed: bool = False,
 ) -> tuple[TreeState, Array]:
-    """Sweep over documents from `first` on.
+    """Make one sweep over documents from number `first` on.
 
-    Returns the state, and the document before which the loop stopped because a level had no free place (else D). A
-    sweep that stopped goes on with the same key and a roomier layout: random numbers belong to documents and tokens.
+    Returns: (the state, the document before which the loop stopped because a level had no free array slot, else the
+        number of documents). A sweep that stopped goes on with the same key and a roomier layout: random numbers belong
+        to documents and tokens.
 
+    key: the random key of the sweep.
+    tokens: the corpus.
+    state: paths, levels and counts before the sweep.
+    tables: numbers that depend on the hyper-parameters.
+    layout: the range of array slots of each level.
     longest: at least the most distinct words of a document.
     most_tokens: at least the most tokens of a document.
-    sticks: GEM levels instead of Dirichlet.
-    tempered: whether the inverse temperature is not 1.
-    paths_fixed: draw levels only.
+    sticks: True for GEM levels, False for Dirichlet.
+    tempered: True if the inverse temperature is not 1.
+    paths_fixed: True to draw levels only.
     """
     n_docs, depth = state.paths.shape
     n_words, n_places = state.node_word.shape
@@ -338,6 +379,7 @@ def tree_sweep(
         jax.random.uniform(key_path, (n_docs,), jnp.float64),
         jax.random.uniform(key_token, (state.levels.shape[0] + 1,), jnp.float64),
     )
+    # arrays are padded, so that slices of fixed length never run beyond their ends
     width = -(-longest // WORDS) * WORDS + WORDS
     corpus = TreeTokens(
         jnp.pad(jnp.asarray(tokens.cell_word), (0, width)),

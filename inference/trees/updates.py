@@ -1,9 +1,10 @@
-"""Draws of the hyper-parameters given a tree and its allocation, each by slice sampling on the log scale.
+"""Draws of a tree's hyper-parameters given paths and levels, each by slice sampling on the log scale.
 
-γ is drawn given c by p(c | γ) of the nested process. α or (m, π) is drawn given z by the level prior's integral. η_ℓ is
-drawn given w, c and z, one value for the topics of each level. Positive numbers have Gamma priors, and m a uniform one.
-Slice sampling needs no tuning. The interval steps out until the density falls below the slice, and shrinks towards the
-point that it came from (Neal 2003, Figs 3, 5).
+γ (branching) is drawn given the paths, by their probability under the nested process. α or (m, π) (level proportions)
+is drawn given the levels, by the level prior's integral. η_ℓ (topics) is drawn given everything, one value for the
+topics of each level. Positive numbers have Gamma priors, and m a uniform one. Slice sampling needs no tuning. The
+interval steps out until the density falls below the slice, and shrinks towards the point that it came from (Neal 2003,
+Figs 3, 5).
 """
 
 from collections.abc import Callable
@@ -24,9 +25,9 @@ WIDTH, MOST_STEPS = 1.0, 50
 class TreePriors(NamedTuple):
     """The prior of each kind of hyper-parameter that is to be drawn; None keeps it at its given value.
 
-    branching: the prior of γ.
-    levels: the prior of each α_ℓ, or of the scale π (m is then uniform on (0, 1)).
-    topics: the prior of each η_ℓ.
+    branching: the prior of γ, the concentration of the branching process.
+    levels: the prior of each α_ℓ of the level proportions, or of the scale π (m is then uniform on (0, 1)).
+    topics: the prior of each η_ℓ, the concentration of the topics at a level.
     """
 
     branching: GammaPrior | None = None
@@ -35,14 +36,17 @@ class TreePriors(NamedTuple):
 
 
 FIXED = TreePriors()
-"""No hyper-parameter is drawn."""
+"""Priors by which no hyper-parameter is drawn: all keep their given values."""
 
 
 def log_hyper_prior(hyper: TreeHyper, priors: TreePriors) -> float:
-    """Return the log prior density of the hyper-parameters that have a prior, nats.
+    """Return the log prior density of a tree's hyper-parameters that have a prior, in nats.
 
-    These are γ, each α_ℓ or π (a uniform m adds 0), and each η_ℓ. The density is of the numbers, not of their
-    logarithms.
+    These are γ (branching), each α_ℓ or π (level proportions; a uniform m adds 0), and each η_ℓ (topics). The density
+    is of the numbers, not of their logarithms.
+
+    hyper: the values of the hyper-parameters.
+    priors: their priors; None for a hyper-parameter that is given.
     """
     levels = hyper.levels.alpha if isinstance(hyper.levels, DirichletLevels) else hyper.levels.scale
     pairs = (priors.branching, hyper.branching), (priors.levels, levels), (priors.topics, hyper.topics)
@@ -50,13 +54,16 @@ def log_hyper_prior(hyper: TreeHyper, priors: TreePriors) -> float:
 
 
 def _log_gamma_density(prior: GammaPrior, values: float | np.ndarray) -> float:
-    """Return the log density of one number, or of several together, nats."""
+    """Return the log density of one number, or the sum over several, under a Gamma prior, in nats."""
     shape, rate, x = float(prior.shape), float(prior.rate), np.atleast_1d(values)
     return float((shape * np.log(rate) - gammaln(shape) + (shape - 1) * np.log(x) - rate * x).sum())
 
 
 def slice_draw(rng: np.random.Generator, log_density: Callable[[float], float], at: float) -> float:
-    """Make one step from `at` on the line that leaves exp(log_density) unchanged."""
+    """Return a new point after one step of slice sampling on the line, which leaves exp(log_density) unchanged.
+
+    at: the present point.
+    """
     height = log_density(at) + np.log(rng.random())
     low = at - WIDTH * rng.random()
     high = low + WIDTH
@@ -78,7 +85,11 @@ def slice_draw(rng: np.random.Generator, log_density: Callable[[float], float], 
 def positive_draw(
     rng: np.random.Generator, log_likelihood: Callable[[float], float], at: float, prior: GammaPrior
 ) -> float:
-    """Draw a positive number with a Gamma prior, on the log scale."""
+    """Draw a positive number with a Gamma prior given a likelihood, by one step of slice sampling on the log scale.
+
+    log_likelihood: number -> log-likelihood, nats.
+    at: the present number.
+    """
 
     def log_density(log_x: float) -> float:
         if not -700 < log_x < 700:
@@ -96,7 +107,11 @@ def draw_hyper(
     hyper: TreeHyper,
     priors: TreePriors,
 ) -> TreeHyper:
-    """Draw every hyper-parameter that has a prior, in turn."""
+    """Draw every hyper-parameter that has a prior, in turn, given paths and levels; return all hyper-parameters.
+
+    counts: the count of each word in each document, (document, word).
+    hyper: the present hyper-parameters.
+    """
     if priors.branching is not None:
         gamma = positive_draw(rng, lambda g: log_paths(allocation.paths, g), hyper.branching, priors.branching)
         hyper = hyper._replace(branching=gamma)
@@ -123,7 +138,12 @@ def _draw_levels(
     levels: DirichletLevels | GEMLevels,
     prior: GammaPrior,
 ) -> DirichletLevels | GEMLevels:
-    """Draw the hyper-parameters of the level prior."""
+    """Draw the hyper-parameters of the level proportions given the levels of all tokens, and return the new level
+    prior.
+
+    levels: the present level prior.
+    prior: the Gamma prior of its positive numbers.
+    """
     document = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
     m = np.zeros((counts.shape[0], allocation.level_counts.shape[1]))
     np.add.at(m, document, allocation.level_counts)

@@ -1,4 +1,4 @@
-"""The baselines of topic models: unigram, mixture of unigrams and pLSI, fitted on sparse counts.
+"""Fits of simpler models than LDA to word counts, for comparison: unigram, mixture of unigrams, and pLSI.
 
 The unigram's posterior has a closed form. The mixture is fitted by variational Bayes or EM, pLSI by EM or tempered EM.
 """

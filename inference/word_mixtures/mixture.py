@@ -1,11 +1,12 @@
 """The estimator of the mixture of unigrams, and of the unigram model: each sweep is two products of sparse counts.
 
-With q(z_d) at its optimum, r_dk ∝ exp(E[log π_k] + Σ_w n_dw E[log β_kw]), the bound is
+Let n_dw be the count of word w in document d, π the topics' weights, and β_k the distribution over words of topic k.
+With q(z_d) of every document's topic at its optimum, r_dk ∝ exp(E[log π_k] + Σ_w n_dw E[log β_kw]), the bound is
 
     Σ_d log Σ_k exp(…) − KL(q(π) ‖ p(π)) − Σ_k KL(q(β_k) ‖ p(β_k)),      nats,
 
 and the global parameters are updated by Σ_d r_dk and Σ_d r_dk n_dw (Blei 2004, §3.4.3). With point estimates the KL
-terms are absent, the sum is the likelihood itself and the method is EM (Nigam et al. 2000). The generic engine, and
+terms are absent, the sum is the likelihood itself and the method is EM (Nigam et al. 2000). The generic mean field, and
 `FiniteMixture`'s kernel on rows, give the same bounds. They hold a row as long as the vocabulary for each document,
 while the counts here stay sparse. Everything is float64.
 """
@@ -39,17 +40,18 @@ At that temperature a document's words hardly say which topic it belongs to.
 
 @dataclass(frozen=True)
 class UnigramMixtureSettings:
-    """Settings of the estimator: effort and stopping rules.
+    """Settings of a fit of a mixture of unigrams: how much work it does, and when it ends.
 
     | field | meaning |
     |---|---|
-    | `sweeps` | the most sweeps |
+    | `sweeps` | the most sweeps of coordinate ascent |
     | `tolerance` | a sweep that gains less than this share of the bound is the last one; §3.6.1 has 1e-5 |
-    | `annealing` | sweeps of a fit from scratch in which r_dk ∝ exp(t · …), t rising to 1; 0 for none |
+    | `annealing` | sweeps of deterministic annealing before a fit from nothing; 0 for none |
     | `start_tokens` | tokens of the documents that a topic added to another fit starts from; §3.6 has two |
 
-    Without annealing, documents of a hundred words stay in the topic that they are first put in. On AP (η = 0.05, K =
-    20 and 100) the bound after six sweeps from five documents a topic, as in §3.6, was 73,000 and 64,000 nats lower.
+    In annealing sweeps the log responsibilities are multiplied by t, which rises to 1. Without annealing, documents of
+    a hundred words stay in the topic that they are first put in. On AP (η = 0.05, K = 20 and 100 topics) the bound
+    after six sweeps from five documents a topic, as in §3.6, was 73,000 and 64,000 nats lower.
     """
 
     sweeps: int = 200
@@ -59,14 +61,20 @@ class UnigramMixtureSettings:
 
 
 class ExpectedCounts(NamedTuple):
-    """The sums over documents that update the parameters: Σ_d r_dk n_dw (topic, word) and Σ_d r_dk (topic,)."""
+    """The sums over documents that update the parameters, with r_dk the probability that document d is in topic k.
+
+    `words`: Σ_d r_dk n_dw, how often each topic is expected to have written each word, (topic, word).
+    `documents`: Σ_d r_dk, the expected number of documents of each topic, (topic,).
+    """
 
     words: Float64[np.ndarray, "topic word"]
     documents: Float64[np.ndarray, " topic"]
 
 
 class UnigramMixtureEstimator(BaseEstimator):
-    """Fits `MixtureOfUnigrams`, and `Unigram`, which is the same with one topic."""
+    """The estimator of `MixtureOfUnigrams`, in which each document has one topic, and of `Unigram`, which has one
+    topic.
+    """
 
     model: MixtureOfUnigrams | Unigram
 
@@ -76,13 +84,19 @@ class UnigramMixtureEstimator(BaseEstimator):
         data: Dataset,
         settings: UnigramMixtureSettings = UnigramMixtureSettings(),
     ):
+        """Count the words of the documents; nothing is fitted."""
         super().__init__(model)
         self.settings = settings
         self.counts = csr_array(counts_of(data), dtype=np.float64)
         self.transposed = csr_array(self.counts.T)
 
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
-        """Return the bytes held: counts twice, and per topic five arrays of words and four of documents, in float64."""
+        """Return how many bytes one fit holds, part by part.
+
+        These are the counts twice, and in float64 five arrays (topic, word) and four (topic, document).
+
+        size: (number of topics,).
+        """
         n_docs, n_words = self.counts.shape[0], self.counts.shape[1]
         return MemoryPlan(
             (
@@ -93,10 +107,12 @@ class UnigramMixtureEstimator(BaseEstimator):
         )
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
-        """Fit the model by coordinate ascent.
+        """Fit one number of topics by coordinate ascent and return the fit.
 
-        Without `start`, documents are put in topics at random, and deterministic annealing comes first. With `start`,
-        its topics are kept and each new topic begins with a few documents.
+        size: (number of topics,).
+        key: the random key of the start.
+        start: a fit of another size, whose topics are kept; each new topic begins with a few documents. None puts
+            documents in topics at random, and begins with deterministic annealing.
         """
         (n_topics,) = size
         random = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
@@ -127,11 +143,11 @@ class UnigramMixtureEstimator(BaseEstimator):
         return Estimate(self.model, size, kept, lower, upper, sweeps)
 
     def _random_counts(self, n_topics: int, random: np.random.Generator) -> ExpectedCounts:
-        """Return the expected counts when every document is in a random topic."""
+        """Return the expected counts when every document is in one topic drawn at random."""
         return self._sum_over_documents(np.eye(n_topics)[random.integers(0, n_topics, self.counts.shape[0])])
 
     def _counts_from_fit(self, n_topics: int, random: np.random.Generator, start: Estimate) -> ExpectedCounts:
-        """Return the expected counts of the topics of a fit, and of new topics that begin with a few documents each."""
+        """Return the expected counts of a fit's topics, and of new topics that begin with a few documents each."""
         prior, kept = self._prior(), min(start.size[0], n_topics)
         words = np.maximum(start.natural["topic_word"][:kept].astype(np.float64) - prior.words, 0)
         documents = np.maximum(start.natural["weights"][:kept].astype(np.float64) - prior.documents, 0)
@@ -140,26 +156,34 @@ class UnigramMixtureEstimator(BaseEstimator):
         return ExpectedCounts(np.concatenate([words, new]), np.concatenate([documents, more]))
 
     def _sum_over_documents(self, shares: Float64[np.ndarray, "document topic"]) -> ExpectedCounts:
-        """Return the expected counts of documents that belong to topics by `shares`."""
+        """Return the expected counts that follow from the probabilities `shares` of each document's topic."""
         return ExpectedCounts(np.asarray(self.transposed @ shares).T, shares.sum(0))
 
     def _prior(self) -> ExpectedCounts:
-        """Return the natural parameters of the priors, shapes (1, 1) and (1,); 0 for point estimates."""
+        """Return the natural parameters of the priors of topics and weights, shapes (1, 1) and (1,); 0 for point
+        estimates.
+        """
         if has_point_estimates(self.model):
             return ExpectedCounts(np.zeros((1, 1)), np.zeros(1))
         return ExpectedCounts(np.array([[_eta(self.model) - 1]]), np.array([_weight_concentration(self.model) - 1]))
 
     def _posterior(self, sums: ExpectedCounts) -> dict[str, np.ndarray]:
-        """Return the natural parameters of q, which are those of the prior plus the expected counts."""
+        """Return the natural parameters of q(weights) and q(topics) by name: those of the prior plus the expected
+        counts.
+        """
         prior = self._prior()
         return {"weights": sums.documents + prior.documents, "topic_word": sums.words + prior.words}
 
     def _e_step(
         self, natural: dict[str, np.ndarray], temperature: float = 1.0
     ) -> tuple[Float64[np.ndarray, "document topic"], float]:
-        """Return (r, bound): the responsibilities r_dk, and the evidence bound at these global parameters, nats.
+        """Return the probability of each topic of each document, and the bound on the log evidence at fixed parameters,
+        in nats.
 
-        temperature: t; where it is not 1, the responsibilities are r^t normalised.
+        natural: natural parameters of q(weights) and q(topics) by name.
+        temperature: log probabilities are multiplied by this number before normalising; 1 for no annealing.
+
+        Returns: (probabilities r_dk, (document, topic); bound).
         """
         if has_point_estimates(self.model):
             log_weights, log_topics, divergence = *log_point_estimates(self.model, natural), 0.0
@@ -179,14 +203,16 @@ class UnigramMixtureEstimator(BaseEstimator):
 @estimator.register(MixtureOfUnigrams)
 @estimator.register(Unigram)
 def _unigram_mixture_estimator(model: MixtureOfUnigrams | Unigram, data: Dataset) -> UnigramMixtureEstimator:
-    """Return the estimator of a mixture of unigrams, or of a unigram model."""
+    """Return the estimator of a mixture of unigrams, or of a unigram model: the overload of `estimator` for both."""
     return UnigramMixtureEstimator(model, data)
 
 
 @describe_units.register(MixtureOfUnigrams)
 @describe_units.register(Unigram)
 def _describe(model: MixtureOfUnigrams | Unigram, estimate: Estimate, data: Dataset) -> Described:
-    """Return p(topic | document) and log p(document) at the posterior-mean parameters. Both are exact."""
+    """Return p(topic | document) and log p(document) of each document at the posterior-mean parameters. Both are
+    exact.
+    """
     weights, topics = mean_parameters(estimate)
     logits = np.asarray(csr_array(counts_of(data), dtype=np.float64) @ np.log(topics).T) + np.log(weights)
     total = np.asarray(logsumexp(logits, axis=1))
@@ -196,14 +222,17 @@ def _describe(model: MixtureOfUnigrams | Unigram, estimate: Estimate, data: Data
 @bound_units.register(MixtureOfUnigrams)
 @bound_units.register(Unigram)
 def _bound(model: MixtureOfUnigrams | Unigram, estimate: Estimate, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """Return lower and upper bounds on each document's log-probability: the exact value rounded outwards, nats."""
+    """Return (lower, upper) bounds on each document's log-probability: the exact value rounded outwards, in nats."""
     value = describe_units(model, estimate, data).log_lower
     slack = ROUNDING * (1 + np.abs(value))
     return value - slack, value + slack
 
 
 def mean_parameters(estimate: Estimate) -> tuple[Float64[np.ndarray, " topic"], Float64[np.ndarray, "topic word"]]:
-    """Return (weights, p(word | topic)) at their posterior means, or at the point estimates. Each row sums to 1."""
+    """Return (weights of the topics, probability of each word in each topic) of a fit; the rows of both sum to 1.
+
+    They are posterior means, or the point estimates.
+    """
     model = estimate.model
     assert isinstance(model, MixtureOfUnigrams | Unigram)
     natural = {name: leaf.astype(np.float64) for name, leaf in estimate.natural.items()}
@@ -216,21 +245,27 @@ def mean_parameters(estimate: Estimate) -> tuple[Float64[np.ndarray, " topic"], 
 
 
 def has_point_estimates(model: MixtureOfUnigrams | Unigram) -> bool:
-    """Return whether the parameters are point estimates."""
+    """Return True if the model's parameters are point estimates, and False if they have priors."""
     return isinstance(model.topics, PointSimplex)
 
 
 def log_point_estimates(
     model: MixtureOfUnigrams | Unigram, natural: dict[str, np.ndarray]
 ) -> tuple[Float64[np.ndarray, " topic"], Float64[np.ndarray, "topic word"]]:
-    """Return the point estimates as (log π, log β)."""
+    """Return the logarithms of the point estimates of (weights of the topics, probability of each word in each topic).
+
+    natural: the fit's natural parameters "weights" and "topic_word".
+    """
     assert isinstance(model.topics, PointSimplex)
     log_weights = _log_point(PointSimplex(), natural["weights"])
     return log_weights, _log_point(model.topics, natural["topic_word"])
 
 
 def _log_point(family: PointSimplex, natural: np.ndarray) -> np.ndarray:
-    """Return the logarithm of `PointSimplex.mean`, in float64."""
+    """Return the log of the distribution that `PointSimplex` estimates from counts, over the last axis, float64.
+
+    natural: the counts, (…, entry).
+    """
     counts = np.maximum(natural, 0) + family.smoothing
     total = counts.sum(-1, keepdims=True)
     counts = np.where(total > 0, counts, 1.0)
@@ -239,7 +274,12 @@ def _log_point(family: PointSimplex, natural: np.ndarray) -> np.ndarray:
 
 
 def _dirichlet_divergence(concentration: np.ndarray, expected_log: np.ndarray, prior: float) -> np.ndarray:
-    """Return KL(Dirichlet(concentration) ‖ Dirichlet(prior, …)) over the last axis, nats."""
+    """Return KL(Dirichlet(concentration) ‖ Dirichlet(prior, …, prior)) over the last axis, in nats.
+
+    concentration: (…, entry).
+    expected_log: E[log p] under the first distribution, (…, entry).
+    prior: the concentration of each entry in the second one.
+    """
     n = concentration.shape[-1]
     own = gammaln(concentration.sum(-1)) - gammaln(concentration).sum(-1)
     other = gammaln(n * prior) - n * gammaln(prior)
@@ -247,10 +287,10 @@ def _dirichlet_divergence(concentration: np.ndarray, expected_log: np.ndarray, p
 
 
 def _eta(model: MixtureOfUnigrams | Unigram) -> float:
-    """Return the topics' concentration η."""
+    """Return η, the concentration of the topics' Dirichlet prior."""
     return float(np.asarray(model.topic_concentration))
 
 
 def _weight_concentration(model: MixtureOfUnigrams | Unigram) -> float:
-    """Return the weights' concentration a. A single topic has weight 1, and any number will do."""
+    """Return the concentration of each topic's weight. A single topic has weight 1, and any number will do."""
     return float(np.asarray(model.concentration)) if isinstance(model, MixtureOfUnigrams) else 1.0

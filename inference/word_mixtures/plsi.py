@@ -1,11 +1,14 @@
-"""The estimator of pLSI: over-relaxed EM and tempered EM on packed documents.
+"""The estimator of pLSI (probabilistic latent semantic indexing): over-relaxed EM and tempered EM on packed documents.
+
+With n_dw the count of word w in document d, θ_dk the proportion of topic k in it, and β_kw the probability of the word
+in the topic, the steps are
 
     E   p(z = k | d, w) ∝ (θ_dk β_kw)^b                          b = 1: EM; b < 1: tempered (Hofmann 1999)
     M   θ_dk ∝ Σ_w n_dw p(k | d, w),    β_kw ∝ Σ_d n_dw p(k | d, w) + smoothing
 
 Both M-steps need sums over words or over documents alone, so no (document, word, topic) array is held. The θ of a tile
-of documents are updated `document_sweeps` times. Then the tile adds its expected counts to those of the topics.
-Arithmetic is float32, and the reported likelihood is summed in float64.
+(small group) of documents are updated `document_sweeps` times. Then the tile adds its expected counts to those of the
+topics. Arithmetic is float32, and the reported likelihood is summed in float64.
 """
 
 from dataclasses import dataclass
@@ -41,14 +44,14 @@ WORDS_AT_ONCE = 1 << 16
 
 @dataclass(frozen=True)
 class PLSISettings:
-    """Settings of the estimator: effort and stopping rules.
+    """Settings of a fit of pLSI: how much work it does, and when it ends.
 
     | field | meaning |
     |---|---|
-    | `passes` | the most passes over the data |
+    | `passes` | the most passes over the documents |
     | `tolerance` | a pass that gains less than this share of the log-likelihood is the last one; §3.6.1 has 1e-5 |
     | `momentum` | the exponent of over-relaxation, see `aspect_passes`; 0: EM as published |
-    | `document_sweeps` | updates of θ_d in a pass |
+    | `document_sweeps` | updates of a document's topic proportions in a pass |
     | `fewest_passes` | passes made in any case, because EM starts slowly near even topics |
     | `start_tokens` | tokens of the documents that a topic starts from, beside one spread over the vocabulary (§3.6) |
     """
@@ -62,7 +65,11 @@ class PLSISettings:
 
 
 class Aspects(NamedTuple):
-    """The parameters during EM: expected counts of topics (word, topic), and θ in the slots of the packed documents."""
+    """The parameters of pLSI during EM.
+
+    `counts`: expected counts of words in topics, (word, topic).
+    `proportions`: θ, the topic proportions of each document, in the arrays' slots for documents.
+    """
 
     counts: Float[Array | np.ndarray, "word topic"]
     proportions: Float[Array | np.ndarray, "batch tile document topic"]
@@ -75,7 +82,7 @@ class Climb(NamedTuple):
     |---|---|
     | `state` | the parameters |
     | `topics` | the topics before the last pass was over-relaxed, (word, topic) |
-    | `before`, `after` | the objective before and after the last pass |
+    | `before`, `after` | the objective (tempered log-likelihood, nats) before and after the last pass |
     | `passes` | the number of passes made |
     """
 
@@ -87,18 +94,22 @@ class Climb(NamedTuple):
 
 
 class PLSIEstimator(BaseEstimator):
-    """Fits `PLSI` to documents."""
+    """The estimator of `PLSI` on documents."""
 
     model: PLSI
 
     def __init__(self, model: PLSI, data: Dataset, settings: PLSISettings = PLSISettings()):
+        """Count the words of the documents and pack them into arrays; nothing is fitted."""
         super().__init__(model)
         self.settings = settings
         self.counts = counts_of(data)
         self.packed = pack(self.counts, n_batches=1)
 
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
-        """Return the bytes held: counts, topics four times and proportions four times."""
+        """Return how many bytes one fit holds, part by part: counts, topics four times and proportions four times.
+
+        size: (number of topics,).
+        """
         (capacity,) = capacity_of(size)
         n_docs, n_words = self.counts.shape[0], self.counts.shape[1]
         return MemoryPlan(
@@ -111,10 +122,15 @@ class PLSIEstimator(BaseEstimator):
         )
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
-        """Run EM from a few documents per topic, or from a smaller size's topics and new ones.
+        """Fit one number of topics by EM and return the fit.
 
-        `log_lower` is the log-likelihood log p(data | θ̂, β̂), nats. θ̂ is folded in at the β̂ returned, which is where
-        EM's own θ̂ stands once it has converged. `log_upper` is the same number, rounded up.
+        Its `log_lower` is the log-likelihood log p(data | θ̂, β̂), nats, and `log_upper` the same number rounded up.
+        The topics β̂ are the estimate. The proportions θ̂ are folded in at β̂, which is where EM's own θ stand once it
+        has converged.
+
+        size: (number of topics,).
+        key: the random key of the start.
+        start: a fit of a smaller size, whose topics are kept. None starts each topic from a few documents.
         """
         (n_topics,), (capacity,) = size, capacity_of(size)
         state, before = self.begin(n_topics, capacity, key, start), 0
@@ -129,7 +145,13 @@ class PLSIEstimator(BaseEstimator):
         return estimate._replace(log_lower=lower, log_upper=just_above(lower))
 
     def begin(self, n_topics: int, capacity: int, key: Array, start: Estimate | None = None) -> Aspects:
-        """Return the parameters at which EM begins."""
+        """Return the parameters at which EM begins: topics from a few documents each, even proportions.
+
+        n_topics: the number of topics.
+        capacity: the length of the arrays over topics.
+        key: the random key of the documents drawn.
+        start: a fit of another size, whose topics are kept, or None.
+        """
         random = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
         kept = 0 if start is None else min(start.size[0], n_topics)
         counts = np.zeros((self.counts.shape[1], capacity), np.float32)
@@ -147,9 +169,10 @@ class PLSIEstimator(BaseEstimator):
     def climb(
         self, state: Aspects, n_topics: int, tempering: float | None = None, most: int | None = None
     ) -> tuple[Aspects, int]:
-        """Run EM from a state until it converges. Returns the last state and the number of passes made.
+        """Run EM from given parameters until it converges; return (the last parameters, how many passes were made).
 
-        tempering: the exponent b; by default the model's.
+        state: the parameters to start from; their memory is reused.
+        tempering: the exponent b of the E-step; by default the model's.
         most: the most passes; by default those of the settings.
         """
         state, passes = aspect_passes(
@@ -167,7 +190,9 @@ class PLSIEstimator(BaseEstimator):
         return state, int(passes)
 
     def _likelihood(self, estimate: Estimate) -> Float64[np.ndarray, " document"]:
-        """Return log p(document | θ̂, β̂) of every training document, nats."""
+        """Return the log-likelihood of every training document at folded-in proportions and a fit's topics,
+        (document,), nats.
+        """
         topics = point_topics(estimate)
         theta = fold_in(topics, self.counts, self.model.tempering)
         return log_likelihood(theta, topics, self.counts)
@@ -187,19 +212,23 @@ def aspect_passes(
     tolerance: float | Array | np.ndarray,
     momentum: float | Array | np.ndarray,
 ) -> tuple[Aspects, Array]:
-    """Run up to `passes` passes of EM. Returns the last state and the number of passes made.
+    """Run up to `passes` passes of EM for pLSI; return (the last parameters, how many passes were made).
 
-    The objective is Σ n_dw log Σ_k (θ_dk β_kw)^b / b, which for b = 1 is the log-likelihood. EM stops after at least
-    `fewest` passes, when one changes the objective by less than the share `tolerance`.
+    The objective is Σ n_dw log Σ_k (θ_dk β_kw)^b / b, which for b = 1 is the log-likelihood. Here n are the word
+    counts, θ the documents' proportions and β the topics. EM stops after at least `fewest` passes, when one changes the
+    objective by less than the share `tolerance`.
 
     A pass is over-relaxed (Salakhutdinov and Roweis 2003). It begins at the last topics β times (β / previous
     β)^momentum, normalised. A factor is used because a sum could make an entry zero, where it would stay. If the last
     pass lowered the objective, the next one begins at β itself.
 
+    tiles: the documents, each array (batch, tile, …).
+    state: the parameters to start from; their memory is reused.
     n_topics: only the first `n_topics` columns exist.
     smoothing: the number added to every expected count of a topic.
     tempering: the exponent b.
-    sweeps: updates of θ_d in a pass.
+    sweeps: updates of a document's proportions in a pass.
+    momentum: the exponent of over-relaxation.
     """
     tiles = jax.tree.map(jnp.asarray, tiles)
     exists = jnp.arange(state.counts.shape[1]) < n_topics
@@ -246,12 +275,15 @@ def _update_tile(
     tempering: float | Array | np.ndarray,
     sweeps: int | Array | np.ndarray,
 ) -> tuple[Array, Array, Array]:
-    """Update θ of a tile's documents and compute its expected counts.
+    """Update the topic proportions θ of a tile's documents, and compute their expected counts.
 
-    rows: β^b at the tile's words.
+    rows: β^b at the tile's words, with β the topics and b the tempering.
+    tile: the documents.
+    theta: θ to start from.
+    tempering: the exponent b.
+    sweeps: how many updates; the last one gives all three results from one E-step.
 
-    Returns θ, expected counts (block, slot, topic), and the tile's Σ n log Σ_k (θ_dk β_kw)^b. The last of the sweeps
-    gives all three from one E-step.
+    Returns: (θ (document, topic), expected counts (block, slot, topic), Σ n log Σ_k (θ_dk β_kw)^b of the tile in nats).
     """
     counts, slots = jnp.asarray(tile.counts), jnp.asarray(tile.slots)
 
@@ -277,17 +309,18 @@ def _update_tile(
 
 
 @estimator.register
-def _(model: PLSI, data: Dataset) -> PLSIEstimator:
-    """Return the estimator of pLSI."""
+def _plsi_estimator(model: PLSI, data: Dataset) -> PLSIEstimator:
+    """Return the estimator of pLSI: the overload of `estimator` for `PLSI`."""
     return PLSIEstimator(model, data)
 
 
 @describe_units.register
-def _(model: PLSI, estimate: Estimate, data: Dataset) -> Described:
-    """Describe documents by their folded-in proportions, and by log p(document | θ̂, β̂) there, nats.
+def _described_documents(model: PLSI, estimate: Estimate, data: Dataset) -> Described:
+    """Return the topic proportions of each document and log p(document | proportions, topics), nats: `describe_units`
+    of pLSI.
 
-    For a training document this is what pLSI maximises. For a new document it is no likelihood, since θ̂ was fitted to
-    the very words that are scored.
+    The proportions are folded in: fitted to the document at fixed topics. For a training document this is what pLSI
+    maximises. For a new document it is no likelihood, since proportions were fitted to the very words that are scored.
     """
     topics, counts = point_topics(estimate), counts_of(data)
     theta = fold_in(topics, counts, model.tempering)
@@ -295,17 +328,20 @@ def _(model: PLSI, estimate: Estimate, data: Dataset) -> Described:
 
 
 @score_units.register
-def _(
+def _scores_of_documents(
     model: PLSI, estimate: Estimate, data: Dataset, *, capacity: tuple[int, ...], samples: int, key: Array
 ) -> UnitScores:
-    """Score documents at folded-in proportions, with a note that this is no likelihood."""
+    """Return log p(document) at folded-in proportions, with a note that it is no likelihood: `score_units` of pLSI.
+
+    capacity, samples, key: not used, since nothing is sampled.
+    """
     score = describe_units(model, estimate, data).log_lower
     return UnitScores(score, 0.0, "folding in on the words that are scored: no likelihood")
 
 
 @evidence_chain.register
-def _(model: PLSI, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> Chain:
-    """Raise ValueError: pLSI has no evidence to anneal."""
+def _no_evidence_chain_of_plsi(model: PLSI, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> Chain:
+    """Raise ValueError, because pLSI has no evidence to anneal: the overload of `evidence_chain` for `PLSI`."""
     raise ValueError(
         'got PLSI with evidence="marginal", expected evidence="plug-in": pLSI integrates no parameter out, so its only '
         "score is the likelihood of its estimates, which grows with the size. Use lv.models.LDA for a marginal evidence"
@@ -313,7 +349,10 @@ def _(model: PLSI, data: Dataset, size: tuple[int, ...], estimate: Estimate | No
 
 
 def point_topics(estimate: Estimate) -> Float64[np.ndarray, "topic word"]:
-    """Return p(word | topic) at the estimate, with the floor of `PointSimplex`. Rows sum to 1."""
+    """Return the estimated probability of each word in each topic, (topic, word), float64; rows sum to 1.
+
+    No probability is below `FLOOR`.
+    """
     model = estimate.model
     assert isinstance(model, PLSI)
     counts = np.maximum(estimate.natural["topic_word"].astype(np.float64), 0) + model.smoothing
@@ -324,7 +363,12 @@ def point_topics(estimate: Estimate) -> Float64[np.ndarray, "topic word"]:
 def log_likelihood(
     theta: Float64[np.ndarray, "document topic"], topics: Float64[np.ndarray, "topic word"], counts: csr_array
 ) -> Float64[np.ndarray, " document"]:
-    """Return Σ_w n_dw log Σ_k θ_dk β_kw of each document, nats, float64."""
+    """Return the log-likelihood of each document, Σ_w n_dw log Σ_k θ_dk β_kw, (document,), in nats, float64.
+
+    theta: θ, the topic proportions of each document.
+    topics: β, the probability of each word in each topic.
+    counts: n, the count of each word in each document, (document, word).
+    """
     rows = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
     word_topic = np.ascontiguousarray(topics.T)
     terms = np.empty(counts.nnz)

@@ -1,6 +1,6 @@
-"""The distribution of a new document's topic proportions, for any fitted model of documents.
+"""The distribution of the topic proportions of a new document, under any fitted model of documents.
 
-`document_likelihood` and `document_completion` take it as their α.
+`document_likelihood` and `document_completion` take it as their argument α.
 """
 
 from functools import singledispatch
@@ -21,7 +21,12 @@ from lvsearch.models.topic_model import TopicModel
 
 @singledispatch
 def document_proportions(model: TopicModel, estimate: Estimate, training: Dataset) -> Any:
-    """Return the distribution of a new document's proportions: parameters of a Dirichlet (K,), or a `Proportions`.
+    """Return the distribution of a new document's topic proportions under a fit.
+
+    It is the parameters of a Dirichlet distribution, (topic,), unless an overload for the model's type returns a
+    `Proportions`.
+
+    training: the documents that were fitted.
 
     Raises ValueError for models whose documents have no proportions on one simplex.
     """
@@ -32,13 +37,17 @@ def document_proportions(model: TopicModel, estimate: Estimate, training: Datase
 
 
 @document_proportions.register
-def _(model: MixtureOfUnigrams, estimate: Estimate, training: Dataset) -> Corners:
-    """Return the fitted weights on the corners of the simplex: every document has exactly one topic."""
+def _proportions_of_unigram_mixture(model: MixtureOfUnigrams, estimate: Estimate, training: Dataset) -> Corners:
+    """Return a distribution on the corners of the simplex, with the fitted topic weights: each document has one
+    topic.
+    """
     return Corners(mean_parameters(estimate)[0])
 
 
 @document_proportions.register
-def _(model: PLSI, estimate: Estimate, training: Dataset) -> TrainingDocuments:
-    """Return the training documents' proportions, each weighted by its share of the tokens."""
+def _proportions_of_plsi(model: PLSI, estimate: Estimate, training: Dataset) -> TrainingDocuments:
+    """Return the empirical distribution of the training documents' proportions, each weighted by its share of the
+    tokens.
+    """
     lengths = np.asarray(counts_of(training).sum(1), np.float64)
     return TrainingDocuments(describe_units(model, estimate, training).representation, lengths / lengths.sum())

@@ -11,13 +11,14 @@ DOCUMENTS_PER_TOPIC = 5
 def seeded_counts(
     counts: csr_array, n_topics: int, tokens: float, random: np.random.Generator
 ) -> Float64[np.ndarray, "topic word"]:
-    """Return pseudo-counts (topic, word) for topics to start from.
+    """Return pseudo-counts for topics to start from, (topic, word): each topic has the words of a few documents.
 
-    For each topic the words of a few documents are scaled to `tokens` tokens in all. One more token is spread unevenly
-    over the vocabulary, so that no two topics are alike. No document is used twice before all were used. Where topics
-    are many, each gets fewer documents.
+    These words are scaled to `tokens` tokens in all. One more token is spread unevenly over the vocabulary, so that no
+    two topics are alike. No document is used twice before all were used. If there are many topics, each gets fewer
+    documents.
 
-    counts: (D, V).
+    counts: the count of each word in each document, (document, word).
+    n_topics: the number of topics.
     tokens: how many tokens of its documents a topic gets.
     """
     n_docs, n_words = counts.shape[0], counts.shape[1]

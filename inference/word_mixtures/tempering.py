@@ -1,4 +1,4 @@
-"""Hofmann's choice of pLSI's tempering: the exponent is lowered while held-out documents are predicted better."""
+"""Hofmann's choice of pLSI's tempering: the exponent is lowered as long as held-out documents are predicted better."""
 
 import math
 from typing import NamedTuple
@@ -18,14 +18,14 @@ from lvsearch.models.plsi import PLSI
 RATE = 0.9
 """The factor by which the exponent is lowered each time (Hofmann 1999, §3.3)."""
 LOOK = 5
-"""The number of passes between two evaluations on the held-out documents."""
+"""The number of EM passes between two evaluations on the held-out documents."""
 DEFAULT = PLSISettings()
 HELD_OUT = 0.1
 """The share of the training documents that is held out to decide."""
 
 
 class Tempering(NamedTuple):
-    """The chosen exponent of pLSI's tempered EM.
+    """The exponent chosen for pLSI's tempered EM, with the exponents tried.
 
     | field | meaning |
     |---|---|
@@ -58,9 +58,12 @@ def choose_tempering(
     have are left out, since without smoothing they are impossible at every b. To fit all documents with the choice,
     call `PLSIEstimator(PLSI(smoothing, best), …).fit(…, start)`.
 
-    counts: (D, V).
+    counts: the count of each word in each document, (document, word).
+    n_topics: the number of topics.
+    key: the random key of the split and of the start.
     smoothing: the number added to every expected count of a topic.
     least: the smallest exponent that is tried.
+    settings: how much work EM does.
 
     Raises ValueError for fewer than 10 documents.
     """
@@ -75,6 +78,7 @@ def choose_tempering(
     def run_until_worse(state: Aspects, tempering: float, first: int) -> tuple[float, Aspects]:
         """Run EM until the held-out perplexity rises, and return (perplexity, state) of the best evaluation.
 
+        state: the parameters to start from. tempering: the exponent b.
         first: passes before the first evaluation; later ones are LOOK passes apart.
         """
         best, ahead = (math.inf, state), first
@@ -87,6 +91,7 @@ def choose_tempering(
                 return best
             ahead = LOOK
 
+    # lower the exponent step by step, always from the best parameters so far, until that predicts no better
     (capacity,), tempering = capacity_of((n_topics,)), 1.0
     tried: list[tuple[float, float]] = []
     best = (math.inf, fitting.begin(n_topics, capacity, key))
@@ -101,17 +106,20 @@ def choose_tempering(
 
 
 def _copy_state(state: Aspects) -> Aspects:
-    """Return a copy of the state. EM reuses the memory of the state that it begins at."""
+    """Return a copy of EM's parameters, because EM overwrites those that it begins at."""
     return Aspects(*(np.array(part) for part in state))
 
 
 def _estimate_from_state(model: PLSI, state: Aspects, n_topics: int) -> Estimate:
-    """Return the estimate at a state of EM, without bounds."""
+    """Return a fit whose topics are EM's present parameters; its bounds are 0 and mean nothing."""
     return Estimate(model, (n_topics,), {"topic_word": np.asarray(state.counts)[:, :n_topics].T.copy()}, 0.0, 0.0, 0)
 
 
 def _drop_unseen_words(counts: csr_array, training: csr_array) -> csr_array:
-    """Return the counts without words that no training document has."""
+    """Return the counts of the documents without words that no training document has, (document, word).
+
+    training: the counts of the training documents.
+    """
     seen = np.asarray(training.sum(0)).ravel() > 0
     out = csr_array(counts, copy=True)
     out.data = np.where(seen[out.indices], out.data, 0)

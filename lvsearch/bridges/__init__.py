@@ -1,1 +1,1 @@
-"""Bridges to other people's code: functions of the size, and NumPyro models in both directions."""
+"""Bridges to other people's code: plain functions of the size, and NumPyro models in both directions."""

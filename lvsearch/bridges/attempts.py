@@ -1,4 +1,4 @@
-"""Calls of other people's code that may fail. A failure is reported for its size, and the search goes on."""
+"""Tools to call other people's code that may fail: a failure is reported for its size, and the search goes on."""
 
 import math
 import signal
@@ -21,9 +21,9 @@ class TooSlow(Exception):
 
 @contextmanager
 def time_limit(seconds: float | None) -> Iterator[None]:
-    """Raise `TooSlow` inside of the context once `seconds` have passed; None means no limit.
+    """Raise `TooSlow` inside the context once `seconds` have passed; None means no limit.
 
-    The system's alarm does it, which Python hears between two steps. So a call into compiled code ends first. In
+    The operating system's alarm interrupts Python between two steps, so a call into compiled code ends first. In
     threads other than the main one, and on systems without an alarm, nothing interrupts: the caller should check the
     time afterwards.
     """
@@ -44,17 +44,18 @@ def time_limit(seconds: float | None) -> Iterator[None]:
 
 
 def failed_fit(size: Size, ceiling: float, start: str, seconds: float, why: str) -> Fit:
-    """Return a fit that says only why it failed. It is reported, not ranked.
+    """Return a fit of one size that says only why it failed. A search reports it and does not rank its size.
 
-    start: what the fit started from. seconds: how long it took. why: a phrase that follows "size 3", such as "took
-        longer than 5 seconds".
+    size: the size. ceiling: an upper bound on the evidence, in nats, or inf.
+    start: a word for the start of the fit, such as "prior". seconds: how long it took.
+    why: a phrase that follows "size 3", such as "took longer than 5 seconds".
     """
     message = f"size {'×'.join(map(str, size))} {why}; it is reported, not ranked"
     return Fit(size, Evidence(-math.inf, ceiling), 0.0, None, FitInfo(start, seconds, 0, message))
 
 
 def error_in_words(error: Exception) -> str:
-    """Describe an error in one line, such as "raised ValueError: got 3"."""
+    """Describe an error in one line that follows "size 3", such as "raised ValueError: got 3"."""
     words = " ".join(str(error).split())
     short = words if len(words) <= LONGEST else f"{words[:LONGEST]}…"
     return f"raised {type(error).__name__}{f': {short}' if short else ''}"

@@ -1,4 +1,4 @@
-"""Plain functions of the size, as a search evaluates them: exact, noisy, failing or slow."""
+"""Plain functions of the size as evaluators, which a search calls: exact, noisy, failing or slow functions."""
 
 import inspect
 import math
@@ -17,19 +17,31 @@ from lvsearch.sizing.fit import Fit, FitInfo
 from lvsearch.sizing.sizes import Size
 
 NOISY_CALLS = 6
-"""The number of calls of a size in its first trial, if two calls differ. With six, Student's 97.5 % point is a third
-wider than the normal one."""
+"""The number of calls of a size in its first trial (evaluation), if two calls differ. With six, Student's 97.5 % point
+is a third wider than the normal one.
+"""
 GROWTH = 3
-"""Each further trial of a size has this many times the calls of the one before."""
+"""The factor by which each further trial (evaluation) of a size has more calls than the one before."""
 SEED = "seed"
 """The name of the parameter that marks a function as noisy."""
 
 
 @dataclass(frozen=True)
 class FunctionEvaluator:
-    """A plain function of the size, with the settings of `from_function`.
+    r"""A plain function of the size with its settings, in the form in which a search evaluates sizes.
 
-    `seed` decides the seeds of a noisy function's calls.
+    `from_function` makes it.
+
+    | field | meaning |
+    |---|---|
+    | `function` | takes a tuple of sizes (and a seed), returns log p(data \| size) in nats or an `Evidence` |
+    | `size_names` | one name per size variable |
+    | `ceiling` | a proved upper limit of its values, in nats |
+    | `nested` | True if the value never falls when a size grows |
+    | `calls` | the number of calls of every size at first |
+    | `seconds_per_call` | the time limit of a call; None for no limit |
+    | `seed` | decides the seeds of a noisy function's calls |
+    | `shrinks`, `scale` | settings that every evaluator has; they have no effect on a function |
     """
 
     function: Callable[..., Any]
@@ -44,12 +56,14 @@ class FunctionEvaluator:
 
     @property
     def anneals(self) -> bool:
-        """True if another trial makes the evidence of a size more precise: the function is noisy."""
+        """True if another trial (evaluation) of a size makes its evidence more precise, since the function may be
+        noisy.
+        """
         return (self.calls > 1 or self.seeded) and not self.nested
 
     @property
     def repeatable(self) -> bool:
-        """True if a size may be evaluated again."""
+        """True if a size may be evaluated again, since the function may be noisy."""
         return self.anneals
 
     @property
@@ -62,13 +76,14 @@ class FunctionEvaluator:
         return replace(self, seed=seed)
 
     def describe(self) -> str:
-        """Describe the evaluator in one line."""
+        """Describe the evaluator in one line, for people."""
         return "a noisy function of the size" if self.seeded else "a function of the size"
 
     def evaluate(self, size: Size, start: Fit | None, trial: int = 0) -> Fit:
-        """Call the function, several times if it is noisy, and return its evidence. `start` is not used.
+        """Call the function, several times if it is noisy, and return its evidence as a `Fit`.
 
-        trial: the number of the trial; later trials make more calls.
+        size: the size. start: not used. trial: the number of the trial (evaluation) of this size; later ones make more
+            calls.
 
         Raises ValueError for a value that is no evidence, and for two different values of a function with nested=True.
         """
@@ -78,6 +93,7 @@ class FunctionEvaluator:
         noisy, first = trial > 0 or self.seeded, max(self.calls, NOISY_CALLS)
         made = first * (GROWTH**trial - 1) // (GROWTH - 1)  # the calls of all earlier trials, a geometric series
         wanted = first * GROWTH**trial if noisy else self.calls
+        # call until there are enough values; the first two that differ show that the function is noisy
         while len(values) < wanted:
             value, why = self._call(size, made + len(values))
             if why is None and not isinstance(value, Evidence) and math.isnan(value):
@@ -103,11 +119,11 @@ class FunctionEvaluator:
         return Fit(size, Evidence(-math.inf, self.ceiling), 0.0, None, info, (Repeats(tuple(values)),))
 
     def _call(self, size: Size, number: int) -> tuple[Any, str | None]:
-        """Return (nats or an Evidence, None), or (None, why the call failed).
+        """Return (nats or an `Evidence`, None) from one call, or (None, why the call failed).
 
-        number: the number of this call, for its seed.
+        size: the size. number: the number of this call, for its seed.
 
-        Raises ValueError for a value that is neither.
+        Raises ValueError for a value that is neither a number nor an `Evidence`.
         """
         began = time.perf_counter()
         try:
@@ -173,7 +189,7 @@ def from_function(
 
 
 def _parameters(function: Callable[..., Any]) -> frozenset[str]:
-    """Return the names of the function's parameters; none where Python cannot tell, as for some compiled functions."""
+    """Return the names of the function's parameters; none where Python does not know them (some compiled functions)."""
     try:
         return frozenset(inspect.signature(function).parameters)
     except (TypeError, ValueError):
@@ -181,5 +197,8 @@ def _parameters(function: Callable[..., Any]) -> frozenset[str]:
 
 
 def _call_seed(seed: int, size: Size, number: int) -> int:
-    """Return a whole number below 2³² that differs from call to call, and is the same whenever a call is repeated."""
+    """Return the seed of one call, a whole number below 2³²: the same arguments always give the same seed.
+
+    seed: the seed of the search. size: the size. number: the number of the call.
+    """
     return int(np.random.SeedSequence((seed, number, *size)).generate_state(1)[0])

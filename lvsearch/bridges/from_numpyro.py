@@ -1,4 +1,6 @@
-"""A user's NumPyro models as a search evaluates them: each size's evidence is annealed from the prior and back."""
+"""A user's NumPyro models as evaluators, which a search calls: each size's evidence is annealed from the prior and
+back.
+"""
 
 import inspect
 import math
@@ -30,29 +32,38 @@ FEWEST_IN_PILOT = 16
 CAPACITY = "capacity"
 """The name of the parameter that marks a model as one that masks entries beyond the size."""
 MASK_DRAWS, MASK_CAPACITIES, MASK_LEVEL = 256, (2, 4), 1e-6
-"""The check of a model that masks: log p(data | latents) at `MASK_DRAWS` draws of the prior, at size 1, must have the
-same distribution in both capacities. By the Kolmogorov–Smirnov test at this level, a correct model fails once in a
-million times."""
+"""Settings of the check of a model that masks entries beyond its size: draws, capacities, and level of the test.
+
+log p(data | latents) at `MASK_DRAWS` draws of the prior, at size 1, must have the same distribution in both capacities.
+By the Kolmogorov–Smirnov test at this level, a correct model fails once in a million times.
+"""
 CHECK, PILOT = 0xC4EC, 0xF10D
-"""Folded into the random keys of the check and of the pilot, so that they differ from those of the annealings."""
+"""Numbers folded into the random keys of the check and of the pilot, so that they differ from those of the
+annealings.
+"""
 
 
 @dataclass(frozen=True)
 class NumpyroModel:
-    """A NumPyro model of unknown size, made by `from_numpyro`. `lv.search` takes it with its data."""
+    """A NumPyro model of unknown size, made by `from_numpyro`. `lv.search` takes it with its data.
+
+    `function`: the model f(size, data), or f(size, data, capacity). `size_names`: one name per size variable.
+    """
 
     function: Callable[..., Any]
     size_names: tuple[str, ...]
 
     @property
     def masks(self) -> bool:
-        """True if one compiled program serves many sizes."""
+        """True if the model masks entries beyond its size, so that one compiled program serves many sizes."""
         return CAPACITY in _parameters(self.function)
 
     def evaluator(self, data: Any, seed: int) -> "NumpyroEvaluator":
-        """Return the model with its data, after one run at size 1 as a check.
+        """Return the evaluator of the model on data, after one run at size 1 as a check.
 
-        Raises what the model raises there, and ValueError as `from_numpyro` says.
+        data: whatever the model takes. seed: seed of the random numbers.
+
+        Raises the error that the model raises, and ValueError for the reasons in `from_numpyro`.
         """
         evaluator = _make_evaluator(self, data, seed)
         first = (1,) * len(self.size_names)
@@ -65,10 +76,14 @@ class NumpyroModel:
 
 @dataclass(frozen=True, eq=False)
 class NumpyroEvaluator:
-    """A NumPyro model with its data. The first trial of a size anneals briefly, every further trial for longer.
+    """A NumPyro model with its data, in the form in which a search evaluates sizes by annealing.
 
-    Programs and pilot runs are kept, so that further trials of a size compile nothing. Random keys depend only on seed,
-    size and trial, so results do not depend on the order of evaluation.
+    The first trial (evaluation) of a size anneals briefly, every further trial for longer. Programs and pilot runs are
+    kept, so that further trials of a size compile nothing. Random keys depend only on seed, size and trial, so results
+    do not depend on the order of evaluation.
+
+    `model`, `data`, `seed`: the model, its data and the seed. Further public fields are the settings that every
+        evaluator has (`lvsearch.sizing.fit.Evaluator`).
     """
 
     model: NumpyroModel
@@ -85,10 +100,11 @@ class NumpyroEvaluator:
 
     @property
     def size_names(self) -> tuple[str, ...]:
+        """One name per size variable."""
         return self.model.size_names
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what is needed to make the evaluator in another process, without compiled programs.
+        """Return the arguments with which another process makes the evaluator again, without compiled programs.
 
         Arrays are sent as NumPy arrays: JAX arrays would arrive in single precision.
         """
@@ -99,12 +115,16 @@ class NumpyroEvaluator:
         return self
 
     def describe(self) -> str:
-        """Describe the evaluator in one line."""
+        """Describe the evaluator in one line, for people."""
         name = getattr(self.model.function, "__name__", type(self.model.function).__name__)
         return f"the NumPyro model {name}, annealed from its prior{', sizes masked' if self.model.masks else ''}"
 
     def evaluate(self, size: Size, start: Fit | None, trial: int = 0) -> Fit:
-        """Anneal one size and return its evidence. An error of the model is the failure of that size."""
+        """Anneal one size and return its evidence as a `Fit`. An error of the model is the failure of that size.
+
+        size: the size. start: not used. trial: the number of the trial (evaluation) of this size; later ones are
+            longer.
+        """
         del start  # annealing starts from the prior
         began = time.perf_counter()
         try:
@@ -114,7 +134,7 @@ class NumpyroEvaluator:
         return fit
 
     def chain(self, size: Size) -> DensityChain:
-        """Return the annealing path of a size, with step lengths not tuned yet.
+        """Return the annealing path of one size from prior to posterior, with step lengths not tuned yet.
 
         If the model masks, all sizes of a capacity share one program.
         """
@@ -125,7 +145,10 @@ class NumpyroEvaluator:
             return eqx.tree_at(lambda c: c.size, self._chains[capacity], jnp.asarray(size))
 
     def trace_model(self, size: Size, capacity: Size) -> DensityChain:
-        """Return the model as one traced program, with places for `capacity`.
+        """Return the annealing path of the model as one traced program, with `capacity` places (array slots) for
+        components.
+
+        size: the size at which it is traced. capacity: the number of places; used only if the model masks.
 
         Raises ValueError for a model that has a capacity but uses its size as a Python number.
         """
@@ -153,7 +176,10 @@ class NumpyroEvaluator:
             ) from error
 
     def check_masks(self, size: Size) -> None:
-        """Raise ValueError if log p(data | latents) depends on the number of places beyond the size."""
+        """Raise ValueError if log p(data | latents) depends on the number of places (array slots) beyond the size.
+
+        size: the size at which to compare two capacities.
+        """
         from scipy.stats import ks_2samp
 
         key = jax.random.fold_in(jax.random.key(self.seed), CHECK)
@@ -174,9 +200,13 @@ class NumpyroEvaluator:
             )
 
     def _anneal(self, size: Size, trial: int) -> Fit:
-        """Return the fit of one size: tune its path by a pilot run at the first trial, then anneal."""
+        """Return the fit of one size: tune its annealing path by a pilot run at the first trial, then anneal.
+
+        trial: the number of the trial (evaluation) of this size; later ones anneal for longer.
+        """
         began = time.perf_counter()
         key = jax.random.key(self.seed)
+        # the key depends on seed, size and trial alone
         for number in size:
             key = jax.random.fold_in(key, number)
         if size not in self._tuned:
@@ -201,6 +231,7 @@ def from_numpyro(function: Callable[..., Any], *, size_names: tuple[str, ...] = 
 
     function: `f(size, data)`, a NumPyro model. Its size is a whole number, or a tuple if `size_names` has several
         names. Its data are those given to `lv.search`, with floating arrays as float64.
+    size_names: one name for each size variable.
 
     The evidence p(data | size) is annealed from the model's own prior to its posterior and back, by Hamiltonian Monte
     Carlo on all continuous latents. Discrete latents are summed out exactly, marked or not. This needs `pip install
@@ -213,12 +244,12 @@ def from_numpyro(function: Callable[..., Any], *, size_names: tuple[str, ...] = 
     `jnp.where(jnp.arange(capacity) < size, logits, -1e9)`. This is checked on draws of the prior.
 
     Sizes at which the model raises, or has no number, are reported and not ranked. For draws at the best size, run
-    NumPyro's own NUTS on `f` there.
+    NumPyro's own NUTS on `f` at that size.
 
-    Raises ValueError for anything but a function of size and data. `lv.search` raises what the model raises at size 1.
-    It raises ValueError for models whose evidence has no meaning or cannot be computed: improper or masked priors,
-    numpyro.param, discrete latents without finite support, subsampled plates. It raises ImportError if funsor is needed
-    and missing.
+    Raises ValueError for anything but a function of size and data. `lv.search` raises the error that the model raises
+    at size 1. It raises ValueError for models whose evidence has no meaning or cannot be computed: improper or masked
+    priors, numpyro.param, discrete latents without finite support, subsampled plates. It raises ImportError if funsor
+    is needed and missing.
     """
     if not callable(function):
         raise ValueError(f"got {function!r}, expected a NumPyro model, a function f(size, data)")
@@ -238,12 +269,12 @@ def _parameters(function: Callable[..., Any]) -> frozenset[str]:
 
 
 def _one_or_all(numbers: tuple[Any, ...]) -> Any:
-    """Return the size as people write it: a number, or a tuple if there are several size variables."""
+    """Return the size as people write it: one number, or a tuple if there are several size variables."""
     return numbers[0] if len(numbers) == 1 else numbers
 
 
 def _make_evaluator(model: NumpyroModel, data: Any, seed: int) -> NumpyroEvaluator:
-    """Return the evaluator of a model, with floating arrays in its data as float64."""
+    """Return the evaluator of a model on its data, with floating arrays in the data as float64."""
     with jax.enable_x64(True):
         return NumpyroEvaluator(model, jax.tree.map(_as_float64, data), seed)
 
@@ -264,5 +295,8 @@ def _as_float64(leaf: Any) -> Any:
 
 
 def _log_likelihoods_under_prior(chain: DensityChain, key: Array) -> np.ndarray:
-    """Return log p(data | latents) at draws of the prior, (draw,), in nats."""
+    """Return log p(data | latents) at 256 draws of the prior, shape (draw,), in nats.
+
+    chain: the annealing path of the model. key: the random key.
+    """
     return np.asarray(kernel()(lambda c, k: c.log_ratio(c.init(k, MASK_DRAWS)))(chain, key))

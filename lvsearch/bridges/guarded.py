@@ -1,4 +1,4 @@
-"""Other people's evaluators under a search: an error is the failure of one size."""
+"""A guard around other people's evaluators: an error is the failure of one size, and the search goes on."""
 
 import math
 import time
@@ -11,7 +11,10 @@ from lvsearch.sizing.sizes import Size
 
 @dataclass(frozen=True)
 class GuardedEvaluator:
-    """Another person's evaluator (`inner`), whose errors and NaN become failures of their sizes."""
+    """Another person's evaluator (`inner`), whose errors and NaN become failures of their sizes.
+
+    The other fields are copies of the settings of `inner` (`lvsearch.sizing.fit.Evaluator`).
+    """
 
     inner: Evaluator
     size_names: tuple[str, ...]
@@ -24,7 +27,7 @@ class GuardedEvaluator:
 
     @classmethod
     def around(cls, inner: Evaluator) -> "GuardedEvaluator":
-        """Return the evaluator with this guard."""
+        """Return an evaluator with this guard around `inner`."""
         return cls(
             inner,
             inner.size_names,
@@ -37,7 +40,7 @@ class GuardedEvaluator:
         )
 
     def describe(self) -> str:
-        """Describe the evaluator in one line."""
+        """Describe the inner evaluator in one line, for people."""
         return (
             self.inner.describe()
             if isinstance(self.inner, SelfDescribed)
@@ -45,7 +48,10 @@ class GuardedEvaluator:
         )
 
     def evaluate(self, size: Size, start: Fit | None, trial: int = 0) -> Fit:
-        """Return the fit of `inner`, or a failed fit where it raises or returns NaN."""
+        """Return the fit of the inner evaluator, or a failed fit where that raises an error or returns NaN.
+
+        size: the size. start: the fit to start from, if any. trial: the number of the trial (evaluation) of this size.
+        """
         began = time.perf_counter()
         try:
             fit = self.inner.evaluate(size, start, trial)

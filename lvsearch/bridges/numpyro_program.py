@@ -4,7 +4,7 @@
 
 u are the unconstrained coordinates of all continuous latents; discrete latents are summed out
 (`numpyro.contrib.funsor`). p(u) is the density of the model without everything observed, its factors included. p(data |
-u) is the ratio of the two.
+u) is the ratio of the joint density to p(u).
 """
 
 from collections.abc import Callable
@@ -20,16 +20,22 @@ from lvsearch.inference.annealing.density import DensityChain, traced
 from lvsearch.inference.annealing.tuning import untuned
 
 FARTHEST = 700.0
-"""The largest coordinate of a draw; coordinates beyond it are moved here. It is about log of the largest float64."""
+"""The largest absolute coordinate of a draw; coordinates beyond it are set to it. It is about log of the largest
+float64.
+"""
 EXAMPLE = 0x5175
-"""The seed of the run that shows which sites a model has."""
+"""The seed of the run that shows which NumPyro sites a model has."""
 
 
 class Sites(NamedTuple):
-    """The sites that one run of a model had, by name: continuous latents, discrete latents, observed sites.
+    """The NumPyro sites (random variables) that one run of a model had.
 
-    `plates`: the number of nested plates.
-    `work`: how many numbers its sites have; sites that are summed out count once for each of their values.
+    | field | meaning |
+    |---|---|
+    | `continuous`, `discrete` | the names of the continuous and the discrete latents |
+    | `observed` | the names of the observed sites |
+    | `plates` | the number of nested plates |
+    | `work` | how many numbers the sites have; a site that is summed out counts once for each of its values |
     """
 
     continuous: tuple[str, ...]
@@ -47,7 +53,7 @@ def chain_of(model: Callable[[Any], Any], size: Any) -> DensityChain:
 
     Call it inside `jax.enable_x64`, in one thread.
 
-    Raises ValueError for models whose evidence has no meaning or cannot be computed; see `sites_of`.
+    Raises ValueError for models whose evidence has no meaning or cannot be computed; `sites_of` lists the reasons.
     """
     import numpyro
     from numpyro.infer.util import potential_energy
@@ -55,6 +61,7 @@ def chain_of(model: Callable[[Any], Any], size: Any) -> DensityChain:
     sites = sites_of(model, size)
     summed = _enumerate_discrete(model, sites) if sites.discrete else model
 
+    # a draw of the continuous latents, on unconstrained reals
     def coordinates(key: Any, size: Any) -> dict[str, Any]:
         run = numpyro.handlers.trace(numpyro.handlers.seed(model, key)).get_trace(size)
         return {
@@ -73,6 +80,7 @@ def chain_of(model: Callable[[Any], Any], size: Any) -> DensityChain:
 
     without_data = _hide_observed(summed, sites.observed)
 
+    # log p(u), and log p(data | u) as the difference of the joint density and the prior's
     def log_densities(u: Any, size: Any) -> Any:
         log_prior = log_joint(without_data, u, size)
         return jnp.stack([log_prior, log_joint(summed, u, size) - log_prior])
@@ -82,7 +90,7 @@ def chain_of(model: Callable[[Any], Any], size: Any) -> DensityChain:
 
 
 def sites_of(model: Callable[[Any], Any], size: Any) -> Sites:
-    """Return the sites of one run of the model.
+    """Return the NumPyro sites (random variables) of one run of the model.
 
     Raises ValueError, saying what to do, for models whose evidence cannot be computed. These have improper priors,
     `numpyro.param`, discrete latents without finite support, plates that draw a subsample, priors that are scaled or
@@ -100,6 +108,7 @@ def sites_of(model: Callable[[Any], Any], size: Any) -> Sites:
             raise _refusal(name, "draws a subsample of its plate", "all of the data: the evidence is of all of them")
         if site["type"] != "sample":
             continue
+        # batch axes that no plate declares would be confused with the axes on which values are enumerated
         dims = [-frame.dim for frame in site["cond_indep_stack"] if frame.dim is not None]
         frames += dims
         batch = site["fn"].batch_shape[::-1]
@@ -146,19 +155,28 @@ def sites_of(model: Callable[[Any], Any], size: Any) -> Sites:
 
 
 def _refusal(name: str, what: str, instead: str) -> ValueError:
-    """Return the error for a site that is not supported."""
+    """Return the ValueError for a NumPyro site that is not supported.
+
+    name: the site. what: what is wrong with it, after its name. instead: what is expected.
+    """
     return ValueError(f"site {name!r} {what}: expected {instead}")
 
 
 def _enumerate_discrete(model: Callable, sites: Sites) -> Callable:
-    """Return the model with its discrete latents enumerated, on axes to the left of all plates."""
+    """Return the model with its discrete latents enumerated, on axes to the left of all plates.
+
+    sites: the NumPyro sites of the model.
+    """
     from numpyro.contrib.funsor import config_enumerate, enum
 
     return enum(config_enumerate(model), -sites.plates - 1)
 
 
 def _hide_observed(model: Callable, observed: frozenset[str]) -> Callable:
-    """Return the model without the density of its observed sites."""
+    """Return the model without the density of its observed NumPyro sites, so that only the prior is left.
+
+    observed: the names of these sites.
+    """
     from numpyro.primitives import Messenger
 
     class Unseen(Messenger):

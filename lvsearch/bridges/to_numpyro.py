@@ -12,14 +12,14 @@ def to_numpyro(model: Model, data: Any, size: int | Size) -> Callable[[], None]:
     """Return the model at one size as a NumPyro model without arguments: for NUTS, SVI, `numpyro.infer.log_density`.
 
     model: one of `lv.models`, or of your own.
-    data: as for `lv.search`.
+    data: the data, or raw input for it, as `lv.search` takes it.
     size: a number, or one for each size variable. A model of a process is truncated at this size.
 
-    Its density is p(data, globals, continuous locals | size) in nats, with every indicator summed out exactly. Sites
-    have the names of the model's latent variables: `globals()` by their names, `locals()` of the b-th batch as
-    "name/b", with units on the leading axis. Their values are those that the family's `value` returns, such as weights
-    on the simplex. Pairs are one array: mean and precision on the last axis, or the mean in the first row above the
-    precision matrix.
+    Its density is p(data, globals, continuous locals | size) in nats, with every indicator summed out exactly.
+    NumPyro's sites have the names of the model's latent variables: `globals()` by their names, `locals()` of the b-th
+    batch as "name/b", with units (observations) on the leading axis. Their values are those that the family's `value`
+    returns, such as weights on the simplex. Pairs are one array: mean and precision on the last axis, or the mean in
+    the first row above the precision matrix.
 
     Each site has the support of its family and no prior of its own. Priors are in the factor "log_joint", together with
     the likelihood. So the prior cannot be sampled from this model, and `lv.from_numpyro` refuses it.

@@ -9,15 +9,16 @@ from typing import NamedTuple
 from lvsearch.command.reading_arguments import add_columns, add_counts, add_cutting
 
 KEEP, AUDIT_KEEP = 8, 64
-"""Number of fits that a search keeps, and that an audit keeps. Other scores need the fits, which should not be made
-twice.
+"""The number of fits that `lvsearch search` keeps, and the number that `lvsearch audit` keeps.
+
+An audit scores the fits by other criteria. It keeps more of them, so that none has to be made twice.
 """
 Run = Callable[[argparse.Namespace], int]
 """A function that runs a command with its options and returns the exit status."""
 
 
 class Runs(NamedTuple):
-    """The function that runs each command (`evaluate` brings its own)."""
+    """The functions that run the commands, one field for each command (`evaluate` brings its own)."""
 
     demo: Run
     search: Run
@@ -92,10 +93,10 @@ examples:
 
 
 def parser(arguments: Sequence[str], runs: Runs) -> argparse.ArgumentParser:
-    """Return the parser of all commands.
+    """Return the parser of all commands. Parsed options have the function that runs the chosen command as `run`.
 
-    arguments: the command line; it decides whether the options of `evaluate` are needed, which are slow to import.
-    runs: the function that runs each command; the parsed `options.run` is the chosen one.
+    arguments: the command line; the options of `evaluate`, slow to import, are added only if it begins with that word
+    runs: the functions that run the commands
     """
     top = argparse.ArgumentParser(
         prog="lvsearch",
@@ -116,7 +117,7 @@ def parser(arguments: Sequence[str], runs: Runs) -> argparse.ArgumentParser:
 
 
 def _add_demo(commands: "argparse._SubParsersAction", run: Run) -> None:
-    """Add the command `demo` with its options."""
+    """Add the command `demo` with its options to the parser's commands; `run` is the function that runs it."""
     demo = _command(commands, "demo", "Show what lvsearch does, on text that every machine holds.", DEMO_EPILOG)
     demo.add_argument("--simulated", action="store_true", help="documents drawn with a known number of topics instead")
     _add_seed(demo)
@@ -126,7 +127,7 @@ def _add_demo(commands: "argparse._SubParsersAction", run: Run) -> None:
 
 
 def _add_search(commands: "argparse._SubParsersAction", run: Run) -> None:
-    """Add the command `search` with its options."""
+    """Add the command `search` with its options to the parser's commands; `run` is the function that runs it."""
     search = _command(commands, "search", "How many topics do these documents have?", SEARCH_EPILOG)
     _add_documents(search.add_argument_group("documents (--texts or --corpus)"))
     model = _add_model(search)
@@ -158,7 +159,7 @@ def _add_search(commands: "argparse._SubParsersAction", run: Run) -> None:
 
 
 def _add_audit(commands: "argparse._SubParsersAction", run: Run) -> None:
-    """Add the command `audit` with its options."""
+    """Add the command `audit` with its options to the parser's commands; `run` is the function that runs it."""
     text = "Score the same fits by other criteria for the number of topics, to compare with the posterior."
     audit = _command(commands, "audit", text, AUDIT_EPILOG)
     audit.add_argument(
@@ -190,7 +191,7 @@ def _add_audit(commands: "argparse._SubParsersAction", run: Run) -> None:
 
 
 def _add_model(command: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
-    """Add the options of the model and of the prior on its size, and return their group."""
+    """Add the options of the model and of the prior on its number of topics; return their group in the help."""
     model = command.add_argument_group("model and prior")
     model.add_argument(
         "--prior",
@@ -227,7 +228,8 @@ def _add_stop(command: argparse.ArgumentParser) -> None:
 def _add_documents(data: "argparse._ArgumentGroup", required: bool = True) -> None:
     """Add the options that name the documents.
 
-    required: whether --texts or --corpus must be given.
+    data: the group of options to add them to
+    required: True if --texts or --corpus must be given
     """
     source = data.add_mutually_exclusive_group(required=required)
     source.add_argument(
@@ -266,7 +268,7 @@ def _add_documents(data: "argparse._ArgumentGroup", required: bool = True) -> No
 
 
 def _add_resume(commands: "argparse._SubParsersAction", run: Run) -> None:
-    """Add the command `resume` with its options."""
+    """Add the command `resume` with its options to the parser's commands; `run` is the function that runs it."""
     resume = _command(commands, "resume", "Go on with a search that was stopped, interrupted or killed.", RESUME_EPILOG)
     resume.add_argument("folder", type=Path, help="the folder of the search")
     _add_budget(resume)
@@ -276,7 +278,7 @@ def _add_resume(commands: "argparse._SubParsersAction", run: Run) -> None:
 
 
 def _add_report(commands: "argparse._SubParsersAction", run: Run) -> None:
-    """Add the command `report` with its options."""
+    """Add the command `report` with its options to the parser's commands; `run` is the function that runs it."""
     report = _command(commands, "report", "Write the report of a search: pictures, tables, a summary.", REPORT_EPILOG)
     report.add_argument("folder", type=Path, help="the folder of the search")
     report.add_argument("--out", type=Path, help="a new folder (default: report/ in the folder of the search)")
@@ -285,7 +287,7 @@ def _add_report(commands: "argparse._SubParsersAction", run: Run) -> None:
 
 
 def _add_convert(commands: "argparse._SubParsersAction", run: Run) -> None:
-    """Add the command `convert` with its options."""
+    """Add the command `convert` with its options to the parser's commands; `run` is the function that runs it."""
     text = "Convert documents to a folder that can be searched without reading it into memory."
     convert = _command(commands, "convert", text, CONVERT_EPILOG)
     convert.add_argument(
@@ -304,7 +306,10 @@ def _add_convert(commands: "argparse._SubParsersAction", run: Run) -> None:
 
 
 def _add_evaluate(commands: "argparse._SubParsersAction", wanted: bool) -> None:
-    """Add the command `evaluate`, with its options only if `wanted`."""
+    """Add the command `evaluate` to the parser's commands.
+
+    wanted: True if the command line calls it; otherwise its options, slow to import, are left out
+    """
     text = "Score anyone's topics on held-out documents, with errors."
     command = commands.add_parser("evaluate", help=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     if wanted:  # the auditor is slow to import, and no other command needs it
@@ -316,7 +321,12 @@ def _add_evaluate(commands: "argparse._SubParsersAction", wanted: bool) -> None:
 
 
 def _command(commands: "argparse._SubParsersAction", name: str, text: str, epilog: str) -> argparse.ArgumentParser:
-    """Add a command with its description and return its parser."""
+    """Add a command to the parser's commands, and return the command's own parser.
+
+    name: the word that calls the command
+    text: its description in one sentence
+    epilog: the examples at the end of its help
+    """
     return commands.add_parser(
         name, help=text, description=text, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -330,7 +340,7 @@ def _add_seed(command: argparse.ArgumentParser) -> None:
 
 
 def _add_budget(command: argparse._ActionsContainer) -> None:
-    """Add the options --seconds and --width."""
+    """Add the options --seconds and --width, which end a search early."""
     command.add_argument("--seconds", type=float, metavar="S", help="stop after this many seconds")
     command.add_argument("--width", type=float, metavar="NATS", help="stop when the proved bounds are this close, nats")
 

@@ -28,14 +28,20 @@ if TYPE_CHECKING:
     from lvsearch.workers.worker_pool import WorkerPool
 
 WRONG = 2
+"""The exit status after a mistake of the user."""
 REPORT = "report"
+"""The name of the folder with the report, inside the folder of a search."""
 DEMO_STARTS, DEMO_MAX_SIZE, SIMULATED_MAX_SIZE = 1, 32, 16  # a budget in work: the answer is the same on a busy machine
 DEMO_DOCUMENTS = 700
+"""The number of docstrings that `lvsearch demo` draws."""
 DEMO_TOPIC_CONCENTRATION = 1.0  # broad topics, about ten: at LDA's own 0.05 the evidence still rises at 64
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line with these arguments (default: those of the process) and return the exit status."""
+    """Run a command line and return its exit status: 0, 2 for a mistake of the user, 130 after Ctrl-C.
+
+    arguments: the words after `lvsearch`, such as ["resume", "run/"]; None: those of this process
+    """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     options = argparse.Namespace()  # empty until the arguments are parsed
     try:
@@ -45,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as error:  # argparse has printed what is wrong, or the help
         return int(error.code or 0)
     except KeyboardInterrupt:
-        return _interrupted(options)
+        return _report_interrupt(options)
     try:
         if "seed" in options:
             checked_seed(options.seed)
@@ -65,17 +71,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"lvsearch: error: {_one_line(error)}", file=sys.stderr)
         return WRONG
     except KeyboardInterrupt:
-        return _interrupted(options)
+        return _report_interrupt(options)
 
 
-def _interrupted(options: argparse.Namespace) -> int:
-    """Print what Ctrl-C leaves behind, and return the exit status."""
+def _report_interrupt(options: argparse.Namespace) -> int:
+    """Print what an interrupted command has written so far, and return the exit status 130.
+
+    options: the options of the command; empty if Ctrl-C came before they were parsed
+    """
     print(f"lvsearch: interrupted; {_describe_kept(options)}", file=sys.stderr)
     return INTERRUPTED
 
 
 def _demo(options: argparse.Namespace) -> int:
-    """Run `lvsearch demo` and return the exit status."""
+    """Run `lvsearch demo`: search example documents, write the report, print the answer. Return the exit status.
+
+    The documents are docstrings of Python's packages, or with `--simulated` drawn with a known number of topics.
+    """
     from lvsearch.files.storage import refuse_existing
 
     refuse_existing(options.out)
@@ -83,6 +95,7 @@ def _demo(options: argparse.Namespace) -> int:
     from lvsearch.models import LDA
     from lvsearch.sizing.sizes import Poisson
 
+    # 1. documents: simulated ones, whose number of topics is known, or docstrings
     truth = None
     if options.simulated:
         from lvsearch.fitted.simulated import planted
@@ -96,6 +109,7 @@ def _demo(options: argparse.Namespace) -> int:
         print(
             f"{len(corpus):,} documents, {corpus.n_terms:,} words, {corpus.n_tokens:,} tokens. Searching …", flush=True
         )
+    # 2. search; simulated documents keep LDA's own priors, since they were drawn from them
     result = _search_corpus(
         corpus,
         options,
@@ -115,7 +129,10 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 def _search(options: argparse.Namespace) -> int:
-    """Run `lvsearch search` and return the exit status."""
+    """Run `lvsearch search`: search the documents given, write the report, print the answer. Return the exit status.
+
+    Raises ValueError for options that do not go together.
+    """
     from lvsearch.files.storage import refuse_existing
 
     check_sources(options)
@@ -160,7 +177,7 @@ def _search(options: argparse.Namespace) -> int:
 
 
 def _resume(options: argparse.Namespace) -> int:
-    """Run `lvsearch resume` and return the exit status."""
+    """Run `lvsearch resume`: go on with a search from its folder, and report as before. Return the exit status."""
     from lvsearch.api import resume
 
     mesh = _mesh(options)
@@ -178,7 +195,7 @@ def _resume(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    """Run `lvsearch report` and return the exit status."""
+    """Run `lvsearch report`: write the report of a search anew, print the answer, and return the exit status 0."""
     from lvsearch.api import load
     from lvsearch.files.storage import known_folder, new_folder
 
@@ -190,7 +207,10 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _audit(options: argparse.Namespace) -> int:
-    """Run `lvsearch audit` and return the exit status."""
+    """Run `lvsearch audit`: score the fits of a search by other criteria, such as BIC, and write and print the scores.
+
+    If documents are given in place of a folder, they are searched first. Returns the exit status.
+    """
     documents = options.texts or options.corpus
     if (options.folder is None) == (documents is None) or (options.folder is None) != (options.out is not None):
         raise ValueError(
@@ -200,7 +220,7 @@ def _audit(options: argparse.Namespace) -> int:
     for name in ("draws", "samples"):
         if getattr(options, name) < 0:
             raise ValueError(f"got --{name} {getattr(options, name)}, expected at least 0, which leaves the score out")
-    if options.folder is None:
+    if options.folder is None:  # documents were given: search them first
         status = _search(options)
         if status:
             return status
@@ -221,7 +241,7 @@ def _audit(options: argparse.Namespace) -> int:
 
 
 def _convert(options: argparse.Namespace) -> int:
-    """Run `lvsearch convert` and return the exit status."""
+    """Run `lvsearch convert`: write documents as a corpus to a new folder, print its size and notes, and return 0."""
     from lvsearch.data.corpus import Corpus
     from lvsearch.reading.converting import convert
 
@@ -269,11 +289,11 @@ def _search_corpus(
 ) -> "SearchResult":
     """Hold out part of the documents, search the rest, and return the result.
 
-    corpus: all documents.
-    options: the command's options, of which seed, out, quiet and workers are used.
-    held_out: the fraction of documents to hold out.
-
-    The other arguments are those of `lv.search`.
+    corpus: all documents
+    options: the command's options, of which seed, out, quiet and workers are used
+    held_out: the fraction of documents to hold out
+    model, prior, evidence, per_token, max_size, seconds, width, starts, exhaustive, robustness, keep, mesh: passed on
+        to `lv.search`, which documents them
     """
     from lvsearch.api import search
 
@@ -317,7 +337,7 @@ def _mesh(options: argparse.Namespace) -> "Mesh | None":
 
 
 def _workers(options: argparse.Namespace) -> "AbstractContextManager[WorkerPool | None]":
-    """Return a context with the pool of workers asked for, or with None."""
+    """Return a context manager that opens a pool of `--workers` processes, or yields None without that option."""
     if options.workers is None:
         return nullcontext()
     from lvsearch.workers.worker_pool import WorkerPool
@@ -326,9 +346,13 @@ def _workers(options: argparse.Namespace) -> "AbstractContextManager[WorkerPool 
 
 
 def _split(corpus: "Corpus", fraction: float, seed: int) -> "tuple[Corpus, Corpus | None]":
-    """Return the documents to train on and those held out.
+    """Return (documents to train on, documents held out), drawn at random.
 
-    Where few documents leave nothing to compare sizes on, all are trained on, None are held out, and a message says so.
+    If the documents are too few to compare sizes on a part of them, return (all documents, None) and print why.
+
+    corpus: all documents
+    fraction: the part to hold out, from 0 to below 1; 0 holds none out
+    seed: the seed of the random choice
     """
     from lvsearch.results.heldout import comparable
 
@@ -346,7 +370,12 @@ def _split(corpus: "Corpus", fraction: float, seed: int) -> "tuple[Corpus, Corpu
 
 
 def _conclude(result: "SearchResult", folder: Path, mesh: "Mesh | None" = None) -> int:
-    """Write the report and print the answer and the topics, in one of several processes. Returns the exit status."""
+    """Write the report, print the answer and the topics, and return the exit status: 0, or 130 after an interrupt.
+
+    result: the search
+    folder: where the report is written
+    mesh: the devices of several processes that share the search; then only one of them writes and prints
+    """
     from lvsearch.inference.several_processes import is_writing_process, wait_for_all
 
     status = INTERRUPTED if result.state.stopped == "interrupted" else 0
@@ -357,7 +386,7 @@ def _conclude(result: "SearchResult", folder: Path, mesh: "Mesh | None" = None) 
 
 
 def _write_and_print(result: "SearchResult", folder: Path) -> int:
-    """Write the report, print the answer and the topics, and return the exit status."""
+    """Write the report into `folder`, print the answer and the topics, and return the exit status: 0 or 130."""
     from lvsearch.reports.page import NAME
     from lvsearch.reports.report import topics_table, write_report
     from lvsearch.results.card import summary
@@ -380,14 +409,14 @@ def _write_and_print(result: "SearchResult", folder: Path) -> int:
     print(f"\n{summary(result, comparison)}")
     topics = topics_table(result.best).map(lambda cell: visible(cell) if isinstance(cell, str) else cell)
     if not topics.empty:
-        print(f"\n{topics.to_string(index=False, justify='left', formatters=_left_aligned(topics))}")
+        print(f"\n{topics.to_string(index=False, justify='left', formatters=_left_aligning_formatters(topics))}")
     page = Path(path).with_name(NAME).resolve().as_uri()
     print(f"\nReport: {page}\n(a summary in Markdown, pictures and tables beside it, in {visible(str(folder))})")
     return INTERRUPTED if interrupted else 0
 
 
 def _describe_kept(options: argparse.Namespace) -> str:
-    """Return in words what an interrupted command has written, and how to go on."""
+    """Return a phrase that says which folder an interrupted command has written, and how to go on from it."""
     from lvsearch.files.storage import MANIFEST
 
     folder = getattr(options, "folder", None) or getattr(options, "out", None)
@@ -396,15 +425,18 @@ def _describe_kept(options: argparse.Namespace) -> str:
     return visible(f"everything done until then is in {folder}: go on with lvsearch resume {folder}")
 
 
-def _left_aligned(table) -> dict:
-    """Return formatters that keep text columns flush left."""
+def _left_aligning_formatters(table) -> dict:
+    """Return {column: function from a cell to its text} for `DataFrame.to_string`; texts are padded on the right.
+
+    table: a data frame; only its columns "label" and "words" are padded
+    """
     text = [name for name in table.columns if name in ("label", "words")]
     widths = {name: max(len(name), *table[name].astype(str).map(len)) for name in text}
     return {name: f"{{:<{widths[name]}}}".format for name in text}
 
 
 def _one_line(error: BaseException) -> str:
-    """Return an error's message in one line."""
+    """Return the message of an error in one line, with control characters made visible."""
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return visible(f"{error.strerror}: {error.filename}")
     return visible(" ".join(str(error).split()))

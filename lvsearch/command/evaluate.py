@@ -25,16 +25,16 @@ from lvsearch.inference.likelihood.dispatch import METHODS, document_likelihood
 
 @dataclass(frozen=True, eq=False)
 class HeldOutScore:
-    """Scores of one topic set, per document.
+    """The held-out scores of one topic set, for each document of a test set.
 
     | field | meaning |
     |---|---|
-    | `source`, `method` | the topic set and the method, for people |
-    | `log_likelihood` | log p of each document, nats; by "bounds" its certified lower end |
-    | `standard_error` | Monte Carlo error of each, nats; 0 where the method is deterministic |
-    | `n_tokens`, `n_unknown` | tokens scored, and tokens outside the vocabulary, which are not scored |
+    | `source`, `method` | names of the topic set and of the scoring method, for people |
+    | `log_likelihood` | log p(document) under the topics, nats; with method "bounds" a certified lower bound on it |
+    | `standard_error` | Monte Carlo error of each log-likelihood, nats; 0 if the method is deterministic |
+    | `n_tokens`, `n_unknown` | numbers of tokens scored, and of tokens outside the vocabulary, which are not scored |
     | `unknown_words` | the words outside the vocabulary |
-    | `upper` | by "bounds" the certified upper end, nats; else None |
+    | `upper` | with method "bounds" a certified upper bound on each log-likelihood, nats; else None |
     """
 
     source: str
@@ -48,17 +48,17 @@ class HeldOutScore:
 
     @property
     def total(self) -> float:
-        """The log-likelihood of the test set, nats."""
+        """The log-likelihood of the whole test set, nats: the sum over documents."""
         return float(np.sum(self.log_likelihood))
 
     @property
     def monte_carlo_error(self) -> float:
-        """The error of `total` from the finite number of samples, nats."""
+        """The Monte Carlo standard error of `total`, from the finite number of samples, nats."""
         return float(np.sqrt(np.sum(self.standard_error**2)))
 
     @property
     def per_token(self) -> float:
-        """The log-likelihood per scored token, nats."""
+        """The log-likelihood per scored token, nats: `total` over the number of tokens."""
         return self.total / int(self.n_tokens.sum())
 
     @property
@@ -82,11 +82,11 @@ class HeldOutScore:
 
     @property
     def perplexity_error(self) -> float:
-        """The standard error of `perplexity`, to first order."""
+        """The standard error of `perplexity`, to first order (the delta method)."""
         return self.perplexity * self.per_token_error
 
     def table(self) -> pd.DataFrame:
-        """Return a table with one row per document."""
+        """Return a table with one row per document: `log_likelihood`, `standard_error`, `tokens`, `unknown_tokens`."""
         return pd.DataFrame(
             {
                 "log_likelihood": self.log_likelihood,
@@ -122,10 +122,16 @@ class HeldOutScore:
 
 @dataclass(frozen=True)
 class PairedComparison:
-    """The difference first − second of two topic sets on the same documents, nats for the whole test set.
+    """The difference of the log-likelihoods of two topic sets on the same documents, nats for the whole test set.
 
-    A positive difference means that the first is better. [lower, upper] is Student's t interval for the expected
-    difference over test sets of this size.
+    | field | meaning |
+    |---|---|
+    | `first`, `second` | names of the topic sets |
+    | `difference` | log-likelihood of the first minus that of the second, nats; positive if the first is better |
+    | `standard_error` | of the difference, from its spread over documents, nats |
+    | `lower`, `upper` | Student's t interval for the expected difference over test sets of this size, nats |
+    | `confidence` | the probability of the interval |
+    | `n_documents`, `n_tokens` | the documents compared, and their scored tokens |
     """
 
     first: str
@@ -139,7 +145,7 @@ class PairedComparison:
     n_tokens: int
 
     def __str__(self) -> str:
-        """Return the comparison and its verdict in one line for people."""
+        """Return a line for people with the difference, its interval, and which topic set is better."""
         verdict = "cannot be told apart on these documents"
         if self.lower > 0:
             verdict = f"{self.first} is better"
@@ -161,16 +167,17 @@ def held_out(
     seed: int = 0,
     only_words: Collection[str] | None = None,
 ) -> HeldOutScore:
-    """Score every document of a Corpus by log p(document | topics, α), with the methods of `document_likelihood`.
+    """Score every document of a corpus by log p(document | topics, α), and return the scores in nats.
 
-    topics: the topic set.
-    docs: an `lv.Corpus`.
-    method: see `document_likelihood`.
-    samples: samples per document, None for the method's default.
-    seed: gives every random number.
-    only_words: score only these words, so that topic sets over different vocabularies can be compared.
+    topics: the topic set
+    docs: the test documents, an `lv.Corpus`
+    method: "ais" (annealed importance sampling), "mfi" (importance sampling from a mean-field fit, faster), "bounds"
+        (certified bounds), or another method of `document_likelihood`
+    samples: the number of samples per document; None for the method's default
+    seed: gives every random number
+    only_words: score only these words, so that topic sets over different vocabularies can be compared
 
-    Raises ValueError when no token can be scored.
+    Raises ValueError if no token can be scored.
     """
     encoded = encode(topics, docs, only_words)
     n_tokens = np.asarray(encoded.counts.sum(axis=1)).ravel().astype(np.int64)
@@ -207,10 +214,13 @@ def completion(
 ) -> HeldOutScore:
     """Score each document by completion: fit its topic weights on a random part of its tokens, and score the rest.
 
-    observed_fraction: the part that is fitted; see `document_completion`.
-    only_words: score only these words.
+    topics: the topic set
+    docs: the test documents, an `lv.Corpus`
+    observed_fraction: the part of each document's tokens to which its topic weights are fitted
+    seed: the seed of the random parts
+    only_words: score only these words; None for all
 
-    Raises ValueError when no token can be scored.
+    Returns the scores of the other tokens, nats per document. Raises ValueError if no token can be scored.
     """
     encoded = encode(topics, docs, only_words)
     observed, rest = split_documents(encoded.counts, observed_fraction, seed)
@@ -230,7 +240,8 @@ def completion(
 def compare(first: HeldOutScore, second: HeldOutScore, confidence: float = 0.95) -> PairedComparison:
     """Return the paired difference of two topic sets on the same documents and the same words.
 
-    confidence: probability of the interval.
+    first, second: the scores of the two topic sets
+    confidence: the probability of the interval
 
     Raises ValueError for scores of different tokens or methods, −inf scores, or fewer than two documents.
     """
@@ -248,6 +259,7 @@ def compare(first: HeldOutScore, second: HeldOutScore, confidence: float = 0.95)
     for score in (first, second):
         if not np.all(np.isfinite(score.log_likelihood)):
             raise ValueError(f"got scores of {score.source} that are not finite; smooth its topics, or compare by hand")
+    # The error of a sum of n paired differences is √n times their standard deviation.
     differences = first.log_likelihood - second.log_likelihood
     n_documents = len(differences)
     error = float(np.std(differences, ddof=1) * np.sqrt(n_documents))
@@ -267,7 +279,11 @@ def compare(first: HeldOutScore, second: HeldOutScore, confidence: float = 0.95)
 
 
 def _require_tokens(n_tokens: np.ndarray, topics: ExternalTopics) -> None:
-    """Raise ValueError if no document has a word of the topics' vocabulary."""
+    """Raise ValueError if no document has a word of the topics' vocabulary.
+
+    n_tokens: the number of scored tokens of each document, (documents,)
+    topics: the topic set, for the message
+    """
     if not n_tokens.sum():
         raise ValueError(
             f"got documents without a single word of {topics.source}'s vocabulary; expected documents in its language: "
@@ -318,13 +334,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _show(text: object) -> None:
-    """Print text that may hold file names and words of others, with control characters made visible."""
+    """Print a text line by line with control characters made visible, since it may hold words of other people."""
     print("\n".join(map(visible, str(text).split("\n"))))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run `lvsearch evaluate`: print every set's score, then compare each later set with the first. Returns the exit
-    status.
+    """Run `lvsearch evaluate`, and return the exit status 0.
+
+    It prints the score of every topic set, compares each later set with the first, and writes a table if asked to.
+
+    Raises FileExistsError if the table exists already, and ValueError for files of another form.
     """
     if args.per_document is not None and args.per_document.exists():
         raise FileExistsError(f"{args.per_document} exists: choose another name for --per-document, or remove it")

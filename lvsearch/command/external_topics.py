@@ -1,4 +1,4 @@
-"""Topics of fitted scikit-learn, gensim and tomotopy models, and of .npz files, in one form.
+"""Read topics of fitted scikit-learn, gensim and tomotopy models, and of .npz files, into one form.
 
 Only the two arrays that define LDA's p(document) are read: topics and α. The libraries themselves are not imported. An
 object that lacks an attribute that its reader needs is refused with the reason.
@@ -19,12 +19,12 @@ from lvsearch.files.ordinary import read_ordinary
 
 @dataclass(frozen=True, eq=False)
 class ExternalTopics:
-    """Topics of an LDA from any program.
+    """The topics of a latent Dirichlet allocation (LDA) that any program fitted.
 
-    topics: row k is p(word | topic k), shape (topic, word).
-    alpha: Dirichlet parameters of a document's proportions, shape (topic,).
-    vocabulary: the words, in the order of the columns.
-    source: name for people.
+    topics: row k is p(word | topic k), shape (topic, word); rows sum to 1
+    alpha: α, the Dirichlet parameters of a document's topic proportions, shape (topic,)
+    vocabulary: the words, in the order of the columns
+    source: the name of the topic set, for people
     """
 
     topics: Float64[np.ndarray, "topic word"]
@@ -33,7 +33,7 @@ class ExternalTopics:
     source: str
 
     def __post_init__(self) -> None:
-        """Raise ValueError for parameters out of range."""
+        """Raise ValueError for shapes that do not fit together, and for a word that occurs twice."""
         n_topics, n_words = self.topics.shape
         if len(self.vocabulary) != n_words:
             raise ValueError(
@@ -53,9 +53,9 @@ class ExternalTopics:
 class EncodedDocuments:
     """Documents as counts over a topic set's vocabulary, and the words that are not in it.
 
-    counts: known tokens, shape (document, word).
-    n_unknown: tokens outside the vocabulary, shape (document,).
-    unknown_words: the distinct words among these, most frequent first.
+    counts: how often each word of the vocabulary is in each document, shape (document, word)
+    n_unknown: the number of tokens of each document outside the vocabulary, shape (document,)
+    unknown_words: the distinct words outside the vocabulary, most frequent first
     """
 
     counts: sparse.csr_array
@@ -64,7 +64,10 @@ class EncodedDocuments:
 
 
 def load_topics(path: str | Path) -> ExternalTopics:
-    """Read an .npz file with `topics` (K, V), `alpha` (K,) or a scalar, and `vocabulary` (V,) strings.
+    """Read a topic set from an .npz file.
+
+    The file has `topics` (topic, word), `alpha` (topic,) or a single number, and `vocabulary` (word,), strings. Rows of
+    `topics` are divided by their sums.
 
     Raises ValueError for a file that is no such archive or is damaged, and when an array is missing or of another type.
     """
@@ -84,9 +87,14 @@ def load_topics(path: str | Path) -> ExternalTopics:
 
 
 def sklearn_topics(model: Any, vocabulary: Iterable[str]) -> ExternalTopics:
-    """Return the topics of a fitted `LatentDirichletAllocation`: components_ / row sums, with α = doc_topic_prior_.
+    """Return the topics of a fitted scikit-learn `LatentDirichletAllocation`.
 
-    vocabulary: the words, such as `vectorizer.get_feature_names_out()`.
+    Topics are the rows of `components_` divided by their sums; α is `doc_topic_prior_`.
+
+    model: the fitted model
+    vocabulary: the words, such as `vectorizer.get_feature_names_out()`
+
+    Raises ValueError for a model of another kind, or one that is not fitted.
     """
     _require(model, ("components_", "doc_topic_prior_"), "a fitted sklearn.decomposition.LatentDirichletAllocation")
     components = np.asarray(model.components_, np.float64)
@@ -94,8 +102,9 @@ def sklearn_topics(model: Any, vocabulary: Iterable[str]) -> ExternalTopics:
 
 
 def gensim_topics(model: Any) -> ExternalTopics:
-    """Return the topics of a fitted gensim `LdaModel` or `LdaMulticore`: get_topics(), alpha, and the words of
-    id2word.
+    """Return the topics of a fitted gensim `LdaModel` or `LdaMulticore`, by its get_topics(), alpha and id2word.
+
+    Raises ValueError for a model of another kind.
     """
     _require(model, ("get_topics", "alpha", "id2word"), "a fitted gensim.models.LdaModel with id2word")
     topics = np.asarray(model.get_topics(), np.float64)
@@ -103,16 +112,21 @@ def gensim_topics(model: Any) -> ExternalTopics:
 
 
 def tomotopy_topics(model: Any) -> ExternalTopics:
-    """Return the topics of a trained tomotopy `LDAModel`: get_topic_word_dist(k), alpha, used_vocabs."""
+    """Return the topics of a trained tomotopy `LDAModel`, by its get_topic_word_dist(k), alpha and used_vocabs.
+
+    Raises ValueError for a model of another kind.
+    """
     _require(model, ("get_topic_word_dist", "alpha", "used_vocabs", "k"), "a trained tomotopy.LDAModel")
     topics = np.stack([np.asarray(model.get_topic_word_dist(topic), np.float64) for topic in range(model.k)])
     return _topics(topics, model.alpha, list(model.used_vocabs), "tomotopy")
 
 
 def encode(topics: ExternalTopics, docs: Any, only_words: Collection[str] | None = None) -> EncodedDocuments:
-    """Return the counts of documents (an `lv.Corpus`) over the topics' vocabulary, and the words that are not in it.
+    """Return the counts of documents over the topics' vocabulary, and the words that are not in it.
 
-    only_words: score only these words (those that two topic sets share); all others count as unknown.
+    topics: the topic set
+    docs: the documents, an `lv.Corpus`
+    only_words: count only these words, such as those that two topic sets share; all others are unknown. None: all words
     """
     _require(docs, ("counts", "vocabulary"), "an lv.Corpus, with .counts and .vocabulary")
     column = {word: place for place, word in enumerate(topics.vocabulary) if only_words is None or word in only_words}
@@ -138,8 +152,12 @@ def shared_words(topic_sets: Iterable[ExternalTopics]) -> frozenset[str]:
 
 
 def _topics(topics: Any, alpha: Any, vocabulary: Iterable[str], source: str) -> ExternalTopics:
-    """Return topics as float64 with normalised rows; a scalar α means a symmetric one. Raises ValueError for wrong
-    arrays.
+    """Return a topic set in float64 whose rows sum to 1. Raises ValueError for arrays of other types or shapes.
+
+    topics: p(word | topic) up to a factor for each row, (topic, word), none negative
+    alpha: Dirichlet parameters of the proportions, (topic,), or one number for all topics
+    vocabulary: the words, one per column
+    source: the name of the topic set, for people
     """
     for name, array in (("topics", np.asarray(topics)), ("alpha", np.asarray(alpha))):
         if array.dtype.kind not in "fiub":
@@ -157,7 +175,12 @@ def _topics(topics: Any, alpha: Any, vocabulary: Iterable[str], source: str) -> 
 
 
 def _require(model: Any, attributes: tuple[str, ...], expected: str) -> None:
-    """Raise ValueError that names the attributes that an object lacks."""
+    """Raise ValueError if an object lacks some attributes; the message names them.
+
+    model: the object
+    attributes: the names it should have
+    expected: what the object should be, for the message
+    """
     missing = [name for name in attributes if not hasattr(model, name)]
     if missing:
         raise ValueError(f"got {type(model).__name__} without {', '.join(missing)}; expected {expected}")

@@ -1,10 +1,13 @@
-"""Options that say how documents are read: columns of tables, words of texts, layouts of counts."""
+"""Add the options of the command line that say how documents are read: columns, words of texts, layouts of counts."""
 
 import argparse
 
 
 def add_columns(data: argparse._ActionsContainer) -> None:
-    """Add the options that say which columns of a table hold text, id and label, and its encoding."""
+    """Add the options that say which columns of a table hold text, id and label, and in which encoding it is.
+
+    data: a parser, or a group of its options
+    """
     data.add_argument("--text-column", metavar="NAME", help="for a table: the column with the texts")
     data.add_argument("--id-column", metavar="NAME", help="for a table: the column that names the documents")
     data.add_argument("--label-column", metavar="NAME", help="for a table: a class to show beside topics, never fitted")
@@ -14,7 +17,10 @@ def add_columns(data: argparse._ActionsContainer) -> None:
 
 
 def add_cutting(data: argparse._ActionsContainer) -> None:
-    """Add the options that say how texts are cut into words, and which words are kept."""
+    """Add the options that say how texts are cut into words, and which words are kept.
+
+    data: a parser, or a group of its options
+    """
     data.add_argument(
         "--stop-words",
         metavar="WORDS",
@@ -49,7 +55,10 @@ def add_cutting(data: argparse._ActionsContainer) -> None:
 
 
 def add_counts(data: argparse._ActionsContainer) -> None:
-    """Add the options that say how files of counts are laid out."""
+    """Add the options that say how files of word counts are laid out.
+
+    data: a parser, or a group of its options
+    """
     data.add_argument(
         "--documents",
         choices=("rows", "columns"),
@@ -66,6 +75,9 @@ def add_counts(data: argparse._ActionsContainer) -> None:
 
 
 def _two_numbers(text: str) -> tuple[int, int]:
-    """Return the two numbers of an argument such as "1,2"; a single number stands for both."""
+    """Return the two whole numbers of an argument such as "1,2"; a single number "2" gives (2, 2).
+
+    Raises ValueError for anything else.
+    """
     first, _, last = text.partition(",")
     return int(first), int(last or first)

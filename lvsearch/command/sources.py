@@ -9,14 +9,15 @@ if TYPE_CHECKING:
     from lvsearch.data.corpus import Corpus
 
 STDIN = Path("-")
+"""The value of `--texts` that stands for standard input."""
 ENDINGS = {"lines": ".txt", "csv": ".csv", "tsv": ".tsv", "jsonl": ".jsonl", "json": ".json"}
 """The file ending that each value of `--format` stands for."""
 
 
 def check_sources(options: argparse.Namespace) -> None:
-    """Refuse options that do not go together, and missing files, before anything heavy is imported.
+    """Raise ValueError for options of documents that do not go together, and FileNotFoundError for missing files.
 
-    Raises ValueError and FileNotFoundError.
+    It imports nothing heavy, so that a mistake is answered at once.
     """
     columns = (options.text_column, options.id_column, options.label_column, options.format)
     if options.vocabulary is not None and options.corpus is None:
@@ -33,13 +34,17 @@ def check_sources(options: argparse.Namespace) -> None:
 
 
 def read_corpus(options: argparse.Namespace) -> "Corpus":
-    """Return the corpus that the options name. Raises ValueError, as `Corpus.open` does, if it is not usable."""
+    """Return the corpus that `--texts` or `--corpus` names, with rare, common and stop words left out as asked.
+
+    Raises ValueError if the documents cannot be read in the way that the options state.
+    """
     return _read_texts(options) if options.corpus is None else _read_counts(options)
 
 
 def _read_counts(options: argparse.Namespace) -> "Corpus":
-    """Return the corpus of a file of counts, or of a converted folder. A file with an unknown ending is read as
-    LDA-C.
+    """Return the corpus of `--corpus`: a file of word counts, or a folder that `lvsearch convert` wrote.
+
+    A file with an unknown ending is read as LDA-C (lines `N id:count …`).
     """
     from lvsearch.data.corpus import Corpus
     from lvsearch.files.array_folders import is_array_folder
@@ -62,7 +67,7 @@ def _read_counts(options: argparse.Namespace) -> "Corpus":
             first_id=options.first_id,
             layer=options.layer,
         )
-    else:
+    else:  # an unknown ending: LDA-C, which knows none of the options of the other forms
         if options.documents != "rows" or options.first_id is not None or options.layer is not None:
             raise ValueError(
                 f"got --documents, --first-id or --layer for {options.corpus}, which is read as LDA-C; expected a "
@@ -70,6 +75,7 @@ def _read_counts(options: argparse.Namespace) -> "Corpus":
             )
         words = None if options.vocabulary is None else read_vocabulary(options.vocabulary, options.encoding)
         corpus = Corpus.from_ldac(options.corpus, vocabulary=words)
+    # counts are pruned only where an option asks for it; texts below have limits by default
     limits = (options.minimum_document_frequency, options.maximum_document_fraction)
     if limits == (None, None) and options.stop_words is None:
         return corpus
@@ -81,7 +87,10 @@ def _read_counts(options: argparse.Namespace) -> "Corpus":
 
 
 def _read_texts(options: argparse.Namespace) -> "Corpus":
-    """Return the corpus of texts, in the form that --format or the file's name states, else one document per line."""
+    """Return the corpus of `--texts`, counted by words.
+
+    The form is the one that `--format` or the file's name states; without either, each line is a document.
+    """
     from lvsearch.data.corpus import Corpus
     from lvsearch.files.packed_files import decode_text, read_text
     from lvsearch.reading.folders import holds_text_files
@@ -97,6 +106,7 @@ def _read_texts(options: argparse.Namespace) -> "Corpus":
         raise ValueError(f"got --texts {path}, a file of counts by its name; expected texts: say --corpus {path}")
     if is_folder and options.format is not None:
         raise ValueError(f"got --format {options.format} for a folder; expected a file")
+    # from standard input, from a file whose ending says its form, or from a file whose form the options say
     if path == STDIN:
         name, content = "standard input", decode_text(sys.stdin.buffer.read(), "standard input", options.encoding)
         documents = texts_of(content, name, ENDINGS[options.format or "lines"], *columns)
@@ -113,9 +123,9 @@ def _read_texts(options: argparse.Namespace) -> "Corpus":
 
 
 def stop_words_of(options: argparse.Namespace) -> "str | tuple[str, ...] | None":
-    """Return the stop words that --stop-words states: a language, the words of a file, or None for none.
+    """Return the stop words that `--stop-words` states: the name of a language, the words of a file, or None.
 
-    The default is English.
+    Without the option it is "english"; None leaves no words out.
     """
     from lvsearch.reading.vocabulary import read_lines
 

@@ -1,8 +1,9 @@
-"""Matching the components of two fits: across runs of one size, or across sizes, where components split and merge.
+"""Match the components of two fits: of two runs of one size, or of two sizes, where components split and merge.
 
-Components are matched by the units they share. Let r and s be the two fits' shares of each unit (rows sum to 1). The
-overlap of components j and k is Σ_n r_nj s_nk, in units. The matching maximises the sum of overlap / (units in either
-component). It is an assignment problem, so no component is used twice.
+A component is a topic, a cluster or a feature; a unit is one document or row of the data. Components are matched by the
+units that they share. Let r_nj be the share of component j of the first fit in unit n, and s_nk that of component k of
+the second (rows sum to 1). The overlap of j and k is Σ_n r_nj s_nk, a number of units. The matching maximises the sum
+of overlap / (units in either component). It is an assignment problem, so no component is used twice.
 """
 
 from dataclasses import dataclass
@@ -17,13 +18,13 @@ SHARE = 0.15
 
 @dataclass(frozen=True)
 class ComponentMap:
-    """A map between the components of two fits.
+    """A map between the components of two fits of the same units. Components go by their numbers, from 0.
 
     | field | meaning |
     |---|---|
-    | `overlap` | units shared: a row per component of the first fit, a column per component of the second |
-    | `matched` | pairs (component of the first, component of the second): the best assignment |
-    | `parts` | {component of the first: those of the second that have at least 15 % of its units, largest first} |
+    | `overlap` | the number of units shared: a row per component of the first fit, a column per one of the second |
+    | `matched` | pairs (component of the first fit, component of the second fit): the best assignment |
+    | `parts` | {component of the first: components of the second with at least 15 % of its units, largest first} |
     """
 
     overlap: pd.DataFrame
@@ -32,12 +33,12 @@ class ComponentMap:
 
     @property
     def splits(self) -> dict[int, tuple[int, ...]]:
-        """The components of the first fit that are several in the second, as {component: components of the second}."""
+        """The components of the first fit that split, as {component: its two or more parts in the second fit}."""
         return {one: several for one, several in self.parts.items() if len(several) > 1}
 
     @property
     def merges(self) -> dict[int, tuple[int, ...]]:
-        """The components of the second fit that are several in the first, as {component: components of the first}."""
+        """The components of the second fit that merge several, as {component: two or more of the first fit}."""
         sources: dict[int, list[int]] = {}
         for one, several in self.parts.items():
             for other in several:
@@ -45,7 +46,10 @@ class ComponentMap:
         return {other: tuple(ones) for other, ones in sources.items() if len(ones) > 1}
 
     def describe(self) -> str:
-        """Describe the map, such as "0 → 2, 1 → 0 + 3 (61 %, 39 %), 2 → 1"."""
+        """Return the map in words, such as "0 → 2, 1 → 0 + 3 (61%, 39%), 2 → 1".
+
+        The numbers before an arrow are components of the first fit, those behind it components of the second.
+        """
         words = []
         for one, several in self.parts.items():
             total = float(self.overlap.loc[one].sum())
@@ -54,9 +58,9 @@ class ComponentMap:
         return ", ".join(words)
 
     def order(self) -> np.ndarray:
-        """Return the second fit's components in the order of the first's; those without a partner last.
+        """Return the numbers of the second fit's components, each at the position of its partner in the first fit.
 
-        Shape (components,).
+        Components without a partner come last. Shape (components of the second fit,).
         """
         partner = [second for _, second in self.matched]
         return np.array([*partner, *(k for k in range(self.overlap.shape[1]) if k not in partner)])
@@ -67,9 +71,9 @@ def component_map(
 ) -> ComponentMap:
     """Match the components of two fits by their shares of the same units.
 
-    first, second: shares of each unit in each component, such as `transform` returns, (units, components)
+    first, second: the share of each component in each unit, such as `transform` returns, (units, components)
 
-    Returns a `ComponentMap`, which says what is matched, what splits and what merges.
+    Returns a `ComponentMap`: which components are partners, which split and which merge.
     Raises ValueError for different numbers of units, and for shares that are negative or not finite.
     """
     first, second = np.asarray(first, np.float64), np.asarray(second, np.float64)

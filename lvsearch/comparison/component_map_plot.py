@@ -28,15 +28,15 @@ def draw_component_map(
 
     The first fit is at the left, the second at the right. A bar is as tall as the units it holds.
 
-    found: the map
+    found: the map between the components of the two fits
     axes: matplotlib axes to draw on
-    names: the names of the components on each side; by default their numbers
+    names: the names of the components of the first and of the second fit; by default only their numbers are written
     """
     palette, overlap = palette_of(axes), found.overlap.to_numpy()
     total = max(float(overlap.sum()), 1e-12)
     left = np.arange(overlap.shape[0])
     right = _right_order(overlap)
-    tops_left, tops_right = _tops(overlap.sum(1)[left] / total), _tops(overlap.sum(0)[right] / total)
+    tops_left, tops_right = _bar_tops(overlap.sum(1)[left] / total), _bar_tops(overlap.sum(0)[right] / total)
     at_left, at_right = tops_left.copy(), tops_right.copy()
     heights = overlap / total
     # bands are stacked from the top of each bar downwards, on both sides
@@ -44,7 +44,7 @@ def draw_component_map(
         for place, column in enumerate(right):
             height = heights[row, column]
             if overlap[row, column] >= FAINTEST * max(overlap[row].sum(), 1e-12):
-                _band(axes, float(at_left[row]), float(at_right[place]), float(height), palette.of_part(int(row)))
+                _draw_band(axes, float(at_left[row]), float(at_right[place]), float(height), palette.of_part(int(row)))
             at_left[row] -= height
             at_right[place] -= height
     sides = ((0.0, left, tops_left, overlap.sum(1)), (1.0, right, tops_right, overlap.sum(0)))
@@ -76,23 +76,30 @@ def draw_component_map(
 
 
 def _right_order(overlap: Float[np.ndarray, "component other"]) -> np.ndarray:
-    """Return the right side's components in an order that puts each near the left components it shares units with."""
+    """Return the numbers of the right components, each near the left ones with which it shares units, (components,).
+
+    overlap: the number of units that a left and a right component share, (left components, right components)
+    """
     weights = overlap / np.maximum(overlap.sum(axis=0), 1e-12)
     return np.argsort(weights.T @ np.arange(overlap.shape[0]), kind="stable")
 
 
-def _tops(heights: Float[np.ndarray, " bars"]) -> Float[np.ndarray, " bars"]:
-    """Return the upper ends of bars stacked downwards, with the space between them divided evenly."""
+def _bar_tops(heights: Float[np.ndarray, " bars"]) -> Float[np.ndarray, " bars"]:
+    """Return the upper ends of bars that are stacked downwards, with the space `GAP` divided evenly between them.
+
+    heights: the heights of the bars, which sum to 1, (bars,)
+    """
     gap = GAP / max(1, len(heights) - 1)
     return 1 + GAP - np.concatenate([[0.0], np.cumsum(heights[:-1] + gap)])
 
 
-def _band(axes: "Axes", left: float, right: float, height: float, colour: str) -> None:
+def _draw_band(axes: "Axes", left: float, right: float, height: float, colour: str) -> None:
     """Draw the band of the units that two components share, from the left bar to the right one.
 
-    left, right: the upper ends of the band at the two sides
-    height: its height
-    colour: its colour
+    axes: matplotlib axes to draw on
+    left, right: the upper ends of the band at the two sides, in data units of the axes
+    height: the height of the band, in data units of the axes
+    colour: the colour of the band, "#rrggbb"
     """
     x = np.linspace(0.0, 1.0, 40)
     bend = x * x * (3 - 2 * x)

@@ -1,4 +1,4 @@
-"""Similarities of the components of two fits: by the observations that they hold, and by the data that they emit.
+"""Compute how similar the components of two fits are, by the observations they hold and by the data they emit.
 
 Both similarities are 0 for components that have nothing in common and 1 for equal ones, in any model.
 
@@ -35,7 +35,7 @@ DRAWS = 256
 
 
 class ComponentMembers(NamedTuple):
-    """The shares of observations in the components of a fit.
+    """The observations (rows or tokens) that belong to each component of a fit, as shares.
 
     | field | meaning |
     |---|---|
@@ -50,7 +50,7 @@ class ComponentMembers(NamedTuple):
 
     @property
     def amount(self) -> Float[np.ndarray, " component"]:
-        """The number of observations in each component."""
+        """The number of observations in each component: the weighted sum of their shares, (component,)."""
         return self.weight @ self.shares
 
     @property
@@ -66,11 +66,16 @@ class ComponentMembers(NamedTuple):
 
 
 def member_similarity(first: ComponentMembers, second: ComponentMembers) -> Float[np.ndarray, "component other"]:
-    """Return how similar each component of one fit is to each of another, by the same observations in both.
+    """Return how similar each component of one fit is to each component of another, by the observations they hold.
 
-    It is the Jaccard coefficient J = Σ min(r, s) / Σ max(r, s) of their shares, corrected for chance, (J − J₀) / (1 −
-    J₀). J₀ is the coefficient of shares with the same distributions that belong to observations independently. With
-    hard shares, J > ½ can hold for at most one component of the other fit.
+    first, second: the shares of the same observations in the components of the two fits
+
+    Returns numbers from 0 to 1, (components of the first fit, components of the second).
+
+    Let r and s be the shares of two components. Their similarity is the Jaccard coefficient J = Σ min(r, s) / Σ max(r,
+    s), with sums over observations, corrected for chance: (J − J₀) / (1 − J₀). J₀ is the coefficient by chance, of
+    shares with the same distributions that are assigned to observations independently. With shares of 0 or 1, J > ½ can
+    hold for at most one component of the other fit.
 
     If two components take the same share of every observation, chance cannot be ruled out. The similarity is then 1 if
     that share is all of the observation, as in a fit of one component, and 0 otherwise. Components that are not
@@ -103,21 +108,30 @@ def _jaccard(
     one: Float[np.ndarray, " component"],
     other: Float[np.ndarray, " other"],
 ) -> Float[np.ndarray, "component other"]:
-    """Return both / (one + other − both)."""
+    """Return Jaccard coefficients: amount in both components / amount in either, for every pair of components.
+
+    both: the amount of observations that a component of one fit and a component of the other share
+    one, other: the amounts in the components of each fit
+    """
     return both / np.maximum(one[:, None] + other - both, 1e-300)
 
 
 def _survival(members: ComponentMembers) -> Float[np.ndarray, "component level"]:
-    """Return the number of observations whose share of each component is above each of the levels ½/128, 1½/128, …."""
+    """Return how many observations have a share above each of 128 levels, for each component, (component, level).
+
+    The levels are ½/128, 1½/128, 2½/128, ….
+    """
     below = np.clip(np.ceil(members.shares * LEVELS - 0.5), 0, LEVELS).astype(np.int64)  # levels below each share
     counted = np.stack([np.bincount(column, members.weight, minlength=LEVELS + 1) for column in below.T])
     return np.cumsum(counted[:, ::-1], axis=1)[:, -2::-1]
 
 
 def partners(similarity: Float[np.ndarray, "component other"]) -> Float[np.ndarray, " component"]:
-    """Return the similarity of each component to its partner, 0 for components without one.
+    """Return the similarity of each component to its partner in another fit; 0 for components without a partner.
 
-    Partners are one to one, chosen so that the total similarity is greatest.
+    Each component has at most one partner. Partners are chosen so that the total similarity is greatest.
+
+    similarity: of each component to each component of the other fit, (components, other components)
     """
     from scipy.optimize import linear_sum_assignment  # a tenth of a second that only this needs
 
@@ -130,18 +144,24 @@ def partners(similarity: Float[np.ndarray, "component other"]) -> Float[np.ndarr
 def word_affinity(
     first: Float[np.ndarray, "topic word"], second: Float[np.ndarray, "other word"]
 ) -> Float[np.ndarray, "topic other"]:
-    """Return Σ √(p q) over words, for distributions over the same words."""
+    """Return the Bhattacharyya affinity Σ √(p q) over words, for each topic p of one fit and each q of another.
+
+    first, second: p(word | topic) over the same words, (topics, words)
+    """
     return np.sqrt(first) @ np.sqrt(second).T
 
 
 def row_affinity(
     component: Component, first: Any, second: Any, like: Row, key: Key[Array, ""]
 ) -> Float[np.ndarray, "component other"] | None:
-    """Return ∫ √(p q) of the densities of one row, for every component of one fit and every one of another.
+    """Return the Bhattacharyya affinity ∫ √(p q) of every component of one fit and every component of another.
 
-    component: the kind of component
-    first, second: statistics of the components' parameters, components on the leading axis
-    like: rows whose totals the drawn rows get
+    Here p and q are the densities of one row in the two components.
+
+    component: the kind of component, such as Gaussians with full covariances
+    first, second: expected sufficient statistics of the parameters of each fit's components, components on the leading
+        axis of every array
+    like: rows of the data. A kind whose rows have a given total, such as counts, draws rows with the totals of these
     key: a random key
 
     It is computed by Monte Carlo in float64, in the same way for every kind of component. With x from p or q, each for
@@ -169,12 +189,18 @@ def row_affinity(
 @eqx.filter_jit
 @full_precision
 def _log_densities(component: Component, every: Any, like: Row, key: Key[Array, ""]) -> Array:
-    """Return log p of `DRAWS` rows drawn from each component, under each component: (drawn from, draw,
-    component), nats.
+    """Draw `DRAWS` rows from each component, and return their log density under every component, nats.
+
+    component: the kind of component
+    every: expected sufficient statistics of the parameters of all components, components on the leading axis
+    like: rows of the data, whose totals the drawn rows get
+    key: a random key
+
+    Returns shape (component drawn from, draw, component).
     """
 
     def densities_of_draws(key: Array, statistics: Any) -> Array:
-        """Return log p of `DRAWS` rows drawn from one component, under every component, (draw, component)."""
+        """Draw `DRAWS` rows from one component; return their log density under every component, (draw, component)."""
         key_rows, key_like = jax.random.split(key)
         chosen = jax.random.randint(key_like, (DRAWS,), 0, len(like.value))
         units = Row(jnp.asarray(like.value)[chosen], jnp.ones((DRAWS, like.value.shape[1]), bool))

@@ -1,5 +1,5 @@
-"""The data that a search is trained on: corpora, points, groups, images with captions; how they are checked and
-stored.
+"""The kinds of data that a search is trained on: corpora, points, groups, images with captions; how they are checked
+and stored.
 """
 
 from lvsearch.data.base import Data, Nouns

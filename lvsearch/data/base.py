@@ -1,7 +1,8 @@
 """The common form of all data: units of one type, with names for people, parts to hold out, and a form to store.
 
-`lvsearch.models.units` says what one unit is to a model, such as `BagOfWords` or `Row`. Each such type has a class of
-data here, such as `Corpus` or `Points`. Searches, results, cards and checkpoints know `Data` alone.
+A *unit* is one observation: a document, a row, an image or a group. `lvsearch.models.units` says what one unit is to a
+model, such as `BagOfWords` or `Row`. Each such type has a class of data here, such as `Corpus` or `Points`. Searches,
+results, reports and checkpoints know `Data` alone.
 """
 
 import html
@@ -22,8 +23,13 @@ D = TypeVar("D", bound="Data")
 
 
 class Nouns(NamedTuple):
-    """The words that people use for data and their parts: a corpus of documents with tokens, points in rows with
-    cells.
+    """The words that people use for one kind of data, such as "corpus" of "documents" with "tokens".
+
+    | field | meaning | example |
+    |---|---|---|
+    | `whole` | all data together | "corpus" |
+    | `unit`, `units` | one unit, and several | "document", "documents" |
+    | `observation`, `observations` | what a unit is made of, one and several | "token", "tokens" |
     """
 
     whole: str
@@ -34,9 +40,10 @@ class Nouns(NamedTuple):
 
 
 class Data(ABC):
-    """Data of one kind. Objects are frozen and checked when made; two are equal if their fingerprints are.
+    """Data of one kind, made of units (documents, rows, images, groups).
 
-    A kind of data of your own is a subclass that implements the abstract methods.
+    Objects are frozen and checked when made; two are equal if their fingerprints are. A kind of data of your own is a
+    subclass that implements the abstract methods.
 
     | class variable | meaning |
     |---|---|
@@ -50,28 +57,31 @@ class Data(ABC):
     accepted: ClassVar[str]
 
     notes: tuple[str, ...]
-    """What was done to the data when they were read and selected, in order."""
+    """Notes in words of what was done to the data when they were read and selected, in order."""
 
     # -- what each kind says ----------------------------------------------------------------------------------------
 
     @classmethod
     @abstractmethod
     def from_any(cls, data: Any) -> "Data":
-        """Return data of this kind made from whatever a person passes. Raises ValueError if no such data can be made of
-        it.
+        """Return data of this kind made from whatever a person passes, such as an array, a data frame or a file name.
+
+        Raises ValueError if no such data can be made of it.
         """
 
     @abstractmethod
     def like_this(self, data: Any) -> "Data":
-        """Return new data on the same axes as these, the training data.
+        """Return new data on the axes of this object, which holds the training data: the same words, or the same
+        columns.
 
-        data: data of this kind, or raw input as for `from_any`
+        data: data of this kind, or raw input as for `from_any`.
+
         Raises ValueError for data on other axes, such as other words or other columns.
         """
 
     @abstractmethod
     def dataset(self) -> Dataset:
-        """Return the units in padded batches, the form in which engines read them."""
+        """Return the units in padded batches, the form in which `lvsearch.inference` reads them."""
 
     @property
     @abstractmethod
@@ -81,7 +91,7 @@ class Data(ABC):
     @property
     @abstractmethod
     def observations_per_unit(self) -> Int[np.ndarray, " units"]:
-        """The number of observations in each unit, such as tokens or observed cells, (units,) int64."""
+        """The number of observations in each unit, such as its tokens or observed cells, shape (units,), int64."""
 
     @property
     @abstractmethod
@@ -91,7 +101,7 @@ class Data(ABC):
     @property
     @abstractmethod
     def unit_labels(self) -> Sequence[str] | None:
-        """A class for each unit, which is shown but never used in fitting; None if there are none."""
+        """A class label for each unit, which is shown but never used in fitting; None if there are none."""
 
     @property
     @abstractmethod
@@ -104,33 +114,34 @@ class Data(ABC):
 
     @abstractmethod
     def facts(self) -> tuple[tuple[str, str], ...]:
-        """Return facts for people, one line each, as pairs such as ("rows", "600")."""
+        """Return facts about the data for people, as (name, value) pairs such as ("rows", "600")."""
 
     @abstractmethod
     def part(self: D, rows: Int[np.ndarray, " chosen"], note: str) -> D:
-        """Return the units with these numbers, in this order, and add a note that says so.
+        """Return some of the units as new data, in the given order, with a note that says so.
 
         rows: numbers of units, from 0. A number may occur several times, as in a bootstrap sample. Units whose number
-            is absent are left out
-        note: the note to add
+            is absent are left out.
+        note: the note to add.
         """
 
     @abstractmethod
     def to_storage(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return everything that the data hold, as (settings for JSON, arrays by name)."""
+        """Return everything that the data hold, as (settings that JSON can store, {name: array})."""
 
     @classmethod
     @abstractmethod
     def from_storage(cls, settings: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "Data":
-        """Return the data that `to_storage` encoded. Raises ValueError for damaged content and KeyError for missing
-        parts.
+        """Return the data that `to_storage` encoded as `settings` and `arrays`.
+
+        Raises ValueError for damaged content and KeyError for missing parts.
         """
 
     # -- the same for all -------------------------------------------------------------------------------------------
 
     @classmethod
     def of(cls: type[D], data: Any) -> D:
-        """Do the same as `from_any`, under its former name. Deprecated: it warns."""
+        """Return data of this kind made from `data`. Deprecated: the former name of `from_any`; it warns."""
         warnings.warn(f"{cls.__name__}.of is called {cls.__name__}.from_any now", DeprecationWarning, stacklevel=2)
         return cast(D, cls.from_any(data))
 
@@ -139,7 +150,9 @@ class Data(ABC):
 
     @property
     def n_observations(self) -> int:
-        """The number of observations in all units together, by which scores per token or cell are divided."""
+        """The number of observations (tokens, cells) in all units together, by which scores per token or cell are
+        divided.
+        """
         return int(self.observations_per_unit.sum())
 
     def select(self: D, units: Iterable[Any]) -> D:
@@ -210,7 +223,10 @@ class Data(ABC):
         return self._split_off(held_out, f"fold {number + 1} of {n}, seed={seed}")
 
     def _split_off(self: D, held_out: Int[np.ndarray, " held_out"], how: str) -> tuple[D, D]:
-        """Return (the units that are not held out, those that are), each with a note. how: the rule, in words."""
+        """Return (data of the units that are not held out, data of those that are), each with a note.
+
+        held_out: numbers of the units to hold out. how: the rule of the division, in words, for the note.
+        """
         is_test = np.zeros(self.n_units, dtype=bool)
         is_test[held_out] = True
         train, test = np.flatnonzero(~is_test), np.flatnonzero(is_test)
@@ -221,7 +237,12 @@ class Data(ABC):
         )
 
     def _row_numbers(self, units: Iterable[Any]) -> Int[np.ndarray, " chosen"]:
-        """Return the numbers of the chosen units, from numbers or from a mask. Raises ValueError as `select` does."""
+        """Return the numbers of the chosen units, int64, shape (chosen,).
+
+        units: numbers from 0, or a boolean mask with one entry per unit.
+
+        Raises ValueError if no unit is chosen, a number is out of range, or the mask has the wrong length.
+        """
         ids = np.asarray(units if isinstance(units, np.ndarray) else listed("units", units))
         unit, many = self.nouns.unit, self.nouns.units
         if ids.dtype == bool and ids.shape != (self.n_units,):
@@ -245,7 +266,7 @@ class Data(ABC):
         return hash(self.fingerprint)
 
     def summary(self) -> str:
-        """Return sizes, fingerprint and notes as text, a line each; `print` shows the same."""
+        """Return the sizes, the fingerprint and the notes as text, one on each line; `print` shows the same text."""
         lines = [f"{name + ':':<13}{visible(value)}" for name, value in self._all_facts()]
         return "\n".join([type(self).__name__, *lines, *(f"- {visible(note)}" for note in self.notes)])
 
@@ -258,5 +279,7 @@ class Data(ABC):
         return f"<table><caption>{type(self).__name__}</caption><tbody>{rows}</tbody></table><ul>{notes}</ul>"
 
     def _all_facts(self) -> tuple[tuple[str, str], ...]:
-        """Return the facts of the data and the first part of their fingerprint."""
+        """Return (name, value) pairs for people: the facts of the data and the first 16 characters of their
+        fingerprint.
+        """
         return (*self.facts(), ("fingerprint", self.fingerprint[:16]))

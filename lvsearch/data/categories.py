@@ -12,17 +12,17 @@ from lvsearch.models.components.indicator_names import indicator_name, number_na
 def indicators(
     frame: pd.DataFrame, missing: str | None, numbers: Sequence[str] = ()
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Return the columns of a data frame as indicators: (values, observed, names).
+    """Return the columns of a data frame as indicators of their categories: (values, observed, names).
 
-    frame: the data frame; each column is a question, each row a unit
-    missing: "nan" if an empty cell is an unknown answer; None if every cell must be filled
-    numbers: columns of numbers, which are kept as they are
+    frame: the data frame; each column is a question, each row a unit (observation).
+    missing: "nan" if an empty cell is an unknown answer; None if every cell must be filled.
+    numbers: columns of numbers, which are kept as they are.
 
     The categories of a column are those of its pandas Categorical, in its order, else the values that occur, sorted.
 
     Returns:
-        values, (rows, categories) of 0 and 1; observed, True where the answer is known; names, "column=category" for
-        each, as `lvsearch.models.components.indicator_names` writes them.
+        values, (rows, categories) of 0 and 1; observed, True where the answer is known, same shape; names,
+        "column=category" for each, as `lvsearch.models.components.indicator_names` writes them.
 
     Raises ValueError for empty cells without `missing`, columns of fewer than two categories, and `numbers` that are no
     columns of numbers.
@@ -34,6 +34,7 @@ def indicators(
     if lost:
         raise ValueError(f"got numbers={list(numbers)!r}, expected columns of the frame: there is no {lost[0]!r}")
     for name in frame.columns:
+        # columns of numbers are kept; every other column becomes one indicator for each of its categories
         column = frame[name]
         if name in numbers:
             cells = _numbers(pd.Series(column), missing)
@@ -61,8 +62,11 @@ def indicators(
 
 
 def _numbers(column: pd.Series, missing: str | None) -> np.ndarray:
-    """Return a column of numbers as (rows, 1), NaN in empty cells. Raises ValueError for text, or for empty cells
-    without `missing`.
+    """Return a column of numbers as an array of shape (rows, 1), NaN in empty cells.
+
+    missing: "nan" if empty cells are allowed, else None.
+
+    Raises ValueError for text, or for empty cells without `missing`.
     """
     if not pd.api.types.is_numeric_dtype(column):
         raise ValueError(f"got the column {visible(str(column.name))!r} among the numbers, expected one of numbers")

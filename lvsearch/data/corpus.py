@@ -140,7 +140,8 @@ class Corpus(CountedDocuments):
                 `from_texts`.
 
         Raises:
-            ValueError: a document is no list of strings; or as `from_texts`.
+            ValueError: a document is no list of strings; a limit out of range; no word left; metadata that files cannot
+                keep.
         """
         listed = checked_documents(documents)
         text = next((place for place, document in enumerate(listed) if not is_words(document)), None)
@@ -187,7 +188,7 @@ class Corpus(CountedDocuments):
 
         Raises:
             ValueError: there is no such column; a text, id or label is missing; columns of `keep` cannot be kept in
-                files; or as `from_texts`.
+                files; or for the reasons of `from_texts`.
         """
         analyzer = Analyzer(chosen_stop_words(stop_words), token_pattern, ngram_range=ngram_range, tokenizer=tokenizer)
         found = frame_documents(as_frame(frame), text, id, label, keep)
@@ -240,7 +241,7 @@ class Corpus(CountedDocuments):
             path: the file or folder.
             text, id, label, keep: columns of a table, as for `from_frame`.
             vocabulary: for counts, the terms or a file with one per line.
-            encoding: of texts and of the vocabulary.
+            encoding: the encoding of texts and of the vocabulary.
             verify: for a corpus in a folder, True compares the checksums of all files; False compares lengths, numbers
                 and the sum of the counts only. None compares checksums if the files hold at most a gibibyte.
             documents: for a matrix, whether documents are its "rows" or its "columns".
@@ -257,8 +258,10 @@ class Corpus(CountedDocuments):
         """
         limits = (minimum_document_frequency, maximum_document_fraction)
         columns, of_counts = (text, id, label, keep), (documents != ROWS, first_id is not None, layer is not None)
+        # whether options were given that say how texts are cut; a file of counts refuses them
         is_cut = (stop_words != ENGLISH, token_pattern, tokenizer, ngram_range != (1, 1))
         path = as_path("path", path)
+        # 1. a folder that lvsearch wrote: the corpus is as it was when it was saved
         if is_array_folder(path):
             if any(option is not None for option in (*columns, vocabulary)) or any((*of_counts, *is_cut)):
                 raise ValueError(
@@ -267,12 +270,14 @@ class Corpus(CountedDocuments):
                 )
             corpus = cls.from_stored(open_stored(path, verify))
             return corpus._pruned_to_limits(limits)
+        # 2. a file of counts
         if is_counts(path):
             refuse_text_options(path, columns, is_cut)
             found = counts_in(path, CountOptions(vocabulary, encoding, documents, first_id, layer))
             corpus = cls._with_notes(found.counts, found.vocabulary, found.names, found.labels, found.notes, None)
             corpus = corpus._with_metadata(Documents([], metadata=found.metadata))
             return corpus._pruned_to_limits(limits)
+        # 3. a file or folder of texts
         if vocabulary is not None or any(of_counts):
             raise ValueError(
                 f"{path} holds texts, which bring their own words; expected no vocabulary=, documents=, first_id= or "
@@ -294,12 +299,12 @@ class Corpus(CountedDocuments):
     ) -> "Corpus":
         """Count the words of documents whose names, labels and metadata have been read already.
 
-        documents: the texts, and what is known of each
-        analyzer: how texts are cut into words
-        minimum_document_frequency, maximum_document_fraction: as for `from_texts`
-        metadata: a table that must be kept whole
+        documents: the texts, with the name, label and metadata of each.
+        analyzer: the rules by which texts are cut into words.
+        minimum_document_frequency, maximum_document_fraction: as for `from_texts`.
+        metadata: a table with a row per document, all columns of which must be kept.
         strict: True if every column of the documents' own metadata must be kept; else a note names those that files
-            cannot keep
+            cannot keep.
 
         Raises the errors of `from_texts`.
         """
@@ -315,7 +320,8 @@ class Corpus(CountedDocuments):
         """Return a corpus as it is, or make one if the kind of data is unambiguous.
 
         data: texts (a list, a Series, an array of strings), lists of words, counts as for `from_matrix`, gensim's bags,
-            an `AnnData`, or a table whose one column holds texts
+            an `AnnData`, or a table whose one column holds texts.
+
         Raises ValueError for anything else.
         """
         data = list(data) if isinstance(data, Iterator) else data
@@ -344,10 +350,10 @@ class Corpus(CountedDocuments):
     # -- new data -------------------------------------------------------------------------------------------------
 
     def like_this(self, data: Any) -> "Corpus":
-        """Return new documents over this vocabulary.
+        """Return new documents as a corpus over the vocabulary of this corpus, the training data.
 
         data: a corpus, texts (which are encoded), or counts with a column per term; a data frame must have these terms
-            as columns
+            as columns.
 
         Raises:
             ValueError: another number of words; another vocabulary, or this one in another order; see also `encode`.
@@ -382,7 +388,7 @@ class Corpus(CountedDocuments):
         metadata: Any = None,
         tokenizer: Tokenizer | None = None,
     ) -> "Corpus":
-        """Count the words of new texts in this vocabulary, with texts cut as those of this corpus were.
+        """Count the words of new texts in the vocabulary of this corpus, with texts cut by its rules.
 
         Words outside the vocabulary are left out and reported in `.unknown` and in the notes. Among them are words that
         this corpus dropped as too rare or too common. A text without any known word stays in place as an empty

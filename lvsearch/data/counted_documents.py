@@ -1,4 +1,4 @@
-"""Make a corpus of counts that were made elsewhere: matrices, tables, LDA-C files, gensim's bags, single cells."""
+"""Make a corpus from counts instead of texts: matrices, tables, LDA-C files, gensim's bags, single cells."""
 
 import os
 from collections.abc import Collection, Iterable
@@ -23,7 +23,7 @@ D = TypeVar("D", bound="CountedDocuments")
 
 
 class CountedDocuments(DocumentCounts):
-    """The part of `Corpus` that reads and prunes counts; attributes and errors are those of `DocumentCounts`."""
+    """The methods of `Corpus` that read and prune counts; attributes and errors are those of `DocumentCounts`."""
 
     @classmethod
     def from_matrix(
@@ -94,11 +94,11 @@ class CountedDocuments(DocumentCounts):
     ) -> D:
         """Make a corpus of gensim's bags of words: for every document a list of pairs (id, count), with ids from 0.
 
-        bags: the bags
-        vocabulary: a gensim `Dictionary` (or any dictionary from id to word, or word to id), or the words in order
-        document_names, document_labels: one per bag
+        bags: the bags, one per document.
+        vocabulary: a gensim `Dictionary` (or any dictionary from id to word, or word to id), or the words in order.
+        document_names, document_labels: one per bag.
 
-        Raises ValueError for other input, ids outside the vocabulary, and as `from_matrix`.
+        Raises ValueError for other input, for ids outside the vocabulary, and for the reasons of `from_matrix`.
         """
         counts, words = bag_counts(bags, vocabulary)
         return cls._with_notes(counts, words, document_names, document_labels, (), None)
@@ -107,10 +107,10 @@ class CountedDocuments(DocumentCounts):
     def from_anndata(cls: type[D], data: Any, *, layer: str | None = None) -> D:
         """Make a corpus of an `AnnData`: cells are documents, genes are words, `.obs` is the metadata.
 
-        data: the `AnnData`; one that is backed by a file is read into memory
-        layer: the layer with the counts; by default `.X`, which often holds logarithms and is then refused
+        data: the `AnnData`; one that is backed by a file is read into memory.
+        layer: the layer with the counts; by default `.X`, which often holds logarithms and is then refused.
 
-        Raises ValueError for anything else, for a layer that does not exist, and as `from_matrix`.
+        Raises ValueError for anything else, for a layer that does not exist, and for the reasons of `from_matrix`.
         """
         found = anndata_counts(data, layer)
         try:
@@ -161,7 +161,8 @@ class CountedDocuments(DocumentCounts):
     def _pruned_to_limits(self: D, limits: tuple[int | None, float | int | None]) -> D:
         """Return the corpus with only the terms whose document frequency is within limits.
 
-        limits: (least number of documents, greatest fraction of documents); unchanged if both are None
+        limits: (least number of documents, greatest fraction of documents); the corpus stays unchanged if both are
+            None.
         """
         if limits == (None, None):
             return self
@@ -179,8 +180,15 @@ class CountedDocuments(DocumentCounts):
         metadata: Any = None,
         dropped: DroppedWords | None = None,
     ) -> D:
-        """Make a corpus of data that were just read, and note empty documents and unused terms. Raises ValueError
-        without tokens.
+        """Make a corpus of data that were just read, with notes on empty documents and unused terms.
+
+        counts: (documents, terms). vocabulary: one term per column, or None for "term0", "term1"….
+        document_names, document_labels: one per document, or None. notes: notes of the reader.
+        analyzer: the rules by which texts were cut, if there were any. metadata: a table with a row per document, or
+            None.
+        dropped: the words that were left out, if texts were cut.
+
+        Raises ValueError if there is no token.
         """
         terms = checked_vocabulary(vocabulary, counts)
         names = as_strings("document_names", document_names)
@@ -195,7 +203,8 @@ class CountedDocuments(DocumentCounts):
     def _with_metadata(self: D, documents: Documents, strict: bool = False) -> D:
         """Return this corpus with the notes and the metadata of the documents that it was made of.
 
-        strict: True raises ValueError for columns that files cannot keep; else they are left out and a note names them
+        documents: the documents, whose `metadata` and `notes` are used.
+        strict: True raises ValueError for columns that files cannot keep; else they are left out and a note names them.
         """
         if documents.metadata is None:
             return replace(self, notes=(*documents.notes, *self.notes))

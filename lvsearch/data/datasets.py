@@ -1,4 +1,4 @@
-"""Corpora to begin with: docstrings, which every machine holds, and the folders of the variable LVSEARCH_DATA."""
+"""Corpora to begin with: docstrings of installed libraries, and the corpora in the folder that LVSEARCH_DATA names."""
 
 import ast
 import hashlib
@@ -72,7 +72,7 @@ def docstrings(size: int = 2000, seed: int = 0) -> Corpus:
 
     Args:
         size: the number of documents; fewer if there are not so many. The sample keeps the proportions of the packages.
-        seed: of the sample.
+        seed: seed of the random sample.
 
     Raises:
         ValueError: the size is below 1, or there are no source files (an installation of byte code only).
@@ -98,8 +98,9 @@ def docstrings(size: int = 2000, seed: int = 0) -> Corpus:
 
 
 def _source_roots() -> dict[str, Path]:
-    """Return the folders to read, as {prefix of their modules' names: folder}. Packages are found without being
-    imported.
+    """Return the folders whose source files are read, as {prefix of their modules' names: folder}.
+
+    Packages are found without being imported.
     """
     roots = {"": Path(sysconfig.get_paths()["stdlib"])}
     for package in ("numpy", "scipy"):
@@ -110,7 +111,10 @@ def _source_roots() -> dict[str, Path]:
 
 
 def _distinct_docstrings(roots: Mapping[str, Path]) -> list[tuple[str, str, str]]:
-    """Return (label, dotted name, prose) of every docstring that is long enough; of equal texts only the first."""
+    """Return (label, dotted name, prose) of every docstring of at least 50 words; of equal texts only the first.
+
+    roots: {prefix of the modules' names: folder}. The label is the package.
+    """
     seen: set[str] = set()
     found: list[tuple[str, str, str]] = []
     for prefix, root in roots.items():
@@ -130,8 +134,9 @@ def _distinct_docstrings(roots: Mapping[str, Path]) -> list[tuple[str, str, str]
 
 
 def _docstrings_of(path: Path) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield (names inside the module, docstring) of the module, classes and functions of a file, in breadth-first
-    order.
+    """Yield (names inside the module, docstring) of the module, classes and functions of a source file, breadth first.
+
+    Docstrings of fewer than 200 characters are skipped, and so are files that cannot be parsed.
     """
     try:
         with warnings.catch_warnings():
@@ -183,7 +188,9 @@ def prose(docstring: str) -> str:
 
 
 def _sample_by_label(found: Sequence[tuple[str, str, str]], size: int, seed: int) -> list[tuple[str, str, str]]:
-    """Return a systematic sample in which labels keep their proportions.
+    """Return a systematic sample of `size` texts in which labels keep their proportions.
+
+    found: (label, name, text) of each text. seed: seed of the sample.
 
     Texts are shuffled and sorted by label. Then texts at equal distances are taken.
     """
@@ -209,7 +216,9 @@ def _versions() -> str:
 
 
 def available() -> tuple[str, ...]:
-    """Return the names of the corpora in the folder that LVSEARCH_DATA names; empty if the variable is not set."""
+    """Return the names of the corpora in the folder that the environment variable LVSEARCH_DATA names; () if it is
+    not set.
+    """
     folder = os.environ.get("LVSEARCH_DATA")
     if not folder or not Path(folder).is_dir():
         return ()
@@ -220,8 +229,8 @@ def available() -> tuple[str, ...]:
 def load(name: str) -> Corpus:
     """Return a corpus of the folder LVSEARCH_DATA: `<name>/corpus.ldac` (LDA-C, ids from 0) and `<name>/vocab.txt`.
 
-    If `titles.txt` has one line per document, its lines become the names. The first column of such a `labels.txt`
-    becomes the labels.
+    If `titles.txt` has one line per document, its lines become the documents' names. If `labels.txt` has one line per
+    document, its first column becomes the labels.
 
     Args:
         name: one of `available()`.

@@ -1,4 +1,4 @@
-"""Counts of words with names for their rows and columns: the content of a corpus, wherever it came from.
+"""Counts of words with names for their rows and columns: the content of a `Corpus`, wherever it came from.
 
 Nothing is dropped silently. Empty documents and unused terms stay in place, so row 17 is still the user's document 17.
 `notes` says what was done to the texts when they were read.
@@ -45,12 +45,12 @@ class DocumentCounts(Data):
     Attributes:
         counts: (docs, terms) int32, sorted ids, no stored zeros, read-only; memory maps if a folder was opened.
         vocabulary: the terms, one per column, distinct.
-        document_names: what a person calls each document (a title, a path), or None.
+        document_names: the name of each document for people (a title, a path), or None.
         document_labels: a class for each document, shown beside topics and never used in fitting, or None.
-        notes: what was dropped, kept or selected, in the order in which it happened.
-        analyzer: how the texts were cut into words; None for counts that came without texts.
+        notes: notes on what was dropped, kept or selected, in the order in which it happened.
+        analyzer: the rules by which texts were cut into words; None for counts that came without texts.
         unknown: for encoded texts, the words that the vocabulary does not hold; None otherwise.
-        document_table: what else is known of each document, or None; `metadata` shows it as a data frame.
+        document_table: further facts about each document, or None; `metadata` shows them as a data frame.
         dropped: for texts, every word that was left out, with its occurrences and the rule; None otherwise.
 
     Raises:
@@ -105,12 +105,12 @@ class DocumentCounts(Data):
         analyzer: Analyzer | None = None,
         document_table: DocumentTable | None = None,
     ) -> C:
-        """Rebuild a corpus from the three stored arrays of `counts`, and check all of them.
+        """Make a corpus again from the three stored arrays of `counts`, and check all of them.
 
-        data, indices, indptr: the arrays of a csr matrix (documents, terms)
-        vocabulary: one term per column
-        document_names, document_labels: one per document, or None
-        notes, analyzer, document_table: as in the attributes
+        data, indices, indptr: the arrays of a csr matrix (documents, terms).
+        vocabulary: one term per column.
+        document_names, document_labels: one per document, or None.
+        notes, analyzer, document_table: attributes of the class.
 
         Raises:
             ValueError: arrays that do not describe a matrix with one column per term; see also the class.
@@ -128,8 +128,9 @@ class DocumentCounts(Data):
 
     @classmethod
     def from_stored(cls: type[C], stored: StoredParts) -> C:
-        """Return the corpus in a folder that was opened. Raises `CorruptFolderError` if its content is no valid
-        corpus.
+        """Return the corpus of a folder that was opened.
+
+        stored: the content of the folder. Raises `CorruptFolderError` if it is no valid corpus.
         """
         try:
             return cls(
@@ -190,17 +191,17 @@ class DocumentCounts(Data):
 
     @property
     def observations_per_unit(self) -> Int[np.ndarray, " docs"]:
-        """The number of tokens in each document, the same as `document_lengths`."""
+        """The number of tokens in each document, shape (docs,), int64; equal to `document_lengths`."""
         return self.document_lengths
 
     @property
     def entries(self) -> Mapping[str, tuple[str, ...]]:
-        """The vocabulary, as the names of the axis "word" of a model."""
+        """The vocabulary, as {"word": terms}: the names of the entries of a model's axis "word"."""
         return {"word": self.vocabulary}
 
     @property
     def unit_labels(self) -> Sequence[str] | None:
-        """The class of each document, the same as `document_labels`."""
+        """The class of each document, or None; equal to `document_labels`."""
         return self.document_labels
 
     @cached_property
@@ -217,8 +218,7 @@ class DocumentCounts(Data):
 
     @property
     def metadata(self) -> pd.DataFrame | None:
-        """A new data frame of everything known of each document beside its words, a row per document; None if there is
-        nothing.
+        """A new data frame of the further facts about each document, a row per document; None if there are none.
 
         Its index is that of the frame that it came from, else the documents' names or numbers.
         """
@@ -241,10 +241,14 @@ class DocumentCounts(Data):
         return documents(self.counts)
 
     def part(self: C, rows: Int[np.ndarray, " chosen"], note: str) -> C:
-        """Return the documents with these numbers, in this order, and add a note that says so."""
+        """Return some of the documents as a new corpus over the same vocabulary, in the given order, with a note that
+        says so.
+
+        rows: numbers of documents, from 0. note: the note to add.
+        """
 
         def chosen(values: tuple[str, ...] | StoredStrings | None) -> tuple[str, ...] | None:
-            """Return the chosen entries of names or labels."""
+            """Return the chosen entries of names or labels; None for None."""
             return None if values is None else tuple(values[row] for row in rows)
 
         return replace(
@@ -272,7 +276,8 @@ class DocumentCounts(Data):
     def _folder(self) -> Path | None:
         """The folder that the corpus was opened from; None for a corpus in memory.
 
-        A search stores only this path. So the content is first compared with the fingerprint that was written there.
+        A search stores only this path, so the content is first compared with the fingerprint that was written to the
+        folder.
         Raises `CorruptFolderError` if they differ.
         """
         files = files_of(self.counts)
@@ -290,8 +295,9 @@ class DocumentCounts(Data):
         return pd.DataFrame.sparse.from_spmatrix(self.counts, index=self.document_names, columns=list(self.vocabulary))
 
     def to_storage(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return the corpus as (settings for JSON, arrays by name). For a corpus in a folder, only its path is
-        stored.
+        """Return the corpus as (settings that JSON can store, {name: array}).
+
+        For a corpus in a folder, only the path of the folder is stored.
         """
         if self._folder is not None:
             return {"folder": str(self._folder)}, {}
@@ -309,7 +315,7 @@ class DocumentCounts(Data):
 
     @classmethod
     def from_storage(cls: type[C], settings: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> C:
-        """Return the corpus that `to_storage` encoded."""
+        """Return the corpus that `to_storage` encoded as `settings` and `arrays`."""
         if "folder" in settings:
             return cls.from_stored(open_stored(Path(settings["folder"])))
         known = [name for name in ("vocabulary", "notes", "names", "labels") if has_strings(name, arrays)]
@@ -328,14 +334,16 @@ class DocumentCounts(Data):
         )
 
     def describe(self) -> str:
-        """Return a line such as "2,410 documents (1 empty), 2,961 terms, 124,000 tokens" about the sizes."""
+        """Return the sizes in one line, such as "2,410 documents (1 empty), 2,961 terms, 124,000 tokens"."""
         return (
             f"{self.n_documents:,} documents ({self.n_empty_documents:,} empty), {self.n_terms:,} terms, "
             f"{self.n_tokens:,} tokens"
         )
 
     def facts(self) -> tuple[tuple[str, str], ...]:
-        """Return the numbers of documents, terms, tokens and labels, and the columns of the metadata, a line each."""
+        """Return (name, value) pairs: the numbers of documents, terms, tokens and labels, and the columns of the
+        metadata.
+        """
         labels = "none" if self.document_labels is None else f"{len(set(self.document_labels)):,} distinct"
         known = () if self.document_table is None else self.document_table.columns
         metadata = (("metadata", ", ".join(column.name for column in known)),) if known else ()
@@ -356,7 +364,7 @@ class DocumentCounts(Data):
 def _form_a_matrix(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, n_columns: int) -> bool:
     """Return True if three stored arrays form a valid csr matrix with `n_columns` columns.
 
-    SciPy does not check row starts and ids, and would write to the places that they name.
+    SciPy does not check row starts and ids, and would write to the memory that wrong ones name.
     """
     arrays = (data, indices, indptr)
     if any(a.ndim != 1 or a.dtype.kind not in "iu" for a in arrays) or not len(indptr):

@@ -80,12 +80,15 @@ class Genotypes(Corpus):
 
     @classmethod
     def _read(cls, found: GenotypeCounts) -> "Genotypes":
-        """Return the genotypes that a reader found in a file."""
+        """Return the genotypes that a reader of files found.
+
+        found: counts, vocabulary, names, populations and notes.
+        """
         return cls(found.counts, found.vocabulary, found.names, found.populations, found.notes)
 
     @property
     def alleles(self) -> tuple[int, ...]:
-        """The number of alleles of each locus."""
+        """The number of alleles of each locus, in the order of the vocabulary."""
         return alleles_of(self.vocabulary)
 
     def points(self) -> Points:
@@ -98,14 +101,14 @@ class Genotypes(Corpus):
         )
 
     def describe(self) -> str:
-        """Return a line such as "120 individuals, 40 loci, 122 alleles, 9,412 allele copies" about the sizes."""
+        """Return the sizes in one line, such as "120 individuals, 40 loci, 122 alleles, 9,412 allele copies"."""
         return (
             f"{self.n_documents:,} individuals, {len(self.alleles):,} loci, {self.n_terms:,} alleles, "
             f"{self.n_tokens:,} allele copies"
         )
 
     def facts(self) -> tuple[tuple[str, str], ...]:
-        """Return the numbers of individuals, loci, alleles, copies and populations, a line each."""
+        """Return (name, value) pairs: the numbers of individuals, loci, alleles, copies and populations."""
         named = "not named" if self.document_labels is None else f"{len(set(self.document_labels)):,} named"
         return (
             ("individuals", f"{self.n_documents:,}, of which {self.n_empty_documents:,} without a genotype"),

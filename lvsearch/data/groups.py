@@ -35,8 +35,8 @@ class Groups(Data):
     Attributes:
         rows: all rows, those of one group next to each other, in the groups' order.
         sizes: (groups,) the number of rows in each group, 0 for none; read-only.
-        names: what a person calls each group, distinct, or None.
-        notes: what was kept or selected, in the order in which it happened.
+        names: the name of each group for people, distinct, or None.
+        notes: notes on what was kept or selected, in the order in which it happened.
 
     Raises:
         ValueError: sizes that do not add up to the number of rows; names of the wrong length, or one twice.
@@ -79,7 +79,7 @@ class Groups(Data):
         columns: Iterable[Any] | None = None,
         names: Iterable[Any] | None = None,
     ) -> "Groups":
-        """Make groups of one matrix for every group.
+        """Make groups from one matrix for every group.
 
         Args:
             groups: for every group its rows, (rows, columns) real numbers; an empty list for a group without rows.
@@ -118,12 +118,12 @@ class Groups(Data):
 
         Groups are in the order in which they first occur.
 
-        frame: the data frame; all other columns hold numbers
-        group: the name of the column of groups
-        missing: "nan" if NaN marks a missing cell, as for `from_arrays`
+        frame: the data frame; all other columns hold numbers.
+        group: the name of the column of groups.
+        missing: "nan" if NaN marks a missing cell. By default NaN is an error.
 
-        Raises ValueError if there is no such column or a row has no group, for columns without numbers, and as
-        `Points.from_frame`.
+        Raises ValueError if there is no such column or a row has no group, for columns without numbers, and for the
+        reasons of `Points.from_frame`.
         """
         frame = as_frame(frame)
         if not isinstance(group, Hashable) or group not in frame.columns:
@@ -139,8 +139,9 @@ class Groups(Data):
 
     @classmethod
     def from_any(cls, data: Any) -> "Groups":
-        """Return groups as they are, or make them of a list of matrices as `from_arrays` does. Raises ValueError for
-        anything else.
+        """Return groups as they are, or make them from a list of matrices by `from_arrays`.
+
+        Raises ValueError for anything else.
         """
         if isinstance(data, Groups):
             return data
@@ -151,9 +152,10 @@ class Groups(Data):
         return cls.from_arrays(data)
 
     def like_this(self, data: Any) -> "Groups":
-        """Return new groups of rows over these columns.
+        """Return new groups of rows over the columns of this object, the training data.
 
-        data: `Groups` with these column names, or a list of matrices
+        data: `Groups` with these column names, or a list of matrices.
+
         Raises ValueError for another number of columns, other names, or these names in another order.
         """
         if isinstance(data, Data) and not isinstance(data, Groups):
@@ -167,7 +169,7 @@ class Groups(Data):
     # -- as data ------------------------------------------------------------------------------------------------
 
     def dataset(self) -> Dataset:
-        """Return the groups in padded batches."""
+        """Return the groups in padded batches, the form in which `lvsearch.inference` reads them."""
         return groups_of_rows(self.rows.filled, self.rows.observed, self.sizes)
 
     @property
@@ -182,14 +184,14 @@ class Groups(Data):
 
     @property
     def observations_per_unit(self) -> Int[np.ndarray, " groups"]:
-        """The number of observed cells in each group."""
+        """The number of observed cells in each group, shape (groups,), int64."""
         cells = np.concatenate([[0], np.cumsum(self.rows.observations_per_unit)])
         ends = np.cumsum(self.sizes)
         return cells[ends] - cells[ends - self.sizes]
 
     @property
     def entries(self) -> Mapping[str, tuple[str, ...]]:
-        """The column names, as the names of the axis "dim" of a model."""
+        """The column names, as {"dim": names}: the names of the entries of a model's axis "dim"."""
         return self.rows.entries
 
     @property
@@ -199,21 +201,24 @@ class Groups(Data):
 
     @property
     def owners(self) -> Int[np.ndarray, " rows"]:
-        """The number of the group that each row of `rows` is in, (rows,)."""
+        """The number of the group of each row in `rows`, shape (rows,)."""
         return np.repeat(np.arange(self.n_units), self.sizes)
 
     def group(self, number: int) -> Points:
-        """Return the rows of one group. Raises ValueError for an empty group."""
+        """Return the rows of the group with this number, from 0. Raises ValueError for an empty group."""
         chosen = np.flatnonzero(self.owners == number)
         if not chosen.size:
             raise ValueError(f"got group {number}, which has no rows")
         return self.rows.part(chosen, f"group {number}")
 
     def part(self, rows: Int[np.ndarray, " chosen"], note: str) -> "Groups":
-        """Return the groups with these numbers, in this order, and add a note that says so.
+        """Return some of the groups as new data, in the given order, with a note that says so.
 
-        A group that is taken again gets " (2)" … behind its name, since names are distinct. Raises ValueError if no
-        group has a row.
+        rows: numbers of groups, from 0. A group that occurs again gets " (2)" … behind its name, since names are
+            distinct.
+        note: the note to add.
+
+        Raises ValueError if no group has a row.
         """
         ends = np.cumsum(self.sizes).tolist()
         kept = np.concatenate([np.arange(ends[row] - int(self.sizes[row]), ends[row]) for row in rows])
@@ -234,7 +239,7 @@ class Groups(Data):
         return digest.hexdigest()
 
     def to_storage(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return the groups as (settings for JSON, arrays by name)."""
+        """Return the groups as (settings that JSON can store, {name: array})."""
         settings, arrays = self.rows.to_storage()
         own = {"group_sizes": self.sizes} | pack_strings("group_notes", self.notes)
         if self.names is not None:
@@ -243,17 +248,17 @@ class Groups(Data):
 
     @classmethod
     def from_storage(cls, settings: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "Groups":
-        """Return the groups that `to_storage` encoded."""
+        """Return the groups that `to_storage` encoded as `settings` and `arrays`."""
         names = unpack_strings("group_names", arrays) if has_strings("group_names", arrays) else None
         notes = unpack_strings("group_notes", arrays)
         return cls(Points.from_storage(settings, arrays), arrays["group_sizes"], names, notes)
 
     def describe(self) -> str:
-        """Return a line such as "12 groups, 600 rows × 4 columns, all 2,400 cells observed" about the sizes."""
+        """Return the sizes in one line, such as "12 groups, 600 rows × 4 columns, all 2,400 cells observed"."""
         return f"{self.n_units:,} groups, {self.rows.describe()}"
 
     def facts(self) -> tuple[tuple[str, str], ...]:
-        """Return the numbers of groups, rows, columns and cells, a line each."""
+        """Return (name, value) pairs: the numbers of groups, rows, columns and cells."""
         spread = f"{int(self.sizes.min()):,} to {int(self.sizes.max()):,} rows each"
         return (("groups", f"{self.n_units:,}, {spread}"), *self.rows.facts())
 
@@ -261,7 +266,7 @@ class Groups(Data):
         return f"Groups({self.describe()})"
 
     def _with_notes(self) -> "Groups":
-        """Return groups that were just read, with a note on those without rows."""
+        """Return these groups, which were just read, with the rows' notes and a note on groups without rows."""
         empty = int((self.sizes == 0).sum())
         note = (f"{empty:,} of {self.n_units:,} groups have no rows; kept in place",) if empty else ()
         return replace(self, notes=(*self.notes, *self.rows.notes, *note))
@@ -283,7 +288,7 @@ def _distinct_names(names: list[str]) -> tuple[str, ...]:
 
 
 def _name_strings(names: Iterable[Any] | None) -> tuple[str, ...] | None:
-    """Return names as strings; None stays None. Raises ValueError for a single string."""
+    """Return names as a tuple of strings; None stays None. Raises ValueError for a single string."""
     if isinstance(names, str):
         raise ValueError(f"got the string {names[:40]!r} as names; expected a list with one for each group")
     return None if names is None else tuple(str(name) for name in listed("names", names))

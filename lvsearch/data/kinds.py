@@ -1,4 +1,4 @@
-"""The kinds of data, and which one a model needs. To add a kind, add it to `KINDS`."""
+"""The kinds of data, and the function that finds which one a model needs. To add a kind, add it to `KINDS`."""
 
 from typing import Any
 
@@ -14,7 +14,9 @@ KINDS: tuple[type[Data], ...] = (Corpus, Points, PairedCorpus, Groups, Genotypes
 
 
 def kind_for(model: Model) -> type[Data]:
-    """Return the class of data whose units are those of the model. Raises ValueError if there is none."""
+    """Return the class of data whose units (observations) are of the model's type. Raises ValueError if there is
+    none.
+    """
     for kind in KINDS:
         if kind.unit_type is model.unit_type:
             return kind
@@ -25,18 +27,18 @@ def kind_for(model: Model) -> type[Data]:
 
 
 def require_model(model: Any) -> None:
-    """Raise ValueError unless `model` is a model; a class in place of a model made of it is a common mistake."""
+    """Raise ValueError unless `model` is a model. A class instead of an object of it is a common mistake."""
     if not isinstance(model, Model):
         named = f"the class {model.__name__}" if isinstance(model, type) else repr(model)
         raise ValueError(f"got {named}, expected a model such as lv.models.LDA() (with its parentheses)")
 
 
 def data_for(model: Model, data: Any) -> Data:
-    """Return what a person passed, as data that the model can be trained on.
+    """Return the data that a person passed, as data that the model can be trained on.
 
-    model: the model
+    model: the model.
     data: a `Corpus`, `Points` or other `Data`, or raw input for one: counts for models of documents, a matrix of
-        numbers for models of rows
+        numbers for models of rows.
 
     Raises ValueError if `model` is no model, if data are missing or of another kind, and if no data can be made of the
     input.

@@ -1,10 +1,10 @@
-"""Refuse numbers that engines cannot square in float32, because they are too large or a whole column is too small."""
+"""A check that refuses numbers whose square float32 cannot hold: too large ones, and columns of too small ones."""
 
 import numpy as np
 from jaxtyping import Float
 
 LARGEST, SMALLEST = 1e15, 1e-15
-"""The limits of the largest value of a column. Engines square values in float32, whose range is 1e-38 to 3e38."""
+"""The limits of the largest value of a column. Inference squares values in float32, whose range is 1e-38 to 3e38."""
 
 
 def refuse_magnitudes(
@@ -15,9 +15,9 @@ def refuse_magnitudes(
 
     Too large is a value beyond ±LARGEST or not finite. Too small is a column within SMALLEST of 0 that is not all 0.
 
-    values: the numbers, (row, column)
-    columns: the names of the columns
-    row_noun, noun: the words for a row and a column in the message
+    values: the numbers, (row, column).
+    columns: the names of the columns.
+    row_noun, noun: the words for a row and a column in the message.
     """
     bad = ~(np.abs(values) <= LARGEST)
     if bad.any():

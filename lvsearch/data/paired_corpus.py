@@ -1,4 +1,4 @@
-"""Images with captions, or other units that are a bag of regions annotated with a bag of words.
+"""Images with captions, or other observations that are a bag of regions annotated with a bag of words.
 
 The regions of an image are rows of real features, or tokens of a vocabulary of their own. An image may have no regions,
 and it may have no caption. Nothing is dropped or rescaled unless asked for (`standardised`). `PairedCorpus.notes` says
@@ -41,7 +41,7 @@ class PairedCorpus(Data):
         region_counts: (images,) the number of regions of each image.
         region_names: a name for each feature, or for each token of the vocabulary, distinct.
         captions: word counts, one document per image; an empty document is a missing caption.
-        notes: what was done to the data, in order.
+        notes: notes on what was done to the data, in order.
 
     Raises:
         ValueError: counts that do not add up to the regions, or of another number of images than captions; features
@@ -127,9 +127,9 @@ class PairedCorpus(Data):
     ) -> "PairedCorpus":
         """Read two LDA-C files with a line `N id:count …` per image: region tokens in one, caption words in the other.
 
-        regions, captions: the two files
-        vocabulary: a text file with one caption word per line, or the words
-        n_tokens: the size of the regions' vocabulary; by default one more than the largest id
+        regions, captions: the two files; N is the number of pairs on a line.
+        vocabulary: a text file with one caption word per line, or the words.
+        n_tokens: the size of the regions' vocabulary; by default one more than the largest id.
 
         Raises the errors of `Corpus.from_ldac`, and ValueError if the files have different numbers of lines.
         """
@@ -170,8 +170,9 @@ class PairedCorpus(Data):
 
     @classmethod
     def from_any(cls, data: Any) -> "PairedCorpus":
-        """Return data as they are, or make them of a pair (regions, captions) as `from_arrays` does. Raises ValueError
-        otherwise.
+        """Return data as they are, or make them from a pair (regions, captions) by `from_arrays`.
+
+        Raises ValueError for anything else.
         """
         if isinstance(data, PairedCorpus):
             return data
@@ -180,9 +181,11 @@ class PairedCorpus(Data):
         return cls.from_arrays(*data)
 
     def like_this(self, data: Any) -> "PairedCorpus":
-        """Return new images with the same features or tokens, and captions over the same vocabulary.
+        """Return new images with the features or tokens of this object, the training data, and captions over its
+        vocabulary.
 
-        data: a `PairedCorpus`, or a pair (regions, captions); captions may be None if only images are known
+        data: a `PairedCorpus`, or a pair (regions, captions); captions may be None if only images are known.
+
         Raises ValueError for other features, tokens or words, and for features if these regions are tokens.
         """
         if isinstance(data, Data) and not isinstance(data, PairedCorpus):
@@ -220,7 +223,7 @@ class PairedCorpus(Data):
         return self.captions.vocabulary
 
     def dataset(self) -> Dataset:
-        """Return the images in padded batches."""
+        """Return the images in padded batches, the form in which `lvsearch.inference` reads them."""
         n_tokens = len(self.region_names) if self.has_tokens else None
         return annotated_images(self.regions, self.region_counts, self.captions.counts, n_tokens)
 
@@ -231,12 +234,14 @@ class PairedCorpus(Data):
 
     @property
     def observations_per_unit(self) -> Int[np.ndarray, " images"]:
-        """The number of regions and caption words of each image together."""
+        """The number of regions and caption words of each image together, shape (images,), int64."""
         return self.region_counts + self.captions.document_lengths
 
     @property
     def entries(self) -> Mapping[str, tuple[str, ...]]:
-        """The names of the axes "word" (caption words) and "dim" (features, or tokens of regions) of a model."""
+        """The names of the entries of a model's axes: "word" (caption words) and "dim" (features, or tokens of
+        regions).
+        """
         return {"word": self.vocabulary, "dim": self.region_names}
 
     @property
@@ -245,12 +250,18 @@ class PairedCorpus(Data):
         return
 
     def image_regions(self, image: int) -> np.ndarray:
-        """Return the regions of one image: (regions, features), or (regions,) tokens."""
+        """Return the regions of one image: (regions, features), or (regions,) tokens.
+
+        image: the number of the image, from 0.
+        """
         start = int(self.region_counts[:image].sum())
         return self.regions[start : start + int(self.region_counts[image])]
 
     def caption(self, image: int) -> tuple[str, ...]:
-        """Return the words of one image's caption, sorted by their ids; a word that counts twice is returned twice."""
+        """Return the words of one image's caption, sorted by their ids; a word that counts twice is returned twice.
+
+        image: the number of the image, from 0.
+        """
         counts = self.captions.counts
         span = slice(counts.indptr[image], counts.indptr[image + 1])
         times = np.asarray(counts.data[span], np.int64)
@@ -261,7 +272,8 @@ class PairedCorpus(Data):
 
         Features that do not vary become 0. Log densities are then those of the standardised features.
 
-        like: the data whose means and standard deviations are used, such as the training data; by default these data
+        like: the data whose means and standard deviations are used, such as the training data; by default this object.
+
         Raises ValueError if regions are tokens.
         """
         source = self if like is None else like
@@ -274,7 +286,10 @@ class PairedCorpus(Data):
         return replace(self, regions=np.where(spread > 0, scaled, 0.0), notes=(*self.notes, note))
 
     def part(self, rows: Int[np.ndarray, " chosen"], note: str) -> "PairedCorpus":
-        """Return the images with these numbers, in this order, and add a note that says so."""
+        """Return some of the images as new data, in the given order, with a note that says so.
+
+        rows: numbers of images, from 0. note: the note to add.
+        """
         starts = np.concatenate([[0], np.cumsum(self.region_counts)])
         kept = [np.arange(int(starts[row]), int(starts[row + 1])) for row in rows]
         return replace(
@@ -297,7 +312,7 @@ class PairedCorpus(Data):
         return digest.hexdigest()
 
     def to_storage(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return the corpus as (settings for JSON, arrays by name)."""
+        """Return the corpus as (settings that JSON can store, {name: array})."""
         settings, arrays = self.captions.to_storage()
         own = {"regions": self.regions, "region_counts": self.region_counts}
         return settings, arrays | own | pack_strings("region_names", self.region_names) | pack_strings(
@@ -306,19 +321,19 @@ class PairedCorpus(Data):
 
     @classmethod
     def from_storage(cls, settings: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "PairedCorpus":
-        """Return the corpus that `to_storage` encoded."""
+        """Return the corpus that `to_storage` encoded as `settings` and `arrays`."""
         names, notes = (unpack_strings(name, arrays) for name in ("region_names", "pair_notes"))
         return cls(arrays["regions"], arrays["region_counts"], names, Corpus.from_storage(settings, arrays), notes)
 
     def describe(self) -> str:
-        """Return a line such as "257 images, 2,062 regions of 38 features, 532 caption words of 19" about the sizes."""
+        """Return the sizes in one line, such as "257 images, 2,062 regions of 38 features, 532 caption words of 19"."""
         return (
             f"{self.n_units:,} images, {len(self.regions):,} regions of {len(self.region_names):,} {self._kind()}, "
             f"{self.captions.n_tokens:,} caption words of {len(self.vocabulary):,}"
         )
 
     def facts(self) -> tuple[tuple[str, str], ...]:
-        """Return the numbers of images, regions, features or tokens, and caption words, a line each."""
+        """Return (name, value) pairs: the numbers of images, regions, features or tokens, and caption words."""
         named = ", ".join(self.region_names[:6]) + (", …" if len(self.region_names) > 6 else "")
         return (
             ("images", f"{self.n_units:,}"),
@@ -335,8 +350,9 @@ class PairedCorpus(Data):
         return "tokens" if self.has_tokens else "features"
 
     def _with_notes(self) -> "PairedCorpus":
-        """Return data that were just read, with notes on missing regions and captions. Raises ValueError if all are
-        missing.
+        """Return these data, which were just read, with notes on missing regions and captions.
+
+        Raises ValueError if all are missing.
         """
         if not len(self.regions) and not self.captions.n_tokens:
             raise ValueError(f"got {self.n_units:,} images without a single region or word; expected some")
@@ -351,7 +367,12 @@ class PairedCorpus(Data):
 
 
 def _checked_features(regions: Any, names: tuple[str, ...]) -> Float[np.ndarray, "region feature"]:
-    """Return features as float64. Raises ValueError for names of another number, and for values that are too large."""
+    """Return features of regions as float64, (region, feature).
+
+    names: one per feature.
+
+    Raises ValueError for names of another number, and for values that are too large.
+    """
     features = np.array(regions, dtype=np.float64)
     if features.shape[1] != len(names):
         raise ValueError(f"got {len(names)} region names for {features.shape[1]} features; expected one for each")
@@ -360,7 +381,12 @@ def _checked_features(regions: Any, names: tuple[str, ...]) -> Float[np.ndarray,
 
 
 def _checked_tokens(regions: Any, names: tuple[str, ...]) -> Int[np.ndarray, " region"]:
-    """Return region tokens as int32. Raises ValueError unless they are whole numbers within the vocabulary."""
+    """Return tokens of regions as int32, shape (region,).
+
+    names: the vocabulary, one name per token.
+
+    Raises ValueError unless tokens are whole numbers within the vocabulary.
+    """
     tokens = np.array(regions)
     if tokens.dtype.kind not in "iu":
         raise ValueError(f"got tokens of type {tokens.dtype}; expected whole numbers, or features (regions, features)")

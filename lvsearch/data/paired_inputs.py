@@ -17,14 +17,16 @@ from lvsearch.reading.vocabulary import checked_vocabulary
 from lvsearch.tables.delimited import UnnamedValuesError, check_header, every_value_named
 
 MOST_REGIONS = 100_000_000
-"""The largest number of region tokens, since each count is expanded into that many regions."""
+"""The largest number of region tokens that is read, since each count is expanded into that many regions."""
 
 
 def regions_of(regions: Any, names: Iterable[Any] | None) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     """Return (all regions, number of regions per image, names) from lists, arrays or token counts.
 
-    regions: as for `PairedCorpus.from_arrays`
-    names: one per feature or token; None makes "feature0"… or "token0"…
+    regions: the argument of `PairedCorpus.from_arrays`: features or token counts of every image.
+    names: one per feature or token; None makes "feature0"… or "token0"….
+
+    Returns regions of shape (region, feature) or (region,), those of one image next to each other; counts (image,).
     Raises ValueError for regions that have no such form.
     """
     if issparse(regions) or (isinstance(regions, np.ndarray) and regions.ndim == 2):
@@ -57,14 +59,19 @@ def regions_of(regions: Any, names: Iterable[Any] | None) -> tuple[np.ndarray, n
 
 
 def _default_names(what: str, names: Iterable[Any] | None, length: int) -> Iterable[Any]:
-    """Return `names`, or if it is None the default names such as "feature0", "feature1", …."""
+    """Return `names`, or if it is None default names such as "feature0", "feature1", ….
+
+    what: the noun, such as "feature". length: how many names to make.
+    """
     return [f"{what}{number}" for number in range(length)] if names is None else names
 
 
 def captions_of(captions: Any, vocabulary: Iterable[Any] | None, n_images: int) -> Corpus:
     """Return a corpus of captions from word counts, from lists of words, or from None (no captions).
 
-    n_images: the number of images
+    captions: counts (images, words), a list of words for every image, or None. vocabulary: the known words, or None.
+    n_images: the number of images, used for None.
+
     Raises ValueError for words outside the vocabulary, and for None without a vocabulary.
     """
     words = None if vocabulary is None else tuple(str(word) for word in listed("vocabulary", vocabulary))
@@ -94,13 +101,14 @@ def captions_of(captions: Any, vocabulary: Iterable[Any] | None, n_images: int) 
 
 
 def _read_csv(path: str | os.PathLike[str], *needed: str) -> pd.DataFrame:
-    """Return the cells of a CSV file as text, without white space around them. Raises ValueError for missing columns or
-    cells.
+    """Return the cells of a CSV file as text, without white space around them.
 
     Cells stay text, because a name read as a number may lose its zeros in one file (007, 7) and gain decimals in
     another (1, 1.0).
 
-    needed: columns that must be there, without empty cells
+    needed: columns that must exist, without empty cells.
+
+    Raises ValueError for missing columns or cells.
     """
     require_ordinary(path)
     with Path(path).open(encoding="utf-8-sig", errors="replace", newline="") as file:
@@ -126,7 +134,14 @@ def _read_csv(path: str | os.PathLike[str], *needed: str) -> pd.DataFrame:
 
 
 class PairedTables(NamedTuple):
-    """The content of two CSV files: the fields of a `PairedCorpus`, and each image's name and list of words."""
+    """The content of two CSV files: the fields of a `PairedCorpus`, and each image's name and list of caption words.
+
+    | field | meaning |
+    |---|---|
+    | `regions`, `region_counts`, `region_names` | the fields of `PairedCorpus` |
+    | `images` | the name of each image |
+    | `captions` | the caption words of each image |
+    """
 
     regions: np.ndarray
     region_counts: np.ndarray
@@ -138,7 +153,11 @@ class PairedTables(NamedTuple):
 def read_tables(
     regions: str | os.PathLike[str], captions: str | os.PathLike[str], image: str, word: str
 ) -> PairedTables:
-    """Read the two files of `PairedCorpus.from_csv`, which documents their content and the errors."""
+    """Return the content of the two files of `PairedCorpus.from_csv`, which documents their content and the errors.
+
+    regions, captions: the files. image, word: the names of the columns of images and of caption words.
+    """
+    # one line of `table` is a region, one line of `words` a caption word
     table, words = _read_csv(regions, image), _read_csv(captions, image, word)
     if len(table) and len(words) and not {*table[image]} & {*words[image]}:
         raise ValueError(
@@ -161,7 +180,11 @@ def _regions_from_columns(
 ) -> tuple[np.ndarray, tuple[str, ...]]:
     """Return (features or token of each row, names) from the columns beside the image's column.
 
-    Several columns, or one of numbers, are features. A single column of text holds tokens. Raises ValueError otherwise.
+    Several columns, or one of numbers, are features (row, feature). A single column of text holds tokens (row,).
+
+    path, image: the file and the name of the image's column, for errors. columns: the other columns, as text.
+
+    Raises ValueError for text beside other columns.
     """
     names = tuple(str(name) for name in columns.columns)
     numbers = [_column_numbers(columns.iloc[:, place]) for place in range(len(names))]

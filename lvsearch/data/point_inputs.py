@@ -1,4 +1,4 @@
-"""Check the parts that `Points` are made of: a matrix, a mask, and names."""
+"""Checks of the arguments that `Points` are made of: a matrix, a mask, and names."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,7 +10,7 @@ from lvsearch.models.plain_arguments import listed
 
 
 def real_matrix(X: Any) -> Float[np.ndarray, "row column"]:
-    """Return X as a float64 matrix. Raises ValueError for anything but a dense matrix of real numbers."""
+    """Return X as a float64 matrix (row, column). Raises ValueError for anything but a dense matrix of real numbers."""
     if hasattr(X, "toarray"):
         raise ValueError("got a sparse matrix; expected a dense one: X.toarray(), if the absent entries are zeros")
     try:
@@ -28,7 +28,12 @@ def real_matrix(X: Any) -> Float[np.ndarray, "row column"]:
 
 
 def cell_mask(observed: Any, shape: tuple[int, ...]) -> Bool[np.ndarray, "row column"]:
-    """Return the mask of known cells. Raises ValueError for another shape, and for values other than True and False."""
+    """Return the mask of known cells, shape (row, column).
+
+    shape: the shape of the data.
+
+    Raises ValueError for another shape, and for values other than True and False.
+    """
     mask = np.asarray(observed)
     if mask.dtype != bool:
         raise ValueError(f"got observed of type {mask.dtype}; expected True and False, one for each cell")
@@ -38,7 +43,10 @@ def cell_mask(observed: Any, shape: tuple[int, ...]) -> Bool[np.ndarray, "row co
 
 
 def refuse_nan(values: Float[np.ndarray, "row column"], columns: tuple[str, ...]) -> None:
-    """Raise ValueError if a value is NaN, naming its row and its column."""
+    """Raise ValueError if a value is NaN, naming its row and its column.
+
+    values: (row, column). columns: the names of the columns.
+    """
     bad = np.isnan(values)
     if bad.any():
         row, column = np.argwhere(bad)[0].tolist()
@@ -50,8 +58,11 @@ def refuse_nan(values: Float[np.ndarray, "row column"], columns: tuple[str, ...]
 
 
 def name_strings(what: str, values: Iterable[Any] | None, expected: int) -> tuple[str, ...] | None:
-    """Return names as strings; None stays None. Raises ValueError for a single string, and for another number than
-    `expected`.
+    """Return names as a tuple of strings; None stays None.
+
+    what: the name of the argument, for the error. expected: how many names there should be.
+
+    Raises ValueError for a single string, and for another number of names.
     """
     if isinstance(values, str):
         raise ValueError(f"got the string {values[:40]!r} as {what}; expected a list of {expected:,} names")

@@ -34,7 +34,8 @@ from lvsearch.tables.number_tables import NumberStyle, advice, first_text, read_
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Points(Data):
-    """The rows of a matrix, each row a unit. Build one with `from_array`, `from_frame`, `from_csv` or `from_npy`.
+    """The rows of a matrix, each row one unit (observation). Build one with `from_array`, `from_frame`, `from_csv` or
+    `from_npy`.
 
     ```python
     points = lv.Points.from_array([[1.0, 2.0], [3.0, float("nan")]], missing="nan", columns=["height", "width"])
@@ -46,8 +47,8 @@ class Points(Data):
         values: (rows, columns) float64, finite, NaN where not observed, read-only.
         observed: (rows, columns) True where a cell is known, read-only.
         columns: a name for each column, distinct.
-        row_names: what a person calls each row, or None.
-        notes: what was kept or selected, in the order in which it happened.
+        row_names: the name of each row for people, or None.
+        notes: notes on what was kept or selected, in the order in which it happened.
 
     Raises:
         ValueError: not two axes; no rows or no columns; a NaN or infinite value in an observed cell, or one beyond
@@ -105,7 +106,7 @@ class Points(Data):
         columns: Iterable[Any] | None = None,
         row_names: Iterable[Any] | None = None,
     ) -> "Points":
-        """Make points of a matrix with a row per unit.
+        """Make points from a matrix with a row for each unit (observation).
 
         Args:
             X: (rows, columns) real numbers: a NumPy or JAX array, or nested lists. Masked cells of a masked array are
@@ -143,14 +144,15 @@ class Points(Data):
 
     @classmethod
     def from_frame(cls, frame: Any, observed: Any = None, *, missing: str | None = None) -> "Points":
-        """Make points of a data frame of numbers (pandas, Polars or Arrow).
+        """Make points from a data frame of numbers (pandas, Polars or Arrow).
 
         Its columns name the columns. Its index, unless the default one, names the rows.
 
-        frame: the data frame
-        observed, missing: as for `from_array`; pandas' NA counts as NaN
+        frame: the data frame.
+        observed: (rows, columns) True for known cells. By default all are known.
+        missing: "nan" if NaN (or pandas' NA) marks a missing cell. By default it is an error.
 
-        Raises ValueError for columns without numbers, and as `from_array`.
+        Raises ValueError for columns without numbers, and for the reasons of `from_array`.
         """
         if not is_table(frame):
             raise ValueError(f"got {type(frame).__name__}; expected a data frame: lv.Points.from_array takes matrices")
@@ -179,12 +181,12 @@ class Points(Data):
 
         frame: a data frame with a column for each question. Its index, unless the default one, names the rows. The
             categories are those of a pandas Categorical, in its order, else the values that occur, sorted. So new data
-            need a Categorical unless every category occurs in them
-        numbers: columns that stay as they are, for `lv.models.MixedComponents`
-        missing: "nan" if an empty cell is an unknown answer. By default it is an error
+            need a Categorical unless every category occurs in them.
+        numbers: columns that stay as they are, for `lv.models.MixedComponents`.
+        missing: "nan" if an empty cell is an unknown answer. By default it is an error.
 
         Raises ValueError for other input than a data frame, empty cells without `missing`, columns of one category, and
-        as `from_array`.
+        for the reasons of `from_array`.
         """
         if not is_table(frame) or not len(as_frame(frame).columns):
             raise ValueError(f"got {type(frame).__name__}; expected a data frame with a column for each question")
@@ -215,7 +217,7 @@ class Points(Data):
             header: True if the first line names the columns.
             row_names: the column that names the rows: its name, or without a header its number from 0.
             missing: "nan" if empty cells, NA and NaN are missing. By default they are an error.
-            encoding: of the file.
+            encoding: the encoding of the file.
             separator, decimal, thousands: the signs between values, for the decimal point and between thousands, such
                 as ";", "," and ".". By default they are inferred if the file leaves no doubt.
             missing_marks: other marks of a missing cell, such as "?".
@@ -233,8 +235,11 @@ class Points(Data):
 
     @classmethod
     def from_npy(cls, path: str | os.PathLike[str], *, missing: str | None = None) -> "Points":
-        """Read an .npy file with a matrix (rows, columns). missing: as for `from_array`, which also documents the
-        errors.
+        """Read an .npy file with a matrix (rows, columns).
+
+        missing: "nan" if NaN marks a missing cell. By default NaN is an error.
+
+        Raises ValueError for a file of another form, and for the reasons of `from_array`.
         """
         content = read_ordinary(path)
         try:
@@ -247,17 +252,18 @@ class Points(Data):
 
     @classmethod
     def from_any(cls, data: Any) -> "Points":
-        """Return points as they are, or make them of a data frame or a matrix. Raises ValueError for anything else, and
-        for NaN.
+        """Return points as they are, or make them from a data frame or a matrix.
+
+        Raises ValueError for anything else, and for NaN.
         """
         if isinstance(data, Points):
             return data
         return cls.from_frame(data) if is_table(data) else cls.from_array(data)
 
     def like_this(self, data: Any) -> "Points":
-        """Return new rows over these columns.
+        """Return new rows over the columns of this object, the training data.
 
-        data: points or a data frame with these column names, or a matrix of as many columns
+        data: points or a data frame with these column names, or a matrix of as many columns.
 
         Raises:
             ValueError: another number of columns, other names, or these names in another order.
@@ -285,12 +291,14 @@ class Points(Data):
     # -- as data ------------------------------------------------------------------------------------------------
 
     def dataset(self) -> Dataset:
-        """Return the rows in padded batches."""
+        """Return the rows in padded batches, the form in which `lvsearch.inference` reads them."""
         return rows(self.filled, self.observed)
 
     @property
     def filled(self) -> Float[np.ndarray, "row column"]:
-        """The values with 0 in cells that are not observed, for arithmetic that masks them, and for files."""
+        """The values with 0 in cells that are not observed, shape (row, column), for arithmetic that masks them, and
+        for files.
+        """
         return np.where(self.observed, self.values, 0.0)
 
     @property
@@ -305,12 +313,12 @@ class Points(Data):
 
     @property
     def observations_per_unit(self) -> Int[np.ndarray, " rows"]:
-        """The number of observed cells in each row."""
+        """The number of observed cells in each row, shape (rows,), int64."""
         return self.observed.sum(axis=1, dtype=np.int64)
 
     @property
     def entries(self) -> Mapping[str, tuple[str, ...]]:
-        """The column names, as the names of the axis "dim" of a model."""
+        """The column names, as {"dim": names}: the names of the entries of a model's axis "dim"."""
         return {"dim": self.columns}
 
     @property
@@ -319,7 +327,10 @@ class Points(Data):
         return
 
     def part(self, rows: Int[np.ndarray, " chosen"], note: str) -> "Points":
-        """Return the rows with these numbers, in this order, and add a note that says so."""
+        """Return some of the rows as new points, in the given order, with a note that says so.
+
+        rows: numbers of rows, from 0. note: the note to add.
+        """
         names = None if self.row_names is None else tuple(self.row_names[row] for row in rows)
         return replace(
             self, values=self.values[rows], observed=self.observed[rows], row_names=names, notes=(*self.notes, note)
@@ -335,24 +346,24 @@ class Points(Data):
         return digest.hexdigest()
 
     def to_storage(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return the points as (empty settings, arrays by name)."""
+        """Return the points as (settings, which are empty, and {name: array})."""
         arrays = {"values": self.filled, "observed": self.observed}
         arrays |= pack_strings("columns", self.columns) | pack_strings("notes", self.notes)
         return {}, arrays if self.row_names is None else arrays | pack_strings("row_names", self.row_names)
 
     @classmethod
     def from_storage(cls, settings: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "Points":
-        """Return the points that `to_storage` encoded."""
+        """Return the points that `to_storage` encoded as `arrays`; `settings` are not used."""
         names = unpack_strings("row_names", arrays) if has_strings("row_names", arrays) else None
         columns, notes = (unpack_strings(name, arrays) for name in ("columns", "notes"))
         return cls(arrays["values"], arrays["observed"], columns, names, notes)
 
     def describe(self) -> str:
-        """Return a line such as "600 rows × 4 columns, 2,310 of 2,400 cells observed" about the sizes."""
+        """Return the sizes in one line, such as "600 rows × 4 columns, 2,310 of 2,400 cells observed"."""
         return f"{self.n_units:,} rows × {len(self.columns):,} columns, {self._cells()} observed"
 
     def facts(self) -> tuple[tuple[str, str], ...]:
-        """Return the numbers of rows, columns and observed cells, a line each."""
+        """Return (name, value) pairs: the numbers of rows, columns and observed cells."""
         named = ", ".join(self.columns[:6]) + (", …" if len(self.columns) > 6 else "")
         return (
             ("rows", f"{self.n_units:,}"),
@@ -368,12 +379,12 @@ class Points(Data):
         return f"Points({self.describe()})"
 
     def _cells(self) -> str:
-        """Return how many cells are observed, in words."""
+        """Return the number of observed cells in words, such as "2,310 of 2,400 cells"."""
         every = self.observed.size
         return f"all {every:,} cells" if self.observed.all() else f"{self.n_observations:,} of {every:,} cells"
 
     def _notes_on_missing(self) -> tuple[str, ...]:
-        """Return notes on rows and columns without any observed cell."""
+        """Return notes in words on rows and on columns without any observed cell; () if there are none."""
         empty = int((~self.observed.any(axis=1)).sum())
         notes = (f"{empty:,} of {self.n_units:,} rows have no observed cell; kept in place",) if empty else ()
         unseen = int((~self.observed.any(axis=0)).sum())

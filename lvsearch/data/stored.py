@@ -13,7 +13,7 @@ from lvsearch.files.storage import CorruptFolderError
 
 
 def encode_data(data: Data) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return data as (settings for JSON with kind and fingerprint, arrays by name).
+    """Return data as (settings that JSON can store, with kind and fingerprint, and {name: array}).
 
     Raises ValueError for a kind of data that `decode_data` does not know.
     """
@@ -27,7 +27,9 @@ def encode_data(data: Data) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def decode_data(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray], folder: Path) -> Data:
-    """Return the data that `encode_data` encoded. folder: where they were read, named in errors.
+    """Return the data that `encode_data` encoded as `entry` and `arrays`.
+
+    folder: the folder that they were read from, named in errors.
 
     Raises `CorruptFolderError` for an unknown kind, and for data that do not match their fingerprint.
     """

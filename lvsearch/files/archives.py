@@ -1,6 +1,4 @@
-"""Read the arrays of an .npz file, or raise one readable error; such files may come from others, or from damaged
-disks.
-"""
+"""Read the arrays of an .npz file, which may be damaged or come from a stranger, or raise one readable error."""
 
 import io
 import re
@@ -20,17 +18,17 @@ of a shape beyond all memory."""
 
 
 def reason(error: BaseException) -> str:
-    """Return the message of such an exception in one line, without the addresses of Python's objects."""
+    """Return the message of an exception in one line, without the memory addresses of Python's objects."""
     return re.sub(r"<[^<>]* object at 0x[0-9a-f]+>", "…", " ".join(str(error).split()))
 
 
 def read_arrays(content: bytes, name: str | Path) -> dict[str, np.ndarray]:
-    """Return every array of an archive, as {name: array}. Nothing is unpickled, and nothing is unpacked.
+    """Return every array of an .npz file, as {name: array}. Nothing is unpickled, and nothing is decompressed.
 
-    An archive may not hold more than its own bytes, so that a small file cannot fill the memory.
+    Files whose arrays are larger than the file itself are refused, so that a small file cannot fill the memory.
 
-    content: the bytes of the archive
-    name: the file, for messages
+    content: the bytes of the file
+    name: the name of the file, for messages
 
     Raises ValueError for anything but an undamaged archive of arrays.
     """
@@ -48,10 +46,12 @@ def read_arrays(content: bytes, name: str | Path) -> dict[str, np.ndarray]:
 
 
 def _refuse_swelling(content: bytes) -> None:
-    """Raise ValueError for members that are compressed, or that hold more than the archive itself.
+    """Raise ValueError for a zip archive with compressed members, or with members larger than the archive itself.
 
-    A compressed megabyte may become a terabyte, and `numpy.savez` writes neither kind. Bytes that are no archive are
-    left to NumPy.
+    A compressed megabyte may become a terabyte, and `numpy.savez` writes neither kind. Bytes that are no zip archive
+    pass; NumPy refuses them later.
+
+    content: the bytes of the archive
     """
     if not zipfile.is_zipfile(io.BytesIO(content)):
         return

@@ -1,4 +1,4 @@
-"""Folders of arrays too large for memory: written piece by piece, opened as memory maps.
+"""Write arrays that are too large for memory to a folder piece by piece, and open them as memory maps.
 
 Each array is a file of plain numbers, little-endian, without a header. `manifest.json` holds their types, lengths and
 SHA-256 checksums. A folder is written under a temporary name and then renamed, so that it is complete when it appears.
@@ -26,11 +26,17 @@ from lvsearch.inference.data.mapped import FileArray
 
 FORMAT = "lvsearch arrays, version 1"
 ENDING = ".bin"
+"""The ending of the file of each array."""
 BYTES_AT_ONCE = 1 << 24
+"""The number of bytes that are read at once to compute a checksum."""
 
 
 class ArrayWriter:
-    """A file of one array, to which values can be appended."""
+    """A file of one array, to which values can be appended.
+
+    path: the file
+    dtype: the NumPy type of the values; they are written little-endian
+    """
 
     def __init__(self, path: Path, dtype: Any):
         self.path, self.dtype, self.length = path, np.dtype(dtype).newbyteorder("<"), 0
@@ -38,26 +44,29 @@ class ArrayWriter:
         self._file: BinaryIO = path.open("wb")
 
     def append(self, values: np.ndarray) -> None:
-        """Append values (entries,). Raises OSError if the disk is full."""
+        """Append values, shape (entries,), to the array. Raises OSError if the disk is full."""
         content = np.ascontiguousarray(values, self.dtype).view(np.uint8).data
         self._digest.update(content)
         self._file.write(content)
         self.length += len(values)
 
     def finish_array(self) -> dict[str, Any]:
-        """Close the array, and return its entry in the manifest. Nothing can be appended any more."""
+        """Close the array for good, and return its entry in the manifest: {"dtype", "length", "sha256"}."""
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
         return {"dtype": self.dtype.str, "length": self.length, "sha256": self._digest.hexdigest()}
 
     def close(self) -> None:
-        """Close the file of an array that is given up."""
+        """Close the file without completing the array, after an error."""
         self._file.close()
 
 
 class FolderWriter:
-    """Writes a folder of arrays; get one from `new_array_folder`."""
+    """Writes a folder of arrays. Use the context manager `new_array_folder`, which yields one.
+
+    folder: an existing, empty folder
+    """
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -65,7 +74,10 @@ class FolderWriter:
         self._entries: dict[str, dict[str, Any]] = {}
 
     def append(self, name: str, values: np.ndarray, dtype: Any = None) -> None:
-        """Append values (entries,) to the array of this name. Its type is that of its first values, or `dtype`."""
+        """Append values, shape (entries,), to the array of this name, which is begun if it does not exist.
+
+        dtype: the NumPy type of a new array; None for the type of its first values
+        """
         if name not in self._writers:
             path = self.folder / f"{name}{ENDING}"
             self._writers[name] = ArrayWriter(path, values.dtype if dtype is None else dtype)
@@ -81,7 +93,7 @@ class FolderWriter:
         return self._writers[name].length
 
     def finish_array(self, name: str) -> FileArray:
-        """Close an array, to which nothing can be appended any more, and return it for reading."""
+        """Close the array of this name for good, and return it for reading."""
         writer = self._writers[name]
         self._entries[name] = writer.finish_array()
         return FileArray(writer.path, writer.dtype, writer.length)
@@ -93,7 +105,10 @@ class FolderWriter:
         writer.path.unlink()
 
     def finish(self, body: Any) -> None:
-        """Write the manifest, with `body` (JSON-able), when every array has been closed with `finish_array`."""
+        """Write the manifest, which completes the folder. Every array must have been closed with `finish_array`.
+
+        body: any JSON-able data, which `open_arrays` returns again
+        """
         content = {"arrays": self._entries, "body": body}
         text = json.dumps(content, indent=1, sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()
@@ -101,16 +116,16 @@ class FolderWriter:
         write_text(self.folder / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True))
 
     def close(self) -> None:
-        """Close all files."""
+        """Close the files of all arrays, complete or not."""
         for writer in self._writers.values():
             writer.close()
 
 
 @contextmanager
 def new_array_folder(folder: Path) -> Iterator[FolderWriter]:
-    """Yield a writer whose folder appears under its name when the block ends without an error, and else not at all.
+    """Yield a writer of arrays to a new folder. The folder appears when the `with` block ends without an error.
 
-    Raises FileExistsError if something is there already.
+    After an error nothing is left of it. Raises FileExistsError if something is there already.
     """
     refuse_existing(folder)
     folder = folder.absolute()
@@ -130,15 +145,15 @@ def new_array_folder(folder: Path) -> Iterator[FolderWriter]:
 
 
 def is_array_folder(folder: Path) -> bool:
-    """Return True if a folder with a manifest exists."""
+    """Return True if a folder holds a manifest, as this module and a search write it."""
     return (folder / MANIFEST).is_file()
 
 
 def open_arrays(folder: Path) -> tuple[Any, dict[str, FileArray]]:
-    """Return the body of a folder and its arrays, which are not read yet.
+    """Return (JSON data of the manifest, {name: array in its file}) of a folder. No array is read yet.
 
-    Raises FileNotFoundError if there is none, and `CorruptFolderError`, which names the file, if it is damaged or
-    foreign.
+    Raises FileNotFoundError if there is no manifest, and `CorruptFolderError`, which names the file, if the folder is
+    damaged or was not written by this module.
     """
     body, entries = _manifest(folder)
     arrays = {}
@@ -156,8 +171,9 @@ def open_arrays(folder: Path) -> tuple[Any, dict[str, FileArray]]:
 
 
 def verify_arrays(folder: Path) -> None:
-    """Read all files of a folder and compare their checksums. Raises `CorruptFolderError`, naming a file that
-    differs.
+    """Read all files of a folder and compare their checksums with the manifest.
+
+    Raises `CorruptFolderError`, which names the first file that differs.
     """
     _, arrays = open_arrays(folder)
     _, entries = _manifest(folder)
@@ -171,8 +187,9 @@ def verify_arrays(folder: Path) -> None:
 
 
 def _manifest(folder: Path) -> tuple[Any, Mapping[str, tuple[np.dtype, int, str]]]:
-    """Return the body, and {array: (type, length, checksum)}. Raises `CorruptFolderError` if the manifest is
-    damaged.
+    """Read the manifest of a folder. Return its JSON data, and {name of an array: (type, length, checksum)}.
+
+    Raises `CorruptFolderError` if the manifest is damaged or was not written by this module.
     """
     path = folder / MANIFEST
     try:

@@ -1,4 +1,4 @@
-"""Check that decoded objects hold what their classes declare, since JSON may contain anything."""
+"""Check that objects made from JSON, which may hold anything, have fields of the types that their classes declare."""
 
 import types
 from collections.abc import Mapping
@@ -22,7 +22,12 @@ def as_declared(value: Any) -> Any:
 
 
 def conforms(value: Any, hint: Any) -> bool:
-    """Return True if a value is of a declared type. An int is accepted for a float; a bool is accepted for neither."""
+    """Return True if a value is of a declared type.
+
+    value: any object
+    hint: the type as annotated, such as `tuple[int, ...]` or `str | None`. An int is accepted for a float; a bool is
+        accepted for neither. Types that are not checked, such as arrays, accept everything
+    """
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return any(conforms(value, each) for each in inner)

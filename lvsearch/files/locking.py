@@ -15,6 +15,7 @@ from pathlib import Path
 from lvsearch.files.ordinary import require_ordinary
 
 LOCK = ".lock"
+"""The name of the lock file in a folder."""
 _BEYOND_THE_TEXT = 1 << 20
 """The byte that is locked on Windows, behind the text, since locked bytes cannot be read by others."""
 _AS_IT_STANDS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -22,6 +23,7 @@ _AS_IT_STANDS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 waited for.
 """
 _NO_LOCKS_HERE = {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS}
+"""The error numbers by which a file system says that it has no locks."""
 
 
 class FolderInUseError(OSError):
@@ -46,10 +48,12 @@ def hold_lock(folder: Path) -> Iterator[None]:
 
 
 def hold_again(folder: Path) -> None:
-    """Take the lock again if this process holds it but the folder was removed and made again meanwhile; else do
-    nothing.
+    """Take the lock of a folder again if somebody removed and remade the folder while this process held the lock.
 
-    Raises the errors of `hold_lock`.
+    Otherwise it does nothing.
+
+    Raises `FolderInUseError` if somebody else holds the lock meanwhile, ValueError if a pipe or a device is in its
+    place, and OSError if it cannot be opened.
     """
     place = folder.absolute()
     if place not in _held:
@@ -70,7 +74,11 @@ _held: dict[Path, int] = {}
 
 
 def _open_lock(folder: Path) -> int:
-    """Open the lock file, take the lock, and return its handle. Raises the errors of `hold_lock`."""
+    """Open the lock file of a folder, take the lock, and return the handle of the file, a number.
+
+    Raises `FolderInUseError` if somebody else holds the lock, ValueError if a pipe or a device is in its place, and
+    OSError if it cannot be opened.
+    """
     handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | _AS_IT_STANDS, 0o666)
     try:
         require_ordinary(folder / LOCK, os.fstat(handle).st_mode)
@@ -105,6 +113,6 @@ def _try_lock(handle: int) -> bool:
 
 
 def _holder(folder: Path) -> str:
-    """Return the process that last wrote into the lock file, as a hint for messages."""
+    """Return who last held the lock of a folder, such as "process 4711 on server", as a hint for messages."""
     text = (folder / LOCK).read_text(encoding="utf-8", errors="replace").strip()
     return text if text.isprintable() and text else "another process"

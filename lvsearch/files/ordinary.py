@@ -1,4 +1,4 @@
-"""Open ordinary files only: a pipe or a device in the place of a file might never end."""
+"""Open ordinary files only, and refuse pipes and devices, from which reading might never end."""
 
 import os
 import stat
@@ -9,6 +9,7 @@ from lvsearch.models.plain_arguments import as_path
 READ_AT_ONCE = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 """Flags for opening a file. Without O_NONBLOCK, opening a pipe would wait for a writer; Windows has neither."""
 KINDS = ((stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
+"""Pairs (test of a file's mode, what passes it in words), for messages."""
 
 
 def open_ordinary(path: str | os.PathLike[str]) -> BinaryIO:
@@ -26,13 +27,16 @@ def open_ordinary(path: str | os.PathLike[str]) -> BinaryIO:
 
 
 def read_ordinary(path: str | os.PathLike[str]) -> bytes:
-    """Read all bytes of a file. Errors as for `open_ordinary`."""
+    """Return all bytes of a file. Raises OSError if it cannot be opened, ValueError if it is no ordinary file."""
     with open_ordinary(path) as file:
         return file.read()
 
 
 def require_ordinary(path: str | os.PathLike[str], mode: int | None = None) -> None:
-    """Raise ValueError unless `path` is an ordinary file; its mode is looked up where it is not given."""
+    """Raise ValueError if `path` is a folder, a pipe, a device or a socket, and no ordinary file.
+
+    mode: the file's mode as `os.stat` returns it; None to look it up
+    """
     mode = as_path("path", path).stat().st_mode if mode is None else mode
     if not stat.S_ISREG(mode):
         kind = next((name for holds, name in KINDS if holds(mode)), "a device")

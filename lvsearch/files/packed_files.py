@@ -47,9 +47,9 @@ BAD_PACKING = (OSError, EOFError, RuntimeError, zlib.error, lzma.LZMAError, zipf
 
 
 def unpacked_name(path: str | os.PathLike[str]) -> str:
-    """Return the name of a file's content, in lower case: without .gz and others of `PACKED`.
+    """Return the name that a file has once it is unpacked, in lower case: "docs.csv" for "Docs.csv.gz".
 
-    For a .zip with one file it is the name of that file. Raises ValueError for a .zip that is none.
+    For a .zip with one file it is the name of that file. Raises ValueError if a file named .zip is not one.
     """
     path = as_path("path", path)
     name = path.name.lower()
@@ -62,7 +62,10 @@ def unpacked_name(path: str | os.PathLike[str]) -> str:
 
 
 def zip_members(path: str | os.PathLike[str]) -> list[str]:
-    """Return the files in a .zip, without hidden ones and folders. Raises ValueError for a file that is no .zip."""
+    """Return the paths of the files in a .zip, sorted, without hidden files and folders.
+
+    Raises ValueError for a file that is no .zip.
+    """
     try:
         with zipfile.ZipFile(path) as archive:
             names = [entry.filename for entry in archive.infolist() if not entry.is_dir()]
@@ -72,15 +75,16 @@ def zip_members(path: str | os.PathLike[str]) -> list[str]:
 
 
 def is_hidden(path: PurePosixPath | Path) -> bool:
-    """Return True for files of an editor or a system: the file or a folder on its path begins with a dot, or is
-    macOS's.
+    """Return True for a file that an editor or a system made, by its path.
+
+    These are paths with a name that begins with a dot, or with macOS's folder `__MACOSX`.
     """
     return any(part.startswith(".") or part == "__MACOSX" for part in path.parts)
 
 
 @contextmanager
 def open_unpacked(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Yield the bytes of a file, unpacked by its ending; for a .zip those of its one file.
+    """Yield a file opened for reading bytes, unpacked if its ending is .gz, .bz2, .xz or .zip (of one file).
 
     Raises ValueError, also inside the block that reads, for a file that is not packed as its name says, and for a .zip
     of several files.
@@ -108,7 +112,10 @@ def open_unpacked(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 
 def read_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:
-    """Return a text file, unpacked by its ending, with every line ended by a line feed.
+    """Return the text of a file, unpacked by its ending. Line ends of all systems become line feeds.
+
+    path: the file
+    encoding: the encoding of the text, as Python names it
 
     Raises:
         ValueError: a file that is no text (its kind is named); bytes that are not of this encoding, with the place of
@@ -120,8 +127,13 @@ def read_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:
 
 
 def decode_text(content: bytes, name: str | os.PathLike[str], encoding: str = "utf-8") -> str:
-    """Return bytes as text, with every line ended by a line feed. name: the file, for messages. Raises as `read_text`
-    does.
+    """Return bytes as text. Line ends of all systems become line feeds.
+
+    content: the bytes
+    name: the name of the file, for messages
+    encoding: the encoding of the text, as Python names it
+
+    Raises ValueError for bytes that are no text, or not of this encoding, and for an unknown encoding.
     """
     codec = _codec(encoding)
     refuse_foreign(content[:HEAD], name, codec)
@@ -137,9 +149,12 @@ def decode_text(content: bytes, name: str | os.PathLike[str], encoding: str = "u
 
 @contextmanager
 def open_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> Iterator[IO[str]]:
-    """Yield a text file, unpacked by its ending, to be read piece by piece; every line ends with a line feed.
+    """Yield a file opened for reading text piece by piece, unpacked by its ending. Line ends become line feeds.
 
-    Raises ValueError, also inside the block that reads, as `read_text` does.
+    path: the file
+    encoding: the encoding of the text, as Python names it
+
+    Raises ValueError, also inside the block that reads, for a file that is no text, or not of this encoding.
     """
     codec = _codec(encoding)
     with open_unpacked(path) as file:
@@ -153,7 +168,12 @@ def open_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> Iterator
 
 
 def refuse_foreign(head: bytes, name: Any, codec: str) -> None:
-    """Raise ValueError for bytes that begin as no text in this encoding does."""
+    """Raise ValueError if a file is no text in this encoding, by its first bytes; the message says what it is.
+
+    head: the first bytes of the file
+    name: the name of the file, for messages
+    codec: Python's name of the encoding
+    """
     wide = codec.startswith(("utf-16", "utf-32"))
     if head[:2] in UTF16 and not wide:
         if codec.startswith("utf-8"):
@@ -167,14 +187,22 @@ def refuse_foreign(head: bytes, name: Any, codec: str) -> None:
 
 
 def _not_packed(path: Path | str | os.PathLike[str], error: Exception, program: str) -> Exception:
-    """Return the error to raise: the system's own as it is, or else one that says what was expected."""
+    """Return the error to raise for a file that could not be unpacked.
+
+    path: the file
+    error: the error of unpacking; one of the system, such as a missing file, is returned as it is
+    program: the name of the program that packs such files, such as "gzip"
+    """
     if isinstance(error, OSError) and error.errno is not None:
         return error
     return ValueError(f"{path}: {error}; expected a file written by {program}, as its name says")
 
 
 def _codec(encoding: str) -> str:
-    """Return Python's name of an encoding. Raises ValueError for an unknown one."""
+    """Return Python's name of an encoding; for UTF-8 the one that skips a byte order mark.
+
+    Raises ValueError for an unknown encoding.
+    """
     try:
         codec = codecs.lookup(encoding).name
     except (LookupError, TypeError) as error:
@@ -185,7 +213,14 @@ def _codec(encoding: str) -> str:
 
 
 def _not_of_encoding(name: Any, encoding: str, error: UnicodeDecodeError, place: str, head: bytes) -> str:
-    """Return the message for bytes that are not of the encoding, with a guess at the right one."""
+    """Return the message for bytes that are not of the stated encoding, with a guess at the right one.
+
+    name: the name of the file
+    encoding: the stated encoding
+    error: the error of decoding, which holds the bytes
+    place: where the bytes are, in words, or ""
+    head: the first bytes of the file
+    """
     got = " ".join(f"0x{byte:02x}" for byte in error.object[error.start : error.end])
     guess = "encoding='latin-1' or 'cp1252' are common"
     if head[:2] in UTF16:

@@ -9,6 +9,7 @@ import sys
 PLAIN = {"−": "-", "–": "-", "…": "...", "×": "x", "±": "+/-", "≥": ">=", "≤": "<=", "∞": "inf", "→": "->", "÷": "/"}
 """The plain signs that replace characters which cannot be printed."""
 NAME = "lvsearch.plain"
+"""The name under which `codecs` knows the error handler of this module."""
 
 
 def print_any_text() -> None:
@@ -24,7 +25,10 @@ def print_any_text() -> None:
 
 
 def _in_plain_signs(error: UnicodeError) -> tuple[str, int]:
-    """Return the plain signs for characters that cannot be encoded; a handler for `codecs.register_error`."""
+    """Return (plain signs for the characters that cannot be encoded, position at which encoding goes on).
+
+    It is an error handler for `codecs.register_error`.
+    """
     if not isinstance(error, UnicodeEncodeError):
         raise error
     signs = error.object[error.start : error.end]

@@ -28,7 +28,7 @@ def visible(text: str) -> str:
 
 
 def markdown(text: str) -> str:
-    """Return the text escaped so that Markdown shows it as it is."""
+    """Return the text on one line, escaped so that Markdown shows it as it is."""
     return MARKDOWN.sub(r"\\\g<0>", visible(text))
 
 

@@ -38,10 +38,12 @@ class CorruptFolderError(ValueError):
 
 
 def write_folder(folder: Path, body: Any, arrays: Mapping[str, Mapping[str, np.ndarray]]) -> None:
-    """Write a state to a folder: `body` (JSON-able) and groups of arrays. Files of an earlier state are removed.
+    """Write JSON data and groups of arrays to a folder, in place of what an earlier call wrote there.
+
+    A process that is killed meanwhile leaves the earlier content complete.
 
     folder: made if missing
-    body: the content of the manifest
+    body: any JSON-able data, kept in the manifest
     arrays: {group name: {array name: array}}; unchanged groups are not written again
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -64,7 +66,9 @@ def write_folder(folder: Path, body: Any, arrays: Mapping[str, Mapping[str, np.n
 
 
 def read_folder(folder: Path) -> tuple[Any, dict[str, dict[str, np.ndarray]]]:
-    """Return the body and the arrays of a folder, even while a search is writing to it.
+    """Return what `write_folder` wrote: (JSON data, {group name: {array name: array}}).
+
+    It works even while a search is writing to the folder.
 
     Raises FileNotFoundError if there is no such folder, and `CorruptFolderError` if it is foreign or damaged.
     """
@@ -79,7 +83,7 @@ def read_folder(folder: Path) -> tuple[Any, dict[str, dict[str, np.ndarray]]]:
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[None]:
-    """Make a new folder and hold its lock inside this context.
+    """Make a new folder and hold its lock inside this context, so that no other process writes to it.
 
     Raises FileExistsError if something is there already, and `FolderInUseError` if another process is just making it.
     """
@@ -94,8 +98,8 @@ def new_folder(folder: Path) -> Iterator[None]:
 def known_folder(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder that `write_folder` wrote, and remove temporary files that killed processes left in it.
 
-    Raises FileNotFoundError and `CorruptFolderError` as `read_folder` does, and `FolderInUseError` if another process
-    writes to it.
+    Raises FileNotFoundError if there is no such folder, `CorruptFolderError` if another program wrote it, and
+    `FolderInUseError` if another process writes to it.
     """
     _manifest(folder)  # before a lock is put into somebody's folder
     with hold_lock(folder):
@@ -106,7 +110,11 @@ def known_folder(folder: Path) -> Iterator[None]:
 
 
 def _manifest(folder: Path) -> bytes:
-    """Return the bytes of the manifest. Raises FileNotFoundError or `CorruptFolderError` if there is none."""
+    """Return the bytes of a folder's manifest.
+
+    Raises FileNotFoundError if the folder is missing or just being begun, and `CorruptFolderError` if it was written by
+    another program.
+    """
     if not folder.is_dir():
         raise FileNotFoundError(f"no folder {folder}: expected one written by a search (out=…) or by result.save(…)")
     path = folder / MANIFEST
@@ -124,14 +132,18 @@ def _manifest(folder: Path) -> bytes:
 
 
 def _is_being_begun(folder: Path) -> bool:
-    """Return True if a folder holds nothing but its lock and files from before the first manifest."""
+    """Return True if a folder holds only its lock and files of arrays, since the first manifest is still to come."""
     names = [path.name for path in folder.iterdir()]
     return LOCK in names and all(name == LOCK or OURS.fullmatch(name) for name in names)
 
 
 def _read(folder: Path, content: bytes) -> tuple[Any, dict[str, dict[str, np.ndarray]]]:
-    """Return the body and the arrays that a manifest with this content names. Raises `CorruptFolderError` for
-    damage.
+    """Return (JSON data, {group name: {array name: array}}) of a folder.
+
+    folder: the folder
+    content: the bytes of its manifest, which names the files to read
+
+    Raises `CorruptFolderError` if a file is missing, damaged, or not written by this module.
     """
     path = folder / MANIFEST
     try:
@@ -154,7 +166,10 @@ def _read(folder: Path, content: bytes) -> tuple[Any, dict[str, dict[str, np.nda
 
 
 def refuse_existing(folder: Path) -> None:
-    """Raise FileExistsError if a folder (or file) already holds something, so that nobody's files are overwritten."""
+    """Raise FileExistsError if a path is a file or a folder that holds something besides a lock.
+
+    Call it before writing, so that nobody's files are overwritten.
+    """
     if folder.is_file() or (folder.is_dir() and any(path.name != LOCK for path in folder.iterdir())):
         raise FileExistsError(
             f"{folder} exists and is not empty: choose another folder, remove this one, or go on with a search saved "
@@ -163,12 +178,17 @@ def refuse_existing(folder: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically."""
+    """Write a text file in UTF-8 atomically: it appears complete or not at all. Its folder is made if missing."""
     write_bytes(path, text.encode())
 
 
 def _read_group(path: Path, expected: str) -> dict[str, np.ndarray]:
-    """Return the arrays of one file. Raises `CorruptFolderError` if it is missing, or its checksum differs."""
+    """Return the arrays of one .npz file of a folder, as {array name: array}.
+
+    expected: the SHA-256 checksum that the file should have, in hexadecimal
+
+    Raises `CorruptFolderError` if the file is missing or its checksum differs.
+    """
     try:
         data = read_ordinary(path)
     except FileNotFoundError as error:
@@ -184,7 +204,7 @@ def _read_group(path: Path, expected: str) -> dict[str, np.ndarray]:
 
 
 def _npz(content: Mapping[str, np.ndarray]) -> bytes:
-    """Return arrays as the bytes of an .npz file."""
+    """Return the bytes of an .npz file with these arrays. content: {array name: array}."""
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **{name: np.asarray(array) for name, array in content.items()})
     return buffer.getvalue()
@@ -196,23 +216,23 @@ def _is_plain(name: str) -> bool:
 
 
 def _file_name(group: str, digest: str) -> str:
-    """Return the name of a file of arrays, which contains its checksum."""
+    """Return the name of the file of a group of arrays: "<group>-<first 16 digits of the checksum>.npz"."""
     return f"{group}-{digest[:16]}.npz"
 
 
 def _digest(data: bytes) -> str:
-    """Return the SHA-256 checksum in hexadecimal."""
+    """Return the SHA-256 checksum of bytes, in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write a file atomically."""
+    """Write a file atomically: it appears complete or not at all. Its folder is made if missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     _write_atomically(path, data)
 
 
 def _write_atomically(path: Path, data: bytes) -> None:
-    """Write a file under a temporary name, and rename it when it is complete."""
+    """Write a file under a temporary name in the same folder, and rename it to `path` when it is complete."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-", suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -227,7 +247,7 @@ def _write_atomically(path: Path, data: bytes) -> None:
 
 
 def _ordinary_mode() -> int:
-    """Return the permissions of a file that `open` would make; those of mkstemp are private."""
+    """Return the permissions that `open` would give a new file, since `tempfile.mkstemp` makes its files private."""
     umask = os.umask(0o077)  # the umask can only be read by setting it
     os.umask(umask)
     return 0o666 & ~umask

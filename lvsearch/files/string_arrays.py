@@ -1,6 +1,6 @@
-"""Store strings as two plain arrays: their text, and where each one ends.
+"""Store strings as two plain arrays: the text of all, and the position where each one ends.
 
-NumPy's own arrays of strings give every entry the width of the longest one, and lose NULs at the end.
+NumPy's own arrays of strings give every entry the width of the longest one, and lose NUL characters at the end.
 """
 
 import json
@@ -13,18 +13,26 @@ import numpy as np
 from lvsearch.inference.data.mapped import FileArray
 
 TEXT, ENDS, KNOWN = ".text", ".ends", ".known"
+"""Endings of the names of the arrays: the text of all strings, where each ends, and which strings are not missing."""
 AT_ONCE = 1 << 14
+"""The number of strings that are read or written at once."""
 
 
 def pack_strings(name: str, strings: Iterable[str]) -> dict[str, np.ndarray]:
-    """Return strings as two arrays: their UTF-8 text, and the position after each string. Half surrogates are kept."""
+    """Return strings as two arrays: {name + ".text": bytes of all in UTF-8, name + ".ends": position after each}.
+
+    Unpaired surrogates are kept.
+    """
     encoded = [string.encode("utf-8", "surrogatepass") for string in strings]
     ends = np.cumsum([len(text) for text in encoded], dtype=np.int64)
     return {name + TEXT: np.frombuffer(b"".join(encoded), np.uint8), name + ENDS: ends}
 
 
 def unpack_strings(name: str, arrays: Mapping[str, np.ndarray]) -> tuple[str, ...]:
-    """Return the strings that `pack_strings` packed, or those of an array of strings, as earlier versions wrote them.
+    """Return the strings that `pack_strings` packed under this name, or that an earlier version stored as one array.
+
+    name: the name of the strings
+    arrays: {name: array}, with ".text" and ".ends" behind the name
 
     Raises KeyError for a missing array, ValueError for ends that do not divide the text.
     """
@@ -41,12 +49,12 @@ def unpack_strings(name: str, arrays: Mapping[str, np.ndarray]) -> tuple[str, ..
 
 
 def has_strings(name: str, arrays: Mapping[str, np.ndarray]) -> bool:
-    """Return True if `unpack_strings` finds strings under this name."""
+    """Return True if `arrays` hold strings under this name, for `unpack_strings`."""
     return name in arrays or name + TEXT in arrays
 
 
 def json_list(values: Iterable[Any]) -> Iterator[str]:
-    """Yield `json.dumps(list(values))` in pieces, from which fingerprints are made."""
+    """Yield the text of `json.dumps(list(values))` in pieces, so that long lists need not be in memory at once."""
     yield "["
     between, waiting = "", iter(values)
     while chosen := list(islice(waiting, AT_ONCE)):
@@ -56,10 +64,12 @@ def json_list(values: Iterable[Any]) -> Iterator[str]:
 
 
 class StoredStrings(Sequence):
-    """Strings in files, which are read only when they are used; None for those that `known` marks as missing.
+    """A sequence of strings in files, which are read only when they are used.
 
-    text, ends: the two arrays of `pack_strings`, in files
-    known: an array of truth values in a file, or None if no string is missing
+    text: the UTF-8 bytes of all strings, in a file
+    ends: the position after each string in `text`, in a file
+    known: True for each string that exists and False for each that is missing and reads as None, in a file. None if no
+        string is missing
     """
 
     def __init__(self, text: FileArray, ends: FileArray, known: FileArray | None = None):
@@ -69,7 +79,7 @@ class StoredStrings(Sequence):
         return self.ends.length
 
     def __getitem__(self, index: Any) -> Any:
-        """Return one string; for an array of numbers (chosen,) an array of strings; for a slice a tuple."""
+        """Return one string for a number, a tuple for a slice, and an array (chosen,) for an array of numbers."""
         if isinstance(index, np.ndarray):
             return np.array([self[int(each)] for each in index], dtype=object)
         if isinstance(index, slice):

@@ -1,1 +1,1 @@
-"""Fits and draws of one size, for people: tables, captions, clusters, occupied components."""
+"""Fitted models of one size with their methods (tables, scores, pictures), posterior draws, and occupied components."""

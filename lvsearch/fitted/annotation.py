@@ -1,4 +1,4 @@
-"""Captions, labels of regions, and retrieval from a model of images and captions, for people.
+"""Predict captions, label regions and retrieve images with a fitted model of images and captions.
 
 Every function takes a fitted model (`lv.fit(...)`, `result.best`) and images: a `PairedCorpus`, or a pair (regions,
 captions). The captions of these images are used only by functions that score or show them.
@@ -32,14 +32,16 @@ Rounding errors of float64 sums are a millionth of this, and depend on the other
 
 @dataclass(frozen=True)
 class CaptionScores:
-    """log p(caption | image) of some images.
+    """The scores log p(caption | image) of some images under a fitted model.
 
     | field | meaning |
     |---|---|
-    | `per_image` | Σ_m log p(w_m | r), nats; 0 where the caption is missing |
-    | `n_words` | caption words of all images |
-    | `impossible` | how many of these words have a probability below 1e-25; they count with the probability they have |
+    | `per_image` | Σ_m log p(w_m | r) over the words w_m of the caption, r the image's regions; (images,), nats |
+    | `n_words` | the number of caption words of all images together |
+    | `impossible` | how many of these words have a probability below 1e-25; their log probability counts all the same |
     | `unseen` | caption words that no training caption has, sorted |
+
+    An image without a caption has the score 0.
     """
 
     per_image: Float[np.ndarray, " images"]
@@ -49,11 +51,14 @@ class CaptionScores:
 
     @property
     def perplexity(self) -> float:
-        """The perplexity per caption word, exp(−Σ log p / words) (§4.2.2); NaN without words."""
+        """The perplexity per caption word, exp(−Σ log p / number of words); NaN without words.
+
+        Source: Blei (2004), §4.2.2.
+        """
         return float(np.exp(-self.per_image.sum() / self.n_words)) if self.n_words else float("nan")
 
     def describe(self) -> str:
-        """Describe the scores in one line, and name the words that have no probability or were never seen."""
+        """Return the perplexity in one line, with the number of impossible words and the first unseen words."""
         text = f"caption perplexity {self.perplexity:,.1f} over {self.n_words:,} words"
         if self.impossible:
             text += f"; {self.impossible:,} of them have no probability under the estimated words"
@@ -64,14 +69,14 @@ class CaptionScores:
 
 @dataclass(frozen=True)
 class Retrieval:
-    """Images ranked for a query.
+    """The result of a search for images by words: all images, ranked by how well they fit the query.
 
     | field | meaning |
     |---|---|
     | `query` | the words of the query |
-    | `ranking` | the numbers of the images, best first |
-    | `scores` | Σ log p(word | image), nats, in the order of the ranking |
-    | `relevant` | True for images whose captions have all words of the query, in the order of the ranking |
+    | `ranking` | the numbers of the images, best first, (images,) |
+    | `scores` | Σ log p(word | image) over the query's words, nats, (images,), in the order of the ranking |
+    | `relevant` | True for images whose captions have all words of the query, (images,), in the order of the ranking |
     """
 
     query: tuple[str, ...]
@@ -81,8 +86,9 @@ class Retrieval:
 
     @property
     def precision_recall(self) -> pd.DataFrame:
-        """Precision and recall after each relevant image, in columns recall and precision; empty if none is
-        relevant.
+        """The precision-recall curve: a table with columns `recall` and `precision`, and a row per relevant image.
+
+        A row counts the images ranked down to this relevant image. The table is empty if no image is relevant.
         """
         found = np.cumsum(self.relevant)
         where = np.flatnonzero(self.relevant)
@@ -91,13 +97,16 @@ class Retrieval:
 
     @property
     def mean_precision(self) -> float:
-        """The average of the precisions at every relevant image; NaN if none is relevant."""
+        """The average precision of the ranking: the mean of the precisions at its relevant images; NaN without any."""
         curve = self.precision_recall
         return float(np.mean(curve["precision"].to_numpy())) if len(curve) else float("nan")
 
 
 def caption_distribution(model: "FittedImages", data: Any) -> pd.DataFrame:
-    """Return p(word | image) as a table: a row per image, a column per word, rows summing to 1. Captions are not used.
+    """Return p(word | image) as a table (images, words of the vocabulary); rows sum to 1.
+
+    model: a fitted model of images with captions.
+    data: images, as a `PairedCorpus` or a pair (regions, captions). Their captions are not used.
 
     Raises ValueError for a model without captions, and for regions of another form than the training data's.
     """
@@ -110,15 +119,21 @@ def caption_distribution(model: "FittedImages", data: Any) -> pd.DataFrame:
 
 
 def annotate(model: "FittedImages", data: Any, n_words: int = 5) -> pd.DataFrame:
-    """Return the most probable words of each image beside its caption, in columns predicted and caption.
+    """Return a table with the most probable caption words of each image beside its actual caption.
 
-    Raises ValueError as `caption_distribution`.
+    model: a fitted model of images with captions.
+    data: images, as a `PairedCorpus` or a pair (regions, captions).
+    n_words: the number of words to predict for each image.
+
+    Returns a row per image, with columns `predicted` and `caption`, each a text of words joined by commas.
+
+    Raises ValueError for a model without captions, and for regions of another form than the training data's.
     """
     images = _images(model, data)
     probabilities = caption_distribution(model, images)
     return pd.DataFrame(
         {
-            "predicted": [", ".join(words) for words in _top(probabilities.to_numpy(), images, n_words)],
+            "predicted": [", ".join(words) for words in _top_words(probabilities.to_numpy(), images, n_words)],
             "caption": [", ".join(images.caption(image)) for image in range(len(images))],
         },
         index=probabilities.index,
@@ -126,24 +141,33 @@ def annotate(model: "FittedImages", data: Any, n_words: int = 5) -> pd.DataFrame
 
 
 def label_regions(model: "FittedImages", data: Any, n_words: int = 2) -> pd.DataFrame:
-    """Return the most probable words of each region, p(word | image, region), in a row per region.
+    """Return a table with the most probable words of each region of each image, by p(word | image, region).
 
-    The columns are image, region, words, and probability (of the first word).
+    model: a fitted model of images with captions.
+    data: images, as a `PairedCorpus` or a pair (regions, captions). Their captions are not used.
+    n_words: the number of words for each region.
 
-    Raises ValueError for GM-mixture, whose regions have no words of their own, and as `caption_distribution`.
+    Returns a row per region. Columns are `image` and `region` (numbers), `words` (joined by commas), and
+    `probability` (of the first word).
+
+    Raises ValueError for GM-mixture, whose regions have no words of their own, and for a model without captions.
+    Also for regions of another form than the training data's.
     """
     images = _images(model, data)
     rows = []
     for image, probabilities in enumerate(region_distributions(model.estimate, images.dataset())):
-        words = _top(probabilities, images, n_words)
+        words = _top_words(probabilities, images, n_words)
         rows += [(image, n, ", ".join(w), p.max()) for n, (w, p) in enumerate(zip(words, probabilities, strict=True))]
     return pd.DataFrame(rows, columns=["image", "region", "words", "probability"])
 
 
 def caption_scores(model: "FittedImages", data: Any) -> CaptionScores:
-    """Return log p(caption | image), which words have no probability, and which were never seen in training.
+    """Return log p(caption | image) of each image in nats, with the words that are impossible or unseen in training.
 
-    Raises ValueError as `caption_distribution`.
+    model: a fitted model of images with captions.
+    data: images with their captions, as a `PairedCorpus` or a pair (regions, captions).
+
+    Raises ValueError for a model without captions, and for regions of another form than the training data's.
     """
     images = _images(model, data)
     counts = images.captions.counts
@@ -161,11 +185,16 @@ def caption_scores(model: "FittedImages", data: Any) -> CaptionScores:
 
 
 def retrieve(model: "FittedImages", data: Any, query: str | tuple[str, ...] | list[str]) -> Retrieval:
-    """Return the images ranked by p(query | image) = Π p(word | image) (§4.2.4). Ties keep the order of the images.
+    """Return all images ranked by p(query | image) = Π p(word | image). Ties keep the order of the images.
 
+    model: a fitted model of images with captions.
+    data: images, as a `PairedCorpus` or a pair (regions, captions). Captions only say which images are relevant.
     query: words of the vocabulary; a single string is split at spaces.
 
-    Raises ValueError for a query without words or with unknown words, and as `caption_distribution`.
+    Raises ValueError for a query without words or with unknown words, and for a model without captions.
+    Also for regions of another form than the training data's.
+
+    Source: Blei (2004), §4.2.4.
     """
     images = _images(model, data)
     words = tuple(query.split()) if isinstance(query, str) else tuple(query)
@@ -180,10 +209,12 @@ def retrieve(model: "FittedImages", data: Any, query: str | tuple[str, ...] | li
 
 
 def ranked(scores: Float[np.ndarray, " images"]) -> Int[np.ndarray, " images"]:
-    """Return the places of the images by falling score.
+    """Return the numbers of the images in the order of falling score, (images,).
 
-    A score within `TIED` of the next higher one is tied with it. Ties are in the order of the images, so that the
-    ranking does not depend on how sums were rounded.
+    A score within a relative 1e-9 (`TIED`) of the next higher one is tied with it. Ties keep the order of the images,
+    so that the ranking does not depend on how sums were rounded.
+
+    scores: the score of each image, nats; −∞ is allowed.
     """
     order = np.argsort(-scores, kind="stable")
     falling = scores[order]
@@ -194,49 +225,72 @@ def ranked(scores: Float[np.ndarray, " images"]) -> Int[np.ndarray, " images"]:
 
 
 def absent_factor_words(model: "FittedImages", data: Any) -> AbsentFactors:
-    """Return how many caption words are assigned to factors that no region of their image has (§4.2.2).
+    """Count the caption words whose most probable factor is not the most probable factor of any region of their image.
 
-    Raises ValueError as `caption_distribution`.
+    model: a fitted model of images with captions.
+    data: images with their captions, as a `PairedCorpus` or a pair (regions, captions).
+
+    Returns the number of caption words (`words`) and of words whose factor is absent from the regions (`absent`).
+
+    Raises ValueError for a model without captions, and for regions of another form than the training data's.
+
+    Source: Blei (2004), §4.2.2.
     """
     return absent_factors(model.estimate, _images(model, data).dataset())
 
 
 def _images(model: "FittedImages", data: Any) -> PairedCorpus:
-    """Return the data as a `PairedCorpus` like the training data."""
+    """Return `data` as a `PairedCorpus` with the training data's vocabulary and form of regions.
+
+    data: a `PairedCorpus`, or a pair (regions, captions).
+    """
     training = model.training
     assert isinstance(training, PairedCorpus)  # what a model of images with captions is trained on
     return training.like_this(data)
 
 
-def _top(probabilities: np.ndarray, images: PairedCorpus, n_words: int) -> list[list[str]]:
-    """Return the `n_words` most probable words of each row."""
+def _top_words(probabilities: np.ndarray, images: PairedCorpus, n_words: int) -> list[list[str]]:
+    """Return the `n_words` most probable words of each row, the most probable first.
+
+    probabilities: p(word) in each row, (rows, words of the vocabulary of `images`).
+    """
     order = np.argsort(-probabilities, axis=1, kind="stable")[:, :n_words]
     return [[images.vocabulary[word] for word in row] for row in order]
 
 
 @dataclass(frozen=True)
 class FittedImages(FittedModel):
-    """A model of images with captions at one size. Its methods are the functions of this module."""
+    """A model of images with captions, fitted at one size. It predicts captions, labels regions and retrieves images.
+
+    Images are passed as a `PairedCorpus` or as a pair (regions, captions).
+    """
 
     def caption_distribution(self, data: Any) -> pd.DataFrame:
-        """Return p(word | image) as a table: a row per image, a column per word."""
+        """Return p(word | image) as a table (images, words of the vocabulary); rows sum to 1. Captions are not used."""
         return caption_distribution(self, data)
 
     def caption_scores(self, data: Any) -> CaptionScores:
-        """Return log p(caption | image) of each image, and the perplexity of all captions."""
+        """Return log p(caption | image) of each image, (images,), in nats, and the perplexity of all captions."""
         return caption_scores(self, data)
 
     def annotate(self, data: Any, n_words: int = 5) -> pd.DataFrame:
-        """Return the most probable words of each image beside its caption."""
+        """Return a table with a row per image: its `n_words` most probable words (`predicted`) beside its `caption`."""
         return annotate(self, data, n_words)
 
     def label_regions(self, data: Any, n_words: int = 2) -> pd.DataFrame:
-        """Return the most probable words of each region.
+        """Return a table with a row per region: `image`, `region`, its `n_words` most probable `words`, `probability`.
+
+        `probability` is p(first word | image, region). Captions are not used.
 
         Raises ValueError for models whose regions have no words of their own.
         """
         return label_regions(self, data, n_words)
 
     def retrieve(self, data: Any, query: str | tuple[str, ...] | list[str]) -> Retrieval:
-        """Return the images ranked by the probability of a query's words."""
+        """Return all images ranked by the probability of a query's words, the best image first.
+
+        query: words of the vocabulary; a single string is split at spaces.
+
+        Raises ValueError for a query without words or with unknown words.
+        """
         return retrieve(self, data, query)

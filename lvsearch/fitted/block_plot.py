@@ -25,10 +25,11 @@ def draw_blocks(
     means: pd.DataFrame,
     axes: "Axes",
 ) -> Caption:
-    """Draw the matrix in the order of its clusters, and return the caption, which is not written.
+    """Draw a matrix with rows and columns in the order of their clusters, and return a caption without drawing it.
 
     Clusters are ordered by the falling mean of their cells. So are rows and columns within a cluster.
 
+    points: the matrix. rows: the cluster of each row. columns: the cluster of each column.
     means: the mean of a cell of each block, row clusters × column clusters.
     """
     from matplotlib.colors import LinearSegmentedColormap
@@ -36,6 +37,7 @@ def draw_blocks(
     palette, values = palette_of(axes), np.asarray(points.values)
     order_rows, row_edges = _order_by_cluster(values, rows, points.observed)
     order_columns, column_edges = _order_by_cluster(values.T, columns, points.observed.T)
+    # missing cells are NaN, which the colour map shows in grey; the extreme per cent of values share the end colours
     shades = LinearSegmentedColormap.from_list("cells", [palette.background, palette.band, palette.main]).with_extremes(
         bad=palette.grid
     )
@@ -67,7 +69,12 @@ def draw_blocks(
 def _order_by_cluster(
     values: np.ndarray, labels: Int[np.ndarray, " each"], observed: np.ndarray
 ) -> tuple[Int[np.ndarray, " each"], list[int]]:
-    """Return (the order of the rows, the places in it where the next cluster begins)."""
+    """Return the order of the rows by cluster, (rows,), and the positions in this order where a next cluster begins.
+
+    Clusters, and rows within a cluster, are ordered by the falling mean of their observed cells.
+
+    values: the matrix, (rows, columns). labels: the cluster of each row. observed: False for missing cells.
+    """
     cells = np.where(observed, values, 0.0).sum(1) / np.maximum(observed.sum(1), 1)
     clusters = sorted(set(labels.tolist()), key=lambda k: -float(cells[labels == k].mean()))
     parts = [np.flatnonzero(labels == k) for k in clusters]

@@ -1,4 +1,4 @@
-"""A fitted block model: its clusters of rows and of columns, and the matrix in their order, for people."""
+"""The class `FittedBlocks`: a fitted latent block model, with clusters of rows, clusters of columns, and means."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,28 +21,40 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FittedBlocks(FittedModel):
-    """Row clusters × column clusters at one size. Rows and columns have the names that they have in the data."""
+    """A latent block model, fitted at one size (number of row clusters, number of column clusters).
+
+    A block is the cells of one row cluster in one column cluster. Tables have the names of the data's rows and columns.
+    """
 
     @property
     def model(self) -> LatentBlockModel:
-        """The model with the hyper-parameters of this fit."""
+        """The model (its type and hyper-parameters) that was fitted, without its fitted parameters."""
         model = self.estimate.model
         assert isinstance(model, LatentBlockModel)
         return model
 
     def row_memberships(self, data: Any = None) -> pd.DataFrame:
-        """Return q(cluster) of each row as a table; rows sum to 1. data: by default the training data."""
+        """Return the probability of each row cluster for each row under the fit, (rows, row clusters); rows sum to 1.
+
+        data: the rows; by default the training data.
+        """
         points = self._points(data)
         shares = np.asarray(self._describe(points).representation, np.float64)
         names = pd.RangeIndex(points.n_units) if points.row_names is None else pd.Index(points.row_names)
         return pd.DataFrame(shares, index=names, columns=pd.RangeIndex(shares.shape[1], name=ROW))
 
     def row_labels(self, data: Any = None) -> pd.Series:
-        """Return the most probable cluster of each row. data: by default the training data."""
+        """Return the number of the most probable row cluster of each row, as a series (rows,).
+
+        data: the rows; by default the training data.
+        """
         return self.row_memberships(data).idxmax(axis=1).rename(ROW)
 
     def column_memberships(self) -> pd.DataFrame:
-        """Return q(cluster) of each column of the data as a table with a row per column; rows sum to 1."""
+        """Return the probability of each column cluster for each column of the data under the fit.
+
+        The table is (columns, column clusters), with a row per column of the data; rows sum to 1.
+        """
         logits = np.asarray(self.estimate.natural[COLUMN], np.float64)
         shares = np.exp(logits - logits.max(1, keepdims=True))
         shares /= shares.sum(1, keepdims=True)
@@ -50,12 +62,13 @@ class FittedBlocks(FittedModel):
         return pd.DataFrame(shares, index=index, columns=pd.RangeIndex(shares.shape[1], name=COLUMN))
 
     def column_labels(self) -> pd.Series:
-        """Return the most probable cluster of each column."""
+        """Return the number of the most probable column cluster of each column, as a series (columns,)."""
         return self.column_memberships().idxmax(axis=1).rename(COLUMN)
 
     def block_means(self) -> pd.DataFrame:
-        """Return the mean of a cell of each block, row clusters × column clusters, with parameters at their
-        posterior means.
+        """Return the mean of a cell in each block, as a table (row clusters, column clusters).
+
+        Parameters are at their posterior means.
         """
         component = self.model.component
         with jax.enable_x64(True):
@@ -68,20 +81,24 @@ class FittedBlocks(FittedModel):
         """Draw the training matrix with rows and columns in the order of their clusters, and return the axes.
 
         Lines mark the borders of blocks. Rows and columns are named where there is room.
+
+        ax: the axes to draw on; None for a new figure.
         """
         axes = dressed(ax, height=6.4)
         write_caption(axes, self.draw_blocks(axes))
         return axes
 
     def draw_blocks(self, axes: "Axes") -> Caption:
-        """Draw the picture of `plot_blocks` on existing axes, and return its caption, which is not written."""
+        """Draw the training matrix in the order of its clusters on existing axes, and return a caption without drawing
+        it.
+        """
         points = self._points(None)
         return draw_blocks(
             points, self.row_labels().to_numpy(), self.column_labels().to_numpy(), self.block_means(), axes
         )
 
     def _points(self, data: Any) -> Points:
-        """Return the data as `Points` like the training data.
+        """Return `data` as `Points` with the columns of the training data; for None, the training data.
 
         Raises ValueError for data whose columns have no names.
         """

@@ -29,10 +29,13 @@ def plot_clusters(
     columns: tuple[Any, Any] | None,
     ax: "Axes | None",
 ) -> "Axes":
-    """Draw the picture of `FittedMixture.plot_clusters`, and return the axes.
+    """Draw the rows in two columns, coloured by component, with a caption, and return the axes.
 
-    shares: q(component) of each row. means: the mean of each component.
-    covariances: the covariance of each component; None for components that are not Gaussian.
+    Rows of uncertain component are pale. The number of each component stands at its mean.
+
+    points: the rows. shares: q(component), the probability of each component for each row.
+    means: the mean of each component.
+    covariances: the covariance of each component, drawn as an ellipse; None for components that are not Gaussian.
     columns: the names of two columns; None for the first two. ax: the axes to draw on; None for a new figure.
 
     Raises ValueError unless `columns` are two columns of the data.
@@ -51,7 +54,12 @@ def draw_clusters(
     columns: tuple[Any, Any],
     axes: "Axes",
 ) -> Caption:
-    """Draw the picture of `plot_clusters` on existing axes, and return its caption, which is not written."""
+    """Draw the rows in two columns, coloured by component, on existing axes, and return a caption without drawing it.
+
+    points: the rows. shares: q(component), the probability of each component for each row.
+    means, covariances: of each component, in all columns. Without covariances no ellipses are drawn.
+    columns: the names of two columns of the data, on the horizontal and on the vertical axis.
+    """
     x, y = (points.columns.index(name) for name in columns)
     _scatter(points, shares, x, y, axes)
     palette, of_row = palette_of(axes), shares.argmax(axis=1)
@@ -73,7 +81,12 @@ def draw_clusters(
 
 
 def plot_pairs(points: Points, shares: Float[np.ndarray, "row component"], columns: Sequence[Any] | None) -> "Figure":
-    """Draw the picture of `FittedMixture.plot_pairs`, and return the figure.
+    """Draw the rows in all pairs of several columns, coloured by component, and return the figure.
+
+    The diagonal has a histogram of each column.
+
+    points: the rows. shares: q(component), the probability of each component for each row.
+    columns: the names of two or more columns; None for the first five.
 
     Raises ValueError for fewer than two columns, and for unknown names.
     """
@@ -99,9 +112,11 @@ def plot_pairs(points: Points, shares: Float[np.ndarray, "row component"], colum
 
 
 def _checked_columns(points: Points, columns: Sequence[Any], wanted: int | None) -> tuple[Any, ...]:
-    """Return the names of the columns to draw. Raises ValueError for unknown names, or another number than `wanted`.
+    """Return `columns` as a tuple, checked to be names of columns of `points`.
 
-    wanted: how many columns there must be; None for two or more.
+    wanted: the number of columns that there must be; None for two or more.
+
+    Raises ValueError for unknown names, and for another number of columns than `wanted`.
     """
     chosen, known = tuple(columns), points.columns
     right = len(chosen) >= 2 if wanted is None else len(chosen) == wanted
@@ -113,7 +128,11 @@ def _checked_columns(points: Points, columns: Sequence[Any], wanted: int | None)
 
 
 def _scatter(points: Points, shares: Float[np.ndarray, "row component"], x: int, y: int, axes: "Axes") -> None:
-    """Draw the rows in two columns, coloured by their most probable component; uncertain rows are pale."""
+    """Draw a scatter plot of two columns, with rows coloured by their most probable component; uncertain rows are pale.
+
+    shares: q(component), the probability of each component for each row.
+    x, y: the numbers of the columns on the horizontal and on the vertical axis. Rows that miss either are left out.
+    """
     palette, of_row = palette_of(axes), shares.argmax(axis=1)
     both = points.observed[:, x] & points.observed[:, y]
     for component in np.unique(of_row[both]).tolist():
@@ -131,7 +150,11 @@ def _scatter(points: Points, shares: Float[np.ndarray, "row component"], x: int,
 
 
 def _histogram(points: Points, shares: Float[np.ndarray, "row component"], x: int, axes: "Axes") -> None:
-    """Draw a stacked histogram of one column, coloured by component."""
+    """Draw a stacked histogram of one column, coloured by the most probable component of each row.
+
+    shares: q(component), the probability of each component for each row.
+    x: the number of the column. Rows that miss it are left out.
+    """
     palette, of_row = palette_of(axes), shares.argmax(axis=1)
     known = points.observed[:, x]
     parts = np.unique(of_row[known]).tolist()
@@ -141,7 +164,10 @@ def _histogram(points: Points, shares: Float[np.ndarray, "row component"], x: in
 
 
 def _ellipse(axes: "Axes", centre: tuple[float, float], covariance: np.ndarray, colour: str) -> None:
-    """Draw the ellipse that holds the share `INSIDE` of a Gaussian."""
+    """Draw the ellipse that holds 90 % (`INSIDE`) of a two-dimensional Gaussian on the axes.
+
+    centre: the mean. covariance: (2, 2), of the two columns drawn. colour: of the line.
+    """
     from matplotlib.patches import Ellipse
 
     lengths, directions = np.linalg.eigh(covariance)

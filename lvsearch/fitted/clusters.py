@@ -1,4 +1,7 @@
-"""A fitted mixture of rows and its clusters, for people. All numbers are in the units of the data."""
+"""The class `FittedMixture`: a fitted mixture of rows, with clusters, densities, samples and pictures.
+
+All numbers are in the units of the data.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,58 +34,76 @@ LABEL = "component"
 
 @dataclass(frozen=True)
 class FittedMixture(FittedModel):
-    """A mixture at one size. Rows have the names that they have in the data, or numbers."""
+    """A mixture model of rows, fitted at one size (number of components).
+
+    Tables label rows with their names in the data, or with numbers if they have none.
+    """
 
     @property
     def model(self) -> MixtureModel:
-        """The model with the hyper-parameters of this fit."""
+        """The model (its type and hyper-parameters) that was fitted, without its fitted parameters."""
         model = self.estimate.model
         assert isinstance(model, MixtureModel)
         return model
 
     def weights(self) -> pd.Series:
-        """Return the expected share of each component, E[π_k].
+        """Return the expected mixing weight of each component, E[π_k], as a series (components,).
 
-        In a process they sum to less than 1; the rest belongs to components that are not in the fit.
+        In a nonparametric process the weights sum to less than 1; the rest belongs to components that are not in the
+        fit.
         """
         weights, _ = self.model.expected_weights(self.estimate.natural)
         return pd.Series(weights, index=pd.RangeIndex(len(weights), name=LABEL), name="weight")
 
     def means(self) -> pd.DataFrame:
-        """Return the mean of each component's rows, a row per component, with parameters at their posterior means."""
+        """Return the mean of a row under each component as a table (components, columns).
+
+        Parameters are at their posterior means.
+        """
         with jax.enable_x64(True):
-            means = _means(self.model.components, self._statistics())
+            means = _component_means(self.model.components, self._statistics())
         return pd.DataFrame(np.asarray(means), index=pd.RangeIndex(len(means), name=LABEL), columns=self._columns)
 
     def covariances(self) -> dict[int, pd.DataFrame]:
-        """Return {component: covariance of its rows (column, column)}, with parameters at their posterior means.
+        """Return {component number: covariance of a row under this component}, as tables (columns, columns).
 
-        For multinomial components it is the covariance of a row with a single count.
+        Parameters are at their posterior means. For multinomial components it is the covariance of a row with a single
+        count.
         """
         _, covariances = self._moments()
         frames = (pd.DataFrame(each, index=self._columns, columns=self._columns) for each in covariances)
         return dict(enumerate(frames))
 
     def memberships(self, data: Any = None) -> pd.DataFrame:
-        """Return q(component) of each row as a table; rows sum to 1. data: by default the training data."""
+        """Return the probability of each component for each row under the fit, (rows, components); rows sum to 1.
+
+        data: the rows; by default the training data.
+        """
         rows = self._points(data)
         shares = np.asarray(self._describe(rows).representation, np.float64)
-        return pd.DataFrame(shares, index=_names(rows), columns=pd.RangeIndex(shares.shape[1], name=LABEL))
+        return pd.DataFrame(shares, index=_row_names(rows), columns=pd.RangeIndex(shares.shape[1], name=LABEL))
 
     def labels(self, data: Any = None) -> pd.Series:
-        """Return the most probable component of each row. data: by default the training data."""
+        """Return the number of the most probable component of each row, as a series (rows,).
+
+        data: the rows; by default the training data.
+        """
         return self.memberships(data).idxmax(axis=1).rename(LABEL)
 
     def predict(self, data: Any = None) -> np.ndarray:
-        """Return `labels` as a plain array (rows,), as scikit-learn's mixtures do."""
+        """Return the number of the most probable component of each row, as an array (rows,), like scikit-learn.
+
+        data: the rows; by default the training data.
+        """
         return self.labels(data).to_numpy()
 
     def uncertain(self, n: int = 10, data: Any = None) -> pd.DataFrame:
-        """Return the `n` rows whose component is least certain.
+        """Return the `n` rows whose component is least certain, as a table, the least certain row first.
 
-        data: by default the training data.
+        data: the rows; by default the training data.
 
-        The columns are component, probability, second (the second most probable component), and second_probability.
+        The columns are `component` (the most probable one), `probability`, `second` (the second most probable
+        component), and `second_probability`.
 
         Raises ValueError for a mixture of one component.
         """
@@ -98,19 +119,25 @@ class FittedMixture(FittedModel):
         return pd.DataFrame(columns, index=shares.index[least])
 
     def log_density(self, data: Any = None) -> pd.Series:
-        """Return log p(row | the training data) at this size, in nats, with parameters integrated out under the fit.
+        """Return log p(row | the training data, size) of each row, in nats, as a series (rows,).
 
-        data: by default the training data.
+        Parameters are integrated out under the fit's variational distribution.
+
+        data: the rows; by default the training data.
 
         Raises ValueError for plug-in fits, whose density is `score_units`.
         """
         rows = self._points(data)
-        return pd.Series(predictive_log_density(self.estimate, rows.dataset()), index=_names(rows), name="log_density")
+        return pd.Series(
+            predictive_log_density(self.estimate, rows.dataset()), index=_row_names(rows), name="log_density"
+        )
 
     def sample(self, n: int, seed: int = 0) -> pd.DataFrame:
-        """Return `n` new rows, with parameters at their posterior means, and the `component` of each.
+        """Draw `n` new rows from the mixture, with parameters at their posterior means.
 
         Rows of counts get the totals of training rows drawn at random.
+
+        Returns a table (n rows) with the columns of the data and a last column `component`, where each row came from.
 
         Raises ValueError for n below 1.
         """
@@ -131,8 +158,14 @@ class FittedMixture(FittedModel):
         return frame
 
     def affinity(self, other: FittedModel) -> Float[np.ndarray, "component other"] | None:
-        """Return ∫ √(p q) of the densities of a row, for each component of this fit and each of another
-        (`row_affinity`).
+        """Return the Bhattacharyya coefficient ∫ √(p q) of each component of this fit with each of another.
+
+        p and q are the densities of a row under the two components. The coefficient is 1 for equal densities and 0 for
+        densities without overlap. It is estimated by Monte Carlo.
+
+        other: a mixture of the same kind of components, fitted to rows with the same columns.
+
+        Returns (components of this fit, components of `other`), or None for components that cannot draw rows.
         """
         assert isinstance(other, FittedMixture)
         like = Row(self._points(None).filled, self._points(None).observed)
@@ -141,7 +174,11 @@ class FittedMixture(FittedModel):
         return row_affinity(self.model.components, *statistics, like, jax.random.key(0))
 
     def component_names(self) -> tuple[str, ...]:
-        """Return a name for each component: the columns in which its mean stands out most, and the mean there."""
+        """Return a name for each component, such as "petal width 0.25, petal length 1.5".
+
+        A name has the two columns in which the component's mean is farthest from the data's mean, with the component's
+        means. Kinds of components without means give "component 0", ….
+        """
         try:
             return column_names_of(self.means(), self._points(None), relative=True)
         except ValueError:  # a user's kind of component need not define `moments`
@@ -152,15 +189,17 @@ class FittedMixture(FittedModel):
 
         Rows of uncertain component are pale. Ellipses hold 90 % of a component where it is Gaussian.
 
-        columns: two names; by default the first two columns. ax: the axes to draw on; None for a new figure.
+        columns: the names of two columns; by default the first two columns.
+        ax: the axes to draw on; None for a new figure.
 
         Raises ValueError for data of fewer than two columns and for unknown names.
         """
         return plot_clusters(*self._plot_data(), columns, ax)
 
     def draw_clusters(self, axes: "Axes") -> Caption:
-        """Draw `plot_clusters` of the first two columns on existing axes, and return its caption, which is not
-        written.
+        """Draw the training rows in the first two columns, coloured by component, on existing axes.
+
+        Returns a caption, without drawing it.
         """
         points, shares, means, covariances = self._plot_data()
         return draw_clusters(points, shares, means, covariances, (points.columns[0], points.columns[1]), axes)
@@ -168,7 +207,7 @@ class FittedMixture(FittedModel):
     def plot_pairs(self, columns: Sequence[Any] | None = None) -> "Figure":
         """Draw the training rows in all pairs of several columns, with a histogram of each, and return the figure.
 
-        columns: names; by default the first five columns.
+        columns: the names of two or more columns; by default the first five columns.
 
         Raises ValueError for fewer than two columns and for unknown names.
         """
@@ -177,7 +216,10 @@ class FittedMixture(FittedModel):
     # ── inner ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _plot_data(self) -> tuple[Points, np.ndarray, np.ndarray, np.ndarray | None]:
-        """Return (rows, shares, means, covariances): what pictures show. Covariances are None if not elliptical."""
+        """Return (training rows, q(component) of each row, means, covariances), which pictures of the mixture show.
+
+        Covariances are None for components that are not elliptical, which get no ellipse.
+        """
         means, covariances = self._moments()
         return (
             self._points(None),
@@ -192,7 +234,7 @@ class FittedMixture(FittedModel):
         return list(self._points(None).columns)
 
     def _points(self, data: Any) -> Points:
-        """Return the data as `Points` like the training data.
+        """Return `data` as `Points` with the columns of the training data; for None, the training data.
 
         Raises ValueError for data whose columns have no names.
         """
@@ -202,26 +244,32 @@ class FittedMixture(FittedModel):
         return points
 
     def _statistics(self) -> Any:
-        """Return the statistics of the components' parameters at their posterior means, in float64.
+        """Return the sufficient statistics of the components' parameters at their posterior means, in float64.
 
-        Call it inside `jax.enable_x64(True)`.
+        It is a pytree of arrays with components on the first axis. Call it inside `jax.enable_x64(True)`.
         """
         natural = jax.tree.map(jnp.asarray, self.estimate.natural["components"])
         return self.model.components.family.point(self.model.marginals(natural))
 
     def _moments(self) -> tuple[Float[np.ndarray, "component dim"], Float[np.ndarray, "component dim dim"]]:
-        """Return (means, covariances) of the components, in the units of the data."""
+        """Return the means (components, columns) and covariances (components, columns, columns) of a row."""
         with jax.enable_x64(True):
             means, covariances = jax.vmap(self.model.components.moments)(self._statistics())
         return np.asarray(means), np.asarray(covariances)
 
 
 @kernel(brief=True)
-def _means(component: Component, statistics: Any) -> Float[jax.Array, "component dim"]:
-    """Of the rows of each component. Compiled, so that their covariances, columns × columns each, are never made."""
+def _component_means(component: Component, statistics: Any) -> Float[jax.Array, "component dim"]:
+    """Return the mean of a row under each component, (components, columns).
+
+    The function is compiled, so that XLA drops the covariances (columns × columns each) before they are computed.
+
+    component: the kind of component, such as Gaussian.
+    statistics: sufficient statistics of the parameters, with components on the first axis.
+    """
     return jax.vmap(lambda one: component.moments(one)[0])(statistics)
 
 
-def _names(points: Points) -> pd.Index:
-    """Return the names of the rows, or their numbers."""
+def _row_names(points: Points) -> pd.Index:
+    """Return the names of the rows as an index (rows,), or their numbers if they have no names."""
     return pd.RangeIndex(points.n_units) if points.row_names is None else pd.Index(points.row_names)

@@ -1,4 +1,4 @@
-"""A fitted Poisson factorisation: its factors, how much of each a row has, and the expected count of each cell."""
+"""The class `FittedFactorization`: a fitted Poisson factorisation of a matrix of counts."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,34 +18,42 @@ FACTOR = "factor"
 
 @dataclass(frozen=True)
 class FittedFactorization(FittedModel):
-    """Factors of counts at one size, at their posterior means. Rows and columns have the names of the data.
+    """A Poisson factorisation, fitted at one size (number of factors), with factors at their posterior means.
 
-    `transform` returns the expected intensities, (rows, factors). A priori a row's intensities sum to 1 on average.
+    The expected count of a cell is Σ_k θ_nk β_kv, with θ_nk the intensity of factor k in row n, and β_kv the factor's
+    mean count in column v. `transform` returns the expected intensities, (rows, factors). Under the prior a row's
+    intensities sum to 1 on average. Tables have the names of rows and columns of the data.
     """
 
     def factors(self) -> pd.DataFrame:
-        """Return the mean count of each column from each factor, in a row with an intensity of 1: a row per factor."""
+        """Return the mean count that each factor adds to each column of a row with intensity 1, (factors, columns)."""
         return self.table("factors").astype(np.float64)
 
     def signatures(self) -> pd.DataFrame:
-        """Return the shares of the columns in each factor: a row per factor, summing to 1."""
+        """Return the share of each column in the mean counts of each factor, (factors, columns); rows sum to 1."""
         factors = self.factors()
         return factors.div(factors.sum(axis=1), axis=0)
 
     def match(self, references: pd.DataFrame) -> pd.DataFrame:
-        """Return the known signature nearest to each factor, by cosine.
+        """Return the known signature that is nearest to each factor, by cosine similarity.
 
-        references: a row for each column of the data, with its names as the index, and a column for each reference, as
-            signatures of mutations are published.
+        references: a table with a row for each column of the data (its name as the index) and a column for each known
+            signature, such as published signatures of mutations.
 
-        The columns are `reference`, `cosine`, `nearest` and `nearest_cosine`, with a row for each factor.
+        Returns a row per factor. `reference` is its partner in a one-to-one matching with the greatest total cosine,
+        and `cosine` their similarity. `nearest` and `nearest_cosine` are the most similar of all references.
 
-        Raises ValueError as `lvsearch.topics.references.match_references`.
+        Raises ValueError for references that lack a column of the data or repeat one. Also for a signature that is all
+        zero, negative or not finite.
         """
         return match_references(self.signatures(), references)
 
     def members(self) -> ComponentMembers:
-        """Return the share of each factor in the counts of each cell, θ_nk β_kv / Σ_j θ_nj β_jv."""
+        """Return the share of each factor in each positive cell of the training data, (positive cells, factors).
+
+        The share of factor k in row n and column v is θ_nk β_kv / Σ_j θ_nj β_jv, with θ the expected intensities and β
+        the factors. Each cell is weighted by its count.
+        """
         points = self._points(None)
         row, column = np.nonzero(points.observed & (points.values > 0))
         intensities = np.asarray(self._describe(points).representation, np.float64)
@@ -54,13 +62,25 @@ class FittedFactorization(FittedModel):
         return ComponentMembers(shares, points.values[row, column].astype(np.float64), "count")
 
     def affinity(self, other: FittedModel) -> Float[np.ndarray, "factor other"]:
-        """Return Σ √(p q) over columns, for each signature of this fit and each of another over the same columns."""
+        """Return the Bhattacharyya coefficient Σ √(p q) over columns of each factor of this fit with each of another.
+
+        p and q are the two factors' signatures, which sum to 1. The coefficient is 1 for equal signatures and 0 for
+        signatures without a common column.
+
+        other: a fitted Poisson factorisation of rows with the same columns.
+
+        Returns (factors of this fit, factors of `other`).
+        """
         assert isinstance(other, FittedFactorization)
         return word_affinity(self.signatures().to_numpy(), other.signatures().to_numpy())
 
     def top_columns(self, n_columns: int = 5) -> pd.DataFrame:
-        """Return one row per factor, most prevalent first: its share of the expected training counts, and its largest
-        columns.
+        """Return a table with a row per factor, most prevalent first, of its prevalence and its largest columns.
+
+        n_columns: the number of columns of the data that are listed for each factor, at least 1.
+
+        `prevalence` is the factor's share of the expected training counts. `columns` is a list of column names, the
+        largest share first.
 
         Raises ValueError for fewer than one column.
         """
@@ -73,37 +93,40 @@ class FittedFactorization(FittedModel):
         return frame.sort_values("prevalence", ascending=False, kind="stable")
 
     def exposures(self, data: Any = None) -> pd.DataFrame:
-        """Return the expected counts of each row from each factor, over all columns, missing cells included.
+        """Return the expected count of each row that comes from each factor, as a table (rows, factors).
 
-        data: by default the training data.
+        Counts are summed over all columns, missing cells included.
+
+        data: the rows; by default the training data.
         """
         points = self._points(data)
         intensities = np.asarray(self._describe(points).representation, np.float64)
         totals = self.factors().to_numpy().sum(axis=1)
-        return pd.DataFrame(intensities * totals, index=_names(points), columns=self.factors().index)
+        return pd.DataFrame(intensities * totals, index=_row_names(points), columns=self.factors().index)
 
     def expected_counts(self, data: Any = None) -> pd.DataFrame:
-        """Return the expected count of each cell given the observed cells of its row: rows × columns, missing cells
-        included.
+        """Return the expected count of each cell given the observed cells of its row, as a table (rows, columns).
 
-        data: by default the training data.
+        Missing cells have an expected count too, which fills them in.
+
+        data: the rows; by default the training data.
         """
         points = self._points(data)
         intensities = np.asarray(self._describe(points).representation, np.float64)
         factors = self.factors()
-        return pd.DataFrame(intensities @ factors.to_numpy(), index=_names(points), columns=factors.columns)
+        return pd.DataFrame(intensities @ factors.to_numpy(), index=_row_names(points), columns=factors.columns)
 
     def score_cells(
         self, data: Any, held_out: Any, *, draws: int = 200, seed: int = 0
     ) -> Float[np.ndarray, "row column"]:
-        """Return log p(held-out cell | the observed cells of its row in `data`), in nats; NaN where no cell is held
-        out.
+        """Return log p(held-out cell | the observed cells of its row in `data`), (rows, columns), in nats.
 
-        data, held_out: the same rows; each has the cells of the other missing.
+        Cells that are not held out are NaN. Each cell is scored by itself.
+
+        data: the rows with the held-out cells missing.
+        held_out: the rows, in the order of `data`, with only the held-out cells observed.
         draws: the number of draws of each row's intensities over which the probability is averaged. Factors are at
             their posterior means.
-
-        Each cell is scored by itself.
 
         Raises ValueError for different numbers of rows.
         """
@@ -114,12 +137,12 @@ class FittedFactorization(FittedModel):
         return np.where(asked.observed, scores, np.nan)
 
     def _points(self, data: Any) -> Points:
-        """Return the data as `Points` like the training data."""
+        """Return `data` as `Points` with the columns of the training data; for None, the training data."""
         points = self.training if data is None else self.training.like_this(data)
         assert isinstance(points, Points)
         return points
 
 
-def _names(points: Points) -> pd.Index:
-    """Return the names of the rows, or their numbers."""
+def _row_names(points: Points) -> pd.Index:
+    """Return the names of the rows as an index (rows,), or their numbers if they have no names."""
     return pd.RangeIndex(points.n_units) if points.row_names is None else pd.Index(points.row_names)

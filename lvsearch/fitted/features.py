@@ -1,4 +1,4 @@
-"""A fitted model of binary features of rows, and their loadings, for people."""
+"""The class `FittedFeatures`: a fitted model in which rows have binary features, and each feature adds a loading."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -31,22 +31,32 @@ MOST_NUMBERS = 120
 
 @dataclass(frozen=True)
 class FittedFeatures(FittedModel):
-    """Features at one size. A row is the sum of the loadings of the features that it has, plus noise."""
+    """A binary feature model, fitted at one size (number of features).
+
+    A row is the sum of the loadings of the features that it has, plus Gaussian noise.
+    """
 
     def loadings(self) -> pd.DataFrame:
-        """Return what each feature adds to each column of a row that has it: a row per feature, in the data's units."""
+        """Return the loadings as a table (features, columns): what a feature adds to each column of a row that has it.
+
+        Values are posterior means, in the units of the data.
+        """
         return self.table("loadings")
 
     def shares(self) -> pd.Series:
-        """Return the expected share of the training rows that have each feature."""
+        """Return the expected share of the training rows that have each feature, as a series (features,), 0 to 1."""
         has = np.asarray(self.transform(self.training), np.float64)
         return pd.Series(has.mean(axis=0), index=pd.RangeIndex(has.shape[1], name=LABEL), name="share")
 
     def affinity(self, other: FittedModel) -> Float[np.ndarray, "feature other"]:
-        """Return ∫ √(p q) of the densities of a row that has one feature only, for each feature of this fit and of
-        another.
+        """Return the Bhattacharyya coefficient ∫ √(p q) of each feature of this fit with each feature of another.
 
-        It is exp(−λ_x |A_k − A_j|² / 8), with this fit's noise precision λ_x.
+        p and q are the densities of a row that has only the one feature. The coefficient is exp(−λ |A_k − A_j|² / 8),
+        with A_k and A_j the loadings of the two features, and λ this fit's noise precision.
+
+        other: a fitted feature model of rows with the same columns.
+
+        Returns (features of this fit, features of `other`), from 0 to 1.
         """
         assert isinstance(other, FittedFeatures)
         mine, theirs = (fit.loadings().to_numpy(np.float64) for fit in (self, other))
@@ -56,8 +66,9 @@ class FittedFeatures(FittedModel):
         return np.exp(-np.asarray(precision, np.float64) / 8 * ((mine[:, None] - theirs) ** 2).sum(axis=-1))
 
     def component_names(self) -> tuple[str, ...]:
-        """Return a name for each feature: the columns to which it adds most, relative to their spread, and what
-        it adds there.
+        """Return a name for each feature, such as "petal width 0.25, petal length 1.5".
+
+        A name has the two columns to which the feature adds most, in standard deviations of the data, and its loadings.
         """
         assert isinstance(self.training, Points)
         return column_names_of(self.loadings(), self.training, relative=False)
@@ -66,6 +77,7 @@ class FittedFeatures(FittedModel):
         """Draw the loadings, a row per feature, the most common features first, and return the axes.
 
         shape: (height, width) if the columns are the pixels of an image: every feature is then drawn as an image.
+        ax: the axes to draw on; None for a new figure.
 
         Raises ValueError for a shape with another number of columns.
         """
@@ -77,8 +89,12 @@ class FittedFeatures(FittedModel):
 def draw_loadings(
     loadings: pd.DataFrame, shares: pd.Series, axes: "Axes", shape: tuple[int, int] | None = None
 ) -> Caption:
-    """Draw the picture of `FittedFeatures.plot_loadings` on existing axes, and return its caption, which is not
-    written.
+    """Draw the loadings on existing axes, a row per feature, the most common features first.
+
+    loadings: what each feature adds to each column, (features, columns). shares: the share of rows with each feature.
+    shape: (height, width) if the columns are the pixels of an image: every feature is then drawn as an image.
+
+    Returns a caption, without drawing it.
 
     Raises ValueError for a shape with another number of columns.
     """
@@ -100,7 +116,7 @@ def draw_loadings(
         for tick in axes.get_xticklabels():
             tick.set_parse_math(False)
         if picture.size <= MOST_NUMBERS:
-            _numbers(axes, picture, limit)
+            _write_numbers(axes, picture, limit)
     else:
         axes.set_axis_off()
     return Caption(
@@ -108,15 +124,21 @@ def draw_loadings(
     )
 
 
-def _numbers(axes: "Axes", values: np.ndarray, limit: float) -> None:
-    """Write the number of each cell."""
+def _write_numbers(axes: "Axes", values: np.ndarray, limit: float) -> None:
+    """Write the value of each cell of a heat map into the cell, in a colour that can be read on it.
+
+    values: (rows, columns). limit: the absolute value at the dark ends of the colour map.
+    """
     for (row, column), value in np.ndenumerate(values):
         colour = ON_DARK if abs(value) > 0.6 * limit else ON_LIGHT
         axes.text(column, row, f"{value:.2g}".replace("-", "−"), ha="center", va="center", fontsize=8, color=colour)
 
 
 def _mosaic(values: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """Return images beside each other in a grid as near to square as possible, with a blank line between them."""
+    """Return several images as one image, in a grid as near to square as possible, with NaN lines between them.
+
+    values: the pixels of each image, (images, height × width). shape: (height, width) of an image.
+    """
     n_columns = int(np.ceil(np.sqrt(len(values))))
     n_rows = -(-len(values) // n_columns)
     tall, wide = shape[0] + 1, shape[1] + 1

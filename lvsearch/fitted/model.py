@@ -1,6 +1,6 @@
-"""A model fitted at one size, as people use it: transform, score, tables.
+"""The class `FittedModel`: a model fitted at one size, with methods to describe data, to score data and to make tables.
 
-Subclasses add what fits of one type of model can do (`lvsearch.fitted.kinds`).
+Each type of model can have a subclass with further methods, such as `FittedTopics.topics` (`lvsearch.fitted.kinds`).
 """
 
 from dataclasses import dataclass
@@ -29,15 +29,22 @@ from lvsearch.sizing.sizes import Size
 
 @dataclass(frozen=True)
 class FittedModel:
-    """A model at one size. `evidence` is the interval of its log evidence; scores are in nats, higher is better.
+    """A model fitted at one size, with its training data. Scores are in nats; higher is better.
 
-    A *unit* is one piece of the model's data: a document, a row. New data are of the same kind as the training data,
-    with the same words or columns; or of a form from which such data can be made, such as a matrix. Other data raise
-    ValueError.
+    | field | meaning |
+    |---|---|
+    | `size` | the size asked for, one number per size variable, such as (10,) for ten topics |
+    | `evidence` | lower and upper end of log p(training data | size), nats |
+    | `estimate` | the fitted variational distribution q of the parameters |
+    | `training` | the data that the model was fitted to |
+
+    A *unit* is one observation of the model: a document, a row or a sequence. New data are of the same kind as the
+    training data, with the same words or columns; or of a form from which such data can be made, such as a matrix.
+    Other data raise ValueError.
 
     A search may record the fit of a smaller size (a *witness*) in the place of a worse fit of this size.
-    `estimate.size` is then that of the witness. Its additional components are empty, and tables and `transform` leave
-    them out.
+    `estimate.size` is then the size of the witness. The additional components are empty, and tables and `transform`
+    leave them out.
     """
 
     size: Size
@@ -46,8 +53,9 @@ class FittedModel:
     training: Data
 
     def __getattr__(self, name: str) -> Any:
-        """Raise AttributeError for what only fits of other models have, such as `topics`, and name what this fit
-        has.
+        """Raise AttributeError for an attribute that this fit does not have; the message lists the ones that it has.
+
+        Python calls it only for missing attributes, such as `topics` on a fit of clusters.
         """
         # the fields themselves are missing while the object is being made
         if name.startswith("_") or name in ("estimate", "training", "size", "evidence"):
@@ -57,29 +65,34 @@ class FittedModel:
 
     @property
     def model(self) -> Model:
-        """The model with the hyper-parameters of this fit."""
+        """The model (its type and hyper-parameters) that was fitted, without its fitted parameters."""
         return self.estimate.model
 
     def save(self, folder: str | Path) -> None:
-        """Write the fit and its data to a new folder (read by `lv.load_fit`), atomically, without pickle.
+        """Write the fit and its training data to a new folder, which `lv.load_fit` reads; no pickle is used.
 
-        Raises FileExistsError if something is there, ValueError for a user's model that is not registered.
+        Either the whole folder appears or none.
+
+        Raises FileExistsError if the folder exists, ValueError for a user's model that is not registered.
         """
         save_parts(FitParts(self.size, self.evidence, self.estimate, self.training), Path(folder))
 
     def transform(self, data: Any) -> Any:
-        """Return the expected description of each unit, (units, …), such as topic proportions (docs, K) with rows
-        summing to 1.
+        """Return the expected value of the latent variable that describes each unit, as an array (units, …).
 
-        Where the descriptions of units differ in length, such as the states of a sequence, the result is a list of
-        arrays.
+        For topics it is the proportions (documents, K), with K the number of topics; rows sum to 1. For mixtures it is
+        the probability of each component, (rows, components). Where the descriptions of units differ in length, such
+        as the states of a sequence, the result is a list with one array per unit.
+
+        data: new or training data, of the kind that the model was fitted to.
         """
         return self._describe(data).representation
 
     def members(self) -> ComponentMembers:
-        """Return the shares of the training data's observations in each component, (observations, K).
+        """Return the share of each training observation in each component, as shares (observations, components).
 
-        They come from `transform`: an observation is a row, or a row of a sequence.
+        The shares come from `transform`. An observation is a row of the data, or one row of a sequence. Shares of two
+        fits are compared to find out which components correspond.
 
         Raises ValueError for models whose units are not described by shares of components.
         """
@@ -94,51 +107,73 @@ class FittedModel:
         return ComponentMembers(shares, np.ones(len(shares)), self.training.nouns.unit)
 
     def affinity(self, other: "FittedModel") -> Float[np.ndarray, "component other"] | None:
-        """Return ∫ √(p q) of the distributions of one observation, for each component of this fit and each of another.
+        """Return the Bhattacharyya coefficient ∫ √(p q) of each component of this fit with each of another.
 
-        It is 1 for equal distributions, and 0 where no observation is possible under both. Both fits have the same
-        axes. The result is None for models whose components do not emit observations by themselves.
+        p and q are the distributions of one observation under the two components. The coefficient is 1 for equal
+        distributions, and 0 where no observation is possible under both.
+
+        other: a fit of the same type of model to data with the same columns or words.
+
+        Returns (components of this fit, components of `other`). This base class returns None: a model's components
+        need not emit observations by themselves.
         """
         del other
         return None
 
     def component_names(self) -> tuple[str, ...]:
-        """Return a short name for each component, for people. Names need not be distinct."""
+        """Return a short name for each component, such as "component 0". Subclasses return names with a meaning.
+
+        Names need not be distinct.
+        """
         return tuple(f"component {number}" for number in range(self.estimate.size[0]))
 
     def score_units(self, data: Any) -> Float[np.ndarray, " units"]:
-        """Return a lower bound on log p(unit | parameters at their posterior means) of each unit, in nats."""
+        """Return a lower bound on log p(unit | parameters at their posterior means) for each unit, (units,), in nats.
+
+        data: new or training data, of the kind that the model was fitted to.
+        """
         return self._describe(data).log_lower
 
     def interval_units(self, data: Any) -> tuple[Float[np.ndarray, " units"], Float[np.ndarray, " units"]]:
-        """Return (lower, upper), certified bounds on log p(unit | parameters at their posterior means) of each
-        unit, in nats.
+        """Return proved lower and upper bounds on log p(unit | parameters at their posterior means) for each unit.
+
+        data: new or training data, of the kind that the model was fitted to.
+
+        Returns (lower, upper), each (units,), in nats.
         """
         return bound_units(self.model, self.estimate, self.training.like_this(data).dataset())
 
     def score(self, data: Any) -> float:
-        """Return the sum of `score_units`, in nats: score(A and B) = score(A) + score(B)."""
+        """Return a lower bound on the log-likelihood of all units together: the sum of `score_units`, in nats.
+
+        data: new or training data, of the kind that the model was fitted to.
+        """
         return float(self.score_units(data).sum())
 
     def functional(self) -> FittedFunctions:
-        """Return this fit as arrays with pure functions `transform`, `log_likelihood` and `score` of a batch of new
-        units.
+        """Return this fit as a JAX pytree with pure functions `transform`, `log_likelihood` and `score`.
 
-        They work under `jit`, `vmap`, `grad` and `shard_map`. `lv.functional.batch_of(fit.model, data)` makes batches.
+        The functions take a batch of new units, made by `lv.functional.batch_of(fit.model, data)`. They work under
+        `jit`, `vmap`, `grad` and `shard_map`.
         """
         natural = jax.tree.map(jnp.asarray, self.estimate.natural)
         return FittedFunctions(self.model, natural, self.estimate.size)
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        """Return every global latent variable that `table` can show, as {name: table}."""
+        """Return {name: table} of every global latent variable (one that all units share) with at most two axes.
+
+        Each table holds posterior means, as `table(name)` returns it.
+        """
         values = {name: site_value(self.estimate, name) for name in self.model.globals()}
         return {name: self.table(name) for name, value in values.items() if _is_table(value)}
 
     def table(self, name: str) -> pd.DataFrame:
-        """Return a global latent variable at its posterior mean as a table: rows are elements, such as topics.
+        """Return the posterior mean of a global latent variable (one that all units share) as a table.
 
-        name: such as "topic_word". A variable with one axis is a table of one column, a single number a table of one
-            cell.
+        name: the name of the variable, such as "topic_word", whose table has a row per topic and a column per word.
+
+        Returns a table with the variable's first axis as rows and its second as columns. A variable with one axis
+        becomes a single column, and a single number a single cell.
 
         Raises ValueError for a name the model does not have, and for variables with more than two axes.
         """
@@ -159,23 +194,32 @@ class FittedModel:
     def occupied(
         self, *, chains: int = 4, draws: int = 1000, seed: int = 0, progress: bool = True
     ) -> OccupiedPosterior:
-        """Return the posterior over how many parts of the process the training data occupy: `lv.occupied` of this
-        model.
+        """Return the posterior over how many components of a nonparametric process hold some training observation.
 
-        It comes from chains of a sampler, not from this fit, whose own distribution is another (`occupied_under_fit`).
+        It calls `lv.occupied`, which runs MCMC chains. It does not use this fit's variational distribution, which
+        `occupied_under_fit` uses.
 
-        Raises ValueError for models that are no process, and as `lv.occupied` does.
+        chains: the number of chains, at least 2.
+        draws: the number of draws kept of each chain, at least 4; as many sweeps before them are left out.
+        progress: show a progress bar.
+
+        Raises ValueError for models that are no process, and for fewer chains or draws.
         """
         return occupied(self.model, self.training, chains=chains, draws=draws, seed=seed, progress=progress)
 
     def occupied_under_fit(self, data: Any = None, draws: int = 2000, seed: int = 0) -> pd.DataFrame:
-        """Return how many components have some unit under q, as a table like `posterior()`. This is not the posterior.
+        """Return the distribution of the number of occupied components under this fit's variational distribution q.
 
-        data: the units; by default the training data.
-        draws: the number of draws of all units' components. The standard errors are those of these draws alone.
+        A component is occupied if it has at least one unit. The distribution is not the posterior. q knows one mode
+        and takes the components of different units as independent. So the distribution is too narrow, and its most
+        probable number may have little posterior probability. Use `occupied` for a process, and `lv.search` for a
+        model with a size.
 
-        q knows one mode and takes components as independent of each other. So it is too narrow, and its most probable
-        number may have little probability. Use `occupied` for a process, and `lv.search` for a model with a size.
+        data: the units to assign; by default the training data.
+        draws: the number of times that a component is drawn for every unit.
+
+        Returns a table with a row per number of components, in the column `size`. `probability` is the estimate,
+        and `standard_error` is its Monte Carlo error.
 
         Raises ValueError for models whose units are not in one component each.
         """
@@ -198,15 +242,23 @@ class FittedModel:
         return occupied_table(counts, log_block_count_prior(len(shares), model.concentration) if process else None)
 
     def _describe(self, data: Any) -> Described:
-        """Return what the fit says of each unit: its expected description, and a lower bound on its log-likelihood."""
+        """Return the expected value of the variable that describes each unit, and a lower bound on each log-likelihood.
+
+        The first is the result of `transform`; the bounds are (units,), in nats.
+
+        data: new or training data, of the kind that the model was fitted to.
+        """
         return describe_units(self.model, self.estimate, self.training.like_this(data).dataset())
 
     def _index(self, axis: str, length: int) -> pd.Index:
-        """Return the names of an axis' entries where the data have names, else numbers."""
+        """Return the labels of the rows or columns of a table: names from the training data, or numbers without names.
+
+        axis: the name of the axis, such as "word". length: the number of entries of the axis.
+        """
         names = self.training.entries.get(axis)
         return pd.RangeIndex(length, name=axis) if names is None else pd.Index(names, name=axis)
 
 
 def _is_table(values: Any) -> bool:
-    """Return True for an array of at most two axes."""
+    """Return True if a latent variable's value is one array of at most two axes, which a table can show."""
     return isinstance(values, np.ndarray) and values.ndim <= 2

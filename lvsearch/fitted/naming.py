@@ -12,11 +12,14 @@ NAMED_BY = 2
 def column_names_of(values: pd.DataFrame, rows: Points, *, relative: bool) -> tuple[str, ...]:
     """Return a name for each component, such as "petal width 0.25, petal length 1.5".
 
-    A name has the columns in which the component stands out most, and its values there.
+    A name has the two columns in which the component stands out most, and the component's values in these columns.
+    A column's distance counts in standard deviations of the data.
 
-    values: a row per component, a column per column of the data.
-    rows: the data, for the mean and spread of each column.
-    relative: measure from the mean of the data, as for means of clusters; else from 0, as for loadings.
+    values: the value of each component in each column, (components, columns), in the units of the data.
+    rows: the data, from which the mean and the standard deviation of each column are computed.
+    relative: True measures distance from the mean of the data, for means of clusters; False from 0, for loadings.
+
+    Returns one name per component, in the order of the rows of `values`.
     """
     with np.errstate(invalid="ignore"):
         known = np.maximum(rows.observed.sum(axis=0), 1)

@@ -1,8 +1,8 @@
-"""`lv.occupied`: how many parts of a process the data occupy, from chains of its sampler.
+"""`lv.occupied`: the posterior over how many components of a nonparametric process the data occupy, from MCMC chains.
 
-Such answers can be put in one table or picture with those of a size search. A Dirichlet-process mixture has no size.
-Its counterpart of "how many components" is the number of components that some row is in. A finite mixture of size K has
-K components, occupied or not (footnote 1 of Chiang & Poole). The two can be compared as long as each is named.
+A Dirichlet-process mixture has no size. Its counterpart of "how many components" is the number of components that some
+row is in. A finite mixture of size K has K components, occupied or not (footnote 1 of Chiang & Poole). Both kinds of
+answer can be shown in one table or picture, as long as each is named.
 """
 
 from collections.abc import Mapping
@@ -40,15 +40,16 @@ MOST_RHAT, FEWEST_EFFECTIVE = 1.05, 100
 
 @dataclass(frozen=True, repr=False, eq=False)
 class OccupiedPosterior:
-    """A posterior over how many parts of a process some data are in, from chains of an exact sampler.
+    """A posterior over the number of components of a process that some data occupy, from chains of an exact sampler.
 
-    Errors come from the spread within and between chains, in effective draws. With one chain they come from batch
-    means, which cannot see regions that the chain did not reach.
+    A component (cluster, topic, or node of a tree) is occupied if it holds at least one observation. Errors come from
+    the spread within and between chains, in effective draws. With one chain they come from batch means, which cannot
+    see regions that the chain did not reach.
 
     | field | shape | meaning |
     |---|---|---|
     | `names` | | what is counted: ("occupied components",); for trees nodes at level 1, 2, …, the root at level 0 |
-    | `counts` | (chain, sweep, name) | the number after every sweep, burn-in included |
+    | `counts` | (chain, sweep, name) | the number of occupied components after every sweep, burn-in included |
     | `burn_in` | | sweeps at the beginning of each chain that are left out |
     | `log_prior` | a (count,) per name | log p(1), log p(2), … before any data, nats; None where it is not known |
     """
@@ -59,12 +60,11 @@ class OccupiedPosterior:
     log_prior: tuple[LogPrior, ...]
 
     def posterior(self) -> pd.DataFrame:
-        """Return the posterior as a table like `SearchResult.posterior("estimate")`: a row per number, in the column
-        `size`.
+        """Return the posterior as a table like `SearchResult.posterior("estimate")`: a row per number of components.
 
-        `standard_error` is that of the probability. `probability_lower` and `probability_upper` are its 5 % and 95 %
-        points. There is no evidence per size, so those columns are NaN. Where several things are counted, the first
-        column, `counted`, names them.
+        Column `size` is the number. `standard_error` is the Monte Carlo error of `probability`; `probability_lower` and
+        `probability_upper` are its 5 % and 95 % points. The columns of the log evidence are NaN: a process has no
+        evidence per size. Where several things are counted, the first column, `counted`, names them.
         """
         each = self.tables()
         if len(each) == 1:
@@ -72,35 +72,42 @@ class OccupiedPosterior:
         return pd.concat(dict(zip(self.names, each, strict=True)), names=["counted"]).reset_index(0)
 
     def tables(self) -> list[pd.DataFrame]:
-        """Return the table of each thing that is counted, in the order of `names`."""
+        """Return one table of the posterior for each thing that is counted (such as each level of a tree).
+
+        The tables are in the order of `names`, with the columns that `posterior` describes.
+        """
         return [occupied_table(*pair) for pair in zip(self._frequencies(), self.log_prior, strict=True)]
 
     @property
     def rhat(self) -> float:
-        """The rank-normalised split R̂ (Vehtari et al. 2021), the largest over `names`: near 1 where chains agree."""
+        """The rank-normalised split R̂ of the chains, near 1 where they agree; the largest over the things counted.
+
+        Source: Vehtari et al. (2021).
+        """
         return max(rhat(draws) for draws in self._draws())
 
     @property
     def effective_sample_size(self) -> float:
-        """The bulk effective draws of all chains together (Vehtari et al. 2021), the fewest over `names`; NaN if
-        no number varies.
+        """The bulk effective sample size of all chains together, in draws; the smallest over the things counted.
+
+        It is NaN if no number varies. Source: Vehtari et al. (2021).
         """
         each = [bulk_effective_sample_size(draws) for draws in self._draws()]
         return min((size for size in each if not np.isnan(size)), default=float("nan"))
 
     @property
     def agree(self) -> bool:
-        """True if the chains agree and have enough effective draws.
+        """True if R̂ is at most 1.05 and there are at least 100 effective draws, or no number varies.
 
-        Chains begin far apart. Of one chain, its two halves must agree.
+        Chains begin far apart, so that agreement means something. Of a single chain, its two halves must agree.
         """
         return self.rhat <= MOST_RHAT and not self.effective_sample_size < FEWEST_EFFECTIVE
 
     def describe(self) -> str:
-        """Describe the posterior in a sentence for each thing that is counted.
+        """Return the posterior in words, a sentence for each thing that is counted (components, or nodes of a level).
 
-        A sentence has the most probable number, its standard error, and the fewest numbers that hold 95 %. If the
-        chains do not agree, the text says that first. If there is only one chain, it says that too.
+        A sentence has the most probable number, its probability with standard error, and the fewest numbers that hold
+        95 %. If the chains do not agree, the text says so first. If there is only one chain, the text says so too.
         """
         found = " ".join(
             f"{in_words(name, frequencies)}." for name, frequencies in zip(self.names, self._frequencies(), strict=True)
@@ -119,6 +126,7 @@ class OccupiedPosterior:
         )
 
     def __repr__(self) -> str:
+        """Return the posterior in sentences, with the number of chains and draws, R̂ and the effective draws."""
         chains, sweeps, _ = self.counts.shape
         effective = self.effective_sample_size
         worth = "which never change" if np.isnan(effective) else f"{effective:.0f} effective draws"
@@ -128,7 +136,12 @@ class OccupiedPosterior:
         )
 
     def plot_posterior(self, ax: "Axes | None" = None) -> "Axes":
-        """Draw bars of the probability of each number, with the 5 % to 95 % range of its error, and return the axes."""
+        """Draw bars of the probability of each number of components, and return the axes.
+
+        Lines are the 5 % to 95 % range of each probability under its Monte Carlo error.
+
+        ax: the axes to draw on; None for a new figure.
+        """
         axes = plot_side_by_side(dict(zip(self.names, self.tables(), strict=True)), ax)
         axes.set_xlabel("number")
         if not self.agree:
@@ -136,11 +149,11 @@ class OccupiedPosterior:
         return axes
 
     def _draws(self) -> list[Int[np.ndarray, "chain draw"]]:
-        """Return the counts after the burn-in, one array for each of `names`."""
+        """Return the numbers of occupied components after the burn-in, one array (chains, draws) per thing counted."""
         return [self.counts[:, self.burn_in :, i] for i in range(len(self.names))]
 
     def _frequencies(self) -> list[OccupiedCounts]:
-        """Return the estimated probability of each number with its error, for each of `names`."""
+        """Return the estimated probability of each number with its Monte Carlo error, once per thing counted."""
         if len(self.counts) == 1:
             return [occupied_along(draws[0]) for draws in self._draws()]
         return [occupied_over_chains(self.counts[..., i], self.burn_in) for i in range(len(self.names))]
@@ -149,13 +162,16 @@ class OccupiedPosterior:
 def occupied(
     model: Model, data: Any, *, chains: int = 4, draws: int = 1000, seed: int = 0, progress: bool = True
 ) -> OccupiedPosterior:
-    """Return the posterior over how many parts of a process the data occupy, from its exact sampler.
+    """Return the posterior over how many components of a nonparametric process the data occupy, by MCMC.
 
-    model: one whose `size` is a truncation and no size: `lv.models.DPMixture`, `HDP`, `HDPMixture`, `HLDA`.
-    data: as for `lv.search`.
-    chains: the number of chains. They start far apart, with few parts and with many; errors come from all of them.
-    draws: kept of each chain, one for each sweep. As many sweeps before them are left out.
-    progress: show a bar with a step for each chain.
+    A component is occupied if it holds at least one observation.
+
+    model: a nonparametric process: `lv.models.DPMixture`, `HDP`, `HDPMixture` or `HLDA`.
+    data: the data, or a form from which the model's data can be made, such as a matrix or texts.
+    chains: the number of chains, at least 2. They start far apart, with few components and with many; errors come from
+        all of them.
+    draws: the number of draws kept of each chain, one for each sweep. As many sweeps before them are left out.
+    progress: show a progress bar with a step for each chain.
 
     Raises ValueError for a model of another kind, bad data, fewer than 2 chains or 4 draws.
     """
@@ -175,9 +191,12 @@ def occupied(
 
 
 def in_words(name: str, counts: OccupiedCounts) -> str:
-    """Describe a posterior, such as "3 occupied components are most probable: 0.480 ± 0.020; 2–4 hold 95 %".
+    """Return a posterior in words: "3 occupied components are most probable: 0.480 ± 0.020; 2–4 hold 95 %".
 
-    name: what is counted. The text has no full stop.
+    name: the plural noun of what is counted, such as "occupied components".
+    counts: the estimated probability of each number.
+
+    The text has no full stop.
     """
     order = np.argsort(-counts.probability, kind="stable")
     enough = int(np.searchsorted(np.cumsum(counts.probability[order]), 0.95 - 1e-12)) + 1
@@ -192,17 +211,18 @@ def in_words(name: str, counts: OccupiedCounts) -> str:
 
 
 def _error_in_words(error: float) -> str:
-    """Return a standard error with three decimals, or "<0.001"."""
+    """Return the standard error of a probability with three decimals, or "<0.001" below 0.0005."""
     return f"{error:.3f}" if error >= 5e-4 else "<0.001"
 
 
 def occupied_table(counts: OccupiedCounts, log_prior: Float[np.ndarray, " blocks"] | None = None) -> pd.DataFrame:
     """Return a table like `SearchResult.posterior("estimate")`: a row per number of occupied components.
 
-    log_prior: log p(K) for K = 1, 2, …, nats; None where it is not known.
+    counts: the estimated probability of each number, with its standard error.
+    log_prior: log p(K) before any data, for K = 1, 2, … occupied components, nats; None where it is not known.
 
-    `standard_error` is the Monte Carlo error of the probability; `probability_lower` and `probability_upper` follow
-    from it. There is no evidence per size, so those columns are NaN.
+    `standard_error` is the Monte Carlo error of `probability`; `probability_lower` and `probability_upper` are 1.645
+    errors below and above it. The columns of the log evidence are NaN: a process has no evidence per size.
     """
     prior = np.full(len(counts.sizes), np.nan)
     known = np.zeros(0) if log_prior is None else log_prior
@@ -225,8 +245,9 @@ def occupied_table(counts: OccupiedCounts, log_prior: Float[np.ndarray, " blocks
 
 
 def side_by_side(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return the probability of each number of components, a column per table; 0 where a table does not have the
-    number.
+    """Return a table of the probability of each number of components (rows) under several posteriors (columns).
+
+    A number that a posterior does not list has probability 0 there.
 
     tables: {name: `SearchResult.posterior()` of one size variable, or `OccupiedPosterior.posterior()`}.
     """
@@ -235,9 +256,12 @@ def side_by_side(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def plot_side_by_side(tables: Mapping[str, pd.DataFrame], ax: "Axes | None" = None) -> "Axes":
-    """Draw bars of the probability of each number of components, one colour per table, and return the axes.
+    """Draw bars of the probability of each number of components, one colour per posterior, and return the axes.
 
-    tables: as for `side_by_side`. Lines are the 5 % to 95 % range of each probability.
+    Lines are the 5 % to 95 % range of each probability.
+
+    tables: {name: `SearchResult.posterior()` of one size variable, or `OccupiedPosterior.posterior()`}.
+    ax: the axes to draw on; None for a new figure.
     """
     from matplotlib.ticker import MaxNLocator
 

@@ -1,4 +1,4 @@
-"""Fitted populations: the ancestry of individuals and the frequencies of alleles, for people."""
+"""The class `FittedPopulations`: a fitted admixture model with ancestries of individuals and frequencies of alleles."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,19 +23,24 @@ POPULATION = "population"
 
 @dataclass(frozen=True)
 class FittedPopulations(FittedModel):
-    """Admixed populations at one size. `transform` gives the expected ancestry, (individuals, populations)."""
+    """A fitted admixture model, whose individuals inherit from several populations.
+
+    `transform` returns each individual's expected shares of the populations, (individuals, populations).
+    """
 
     @property
     def model(self) -> Admixture:
-        """The model with the hyper-parameters of this fit."""
+        """The model (its type and hyper-parameters) that was fitted, without its fitted parameters."""
         model = self.estimate.model
         assert isinstance(model, Admixture)
         return model
 
     def ancestry(self, data: Any = None) -> pd.DataFrame:
-        """Return the expected share of each individual's genome from each population; rows sum to 1.
+        """Return the expected share of each population in each individual's genome, (individuals, populations).
 
-        data: by default the training data.
+        Rows sum to 1.
+
+        data: the individuals; by default the training data.
         """
         individuals = self._individuals(data)
         shares = np.asarray(self._describe(individuals).representation, np.float64)
@@ -44,9 +49,9 @@ class FittedPopulations(FittedModel):
         return pd.DataFrame(shares, index=index, columns=pd.RangeIndex(shares.shape[1], name=POPULATION))
 
     def frequencies(self) -> pd.DataFrame:
-        """Return the expected frequency of each allele in each population.
+        """Return the expected frequency of each allele in each population, as a table (alleles × populations).
 
-        Rows are (locus, allele). The rows of a locus sum to 1 in every column.
+        Rows are indexed by (locus, allele). The rows of one locus sum to 1 in every column.
         """
         table = self.table("frequencies").astype(np.float64).T
         pairs = [str(word).rpartition("=")[::2] for word in table.index]
@@ -54,24 +59,33 @@ class FittedPopulations(FittedModel):
         return table
 
     def affinity(self, other: FittedModel) -> Float[np.ndarray, "population other"]:
-        """Return Σ √(p q) over the alleles of a locus, averaged over loci, for each population of this fit and of
-        another.
+        """Return how alike each population of this fit is to each population of another fit, from 0 to 1.
+
+        The number is the Bhattacharyya coefficient Σ √(p q) over the alleles of one locus, averaged over loci. p and q
+        are the allele frequencies in the two populations.
+
+        other: a fit of the same model to individuals with the same loci and alleles.
+
+        Returns (populations of this fit, populations of `other`).
         """
         assert isinstance(other, FittedPopulations)
         first, second = (each.table("frequencies").to_numpy(np.float64) for each in (self, other))
         return word_affinity(first, second) / len(self.model.alleles)
 
     def plot_ancestry(self, ax: "Axes | None" = None) -> "Axes":
-        """Draw a column for each training individual, divided into its shares of the populations, and return the axes.
+        """Draw a bar for each training individual, divided into its shares of the populations, and return the axes.
 
-        Individuals of one named population are side by side, in the order of their largest shares.
+        Individuals with the same label are side by side. Within a label they are ordered by the population that they
+        have most of, and by that share.
+
+        ax: the axes to draw on; None for a new figure.
         """
         axes = dressed(ax, height=3.2)
         write_caption(axes, self.draw_ancestry(axes))
         return axes
 
     def draw_ancestry(self, axes: "Axes") -> Caption:
-        """Draw the picture of `plot_ancestry` on existing axes, and return its caption, which is not written."""
+        """Draw the bars of `plot_ancestry` on existing axes, and return their caption without drawing it."""
         individuals, shares = self._individuals(None), self.ancestry().to_numpy()
         labels = individuals.document_labels
         named = np.array(labels if labels is not None else [""] * len(shares))
@@ -99,7 +113,7 @@ class FittedPopulations(FittedModel):
         )
 
     def _individuals(self, data: Any) -> Corpus:
-        """Return the data as a `Corpus` like the training data."""
+        """Return `data` as a `Corpus` of individuals over the training data's alleles; for None, the training data."""
         individuals = self.training if data is None else self.training.like_this(data)
         assert isinstance(individuals, Corpus)
         return individuals

@@ -1,4 +1,4 @@
-"""Recommendations: the words, films or items that a unit is likely to have next, with intervals."""
+"""Recommendations: the words (films, items) that a document (user) is likely to have next, with intervals."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from lvsearch.models.families import Dirichlet
 from lvsearch.models.topic_model import TopicModel
 
 LEVELS = (5.0, 95.0)
-"""The percentiles of the interval of a probability."""
+"""The percentiles of the posterior draws that are the ends of the interval of a probability."""
 
 
 def recommended(
@@ -27,13 +27,23 @@ def recommended(
     draws: int,
     seed: int,
 ) -> pd.DataFrame:
-    """Return the table of `FittedTopics.recommend`.
+    """Return the words that one document does not have and is most likely to have next, the most probable first.
 
-    topics: (K, V) at their posterior means. proportions: the prior on proportions, as for document completion.
-    counts: (1, V), the unit's. names: (V,), the words. n: how many rows. draws: for the intervals.
+    model: the topic model.
+    estimate: its fit, which has the Dirichlet posterior of the topics.
+    topics: p(word | topic) at the posterior mean, (topics, words).
+    proportions: the prior on topic proportions: Dirichlet parameters (topics,), or another distribution.
+    counts: the words of the document, (1, words).
+    names: the vocabulary, (words,).
+    n: the number of words to return.
+    draws: the number of draws of proportions and topics, for the intervals.
+
+    Returns a table with columns `word`, `probability` (that the next new word is this one), and `lower` and `upper`,
+    its 5 % and 95 % points.
     """
     n_words = topics.shape[1]
     row = csr_array(counts)
+    # p(next word = w | the next word is new) ∝ Σ_k E[θ_k] p(w | k) over words that the document does not have
     had = np.zeros(n_words, bool)
     had[row.indices[row.data > 0]] = True
     new = np.where(had, 0.0, expected_proportions(topics, proportions, row)[0] @ topics)
@@ -51,6 +61,7 @@ def recommended(
         rest = np.maximum(concentration.sum(1, keepdims=True) - parts.sum(1, keepdims=True), 1e-12)
         gamma = random.standard_gamma(np.concatenate([parts, rest], axis=1), (draws, len(topics), len(best) + 2))
         share = gamma[..., :-1] / gamma.sum(-1, keepdims=True)
+    # p(w | new) of each draw: divide by 1 − the probability of all words that the document has (the last column)
     drawn = np.einsum("sk,skw->sw", theta, share)
     drawn = drawn[:, :-1] / (1 - drawn[:, -1:])
     low, high = np.percentile(drawn, LEVELS, axis=0)

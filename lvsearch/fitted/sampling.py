@@ -1,4 +1,4 @@
-"""`lv.sample`: draws from the posterior of a model, by several chains at once; and such draws in a folder."""
+"""`lv.sample`: draws from the posterior of a model by several MCMC chains, and storage of these draws in a folder."""
 
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,10 @@ from lvsearch.seeds import checked_seed
 from lvsearch.sizing.sizes import Size, as_size
 
 POINTS = (PointGaussian, PointMean, PointProbability, PointSimplex)
-"""Point families: their parameters are estimated and have no posterior."""
+"""Families of latent variables that are fitted as single values, so that they have no posterior to draw from."""
 KIND = "trace"
 STARTS = 1
-"""Folded into the random key of the starts, so that it differs from the key of the sweeps."""
+"""A number folded into the random key of the chains' starting states, so that it differs from the key of the sweeps."""
 
 
 def sample(
@@ -41,17 +41,20 @@ def sample(
     after: Trace | None = None,
     progress: bool = True,
 ) -> Trace:
-    """Return draws from p(latents | data, size), made by Gibbs sampling.
+    """Return draws from p(latent variables | data, size), made by MCMC, mostly by Gibbs sampling.
 
-    model, data, size: as for `lv.fit`. A process has no size and takes None.
+    model: a model such as `lv.models.LDA()`.
+    data: the data, or a form from which the model's data can be made, such as a matrix or texts.
+    size: the number of components, or one number per size variable. A nonparametric process has no size and takes None.
     chains: the number of chains, run at once. They start at independent draws of the prior; those of a process start
-        far apart, with few parts and with many.
-    draws: kept of each chain.
-    warmup: sweeps before the draws; by default as many as there are sweeps from the first draw to the last.
-    thin: sweeps from one draw to the next.
-    units: also record the latents of each document or row, (chain, draw, unit, …), which may be large.
-    after: a trace of the same arguments, interrupted or of fewer draws, to continue. The result has the bits of one
-        run.
+        far apart, with few components and with many.
+    draws: the number of draws kept of each chain.
+    warmup: the number of sweeps before the draws. By default it is `draws` times `thin`.
+    thin: the number of sweeps from one draw to the next.
+    units: also record the latent variables of each document or row, (chain, draw, unit, …), which may be large.
+    after: a trace made with the same other arguments, interrupted or of fewer draws, to continue. The result has the
+        bits of one run.
+    progress: show a progress bar.
 
     Which sampler runs depends on the model. LDA and finite mixtures have parameters and proportions integrated out, and
     draw one indicator after another (Griffiths & Steyvers 2004; Blei 2004, §3.7, Eq. 5.13). So does `DPMixture`, and so
@@ -60,14 +63,14 @@ def sample(
     own (Richardson & Green 1997). Every other model is sampled from the gradient of its log-joint, one latent variable
     after another (Blei 2004, §2.2.1).
 
-    A trace records these things. Components of different draws need not correspond.
+    Returns a trace with these quantities, (chain, draw, …). Components of different draws need not correspond.
 
-    - `log_density`: log p(data, latents of the chain), in nats.
-    - `occupied`: how many components some part of the data is in.
-    - `rows` or `tokens` of each component, where parameters are integrated out.
+    - `log_density`: log p(data, latent variables that the chain draws), in nats.
+    - `occupied`: the number of components that hold at least one observation.
+    - `rows` or `tokens`: the number of observations in each component, where parameters are integrated out.
     - The model's latent variables by name, where they are not integrated out.
     - The hyper-parameters of LDA and of components, where they have priors.
-    - `nodes` at each level of a tree.
+    - `nodes`: the number of nodes at each level of a tree.
 
     Ctrl-C keeps the draws made so far.
 
@@ -85,6 +88,7 @@ def sample(
         raise ValueError(f"got after={after!r}, expected a trace that lv.sample or lv.load_trace gave, or None")
     chains, draws = whole_number("chains", chains, least=1), whole_number("draws", draws, least=1)
     thin, units = whole_number("thin", thin, least=1), yes_or_no("units", units)
+    # a trace that is continued keeps its own warm-up, so that the result equals one longer run
     if warmup is None:
         warmup = draws * thin if after is None else after.warmup
     warmup = whole_number("warmup", warmup, least=0)
@@ -110,7 +114,12 @@ def sample(
 def _sampler(
     model: Model, data: Dataset, size: int | Size | None, seed: int, chains: int, units: bool
 ) -> tuple[Sampler, Recorder]:
-    """Return the sampler of a model, and what records its draws."""
+    """Return the MCMC sampler of a model, and the recorder that picks the quantities to keep from the chain's state.
+
+    size: the number of components; None for a nonparametric process, whose starts are drawn from `seed`.
+    chains: the number of chains, which a process' sampler needs for its starts.
+    units: also record the latent variables of each document or row.
+    """
     if size is not None:
         chain = sampled_chain(model, data, as_size(size, len(model.size_names)))
         return chain, recorder(chain, data, units=units)
@@ -119,7 +128,10 @@ def _sampler(
 
 
 def save_trace(trace: Trace, folder: str | Path) -> None:
-    """Write a trace to a new folder, atomically. Raises FileExistsError if something is there already."""
+    """Write a trace to a new folder: either the whole folder appears or none.
+
+    Raises FileExistsError if the folder exists already.
+    """
     settings, arrays = trace.to_storage()
     with new_folder(Path(folder)):
         write_folder(Path(folder), {"kind": KIND, **settings}, arrays)
@@ -141,7 +153,7 @@ def load_trace(folder: str | Path) -> Trace:
 
 
 def _check_model(model: Any) -> None:
-    """Raise ValueError for a model that has no posterior of one size to draw from, saying what to call instead."""
+    """Raise ValueError unless `model` is a model whose parameters all have a prior, so that they can be drawn."""
     if not isinstance(model, Model):
         raise ValueError(f"got {model!r}, expected a model such as lv.models.LDA(), with its parentheses")
     name = type(model).__name__

@@ -1,4 +1,4 @@
-"""A fitted hidden Markov model: its states, how they follow each other, and the states of each sequence."""
+"""The class `FittedSequences`: a fitted hidden Markov model, with its states, transitions, paths and samples."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -24,46 +24,59 @@ STATE, SEQUENCE = "state", "sequence"
 
 @dataclass(frozen=True)
 class FittedSequences(FittedModel):
-    """A hidden Markov model at one size. Parameters are at their posterior means, in the units of the data.
+    """A hidden Markov model, fitted at one size (number of states).
 
-    `transform` returns the probabilities of the states of every row, (rows, states) for each sequence. `score_units`
-    returns log p(sequence | parameters) exactly, in nats: paths are summed out.
+    Parameters are at their posterior means, in the units of the data. A unit is one sequence of rows. `transform`
+    returns the probability of each state at every row, (rows, states) for each sequence. `score_units` returns log
+    p(sequence | parameters) exactly, in nats, summed over all paths of states.
     """
 
     @property
     def model(self) -> HiddenMarkov:
-        """The model with the hyper-parameters of this fit."""
+        """The model (its type and hyper-parameters) that was fitted, without its fitted parameters."""
         model = self.estimate.model
         assert isinstance(model, HiddenMarkov)
         return model
 
     def start(self) -> pd.Series:
-        """Return the probability of each state at the beginning of a sequence."""
+        """Return the probability of each state at the beginning of a sequence, as a series (states,)."""
         return pd.Series(self._probabilities("start"), index=self._states, name="start")
 
     def transitions(self) -> pd.DataFrame:
-        """Return the probability of each next state (columns) after each state (rows); rows sum to 1."""
+        """Return the transition matrix, (states, states): the probability of each next state (column) after each state.
+
+        Rows sum to 1.
+        """
         return pd.DataFrame(self._probabilities("transitions"), index=self._states, columns=self._states.rename("to"))
 
     def dwell_times(self) -> pd.Series:
-        """Return how many rows a stay in each state lasts on average, 1 / (1 − the probability of staying)."""
+        """Return the mean number of rows that a stay in each state lasts, as a series (states,).
+
+        It is 1 / (1 − the probability of staying), and infinite for a state that is never left.
+        """
         stays = np.diag(self._probabilities("transitions"))
         with np.errstate(divide="ignore"):  # a state that is never left
             return pd.Series(1 / (1 - stays), index=self._states, name="rows")
 
     def means(self) -> pd.DataFrame:
-        """Return the mean of each state's rows: a row per state."""
+        """Return the mean of a row in each state, as a table (states, columns), in the units of the data."""
         with jax.enable_x64(True):
             means, _ = jax.vmap(self.model.components.moments)(self._statistics())
         return pd.DataFrame(np.asarray(means), index=self._states, columns=list(self._groups(None).columns))
 
     def members(self) -> ComponentMembers:
-        """Return the share of each state in each row of the training sequences."""
+        """Return the probability of each state at each row of all training sequences, (rows, states)."""
         return super().members()._replace(noun=self._groups(None).rows.nouns.unit)
 
     def affinity(self, other: FittedModel) -> Float[np.ndarray, "state other"] | None:
-        """Return ∫ √(p q) of the densities of a row, for each state of this fit and each of another
-        (`row_affinity`).
+        """Return the Bhattacharyya coefficient ∫ √(p q) of each state of this fit with each state of another.
+
+        p and q are the densities of a row in the two states. The coefficient is 1 for equal densities and 0 for
+        densities without overlap. It is estimated by Monte Carlo.
+
+        other: a fitted hidden Markov model of rows with the same columns and the same kind of component.
+
+        Returns (states of this fit, states of `other`), or None for components that cannot draw rows.
         """
         assert isinstance(other, FittedSequences)
         rows = self._groups(None).rows
@@ -72,29 +85,34 @@ class FittedSequences(FittedModel):
         return row_affinity(self.model.components, *statistics, Row(rows.filled, rows.observed), jax.random.key(0))
 
     def component_names(self) -> tuple[str, ...]:
-        """Return a name for each state: the columns in which its mean stands out most, and the mean there."""
+        """Return a name for each state, such as "petal width 0.25, petal length 1.5".
+
+        A name has the two columns in which the state's mean is farthest from the data's mean, with the state's means.
+        Kinds of components without means give "component 0", ….
+        """
         try:
             return column_names_of(self.means(), self._groups(None).rows, relative=True)
         except ValueError:  # a user's kind of component need not define `moments`
             return super().component_names()
 
     def paths(self, data: Any = None) -> list[Int[np.ndarray, " row"]]:
-        """Return the most probable path of each sequence as a whole (Viterbi): the state of every row.
+        """Return the most probable path of states of each sequence (Viterbi), as one array (rows,) per sequence.
 
-        data: by default the training data.
+        data: the sequences; by default the training data.
 
-        The most probable state of each row by itself is `transform(data)[n].argmax(1)`. In a row, these may form a path
-        that is impossible.
+        The most probable state of each row by itself is `transform(data)[n].argmax(1)`. Put together, these states may
+        form a path that is impossible.
         """
         return most_probable_paths(self.estimate, self._groups(data).dataset())
 
     def sample(self, lengths: Iterable[int], seed: int = 0) -> pd.DataFrame:
-        """Return new sequences of these lengths: a row each, with its `sequence`, its hidden `state` and the columns.
+        """Draw new sequences from the model, with parameters at their posterior means.
 
         lengths: the number of rows of each sequence, at least 1.
 
-        `lv.Groups.from_frame(frame.drop(columns="state"), group="sequence")` makes data of them. Rows of counts get the
-        totals of training rows drawn at random.
+        Returns a table with a row per row of a sequence: `sequence` (its number), `state` (the hidden state), then the
+        columns of the data. `lv.Groups.from_frame(frame.drop(columns="state"), group="sequence")` makes data of it.
+        Rows of counts get the totals of training rows drawn at random.
 
         Raises ValueError for lengths below 1.
         """
@@ -121,23 +139,26 @@ class FittedSequences(FittedModel):
 
     @property
     def _states(self) -> pd.Index:
-        """The numbers of the states, as the index of tables."""
+        """The numbers of the states, 0, 1, …, as a pandas index (states,) for the rows of tables."""
         return pd.RangeIndex(self.estimate.size[0], name=STATE)
 
     def _probabilities(self, name: str) -> np.ndarray:
-        """Return a latent variable on the simplex at its posterior mean, summing to 1 in float64."""
+        """Return the posterior mean of the start probabilities (states,) or of the transition matrix (states, states).
+
+        name: "start" or "transitions". The last axis sums to 1, in float64.
+        """
         values = np.asarray(site_value(self.estimate, name), np.float64)
         return values / values.sum(-1, keepdims=True)
 
     def _groups(self, data: Any) -> Groups:
-        """Return the data as `Groups` like the training data."""
+        """Return `data` as `Groups` of rows with the columns of the training data; for None, the training data."""
         groups = self.training if data is None else self.training.like_this(data)
         assert isinstance(groups, Groups)
         return groups
 
     def _statistics(self) -> Any:
-        """Return the statistics of the components' parameters at their posterior means, in float64.
+        """Return the sufficient statistics of the states' parameters at their posterior means, in float64.
 
-        Call it inside `jax.enable_x64(True)`.
+        It is a pytree of arrays with states on the first axis. Call it inside `jax.enable_x64(True)`.
         """
         return self.model.components.family.point(jax.tree.map(jnp.asarray, self.estimate.natural["components"]))

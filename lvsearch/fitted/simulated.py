@@ -20,8 +20,8 @@ class Planted:
     | field | shape | meaning |
     |---|---|---|
     | `corpus` | | the documents |
-    | `topic_word` | (K, V) | the topics, rows summing to 1 |
-    | `proportions` | (D, K) | each document's proportions |
+    | `topic_word` | (topics, words) | the probability of each word in each topic, rows summing to 1 |
+    | `proportions` | (documents, topics) | the share of each topic in each document, rows summing to 1 |
     """
 
     corpus: Corpus
@@ -48,11 +48,13 @@ def planted(
 
     n_topics, n_documents, n_terms: the numbers of topics, of documents and of words in the vocabulary.
     n_tokens: the number of tokens in each document.
-    concentration_per_topic: α, of the Dirichlet on proportions.
-    topic_concentration: η, of the Dirichlet on topics.
+    concentration_per_topic: α, each parameter of the symmetric Dirichlet on a document's topic proportions.
+    topic_concentration: η, each parameter of the symmetric Dirichlet on a topic's words.
 
-    The default can be recovered but is not trivial. Documents mix about five of seven topics (α = 0.7), whose words
-    overlap. The hyper-parameters differ on purpose from `LDA`'s defaults, as they would for a real corpus.
+    The default topics can be recovered, but not trivially. Documents mix about five of seven topics (α = 0.7), whose
+    words overlap. The hyper-parameters differ on purpose from `LDA`'s defaults, as they would for a real corpus.
+
+    Returns the corpus with the topics and proportions that it was drawn from.
 
     Raises ValueError for counts below 1.
     """
@@ -78,7 +80,11 @@ def planted(
 
 
 def verdict(n_topics: int, found: EstimatedPosterior) -> str:
-    """Say in one sentence whether a search found the planted number."""
+    """Return one sentence that says whether a search found the planted number of topics.
+
+    n_topics: the number of topics that the corpus was drawn from.
+    found: the posterior over sizes that the search estimated for this corpus.
+    """
     best = found.best[0]
     if best == n_topics:
         return f"Planted {n_topics} topics: found, as the most probable number."

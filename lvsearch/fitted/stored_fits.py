@@ -1,4 +1,4 @@
-"""Fits in folders: the fits of a search, and a single fit with its data."""
+"""Write a single fit with its data to a folder and read it; and convert fits of a search to JSON data and arrays."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +21,15 @@ KIND = "fit"
 
 
 class FitParts(NamedTuple):
-    """The fields of a `FittedModel`."""
+    """The fields of a `FittedModel`: a fit without the methods of its type of model.
+
+    | field | meaning |
+    |---|---|
+    | `size` | the size asked for, one number per size variable |
+    | `evidence` | lower and upper end of log p(training data | size), nats |
+    | `estimate` | the fitted variational distribution of the parameters |
+    | `training` | the data that the model was fitted to |
+    """
 
     size: Size
     evidence: Evidence
@@ -30,9 +38,9 @@ class FitParts(NamedTuple):
 
 
 def save_parts(fit: FitParts, folder: Path) -> None:
-    """Write a fit to a new folder, atomically.
+    """Write a fit with its data to a new folder: either the whole folder appears or none.
 
-    Raises FileExistsError if something is there already, ValueError for a model or data that cannot be stored.
+    Raises FileExistsError if the folder exists already, ValueError for a model or data that cannot be stored.
     """
     data, data_arrays = encode_data(fit.training)
     body = {
@@ -48,9 +56,9 @@ def save_parts(fit: FitParts, folder: Path) -> None:
 
 
 def load_parts(folder: Path) -> FitParts:
-    """Return the fit that `save_parts` wrote.
+    """Return the fit that `save_parts` wrote to a folder.
 
-    Raises FileNotFoundError or `CorruptFolderError`, saying what is wrong.
+    Raises FileNotFoundError if there is no such folder, `CorruptFolderError` if it holds no fit or is damaged.
     """
     body, arrays = read_folder(folder)
     if not isinstance(body, dict) or body.get("kind") != KIND:
@@ -64,12 +72,15 @@ def load_parts(folder: Path) -> FitParts:
 
 
 def encode_evidence(evidence: Evidence) -> list[float]:
-    """Return the evidence as a list of numbers, from which `Evidence(*numbers)` makes it again."""
+    """Return [lower end, upper end, standard error] of the log evidence, nats; `Evidence(*numbers)` restores it."""
     return [evidence.lower, evidence.upper, evidence.standard_error]
 
 
 def encode_estimate(estimate: Estimate) -> dict[str, Any]:
-    """Return an estimate as JSON data, without its arrays (see `estimate_arrays`)."""
+    """Return the model, size, bounds (nats) and number of passes of an estimate as JSON data, without its arrays.
+
+    `estimate_arrays` returns the arrays, which are stored apart.
+    """
     return {
         "model": encode_module(estimate.model),
         "size": estimate.size,
@@ -79,13 +90,19 @@ def encode_estimate(estimate: Estimate) -> dict[str, Any]:
 
 
 def estimate_arrays(estimate: Estimate) -> dict[str, np.ndarray]:
-    """Return the natural parameters as {name: array}; the name of a field follows a full stop."""
+    """Return the natural parameters of the fitted variational distribution as {name: array}.
+
+    A name is the latent variable's, such as "topic_word". If its parameters have several fields, the field follows
+    after a full stop, as in "components.log_precision".
+    """
     leaves = jax.tree_util.tree_leaves_with_path(estimate.natural)
     return {_array_name(path): np.asarray(leaf) for path, leaf in leaves}
 
 
 def decode_estimate(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Estimate:
-    """Return the estimate from the results of `encode_estimate` and `estimate_arrays`.
+    """Return the estimate that `encode_estimate` and `estimate_arrays` took apart.
+
+    entry: the JSON data of `encode_estimate`. arrays: {name: array} of natural parameters from `estimate_arrays`.
 
     Raises KeyError or TypeError where something is missing.
     """
@@ -97,5 +114,8 @@ def decode_estimate(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) 
 
 
 def _array_name(path: tuple) -> str:
-    """Return the name of an array among the natural parameters, such as "components.log_precision"."""
+    """Return the name of one array of natural parameters, such as "components.log_precision".
+
+    path: the position of the array in the pytree of natural parameters, as JAX' key path.
+    """
     return jax.tree_util.keystr(path, simple=True, separator=".")

@@ -1,4 +1,4 @@
-"""Models, families and hyper-parameters as class names and numbers, to store in folders, and back."""
+"""Convert models, exponential families and hyper-parameters to class names and numbers (JSON data), and back."""
 
 import inspect
 from collections.abc import Mapping
@@ -16,9 +16,10 @@ from lvsearch.models.registry import registered
 
 
 def encode_module(module: Any) -> dict[str, Any]:
-    """Return a model, a family or a NamedTuple of hyper-parameters as its class name and its fields.
+    """Return an object as JSON data, {"class": its class name, "fields": {name: value}}.
 
-    Fields are stored under the names that the constructor takes.
+    module: a model, an exponential family, or a NamedTuple of hyper-parameters. Fields that its constructor does not
+        take are left out, because they are computed from the others.
 
     Raises ValueError for a class that `decode_module` would not know: a user's model that is not registered.
     """
@@ -47,7 +48,7 @@ def encode_module(module: Any) -> dict[str, Any]:
 
 
 def _encode(value: Any) -> Any:
-    """Return a field's value as JSON data."""
+    """Return the value of a field as JSON data: nested objects as dictionaries, arrays as nested lists of numbers."""
     if isinstance(value, eqx.Module) or hasattr(value, "_fields"):
         return encode_module(value)
     if isinstance(value, tuple) and not all(isinstance(each, int | float) for each in value):
@@ -56,16 +57,17 @@ def _encode(value: Any) -> Any:
 
 
 def _decode(value: Any) -> Any:
-    """Return a field's value from JSON data."""
+    """Return the value of a field from JSON data: dictionaries become objects; lists and numbers stay as they are."""
     if isinstance(value, Mapping):
         return decode_module(value)
     return [_decode(each) for each in value] if isinstance(value, list) else value
 
 
 def decode_module(encoded: Mapping[str, Any]) -> Any:
-    """Return the object that `encode_module` encoded.
+    """Return the model, family or hyper-parameters that `encode_module` encoded.
 
-    Classes outside `lvsearch.models` are found if they are registered; nothing is imported.
+    encoded: {"class": class name, "fields": {name: value}}. A class outside `lvsearch.models` must be registered
+        (`lv.models.register`), because nothing is imported.
 
     Raises `CorruptFolderError` for an unknown class.
     """
@@ -88,9 +90,7 @@ def decode_model(encoded: Mapping[str, Any]) -> Model:
 
 
 def class_named(name: str) -> type | None:
-    """Return the class of lvsearch.models, or the registered class, that folders know by this name; None if there
-    is none.
-    """
+    """Return the class of this name from `lvsearch.models` or among the registered classes; None if there is none."""
     for where in (models, families):
         known = getattr(where, name, None)
         if isinstance(known, type) and (issubclass(known, eqx.Module) or hasattr(known, "_fields")):

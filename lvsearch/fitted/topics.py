@@ -1,4 +1,4 @@
-"""A fitted model of documents and its topics, for people."""
+"""The class `FittedTopics`: a fitted topic model, with topics, document proportions, scores, tables and pictures."""
 
 import warnings
 from dataclasses import dataclass
@@ -41,33 +41,41 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SKETCHED_WORDS, SKETCHED_DOCUMENTS = 20, 5
-"""How many words and documents of each topic a namer is shown."""
+"""How many words and documents of each topic are passed to a function that chooses the topic's name."""
 
 
 @dataclass(frozen=True)
 class FittedTopics(FittedModel):
-    """A model whose documents draw their words from topics, at one size."""
+    """A topic model, fitted at one size (number of topics): documents draw their words from topics.
+
+    In shapes, `topic` stands for the number of topics K, `word` for the vocabulary, and `docs` for the documents.
+    """
 
     @property
     def model(self) -> TopicModel:
-        """The model with the hyper-parameters of this fit."""
+        """The model (its type and hyper-parameters) that was fitted, without its fitted parameters."""
         model = self.estimate.model
         assert isinstance(model, TopicModel)
         return model
 
     @property
     def alpha(self) -> Float[np.ndarray, " topic"]:
-        """The Dirichlet parameters of a document's proportions, (K,). ValueError for models that have none."""
+        """The parameters of the Dirichlet prior on a document's topic proportions, (topics,).
+
+        Raises ValueError for models without this prior.
+        """
         prior = self.model.proportions_prior(self.estimate.size, self.estimate.natural)
         if prior is None:
             raise ValueError(f"{type(self.model).__name__} has no Dirichlet on document proportions and so no alpha")
         return prior
 
     def transform(self, data: Any) -> Float[np.ndarray, "docs topic"]:
-        """Return the expected topic proportions, (docs, K), rows summing to 1. The data may be raw texts.
+        """Return the expected topic proportions of each document, (documents, topics); rows sum to 1.
 
-        Warns (UserWarning) of new documents without a known word. Their proportions are those of any document before
-        its words are read, not a finding about these documents.
+        data: new or training documents, as a `Corpus`, a matrix of counts, or raw texts.
+
+        Warns (UserWarning) of new documents without a known word. They get the proportions expected before any word is
+        read, which say nothing about these documents.
         """
         units = self.training.like_this(data)
         empty = np.flatnonzero(units.observations_per_unit == 0)
@@ -81,10 +89,11 @@ class FittedTopics(FittedModel):
         return super().transform(units)
 
     def members(self) -> ComponentMembers:
-        """Return the share of each topic in each word of each training document, and how often the word occurs there.
+        """Return the share of each topic in each distinct word of each training document, (pairs, topics).
 
-        The share is p(topic | word, document) ∝ share of the topic × p(word | topic). So a topic that every document
-        has a little of is recognised by its words. In a model with one topic per document it is the document's share.
+        The share is p(topic | word, document) ∝ share of the topic in the document × p(word | topic). So a topic that
+        every document has a little of is recognised by its words. In a model with one topic per document it is the
+        probability of the document's topic. Each pair (document, word) is weighted by the word's count in the document.
         """
         counts = self._corpus.counts
         documents = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
@@ -95,23 +104,34 @@ class FittedTopics(FittedModel):
         return ComponentMembers(shares, np.asarray(counts.data, np.float64), self.training.nouns.observation)
 
     def affinity(self, other: FittedModel) -> Float[np.ndarray, "topic other"]:
-        """Return Σ √(p q) over words, for each topic of this fit and each of another over the same words."""
+        """Return the Bhattacharyya coefficient Σ √(p q) over words of each topic of this fit with each of another.
+
+        p and q are the word distributions of the two topics. The coefficient is 1 for equal distributions and 0 for
+        distributions without a common word.
+
+        other: a fitted topic model over the same vocabulary.
+
+        Returns (topics of this fit, topics of `other`).
+        """
         assert isinstance(other, FittedTopics)
         return word_affinity(self._topic_word, other._topic_word)
 
     def component_names(self) -> tuple[str, ...]:
-        """Return `names` in the order of the topics' numbers."""
+        """Return a distinct name for each topic, in the order of the topics' numbers; `names` makes them."""
         return tuple(self.names())
 
     def topics(self, n_words: int = 10, relevance: float | int = 1.0) -> pd.DataFrame:
-        """Return one row per topic, most prevalent first: its share of the training tokens, its words, its label.
+        """Return a table of the topics, one row each, most prevalent first.
 
+        n_words: the number of words shown for each topic.
         relevance: λ in λ log p(word | topic) + (1 − λ) log [p(word | topic) / p(word)], which orders the words (Sievert
             & Shirley 2014, Eq. 1). 1 gives the most probable words, which topics share. About 0.6 gives words that
             distinguish the topic.
 
-        The label is that of the documents that use the topic most out of proportion, if the corpus has labels.
-        ValueError for a relevance outside 0 to 1.
+        Columns are `prevalence` (the topic's share of the training tokens) and `words` (joined by spaces). If the
+        corpus has labels, `label` is the label whose documents use the topic most out of proportion.
+
+        Raises ValueError for a relevance outside 0 to 1.
         """
         words = self._topic_word
         top = top_words(relevance_scores(words, self._token_shares, relevance), self._words, n_words)
@@ -128,23 +148,28 @@ class FittedTopics(FittedModel):
 
     @cached_property
     def proportions(self) -> Float[np.ndarray, "docs topic"]:
-        """The topic proportions of the training documents, rows summing to 1: `transform(training)`, computed once."""
+        """The expected topic proportions of the training documents, (documents, topics); rows sum to 1."""
         return np.asarray(self.transform(self.training), np.float64)
 
     def names(self, n_words: int = 3, namer: Namer | None = None) -> pd.Series:
-        """Return a distinct name for each topic: its most distinctive words by FREX, or what `namer` returns.
+        """Return a distinct name for each topic as a series (topics,), by default its most distinctive words.
 
-        namer: a function of a `TopicSketch` (share, words, distinctive words, documents). ValueError for a name that is
-            no text.
+        Words are ranked by FREX, a mean of how frequent and how exclusive a word is in the topic.
+
+        n_words: the number of words in a name.
+        namer: a function that returns a name for a `TopicSketch` (share, words, distinctive words, documents); None
+            for the distinctive words.
+
+        Raises ValueError for a name that is no text.
         """
         return pd.Series(names_of(self.sketches, namer, n_words), index=pd.RangeIndex(len(self._topic_word)))
 
     @cached_property
     def sketches(self) -> tuple[TopicSketch, ...]:
-        """A summary of each topic for choosing its name, in the order of the topics' numbers.
+        """A summary of each topic from which a name can be chosen, in the order of the topics' numbers.
 
-        It holds the topic's share of the tokens, its most probable and most distinctive words, and the documents with
-        most of it.
+        A summary holds the topic's share of the training tokens, and its 20 most probable and 20 most distinctive
+        words. It also names the 5 documents with the largest share of the topic.
         """
         probable = top_words(self._topic_word, self._words, SKETCHED_WORDS)
         distinctive = top_words(frex_scores(self._topic_word), self._words, SKETCHED_WORDS)
@@ -162,23 +187,27 @@ class FittedTopics(FittedModel):
 
     @property
     def proportions_prior(self) -> Any:
-        """The prior on proportions that `lv.inference.document_likelihood` and `document_completion` take for alpha.
+        """The distribution of a new document's topic proportions: Dirichlet parameters (topics,), or another object.
 
-        It is `alpha`, or another distribution from which a model's documents draw their proportions. For pLSI it is
-        that of the training documents; `lvsearch.inference.likelihood.FoldedIn` refits them instead. ValueError for
-        models with neither.
+        Pass it as `alpha` to `lv.inference.document_likelihood` and `document_completion`. For pLSI it is the
+        distribution over the training documents' proportions; `lvsearch.inference.likelihood.FoldedIn` refits new
+        documents instead.
+
+        Raises ValueError for models whose documents have no distribution of proportions.
         """
         return document_proportions(self.model, self.estimate, self.training.dataset())
 
     def recommend(self, unit: Any, n: int = 10, *, draws: int = 1000, seed: int = 0) -> pd.DataFrame:
         """Return the words (films, items) that one document (user) does not have and is most likely to have next.
 
-        unit: its counts, (1, V), or a corpus of one document. draws: of its proportions and of the topics, for
-            intervals.
+        unit: the document's counts, (1, words of the vocabulary), or a corpus of one document.
+        n: the number of words to return.
+        draws: the number of draws of the document's proportions and of the topics, for intervals.
 
-        The columns are `word`, `probability` that the next new word is this one, and `lower` and `upper`, the 5 % and
-        95 % points of that probability under the fit. The interval assumes that the model is true. ValueError for more
-        than one unit.
+        Returns a table with a row per word, the most probable first. `probability` is the probability that the next
+        new word is this one. `lower` and `upper` are its 5 % and 95 % points under the fit, if the model is true.
+
+        Raises ValueError for more than one document.
         """
         data = self.training.like_this(unit)
         if data.n_units != 1:
@@ -197,18 +226,30 @@ class FittedTopics(FittedModel):
         )
 
     def match(self, references: pd.DataFrame) -> pd.DataFrame:
-        """Return the known distribution over words nearest to each topic, by cosine.
+        """Return the known distribution over words that is nearest to each topic, by cosine similarity.
 
-        references: a row for each word, words as the index, and a column for each reference, as signatures of mutations
-            are published. Columns and errors are those of `lvsearch.topics.references.match_references`.
+        references: a table with a row for each word (the index) and a column for each known distribution, such as
+            published signatures of mutations.
+
+        Returns a row per topic. `reference` is its partner in a one-to-one matching with the greatest total cosine, and
+        `cosine` their similarity. `nearest` and `nearest_cosine` are the most similar of all references. Topics beyond
+        the number of references have no partner (None, NaN).
+
+        Raises ValueError for references that lack a word, repeat one, or have no column. Also for a column that is all
+        zero, negative or not finite.
         """
         return match_references(self.table(self.model.topic_site), references)
 
     def coloured(self, text: str, n_topics: int = 4, threshold: float = 0.9) -> ColouredText:
-        """Return a text with its words coloured by topic (Blei 2004, Figure 3.7).
+        """Return a text whose words are coloured by topic; it shows itself in a notebook.
 
-        A word is coloured if its most probable topic has at least `threshold`, and is one of the `n_topics` topics that
-        the text has most of. ValueError for a text without known words.
+        text: any text; the topics of its words are inferred with this fit.
+        n_topics: the number of topics that get a colour: those that the text has most of.
+        threshold: the smallest probability of a word's most probable topic with which the word is coloured.
+
+        Raises ValueError for a text without known words, and for models without a Dirichlet on proportions.
+
+        Source: Blei (2004), Figure 3.7.
         """
         words = self.table(self.model.topic_site)
         vocabulary = tuple(str(word) for word in words.columns)
@@ -218,10 +259,15 @@ class FittedTopics(FittedModel):
         )
 
     def representative(self, topic: int, n: int = 5) -> pd.DataFrame:
-        """Return the training documents with the largest share of a topic: document (its number), share, tokens.
+        """Return a table of the `n` training documents with the largest share of a topic, the largest share first.
 
-        If the corpus has them, name, label and the columns of its metadata follow; " (metadata)" is added to a column's
-        name that is taken. ValueError for a number that no topic has.
+        topic: the number of the topic.
+
+        Columns are `document` (its number), `share` (of the topic in the document) and `tokens` (its length). If the
+        corpus has them, `name`, `label` and the columns of its metadata follow. A metadata column whose name is taken
+        gets " (metadata)" added to its name.
+
+        Raises ValueError for a number that no topic has.
         """
         proportions = self.proportions
         if not 0 <= topic < proportions.shape[1]:
@@ -245,9 +291,13 @@ class FittedTopics(FittedModel):
         return frame.join(chosen.rename(columns={name: f"{name} (metadata)" for name in frame.columns}))
 
     def document(self, number: int) -> ColouredDocument:
-        """Return a training document with each word coloured by the topic that it most probably came from.
+        """Return a training document as a bag of words, each coloured by the topic that it most probably came from.
 
-        p(topic | word, document) ∝ share of the topic × p(word | topic). ValueError for a number that no document has.
+        The probability is p(topic | word, document) ∝ share of the topic in the document × p(word | topic).
+
+        number: the number of the document in the training corpus, from 0.
+
+        Raises ValueError for a number that no document has.
         """
         corpus = self._corpus
         if not 0 <= number < corpus.n_documents:
@@ -268,11 +318,15 @@ class FittedTopics(FittedModel):
         )
 
     def coherence(self, n_words: int = 10, reference: Any = None) -> pd.Series:
-        """Return the coherence (NPMI) of each topic, −1 to 1: whether its most probable words occur in the same
-        documents.
+        """Return the coherence (NPMI) of each topic, from −1 to 1, as a series (topics,).
 
-        reference: the documents to count in, over the same words; by default the training data. Other documents are the
-            better check. ValueError for fewer than two words, and for documents over other words.
+        A topic is coherent if its most probable words tend to occur in the same documents.
+
+        n_words: the number of most probable words compared, at least two.
+        reference: the documents to count in, over the same vocabulary; by default the training data. Other documents
+            are the better check.
+
+        Raises ValueError for fewer than two words, and for documents over other words.
         """
         corpus = self.training if reference is None else self.training.like_this(reference)
         assert isinstance(corpus, Corpus)
@@ -280,32 +334,45 @@ class FittedTopics(FittedModel):
         return pd.Series(npmi_coherence(top, corpus.counts), index=pd.RangeIndex(len(top), name="topic"), name="npmi")
 
     def correlations(self) -> pd.DataFrame:
-        """Return the correlation of each two topics' shares over the training documents: positive if found together.
+        """Return the correlation of each two topics' shares over the training documents, as a table (topics, topics).
 
-        Shares sum to 1, so unrelated topics are slightly negative, about −1 / (K − 1). NaN for a topic with the same
-        share everywhere.
+        It is positive for topics that occur together. Shares sum to 1, so unrelated topics are slightly negative, about
+        −1 / (K − 1) for K topics. It is NaN for a topic with the same share in every document.
         """
         return share_correlations(self.proportions)
 
     def prevalence(self, by: Any = None, *, bins: int = 5, level: float = LEVEL, seed: int = 0) -> pd.DataFrame:
-        """Return the mean share of each topic in groups of the training documents, with intervals over documents.
+        """Return the mean share of each topic in groups of the training documents, with bootstrap intervals.
 
         by: a value for each document, or the name of a column of the corpus' metadata; by default the documents'
-            labels. ValueError if there is nothing to group by. Columns and other errors are those of
-            `lvsearch.topics.prevalence.prevalence`.
+            labels.
+        bins: the number of groups of equal size into which numbers and dates with many values are divided.
+        level: the probability with which an interval holds the mean of the population of documents.
+
+        Returns a row per group and topic, with columns `group`, `topic`, `mean`, `lower`, `upper` and `documents`.
+
+        Raises ValueError if there is nothing to group by, for values that are all missing or too few, and for a level
+        outside (0, 1).
         """
         return prevalence(self.proportions, self._covariate(by), bins=bins, level=level, seed=seed)
 
     def plot_prevalence(self, by: Any = None, *, bins: int = 5, ax: "Axes | None" = None) -> "Axes":
-        """Draw `prevalence` for the topics that differ most between groups, and return the axes."""
+        """Draw the mean share of the topics that differ most between groups of documents, and return the axes.
+
+        by: a value for each document, or the name of a column of the corpus' metadata; by default the documents'
+            labels.
+        bins: the number of groups into which numbers and dates with many values are divided.
+        ax: the axes to draw on; None for a new figure.
+        """
         return plot_prevalence(self.prevalence(by, bins=bins), self.names(), ax)
 
     def topic_map(self) -> pd.DataFrame:
-        """Return places of topics in a plane, near each other if they use the same words: columns x, y, prevalence,
-        name.
+        """Return coordinates of the topics in a plane, where topics with similar words are near each other.
 
-        The method is classical scaling of Jensen–Shannon distances. `.attrs["shown"]` is the share of squared distances
-        that the plane shows.
+        Coordinates come from classical multidimensional scaling of Jensen–Shannon distances.
+
+        Returns a row per topic, with columns `x`, `y`, `prevalence` (share of the training tokens) and `name`.
+        `.attrs["shown"]` is the share of the squared distances that the plane shows.
         """
         places, shown = topic_places(self._topic_word)
         frame = pd.DataFrame(places, columns=["x", "y"], index=pd.RangeIndex(len(places), name="topic"))
@@ -314,21 +381,28 @@ class FittedTopics(FittedModel):
         return frame
 
     def plot_topic_map(self, ax: "Axes | None" = None) -> "Axes":
-        """Draw `topic_map`, with areas that are shares of the tokens, and return the axes."""
+        """Draw the topics as discs in a plane, near each other if they use similar words, and return the axes.
+
+        The area of a disc is the topic's share of the training tokens. `topic_map` has the coordinates.
+
+        ax: the axes to draw on; None for a new figure.
+        """
         axes, table = dressed(ax), self.topic_map()
         write_caption(axes, draw_topic_map(table, table.attrs["shown"], axes))
         return axes
 
     def to_anndata(self, data: Any, *, layer: str | None = None, posterior: pd.DataFrame | None = None) -> None:
-        """Write the topics into an `AnnData` of cells.
+        """Write the topics into an `AnnData` of cells, in place.
 
-        data: the one that the training corpus was made of (`Corpus.from_anndata`), or one of other cells over the same
-            genes, with counts in `layer`.
+        data: the `AnnData` that the training corpus was made of (`Corpus.from_anndata`), or one of other cells over
+            the same genes.
+        layer: the name of the layer with the counts; None for `.X`.
         posterior: `result.posterior()`, whose sizes and probabilities are written too.
 
-        Shares go into `.obsm["X_lvsearch"]`, p(gene | topic) into `.varm["lvsearch"]`. The model, the number of topics
-        and the interval of the fit's log evidence (nats) go into `.uns["lvsearch"]`. ValueError for other genes, and as
-        `Corpus.from_anndata`.
+        Shares of topics in cells go into `.obsm["X_lvsearch"]`, and p(gene | topic) into `.varm["lvsearch"]`. The
+        model, the number of topics and the interval of the fit's log evidence (nats) go into `.uns["lvsearch"]`.
+
+        Raises ValueError for other genes, and for data that `Corpus.from_anndata` cannot read.
         """
         require_genes(data, self._words)
         cells = Corpus.from_anndata(data, layer=layer)
@@ -355,37 +429,44 @@ class FittedTopics(FittedModel):
 
     @property
     def _corpus(self) -> Corpus:
+        """The training documents."""
         assert isinstance(self.training, Corpus)  # what a model of documents is trained on
         return self.training
 
     @cached_property
     def _topic_word(self) -> Float[np.ndarray, "topic word"]:
+        """The posterior mean of p(word | topic), (topics, words of the vocabulary); rows sum to 1."""
         return self.table(self.model.topic_site).to_numpy(np.float64)
 
     @property
     def _words(self) -> tuple[str, ...]:
+        """The vocabulary, in the order of the columns of the counts."""
         return self._corpus.vocabulary
 
     @cached_property
     def _token_shares(self) -> Float[np.ndarray, " topic"]:
-        """The share of each topic in the training tokens."""
+        """The expected share of each topic in the training tokens, (topics,); the shares sum to 1."""
         lengths = self.training.observations_per_unit
         return lengths @ self.proportions / max(int(lengths.sum()), 1)
 
     @property
     def _document_names(self) -> tuple[str, ...]:
+        """The names of the training documents, or "document 0", … if they have none."""
         names = self._corpus.document_names
         return tuple(f"document {number}" for number in range(len(self._corpus))) if names is None else tuple(names)
 
     @property
     def _metadata(self) -> pd.DataFrame | None:
+        """The table of metadata with a row per training document, or None if there is none."""
         known = getattr(self.training, "metadata", None)
         return known if isinstance(known, pd.DataFrame) else None
 
     def _covariate(self, by: Any) -> Any:
-        """Return the value of each document by which to group.
+        """Return the value of each training document by which documents are grouped.
 
-        Raises ValueError for an unknown name, or without labels.
+        by: None for the documents' labels, a column of the metadata, or values, which are returned as they are.
+
+        Raises ValueError for an unknown name, and for None without labels.
         """
         if by is None:
             if self.training.unit_labels is None:

@@ -1,15 +1,15 @@
 """Pure functions of a model and a batch, for JAX programs of your own: `jit`, `vmap`, `grad` go through all of them.
 
-| function | gives |
+| function | what it returns |
 |---|---|
 | `batch_of` | data as one padded batch, and the lengths of the model's axes (on the host) |
-| `mean_field` | `init`, `update`, `run`, `settle`, `elbo`, `transform` |
-| `gibbs` | `init`, `step`, `log_joint` |
+| `mean_field` | mean-field inference: `init`, `update`, `run`, `settle`, `elbo`, `transform` |
+| `gibbs` | Gibbs sampling: `init`, `step`, `log_joint` |
 | `log_density` | the posterior on unconstrained reals, for NUTS of any library |
 | `annealed_evidence` | estimates of log p(data | size) from both sides |
 
 The model is an argument of every call, so its hyper-parameters may be traced. Models may be made inside a
-transformation; traced values are not checked there. A fit gives its own functions by `fit.functional()`.
+transformation; traced values are not checked then. `fit.functional()` returns the functions of a fit.
 """
 
 from lvsearch.functional.batches import Prepared, batch_of

@@ -1,4 +1,4 @@
-"""Data in the form that the functions take: all units in one padded batch."""
+"""Data in the form that the functions of `lvsearch.functional` take: all units (observations) in one padded batch."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -13,10 +13,12 @@ from lvsearch.models.contract import Model
 
 
 class Prepared(NamedTuple):
-    """A data set for pure functions.
+    """A data set for the pure functions of `lvsearch.functional`.
 
-    `batch`: units in the order of the data on the leading axis, each of weight 1.
-    `extents`: the lengths of the model's axes that the data decide, such as {"word": V}.
+    | field | meaning |
+    |---|---|
+    | `batch` | units (observations) in the order of the data on the leading axis, each of weight 1 |
+    | `extents` | the lengths of the model's axes that the data decide, such as {"word": V} with V words |
     """
 
     batch: Batch
@@ -26,12 +28,12 @@ class Prepared(NamedTuple):
 def batch_of(model: Model, data: Any) -> Prepared:
     """Return all of `data` as one batch, on the host, in the session's precision.
 
-    data: what `lv.fit` takes.
+    model: the model. data: the data, or raw input for it, as `lv.fit` takes it.
 
-    Units that differ in length are padded to the longest. Padding does not count in any result (`lvsearch.models.units`
-    describes it for every type of unit).
+    Units (observations) that differ in length are padded to the longest. Padding does not count in any result
+    (`lvsearch.models.units` describes it for every type of unit).
 
-    Raises ValueError as `lv.fit` does.
+    Raises ValueError for data that do not fit the model.
     """
     dataset = data_for(model, data).dataset()
     places = np.concatenate(dataset.unit_ids)
@@ -41,7 +43,7 @@ def batch_of(model: Model, data: Any) -> Prepared:
 
 
 def _concatenate(leaves: tuple[Any, ...]) -> jax.Array:
-    """Return the arrays one after another on the leading axis; other axes are padded with zeros to the longest."""
+    """Return arrays one after another on the leading axis; other axes are padded with zeros to the longest."""
     longest = np.max([leaf.shape[1:] for leaf in leaves], axis=0)
     padded = [
         np.pad(leaf, [(0, 0), *((0, int(to) - have) for have, to in zip(leaf.shape[1:], longest, strict=True))])

@@ -20,11 +20,11 @@ Position = dict[str, Array]
 
 
 class Density(NamedTuple):
-    """log p(data, θ | size) with its Jacobian, and functions to make and to read positions.
+    r"""The log-density of a posterior on unconstrained reals, and functions to make and to read positions.
 
     | field | meaning |
     |---|---|
-    | `log_density` | position -> log-density, nats, () |
+    | `log_density` | position -> log p(data, θ \| size) with the Jacobian of the coordinates, nats, () |
     | `init` | key -> a position, uniform on (−2, 2) in each coordinate |
     | `constrain` | position -> values on their natural scale: probabilities, means, precisions |
     """
@@ -37,9 +37,10 @@ class Density(NamedTuple):
 def log_density(model: Model, size: Any, batch: Batch, extents: Mapping[str, int] | None = None) -> Density:
     """Return the density of the posterior of the model's continuous latent variables at one size, in nats.
 
+    model: the model.
     size: a number, or one for each size variable.
-    batch: the data; units count by their weight.
-    extents: lengths of the axes that the data decide; `batch_of` returns them.
+    batch: the data; units (observations) count by their weight.
+    extents: {axis: length} of the axes that the data decide; `batch_of` returns them.
 
     Raises ValueError for point estimates, which have no posterior, for indicators that cannot be summed out, and for
     axes without a length.

@@ -1,4 +1,4 @@
-"""Annealed evidence as a pure function: the generic path from the priors to the posterior, and back.
+"""Annealed evidence as a pure function: the generic annealing path from the priors to the posterior, and back.
 
 `lvsearch.inference.annealing.generic` and `.annealing` say what is exact and what is assumed.
 """
@@ -18,10 +18,12 @@ from lvsearch.models.kernels import full_precision
 
 
 class EvidenceEnds(NamedTuple):
-    """Estimates of log p(data | size) from both sides, in nats, one number per particle group.
+    """Estimates of log p(data | size) from both sides, in nats, each of shape (island,): one number per particle group.
 
-    `forward` is low on average. `backward` is high, provided that the forward paths, at whose ends it starts, ended in
-    draws of the posterior.
+    | field | meaning |
+    |---|---|
+    | `forward` | from the prior to the posterior; low on average |
+    | `backward` | from the posterior to the prior; high on average, if the forward paths ended in posterior draws |
     """
 
     forward: Float[Array, " island"]
@@ -43,16 +45,19 @@ def annealed_evidence(
 ) -> EvidenceEnds:
     """Return estimates of the evidence at one size from below and from above, in nats, by annealing.
 
-    steps: the number of temperatures t = (i / n)³, which are densest near the prior.
+    model: the model. key: the random key. batch: the data; units (observations) count by their weight.
+    size: a number, or one for each size variable; may be traced if `capacity` is given.
+    extents: {axis: length} of the axes that the data decide; `batch_of` returns them.
+    capacity: the largest size, a number or one for each size variable; by default `size`.
+    steps: the number n of temperatures t = (i / n)³, which are densest near the prior.
     islands: the number of particle groups; particles resample within their group.
     particles: the number of particles in each group.
-    size, extents, capacity: as for `mean_field`.
 
     It works for any model. It is slower than the paths that `lv.search` has for lvsearch's own models, and its length
     is fixed: look at the distance between the two sides. In float32 (outside of `jax.enable_x64`) sums of thousands of
     nats lose tenths.
 
-    Raises ValueError as `mean_field`.
+    Raises ValueError for sizes that are not positive or above the capacity, and for axes without a length.
     """
     places = checked_places(size, extents, capacity)
     require_extents(model, places)

@@ -1,4 +1,4 @@
-"""A fit as arrays with pure functions of new units."""
+"""A fit as a pytree of arrays, with pure functions of new units (observations)."""
 
 from typing import Any
 
@@ -18,16 +18,17 @@ from lvsearch.models.families import IndicatorFamily
 from lvsearch.models.kernels import full_precision
 
 SWEEPS = 100
-"""Coordinate sweeps over a new unit's latent variables, where they cannot be summed out exactly."""
+"""The number of coordinate sweeps over a new unit's latent variables, where they cannot be summed out exactly."""
 
 
 class FittedFunctions(eqx.Module):
     """A fit at its posterior means: a pytree that can be an argument of `jit` and `shard_map`.
 
-    `natural`: natural parameters of q(globals), by name.
+    `model`: the model. `natural`: {name: natural parameters of q} of the latent variables that all units share.
+    `size`: the number of components of each size variable.
 
-    Units come as a `Batch` (`batch_of(model, data)`). Each unit is treated by itself, so batches may be divided and
-    sharded along their leading axis.
+    Units (observations) come as a `Batch` (`batch_of(model, data)`). Each unit is treated by itself, so batches may be
+    divided and sharded along their leading axis.
     """
 
     model: Model
@@ -45,17 +46,19 @@ class FittedFunctions(eqx.Module):
 
     @full_precision
     def transform(self, batch: Batch) -> Float[Array, "units ..."]:
-        """Return the expected description of each unit, such as topic proportions or shares of components.
+        """Return the expected description of each unit, such as topic proportions or shares of components, units
+        leading.
 
-        Units that are padding are included.
+        batch: the units. Units that are padding are included.
         """
         on = self.model.active(self.size, self.size)
         return representing_value(self.model, self._locals(batch), on)
 
     @full_precision
     def log_likelihood(self, batch: Batch) -> Float[Array, " units"]:
-        """Return log p(unit | parameters at their posterior means) in nats, exactly or as a lower bound (see
-        `exact`).
+        """Return log p(unit | parameters at their posterior means) of each unit in nats, shape (units,).
+
+        It is exact, or a lower bound where `exact` is False. batch: the units.
         """
         on, point = self.model.active(self.size, self.size), self._point()
         if not self.exact:
@@ -69,15 +72,15 @@ class FittedFunctions(eqx.Module):
         return jnp.where(batch.weight > 0, jax.vmap(log_unit)(batch.units, blank), 0)
 
     def score(self, batch: Batch) -> Float[Array, ""]:
-        """Return the sum of `log_likelihood` over units, counted by their weight, in nats."""
+        """Return the sum of `log_likelihood` over the units of a batch, counted by their weight, in nats."""
         return (batch.weight * self.log_likelihood(batch)).sum()
 
     def _point(self) -> dict[str, Statistics]:
-        """Return the statistics of the globals at their posterior means."""
+        """Return {name: sufficient statistics} of the shared latent variables at their posterior means."""
         return point_of(self.model, self.natural, self.size, capacity=self.size)
 
     def _blank(self, batch: Batch) -> Beliefs:
-        """Return beliefs of zeros about every unit.
+        """Return beliefs (q) of zeros about the latent variables of every unit, units leading.
 
         They are computed from the weights, so that under `shard_map` each device has its own. Constants would be
         shared, and derivatives with respect to them summed over devices.
@@ -87,7 +90,9 @@ class FittedFunctions(eqx.Module):
         return jax.tree.map(lambda leaf: leaf + own.reshape(-1, *(1,) * (leaf.ndim - 1)), zeros)
 
     def _locals(self, batch: Batch) -> Beliefs:
-        """Return q of every unit's latent variables, after `SWEEPS` sweeps, or one sweep if that is exact."""
+        """Return q of every unit's latent variables, after 100 coordinate sweeps, or after one if one sweep is
+        exact.
+        """
         on, point = self.model.active(self.size, self.size), self._point()
 
         def sweep(local: Beliefs, _: None) -> tuple[Beliefs, None]:

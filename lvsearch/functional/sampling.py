@@ -2,7 +2,7 @@
 
 Use `vmap` over keys and states for several chains.
 
-Source: Blei (2004), §2.2.1. `lvsearch.inference.engine.gibbs` says what is drawn.
+Source: Blei (2004), §2.2.1. `lvsearch.inference.engine.gibbs` says which conditionals are drawn from.
 """
 
 from collections.abc import Mapping
@@ -24,19 +24,23 @@ from lvsearch.models.kernels import full_precision
 
 @dataclass(frozen=True)
 class GibbsFunctions:
-    """Gibbs sampling at one size.
+    """Pure functions of Gibbs sampling at one size.
 
-    `places`: the size (may be traced), the capacity, and the lengths of axes.
+    `places`: the size (may be traced), the capacity (the number of array slots for components), and the lengths of
+        axes.
 
-    A state is the sampled statistics of all latent variables (`lvsearch.models.families`). Local ones are grouped by
-    batch, of which there is one.
+    A state of the chain is the sampled sufficient statistics of all latent variables (`lvsearch.models.families`).
+    Local ones are grouped by batch, of which there is one.
     """
 
     places: Places
 
     @full_precision
     def init(self, model: Model, key: Key[Array, ""], batch: Batch) -> GibbsState:
-        """Draw a first state: latent variables are independent, and distributed roughly as their priors say.
+        """Draw a first state of the chain: latent variables are independent, and distributed roughly as their priors
+        say.
+
+        model: the model. key: the random key. batch: the data.
 
         Raises ValueError for axes without a length, for models with elements that exist only on a chosen path, and for
         point estimates.
@@ -48,7 +52,10 @@ class GibbsFunctions:
 
     @full_precision
     def step(self, model: Model, key: Key[Array, ""], state: GibbsState, batch: Batch) -> GibbsState:
-        """Draw all locals, then all globals, each from its complete conditional.
+        """Draw all local latent variables, then all shared ones, each from its complete conditional; return the new
+        state.
+
+        model: the model. key: the random key. state: the present state. batch: the data.
 
         The step leaves the posterior invariant.
         """
@@ -58,11 +65,21 @@ class GibbsFunctions:
 
     @full_precision
     def log_joint(self, model: Model, state: GibbsState, batch: Batch) -> Float[Array, ""]:
-        """Return log p(state, data | size), in nats."""
+        """Return log p(state, data | size) in nats.
+
+        model: the model. state: the state of the chain. batch: the data.
+        """
         on = model.active(self.places.size, self.places.capacity)
         return model.log_prior(state.globals, on) + batch_log_joint(model, state.globals, batch, state.locals[0], on)
 
 
 def gibbs(size: Any, extents: Mapping[str, int] | None = None, *, capacity: Any = None) -> GibbsFunctions:
-    """Return functions for Gibbs sampling of any model at one size. Arguments and errors are those of `mean_field`."""
+    """Return pure functions for Gibbs sampling of any model at one size.
+
+    size: a number, or one for each size variable; may be traced if `capacity` is given.
+    extents: {axis: length} of the axes that the data decide; `batch_of` returns them.
+    capacity: the largest size, a number or one for each size variable; by default `size`.
+
+    Raises ValueError for sizes that are not positive or above the capacity.
+    """
     return GibbsFunctions(checked_places(size, extents, capacity))

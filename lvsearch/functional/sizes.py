@@ -1,4 +1,4 @@
-"""The size, the capacity and the lengths of axes for which functions are made."""
+"""The size, the capacity and the lengths of axes for which the functions of `lvsearch.functional` are made."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -7,10 +7,13 @@ from lvsearch.models.contract import Model, traced
 
 
 class Places(NamedTuple):
-    """The size, the capacity and the lengths of axes for which functions are made.
+    """The size, the capacity and the lengths of axes for which pure functions are made.
 
-    `size`: the value of each size variable, may be traced. `capacity`: how many places arrays have for each. `extents`:
-        {axis: length}.
+    | field | meaning |
+    |---|---|
+    | `size` | the number of components of each size variable; may be traced by JAX |
+    | `capacity` | the number of places (array slots) for components of each size variable, at least the size |
+    | `extents` | {axis: length} of the axes that the data decide |
     """
 
     size: tuple[Any, ...]
@@ -19,9 +22,10 @@ class Places(NamedTuple):
 
 
 def checked_places(size: Any, extents: Mapping[str, int] | None, capacity: Any) -> Places:
-    """Return the arguments in one form.
+    """Return size, extents and capacity in one form, as `Places`.
 
-    size, capacity: a number, or one for each size variable.
+    size: a number, or one for each size variable. extents: {axis: length}, or None for {}.
+    capacity: the largest size, in the form of `size`; None for the size itself.
 
     Raises ValueError for a traced size without capacity, and for sizes that are not positive or above the capacity.
     """
@@ -40,8 +44,10 @@ def checked_places(size: Any, extents: Mapping[str, int] | None, capacity: Any) 
 
 
 def require_extents(model: Model, places: Places) -> None:
-    """Raise ValueError if an axis of the model's globals has no length, or the size has the wrong number of
+    """Raise ValueError if an axis of the model's shared latent variables has no length, or the size the wrong number of
     variables.
+
+    places: the size, the capacity and the lengths of axes.
     """
     if len(places.size) != len(model.size_names):
         raise ValueError(

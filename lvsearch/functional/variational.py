@@ -1,4 +1,4 @@
-"""Mean field as pure functions: a fixed number of the generic engine's coordinate steps.
+"""Mean field as pure functions: a fixed number of coordinate-ascent steps of any model.
 
 Source: Blei (2004), §2.2.2, Eq. 2.18. `lvsearch.inference.engine.meanfield` says what is computed.
 """
@@ -23,9 +23,12 @@ from lvsearch.models.kernels import full_precision
 
 
 class MeanFieldState(NamedTuple):
-    """The variational distribution q, as natural parameters and expected statistics.
+    """The variational distribution q, as natural parameters and expected sufficient statistics.
 
-    `globals`: q of the global latent variables. `locals`: q of every unit's own, units on the leading axis.
+    | field | meaning |
+    |---|---|
+    | `globals` | q of the latent variables that all units (observations) share |
+    | `locals` | q of every unit's own latent variables, units on the leading axis |
     """
 
     globals: Beliefs
@@ -34,12 +37,12 @@ class MeanFieldState(NamedTuple):
 
 @dataclass(frozen=True)
 class MeanFieldFunctions:
-    """Mean field at one size. Everything is pure; `model` and `batch` are arguments, so both may be traced.
+    """Pure functions of mean field at one size. `model` and `batch` are arguments, so both may be traced.
 
     | field | meaning |
     |---|---|
-    | `places` | size (may be traced), capacity, lengths of the axes that the data decide |
-    | `local_sweeps` | sweeps over a unit's own latent variables in one `update` |
+    | `places` | size (may be traced), capacity (array slots for components), lengths of the axes that the data decide |
+    | `local_sweeps` | coordinate sweeps over a unit's own latent variables in one `update` |
     """
 
     places: Places
@@ -47,7 +50,9 @@ class MeanFieldFunctions:
 
     @full_precision
     def init(self, model: Model, key: Key[Array, ""], batch: Batch) -> MeanFieldState:
-        """Return a start in which components differ: random locals, and the globals that follow from them.
+        """Return a start in which components differ: random q of the locals, and q of the globals that follows from it.
+
+        model: the model. key: the random key. batch: the data.
 
         Raises ValueError for axes without a length.
         """
@@ -60,7 +65,10 @@ class MeanFieldFunctions:
 
     @full_precision
     def update(self, model: Model, state: MeanFieldState, batch: Batch) -> MeanFieldState:
-        """Return q after coordinate steps of every unit's locals, then of the globals. `elbo` does not fall."""
+        """Return q after coordinate steps of every unit's local latent variables, then of the shared ones.
+
+        model: the model. state: the present q. batch: the data. The evidence lower bound (`elbo`) does not fall.
+        """
         on = model.active(self.places.size, self.places.capacity)
         local = state.locals
         for _ in range(self.local_sweeps):
@@ -68,7 +76,10 @@ class MeanFieldFunctions:
         return MeanFieldState(self._globals(model, state.globals, batch, local), local)
 
     def run(self, model: Model, state: MeanFieldState, batch: Batch, steps: int) -> MeanFieldState:
-        """Return q after `steps` updates. Derivatives go through each of them."""
+        """Return q after `steps` updates from `state`. Derivatives go through each update.
+
+        model: the model. batch: the data.
+        """
 
         def step(s: MeanFieldState, _: None) -> tuple[MeanFieldState, None]:
             return self.update(model, s, batch), None
@@ -81,6 +92,7 @@ class MeanFieldFunctions:
         """Return q after `steps` updates, like `run`, with derivatives of the fixed point by the implicit function
         theorem.
 
+        model: the model. state: the q to start from. batch: the data. steps: the number of updates.
         adjoint_steps: terms of the Neumann series that solves the linear system of the theorem; by default `steps`.
 
         Use it for a state that has converged: before that, the derivatives are those of another point. Memory does not
@@ -92,7 +104,11 @@ class MeanFieldFunctions:
 
     @full_precision
     def elbo(self, model: Model, state: MeanFieldState, batch: Batch) -> Float[Array, ""]:
-        """Return the evidence lower bound of exactly this q, in nats. Units count by their weight."""
+        """Return the evidence lower bound of exactly the q in `state`, in nats. Units (observations) count by their
+        weight.
+
+        model: the model. batch: the data.
+        """
         size, capacity = self.places.size, self.places.capacity
         on = model.active(size, capacity)
         of_units = unit_bounds(model, state.globals.mean, batch, state.locals, on)
@@ -103,9 +119,11 @@ class MeanFieldFunctions:
         self, model: Model, state: MeanFieldState, batch: Batch, sweeps: int = 30
     ) -> Float[Array, "units ..."]:
         """Return the expected description of each unit under q of the globals, such as topic proportions or shares of
-        components.
+        components, units leading.
 
-        Units may be others than those that the state was fitted to. Units that are padding are included.
+        model: the model. state: the fitted q. sweeps: the number of coordinate sweeps over each unit's latent
+            variables.
+        batch: the units; they may be others than those that the state was fitted to. Padding units are included.
         """
         on = model.active(self.places.size, self.places.capacity)
         blank = blank_locals(model, batch, self.places.size, capacity=self.places.capacity)
@@ -117,7 +135,10 @@ class MeanFieldFunctions:
         return representing_value(model, local, on)
 
     def _globals(self, model: Model, old: Beliefs, batch: Batch, local: Beliefs) -> Beliefs:
-        """Return q of the globals after one coordinate step each, given q of every unit's locals."""
+        """Return q of the shared latent variables after one coordinate step each, given q of every unit's own.
+
+        old: the present q of the shared ones. local: q of the units' own latent variables, units leading.
+        """
         new = resident_sweep(model, old, (batch,), (local.mean,), self.places.size, capacity=self.places.capacity)
         return _like(new, old)
 
@@ -125,12 +146,12 @@ class MeanFieldFunctions:
 def mean_field(
     size: Any, extents: Mapping[str, int] | None = None, *, capacity: Any = None, local_sweeps: int = 1
 ) -> MeanFieldFunctions:
-    """Return functions for mean field of any model at one size.
+    """Return pure functions for mean field of any model at one size.
 
     size: a number, or one for each size variable. It may be traced if `capacity` is given; one compiled program then
         serves all sizes up to the capacity.
-    extents: lengths of the axes that the data decide, such as {"word": V}; `batch_of` returns them.
-    capacity: the largest size, a number or one for each size variable.
+    extents: {axis: length} of the axes that the data decide, such as {"word": V} with V words; `batch_of` returns them.
+    capacity: the largest size, a number or one for each size variable; by default `size`.
     local_sweeps: sweeps over a unit's latent variables in one update. More than 1 helps models whose units have several
         latent variables, such as documents.
 
@@ -142,8 +163,8 @@ def mean_field(
 
 
 def _like(new: Any, old: Any) -> Any:
-    """Return `new` in the types of `old`, so that hyper-parameters of another precision do not change a state's
-    precision.
+    """Return the pytree `new` in the dtypes of `old`, so that hyper-parameters of another precision do not change the
+    precision of a state.
     """
     return jax.tree.map(lambda a, b: a.astype(b.dtype), new, old)
 
@@ -156,7 +177,10 @@ def _run_to_fixed_point(
     steps: int,
     adjoint_steps: int,
 ) -> MeanFieldState:
-    """Return q after `steps` updates; its derivative is `_fixed_point_backward`."""
+    """Return q after `steps` updates; its derivative is defined by `_fixed_point_backward`.
+
+    start: the q to start from. adjoint_steps: terms of the series in the derivative.
+    """
     model, batch = model_and_batch
     return functions.run(model, start, batch, steps)
 
@@ -170,7 +194,10 @@ def _fixed_point_forward(
     steps: int,
     adjoint_steps: int,
 ) -> tuple[MeanFieldState, MeanFieldState]:
-    """Return the end of the run, twice: as the result, and as what the backward pass needs."""
+    """Return the end of the run, twice: as the result, and as the value that the backward pass needs.
+
+    The arguments after `perturbed` are those of `_run_to_fixed_point`.
+    """
     del perturbed
     model, batch = model_and_batch
     end = functions.run(model, start, batch, steps)
@@ -188,10 +215,10 @@ def _fixed_point_backward(
     steps: int,
     adjoint_steps: int,
 ) -> Any:
-    """Return the cotangent of the model and the batch, from that of the end of the run.
+    """Return the cotangent of the model and the batch, from the cotangent of the end of the run.
 
-    With end = T(end, model), it is the cotangent times (1 − ∂T/∂end)⁻¹ ∂T/∂model. The inverse is the Neumann series Σ_n
-    (∂T/∂end)ⁿ.
+    With end = T(end, model) for one update T, it is the cotangent times (1 − ∂T/∂end)⁻¹ ∂T/∂model. The inverse is the
+    Neumann series Σ_n (∂T/∂end)ⁿ, of which `adjoint_steps` terms are added.
     """
     del perturbed, start, steps
     model, batch = model_and_batch = jax.tree.map(jnp.asarray, model_and_batch)  # they may be NumPy arrays
@@ -207,4 +234,5 @@ def _fixed_point_backward(
 
 
 def _is_none(value: Any) -> bool:
+    """Return True for None, which stands for a cotangent of zeros."""
     return value is None

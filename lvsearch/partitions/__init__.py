@@ -1,1 +1,1 @@
-"""Compute the posterior of the number of components by chains over partitions of rows."""
+"""The posterior of the number of components of a mixture, from Markov chains over partitions of the rows."""

@@ -1,8 +1,8 @@
 """`lv.mixture_posterior`: the posteriors of the number of components and of the number of occupied ones, from chains.
 
-If it is known which rows are together, the probability of every number K of components has a closed form. So chains
-over partitions of the rows give the posterior of all K at once. No fit and no evidence is needed
-(`lvsearch.inference.partition_chains`).
+A component is occupied if some row is in it. If it is known which rows are together, the probability of every number K
+of components has a closed form. So chains over partitions of the rows give the posterior of all K at once. No fit and
+no evidence is needed (`lvsearch.inference.partition_chains`).
 """
 
 import math
@@ -30,14 +30,16 @@ from lvsearch.sizing.sizes import SizePrior, weak
 from lvsearch.sizing.words import sizes_in_words
 
 LEFT_OUT, MOST_SIZES = 1e-6, 2000
-"""The prior probability of all sizes beyond the largest one in the table, and the largest number of sizes there."""
+"""The prior probability of all sizes beyond the largest one in the table, and the largest number of sizes in the
+table.
+"""
 FEWEST_SWEEPS = 256
 """The number of sweeps of each chain before it is first checked whether the chains agree."""
 HELD = 0.95
 SHOWN = 1e-4
-"""Posterior probability of the smallest and the largest size that tables of a search begin and end with."""
+"""The posterior probability of the smallest and of the largest size that tables of a search begin and end with."""
 TAIL = 1.645
-"""Standard errors from a mean to its 5 % and 95 % points."""
+"""How many standard errors lie between a mean and its 5 % and 95 % points."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -92,11 +94,15 @@ class MixturePosterior:
         )
 
     def under(self, log_prior: Float64[np.ndarray, " size"], trace: PartitionTrace) -> "MixturePosterior | None":
-        """Return the posterior of K under another prior over sizes, from the same draws, each size weighed anew.
+        """Return the posterior of K, the number of components, under another prior of K, from the same draws.
 
-        log_prior: log p(K) of the same K, nats. trace: what the chains visited under their own prior. Of the number of
-        occupied components nothing is known under another prior: its fields are empty. None where the prior gives no
-        visited size any probability.
+        Each K is weighed anew. Nothing is known of the number of occupied components under another prior: its fields
+        are empty.
+
+        log_prior: log p(K) of the same K = 1, 2, …, nats.
+        trace: what the chains visited under their own prior.
+
+        Returns: the posterior, or None if the prior gives no visited number any probability.
         """
         if np.allclose(np.exp(log_prior), np.exp(self.log_prior), rtol=1e-4, atol=1e-9):
             return self
@@ -123,23 +129,25 @@ class MixturePosterior:
 
     @property
     def log_evidence(self) -> Float64[np.ndarray, " size"]:
-        """log p(rows | K) of K = 1, 2, …, nats, but for one constant; −inf where no draw could have so few components,
-        or the prior had none."""
+        """log p(rows | K) of K = 1, 2, … components up to one constant, (size,), in nats.
+
+        It is −∞ if no draw could have so few components, or if the prior gave K no probability.
+        """
         with np.errstate(divide="ignore", invalid="ignore"):
             found = np.log(self.probability) - self.log_prior
         return np.where(np.isfinite(found), found, -np.inf)
 
     @property
     def log_evidence_error(self) -> Float64[np.ndarray, " size"]:
-        """The Monte Carlo error of `log_evidence`, nats."""
+        """The Monte Carlo standard error of `log_evidence`, (size,), in nats; infinite if no draw could have so few
+        components.
+        """
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(self.probability > 0, self.monte_carlo_error / self.probability, np.inf)
 
     @property
     def is_settled(self) -> bool:
-        """True if the chains agree (R̂) and every probability of a size has a Monte Carlo error of at most
-        `precision`.
-        """
+        """True if the chains agree (R̂) and no probability of a size has a Monte Carlo error above `precision`."""
         return self.rhat <= MOST_RHAT and self.largest_error <= self.precision
 
     @property
@@ -148,7 +156,10 @@ class MixturePosterior:
         return float(self.monte_carlo_error.max())
 
     def posterior(self) -> pd.DataFrame:
-        """Return the table of K: `size`, `log_prior` (nats), `probability`, `monte_carlo_error`; a row for each K."""
+        """Return the table of K, the number of components, with a row for each K.
+
+        Columns: `size`, `log_prior` (nats), `probability`, `monte_carlo_error`.
+        """
         return pd.DataFrame(
             {
                 "size": np.arange(1, len(self.probability) + 1),
@@ -159,9 +170,10 @@ class MixturePosterior:
         )
 
     def occupied(self) -> pd.DataFrame:
-        """Return the table of K₊ with a row per number: `occupied`, `probability`, `monte_carlo_error`.
+        """Return the table of the number of occupied components, with a row for each number up to the largest that was
+        visited.
 
-        Its rows go up to the largest number of occupied components that was visited.
+        Columns: `occupied`, `probability`, `monte_carlo_error`.
         """
         return pd.DataFrame(
             {
@@ -172,11 +184,14 @@ class MixturePosterior:
         )
 
     def describe_occupied(self) -> str | None:
-        """Return a sentence on K₊; None where nothing is known of it."""
+        """Return a sentence on the number of occupied components; None if nothing is known of it."""
         return _in_words("occupied components", self.occupied_probability) if len(self.occupied_probability) else None
 
     def describe(self) -> str:
-        """Return one sentence on K and one on K₊. If the chains do not agree yet, the text begins by saying so."""
+        """Return one sentence on the number of components and one on the number of occupied ones.
+
+        If the chains do not agree yet, the text begins by saying so.
+        """
         occupied = self.describe_occupied()
         found = _in_words("components", self.probability)
         found = found if occupied is None else f"{found} {occupied}"
@@ -189,6 +204,7 @@ class MixturePosterior:
         )
 
     def __repr__(self) -> str:
+        """Return the posterior in words, with a line on the chains, their R-hat and their errors."""
         effective = self.effective_sample_size
         worth = "they never change" if math.isnan(effective) else f"{effective:.0f}"
         return (
@@ -209,13 +225,13 @@ def mixture_posterior(
 ) -> MixturePosterior:
     """Draw partitions of the rows in many chains and return the posterior of the number of components.
 
-    model: `lv.models.FiniteMixture`, `TiedMixture` or `IndependentNormalMixture`, whose parameters are integrated out
-    data: rows, as for `lv.search`, (row, column)
-    prior: over sizes, from `lv.sizes`; by default the weak one of `lv.search`
-    max_size: the largest size; the prior is truncated there. By default the size beyond which the prior leaves 1e-6
-    precision: the largest Monte Carlo error of a p(K | rows). Chains are lengthened until it is reached
-    sweeps: the largest number of sweeps per chain; if they are used up, the result says that it is not an answer yet
-    seed: of the chains
+    model: `lv.models.FiniteMixture`, `TiedMixture` or `IndependentNormalMixture`, whose parameters are integrated out.
+    data: rows, as for `lv.search`, (row, column).
+    prior: over sizes, from `lv.sizes`; by default the weak one of `lv.search`.
+    max_size: the largest size; the prior is truncated there. By default the size beyond which the prior leaves 1e-6.
+    precision: the largest Monte Carlo error of a p(K | rows). Chains are lengthened until it is reached.
+    sweeps: the largest number of sweeps per chain; if they are used up, the result says that it is not an answer yet.
+    seed: the seed of the chains.
 
     Raises ValueError for another model, estimated parameters, a prior over several sizes, bad data and bad numbers.
     Source: Miller & Harrison (2018); Frühwirth-Schnatter, Malsiner-Walli & Grün (2021) for `dynamic` concentrations.
@@ -244,7 +260,10 @@ def mixture_posterior(
 
 
 def tabulated_prior(prior: Any, max_size: int | None) -> Float64[np.ndarray, " size"]:
-    """Return log p(K) of K = 1, 2, …, in nats, up to `max_size` or to where the prior leaves `LEFT_OUT` beyond.
+    """Return the log prior probability of K = 1, 2, … components, normalised, (size,), in nats.
+
+    prior: one of `lv.sizes` over one size.
+    max_size: the largest K. None ends the table once the prior probability beyond is at most `LEFT_OUT`.
 
     Raises ValueError for a bad prior or size, and if the prior gives the allowed sizes no probability.
     """
@@ -266,7 +285,10 @@ def tabulated_prior(prior: Any, max_size: int | None) -> Float64[np.ndarray, " s
 
 
 def _in_words(name: str, probability: Float64[np.ndarray, " number"]) -> str:
-    """Return the most probable number and the 95 % set, such as "6 components are most probable (0.31); …" in words."""
+    """Return the most probable number and the 95 % set in words, such as "6 components are most probable (0.31); …".
+
+    name: what is counted, in the plural. probability: of the numbers 1, 2, ….
+    """
     order = np.argsort(-probability, kind="stable")
     enough = int(np.searchsorted(np.cumsum(probability[order]), HELD)) + 1
     best = int(order[0]) + 1
@@ -277,8 +299,11 @@ def _in_words(name: str, probability: Float64[np.ndarray, " number"]) -> str:
 
 
 def estimate_from_partitions(found: MixturePosterior) -> EstimatedPosterior:
-    """Return the posterior of sizes as searches have it: from the first to the last of at least `SHOWN`, with the 5 %
-    and 95 % points of the Monte Carlo error. No size is settled before the chains agree."""
+    """Return the posterior of sizes in the form that searches have it.
+
+    It goes from the first to the last size with a probability of at least `SHOWN`, with the 5 % and 95 % points of the
+    Monte Carlo error. While the chains do not agree, all sizes of the 95 % set count as undecided.
+    """
     worth = np.flatnonzero(found.probability >= min(SHOWN, found.probability.max()))
     rows = np.arange(worth[0], worth[-1] + 1)
     probability, error = found.probability[rows], found.monte_carlo_error[rows]

@@ -1,4 +1,4 @@
-"""Captions of pictures: a title of one line, and below it a text that says what the picture shows."""
+"""Write captions above pictures: a title of one line, and below it a text that says what the picture shows."""
 
 import textwrap
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Caption:
 
 
 def write_caption(axes: "Axes", caption: Caption) -> None:
-    """Write title and text above the axes.
+    """Write the title and the text of a caption above axes.
 
     The title stays on one line: its type shrinks to fit. If it would have to be below 8.5 points, the title is
     shortened, and the full title begins the text.
@@ -67,12 +67,20 @@ def write_caption(axes: "Axes", caption: Caption) -> None:
 
 
 def _wrap(text: str, width: int) -> list[str]:
-    """Return the text as lines of at most `width` characters; a number and its per cent sign stay on one line."""
+    """Return a text broken into lines of at most `width` characters.
+
+    A number and its per cent sign stay on one line.
+    """
     return [line.replace(BOUND, " ") for line in textwrap.wrap(text.replace(" %", f"{BOUND}%"), width)]
 
 
 def _width(text: str, points: float) -> float:
-    """Return the width of a bold line, in points. Dollar signs, which would begin a formula, count like an S."""
+    """Return the width of one line of text in bold type, in points (1/72 inch).
+
+    Dollar signs, which would begin a formula, count like an S.
+
+    points: the size of the type
+    """
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import TextPath
 

@@ -1,4 +1,4 @@
-"""Pictures as part of a page: SVG with the page's own colours, so that one picture serves light and dark pages.
+"""Draw pictures as SVG inside a page, in the page's own colours, so that one picture serves light and dark pages.
 
 Every colour of the palette is written as a variable of the page's style sheet (`colour_variables`). Text stays text.
 Nothing in the picture names an address on a network.
@@ -23,11 +23,13 @@ DROPPED = re.compile(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<metadata>.*?</meta
 TAG = re.compile(r"<[^>]*>")
 """Only tags are changed. What is outside of tags is text, which may come from other people, and is left alone."""
 NAMESPACE = re.compile(r'\s(?:xmlns(?::\w+)?|version)="[^"]*"')
+"""Matches attributes of a tag that an SVG inside a page does not need."""
 OPENING = re.compile(r"<svg\b[^>]*?viewBox=\"(?P<box>[^\"]*)\"[^>]*>")
+"""Matches the opening tag of a picture; the group `box` is its view box."""
 
 
 def colour_variables(palette: Palette) -> dict[str, str]:
-    """Return the variables of the page's style sheet, as {name: colour}."""
+    """Return the colours of a palette as variables of a style sheet, {"--ink": "#1c2530", …, "--series-0": …}."""
     named = {f"--{field.name}": getattr(palette, field.name) for field in fields(palette) if field.name != "series"}
     return named | {f"--series-{number}": colour for number, colour in enumerate(palette.series)}
 
@@ -35,12 +37,12 @@ def colour_variables(palette: Palette) -> dict[str, str]:
 def inline_svg(
     draw: "Callable[[Axes], object]", name: str, label: str, width: float = PAGE_WIDTH, height: float = PAGE_HEIGHT
 ) -> str:
-    """Draw a picture and return it as an `<svg>` element.
+    """Draw a picture and return it as the text of an `<svg>` element.
 
-    draw: a function that draws on axes.
-    name: letters and digits, unique on the page; identifiers begin with it.
-    label: a description for people who do not see the picture.
-    width, height: inches.
+    draw: a function that draws on matplotlib axes
+    name: letters and digits, unique on the page; identifiers inside the picture begin with it
+    label: a description for people who do not see the picture
+    width, height: the size of the picture, in inches
     """
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -58,20 +60,26 @@ def inline_svg(
         FigureCanvasSVG(figure)
         draw(figure.add_subplot())
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
-    return _for_a_page(buffer.getvalue(), name, label)
+    return _as_page_element(buffer.getvalue(), name, label)
 
 
-def _for_a_page(svg: str, name: str, label: str) -> str:
-    """Return the SVG with colours as variables, and identifiers that are unique on the page."""
+def _as_page_element(svg: str, name: str, label: str) -> str:
+    """Return matplotlib's SVG as an element of a page: colours become variables, and identifiers begin with `name`.
+
+    svg: the text of a whole SVG file
+    name: letters and digits, unique on the page
+    label: a description for people who do not see the picture
+    """
     variables = {colour: variable for variable, colour in colour_variables(LIGHT).items()}
 
-    def tag(match: re.Match[str]) -> str:
+    def rewrite_tag(match: re.Match[str]) -> str:
+        """Return one tag with its identifiers and colours replaced."""
         text = NAMESPACE.sub("", match[0]).replace("xlink:href", "href")
         for before in ('id="', "url(#", 'href="#'):
             text = re.sub(rf"(?<!\w){re.escape(before)}", f"{before}{name}-", text)
         return re.sub(r"#[0-9a-f]{6}\b", lambda c: f"var({variables[c[0]]})" if c[0] in variables else c[0], text)
 
-    svg = TAG.sub(tag, DROPPED.sub("", svg).strip())
+    svg = TAG.sub(rewrite_tag, DROPPED.sub("", svg).strip())
     box = OPENING.search(svg)
     assert box is not None  # matplotlib's pictures have one
     opening = f'<svg class="picture" role="img" aria-label="{html.escape(label)}" viewBox="{box["box"]}">'

@@ -15,18 +15,22 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 TICKS_PER_INCH = 2.4
+"""The largest number of labels per inch of the axis."""
 WIDE = 4
 """An axis is logarithmic if the largest size is at least this many times the smallest, and few sizes between them are
 shown."""
 STEPS = (1, 2, 5, 10, 20, 25, 50, 100, 200, 500, 10**9)
+"""The distances between labels that an axis without logarithm may have."""
 
 
 @dataclass(frozen=True)
 class SizeAxis:
-    """The positions of sizes: at their value if there is one size variable, else side by side.
+    """The positions of sizes (numbers of components) on the horizontal axis of a picture.
 
-    `sizes`: the sizes that are shown, in increasing order. `reserved`: True to leave room for one more place beyond
-        them.
+    A size is at its value if there is one size variable; sizes of several variables are side by side, one unit apart.
+
+    sizes: the sizes that are shown, in increasing order
+    reserved: True if the picture also shows something beyond the largest size, at `beyond`
     """
 
     sizes: tuple[Size, ...]
@@ -34,12 +38,12 @@ class SizeAxis:
 
     @classmethod
     def from_sizes(cls, sizes: Sequence[Size], reserved: bool = False) -> "SizeAxis":
-        """Make the axis of these sizes, in any order."""
+        """Return the axis of these sizes, given in any order. reserved: True to show something beyond the largest."""
         return cls(tuple(sorted(set(sizes))), reserved)
 
     @property
     def by_value(self) -> bool:
-        """True if sizes are at their value: there is one size variable."""
+        """True if sizes are at their value, because there is one size variable; False if they are side by side."""
         return all(len(size) == 1 for size in self.sizes)
 
     @property
@@ -51,20 +55,21 @@ class SizeAxis:
         return last >= WIDE * first and len(self.sizes) < (last - first + 1) / 2
 
     def positions(self, sizes: Sequence[Size]) -> Float[np.ndarray, " sizes"]:
-        """Return the position of each size on the axis."""
+        """Return the position of each size on the axis, in data units, (sizes,)."""
         if self.by_value:
             return np.array([size[0] for size in sizes], np.float64)
         return np.array([self.sizes.index(size) for size in sizes], np.float64)
 
     @property
     def beyond(self) -> float:
-        """The position of the reserved place beyond the largest size."""
+        """The position on the axis, beyond the largest size, for what the picture shows besides the sizes."""
         first, last = self._ends
         return last * 1.7 if self.logarithmic else last + max(2.0, 0.06 * (last - first))
 
     def edges(self, size: Size) -> tuple[float, float]:
-        """Return where the place of a size begins and ends: half-way to its neighbours on a logarithmic axis,
-        else ± ½.
+        """Return the left and the right edge of the band of a size on the axis, in data units.
+
+        They are half-way to its neighbours on a logarithmic axis, else its position ± ½.
         """
         (at,) = self.positions([size])
         if not self.logarithmic:
@@ -75,7 +80,11 @@ class SizeAxis:
         return math.sqrt(at * before), math.sqrt(at * after)
 
     def shade(self, axes: "Axes", together: Sequence[Size]) -> None:
-        """Draw a band behind several sizes, one band for each run of neighbours; nothing for a single size."""
+        """Draw a coloured band behind several sizes, one for each run of neighbours; nothing for a single size.
+
+        axes: matplotlib axes to draw on
+        together: the sizes to shade, such as those that the evidence cannot choose between
+        """
         runs: list[list[float]] = []
         for size in sorted(together) if len(together) > 1 else ():
             low, high = self.edges(size)
@@ -87,9 +96,11 @@ class SizeAxis:
             axes.axvspan(low, high, color=palette_of(axes).band, linewidth=0, zorder=0)
 
     def ticks(self, axes: "Axes", first: Size | None = None, extra: Mapping[float, str] | None = None) -> None:
-        """Label whole numbers on the axis, as many as have room.
+        """Label sizes on the horizontal axis, as many as have room.
 
-        first: a size that is labelled in any case. extra: {position: label} of further ticks.
+        axes: matplotlib axes to draw on
+        first: a size that is labelled in any case on a logarithmic axis
+        extra: {position: label} of further ticks
         """
         extra = {} if extra is None else dict(extra)
         most = max(4, int(axes.get_window_extent().width / axes.figure.dpi * TICKS_PER_INCH))
@@ -116,11 +127,18 @@ class SizeAxis:
 
     @property
     def _ends(self) -> tuple[float, float]:
+        """The positions of the smallest and of the largest size."""
         first, last = self.positions([self.sizes[0], self.sizes[-1]]).tolist()
         return first, last
 
     def _sizes_with_room(self, most: int, first: Size | None) -> Float[np.ndarray, " ticks"]:
-        """Return sizes whose labels have room on a logarithmic axis: `first`, then powers of two, then the others."""
+        """Return the sizes whose labels have room on a logarithmic axis, increasing, (ticks,).
+
+        Room is given to `first`, then to powers of two, then to the others.
+
+        most: the largest number of labels
+        first: a size that is labelled in any case, or None
+        """
         low, high = np.log(self._ends)
         room = 1.15 * (high - low) / most
         powers = [size for size in self.sizes if size[0].bit_count() == 1]

@@ -1,4 +1,4 @@
-"""One look for every picture, on light and dark pages, readable without colour vision.
+"""Define the house style of all pictures, for light and dark pages, readable without colour vision.
 
 A picture is drawn in the palette that suits the background of its axes. So `plt.style.use("dark_background")`, `with
 style.using(style.DARK):` and a notebook's own settings all work:
@@ -26,9 +26,9 @@ colours apart."""
 class Palette:
     """Colours by their purpose, as "#rrggbb", all distinct within a palette.
 
-    `ink` and `muted` are for text, `faint` for the background, `main` for the subject of a picture, `accent` for the
-    one thing to look at, `band` for areas. `series` distinguishes parts: the colours of Okabe & Ito (2008), darkened or
-    lightened until each has a contrast of at least 3 to 1 with the background.
+    `ink` and `muted` are for text, `faint` and `grid` for lines in the background, `band` for areas. `main` is for the
+    subject of a picture, `accent` for the one thing to look at. `series` tells topics or clusters apart: the colours of
+    Okabe & Ito (2008), darkened or lightened until each has a contrast of at least 3 to 1 with the background.
     """
 
     background: str
@@ -42,7 +42,7 @@ class Palette:
     series: tuple[str, ...]
 
     def of_part(self, number: int) -> str:
-        """Return the colour of a topic or a cluster; the colours of the series repeat."""
+        """Return the colour of topic or cluster `number`, from 0; the colours of the series repeat."""
         return self.series[number % len(self.series)]
 
     def settings(self) -> "dict[Any, Any]":
@@ -108,10 +108,10 @@ def using(palette: Palette) -> Iterator[None]:
 
 
 def palette_of(axes: "Axes") -> Palette:
-    """Return the palette for the background of axes, or of the figure where the axes are transparent."""
+    """Return `DARK` if the background of axes is dark, else `LIGHT`. Behind transparent axes the figure's counts."""
     from matplotlib.colors import to_rgba
 
-    shown = next(
+    shown = next(  # the first background of the two that is not transparent, as (red, green, blue)
         (
             colour[:3]
             for part in (axes, axes.figure)
@@ -125,7 +125,8 @@ def palette_of(axes: "Axes") -> Palette:
 def dressed(ax: "Axes | None", width: float = WIDTH, height: float = HEIGHT) -> "Axes":
     """Return axes in the house style: the given axes, or those of a new figure.
 
-    width, height: of a new figure, in inches.
+    ax: matplotlib axes to style, or None for a new figure
+    width, height: the size of a new figure, in inches
     """
     if ax is None:
         import matplotlib.pyplot as plt

@@ -63,16 +63,24 @@ def convert(
     Args:
         source: a file as for `Corpus.open`, or a folder of texts.
         folder: a new folder, which appears when everything is written.
-        text, id, label, keep: names of columns, for tables.
+        text, id, label: for tables, the columns of the texts, of their names and of their classes.
+        keep: for tables, the columns that become metadata; None for all others.
         vocabulary: for counts, a file with a word per line, or the words.
-        encoding: of texts and of the vocabulary.
-        documents, first_id, layer: for counts, as for `Corpus.open`.
-        stop_words, token_pattern, ngram_range, tokenizer: for texts, as for `from_texts`.
-        minimum_document_frequency, maximum_document_fraction: for texts as for `from_texts`, for counts as for
-            `pruned`.
+        encoding: the encoding of texts and of the vocabulary.
+        documents: for a matrix of counts, whether documents are its "rows" or its "columns".
+        first_id: for SVMlight files, the id of the first word, 0 or 1; None to infer it.
+        layer: for AnnData files, the layer that holds counts; None for the matrix X.
+        stop_words: for texts, a language, the words to leave out, or None.
+        minimum_document_frequency: the least number of documents of a word that is kept. None: for texts a default by
+            their number, for counts no limit.
+        maximum_document_fraction: the greatest fraction of documents of a word that is kept. None: for texts a default
+            by their number, for counts no limit.
+        token_pattern: for texts, a regular expression of a word; None for words as Unicode defines them.
+        ngram_range: for texts, (shortest, longest) runs of words that are counted.
+        tokenizer: for texts, a function from a text to its words, in place of `token_pattern`.
 
     Returns `folder`. Raises FileNotFoundError if there is no source, FileExistsError if `folder` holds something, and
-    ValueError as `Corpus.open` and `from_texts` do.
+    ValueError for a file of another form and for options that do not fit it.
     """
     source, folder = as_path("source", source), as_path("folder", folder)
     if not source.exists():
@@ -100,8 +108,11 @@ def convert(
 def _convert_counts(
     source: Path, folder: Path, options: CountOptions, limits: tuple[int | None, float | int | None]
 ) -> None:
-    """Convert a file of counts, one block of documents at a time.
+    """Write the counts of a file as a corpus to a new folder, one block of documents at a time.
 
+    source: the file, or a folder of 10x Genomics
+    folder: the new folder
+    options: how a person says that the file is to be read
     limits: (least number of documents, greatest fraction of documents) of a term that is kept
     """
     if is_tenx(source) or ending_of(source) in (NPZ, H5AD):
@@ -117,18 +128,26 @@ def _convert_counts(
             into.add(kept, labels=block.labels)
             notes = block.notes
         terms = look.terms if look is not None else checked_vocabulary(words, csr_array((1, max(into.width, 1))))
-        into.finish(terms, (*notes, *(() if look is None else look.notes), *_notes(into, len(terms))))
+        into.finish(terms, (*notes, *(() if look is None else look.notes), *_notes_on_empty(into, len(terms))))
 
 
 class _KeptTerms(NamedTuple):
-    """The terms of counts that are kept: their columns and names, and notes on the other terms."""
+    """The terms of a file of counts that are kept.
+
+    columns: their columns in the file, increasing, (terms,)
+    terms: their names
+    notes: sentences on the terms that are left out
+    """
 
     columns: np.ndarray
     terms: tuple[str, ...]
     notes: tuple[str, ...]
 
     def keep_columns(self, counts: csr_array) -> csr_array:
-        """Return the columns that are kept, in canonical form. counts: (documents, terms so far)."""
+        """Return the counts of the kept terms, (documents, kept terms), in canonical form.
+
+        counts: a block of counts, (documents, terms up to the largest of the block)
+        """
         width = max(counts.shape[1], int(self.columns.max()) + 1)
         wide = csr_array((counts.data, counts.indices, counts.indptr), shape=(counts.shape[0], width))
         return canonical_counts(wide[:, self.columns])
@@ -137,8 +156,11 @@ class _KeptTerms(NamedTuple):
 def _find_kept_terms(
     source: CountSource, words: Sequence[str] | None, limits: tuple[int | None, float | int | None]
 ) -> _KeptTerms | None:
-    """Read counts once to find the terms within limits. Return None if there are no limits, so that all terms are
-    kept.
+    """Read a file of counts once to find the terms within limits. Return None if there are no limits.
+
+    source: the file
+    words: the vocabulary, or None
+    limits: (least number of documents, greatest fraction of documents) of a term that is kept; None for no limit
     """
     if limits == (None, None):
         return None
@@ -157,7 +179,12 @@ def _find_kept_terms(
 def _convert_whole(
     source: Path, folder: Path, options: CountOptions, limits: tuple[int | None, float | int | None]
 ) -> None:
-    """Convert a file that cannot be read in blocks: SciPy's, AnnData's and those of 10x Genomics."""
+    """Write a file of counts that cannot be read in blocks as a corpus to a new folder.
+
+    These are files of SciPy, AnnData and 10x Genomics. They are read into memory.
+
+    limits: (least number of documents, greatest fraction of documents) of a term that is kept; None for no limit
+    """
     found = counts_in(source, options)
     counts = canonical_counts(found.counts, found.vocabulary)
     terms, notes = checked_vocabulary(found.vocabulary, counts), found.notes
@@ -179,8 +206,8 @@ class _TextSummary(NamedTuple):
     """The result of the first reading of all texts.
 
     words: the vocabulary
-    notes: notes on the files and on words left out
-    kinds: {column of the metadata: its kind}, with None for columns that files cannot keep; None without metadata
+    notes: sentences on the files and on words left out
+    kinds: {column of the metadata: its kind, or None if files cannot keep the column}; None without metadata
     index: name and kind of the index of the metadata, or None
     """
 
@@ -197,7 +224,14 @@ def _convert_texts(
     minimum_document_frequency: int | None,
     maximum_document_fraction: float | int | None,
 ) -> None:
-    """Convert a file or folder of texts: read it once for the vocabulary, and again for the counts."""
+    """Write a file or folder of texts as a corpus to a new folder. It is read once for the words, then for the counts.
+
+    source: the texts
+    folder: the new folder
+    analyzer: cuts texts into words
+    minimum_document_frequency: the least number of documents of a term that is kept; None for the default
+    maximum_document_fraction: the greatest fraction of documents of a term that is kept; None for the default
+    """
     look = _summarise_texts(source, analyzer, minimum_document_frequency, maximum_document_fraction)
     kinds = look.kinds or {}
     left_out = [name for name, kind in kinds.items() if kind is None]
@@ -214,7 +248,7 @@ def _convert_texts(
             encoded = encode_texts(count_terms(block.texts, analyzer), columns, len(look.words))
             counts = canonical_counts(encoded.counts)
             into.add(counts, block.names, block.labels, _columns(block.metadata, kept, look.index))
-        notes = [*look.notes, *_notes(into, len(look.words))]
+        notes = [*look.notes, *_notes_on_empty(into, len(look.words))]
         if left_out:
             notes.append(f"metadata without {columns_in_words(left_out)}, whose values files cannot keep")
         stored = None if look.kinds is None else [*kept.items(), *([look.index] if look.index else [])]
@@ -227,7 +261,13 @@ def _summarise_texts(
     minimum_document_frequency: int | None,
     maximum_document_fraction: float | int | None,
 ) -> _TextSummary:
-    """Read all texts once, and return the vocabulary and the kinds of the metadata's columns."""
+    """Read all texts once, and return the vocabulary and the kinds of the metadata's columns.
+
+    source: the texts
+    analyzer: cuts texts into words
+    minimum_document_frequency: the least number of documents of a term that is kept; None for the default
+    maximum_document_fraction: the greatest fraction of documents of a term that is kept; None for the default
+    """
     kinds: dict[str, list[BlockKind]] | None = None
     index: list[BlockKind] = []
     index_name, n_texts, notes = "", 0, tuple[str, ...]()
@@ -269,15 +309,26 @@ def _summarise_texts(
 
 
 def _columns(metadata: pd.DataFrame | None, kinds: dict[str, str], index: tuple[str, str] | None) -> list[TableColumn]:
-    """Return a block of the metadata as columns of the given kinds, with its index last if it has one."""
+    """Return a block of the metadata as columns of given kinds, with the index last if there is one.
+
+    metadata: a data frame with a row per document of the block; None gives no columns
+    kinds: {column: its kind}
+    index: name and kind of the index, or None
+    """
     if metadata is None:
         return []
     columns = [as_kind(name, pd.Series(metadata[name]), kind) for name, kind in kinds.items()]
     return columns if index is None else [*columns, as_kind(index[0], pd.Series(metadata.index), index[1])]
 
 
-def _notes(into: CorpusWriter, n_terms: int) -> tuple[str, ...]:
-    """Return notes on empty documents and unused terms. Raises ValueError if there is not a single token."""
+def _notes_on_empty(into: CorpusWriter, n_terms: int) -> tuple[str, ...]:
+    """Return notes on empty documents and unused terms of a corpus that is being written.
+
+    into: the writer, after the last document
+    n_terms: the size of the vocabulary
+
+    Raises ValueError if there is not a single token.
+    """
     if not into.n_tokens:
         raise ValueError(f"got {into.n_documents:,} documents without a single token; expected counts above 0")
     return kept_in_place(into.n_empty, into.n_documents, into.n_unused(n_terms), n_terms)

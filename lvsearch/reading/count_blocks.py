@@ -22,12 +22,16 @@ from lvsearch.reading.opening import MATRIX_MARKET, SVMLIGHT, ending_of
 from lvsearch.reading.readers import canonical_counts, ldac_counts, ldac_row
 
 LINES_AT_ONCE, ENTRIES_AT_ONCE = 1 << 12, 1 << 19
+"""The number of lines (documents) and of entries that are read at once."""
 ENTRY = np.dtype([("word", np.int64), ("count", np.float64)])
 
 
 class CountBlock(NamedTuple):
-    """Some documents: counts (documents, terms so far) in canonical form, a class for each or None, and notes on
-    the file.
+    """A block of consecutive documents of a file of counts.
+
+    counts: (documents, terms) in canonical form; without a vocabulary, terms up to the largest id of the block
+    labels: a class for each document, or None
+    notes: what was assumed when the file was read
     """
 
     counts: csr_array
@@ -50,20 +54,23 @@ class CountSource(NamedTuple):
     first_id: int | None = None
 
     def blocks(self) -> Iterator[CountBlock]:
-        """Yield all documents in order, in blocks. Raises the errors of the readers of whole files."""
+        """Yield all documents of the file in order, in blocks. Raises ValueError for a file of another form."""
         ending = ending_of(self.path)
         if ending in SVMLIGHT:
             return _svmlight(self)
         if ending in MATRIX_MARKET:
-            return _by_documents(_matrix_market(self.path, self.documents == COLUMNS))
-        return _by_documents(_uci(self.path)) if ending == ".uci" else _ldac(self.path, self.n_terms)
+            return _blocks_by_document(_matrix_market(self.path, self.documents == COLUMNS))
+        return _blocks_by_document(_uci(self.path)) if ending == ".uci" else _ldac(self.path, self.n_terms)
 
 
 # ── a line for every document ───────────────────────────────────────────────────────────────────────────────────────
 
 
 def _ldac(path: Path, n_terms: int | None) -> Iterator[CountBlock]:
-    """Yield the documents of an LDA-C file in blocks."""
+    """Yield the documents of an LDA-C file in blocks. n_terms: the size of the vocabulary, or None.
+
+    Raises ValueError, with the number of the line, for a line of another form.
+    """
     first = 0
     with open_text(path) as file:
         lines = enumerate(_without_empty_end(file), start=1)
@@ -86,7 +93,10 @@ def _without_empty_end(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _svmlight(source: CountSource) -> Iterator[CountBlock]:
-    """Yield the documents of an SVMlight file in blocks. A first reading finds whether ids begin at 0 or 1."""
+    """Yield the documents of an SVMlight file in blocks. A first reading finds whether ids begin at 0 or 1.
+
+    Raises ValueError for a file of another form, and for ids outside the vocabulary.
+    """
     path, n_terms = source.path, source.n_terms
     lowest, highest = 1 << 30, 0
     for counts, _ in _svmlight_blocks(path):
@@ -105,7 +115,10 @@ def _svmlight(source: CountSource) -> Iterator[CountBlock]:
 
 
 def _svmlight_blocks(path: Path) -> Iterator[tuple[csr_array, np.ndarray]]:
-    """Yield (counts, labels) of the documents of an SVMlight file in blocks, with ids as they are in the file."""
+    """Yield (counts, labels) of the documents of an SVMlight file in blocks.
+
+    Columns of the counts (documents, ids) are the ids as the file has them; labels are numbers, (documents,).
+    """
     from sklearn.datasets import load_svmlight_file
 
     with open_text(path) as file:
@@ -125,8 +138,13 @@ def _svmlight_blocks(path: Path) -> Iterator[tuple[csr_array, np.ndarray]]:
 
 
 class _Entries(NamedTuple):
-    """A file of entries `document word count`, with ids from 1, after `lines_before` other lines.
+    """A file with one count per line, and how to read it.
 
+    The usual line is an entry `document word count`, with ids from 1.
+
+    path: the file
+    n_documents, n_words, n_entries: the numbers that its head states
+    lines_before: the number of lines before the first entry
     dense: the file has one count per line and no ids, column after column
     ones: entries have no count; each counts 1
     integral: counts must be whole numbers
@@ -144,7 +162,7 @@ class _Entries(NamedTuple):
     transposed: bool = False  # a word before its document
 
     def read(self) -> Iterator[np.ndarray]:
-        """Yield arrays of entries (entry, 3) in the order of the file: document and word from 0, and count.
+        """Yield arrays (entries, 3) in the order of the file, with columns document from 0, word from 0, count.
 
         Raises ValueError for ids out of range, another number of entries than stated, and lines of another form.
         """
@@ -159,7 +177,7 @@ class _Entries(NamedTuple):
                     table = chunk.to_numpy()
                     if table.shape[1] != n_columns:
                         raise ValueError(f"lines of {table.shape[1]} numbers")
-                    yield self._checked(table, before)
+                    yield self._without_bad_ids(table, before)
                     before += len(table)
         except pd.errors.EmptyDataError:
             pass
@@ -174,11 +192,13 @@ class _Entries(NamedTuple):
                 "off?"
             )
 
-    def _checked(self, table: np.ndarray, before: int) -> np.ndarray:
-        """Return a block of lines as entries (document, word, count), with ids from 0. Raises ValueError for ids out of
-        range.
+    def _without_bad_ids(self, table: np.ndarray, before: int) -> np.ndarray:
+        """Return a block of lines as entries (entries, 3), with columns document from 0, word from 0, count.
 
+        table: the numbers on each line, (entries, 1 to 3)
         before: the number of entries before this block
+
+        Raises ValueError for ids out of range.
         """
         if self.dense:
             places = np.arange(before, before + len(table))
@@ -239,8 +259,8 @@ def _matrix_market(path: Path, transposed: bool) -> _Entries:
     return _Entries(path, n_documents, n_words, total, n_lines, dense, ones, transposed=transposed)
 
 
-def _by_documents(entries: _Entries) -> Iterator[CountBlock]:
-    """Sort the entries of a file by documents and yield them in blocks.
+def _blocks_by_document(entries: _Entries) -> Iterator[CountBlock]:
+    """Yield the documents of a file of entries in order, in blocks, whatever the order of the entries.
 
     Entries are first counted per document, and then written to their places in a temporary file. A few bytes per
     document stay in memory.
@@ -267,10 +287,10 @@ def _by_documents(entries: _Entries) -> Iterator[CountBlock]:
 
 
 def _write_entries(block: np.ndarray, free: np.ndarray, into: ScratchArray) -> None:
-    """Write a block of entries to the places of their documents, and move `free` past them.
+    """Write a block of entries to the positions of their documents in a temporary file, and move `free` past them.
 
-    block: entries (entry, 3)
-    free: the next free place of each document, changed in place
+    block: entries (entries, 3), with columns document, word, count
+    free: the next free position of each document, (documents,), changed in place
     into: the temporary file
     """
     documents = block[:, 0].astype(np.int64)

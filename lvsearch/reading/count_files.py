@@ -1,4 +1,4 @@
-"""Read counts from files of other programs: Matrix Market, SciPy, UCI's docword, SVMlight. (`readers` has LDA-C.)"""
+"""Read counts from files of other programs: Matrix Market, SciPy, UCI's docword, SVMlight. (`readers` reads LDA-C.)"""
 
 import io
 import os
@@ -39,11 +39,11 @@ class FileCounts(NamedTuple):
 
 
 class CountOptions(NamedTuple):
-    """The options of a person for a file of counts.
+    """Options of a person that say how a file of counts is to be read.
 
     vocabulary: a file with a word per line, the words, or None
-    encoding: of the vocabulary's file
-    documents: `ROWS` or `COLUMNS` of a matrix
+    encoding: the encoding of the vocabulary's file
+    documents: which axis of a matrix the documents are, `ROWS` or `COLUMNS`
     first_id: the id of the first word in SVMlight files, 0 or 1; None to infer it
     layer: the layer of an AnnData
     """
@@ -55,8 +55,9 @@ class CountOptions(NamedTuple):
     layer: str | None = None
 
     def words(self) -> Sequence[str] | None:
-        """Return the vocabulary, or None. Raises ValueError as `read_vocabulary` does, and for a vocabulary without an
-        order.
+        """Return the words of the vocabulary in order, or None without one.
+
+        Raises ValueError for a file that is no list of words, and for a set or dictionary, which has no order.
         """
         if self.vocabulary is None:
             return None
@@ -67,10 +68,10 @@ class CountOptions(NamedTuple):
     def refuse_others(
         self, path: Any, ending: str, matrices: Sequence[str], svmlight: Sequence[str], h5ad: str, is_tenx: bool
     ) -> None:
-        """Raise ValueError for options that this kind of file does not have.
+        """Raise ValueError for options that were given but that this form of file does not have.
 
         path, ending: the file and its ending
-        matrices, svmlight, h5ad: the endings of each form
+        matrices, svmlight, h5ad: the endings of matrices, of SVMlight files and of AnnData's files
         is_tenx: True for a folder of 10x Genomics
         """
         if self.documents not in (ROWS, COLUMNS):
@@ -90,7 +91,11 @@ class CountOptions(NamedTuple):
 def read_matrix_market(
     path: str | os.PathLike[str], documents: str = ROWS, words: Sequence[str] | None = None
 ) -> FileCounts:
-    """Read a Matrix Market file, with coordinates or a dense array. documents: its `ROWS` or `COLUMNS`.
+    """Read counts from a Matrix Market file, with coordinates or a dense array.
+
+    path: the file
+    documents: which axis of the matrix the documents are, `ROWS` or `COLUMNS`
+    words: the vocabulary, or None
 
     Raises:
         ValueError: a file of another form; a vocabulary with as many words as there are documents.
@@ -99,7 +104,7 @@ def read_matrix_market(
 
 
 def _matrix(path: str | os.PathLike[str]) -> csr_array:
-    """Return the matrix of a Matrix Market file. Raises ValueError for another form."""
+    """Return the matrix of a Matrix Market file as it is there. Raises ValueError for a file of another form."""
     from scipy.io import mmread  # slow to import, and few need it
 
     with open_unpacked(path) as file:
@@ -111,7 +116,11 @@ def _matrix(path: str | os.PathLike[str]) -> csr_array:
 
 
 def read_npz(path: str | os.PathLike[str], documents: str = ROWS, words: Sequence[str] | None = None) -> FileCounts:
-    """Read a matrix that `scipy.sparse.save_npz` wrote. documents: its `ROWS` or `COLUMNS`.
+    """Read counts from a sparse matrix that `scipy.sparse.save_npz` wrote.
+
+    path: the file
+    documents: which axis of the matrix the documents are, `ROWS` or `COLUMNS`
+    words: the vocabulary, or None
 
     Raises:
         ValueError: a file of another form, such as that of `numpy.savez`.
@@ -129,7 +138,15 @@ def read_npz(path: str | os.PathLike[str], documents: str = ROWS, words: Sequenc
 
 
 def orient_documents(matrix: csr_array, documents: str, words: Sequence[str] | None, path: Any) -> FileCounts:
-    """Return a matrix as counts with a row per document. Raises ValueError if the words clearly name the other axis."""
+    """Return a matrix as counts with a row per document; it is transposed if documents are its columns.
+
+    matrix: documents and terms in either order
+    documents: which axis of the matrix the documents are, `ROWS` or `COLUMNS`
+    words: the vocabulary, or None
+    path: the file, for messages
+
+    Raises ValueError if the number of words shows that documents are the other axis.
+    """
     counts = matrix if documents == ROWS else csr_array(matrix.T)
     if words is not None and len(words) == counts.shape[0] != counts.shape[1]:
         other = COLUMNS if documents == ROWS else ROWS
@@ -141,11 +158,19 @@ def orient_documents(matrix: csr_array, documents: str, words: Sequence[str] | N
 
 
 def read_uci(path: str | os.PathLike[str], words: Sequence[str] | None = None) -> FileCounts:
-    """Read UCI's bags of words (docword.*.txt): lines D, W and N, then N lines `document word count`, with ids from 1.
+    """Read counts from a file of UCI's bags of words (docword.*.txt).
+
+    Its first three lines are the numbers of documents, words and entries. Then each line is an entry `document word
+    count`, with ids from 1.
+
+    path: the file
+    words: the vocabulary, or None
 
     Raises:
-        ValueError: a line of another form or with an id out of range, with its number; another number of lines than N.
+        ValueError: a line of another form or with an id out of range, with its number; another number
+            of lines than stated.
     """
+    # 1. the three numbers at the head
     content = read_text(path)
     head = content.split("\n", 3)
     if len(head) < 3 or not all(line.strip().isascii() and line.strip().isdigit() for line in head[:3]):
@@ -154,6 +179,7 @@ def read_uci(path: str | os.PathLike[str], words: Sequence[str] | None = None) -
             "documents, words and entries, as UCI's docword files have"
         )
     n_documents, n_words, n_entries = (int(line) for line in head[:3])
+    # 2. the entries, all whole numbers in range
     body = head[3] if len(head) > 3 else ""
     try:
         table = pd.read_csv(io.StringIO(body), sep=r"\s+", header=None, dtype=np.int64, skip_blank_lines=False)
@@ -183,9 +209,11 @@ def read_uci(path: str | os.PathLike[str], words: Sequence[str] | None = None) -
 def read_svmlight(
     path: str | os.PathLike[str], words: Sequence[str] | None = None, first_id: int | None = None
 ) -> FileCounts:
-    """Read lines `label id:count …` of SVMlight (LIBSVM); labels are kept as text.
+    """Read counts and labels from a file of SVMlight (LIBSVM) with lines `label id:count …`. Labels become text.
 
-    first_id: the id of the first word, 0 or 1; None to infer it as `svmlight_first_id` does
+    path: the file
+    words: the vocabulary, or None
+    first_id: the id of the first word, 0 or 1; None to infer it from the ids
 
     Raises:
         ValueError: a file of another form; ids that may begin with 0 or with 1.

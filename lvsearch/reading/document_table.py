@@ -1,4 +1,4 @@
-"""The metadata of documents: a row per document, and columns of a few plain types that files can keep.
+"""Keep the metadata of documents in a table: a row per document, and columns of plain types that files can hold.
 
 A pandas frame can be changed, and can hold any object. These tables are frozen, compare by content, and come back from
 a folder exactly as they were.
@@ -22,6 +22,7 @@ KINDS = ("flag", "whole", "number", "time", "text")
 missing.
 """
 PREFIX = "metadata"
+"""The first part of the names under which columns are stored: "metadata.0", "metadata.1", …."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +40,7 @@ class TableColumn:
     values: np.ndarray | StoredStrings
 
     def series(self) -> pd.Series:
-        """Return the column as a pandas Series; the type of texts is left to pandas."""
+        """Return the column as a pandas Series, (documents,); pandas chooses the type of texts."""
         return pd.Series(self.values.tolist() if self.kind == "text" else np.array(self.values), name=self.name)
 
     def digest(self) -> bytes:
@@ -56,7 +57,12 @@ class TableColumn:
 
 @dataclass(frozen=True, eq=False)
 class DocumentTable:
-    """Columns with a value for every document, and an index that names the rows (None: rows are numbered)."""
+    """A read-only table with a row for every document.
+
+    columns: the columns
+    index: the column that names the rows; None if rows are numbered
+    n_rows: the number of rows
+    """
 
     columns: tuple[TableColumn, ...]
     index: TableColumn | None
@@ -64,11 +70,11 @@ class DocumentTable:
 
     @classmethod
     def from_frame(cls, frame: pd.DataFrame, *, strict: bool) -> tuple["DocumentTable", list[str]]:
-        """Make a table of a data frame, and return it with the names of columns that files cannot keep (lists,
-        pictures, …).
+        """Return (the table of a data frame, names of columns that were left out).
 
-        Whole numbers, numbers, truth values, times (with a zone: in UTC) and text keep their kind. Categories, and
-        other values with a text form, become text.
+        Columns that files cannot keep are left out: those of lists, pictures and the like. Whole numbers, numbers,
+        truth values, times (with a zone: in UTC) and text keep their kind. Categories, and other values with a text
+        form, become text.
 
         frame: a row per document
         strict: True raises ValueError for a column that cannot be kept, instead of leaving it out
@@ -100,8 +106,9 @@ class DocumentTable:
         return cls(tuple(columns), index, len(frame)), left_out
 
     def to_frame(self, names: Sequence[str] | None) -> pd.DataFrame:
-        """Return a new data frame with a row per document. Rows are named by the index, else by `names`, else
-        numbered.
+        """Return a new data frame with a row per document.
+
+        names: the names of the rows if the table has no index; None to number them
         """
         frame = pd.DataFrame(
             {column.name: column.series() for column in self.columns}, index=pd.RangeIndex(self.n_rows)
@@ -113,18 +120,18 @@ class DocumentTable:
         return frame
 
     def part(self, rows: Int[np.ndarray, " chosen"]) -> "DocumentTable":
-        """Return the rows with these numbers, in this order, under the names or numbers that they had."""
+        """Return the table of the rows with these numbers, in this order, under the names or numbers that they had."""
         numbers = TableColumn("", "whole", np.arange(self.n_rows)) if self.index is None else self.index
-        chosen = tuple(TableColumn(c.name, c.kind, _frozen(c.values[rows])) for c in (numbers, *self.columns))
+        chosen = tuple(TableColumn(c.name, c.kind, _read_only_copy(c.values[rows])) for c in (numbers, *self.columns))
         return DocumentTable(chosen[1:], chosen[0], len(rows))
 
     def digest(self) -> bytes:
-        """Return the SHA-256 hash of the content."""
+        """Return the SHA-256 hash of the content, which is the same on every machine."""
         index = b"" if self.index is None else self.index.digest()
         return hashlib.sha256(b"".join([index, *(column.digest() for column in self.columns)])).digest()
 
     def to_storage(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return the table as (names and kinds for JSON, values as arrays by name)."""
+        """Return the table as (names and kinds of columns for JSON, {name: array of values}), for `from_storage`."""
         stored = (*self.columns, *(() if self.index is None else (self.index,)))
         arrays: dict[str, np.ndarray] = {}
         for place, column in enumerate(stored):
@@ -140,23 +147,32 @@ class DocumentTable:
 
     @classmethod
     def from_storage(cls, settings: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "DocumentTable":
-        """Return the table that `to_storage` encoded. Raises ValueError for other lengths or kinds, KeyError for
-        missing arrays.
+        """Return the table that `to_storage` encoded.
+
+        settings: the JSON part
+        arrays: the values, by name
+
+        Raises ValueError for columns of other lengths or kinds, KeyError for missing arrays.
         """
         columns = []
         for place, (name, kind) in enumerate(settings["columns"]):
             if kind not in KINDS:
                 raise ValueError(f"got metadata of kind {kind!r}, expected one of {', '.join(KINDS)}")
-            values = _stored(f"{PREFIX}.{place}", kind, arrays)
+            values = _stored_values(f"{PREFIX}.{place}", kind, arrays)
             if values.shape != (settings["rows"],):
                 raise ValueError(f"got {len(values):,} values of {name!r}, expected {settings['rows']:,}")
-            columns.append(TableColumn(str(name), kind, _frozen(values)))
+            columns.append(TableColumn(str(name), kind, _read_only_copy(values)))
         index = columns.pop() if settings["indexed"] else None
         return cls(tuple(columns), index, settings["rows"])
 
 
-def _stored(name: str, kind: str, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return the values of a stored column of this kind."""
+def _stored_values(name: str, kind: str, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return the values of a stored column, (documents,).
+
+    name: the name of its arrays
+    kind: one of `KINDS`
+    arrays: {name: array} of the whole table
+    """
     if kind == "text":
         known = arrays[f"{name}.known"].tolist()
         texts = [text if there else None for text, there in zip(unpack_strings(name, arrays), known, strict=True)]
@@ -167,26 +183,30 @@ def _stored(name: str, kind: str, arrays: Mapping[str, np.ndarray]) -> np.ndarra
 
 
 def column_of(name: str, values: pd.Series) -> TableColumn | None:
-    """Return a column of the first of `KINDS` that can hold the values; None if none can."""
+    """Return values as a column of the first of `KINDS` that can hold them; None if none can.
+
+    name: the name of the column
+    values: a value for each document, (documents,)
+    """
     kinds = pd.api.types
     values = values.infer_objects()
     missing = values.isna().to_numpy()
     if isinstance(values.dtype, pd.SparseDtype):
         values = values.sparse.to_dense()
     if kinds.is_bool_dtype(values.dtype) and not missing.any():
-        return TableColumn(name, "flag", _frozen(values.to_numpy(bool)))
+        return TableColumn(name, "flag", _read_only_copy(values.to_numpy(bool)))
     if kinds.is_integer_dtype(values.dtype) and not missing.any() and values.max() <= np.iinfo(np.int64).max:
-        return TableColumn(name, "whole", _frozen(values.to_numpy(np.int64)))
+        return TableColumn(name, "whole", _read_only_copy(values.to_numpy(np.int64)))
     if kinds.is_numeric_dtype(values.dtype) and not kinds.is_complex_dtype(values.dtype):
-        return TableColumn(name, "number", _frozen(values.to_numpy(np.float64, na_value=np.nan)))
+        return TableColumn(name, "number", _read_only_copy(values.to_numpy(np.float64, na_value=np.nan)))
     if kinds.is_datetime64_any_dtype(values.dtype):
         plain = values.dt.tz_convert("UTC").dt.tz_localize(None) if values.dt.tz is not None else values
-        return TableColumn(name, "time", _frozen(plain.to_numpy("datetime64[ns]")))
+        return TableColumn(name, "time", _read_only_copy(plain.to_numpy("datetime64[ns]")))
     known = values[~missing]
     if not all(isinstance(value, str) or kinds.is_scalar(value) for value in known):
         return None
     texts = np.array([None if gone else str(value) for value, gone in zip(values, missing, strict=True)], dtype=object)
-    return TableColumn(name, "text", _frozen(texts))
+    return TableColumn(name, "text", _read_only_copy(texts))
 
 
 def _first_type(values: pd.Series) -> str:
@@ -194,16 +214,18 @@ def _first_type(values: pd.Series) -> str:
     return type(values.dropna().iloc[0]).__name__
 
 
-def _frozen(values: np.ndarray) -> np.ndarray:
-    """Return a read-only copy."""
+def _read_only_copy(values: np.ndarray) -> np.ndarray:
+    """Return a copy of an array that cannot be written to."""
     copy = values.copy()
     copy.setflags(write=False)
     return copy
 
 
 class BlockKind(NamedTuple):
-    """The kind of a block of a column: the first of `KINDS` that holds it (None: none does), and whether any value is
-    known.
+    """The kind of a block of rows of a column, when a table is read block by block.
+
+    kind: the first of `KINDS` that can hold the values; None if none can
+    known: True if at least one value is not missing
     """
 
     kind: str | None
@@ -211,14 +233,15 @@ class BlockKind(NamedTuple):
 
 
 def block_kind(name: str, values: pd.Series) -> BlockKind:
-    """Return the kind of a block of a column."""
+    """Return the kind of the values of a block of rows. name: the name of the column."""
     column = column_of(name, values)
     return BlockKind(None if column is None else column.kind, not values.isna().all())
 
 
 def joined_kind(blocks: Sequence[BlockKind]) -> str | None:
-    """Return the kind that holds all blocks of a column, as pandas would choose for the whole; None if files cannot
-    keep it.
+    """Return the kind of `KINDS` that can hold all blocks of a column, as pandas would choose it for the whole column.
+
+    Returns None if files cannot keep the column.
     """
     kinds = {block.kind for block in blocks if block.known}
     missing = any(not block.known for block in blocks)
@@ -232,13 +255,18 @@ def joined_kind(blocks: Sequence[BlockKind]) -> str | None:
 
 
 def as_kind(name: str, values: pd.Series, kind: str) -> TableColumn:
-    """Return a block of a column as the kind that `joined_kind` found for the whole column."""
+    """Return a block of a column, converted to the kind that `joined_kind` found for the whole column.
+
+    name: the name of the column
+    values: the values of the block, (rows,)
+    kind: one of `KINDS`
+    """
     column = column_of(name, values)
     if column is not None and column.kind == kind:
         return column
     if kind == "number":
-        return TableColumn(name, kind, _frozen(values.to_numpy(np.float64, na_value=np.nan)))
+        return TableColumn(name, kind, _read_only_copy(values.to_numpy(np.float64, na_value=np.nan)))
     if kind == "time":
-        return TableColumn(name, kind, _frozen(np.full(len(values), "NaT", "datetime64[ns]")))
+        return TableColumn(name, kind, _read_only_copy(np.full(len(values), "NaT", "datetime64[ns]")))
     texts = [None if gone else str(value) for value, gone in zip(values, values.isna(), strict=True)]
-    return TableColumn(name, "text", _frozen(np.array(texts, dtype=object)))
+    return TableColumn(name, "text", _read_only_copy(np.array(texts, dtype=object)))

@@ -1,4 +1,4 @@
-"""Compute the fingerprint of a corpus, whether it is in memory or in files."""
+"""Compute the fingerprint of a corpus, a hash of all its content, whether it is in memory or in files."""
 
 import hashlib
 import json
@@ -12,6 +12,7 @@ from lvsearch.inference.data.mapped import files_of
 from lvsearch.reading.document_table import DocumentTable
 
 AT_ONCE = 1 << 20
+"""The number of entries that are hashed at once."""
 
 
 def corpus_fingerprint(
@@ -21,12 +22,15 @@ def corpus_fingerprint(
     labels: Iterable[str] | None,
     table: DocumentTable | None,
 ) -> str:
-    """Return the SHA-256 hash, in hexadecimal, of counts (D, V), vocabulary, names, labels and metadata.
+    """Return the SHA-256 hash of the content of a corpus, in hexadecimal. Files are read piece by piece.
 
-    Files are read piece by piece.
+    counts: (documents, words)
+    vocabulary: a word for each column
+    names, labels: a name and a class for each document, or None
+    table: the metadata, or None
     """
     digest = hashlib.sha256(b"lvsearch corpus 1")
-    for piece in _numbers(counts):
+    for piece in _number_pieces(counts):
         digest.update(np.asarray(piece, dtype="<i8").tobytes())
     digest.update(f"[{json.dumps(counts.shape)}".encode())
     for strings in (vocabulary, names, labels):
@@ -39,8 +43,8 @@ def corpus_fingerprint(
     return digest.hexdigest()
 
 
-def _numbers(counts: csr_array) -> Iterator[np.ndarray]:
-    """Yield row starts, ids and counts, in pieces."""
+def _number_pieces(counts: csr_array) -> Iterator[np.ndarray]:
+    """Yield the arrays of a sparse matrix in pieces: all row starts, then all column ids, then all counts."""
     files = files_of(counts)
     if files is None:
         for array in (counts.indptr, counts.indices, counts.data):

@@ -10,17 +10,18 @@ from lvsearch.files.ordinary import require_ordinary
 from lvsearch.files.packed_files import ZIP, decode_text, is_hidden, read_text, zip_members
 
 LINES = ".txt"
+"""The ending of files of text: one document in a folder, or by itself a document per line."""
 SHOWN = 5
 """The number of files that a note names."""
 
 
 class TextFiles(NamedTuple):
-    """The texts below a folder, or in a .zip.
+    """The text files below a folder, or in a .zip; each is a document.
 
     root: the folder or archive
     names: the paths of the files inside it
-    labels: the class of each file, its top folder; None unless every file is in some folder
-    notes: on files that were left out
+    labels: the class of each file, which is the name of its top folder; None unless every file is in some folder
+    notes: sentences on files that were left out
     """
 
     root: Path
@@ -29,7 +30,13 @@ class TextFiles(NamedTuple):
     notes: tuple[str, ...]
 
     def texts(self, places: slice, encoding: str) -> list[str]:
-        """Return the texts of some of the files. Raises ValueError as `read_text` does."""
+        """Return the texts of some of the files.
+
+        places: which of `names`
+        encoding: the encoding of the files
+
+        Raises ValueError for a file that is no text in this encoding.
+        """
         if self.root.suffix.lower() != ZIP:
             return [read_text(self.root / name, encoding) for name in self.names[places]]
         with zipfile.ZipFile(self.root) as archive:
@@ -43,10 +50,10 @@ def holds_text_files(path: str | os.PathLike[str]) -> bool:
 
 
 def text_files(path: str | os.PathLike[str]) -> TextFiles:
-    """Return the .txt files below a folder or in a .zip, in the order of their paths; the case of the ending does not
-    matter.
+    """Return the .txt files below a folder or in a .zip, in the order of their paths.
 
-    Hidden files, files in hidden folders and files with other endings are left out, and notes say so.
+    The ending may be in capitals. Hidden files, files in hidden folders and files with other endings are left out, and
+    notes say so.
 
     Raises:
         ValueError: there is no such file (files with other endings are named); a link out of the folder, a pipe or a
@@ -62,7 +69,7 @@ def text_files(path: str | os.PathLike[str]) -> TextFiles:
     hidden = [file for file in every if is_hidden(file)]
     others = [file for file in every if not is_hidden(file) and not _is_text(file)]
     inner = [file for file in every if not is_hidden(file) and _is_text(file)]
-    notes = tuple(_left_out(hidden, "hidden")) + tuple(_left_out(others, "not .txt"))
+    notes = tuple(_left_out_notes(hidden, "hidden")) + tuple(_left_out_notes(others, "not .txt"))
     if not inner:
         raise ValueError(
             f"{path}: got {'an archive' if root.is_file() else 'a folder'} without .txt files; expected some, each a "
@@ -75,7 +82,11 @@ def text_files(path: str | os.PathLike[str]) -> TextFiles:
 
 
 def _refuse_foreign_files(root: Path, names: Sequence[PurePosixPath]) -> None:
-    """Raise ValueError for a link that leads out of the folder, and for anything but an ordinary file."""
+    """Raise ValueError for a link that leads out of the folder, and for anything but an ordinary file.
+
+    root: the folder
+    names: the paths of the files inside it
+    """
     inside = root.resolve()
     for name in names:
         file = root / name
@@ -92,8 +103,12 @@ def _is_text(file: PurePosixPath) -> bool:
     return file.name.lower().endswith(LINES)
 
 
-def _left_out(files: Sequence[PurePosixPath], why: str) -> Iterator[str]:
-    """Yield a note that counts the files and names the first five; nothing if there are none."""
+def _left_out_notes(files: Sequence[PurePosixPath], why: str) -> Iterator[str]:
+    """Yield one note that counts files that were left out and names the first five; nothing if there are none.
+
+    files: the files
+    why: completes "files that are …"
+    """
     if files:
         more = f" and {len(files) - SHOWN:,} more" if len(files) > SHOWN else ""
         yield f"left out {len(files):,} files that are {why}: {', '.join(map(str, files[:SHOWN]))}{more}"

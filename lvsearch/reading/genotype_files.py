@@ -17,11 +17,11 @@ OTHER = "other"
 
 
 class GenotypeCounts(NamedTuple):
-    """The copies of each allele in each individual, (individuals, alleles); alleles of one locus are neighbours.
+    """The number of copies of each allele in each individual.
 
-    counts: the copies
+    counts: copies, (individuals, alleles of all loci); the alleles of one locus are neighbours
     vocabulary: "locus=allele" for each column
-    names: of the individuals
+    names: the names of the individuals
     populations: the population of each individual in the file, or None
     notes: what was left out
     """
@@ -43,14 +43,21 @@ def read_structure(
     ploidy: int,
     missing: str,
 ) -> GenotypeCounts:
-    """Read STRUCTURE's data file.
+    """Read the alleles of individuals from a data file of the program STRUCTURE, and count their copies.
 
     An individual has `ploidy` lines, one for each copy of the genome, with an allele of each locus. With `one_row` it
-    has a single line with `ploidy` columns for each locus. A name and other columns come first. Arguments are those of
-    `Genotypes.from_structure`.
+    has a single line with `ploidy` columns for each locus. A name and other columns come first.
 
-    Raises ValueError, with the line, for lines of another length, names that change within an individual, and another
-    number of lines; and as `count_alleles`.
+    path: the file
+    marker_names: True if the first line names the loci
+    populations: True if the second column is the population of each individual
+    extra_columns: the number of further columns before the alleles
+    one_row: True if an individual has one line
+    ploidy: the number of copies of the genome in an individual
+    missing: the mark of an unknown allele
+
+    Raises ValueError, with the number of the line, for lines of another length, and for a name that changes within an
+    individual. Also for another number of lines, two loci with one name, and no locus that varies.
     """
     lines = [(number, line.split()) for number, line in enumerate(read_lines(path), 1) if line.strip()]
     markers = lines.pop(0)[1] if marker_names and lines else []
@@ -92,11 +99,13 @@ def read_structure(
 
 
 def read_ped(path: str | os.PathLike[str]) -> GenotypeCounts:
-    """Read PLINK's .ped: six columns, and then two alleles of each variant, 0 where missing.
+    """Read the alleles of individuals from PLINK's .ped file, and count their copies.
 
-    The names of variants come from the .map file beside it, if there is one. The family is the population.
+    A line has six columns, and then two alleles of each variant, 0 where missing. The names of variants come from the
+    .map file beside it, if there is one. The family is the population.
 
-    Raises ValueError, with the line, for lines of another length; and as `count_alleles`.
+    Raises ValueError, with the number of the line, for lines of another length; also if two variants have one name, or
+    no variant varies.
     """
     lines = [(number, line.split()) for number, line in enumerate(read_lines(path), 1) if line.strip()]
     lines = [(number, cells) for number, cells in lines if not cells[0].startswith("#")]
@@ -120,9 +129,13 @@ def read_ped(path: str | os.PathLike[str]) -> GenotypeCounts:
 
 
 def read_raw(path: str | os.PathLike[str]) -> GenotypeCounts:
-    """Read PLINK's .raw (--recode A): a header, six columns, then the copies of the named allele, 0, 1, 2 or NA.
+    """Read the copies of alleles in individuals from PLINK's .raw file, as `plink --recode A` writes it.
 
-    Raises ValueError, with the line, for another header, lines of another length and other numbers.
+    Behind a header, a line has six columns, and then for each variant the copies of the allele that the header names:
+    0, 1, 2 or NA. The other allele is called "other". The family is the population.
+
+    Raises ValueError, with the number of the line, for another header, lines of another length and other numbers; also
+    if two variants have one name, or no variant varies.
     """
     lines = [line.split() for line in read_lines(path)]
     header = lines[0] if lines else []
@@ -146,6 +159,7 @@ def read_raw(path: str | os.PathLike[str]) -> GenotypeCounts:
     if not rows:
         raise ValueError(f"{path}: got no individuals, expected a line for each after the header")
     loci, named = zip(*(variant.rpartition("_")[::2] for variant in header[6:]), strict=True)
+    # a count c of the named allele means: c copies carry it, and the others carry OTHER
     table = np.array(rows, object)
     copies = np.empty((len(rows), 2, len(loci)), object)
     for place, allele in enumerate(named):
@@ -164,12 +178,12 @@ def count_alleles(
     missing: str,
     path: str | os.PathLike[str],
 ) -> GenotypeCounts:
-    """Count alleles (individual, copy, locus), and leave out loci with a single allele, which tell nothing.
+    """Count the copies of each allele in each individual. Loci with a single allele, which tell nothing, are left out.
 
-    alleles: the name of each allele, (individual, copy, locus)
+    alleles: the name of each allele, (individual, copy of the genome, locus)
     loci: the name of each locus
-    names: of the individuals
-    populations: of each individual, or None
+    names: the names of the individuals
+    populations: the population of each individual, or None
     missing: the mark of an unknown allele
     path: the file, for messages
 

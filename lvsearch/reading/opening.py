@@ -14,14 +14,16 @@ from lvsearch.tables.frames import Documents, frame_documents
 from lvsearch.tables.table_files import ARROW, EXCEL, JSON, TABLES, json_strings, read_table, table_in
 
 TEXTS = (LINES, *TABLES, *EXCEL, *ARROW)
+"""The endings of files of texts."""
 SVMLIGHT = (".svmlight", ".libsvm", ".svm")
 MATRIX_MARKET = (".mtx", ".mm")
 NPZ, H5AD = ".npz", ".h5ad"
 COUNTS = (".ldac", *MATRIX_MARKET, *SVMLIGHT, ".uci", NPZ, H5AD)
+"""The endings of files of counts. UCI's files begin with "docword"; `ending_of` gives them ".uci"."""
 
 
 def ending_of(path: str | os.PathLike[str]) -> str:
-    """Return the ending that says what a file holds: one of `TEXTS` or `COUNTS`, or any other.
+    """Return the ending of a file's name, which says what the file holds, such as ".csv" for "docs.csv.gz".
 
     Endings of packed files such as .gz are removed first. For a .zip with one file it is the ending of that file.
     """
@@ -30,14 +32,17 @@ def ending_of(path: str | os.PathLike[str]) -> str:
 
 
 def is_counts(path: str | os.PathLike[str]) -> bool:
-    """Return True if a file holds counts, by its name, or a folder does, by the names of the files in it."""
+    """Return True if a path names a file of counts, by its ending, or a folder of 10x Genomics, by its files."""
     return is_tenx(path) or ending_of(path) in COUNTS
 
 
 def counts_in(path: str | os.PathLike[str], options: CountOptions) -> FileCounts:
-    """Return the counts of a file, or of a folder of 10x Genomics.
+    """Return the counts of a file, or of a folder of 10x Genomics, by the reader for its ending.
 
-    Raises the errors of its reader, and ValueError for options that this kind of file does not have.
+    path: the file or folder
+    options: how a person says that the file is to be read
+
+    Raises ValueError for a file of another form than its ending says, and for options that such a file does not have.
     """
     ending = ending_of(path)
     folder = tenx_folder(path)
@@ -61,7 +66,15 @@ def counts_in(path: str | os.PathLike[str], options: CountOptions) -> FileCounts
 def texts_in(
     path: str | os.PathLike[str], text: Any, id: Any, label: Any, keep: Iterable[Any] | None, encoding: str
 ) -> Documents:
-    """Return the documents of a file or a folder, as `Corpus.open` documents with their errors."""
+    """Return the documents of a file or a folder of texts, with names, classes and metadata.
+
+    path: the file or folder
+    text, id, label: columns of a table with the texts, their names and their classes; None if there is none
+    keep: the columns of a table that become metadata; None for all others
+    encoding: the encoding of text files
+
+    Raises ValueError for an unknown ending, a file of another form, and columns that do not exist.
+    """
     columns = (text, id, label, keep)
     if holds_text_files(path):
         refuse_columns(path, "a folder of texts", columns)
@@ -79,14 +92,15 @@ def texts_in(
 def texts_of(
     content: str, name: Any, ending: str, text: Any, id: Any, label: Any, keep: Iterable[Any] | None
 ) -> Documents:
-    """Return the documents of a text that did not come from a file, such as standard input.
+    """Return the documents in a string, such as the content of standard input.
 
-    content: the text, in the form of files with this ending
-    name: what errors call the text
-    ending: .txt or one of `TABLES`
-    text, id, label, keep: columns of a table, as for `Corpus.open`
+    content: the string, in the form of files with this ending
+    name: what errors call the string
+    ending: ".txt" for a document per line, or one of `TABLES`
+    text, id, label: columns of a table with the texts, their names and their classes; None if there is none
+    keep: the columns of a table that become metadata; None for all others
 
-    Raises the errors of `texts_in`.
+    Raises ValueError for content of another form, and for columns that do not exist.
     """
     strings = documents_in(content) if ending == LINES else json_strings(content) if ending == JSON else None
     if strings is not None:
@@ -97,7 +111,7 @@ def texts_of(
 
 
 def unknown_ending(path: Any, ending: str) -> str:
-    """Return the message that no reader knows files with this ending."""
+    """Return the message for a file whose ending no reader knows."""
     return (
         f"{path}: got the ending {ending!r}; expected one of {', '.join((*TEXTS, *COUNTS))}, or a folder of .txt "
         "files: rename the file, or read it yourself and use lv.Corpus.from_texts or from_frame"
@@ -105,7 +119,12 @@ def unknown_ending(path: Any, ending: str) -> str:
 
 
 def refuse_columns(name: Any, what: str, options: Iterable[Any]) -> None:
-    """Raise ValueError for names of columns if the file has no columns. what: what the file holds, for the message."""
+    """Raise ValueError if names of columns were given for a file without columns.
+
+    name: the name of the file, for the message
+    what: what the file holds, for the message
+    options: the names of columns, None for those not given
+    """
     if any(option is not None for option in options):
         raise ValueError(
             f"{name} holds {what}; expected no names of columns (text=, id=, label=, keep=; --text-column and others "
@@ -114,8 +133,9 @@ def refuse_columns(name: Any, what: str, options: Iterable[Any]) -> None:
 
 
 def refuse_text_options(path: Any, columns: Iterable[Any], cutting: Iterable[Any]) -> None:
-    """Raise ValueError for options of texts if a file holds counts.
+    """Raise ValueError if options for texts were given for a file of counts.
 
+    path: the file, for the message
     columns: the names of columns, None for those not given
     cutting: for each option on how texts are cut, True if it was given
     """

@@ -1,6 +1,4 @@
-"""Read documents of other libraries (AnnData, gensim) by what their objects can do, without importing these
-libraries.
-"""
+"""Read documents from objects of other libraries (AnnData, gensim), without importing these libraries."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,13 +11,17 @@ from lvsearch.reading.vocabulary import MOST_UNNAMED, UNNAMED
 
 
 def is_anndata(data: Any) -> bool:
-    """Return True for an `AnnData`: a matrix with named rows and columns, and tables of both."""
+    """Return True for an `AnnData`, which is a matrix with named rows and columns, and tables of both."""
     return all(hasattr(data, name) for name in ("X", "obs", "var", "obs_names", "var_names", "layers"))
 
 
 class AnnotatedCounts(NamedTuple):
-    """The content of an `AnnData`: counts (cells, genes), not yet checked, the names of both, and the table of
-    cells.
+    """The content of an `AnnData` (single cells).
+
+    counts: a matrix (cells, genes), not yet checked
+    vocabulary: the names of the genes
+    names: the names of the cells
+    metadata: a table with a row per cell
     """
 
     counts: Any
@@ -29,7 +31,10 @@ class AnnotatedCounts(NamedTuple):
 
 
 def anndata_counts(data: Any, layer: str | None) -> AnnotatedCounts:
-    """Return the counts of an `AnnData`, or of one of its layers.
+    """Return the counts of an `AnnData`, with the names of its cells and genes.
+
+    data: the `AnnData`
+    layer: the name of the layer that holds counts; None for its matrix `X`
 
     Raises ValueError for anything else, and for a layer that does not exist.
     """
@@ -48,8 +53,9 @@ def anndata_counts(data: Any, layer: str | None) -> AnnotatedCounts:
 
 
 def is_bags(data: Any) -> bool:
-    """Return True for gensim's form: a list of documents that are lists of pairs (id, count), at least one not
-    empty.
+    """Return True for documents in gensim's form, where each is a list of pairs (id of a word, count).
+
+    Only the first document that is not empty is looked at; there must be one.
     """
     if not isinstance(data, Sequence) or isinstance(data, str):
         return False
@@ -58,9 +64,13 @@ def is_bags(data: Any) -> bool:
 
 
 def bag_counts(bags: Iterable[Any], vocabulary: Any) -> tuple[csr_array, list[str] | None]:
-    """Return (counts, vocabulary) of documents that are lists of pairs (id, count); repeated ids are added.
+    """Return (counts, vocabulary) of documents in gensim's form; counts of an id given twice are added.
 
-    vocabulary: a word for each id in order; or a dictionary, from id to word (gensim's `Dictionary`) or from word to id
+    bags: the documents, each a list of pairs (id of a word, count)
+    vocabulary: a word for each id in order, or a dictionary from id to word (gensim's `Dictionary`) or from word to id;
+        None if there is none
+
+    Returns counts (documents, words), and a word for each column, or None without a vocabulary.
 
     Raises:
         ValueError: a document that is no list of pairs, an id that is no whole number from 0, or an id outside the
@@ -79,7 +89,7 @@ def bag_counts(bags: Iterable[Any], vocabulary: Any) -> tuple[csr_array, list[st
         bad = next(((d, t) for d, t, _ in entries if not isinstance(t, int | np.integer) or t < 0), entries[0][:2])
         raise ValueError(f"got the id {bad[1]!r} in document {bad[0]}; expected whole numbers from 0")
     largest = int(ids.max(initial=-1))
-    words = None if vocabulary is None else _words(vocabulary, largest)
+    words = None if vocabulary is None else _words_in_id_order(vocabulary, largest)
     width = largest + 1 if words is None else len(words)
     if largest >= width:
         document = entries[int(ids.argmax())][0]
@@ -92,11 +102,17 @@ def bag_counts(bags: Iterable[Any], vocabulary: Any) -> tuple[csr_array, list[st
     return csr_array((values, where), shape=(n_documents, width)), words
 
 
-def _words(vocabulary: Any, largest: int) -> list[str]:
-    """Return a word for each id; ids without a word get a numbered name."""
+def _words_in_id_order(vocabulary: Any, largest: int) -> list[str]:
+    """Return a word for each id from 0; ids without a word get a name such as "term7".
+
+    vocabulary: the words in order, or a dictionary between ids and words, in either direction
+    largest: the largest id in the documents
+
+    Raises ValueError for ids that are too large to number words by.
+    """
     if not isinstance(vocabulary, Mapping):
         return [str(word) for word in vocabulary]
-    pairs = {word: key for key, word in vocabulary.items()} if _by_id(vocabulary) else dict(vocabulary)
+    pairs = {word: key for key, word in vocabulary.items()} if _is_by_id(vocabulary) else dict(vocabulary)
     width = max([largest, *pairs.values()], default=-1) + 1
     if width > MOST_UNNAMED:
         raise ValueError(f"got ids up to {width - 1:,}; expected at most {MOST_UNNAMED:,}: number the words from 0")
@@ -106,7 +122,7 @@ def _words(vocabulary: Any, largest: int) -> list[str]:
     return words
 
 
-def _by_id(vocabulary: Mapping[Any, Any]) -> bool:
+def _is_by_id(vocabulary: Mapping[Any, Any]) -> bool:
     """Return True if a dictionary goes from id to word, False if from word to id. Raises ValueError for neither."""
     keys = list(vocabulary.keys())
     values = [vocabulary[key] for key in keys]

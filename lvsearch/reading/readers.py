@@ -14,14 +14,16 @@ from lvsearch.inference.data.mapped import MappedCounts
 from lvsearch.reading.vocabulary import read_lines
 
 _LARGEST = int(np.iinfo(np.int32).max)
+"""The largest count that is accepted, 2³¹ − 1."""
 _LDAC_LINE = re.compile(r"\d{1,10}(?:[ \t]+\d{1,10}:\d{1,10})*", re.ASCII)
+"""Matches a line of an LDA-C file, `N id:count id:count …`."""
 
 
 def canonical_counts(matrix: Any, terms: Any = None, first: int = 0) -> csr_array:
-    """Return counts as an int32 `csr_array` (docs, terms) with sorted ids and no stored zeros, read-only and never
-    shared.
+    """Return checked counts in canonical form: a read-only int32 `csr_array` (documents, terms) of their own.
 
-    Counts in files stay there. They were checked when they were written, and are checked again when they are read.
+    Column ids are sorted within each row, and zeros are not stored. Counts in files stay there. They were checked when
+    they were written, and are checked again when they are read.
 
     Args:
         matrix: any scipy sparse matrix or array (repeated entries are added, as scipy does), or anything that
@@ -62,8 +64,10 @@ def canonical_counts(matrix: Any, terms: Any = None, first: int = 0) -> csr_arra
 
 
 def refuse_masked(array: Any, expected: str) -> None:
-    """Raise ValueError for a masked array with masked cells, whose hidden values NumPy would return. expected: for the
-    message.
+    """Raise ValueError for a masked array with masked cells, whose hidden values NumPy would silently use.
+
+    array: any object
+    expected: what was expected, for the message
     """
     masked = int(np.ma.getmaskarray(array).sum()) if isinstance(array, np.ma.MaskedArray) else 0
     if masked:
@@ -71,8 +75,13 @@ def refuse_masked(array: Any, expected: str) -> None:
 
 
 def _check_values(counts: csr_array, terms: Any, first: int) -> None:
-    """Raise ValueError for the first count that is not a whole number from 0 to 2³¹ − 1, naming its document and
-    term.
+    """Raise ValueError for the first count that is not a whole number from 0 to 2³¹ − 1.
+
+    The message names its document and its term.
+
+    counts: (documents, terms)
+    terms: a name for each column, or None
+    first: the number of the first document, for the message
     """
     values = counts.data
     checks = (
@@ -99,7 +108,13 @@ def _check_values(counts: csr_array, terms: Any, first: int) -> None:
 
 
 def kept_in_place(n_empty: int, n_documents: int, n_unused: int, n_terms: int) -> tuple[str, ...]:
-    """Return notes on empty documents and unused terms, which stay in place."""
+    """Return notes on empty documents and on terms that occur nowhere; none if there are none.
+
+    Both stay in place, so that rows and columns keep their numbers.
+
+    n_empty, n_documents: the numbers of empty documents and of all documents
+    n_unused, n_terms: the numbers of terms that occur nowhere and of all terms
+    """
     notes: tuple[str, ...] = ()
     if n_empty:
         notes += (f"{n_empty:,} of {n_documents:,} documents are empty; kept in place",)
@@ -109,14 +124,15 @@ def kept_in_place(n_empty: int, n_documents: int, n_unused: int, n_terms: int) -
 
 
 def read_documents(path: str | os.PathLike[str], encoding: str = "utf-8") -> list[str]:
-    """Return the lines of a text file, a document each, as `documents_in` divides them. Raises the errors of
-    `read_text`.
+    """Return the lines of a text file, a document each; empty lines are empty documents.
+
+    Raises ValueError for a file that is no text in this encoding.
     """
     return documents_in(read_text(path, encoding))
 
 
 def documents_in(text: str) -> list[str]:
-    """Return the lines of a text, a document each; empty lines are empty documents.
+    """Return the lines of a string, a document each; empty lines are empty documents.
 
     Lines end at line feeds only. Form feeds, U+0085 and U+2028, where `str.splitlines` divides too, stay inside
     documents.
@@ -143,8 +159,10 @@ def read_ldac(path: str | os.PathLike[str], n_terms: int | None) -> csr_array:
 
 
 def ldac_counts(rows: Sequence[Sequence[int]], n_terms: int | None) -> csr_array:
-    """Return the counts (documents, terms) of rows id, count, id, count, …; n_terms None means one more than the
-    largest id.
+    """Return the counts of documents as a sparse matrix (documents, terms).
+
+    rows: a list id, count, id, count, … for each document
+    n_terms: the size of the vocabulary; None for one more than the largest id
     """
     pairs = np.array([value for row in rows for value in row], dtype=np.int64).reshape(-1, 2)
     starts = np.concatenate([[0], np.cumsum([len(row) // 2 for row in rows])])
@@ -153,7 +171,15 @@ def ldac_counts(rows: Sequence[Sequence[int]], n_terms: int | None) -> csr_array
 
 
 def ldac_row(line: str, path: str | os.PathLike[str], number: int, n_terms: int | None) -> list[int]:
-    """Return ids and counts, one after another, of a line of an LDA-C file. Raises ValueError as `read_ldac` does."""
+    """Return a line of an LDA-C file, `N id:count id:count …`, as a list id, count, id, count, ….
+
+    line: the line
+    path, number: the file and the number of the line, for messages
+    n_terms: the size of the vocabulary; None if it is not known
+
+    Raises ValueError for a line of another form, an N different from the number of ids, an id twice, and an id outside
+    the vocabulary.
+    """
     line = line.strip(" \t")
     if not _LDAC_LINE.fullmatch(line):
         raise ValueError(f"{path}, line {number}: {_what_is_wrong(line)}")

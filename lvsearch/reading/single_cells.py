@@ -16,10 +16,16 @@ from lvsearch.reading.vocabulary import read_lines
 MATRIX = "matrix.mtx"
 GENES = ("features.tsv", "genes.tsv")
 BARCODES = "barcodes.tsv"
+"""The names of the files of 10x Genomics: the counts, the names of genes, and the barcodes, which name the cells."""
 
 
 class TenxFolder(NamedTuple):
-    """The three files that 10x Genomics writes: a matrix of genes × cells, and the names of both."""
+    """The three files that 10x Genomics writes.
+
+    matrix: the counts, genes × cells, in Matrix Market form
+    genes: a line per gene: its id, its name, and its kind
+    barcodes: a line per cell: its name
+    """
 
     matrix: Path
     genes: Path
@@ -35,12 +41,12 @@ def tenx_folder(path: str | os.PathLike[str]) -> TenxFolder | None:
     if path.is_dir():
         matrices = [file for name in (MATRIX, f"{MATRIX}.gz") if (file := path / name).is_file()]
         matrices = matrices or sorted(file for file in path.iterdir() if _is_matrix(file))
-        return next((found for matrix in matrices if (found := _beside(matrix)) is not None), None)
-    return _beside(path) if path.is_file() and _is_matrix(path) else None
+        return next((found for matrix in matrices if (found := _files_beside(matrix)) is not None), None)
+    return _files_beside(path) if path.is_file() and _is_matrix(path) else None
 
 
 def is_tenx(path: str | os.PathLike[str]) -> bool:
-    """Return True for a folder of 10x Genomics, or the matrix file in one."""
+    """Return True for a folder of 10x Genomics (counts of genes in single cells), or for the matrix file in one."""
     return tenx_folder(path) is not None
 
 
@@ -104,8 +110,8 @@ def _is_matrix(file: Path) -> bool:
     return file.name.removesuffix(".gz").endswith(MATRIX)
 
 
-def _beside(matrix: Path) -> TenxFolder | None:
-    """Return the three files that belong to a matrix file, or None if some are missing."""
+def _files_beside(matrix: Path) -> TenxFolder | None:
+    """Return the three files of 10x Genomics to which a matrix file belongs, or None if one is missing."""
     prefix = matrix.name.removesuffix(".gz").removesuffix(MATRIX)
 
     def find_file(*names: str) -> Path | None:

@@ -30,17 +30,28 @@ from lvsearch.texts.analyzer import Analyzer
 
 KIND = "corpus"
 STARTS, WORDS, COUNTS, VOCABULARY, NAMES, LABELS = "row_starts", "word_ids", "counts", "vocabulary", "names", "labels"
+"""The names of the arrays of a corpus in its folder."""
 LENGTHS = "row_lengths"
+"""The name of an array that exists only while a corpus is written: the number of entries of each row."""
 VERIFIED_BYTES = 1 << 30
 """Folders of at most this many bytes are compared with their checksums whenever they are opened, which takes a
 second.
 """
 AT_ONCE = 1 << 16
+"""The number of words or rows that are handled at once."""
 MOST_INT32 = int(np.iinfo(np.int32).max)
 
 
 class StoredParts(NamedTuple):
-    """The parts of a corpus in a folder; the fields are those of `DocumentCounts`."""
+    """The parts of a corpus in a folder.
+
+    counts: (documents, terms), in the files
+    vocabulary: a word for each column
+    names, labels: a name and a class for each document, or None
+    notes: sentences on how the corpus was made
+    analyzer: cut the texts into words; None if the corpus was made from counts
+    table: the metadata, a row per document, or None
+    """
 
     counts: csr_array
     vocabulary: tuple[str, ...]
@@ -52,7 +63,10 @@ class StoredParts(NamedTuple):
 
 
 class CorpusWriter:
-    """Writes a corpus to a new folder, some documents at a time: call `add` for each block, and `finish` at the end."""
+    """Writes a corpus to a new folder, some documents at a time: call `add` for each block, and `finish` at the end.
+
+    writer: writes the arrays of the folder
+    """
 
     def __init__(self, writer: FolderWriter):
         self._writer = writer
@@ -69,11 +83,11 @@ class CorpusWriter:
         labels: Iterable[str] | None = None,
         columns: Sequence[TableColumn] = (),
     ) -> None:
-        """Write more documents.
+        """Write a block of documents behind those already written.
 
         counts: (documents, terms) in canonical form
-        names, labels: one per document, or None
-        columns: the metadata; the last column is its index if it has one
+        names, labels: a name and a class for each document, or None
+        columns: the metadata of these documents; the last column is its index if it has one
         """
         lengths = np.diff(counts.indptr)
         self._writer.append(LENGTHS, lengths)
@@ -99,11 +113,11 @@ class CorpusWriter:
 
     @property
     def width(self) -> int:
-        """The number of columns of the widest counts so far."""
+        """The number of columns of the widest block of counts written so far."""
         return len(self._used)
 
     def n_unused(self, n_terms: int) -> int:
-        """Return how many of `n_terms` terms are in no document so far."""
+        """Return how many terms are in no document so far. n_terms: the size of the vocabulary."""
         return n_terms - int(self._used.sum())
 
     def finish(
@@ -114,10 +128,11 @@ class CorpusWriter:
         columns: Sequence[tuple[str, str]] | None = None,
         indexed: bool = False,
     ) -> None:
-        """Write the vocabulary and the manifest.
+        """Write the vocabulary and the manifest, which completes the folder.
 
         vocabulary: one word per column
-        notes, analyzer: as in `DocumentCounts`
+        notes: sentences on how the corpus was made
+        analyzer: cut the texts into words; None for a corpus made from counts
         columns: names and kinds of the metadata's columns; None without metadata
         indexed: True if the last column is the index of the metadata
         """
@@ -135,11 +150,11 @@ class CorpusWriter:
             "indexed": indexed,
             "versions": {name: version(name) for name in ("lvsearch", "numpy")},
         }
-        body["fingerprint"] = _fingerprint(_parts(body, arrays))
+        body["fingerprint"] = _fingerprint(_parts_from_files(body, arrays))
         self._writer.finish(body)
 
     def _add_strings(self, name: str, strings: Iterable[str]) -> None:
-        """Write more strings behind those of the same name."""
+        """Append strings to the array of strings of this name."""
         arrays, before = pack_strings(name, strings), self._ends.get(name, 0)
         ends = arrays[name + ENDS] + before
         self._writer.append(name + TEXT, arrays[name + TEXT])
@@ -147,8 +162,9 @@ class CorpusWriter:
         self._ends[name] = int(ends[-1]) if len(ends) else before
 
     def _write_starts(self) -> None:
-        """Write where rows begin. Their type is that of the word ids if it is wide enough, since SciPy wants one
-        type for both.
+        """Write the array of row starts from the lengths of the rows.
+
+        Its type is that of the word ids if it is wide enough, since SciPy wants one type for both.
         """
         lengths = self._writer.finish_array(LENGTHS)
         n_pairs = self._writer.length(WORDS)
@@ -163,7 +179,11 @@ class CorpusWriter:
 
 
 def write_stored(writer: FolderWriter, parts: StoredParts) -> None:
-    """Write a corpus that is in memory to a folder, one block of documents at a time."""
+    """Write a corpus to a folder, one block of documents at a time.
+
+    writer: writes the arrays of the new folder
+    parts: the corpus
+    """
     into, table, first = CorpusWriter(writer), parts.table, 0
     stored = () if table is None else (*table.columns, *(() if table.index is None else (table.index,)))
     for run in runs_of(parts.counts):
@@ -196,7 +216,7 @@ def open_stored(folder: Path, verify: bool | None = None) -> StoredParts:
     try:
         if not conforms(body["tokens"], int):
             raise TypeError(f"a number of tokens that is {body['tokens']!r}")
-        parts = _parts(body, arrays)
+        parts = _parts_from_files(body, arrays)
         _count_files(parts.counts).check()
         return parts
     except CorruptFolderError:
@@ -207,12 +227,17 @@ def open_stored(folder: Path, verify: bool | None = None) -> StoredParts:
         raise CorruptFolderError(f"{folder} lacks what a corpus needs ({error!r}); restore it from a copy") from error
 
 
-def _parts(body: Mapping[str, Any], arrays: Mapping[str, FileArray]) -> StoredParts:
-    """Return the parts of a corpus from the manifest and the files. Raises `CorruptFolderError` if arrays form no
-    matrix.
+def _parts_from_files(body: Mapping[str, Any], arrays: Mapping[str, FileArray]) -> StoredParts:
+    """Return the parts of a corpus in a folder.
+
+    body: the JSON data of the manifest
+    arrays: {name: array in its file}
+
+    Raises `CorruptFolderError` if the arrays form no matrix.
     """
     starts, words, counts = (arrays[name] for name in (STARTS, WORDS, COUNTS))
     vocabulary = StoredStrings(arrays[VOCABULARY + TEXT], arrays[VOCABULARY + ENDS])
+    # the three arrays must be whole numbers and form a matrix of compressed rows
     for array in (starts, words, counts):
         if array.dtype.kind != "i":
             raise CorruptFolderError(
@@ -229,12 +254,12 @@ def _parts(body: Mapping[str, Any], arrays: Mapping[str, FileArray]) -> StoredPa
         )
     files = CountFiles(starts, words, counts, len(vocabulary), body["tokens"])
     notes, analyzer = tuple(body["notes"]), body["analyzer"]
-    table = _table(body, arrays, files.n_documents)
+    table = _metadata_table(body, arrays, files.n_documents)
     return StoredParts(
         MappedCounts.from_files(files),
         tuple(vocabulary),
-        _strings(NAMES, arrays),
-        _strings(LABELS, arrays),
+        _stored_strings(NAMES, arrays),
+        _stored_strings(LABELS, arrays),
         notes,
         None if analyzer is None else Analyzer.from_json(analyzer),
         table,
@@ -242,22 +267,31 @@ def _parts(body: Mapping[str, Any], arrays: Mapping[str, FileArray]) -> StoredPa
 
 
 def _count_files(counts: csr_array) -> CountFiles:
-    """Return the files of counts that are in a folder."""
+    """Return the files in which the counts (documents, terms) of an opened corpus lie."""
     files = files_of(counts)
     assert files is not None  # counts of a folder are always in files
     return files
 
 
 def written_fingerprint(folder: Path) -> str | None:
-    """Return the fingerprint of the corpus that was written to a folder, from its manifest; None for older folders.
+    """Return the fingerprint that a folder's manifest states for its corpus; None for folders of older versions.
 
-    It says what should be in the folder, not what is there now. Raises the errors of `open_stored`.
+    It says what should be in the folder, not what is there now.
+
+    Raises FileNotFoundError if there is no such folder, and `CorruptFolderError` if its manifest is damaged.
     """
     return open_arrays(folder)[0].get("fingerprint")
 
 
-def _table(body: Mapping[str, Any], arrays: Mapping[str, FileArray], n_documents: int) -> DocumentTable | None:
-    """Return the metadata of a corpus in a folder, or None. Raises `CorruptFolderError` for other kinds or lengths."""
+def _metadata_table(body: Mapping[str, Any], arrays: Mapping[str, FileArray], n_documents: int) -> DocumentTable | None:
+    """Return the metadata of a corpus in a folder, or None if it has none.
+
+    body: the JSON data of the manifest
+    arrays: {name: array in its file}
+    n_documents: the number of documents
+
+    Raises `CorruptFolderError` for a column of an unknown kind or another length.
+    """
     if body["columns"] is None:
         return None
     columns = []
@@ -278,15 +312,19 @@ def _table(body: Mapping[str, Any], arrays: Mapping[str, FileArray], n_documents
 
 
 def _rows_of_column(values: np.ndarray | StoredStrings, rows: slice) -> np.ndarray:
-    """Return some rows of a column as an array."""
+    """Return some rows of a column as an array, (rows,). values: the column, in memory or in files."""
     return values[rows] if isinstance(values, np.ndarray) else np.array(values[rows], dtype=object)
 
 
-def _strings(name: str, arrays: Mapping[str, FileArray]) -> StoredStrings | None:
-    """Return stored names or labels, or None if the folder has none."""
+def _stored_strings(name: str, arrays: Mapping[str, FileArray]) -> StoredStrings | None:
+    """Return the names or the labels of documents, read when they are used; None if the folder has none.
+
+    name: `NAMES` or `LABELS`
+    arrays: {name: array in its file}
+    """
     return StoredStrings(arrays[name + TEXT], arrays[name + ENDS]) if name + ENDS in arrays else None
 
 
 def _fingerprint(parts: StoredParts) -> str:
-    """Return the fingerprint of the parts of a corpus."""
+    """Return the SHA-256 fingerprint of a corpus, in hexadecimal."""
     return corpus_fingerprint(parts.counts, parts.vocabulary, parts.names, parts.labels, parts.table)

@@ -36,7 +36,13 @@ DOCUMENTS = 1024
 
 
 class TextSource(NamedTuple):
-    """A file or folder of texts, and the columns of a table; the fields are options of `Corpus.open`."""
+    """A file or folder of texts, and how to read it.
+
+    path: the file or folder
+    text, id, label: columns of a table with the texts, their names and their classes; None if there is none
+    keep: the columns of a table that become metadata; None for all others
+    encoding: the encoding of text files
+    """
 
     path: Path
     text: Any = None
@@ -46,12 +52,13 @@ class TextSource(NamedTuple):
     encoding: str = "utf-8"
 
     def blocks(self, as_text: Iterable[str] = ()) -> Iterator[Documents]:
-        """Yield all documents in order, in blocks; may be called again to read them again.
+        """Yield all documents in order, in blocks. Call it again to read them again.
 
         JSON arrays and Excel files are one block. The notes of the last block cover all blocks.
 
-        as_text: columns that are read as text, without conversion to numbers
-        Raises ValueError as `Corpus.open` does.
+        as_text: columns of a delimited table that are read as text, without conversion to numbers
+
+        Raises ValueError for a file of another form, and for columns that do not exist.
         """
         columns = (self.text, self.id, self.label, self.keep)
         if holds_text_files(self.path):
@@ -87,7 +94,7 @@ def _lines(path: Path, encoding: str) -> Iterator[Documents]:
 
 
 def _folder(path: Path, encoding: str) -> Iterator[Documents]:
-    """Yield the documents of a folder or archive of text files, in blocks."""
+    """Yield the documents of a folder, or of a .zip, with a document in each .txt file, in blocks."""
     files = text_files(path)
     for first in range(0, len(files.names), DOCUMENTS):
         block = slice(first, first + DOCUMENTS)
@@ -96,7 +103,12 @@ def _folder(path: Path, encoding: str) -> Iterator[Documents]:
 
 
 def _delimited(source: TextSource, ending: str, as_text: frozenset[str]) -> Iterator[Documents]:
-    """Yield the documents of a delimited table, in blocks."""
+    """Yield the documents of a delimited table, in blocks.
+
+    source: the file and its columns
+    ending: ".csv" or ".tsv"
+    as_text: columns that are read as text, without conversion to numbers
+    """
     path, texts = source.path, [column for column in (source.text, source.id) if column is not None]
     dialect = dialect_of(lambda: open_text(path, source.encoding), path, ending)
     with open_text(path, source.encoding) as file:
@@ -119,8 +131,9 @@ def _delimited(source: TextSource, ending: str, as_text: frozenset[str]) -> Iter
 
 
 def _json_frames(source: TextSource) -> Iterator[pd.DataFrame]:
-    """Yield the records of a file of JSON lines, in blocks. A first reading finds the columns, which all blocks
-    share.
+    """Yield the records of a file of JSON lines as data frames, in blocks.
+
+    A first reading finds the columns of all records; every frame has all of them.
     """
     columns: dict[str, None] = {}
     with open_text(source.path, source.encoding) as file:
@@ -149,7 +162,10 @@ def _json_frames(source: TextSource) -> Iterator[pd.DataFrame]:
 
 
 def _arrow_frames(source: TextSource) -> Iterator[pd.DataFrame]:
-    """Yield the rows of an Arrow or Parquet file, in blocks; rows are numbered through unless the file names them."""
+    """Yield the rows of an Arrow or Parquet file as data frames, in blocks.
+
+    Rows are numbered through all blocks unless the file names them.
+    """
     empty, batches = arrow_batches(source.path, DOCUMENTS)
     require_columns(empty.columns, source.path, source.text, source.id)
     first = 0

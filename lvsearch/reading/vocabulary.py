@@ -15,12 +15,13 @@ memory.
 
 
 UNNAMED = "term{}"
-"""The name of a term without a word, with its id."""
+"""The name of a term without a word; its id stands in the braces."""
 
 
 def ordered_terms(vocabulary: Iterable[Any]) -> tuple[str, ...]:
-    """Return the terms as strings. Raises ValueError for a single string, and for a set or dictionary, which has no
-    order.
+    """Return the terms as strings, in their order.
+
+    Raises ValueError for a single string, and for a set or a dictionary, which has no order.
     """
     if isinstance(vocabulary, str):
         raise ValueError(f"got the string {vocabulary[:40]!r} as vocabulary; expected a list of terms")
@@ -33,9 +34,9 @@ def ordered_terms(vocabulary: Iterable[Any]) -> tuple[str, ...]:
 
 
 def checked_vocabulary(vocabulary: Iterable[Any] | None, counts: Any) -> tuple[str, ...]:
-    """Return the terms as strings, one per column of counts; None gives "term0", "term1", ….
+    """Return the terms as strings, one per column of counts.
 
-    vocabulary: the terms, or None
+    vocabulary: the terms; None names them "term0", "term1", …
     counts: a matrix (documents, terms)
 
     Raises:
@@ -70,8 +71,10 @@ def checked_vocabulary(vocabulary: Iterable[Any] | None, counts: Any) -> tuple[s
 
 
 def as_strings(what: str, values: Iterable[Any] | None) -> tuple[str, ...] | StoredStrings | None:
-    """Return names or labels as strings. None stays None, and strings in files stay there. what: their noun, for
-    messages.
+    """Return names or labels as strings. None stays None, and strings in files stay there.
+
+    what: the noun for the values, for messages
+    values: the names or labels
 
     Raises:
         ValueError: a single string in place of a list.
@@ -84,7 +87,11 @@ def as_strings(what: str, values: Iterable[Any] | None) -> tuple[str, ...] | Sto
 
 
 def one_per_document(what: str, values: Iterable[Any] | None, counts: Any) -> tuple[str, ...] | StoredStrings | None:
-    """Return names or labels as strings, one for each row of counts; None stays None. what: their noun, for messages.
+    """Return names or labels as strings, after checking that there is one for each row of counts. None stays None.
+
+    what: the noun for the values, for messages
+    values: the names or labels
+    counts: a matrix (documents, terms)
 
     Raises:
         ValueError: too few or too many of them; a single string in place of a list.
@@ -99,7 +106,8 @@ def read_vocabulary(path: str | os.PathLike[str], encoding: str = "utf-8") -> tu
     """Read the terms of a text file, one per line; line n, counted from 0, names id n.
 
     gensim's dictionary as text (`Dictionary.save_as_text`) is read too: the number of documents, then lines `id word
-    documents` separated by tabs, in any order. Ids without a word are named as in `checked_vocabulary`.
+    documents` separated by tabs, in any order. Ids without a word are named
+    "term0", "term1", ….
 
     Raises:
         ValueError: an empty line before the last term; an id twice; bytes that are not of this encoding.
@@ -115,7 +123,13 @@ def read_vocabulary(path: str | os.PathLike[str], encoding: str = "utf-8") -> tu
 
 
 def _dictionary(entries: Sequence[tuple[int, str]], path: str | os.PathLike[str]) -> tuple[str, ...]:
-    """Return the words of gensim's dictionary in the order of their ids. Raises ValueError for an id twice."""
+    """Return the words of gensim's dictionary in the order of their ids; ids without a word get a name.
+
+    entries: pairs (id, word)
+    path: the file, for messages
+
+    Raises ValueError for an id twice, and for ids that are too large to number words by.
+    """
     width = 1 + max(place for place, _ in entries)
     if width > MOST_UNNAMED:
         raise ValueError(f"{path}: got ids up to {width - 1:,}; expected at most {MOST_UNNAMED:,}")
@@ -128,6 +142,9 @@ def _dictionary(entries: Sequence[tuple[int, str]], path: str | os.PathLike[str]
 
 
 def read_lines(path: str | os.PathLike[str], encoding: str = "utf-8") -> list[str]:
-    """Return the lines of a text file, without empty ones at its end. Raises the errors of `read_text`."""
+    """Return the lines of a text file, without empty ones at its end.
+
+    Raises ValueError for a file that is no text in this encoding.
+    """
     text = read_text(path, encoding).rstrip(" \t\n")
     return text.split("\n") if text else []

@@ -30,12 +30,12 @@ def draw_differences(
     """Draw the score difference of each size as a dot, with a line of one standard error to both sides.
 
     Args:
-        sizes: the sizes, increasing.
-        difference: the score of each size minus that of the reference size, (size,).
-        error: the standard errors of the differences, (size,).
+        sizes: the sizes (numbers of components), increasing.
+        difference: the held-out score of each size minus that of the reference size, nats per observation, (size,).
+        error: the standard errors of the differences, nats per observation, (size,).
         axes: matplotlib axes to draw on.
         marked: the size that is drawn in orange.
-        within: half the height of the shaded band; sizes in it are as good as the reference. 0 draws no band.
+        within: half the height of the shaded band, nats; sizes inside are as good as the reference. 0 draws no band.
         label: the label of the horizontal axis.
         scale: the label of the vertical axis.
     """
@@ -47,6 +47,7 @@ def draw_differences(
     axes.plot(at, difference, "o-", color=palette.main, markersize=5, linewidth=1, zorder=3)
     chosen = sizes.index(marked)
     axes.plot(at[chosen], difference[chosen], "o", color=palette.accent, markersize=8, zorder=4)
+    # the vertical axis shows every line whole, and keeps the reference at 0 off its edges
     low, high = float((difference - error).min()), float((difference + error).max())
     if max(-low, high, within) > 0:
         axes.set_ylim(min(1.1 * low, -1.6 * within), max(1.1 * high, 1.6 * within, -0.1 * low))
@@ -57,9 +58,12 @@ def draw_differences(
 
 
 def draw_recommendation(found: Recommendation, axes: "Axes") -> Caption:
-    """Draw how far each size is below the one that predicts best, with the recommended size in orange.
+    """Draw how far the held-out score of each size is below that of the size that predicts best; return the caption.
 
-    Returns the caption without writing it.
+    The recommended size is orange. The caption is returned, not written.
+
+    found: the recommendation
+    axes: matplotlib axes to draw on
     """
     nouns = found.nouns
     draw_differences(

@@ -1,4 +1,7 @@
-"""Fit a model without some of the units and score these units: the evaluator of a search by prediction."""
+"""Fit a model without some of the units and score these units, for a search by prediction (evidence="predictive").
+
+A unit is a document or a row. A trial is one fit of one size and its score. An evaluator makes the trials of a search.
+"""
 
 import math
 import time
@@ -36,7 +39,7 @@ PARTS = 10
 SAMPLES = 50
 """The number of importance samples per held-out document; their noise is far below the spread over documents."""
 ENOUGH_OBSERVATIONS, ENOUGH_UNITS = 20_000, 200
-"""How many held-out tokens (cells) and documents (rows) are enough to compare sizes, from two parts on."""
+"""The numbers of held-out tokens (cells) and documents (rows) that are enough to compare sizes."""
 LEAST_PARTS = 2
 """The smallest number of parts on which the deciding sizes are scored. With two, one unlucky fit does not decide
 alone.
@@ -51,8 +54,9 @@ FitOne = Callable[[Size, Fit | None, int], Fit]
 class PredictiveEvaluator(ModelEvaluator):
     """Fits a size without one part of the units, and scores this part: log p(unit | parameters fitted without it).
 
-    Trial n of a size leaves out part n. Each trial makes two fits from different seeds and keeps the one with the
-    greater bound. The trial after the last part fits all units and is scored on none. It is the model that people get.
+    Trial n of a size leaves out part n of the units. Each trial makes two fits from different seeds and keeps the one
+    with the greater evidence lower bound. The trial after the last part fits all units and is scored on none. Its fit
+    is the model that people get.
 
     Why K-fold refits, and not leave-one-out by importance sampling from one posterior? A unit that has a component
     almost to itself decides between two sizes. For exactly such a unit the weights 1 / p(unit | parameters) have a
@@ -64,8 +68,8 @@ class PredictiveEvaluator(ModelEvaluator):
     held_out: units on which all sizes are judged. Then nothing else is left out: every trial is another fit of all of
         `training`, scored on these units
     parts: the number of parts of the units; with `held_out`, the largest number of fits of a size
-    seed: of the parts and of the fits
-    chunks: chunk sizes to begin with, for a search that is resumed
+    seed: gives the parts and the fits
+    chunks: how many units are processed at once, for a search that is resumed; None for the default
     mesh: devices over which the units are split
 
     Raises ValueError for a model with several size variables, and for fewer than two parts.
@@ -100,8 +104,9 @@ class PredictiveEvaluator(ModelEvaluator):
         self._folds: dict[int, tuple[ModelEvaluator, Data, Data]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return how to rebuild the evaluator in another process: from the data, of which the same parts are made
-        again.
+        """Return (function, arguments) by which pickle rebuilds the evaluator in another process.
+
+        The fits so far stay behind; the same parts of the data are made again from the seed.
         """
         return _rebuild_evaluator, (
             self.base_model,
@@ -113,7 +118,7 @@ class PredictiveEvaluator(ModelEvaluator):
         )
 
     def split_over(self, mesh: Mesh) -> "PredictiveEvaluator":
-        """Return the same evaluator with units split over the devices of a mesh."""
+        """Return a copy of this evaluator whose units are split over the devices of a mesh."""
         return PredictiveEvaluator(
             self.base_model,
             self.training,
@@ -127,11 +132,12 @@ class PredictiveEvaluator(ModelEvaluator):
     # ── what the search asks ────────────────────────────────────────────────────────────────────────────────────────
 
     def next_trial(self, visits: Sequence[Visit], max_size: Size | None) -> tuple[Size, int] | None:
-        """Return the (size, part) to fit next, or None when the search is done.
+        """Return (size to fit next, part of the units to leave out), or None when the search is done.
 
-        The order is that of `schedule.next_part`. Last of all, the recommended size is fitted to all units.
+        `schedule.next_part` decides the order. Last of all, the recommended size is fitted to all units; its "part" is
+        then the number of parts.
 
-        visits: the sizes visited so far, with their trials
+        visits: a record of each size tried so far, with its trials
         max_size: the largest size allowed; None for no limit
         """
         asked = {visit.size[0]: len(visit.trials) for visit in visits}
@@ -148,12 +154,18 @@ class PredictiveEvaluator(ModelEvaluator):
         return None if chosen.trials[-1].scores is None else (found.recommended, self.parts)
 
     def recommendation(self, visits: Sequence[Visit], max_size: Size | None) -> Recommendation:
-        """Return the size that the visits recommend so far. Raises ValueError if no size was scored."""
+        """Return the size that the trials so far recommend, with the table behind it.
+
+        visits: a record of each size tried so far, with its trials
+        max_size: the largest size allowed; None for no limit
+
+        Raises ValueError if no size was scored.
+        """
         given = self.held_out is not None
         return recommendation(visits, None if given else self.parts, self.training.nouns, self.size_names, max_size)
 
     def _wanted_parts(self) -> int:
-        """Return how many parts hold enough units and observations together to compare two sizes."""
+        """Return the number of parts that together hold enough units and observations to compare two sizes."""
         if self.held_out is not None:
             return min(LEAST_PARTS, self.parts)
         units, observations = self.training.n_units, max(self.training.n_observations, 1)
@@ -163,13 +175,17 @@ class PredictiveEvaluator(ModelEvaluator):
     # ── one trial ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def refit(self, size: Size) -> Fit:
-        """Return a fit of all units from scratch, which is the fit that people get for a size."""
+        """Return a fit of all units at this size from scratch, which is the model that people get."""
         return self._better_of_two(super()._evaluate_here, size, 0 if self.held_out is not None else self.parts)[0]
 
     def _evaluate_here(self, size: Size, start: Fit | None, trial: int) -> Fit:
-        """Fit a size for one trial and score it on the part that the trial leaves out, or on `held_out`.
+        """Return the fit of a size for one trial, with its scores on the part left out, or on `held_out`.
 
         The trial after the last part fits all units and is not scored.
+
+        size: the size
+        start: ignored; fits of a search by prediction begin from scratch
+        trial: the number of the trial of this size, from 0; also the number of the part to leave out
         """
         if self.held_out is None and trial >= self.parts:
             return self.refit(size)
@@ -185,10 +201,14 @@ class PredictiveEvaluator(ModelEvaluator):
         return replace(scored, evidence=Evidence(-math.inf, self.ceiling), log_symmetry=0.0, state=None)
 
     def _better_of_two(self, fit: FitOne, size: Size, trial: int) -> tuple[Fit, Fit]:
-        """Make two fits of the same units from different seeds, and return them with the one of the greater bound
-        first.
+        """Make two fits of the same units from different seeds; return (the better one, the other).
 
-        The choice uses only the units that were fitted, so that scores of other units stay unbiased.
+        The better one has the greater evidence lower bound. The choice uses only the units that were fitted, so that
+        scores of other units stay unbiased.
+
+        fit: a function that makes one fit
+        size: the size
+        trial: the number of the trial of this size, from 0
         """
         both = fit(size, None, trial), fit(size, None, self.parts + 1 + trial)
         better = int(both[1].estimate > both[0].estimate)
@@ -196,8 +216,9 @@ class PredictiveEvaluator(ModelEvaluator):
         return replace(both[better], info=replace(both[better].info, seconds=seconds)), both[1 - better]
 
     def _add_scores(self, fit: Fit, other: Fit, train: Data, left_out: Data, part: int) -> Fit:
-        """Return the fit with its scores of the units left out. A fit that gives one of them probability 0 becomes a
-        failure.
+        """Return the fit together with its scores of the units left out.
+
+        A fit under which one of these units is impossible is returned as a failure.
 
         fit: the fit that is scored
         other: a second fit of the same units, to see which topics it finds again
@@ -223,7 +244,13 @@ class PredictiveEvaluator(ModelEvaluator):
         return replace(fit, info=info, scores=scores)
 
     def _topic_quality(self, fit: Fit, other: Fit, train: Data, left_out: Data) -> TopicQuality | None:
-        """Return the quality of the topics of a fit; None for models without topics, or if the other fit failed."""
+        """Return the quality of the topics of a fit; None for models without topics, or if the other fit failed.
+
+        fit: the fit that is measured
+        other: a second fit of the same units, to see which topics it finds again
+        train: the units of both fits
+        left_out: units that neither fit has seen
+        """
         if other.state is None:
             return None
         first, second = fitted(fit, train), fitted(other, train)
@@ -232,7 +259,7 @@ class PredictiveEvaluator(ModelEvaluator):
         return topic_quality(first, second, left_out)
 
     def _leave_part_out(self, part: int) -> tuple[ModelEvaluator, Data, Data]:
-        """Return (evaluator of all units except one part, these units, the units of the part)."""
+        """Return (evaluator of all units but one part, these units, the units of the part). part: its number from 0."""
         if part not in self._folds:
             train, left_out = self.training.fold(part, self.parts, self._fold_seed)
             fitting = ModelEvaluator(
@@ -250,7 +277,7 @@ class PredictiveEvaluator(ModelEvaluator):
 def _rebuild_evaluator(
     model: Model, training: Data, held_out: Data | None, parts: int, seed: int, chunks: Chunks
 ) -> PredictiveEvaluator:
-    """Return the evaluator that `PredictiveEvaluator.__reduce__` described, in another process."""
+    """Return a new evaluator in another process, from the arguments that `PredictiveEvaluator.__reduce__` returned."""
     return PredictiveEvaluator(model, training, held_out=held_out, parts=parts, seed=seed, chunks=chunks)
 
 
@@ -267,9 +294,9 @@ def model_evaluator(
 
     model: the model
     training: the data
-    held_out: units that no fit sees; a search by prediction compares sizes on them
-    settings: the settings of the search
-    chunks: the chunk sizes of a search that is resumed; None for the default
+    held_out: units that no fit sees; a search by prediction compares sizes on them. None if there are none
+    settings: the settings of the search, which say by what kind of evidence sizes are judged
+    chunks: how many units are processed at once, for a search that is resumed; None for the default
     mesh: devices over which the units are split
 
     Raises ValueError for settings that a search by prediction has no use for.
@@ -292,7 +319,11 @@ def model_evaluator(
 
 
 def checked_prior(evidence: str, prior: SizePrior | None, dimension: int) -> SizePrior:
-    """Return the prior over sizes of a search: the given one, or a weak prior over `dimension` size variables.
+    """Return the prior over sizes of a search, after checking that it is one.
+
+    evidence: by what sizes are judged, such as "marginal" or "predictive"
+    prior: the prior that a person gave; None for a weak one
+    dimension: the number of size variables of the model
 
     Raises ValueError for an object that is no prior, and for a prior given to a search by prediction, which uses none.
     """

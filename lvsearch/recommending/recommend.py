@@ -15,15 +15,15 @@ from lvsearch.sizing.sizes import weak
 def recommend_size(
     evaluator: Evaluator, training: Data | None, held_out: Data | None, settings: SearchSettings, *, progress: bool
 ) -> Recommendation:
-    """Fit a grid of sizes without annealing, score them on held-out units, and recommend the smallest that is as good
-    as any.
+    """Fit several sizes, score them on held-out units, and recommend the smallest size that predicts as well as any.
 
-    `SearchResult.recommend` calls it. The fits of the search itself are not used.
+    `SearchResult.recommend` calls it after a search by evidence. The fits of the search itself are not used, and no
+    evidence is computed.
 
     Args:
         evaluator: the evaluator of the search; it says which model is fitted.
         training: the data of the search; None for a search over a plain function.
-        held_out: units on which sizes are judged; None: parts of the training data are left out one at a time.
+        held_out: documents or rows on which sizes are judged; None leaves out parts of the training data in turn.
         settings: the settings of the search; its seed and its largest size are used.
         progress: True to show a progress bar.
 

@@ -1,4 +1,4 @@
-"""The recommended size as people read it: the number, the rule in plain words, and the table behind it."""
+"""Present the recommended size to people: the number, the rule in plain words, and the table behind it."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -18,18 +18,18 @@ BOUND = "bound"
 
 @dataclass(frozen=True)
 class SizeOutcome:
-    """The scores of one size on held-out units.
+    """The scores of one size on held-out units. A unit is a document or a row, an observation a token or a cell.
 
     | field | meaning |
     |---|---|
-    | `size` | the size |
+    | `size` | the size: the number of topics, clusters or the like, as a tuple |
     | `score` | mean log p per held-out observation on which the size was scored, nats |
-    | `difference` | this score minus that of the best size, on the units of both; 0 for the best |
-    | `standard_error` | of the difference, over units, paired |
-    | `n_units` | the number of held-out units on which both were scored |
+    | `difference` | this score minus that of the best size, on units scored under both, nats per observation |
+    | `standard_error` | of the difference, from its spread over units, nats per observation |
+    | `n_units` | the number of held-out units that were scored under this size and the best one |
     | `coherence` | mean NPMI coherence over topics; None if it was not measured |
-    | `coherence_error` | its standard error over topics |
-    | `found_again` | how many topics a fit from another seed has too |
+    | `coherence_error` | the standard error of the mean coherence, over topics |
+    | `found_again` | how many topics a second fit, from another seed, has too; None if it was not counted |
     """
 
     size: Size
@@ -58,7 +58,7 @@ class Recommendation:
     | `nouns` | what people call the data, its units and its observations |
     | `held_out` | how units were held out, in words |
     | `estimator` | how log p was computed, in words |
-    | `still_rising` | True if the best is the largest size that was allowed or tried |
+    | `still_rising` | True if the best size is the largest that was allowed or tried |
     """
 
     size: Size
@@ -95,8 +95,9 @@ class Recommendation:
         return f"{text}."
 
     def describe_topics(self) -> str | None:
-        """Return where coherence stops rising and how many topics another start finds again; None for models without
-        topics.
+        """Return a sentence on the quality of topics; None for models without topics.
+
+        It says at which size coherence stops rising, and how many topics a fit from another start finds again.
         """
         known = [outcome for outcome in self.outcomes if outcome.coherence is not None]
         if not known:
@@ -111,8 +112,9 @@ class Recommendation:
         return f"{text[:1].upper()}{text[1:]}."
 
     def facts(self) -> tuple[tuple[str, str], ...]:
-        """Return further facts for the card, as (name, text): the rule, the quality of topics, and how units were held
-        out.
+        """Return further facts for the printed result, as pairs (name, text).
+
+        They are the rule, the quality of topics, and how units were held out.
         """
         topics = self.describe_topics()
         return (
@@ -123,8 +125,9 @@ class Recommendation:
 
     @property
     def most_coherent(self) -> Size | None:
-        """The smallest size whose mean NPMI is within one of its standard errors of the largest; None without
-        coherences.
+        """The smallest size whose mean NPMI coherence is within one standard error of the largest mean.
+
+        None if coherence was not measured.
         """
         known = [(o.size, o.coherence, o.coherence_error) for o in self.outcomes if o.coherence is not None]
         if not known:
@@ -134,10 +137,9 @@ class Recommendation:
 
     @property
     def most_recurring(self) -> Size | None:
-        """The smallest size at which a second start finds again as many topics as at any size; None if it was not
-        measured.
+        """The smallest size at which a fit from a second start finds again as many topics as at any size.
 
-        "As many" means within one binomial standard error of the count.
+        "As many" means within one binomial standard error of the count. None if topics found again were not counted.
         """
         known = [(o.size, o.found_again) for o in self.outcomes if o.found_again is not None]
         if not known:
@@ -148,11 +150,17 @@ class Recommendation:
         return known[smallest_within_error(found, errors)][0]
 
     def table(self) -> pd.DataFrame:
-        """Return a table with a row per size, increasing.
+        """Return a table with a row per size, increasing; columns without a single value are left out.
 
-        Columns: `size`; `log_p_per_token` (or `_cell`), nats; `difference_per_token`, to the best size; its
-        `standard_error`; the number of held-out units, under their name; `as_good`, True within one standard error; and
-        for topics `coherence`, `coherence_error` and `found_again`.
+        | column | meaning |
+        |---|---|
+        | `size` | the size |
+        | `log_p_per_token` (or `_cell`, …) | the held-out score, nats per token (cell) |
+        | `difference_per_token` (or `_cell`, …) | this score minus that of the best size, nats |
+        | `standard_error` | of the difference, nats |
+        | `documents` (or `rows`, …) | the number of held-out units |
+        | `as_good` | True if the size is within one standard error of the best |
+        | `coherence`, `coherence_error`, `found_again` | the quality of topics, as in `SizeOutcome` |
         """
         observation = self.nouns.observation
         rows = [
@@ -178,12 +186,12 @@ class Recommendation:
         return f"{said}\n\n{table}\n\nThe rule: {self.rule}. {self.held_out}; {self.estimator}."
 
     def to_json(self) -> dict[str, Any]:
-        """Return the recommendation as JSON data."""
+        """Return the recommendation as JSON data, for `from_json`."""
         return {**asdict(self), "nouns": self.nouns._asdict()}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Recommendation":
-        """Return the recommendation that `to_json` encoded. Raises KeyError and TypeError for anything else."""
+        """Return the recommendation that `to_json` encoded. Raises KeyError or TypeError for other data."""
         outcomes = tuple(SizeOutcome(**{**entry, "size": tuple(entry["size"])}) for entry in stored["outcomes"])
         return cls(
             **{

@@ -1,4 +1,6 @@
-"""The rule of the recommended size: the smallest size that predicts as well as any. Plain NumPy, no model in sight.
+"""Apply the rule of the recommended size: the smallest size that predicts as well as any. It is plain NumPy.
+
+A size is a number of topics, clusters or other components. A unit is a document or a row.
 
 Every size has a score of every held-out unit, log p(unit | parameters fitted without it), in nats. Two sizes are
 compared unit by unit, on the units on which both were scored. So what makes a unit hard for every size cancels.
@@ -18,16 +20,16 @@ from lvsearch.sizing.sizes import Size
 
 @dataclass(frozen=True)
 class Comparison:
-    """Sizes compared with the one that predicts held-out units best. Arrays follow `sizes`.
+    """The comparison of every size with the size that predicts held-out units best. Arrays are in the order of `sizes`.
 
     | field | shape | meaning |
     |---|---|---|
     | `sizes` | (size,) | the sizes compared, increasing |
-    | `score` | (size,) | mean log p over the units on which the size was scored, nats per unit |
-    | `difference` | (size,) | its total score minus that of `best`, on the units of both, nats; 0 for the best |
-    | `standard_error` | (size,) | of the difference, over units |
-    | `n_units` | (size,) | the number of units on which both were scored |
-    | `best` | | the size that no other beats on the units of both |
+    | `score` | (size,) | mean log p of the units that were scored under the size, nats per unit |
+    | `difference` | (size,) | total score minus that of `best`, over units scored under both, nats; 0 for the best |
+    | `standard_error` | (size,) | of the difference, from its spread over units, nats |
+    | `n_units` | (size,) | the number of units scored under both the size and `best` |
+    | `best` | | the size that no other beats on the units scored under both |
     | `within` | | the sizes that are at most one standard error below the best |
     | `recommended` | | the smallest size of `within` |
     """
@@ -50,7 +52,7 @@ def compare_sizes(sizes: Sequence[Size], scores: Float[np.ndarray, "size unit"])
         scores: log p of each unit under each size, nats; NaN if the unit was not scored under the size.
 
     Returns:
-        The comparison, its sizes increasing.
+        The comparison, with sizes increasing.
 
     Raises:
         ValueError: there is no size, a size has fewer than two units in common with the best, or a score is infinite
@@ -64,7 +66,7 @@ def compare_sizes(sizes: Sequence[Size], scores: Float[np.ndarray, "size unit"])
             "and finite scores: leave out sizes for which a held-out unit is impossible"
         )
     known = ~np.isnan(table)
-    best = _best(table, known)
+    best = _best_row(table, known)
     both = known & known[best]
     n_units = both.sum(axis=1)
     if n_units.min() < 2:
@@ -90,12 +92,15 @@ def compare_sizes(sizes: Sequence[Size], scores: Float[np.ndarray, "size unit"])
     )
 
 
-def _best(table: Float[np.ndarray, "size unit"], known: Bool[np.ndarray, "size unit"]) -> int:
-    """Return the row of the size that no other beats on the units on which both were scored.
+def _best_row(table: Float[np.ndarray, "size unit"], known: Bool[np.ndarray, "size unit"]) -> int:
+    """Return the index of the row of the size that no other size beats on the units scored under both.
 
-    It begins with the best size on the units that all sizes have in common. As long as another size beats it, the one
-    with the largest lead per unit takes its place. A former best size does not come back, so the loop ends even if
-    sizes beat each other in a circle.
+    table: log p of each unit under each size, nats, (sizes, units)
+    known: True where the unit was scored under the size, (sizes, units)
+
+    The search begins with the best size on the units that all sizes have in common. As long as another size beats it,
+    the one with the largest lead per unit takes its place. A former best size does not come back, so the loop ends even
+    if sizes beat each other in a circle.
     """
     common = known.all(axis=0)
     best = int(np.argmax(np.where(common, table, 0.0).sum(axis=1)))
@@ -114,8 +119,12 @@ def _best(table: Float[np.ndarray, "size unit"], known: Bool[np.ndarray, "size u
 def smallest_within_error(values: Float[np.ndarray, " size"], errors: Float[np.ndarray, " size"]) -> int:
     """Return the first index whose value is at most one of its own standard errors below the largest value.
 
-    It applies the one-standard-error rule to values without paired errors, such as the coherence of topics. Values
-    follow increasing sizes. Raises ValueError if no value is finite.
+    It applies the one-standard-error rule to values without paired errors, such as the coherence of topics.
+
+    values: a value for each size, sizes increasing, (sizes,)
+    errors: the standard errors of the values, (sizes,)
+
+    Raises ValueError if no value is finite.
     """
     if not np.isfinite(values).any():
         raise ValueError("got no value that is a number, expected at least one to choose by")

@@ -1,5 +1,7 @@
 """Decide which size to fit next, and without which part of the units, until the recommended size is clear.
 
+A size is a number of topics or other components; a unit is a document or a row. The units are divided into parts.
+
 1. Climb. Sizes 1, 2, 4, 8, … are fitted without the first part of the units and scored on it, until larger ones predict
 worse.
 2. Refine. Sizes in between are tried around the size that predicts best, and between the recommended size and the
@@ -22,8 +24,9 @@ STEP = 2
 FINE_AT_ELBOW = 1.15
 """The ratio at which the gap between the recommended size and the largest worse one below it is narrow enough."""
 FINE_AT_BEST = 1.5
-"""The same ratio for the gaps around the best size. It is larger, because those sizes only set the bar for the
-others.
+"""The ratio at which the gaps on both sides of the best size are narrow enough.
+
+It is larger than `FINE_AT_ELBOW`, because the sizes around the best one only set the bar for the others.
 """
 SURELY = 2.0
 """Standard errors by which one size of the ladder must be worse to end the climb; otherwise two sizes must be worse."""
@@ -55,10 +58,10 @@ def next_part(asked: Mapping[int, int], found: Comparison | None, limits: PartLi
         return rung, 0
     if found is None:  # the fits of every size of the ladder failed
         return None
-    between = _in_between(asked, found)
+    between = _size_between(asked, found)
     if between is not None:
         return between, 0
-    waiting = [size for size in _deciding(found) if asked[size] < limits.parts]
+    waiting = [size for size in _deciding_sizes(found) if asked[size] < limits.parts]
     if not waiting:
         return None
     size = min(waiting, key=lambda each: (asked[each], each))
@@ -66,23 +69,30 @@ def next_part(asked: Mapping[int, int], found: Comparison | None, limits: PartLi
 
 
 def _next_rung(asked: Mapping[int, int], found: Comparison | None, limits: PartLimits) -> int | None:
-    """Return the smallest size of the ladder that was not tried, or None when the climb has ended."""
+    """Return the smallest size of the ladder 1, 2, 4, 8, … that was not tried, or None when the climb has ended.
+
+    asked: {size: number of parts on which it was scored or failed}
+    found: the comparison of the sizes that were scored; None if there are none yet
+    limits: the largest number of parts, and the largest size
+    """
     ladder = [STEP**power for power in range(math.ceil(math.log(limits.largest, STEP)) + 1)]
     ladder[-1] = min(ladder[-1], limits.largest)
     tried = [size for size in ladder if size in asked]
     if len(tried) == len(ladder):
         return None
-    if len(tried) >= 3 and _worse(tried[-1], found, SURELY):
+    if len(tried) >= 3 and _is_worse(tried[-1], found, SURELY):
         return None
-    if len(tried) >= 3 and _worse(tried[-1], found, 0.0) and _worse(tried[-2], found, 0.0):
+    if len(tried) >= 3 and _is_worse(tried[-1], found, 0.0) and _is_worse(tried[-2], found, 0.0):
         return None
     return ladder[len(tried)]
 
 
-def _worse(size: int, found: Comparison | None, errors: float) -> bool:
+def _is_worse(size: int, found: Comparison | None, errors: float) -> bool:
     """Return True if `size` is larger than the best one and predicts worse by more than `errors` standard errors.
 
-    Also return True if no fit of it could be scored.
+    Also return True if no fit of this size could be scored.
+
+    found: the comparison of the sizes that were scored; None if there are none
     """
     if found is None or (size,) not in found.sizes:
         return True
@@ -90,9 +100,13 @@ def _worse(size: int, found: Comparison | None, errors: float) -> bool:
     return (size,) > found.best and bool(found.difference[place] < -errors * found.standard_error[place])
 
 
-def _in_between(asked: Mapping[int, int], found: Comparison) -> int | None:
-    """Return a size between two that were tried, where the best or the recommended size may lie; None if gaps are
-    narrow.
+def _size_between(asked: Mapping[int, int], found: Comparison) -> int | None:
+    """Return an untried size where the best or the recommended size may lie, between two that were tried.
+
+    Return None if the gaps around both are narrow. The size is the geometric mean of its neighbours, rounded.
+
+    asked: {size: number of parts on which it was scored or failed}
+    found: the comparison of the sizes that were scored
     """
     tried = sorted(asked)
     (best,), (recommended,) = found.best, found.recommended
@@ -105,9 +119,10 @@ def _in_between(asked: Mapping[int, int], found: Comparison) -> int | None:
     return None
 
 
-def _deciding(found: Comparison) -> list[int]:
-    """Return the sizes that decide the answer: those within one error of the best up to it, and the largest below
-    these.
+def _deciding_sizes(found: Comparison) -> list[int]:
+    """Return the sizes that decide the answer, increasing.
+
+    They are the sizes within one standard error of the best up to the best, and the largest scored size below them.
     """
     (best,), (recommended,) = found.best, found.recommended
     within = [size for (size,) in found.within if size <= best]

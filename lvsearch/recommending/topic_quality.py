@@ -13,13 +13,13 @@ from lvsearch.sizing.fit import TopicQuality
 def topic_quality(first: FittedTopics, second: FittedTopics, new: Data) -> TopicQuality:
     """Measure the coherence of the topics of a fit, and count the topics that a second fit finds again.
 
-    A topic is found again if more than half of the tokens of both topics are the same ones, beyond chance, as in
-    `SearchResult.persistence`.
+    A topic is found again if a topic of the second fit holds the same tokens: the Jaccard coefficient of the two,
+    corrected for chance, is above ½.
 
     Args:
         first: the fit that is measured. Coherence is computed in its training documents.
         second: a fit of the same documents at the same size from another seed.
-        new: documents that neither was fitted to; topics are matched by their tokens there.
+        new: documents that neither fit has seen; topics are matched by their tokens in these documents.
     """
     coherence = first.coherence().to_numpy()
     members, others = (replace(fit, training=new).members() for fit in (first, second))

@@ -1,4 +1,7 @@
-"""Combine the trials of a search by prediction: compare the sizes, and recommend one."""
+"""Combine the trials of a search by prediction: compare the sizes, and recommend one.
+
+A trial is one fit of a size, with its scores on units (documents or rows) that the fit has not seen.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,9 +20,9 @@ PartScores = Mapping[int, HeldOutScores]
 
 
 def compare_trials(visits: Sequence[Visit], *, same_units: bool) -> Comparison | None:
-    """Compare the visited sizes by the scores of their trials; return None if no size was scored.
+    """Compare the sizes tried by the scores of their trials; return None if no size was scored.
 
-    visits: the sizes visited, with their trials
+    visits: a record of each size tried, with its trials
     same_units: True if every trial scored the same units (with another fit); False if every part has units of its own
     """
     known = {visit.size: _scores_of(visit) for visit in visits}
@@ -39,7 +42,10 @@ def compare_trials(visits: Sequence[Visit], *, same_units: bool) -> Comparison |
 
 
 def _scores_of(visit: Visit) -> PartScores:
-    """Return the scores of one visited size as {number of the part: scores}; failed trials have none."""
+    """Return the scores of one size as {number of the part left out: scores}, without failed trials.
+
+    visit: the record of the size
+    """
     scored = (trial.scores for trial in visit.trials)
     return {scores.part: scores for scores in scored if scores is not None}
 
@@ -47,13 +53,13 @@ def _scores_of(visit: Visit) -> PartScores:
 def recommendation(
     visits: Sequence[Visit], parts: int | None, nouns: Nouns, size_names: tuple[str, ...], max_size: Size | None
 ) -> Recommendation:
-    """Compute the recommended size from the scores of all trials.
+    """Return the recommended size, with the table behind it, from the scores of all trials.
 
     Args:
-        visits: the sizes visited, with their trials.
+        visits: a record of each size tried, with its trials.
         parts: the number of parts of the units; None if every trial was scored on the same units.
-        nouns: what people call the data.
-        size_names: what sizes count.
+        nouns: what people call the data, its units and its observations.
+        size_names: what sizes count, such as ("topics",).
         max_size: the largest size allowed, None for no limit.
 
     Raises:
@@ -68,6 +74,7 @@ def recommendation(
     outcomes = tuple(
         _outcome(found, place, by_size[size], by_size[found.best], same_units) for place, size in enumerate(found.sizes)
     )
+    # in words: how units were held out, and by how many fits
     times = max(len(scores) for scores in by_size.values())
     cut = (
         f"The {nouns.units} held out were given, each size fitted up to {counted(times, 'times')} to the others"
@@ -90,12 +97,12 @@ def recommendation(
 
 
 def _outcome(found: Comparison, place: int, own: PartScores, of_best: PartScores, same_units: bool) -> SizeOutcome:
-    """Return the scores of one size on held-out units, per observation.
+    """Return the scores of one size on held-out units, in nats per observation (token or cell).
 
-    found: the comparison, in nats per unit or in total
-    place: the index of the size in `found`
-    own: the scores of the size
-    of_best: the scores of the best size
+    found: the comparison of all sizes, whose scores are nats per unit and whose differences are nats in total
+    place: the index of the size in `found.sizes`
+    own: {number of a part: scores} of the size
+    of_best: {number of a part: scores} of the best size
     same_units: True if every trial scored the same units
     """
     common = [scores.n_observations for part, scores in own.items() if part in of_best]

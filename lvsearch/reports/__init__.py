@@ -1,1 +1,1 @@
-"""Write a search to a folder for reading: Markdown, pictures and tables, and one page for the browser."""
+"""Write the report of a search to a folder: Markdown, pictures, tables, and one page for the browser."""

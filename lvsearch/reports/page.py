@@ -1,5 +1,4 @@
-"""Write `report/index.html`: everything about a search on one page that needs no network, for people who were not
-there.
+"""Write `report/index.html`: everything about a search on one page that needs no network, for readers of the report.
 
 The page is made in two steps. `page_of` returns its content as plain data, and `render` puts it into the template,
 which escapes every text. The page can be read by keyboard, with screen readers, without colour vision, light and dark,
@@ -53,7 +52,8 @@ def write_page(result: Findings, folder: str | Path, *, held_out: pd.DataFrame |
 
     result: the search
     folder: where the page is written
-    held_out: the table from `lvsearch.results.heldout.held_out_comparison`, if it was computed
+    held_out: the comparison of sizes on held-out data, from `lvsearch.results.heldout.held_out_comparison`; None
+        without held-out data
 
     Raises ValueError for a search without a single successful fit.
     """
@@ -63,7 +63,14 @@ def write_page(result: Findings, folder: str | Path, *, held_out: pd.DataFrame |
 
 
 def page_of(result: Findings, held_out: pd.DataFrame | None = None) -> Page:
-    """Return the content of the page of a search. Raises the errors of `write_page`."""
+    """Return the content of the page of a search as plain data.
+
+    result: the search
+    held_out: the comparison of sizes on held-out data, or None
+
+    Raises ValueError for a search without a single successful fit.
+    """
+    # 1. pictures of the answer: held-out data first, then the posterior, then what was asked of the answer
     best_size = result.best_size  # raises where there is nothing to report
     best = None if result.training is None else result.best
     lead = (
@@ -80,6 +87,7 @@ def page_of(result: Findings, held_out: pd.DataFrame | None = None) -> Page:
         lead.append(draw_with_caption(asked.sensitivity.draw, "sensitivity", "What other priors say"))
     if result.prior.dimension == 2:
         lead.append(draw_with_caption(partial(draw_lattice, result), "lattice", "Probability over both numbers", 4.6))
+    # 2. pictures of what the answer rests on, and the facts
     evidence = (
         ()
         if result.by_prediction
@@ -98,8 +106,8 @@ def page_of(result: Findings, held_out: pd.DataFrame | None = None) -> Page:
         key_facts=tuple(entry for entry in known if entry.name in first),
         lead=tuple(lead),
         sizes=grid_of("Sizes near the answer", near_table(result)),
-        parts=None if best is None else _parts(result, best),
-        between=None if best is None else _between(result, best, best_size),
+        parts=None if best is None else _parts_of_best(result, best),
+        between=None if best is None else _draw_split_and_merged(result, best, best_size),
         evidence=evidence,
         facts=tuple(entry for entry in known if entry.name not in (*first, *ELSEWHERE)),
         settings=_settings(result, known),
@@ -109,12 +117,15 @@ def page_of(result: Findings, held_out: pd.DataFrame | None = None) -> Page:
 
 
 def render(page: Page) -> str:
-    """Return the page as HTML. Every text is escaped and made visible, and only the page's own script may run."""
+    """Return the page as HTML. Every text is escaped, with control characters spelled out.
+
+    Only the page's own script may run.
+    """
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
     def shown(value: object) -> object:
-        """Return a text with invisible characters spelled out; other values are unchanged."""
+        """Return a text with invisible characters spelled out; markup and other values are unchanged."""
         return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
     templates = files("lvsearch.reports") / "template"
@@ -135,7 +146,10 @@ def render(page: Page) -> str:
 
 
 def _settings(result: Findings, known: list[Entry]) -> tuple[Entry, ...]:
-    """Return the settings of the search as named facts."""
+    """Return the settings of the search as named facts.
+
+    known: the facts of the printed result, of which the prior is taken
+    """
     settings = result.settings
     most = "none" if settings.max_size is None else "×".join(map(str, settings.max_size))
     return (
@@ -151,8 +165,12 @@ def _settings(result: Findings, known: list[Entry]) -> tuple[Entry, ...]:
     )
 
 
-def _parts(result: Findings, best: FittedModel) -> Parts | None:
-    """Return the components of the best size, with the picture of their persistence if it was computed."""
+def _parts_of_best(result: Findings, best: FittedModel) -> Parts | None:
+    """Return what the page shows of the components of the best size; None if it shows nothing of such a model.
+
+    result: the search; if the persistence of components was computed, its picture is added
+    best: the fitted model of the best size
+    """
     parts, persistence = parts_of(best), result.scrutiny.persistence
     if parts is None or persistence is None:
         return parts
@@ -161,10 +179,14 @@ def _parts(result: Findings, best: FittedModel) -> Parts | None:
     return replace(parts, drawings=(*parts.drawings, drawing))
 
 
-def _between(result: Findings, best: FittedModel, size: Size) -> Drawing | None:
-    """Draw which components of the best size are which of the most probable other size whose fit was kept.
+def _draw_split_and_merged(result: Findings, best: FittedModel, size: Size) -> Drawing | None:
+    """Draw which components split or merge between the best size and the most probable other size that was kept.
 
-    Returns None if there is no such size, or if the model has no shares of components.
+    result: the search
+    best: the fitted model of the best size
+    size: the best size
+
+    Returns None if no other fit was kept, or if units of the model have no shares of components.
     """
     log_weight = {v.size: result.prior.log_pmf(v.size) + v.estimate / result.evaluator.scale for v in result.visits}
     others = [s for s, fit in result.state.kept.items() if fit.state is not None and s != size and s in log_weight]
@@ -176,6 +198,7 @@ def _between(result: Findings, best: FittedModel, size: Size) -> Drawing | None:
     shares = [_shares(fitted) for fitted in (first, second)]
     if any(getattr(each, "ndim", 0) != 2 for each in shares):
         return None
+    # topics have names, their two most distinctive words; other components only numbers
     names = None
     if isinstance(first, FittedTopics) and isinstance(second, FittedTopics):
         names = (list(first.names(2)), list(second.names(2)))
@@ -184,25 +207,28 @@ def _between(result: Findings, best: FittedModel, size: Size) -> Drawing | None:
 
 
 def _shares(fitted: FittedModel):
-    """Return the share of each component in each training unit, (unit, component)."""
+    """Return the share of each component in each training unit (document or row), (units, components)."""
     return fitted.proportions if isinstance(fitted, FittedTopics) else fitted.transform(fitted.training)
 
 
 def fits_apart(one: Size, other: Size) -> bool:
-    """Return True if a map between two sizes says anything: with one component, that component holds everything."""
+    """Return True if a map between the components of two sizes says anything.
+
+    It does not if a size has a single component, which holds everything.
+    """
     return min(*one, *other) > 1
 
 
 def _colours(light: Palette, dark: Palette) -> str:
-    """Return the palettes as variables of the style sheet, for light and for dark pages."""
+    """Return the part of the style sheet that defines the colours of a palette for light and one for dark pages."""
 
     def block(palette: Palette) -> str:
-        """Return the variables of one palette."""
+        """Return the colours of one palette as variables of the style sheet, "--ink:#1c2530;…"."""
         return "".join(f"{name}:{colour};" for name, colour in colour_variables(palette).items())
 
     return f":root{{{block(light)}}}\n@media (prefers-color-scheme: dark){{:root{{{block(dark)}}}}}\n"
 
 
 def _percent(share: float) -> str:
-    """Return a share as a percentage, such as "12.3%"."""
+    """Return a share from 0 to 1 as a percentage, such as "12.3%"; below 0.001 it is "<0.1%"."""
     return f"{share:.1%}" if share >= 0.001 else "<0.1%"

@@ -1,11 +1,14 @@
-"""The content of the page of a search, as plain data; the template turns it into HTML and decides nothing."""
+"""Hold the content of the report's page as plain data, which the template turns into HTML.
+
+A part is a component of a model: a topic, a cluster or a feature. A unit is a document or a row of the data.
+"""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A picture with its title and caption. `svg` is trusted markup; everything else is text."""
+    """A picture with its title and the lines of its caption. `svg` is trusted markup; everything else is text."""
 
     title: str
     lines: tuple[str, ...]
@@ -24,12 +27,13 @@ class Grid:
 
 @dataclass(frozen=True)
 class PartRow:
-    """A topic, cluster or feature in the table of parts.
+    """A row of the table of topics, clusters or features: one of them.
 
-    number, name: its number, and what distinguishes it from the others
+    number: its number, from 0
+    name: a few words that distinguish it from the others
     share: its share of the data, in [0, 1]
-    facts: further texts, one per `Parts.columns`
-    units: the numbers of units that show it best
+    facts: further texts, one for each of `Parts.columns`
+    units: the numbers of the documents or rows that show it best
     """
 
     number: int
@@ -41,7 +45,11 @@ class PartRow:
 
 @dataclass(frozen=True)
 class Piece:
-    """A word or a cell of a unit. `part` is where it most probably came from; None if cells have no part."""
+    """A word of a document or a cell of a row.
+
+    text: how it is written
+    part: the number of the topic or cluster from which it most probably came; None if cells come from none
+    """
 
     text: str
     part: int | None
@@ -51,8 +59,8 @@ class Piece:
 class Unit:
     """A document or a row to look at.
 
-    number, name, label: its number, what people call it, and its class
-    shares: its largest parts as (part, share)
+    number, name, label: its number from 0, its name, and its class ("" if there is none)
+    shares: the topics or clusters with the largest shares in it, as (number, share in [0, 1])
     pieces: its words or cells
     """
 
@@ -65,7 +73,12 @@ class Unit:
 
 @dataclass(frozen=True)
 class Explorer:
-    """Units to look through. `note` says how they were chosen."""
+    """Documents or rows to look through on the page.
+
+    noun, nouns: the word for one and for several of them, such as "document" and "documents"
+    units: the documents or rows
+    note: how they were chosen, in words
+    """
 
     noun: str
     nouns: str
@@ -75,13 +88,13 @@ class Explorer:
 
 @dataclass(frozen=True)
 class Parts:
-    """The components of the most probable size.
+    """The section of the page on the components of the most probable size.
 
-    title, noun: such as "Topics" and "topic"
+    title, noun: its title and the word for one component, such as "Topics" and "topic"
     share_of: what shares are shares of, such as "of the tokens"
     columns, rows: the table of the components
     drawings, grids: pictures and further tables
-    explorer: units to look through, or None
+    explorer: documents or rows to look through, or None
     """
 
     title: str
@@ -96,7 +109,7 @@ class Parts:
 
 @dataclass(frozen=True)
 class Entry:
-    """A named fact."""
+    """A fact in words with its name, such as ("seed", "0")."""
 
     name: str
     text: str
@@ -104,7 +117,21 @@ class Entry:
 
 @dataclass(frozen=True)
 class Page:
-    """The whole page. `lead` has the pictures of the answer, `evidence` the pictures of what it rests on."""
+    """The whole page.
+
+    | field | meaning |
+    |---|---|
+    | `title`, `answer` | the answer in one sentence, as a title and as text |
+    | `warning` | a warning if the largest size allowed may be too small; else "" |
+    | `key_facts` | the facts at the top |
+    | `lead` | pictures of the answer |
+    | `sizes` | the table of sizes near the answer |
+    | `parts` | the section on the components of the best size, or None |
+    | `between` | the picture of which components split and merged between two sizes, or None |
+    | `evidence` | pictures of the evidence on which the answer rests |
+    | `facts`, `settings`, `versions` | further facts, the settings of the search, versions of packages |
+    | `fingerprint` | a hash of the data; "" without data |
+    """
 
     title: str
     answer: str

@@ -1,4 +1,7 @@
-"""Show a fitted model on a page, by its type: topics, clusters, features, or else its tables."""
+"""Make the section of the report's page on a fitted model, by its type: topics, clusters, features, or its tables.
+
+A part is a component of a model: a topic, a cluster or a feature. A unit is a document or a row of the data.
+"""
 
 from functools import partial, singledispatch
 from typing import TYPE_CHECKING
@@ -25,21 +28,27 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_UNITS, UNITS_OF_A_PART, MOST_PIECES, MOST_SHARES = 150, 5, 60, 4
-"""Limits of the explorer: all units, examples of a part, words or cells of a unit, and shares of a unit."""
+"""The most units to look through, examples of a part, words or cells of a unit, and shares of a unit that are shown."""
 MOST_ROWS, MOST_COLUMNS, MOST_GRIDS = 40, 8, 6
+"""The largest numbers of rows and columns of a table, and of tables."""
 TOP_WORDS, DISTINCTIVE_WORDS = 10, 5
+"""The numbers of most probable and of most distinctive words that are shown of a topic."""
 
 
 @singledispatch
 def parts_of(fitted: FittedModel) -> Parts | None:
-    """Return what the page shows of a fit, or None for nothing."""
+    """Return the section of the page on a fitted model: its tables of parameters; None if it has none.
+
+    Topic models, mixtures, block models and feature models have sections of their own.
+    """
     grids = tuple(grid_of(name, table.reset_index()) for name, table in fitted.tables().items())
     return Parts("Parameters", "component", "", grids=grids[:MOST_GRIDS]) if grids else None
 
 
 @parts_of.register
-def _(fitted: FittedTopics) -> Parts:
-    """Return the topics with their words, a map of them, and documents to look through."""
+def _parts_of_topics(fitted: FittedTopics) -> Parts:
+    """Return the section on a topic model: a table of the topics, a map of them, and documents to look through."""
+    # 1. a row for each topic
     table, sketches = fitted.topics(TOP_WORDS), {sketch.topic: sketch for sketch in fitted.sketches}
     coherence = fitted.coherence(TOP_WORDS) if len(fitted.training.entries["word"]) > 1 else None
     with_labels = "label" in table
@@ -60,6 +69,7 @@ def _(fitted: FittedTopics) -> Parts:
         )
         for topic in table.index.tolist()
     )
+    # 2. the map of topics, and documents to look through
     drawing = draw_with_caption(
         partial(draw_topic_map, places, float(places.attrs["shown"])),
         "topicmap",
@@ -74,8 +84,8 @@ def _(fitted: FittedTopics) -> Parts:
 
 
 @parts_of.register
-def _(fitted: FittedBlocks) -> Parts:
-    """Return the picture of the sorted matrix, and the means of its blocks."""
+def _parts_of_blocks(fitted: FittedBlocks) -> Parts:
+    """Return the section on a block model: the picture of the sorted matrix, and a table of the means of its blocks."""
     drawing = draw_with_caption(fitted.draw_blocks, "blocks", "The matrix in the order of its clusters", 6.4)
     return Parts(
         "Blocks", "block", "", drawings=(drawing,), grids=(grid_of("Means", fitted.block_means().reset_index()),)
@@ -83,8 +93,9 @@ def _(fitted: FittedBlocks) -> Parts:
 
 
 @parts_of.register
-def _(fitted: FittedMixture) -> Parts:
-    """Return the clusters with their means, a picture of the rows, and rows to look through."""
+def _parts_of_mixture(fitted: FittedMixture) -> Parts:
+    """Return the section on a mixture: a table of clusters, a picture of the rows, and rows to look through."""
+    # 1. a line for each cluster, the largest first
     shares, weights, means = fitted.memberships().to_numpy(), fitted.weights(), fitted.means()
     representative = _representative(shares)
     rows = tuple(
@@ -97,6 +108,7 @@ def _(fitted: FittedMixture) -> Parts:
         )
         for k in np.argsort(-weights.to_numpy(), kind="stable").tolist()
     )
+    # 2. a picture, which needs two columns, and rows to look through
     points = fitted.training
     assert isinstance(points, Points)
     drawings = ()
@@ -120,8 +132,9 @@ def _(fitted: FittedMixture) -> Parts:
 
 
 @parts_of.register
-def _(fitted: FittedFeatures) -> Parts:
-    """Return the features with their loadings, a picture of these, and rows to look through."""
+def _parts_of_features(fitted: FittedFeatures) -> Parts:
+    """Return the section on a feature model: a table and a picture of the loadings, and rows to look through."""
+    # 1. a line for each feature, the most frequent first
     loadings, has = fitted.loadings(), np.asarray(fitted.transform(fitted.training), np.float64)
     shares = pd.Series(has.mean(axis=0), index=loadings.index)
     representative = _representative(has)
@@ -135,6 +148,7 @@ def _(fitted: FittedFeatures) -> Parts:
         )
         for k in np.argsort(-shares.to_numpy(), kind="stable").tolist()
     )
+    # 2. a picture, and rows to look through
     drawing = draw_with_caption(
         partial(draw_loadings, loadings, shares), "loadings", "Loadings of each feature on each column", 3.6
     )
@@ -159,10 +173,10 @@ def _(fitted: FittedFeatures) -> Parts:
 def draw_with_caption(draw: "Callable[[Axes], Caption]", name: str, label: str, height: float = PAGE_HEIGHT) -> Drawing:
     """Draw a picture for the page, and return it with its caption as text.
 
-    draw: a function that draws on axes and returns the caption
-    name: the name of the picture on the page
-    label: what is seen, for screen readers
-    height: in inches
+    draw: a function that draws on matplotlib axes and returns the caption
+    name: the name of the picture on the page, unique there
+    label: what the picture shows, for screen readers
+    height: the height of the picture, in inches
     """
     captions: list[Caption] = []
 
@@ -175,7 +189,7 @@ def draw_with_caption(draw: "Callable[[Axes], Caption]", name: str, label: str, 
 
 
 def grid_of(title: str, table: pd.DataFrame) -> Grid:
-    """Return the first rows and columns of a table, with a note on how many were left out."""
+    """Return the first rows and columns of a table as texts, with a note on how many were left out."""
     shown = table.iloc[:MOST_ROWS, :MOST_COLUMNS]
     rows = tuple(tuple(_cell(value) for value in row) for row in shown.itertuples(index=False))
     whole = shown.shape == table.shape
@@ -201,7 +215,10 @@ def _number(value: float | np.floating) -> str:
 
 
 def _representative(shares: np.ndarray) -> tuple[tuple[int, ...], ...]:
-    """Return, for each part, the units with the largest shares of it."""
+    """Return, for each part, the numbers of the units in which its share is largest, the largest first.
+
+    shares: the share of each part in each unit, (units, parts)
+    """
     order = np.argsort(-shares, axis=0, kind="stable")[:UNITS_OF_A_PART]
     return tuple(tuple(column) for column in order.T.tolist())
 
@@ -209,8 +226,14 @@ def _representative(shares: np.ndarray) -> tuple[tuple[int, ...], ...]:
 def _choose_units(
     representative: "Sequence[tuple[int, ...]]", n_units: int, nouns: str, noun: str
 ) -> tuple[list[int], str]:
-    """Choose the units to look through: all if there are few, else those that show a part best and others evenly
-    spread.
+    """Choose the units to look through on the page.
+
+    They are all units if there are few, else those that show a part best, and others evenly spread.
+
+    representative: for each part, the numbers of the units that show it best
+    n_units: the number of all units
+    nouns: the word for units, such as "documents"
+    noun: the word for a part, such as "topic"
 
     Returns (numbers of the units, how they were chosen in words).
     """
@@ -225,13 +248,16 @@ def _choose_units(
 
 
 def _largest_shares(values: np.ndarray, at_least: float = 0.01) -> tuple[tuple[int, float], ...]:
-    """Return the largest shares of a unit as (part, share), each at least `at_least`."""
+    """Return the four largest shares of one unit as (number of the part, share), without those below `at_least`.
+
+    values: the share of each part in the unit, (parts,)
+    """
     order = np.argsort(-values, kind="stable")[:MOST_SHARES].tolist()
     return tuple((part, float(values[part])) for part in order if values[part] >= at_least)
 
 
 def _document(fitted: FittedTopics, number: int) -> Unit:
-    """Return a document with its largest topics and its words, each with its most probable topic."""
+    """Return document `number` with its largest topics, and its words, each with its most probable topic."""
     document, labels = fitted.document(number), fitted.training.unit_labels
     pieces = [Piece(f"{w.text} ×{w.count}" if w.count > 1 else w.text, w.topic) for w in document.words[:MOST_PIECES]]
     left_out = len(document.words) - len(pieces)
@@ -242,7 +268,13 @@ def _document(fitted: FittedTopics, number: int) -> Unit:
 
 
 def _row(points: Points, number: int, shares: np.ndarray, *, chosen_part: bool) -> Unit:
-    """Return a row with its largest parts and its cells. chosen_part: True if all cells show the largest part."""
+    """Return a row of the data with its largest parts and its cells.
+
+    points: the data
+    number: the number of the row
+    shares: the share of each part in the row, (parts,)
+    chosen_part: True to mark every cell with the row's largest part
+    """
     cells = [
         f"{name} {_number(points.values[number, place]) if points.observed[number, place] else 'missing'}"
         for place, name in enumerate(points.columns[:MOST_PIECES])

@@ -39,8 +39,11 @@ if TYPE_CHECKING:
     from lvsearch.fitted.model import FittedModel
 
 TOP_WORDS = 10
+"""The number of words of a topic in tables for people."""
 LISTED_WORDS = 30
+"""The number of words of a topic in `topic_words.csv`."""
 DPI = 160
+"""The resolution of pictures, in dots per inch."""
 
 
 def write_report(
@@ -51,7 +54,8 @@ def write_report(
     result: the search
     folder: where the report is written
     test: documents or rows that the search did not see; the report then compares the kept sizes on them
-    held_out: this comparison, if it was computed already (`lvsearch.results.heldout.held_out_comparison`)
+    held_out: the comparison of the kept sizes on held-out data, if it was computed already by
+        `lvsearch.results.heldout.held_out_comparison`
 
     Raises ValueError for a search without a single successful fit, and for test data over other words or columns.
     """
@@ -81,8 +85,9 @@ def write_report(
 
 
 def write_other_scores(found: OtherScores, folder: str | Path) -> None:
-    """Write other scores into `folder` (made if missing): every score of every size, the size that each selects, a
-    picture.
+    """Write scores such as BIC and coherence into `folder` (made if missing).
+
+    They are two tables, every score of every size and the size that each score selects, and a picture.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -92,10 +97,9 @@ def write_other_scores(found: OtherScores, folder: str | Path) -> None:
 
 
 def topics_table(fitted: "FittedModel") -> pd.DataFrame:
-    """Return a table of topics for people, most prevalent first: topic, share of the tokens, label (if there are any),
-    words.
+    """Return a table of topics for people, the most prevalent first; an empty table for models without topics.
 
-    It is empty for models without topics.
+    Its columns are topic, share of the tokens, label (if documents have labels), and words.
     """
     if not isinstance(fitted, FittedTopics):
         return pd.DataFrame()
@@ -105,7 +109,10 @@ def topics_table(fitted: "FittedModel") -> pd.DataFrame:
 
 
 def _tables(result: Findings, held_out: pd.DataFrame | None) -> dict[str, pd.DataFrame]:
-    """Return the tables of the report as {file name without ending: table}."""
+    """Return the tables of the report as {file name without ending: table}.
+
+    held_out: the comparison of sizes on held-out data, or None
+    """
     tables = {"starts": result.starts()}
     if result.recommended is not None:
         tables["recommended"] = result.recommended.table()
@@ -136,7 +143,10 @@ def _best(result: Findings) -> "FittedModel | None":
 
 
 def _topic_words(fitted: "FittedModel", topic_site: str) -> pd.DataFrame:
-    """Return a table with a row per topic and rank: the word, and its probability in the topic."""
+    """Return a table with a row per topic and rank: `topic`, `rank` from 1, `word`, `probability` in the topic.
+
+    topic_site: the name of the model's variable that holds the topics
+    """
     table = fitted.table(topic_site)
     values, words = table.to_numpy(), np.asarray(table.columns, dtype=object)
     top = np.argsort(-values, axis=1, kind="stable")[:, :LISTED_WORDS]
@@ -152,7 +162,8 @@ def _topic_words(fitted: "FittedModel", topic_site: str) -> pd.DataFrame:
 
 
 def _summary(result: Findings, held_out: pd.DataFrame | None) -> str:
-    """Return the text of `summary.md`."""
+    """Return the text of `summary.md`. held_out: the comparison of sizes on held-out data, or None."""
+    # 1. the answer, pictures and facts
     lines = [f"# {markdown(headline(result))}", ""]
     if held_out is not None:  # held-out scores come first: they share neither prior nor evidence with the search
         lines += [f"![Held-out {held_out.attrs['nouns'].units}](held_out.png)", ""]
@@ -165,6 +176,7 @@ def _summary(result: Findings, held_out: pd.DataFrame | None) -> str:
     if result.scrutiny.sensitivity is not None and result.prior.dimension == 1:
         lines += ["![What other priors say](other_priors.png)", ""]
     lines += [f"- **{fact.name}**: {markdown(fact.text)}" for fact in facts(result, held_out)]
+    # 2. tables: topics, evidence, held-out scores
     best = _best(result)
     topics = pd.DataFrame() if best is None else topics_table(best)
     if best is not None and not topics.empty:
@@ -179,12 +191,12 @@ def _summary(result: Findings, held_out: pd.DataFrame | None) -> str:
         shown = shown.map(lambda value: f"{value:.4f}" if isinstance(value, float) else value)
         lines += ["", f"## Held-out {nouns.units}", "", *_markdown(shown)]
     tables = ", ".join(f"`{name}.csv`" for name in _tables(result, held_out))
-    lines += ["", f"On one page, with the {_units(result)}: `index.html`. Tables: {tables}.", ""]
+    lines += ["", f"On one page, with the {_unit_noun(result)}: `index.html`. Tables: {tables}.", ""]
     return "\n".join(lines)
 
 
-def _units(result: Findings) -> str:
-    """Return the noun for the data's units, for the list of files; "sizes" if there are no data."""
+def _unit_noun(result: Findings) -> str:
+    """Return the noun for the units of the data, such as "documents"; "sizes" for a search without data."""
     return "sizes" if result.training is None else result.training.nouns.units
 
 
@@ -201,7 +213,12 @@ def _write_table(path: Path, table: pd.DataFrame) -> None:
 
 
 def _write_picture(path: Path, draw: Any, height: float = HEIGHT) -> None:
-    """Draw on a new figure, outside pyplot, and write it atomically."""
+    """Draw a picture on a new figure and write it as a .png file, which appears complete or not at all.
+
+    path: the file
+    draw: a function that draws on matplotlib axes
+    height: the height of the figure, in inches
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

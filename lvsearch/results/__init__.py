@@ -1,1 +1,1 @@
-"""What a search found: tables, sentences, pictures, cards, and the folder that keeps it."""
+"""The result of a search: tables, sentences, pictures, cards, checks, and storage in a folder."""

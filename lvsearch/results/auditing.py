@@ -1,4 +1,4 @@
-"""Audit a search: draw data like its own from the model, search them with the same effort, and bracket their evidence.
+"""Audit a search: draw data from the model, search them with the same effort, and bound their evidence from both sides.
 
 `SearchResult.audit` calls `audit_search`. The result is a `lvsearch.scrutiny.audit.Audit`, whose docstring says how to
 read it.
@@ -32,11 +32,16 @@ MOST_SIZES = 3
 
 
 def audit_search(result: Findings, sizes: Iterable[Size | int] | None, *, seed: int, progress: bool = False) -> Audit:
-    """Audit a finished search on simulated data; the implementation of `SearchResult.audit`, which documents the
-    arguments.
+    """Check the evidence of a finished search on simulated data whose evidence is known within bounds.
 
-    For each size, one data set is drawn from the model and searched with as many trials as the best size had. Its log
-    evidence is bracketed from the latent variables that it was drawn with.
+    For each size, one data set is drawn from the model. It is searched with as many fits per size as the best size had
+    in the audited search. Its log evidence is bracketed by annealing from the latent variables that it was drawn with.
+    `SearchResult.audit` calls this function.
+
+    result: the search that is audited.
+    sizes: the sizes to draw data at; None for up to three most probable ones.
+    seed: decides the simulated data and all random numbers.
+    progress: show a progress bar with a step for each size.
 
     Returns an `Audit` with one row per size.
     Raises ValueError if the search has no model, no data or no annealed evidence, and for an empty list of sizes.
@@ -70,15 +75,15 @@ def _search_again(
 ) -> Findings:
     """Search simulated data with the effort of the original search, and return the findings.
 
-    Every size in `sizes` gets the same number of trials and the same prior probability. Size 1 is always fitted first,
+    Every size in `sizes` gets the same number of fits and the same prior probability. Size 1 is always fitted first,
     because fits of larger sizes may start from it.
 
-    result: the search that is audited; its settings are reused
-    evaluator: the evaluator of that search
-    data: the simulated data
-    sizes: the sizes to fit
-    trials: how many trials each size gets
-    key: the random key; it decides the seed of the new search
+    result: the search that is audited; its settings are reused.
+    evaluator: the evaluator of that search.
+    data: the simulated data.
+    sizes: the sizes to fit.
+    trials: the number of trials (fits with their annealings) that each size gets.
+    key: the random key; it decides the seed of the new search.
     """
     seed = int(generator(key).integers(2**31))
     other = ModelEvaluator(evaluator.base_model, data, evidence="marginal", seed=seed, chunks=evaluator.chunks)
@@ -101,9 +106,15 @@ def _search_again(
 def _bracket_truth(
     evaluator: ModelEvaluator, simulated: Simulated, estimate: Estimate | None, trials: int, key: Key[Array, ""]
 ) -> Bracket:
-    """Bracket the log evidence of simulated data from below and above by annealing from their true latent variables.
+    """Return stochastic bounds on the log evidence of simulated data, by annealing from their true latent variables.
 
     The paths have twice as many temperatures as the longest trial of the search.
+
+    evaluator: the evaluator of the audited search, with its model.
+    simulated: the data, with the latent variables that they were drawn with.
+    estimate: the fit of the data at their true size, from which paths may begin; None if there is none.
+    trials: the number of trials of each size in the search.
+    key: the random key of the paths.
     """
     chain = evidence_chain(evaluator.model, simulated.data, simulated.size, estimate)
     longest = effort(chain, trials - 1)
@@ -114,8 +125,10 @@ def _bracket_truth(
 
 
 def _audit_row(found: Findings, size: Size, bracket: Bracket) -> AuditRow:
-    """Return one row of the audit: the estimate that the repeated search found for `size`, beside the bracket of the
-    truth.
+    """Return one row of the audit: the estimated log evidence of `size` beside the bounds on the true one, in nats.
+
+    found: the search of the data that were simulated at `size`.
+    bracket: the bounds that annealing from the true latent variables gave; the estimate is NaN if its fit failed.
     """
     estimate, error, together = float("nan"), float("nan"), ()
     if size in found.standard_errors:
@@ -127,7 +140,7 @@ def _audit_row(found: Findings, size: Size, bracket: Bracket) -> AuditRow:
 
 
 def audited_search(result: Findings) -> tuple[ModelEvaluator, Data]:
-    """Return the evaluator and the training data of a search that can be audited.
+    """Return the evaluator and the training data of a search whose evidence can be audited: over a model, annealed.
 
     Raises ValueError, with the reason, if the search is over a plain function or its evidence is not annealed.
     """
@@ -141,7 +154,7 @@ def audited_search(result: Findings) -> tuple[ModelEvaluator, Data]:
 
 
 def search_of_model(result: Findings) -> tuple[ModelEvaluator, Data]:
-    """Return the evaluator and the training data of a search over a model.
+    """Return the evaluator and the training data of a search over a model, checked to be there.
 
     Raises ValueError, with the reason, if the search is over a plain function.
     """
@@ -162,8 +175,11 @@ def _default_sizes(result: Findings) -> tuple[Size, ...]:
 
 
 def _given_sizes(result: Findings, sizes: Iterable[Size | int]) -> tuple[Size, ...]:
-    """Return the sizes that the caller asked for, as sorted tuples without repeats. Raises ValueError if there are
-    none.
+    """Return the sizes that the caller asked for, as sorted tuples without repeats.
+
+    result: the search; its prior says how many size variables there are.
+
+    Raises ValueError if `sizes` is empty.
     """
     chosen = tuple(sorted({as_size(size, result.prior.dimension) for size in sizes}))
     if not chosen:

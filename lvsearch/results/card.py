@@ -1,4 +1,4 @@
-"""A search in words: readable text for a terminal, a card for a notebook. Both say the same facts in the same order."""
+"""A search in words: text for a terminal and an HTML card for a notebook, with the same facts in the same order."""
 
 import base64
 import html
@@ -33,7 +33,7 @@ BEYOND_THE_ERRORS = "; how far the bound is below the evidence is in none of the
 
 
 class Fact(NamedTuple):
-    """One line of the card: its name, such as "evidence", and its text."""
+    """One line of a search's summary or card: its name, such as "evidence", and its text."""
 
     name: str
     text: str
@@ -42,8 +42,8 @@ class Fact(NamedTuple):
 def summary(result: Findings, held_out: pd.DataFrame | None = None) -> str:
     """Return the answer and the facts of a search as a few lines of plain text.
 
-    result: the search
-    held_out: the table from `SearchResult.compare_held_out`, if it was computed; then it comes first among the facts
+    result: the search.
+    held_out: the table from `SearchResult.compare_held_out`, if it was computed; then it comes first among the facts.
     """
     lines = [visible(headline(result))]
     lines += [f"  {fact.name + ':':<12} {visible(fact.text)}" for fact in facts(result, held_out)]
@@ -53,9 +53,9 @@ def summary(result: Findings, held_out: pd.DataFrame | None = None) -> str:
 def facts(result: Findings, held_out: pd.DataFrame | None = None) -> tuple[Fact, ...]:
     """Return all facts about a search that stand below its answer, most important first.
 
-    result: the search
+    result: the search.
     held_out: the table from `SearchResult.compare_held_out`; without it one fact says how to compare sizes on held-out
-        data
+        data.
     """
     if not has_answer(result):
         return (*_failures_fact(result), *_search_facts(result))
@@ -86,6 +86,9 @@ def card(result: Findings, held_out: pd.DataFrame | None = None) -> str:
 
     The card shows the answer, the picture of the posterior, a table of the sizes near the best, and the facts. Its
     colours come from the page around it, light or dark. The picture stands on a white panel.
+
+    result: the search.
+    held_out: the table from `SearchResult.compare_held_out`, if it was computed; then it comes first among the facts.
     """
     parts = [f"<div class='lv-card'>{STYLE}<h3>{html.escape(headline(result))}</h3>"]
     if has_answer(result):
@@ -102,9 +105,9 @@ def card(result: Findings, held_out: pd.DataFrame | None = None) -> str:
 def near_table(result: Findings) -> pd.DataFrame:
     """Return a table of the sizes around the best one, with numbers formatted for people, at most 24 rows.
 
-    Marginal evidence: the sizes that cannot be told from the best, and two on each side. Plug-in evidence: the sizes
-    with the largest upper ends of probability, and a row for the sizes that were not visited. A search by prediction:
-    the table of its recommendation. Probabilities are never shown as a bare 1.000.
+    Marginal evidence: the sizes that cannot be told from the best, and two on each side. Plug-in evidence: the twelve
+    sizes with the largest lower ends of probability, and a row for all sizes that were not tried. A search by
+    prediction: the table of its recommendation. Probabilities are never shown as a bare 1.000.
     """
     if result.by_prediction:
         return pd.DataFrame() if result.recommended is None else result.recommended.table().round(4)
@@ -133,8 +136,9 @@ def headline(result: Findings) -> str:
 
 
 def has_answer(result: Findings) -> bool:
-    """Return True if chains compare all sizes, or at least one size with positive prior probability has a fit that did
-    not fail.
+    """Return True if the search has found an answer, however uncertain.
+
+    Chains over partitions must have run, or a size with positive prior probability must have a fit that did not fail.
     """
     if result.partitions is not None:
         return True
@@ -142,12 +146,15 @@ def has_answer(result: Findings) -> bool:
 
 
 def _shown_bounds(result: Findings):
-    """Return the bounds that the card shows by default: certified ones, or those that assume diminishing gains."""
+    """Return the bounds on log p(data) that the card shows: certified ones, or ones that assume diminishing gains.
+
+    The result's `default_kind` chooses between the two.
+    """
     return result.certified() if result.default_kind == "certified" else result.diminishing()
 
 
 def _probability_fact(result: Findings) -> tuple[Fact, ...]:
-    """Return the fact about the probability of the best size."""
+    """Return a tuple with one fact: the probability of the best size, in words."""
     if not result.evaluator.nested:
         return (Fact("probability", probability_in_words(result)),)
     return (Fact("probability", posterior(_shown_bounds(result)).describe()),)
@@ -160,6 +167,7 @@ def _evidence_facts(result: Findings) -> tuple[Fact, ...]:
         if result.settings.per_token
         else ""
     )
+    # a plain function of the size, then chains over partitions, then gains, annealing or the bound of a model
     if not result.evaluator.nested and isinstance(result.evaluator, FunctionEvaluator):
         return (
             Fact("evidence", _function_errors_in_words(result)),
@@ -198,6 +206,7 @@ def _evidence_facts(result: Findings) -> tuple[Fact, ...]:
             ),
             Fact("certified", bounds_in_words(result, "certified").removeprefix("certified, no assumption: ")),
         )
+    # plug-in evidence has bounds only, and no estimate with an error
     plug_in = "plug-in (at estimated parameters)" if result.settings.evidence == "plug-in" else "nested"
     kinds = [Fact("proved", bounds_in_words(result, "certified").removeprefix("proved "))]
     if result.prior.dimension == 1:
@@ -206,8 +215,9 @@ def _evidence_facts(result: Findings) -> tuple[Fact, ...]:
 
 
 def _spread_of_fits(result: Findings) -> str:
-    """Return a phrase that says how far apart the fits of one size ended, in nats. Empty if all agree or each size has
-    one fit.
+    """Return a phrase that says how far apart the fits of one size ended at most, in nats.
+
+    The phrase is empty if all fits of a size agree, or each size has one fit.
     """
     if not result.evaluator.repeatable:
         return ""
@@ -241,7 +251,7 @@ def _function_errors_in_words(result: Findings) -> str:
 
 
 def _chains_in_words(result: Findings) -> str:
-    """Return where the posterior of all sizes comes from, and how well it is known."""
+    """Return a phrase about the chains over partitions that compare all sizes: their number, R̂ and errors."""
     found = result.partitions
     assert found is not None
     worth = found.effective_sample_size
@@ -254,7 +264,7 @@ def _chains_in_words(result: Findings) -> str:
 
 
 def _occupied(result: Findings) -> tuple[Fact, ...]:
-    """Return how many components some row is in; nothing under another prior than that of the chains."""
+    """Return a fact about the number of components that some row is in, or () under another prior than the chains'."""
     found = result.partitions
     assert found is not None
     text = found.describe_occupied()
@@ -262,7 +272,7 @@ def _occupied(result: Findings) -> tuple[Fact, ...]:
 
 
 def _gains_in_words(result: Findings) -> str:
-    """Return the measured evidence gains at the sizes around the best, and what was assumed of the sizes in between.
+    """Return a phrase with the measured evidence gains at the sizes around the best, and the assumption in between.
 
     A gain is the log evidence of a size minus that of the size before it.
     """
@@ -289,7 +299,7 @@ def _gains_in_words(result: Findings) -> str:
 
 
 def _gain_in_words(result: Findings, size: int) -> str:
-    """Return the measured gain of one size in words, such as "21: −200 ± 12 nats"."""
+    """Return the measured gain of log evidence from size − 1 to `size` in words, such as "21: −200 ± 12 nats"."""
     visit = next(visit for visit in result.visits if visit.size == (size,))
     assert visit.gain is not None
     gain, error = (value / result.evaluator.scale for value in (visit.gain.estimate, visit.gain.standard_error))
@@ -297,7 +307,10 @@ def _gain_in_words(result: Findings, size: int) -> str:
 
 
 def _annealed_error(result: Findings) -> str:
-    """Return the two ends of annealing and the standard error of the best size, in words."""
+    """Return a phrase with the annealed evidence of the best size: its lower and upper estimate and standard error.
+
+    The two estimates are of forward and of backward annealing; nats.
+    """
     best = next(visit for visit in result.visits if visit.size == result.best_size)
     annealed = best.annealed
     assert annealed is not None
@@ -308,9 +321,7 @@ def _annealed_error(result: Findings) -> str:
 
 
 def _unvisited_in_words(result: Findings) -> str:
-    """Return a phrase that says how much of the prior, and at most about how much of the posterior, sizes not tried
-    hold.
-    """
+    """Return a phrase that says how much of the prior, and about how much of the posterior, untried sizes hold."""
     prior, share = result.unvisited
     return (
         f"sizes with {format_probability(min(prior, 1.0))} of the prior. If their evidence is no better than that of "
@@ -320,7 +331,10 @@ def _unvisited_in_words(result: Findings) -> str:
 
 
 def _held_out_in_words(result: Findings, held_out: pd.DataFrame | None) -> str:
-    """Return a phrase that says whether held-out data agree with the best size, or how to find out."""
+    """Return a phrase that says whether held-out data agree with the best size, or how to find out.
+
+    held_out: the table from `SearchResult.compare_held_out`; None if it was not computed.
+    """
     if held_out is not None:
         from lvsearch.results.heldout import agreement
 
@@ -340,7 +354,7 @@ def _prior_influence_in_words(result: Findings) -> str:
 
 
 def _failures_fact(result: Findings) -> tuple[Fact, ...]:
-    """Return one fact that counts the failed fits and quotes the first reason; nothing if no fit failed."""
+    """Return one fact that counts the failed fits and quotes the first reason; () if no fit failed."""
     failures = [trial.failure for visit in result.visits for trial in visit.trials if trial.failure is not None]
     if not failures:
         return ()
@@ -374,9 +388,7 @@ def _search_facts(result: Findings) -> tuple[Fact, ...]:
 
 
 def _compiled_fact(result: Findings) -> tuple[Fact, ...]:
-    """Return one fact that says how often each kernel was compiled; nothing if earlier searches had compiled all of
-    them.
-    """
+    """Return one fact that says how often each compiled function (kernel) was compiled; () if none was compiled."""
     if not result.compiles:
         return ()
     ordered = sorted(result.compiles.items(), key=lambda entry: (-entry[1], entry[0]))
@@ -384,7 +396,7 @@ def _compiled_fact(result: Findings) -> tuple[Fact, ...]:
 
 
 def _memory_fact(result: Findings) -> tuple[Fact, ...]:
-    """Return one fact that says how often memory ran out and chunks were halved; nothing if it never did."""
+    """Return one fact that says how often memory ran out, so that data were processed in smaller chunks; else ()."""
     evaluator = result.evaluator
     if not isinstance(evaluator, ModelEvaluator) or not evaluator.chunks.halvings:
         return ()
@@ -393,7 +405,7 @@ def _memory_fact(result: Findings) -> tuple[Fact, ...]:
 
 
 def _model_fact(result: Findings) -> tuple[Fact, ...]:
-    """Return the fact that names the model, or the evaluator if there is no model."""
+    """Return one fact that names the model, or the user's own evaluator if there is no model."""
     evaluator = result.evaluator
     if isinstance(evaluator, ModelEvaluator):
         return (Fact("model", evaluator.model.describe()),)
@@ -403,7 +415,7 @@ def _model_fact(result: Findings) -> tuple[Fact, ...]:
 
 
 def _data_facts(result: Findings) -> tuple[Fact, ...]:
-    """Return the facts that describe the data, their fingerprint and any notes taken when they were read."""
+    """Return one or two facts about the data: description, fingerprint, and any notes taken when they were read."""
     data = result.training
     if data is None:
         return ()
@@ -412,10 +424,9 @@ def _data_facts(result: Findings) -> tuple[Fact, ...]:
 
 
 def _versions_in_words() -> str:
-    """Return the versions of the packages and the device, in words.
+    """Return the versions of the packages and the device in words, of the machine that shows the card.
 
-    They are those of the machine that shows the card. This is the machine that searched, unless the result was loaded
-    elsewhere.
+    If the result was loaded elsewhere, this is not the machine that searched.
     """
     known = versions()
     device = known.pop("device")
@@ -427,7 +438,11 @@ def _versions_in_words() -> str:
 
 
 def _near_estimates(result: Findings) -> pd.DataFrame:
-    """Return the table of the card for estimated evidence: the sizes near the best, at most 24, in increasing order."""
+    """Return the card's table for estimated evidence: a row per size near the best, at most 24, in increasing order.
+
+    Columns are the size, its log evidence relative to the best (nats) with its standard error, its probability with 5 %
+    and 95 % points, and its number of fits.
+    """
     found = result.estimated
     close = [size in found.indistinguishable for size in found.sizes]
     first, last = close.index(True), len(close) - 1 - close[::-1].index(True)
@@ -441,7 +456,7 @@ def _near_estimates(result: Findings) -> pd.DataFrame:
     errors = [known[found.sizes[row]][1] for row in rows]
 
     def shown(values: np.ndarray) -> list[str]:
-        """Return one column of probabilities in per cent; empty cells while the evidence cannot decide."""
+        """Return `values` at the shown sizes in per cent, such as "74 %"; empty texts if the evidence cannot decide."""
         return [in_percent(float(values[row])) if found.is_decided else "" for row in rows]
 
     return pd.DataFrame(
@@ -458,7 +473,7 @@ def _near_estimates(result: Findings) -> pd.DataFrame:
 
 
 def _picture(result: Findings) -> str:
-    """Return the picture of `plot_posterior`, without its caption, as a data URI.
+    """Return the picture of the posterior over sizes, without its caption, as a PNG in a data URI.
 
     The figure is made outside pyplot, so that a notebook does not show it a second time.
     """

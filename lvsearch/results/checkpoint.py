@@ -32,8 +32,10 @@ from lvsearch.sizing.ledger import Trial, Visit, with_evidence_from_gains
 
 
 def save_result(result: Findings, folder: Path) -> None:
-    """Write a finished search to a new folder. Raises FileExistsError if something is there; otherwise errors as
-    `encode_search`.
+    """Write a finished search to a new folder: either the whole folder appears or none.
+
+    Raises FileExistsError if the folder exists. Raises ValueError for parts that cannot be stored: plain functions, and
+    models, priors or data that are not from lvsearch.
     """
     content = encode_search(result)
     with new_folder(folder):
@@ -41,9 +43,10 @@ def save_result(result: Findings, folder: Path) -> None:
 
 
 def save_search(result: Findings, folder: Path) -> None:
-    """Write the present state of a search to its own folder, replacing the last one in one atomic step.
+    """Write the present state of a search to its folder, replacing the former state in one atomic step.
 
-    Raises the errors of `encode_search`.
+    Raises ValueError for parts that cannot be stored: plain functions, and models, priors or data that are not from
+    lvsearch.
     """
     write_folder(folder, *encode_search(result))
 
@@ -60,6 +63,7 @@ def encode_search(result: Findings) -> tuple[dict[str, Any], dict[str, dict[str,
             "got a search over a plain function, expected one over a model of lvsearch.models: code is not stored (no "
             "pickle). Leave out= away, and keep result.posterior(), result.bounds() and result.starts() as tables"
         )
+    # numbers and names go into the JSON body, arrays into named groups beside it
     data, data_arrays = encode_data(result.training)
     scrutiny, scrutiny_arrays = result.scrutiny.to_stored()
     progress = result.state.partitions
@@ -95,7 +99,7 @@ def encode_search(result: Findings) -> tuple[dict[str, Any], dict[str, dict[str,
 def load_findings(folder: Path) -> Findings:
     """Read the search in a folder that `save_result` or `save_search` wrote.
 
-    Raises FileNotFoundError if nothing is there and `CorruptFolderError`, with what is wrong, if the folder is damaged.
+    Raises FileNotFoundError if there is no such folder, and `CorruptFolderError`, with the reason, if it is damaged.
     """
     body, arrays = read_folder(folder)
     if isinstance(body, dict) and "kind" in body:
@@ -149,9 +153,11 @@ def load_findings(folder: Path) -> Findings:
 def _held_out(
     body: Mapping[str, Any], arrays: Mapping[str, Mapping[str, np.ndarray]], training: Data, folder: Path
 ) -> Data | None:
-    """Return the held-out data that were stored with a search, or None.
+    """Return the held-out data that were stored with a search, or None if there are none.
 
-    Older versions stored them in a folder of their own, which the manifest does not list.
+    body: the JSON data of the folder. arrays: its arrays, by group and name.
+    training: the training data, whose words or columns the held-out data share.
+    folder: the folder of the search, in which older versions stored held-out data in a subfolder.
     """
     if "held_out" not in body:
         return load_held_out(training, folder / "held-out")
@@ -169,7 +175,7 @@ def _name(size: tuple[int, ...]) -> str:
 
 
 def _encode_visit(visit: Visit) -> dict[str, Any]:
-    """Return one visit of a size as a JSON-like dictionary."""
+    """Return the record of one size that the search tried (a visit), with all its fits, as a JSON-like dictionary."""
     return {
         "size": visit.size,
         "trials": [
@@ -193,7 +199,7 @@ def _encode_visit(visit: Visit) -> dict[str, Any]:
 
 
 def _decode_visit(entry: Mapping[str, Any]) -> Visit:
-    """Return the visit that `_encode_visit` encoded."""
+    """Return the record of one size that the search tried, which `_encode_visit` encoded as a dictionary."""
     trials = tuple(
         Trial(
             t["start"],
@@ -213,7 +219,7 @@ def _decode_visit(entry: Mapping[str, Any]) -> Visit:
 
 
 def _decode_brackets(entries: Sequence[Mapping[str, Any]]) -> tuple[Bracket, ...]:
-    """Return the annealing brackets of a trial or fit from their stored dictionaries."""
+    """Return the brackets of a fit (forward and backward annealed log evidence, nats) from stored dictionaries."""
     return tuple(
         Bracket(**{**entry, "forward": tuple(entry["forward"]), "backward": tuple(entry["backward"])})
         for entry in entries
@@ -221,7 +227,7 @@ def _decode_brackets(entries: Sequence[Mapping[str, Any]]) -> tuple[Bracket, ...
 
 
 def _decode_gains(entries: Sequence[Mapping[str, Any]]) -> tuple[SizeGain, ...]:
-    """Return the measured evidence gains of a trial or fit from their stored dictionaries."""
+    """Return the measured gains of a fit (log evidence over that of the next smaller size, nats) from dictionaries."""
     return tuple(
         SizeGain(**{**entry, "forward": tuple(entry["forward"]), "backward": tuple(entry["backward"])})
         for entry in entries
@@ -229,7 +235,7 @@ def _decode_gains(entries: Sequence[Mapping[str, Any]]) -> tuple[SizeGain, ...]:
 
 
 def _decode_scores(entry: Mapping[str, Any] | None) -> HeldOutScores | None:
-    """Return the held-out scores of a trial or fit from their stored dictionary; None if there were none."""
+    """Return the scores of a fit on held-out units from their stored dictionary; None if there were none."""
     if entry is None:
         return None
     topics = None if entry["topics"] is None else TopicQuality(**entry["topics"])
@@ -237,7 +243,7 @@ def _decode_scores(entry: Mapping[str, Any] | None) -> HeldOutScores | None:
 
 
 def _encode_fit(fit: Fit) -> dict[str, Any]:
-    """Return one kept fit as a JSON-like dictionary; its arrays are stored apart."""
+    """Return one fit, which the search kept, as a JSON-like dictionary without its arrays, which are stored apart."""
     state: Estimate | None = fit.state
     return {
         "size": fit.size,
@@ -252,7 +258,12 @@ def _encode_fit(fit: Fit) -> dict[str, Any]:
 
 
 def _decode_fit(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None) -> Fit:
-    """Return the fit that `_encode_fit` encoded. Raises `CorruptFolderError` if its arrays are missing."""
+    """Return the fit that `_encode_fit` encoded as a dictionary.
+
+    entry: the dictionary. arrays: the natural parameters by name; None if the folder has none for this fit.
+
+    Raises `CorruptFolderError` if the fit needs arrays and there are none.
+    """
     state = None
     if entry["state"] is not None:
         if arrays is None:

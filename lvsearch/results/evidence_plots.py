@@ -1,4 +1,4 @@
-"""Draw the evidence: of each size, against the time spent, and as bounds in the order in which sizes were visited."""
+"""Draw the log evidence of each size: by size, against the time spent, and as bounds in the order of the search."""
 
 import math
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,18 +21,19 @@ if TYPE_CHECKING:
 
 MOST_TICKS = 16
 LONG = 300.0
-"""Seconds above which the time axis is in minutes."""
+"""The number of seconds above which the time axis is in minutes."""
 LEGEND_SIZE = 9
 
 
 class Curve(NamedTuple):
     """The log evidence of every size that has an estimate, by increasing size, relative to the best of all, in nats.
 
-    visits: the visits, one per size
-    relative: estimated log evidence minus `top`, (sizes,)
-    error: standard errors, (sizes,)
-    lower, upper: the ends of annealing minus `top`, (sizes,); without annealing, one standard error on each side
-    top: the largest estimate
+    visits: the records of the sizes that were tried, one per size.
+    relative: estimated log evidence minus `top`, (sizes,).
+    error: standard errors of the estimates, (sizes,).
+    lower, upper: log evidence by forward and by backward annealing minus `top`, (sizes,); without annealing, the
+        estimate minus and plus one standard error.
+    top: the largest estimate of log evidence.
     """
 
     visits: tuple[Visit, ...]
@@ -44,12 +45,18 @@ class Curve(NamedTuple):
 
 
 def draw_evidence(result: Findings, axes: "Axes") -> Caption:
-    """Draw the picture of `plots.plot_bounds` on existing axes, and return its caption without writing it."""
+    """Draw the log evidence of each size on existing axes, and return a caption without drawing it.
+
+    Plug-in evidence is drawn as bounds in the order of the search, other evidence as estimates against size.
+    """
     return _draw_expansions(result, axes) if result.evaluator.nested else _draw_by_size(result, axes)
 
 
 def draw_progress(result: Findings, axes: "Axes") -> Caption:
-    """Draw the evidence of each size against the time spent, in the order of first visits, and return the caption."""
+    """Draw the log evidence of each size against the time spent on fits, and return a caption without drawing it.
+
+    Sizes are in the order in which they were first tried.
+    """
     visits = tuple(visit for visit in result.visits if not visit.failed)
     spent = np.cumsum([visit.seconds for visit in visits])
     unit, spent = ("minutes", spent / 60) if spent[-1] > LONG else ("seconds", spent)
@@ -67,7 +74,7 @@ def draw_progress(result: Findings, axes: "Axes") -> Caption:
 
 
 def _curve(result: Findings) -> Curve:
-    """Return the estimated log evidence of all sizes that have one, relative to the best."""
+    """Return the estimated log evidence of all sizes that have an estimate, by increasing size."""
     visits = tuple(sorted((visit for visit in result.visits if not visit.failed), key=lambda visit: visit.size))
     scale = result.evaluator.scale
     estimate = np.array([visit.estimate for visit in visits]) / scale
@@ -84,9 +91,9 @@ def _curve(result: Findings) -> Curve:
 
 
 def _draw_by_size(result: Findings, axes: "Axes") -> Caption:
-    """Draw the estimated evidence against size: every trial as a dot, and bands for standard errors and annealing ends.
+    """Draw the estimated log evidence against size, and return a caption without drawing it.
 
-    Returns the caption.
+    Every fit is a dot. Bands show one standard error and the estimates by forward and backward annealing.
     """
     palette, curve, found = palette_of(axes), _curve(result), result.estimated
     sizes = [visit.size for visit in curve.visits]
@@ -101,6 +108,7 @@ def _draw_by_size(result: Findings, axes: "Axes") -> Caption:
     axes.plot(*zip(*dots, strict=True), "o", color=palette.faint, alpha=0.6, markersize=3.5, linewidth=0, zorder=2)
     where.shade(axes, found.indistinguishable)
     low, high = curve.relative - curve.error, curve.relative + curve.error
+    # the light band also covers the two annealed estimates, which may lie farther apart than the standard errors
     axes.fill_between(
         at, np.minimum(low, curve.lower), np.fmax(high, curve.upper), color=palette.main, alpha=0.12, lw=0
     )
@@ -115,7 +123,7 @@ def _draw_by_size(result: Findings, axes: "Axes") -> Caption:
     axes.set_xlabel(size_label(unit_name(result)), parse_math=False)
     axes.set_ylabel(f"nats below the best{scale_in_words(result)}")
     ends = ", light: the ends of annealing" if any(visit.annealed is not None for visit in curve.visits) else ""
-    shaded = f"; shaded: {sizes_in_words(found.indistinguishable)} cannot be told apart"
+    shaded = f"; shaded: the evidence cannot choose between {sizes_in_words(found.indistinguishable)}"
     return Caption(
         "Estimated evidence for each size",
         f"log p(data | size), {result.settings.evidence} evidence, relative to the best; band ± 1 standard error{ends}"
@@ -130,9 +138,9 @@ def _set_depth_scale(axes: "Axes", curve: Curve, close: list[bool]) -> str:
     The scale is linear down to where the sizes that may be the best end. If other sizes lie far below, it is
     logarithmic there.
 
-    axes: matplotlib axes
-    curve: the evidence, relative to the best
-    close: for each size of `curve`, True if it cannot be told from the best
+    axes: matplotlib axes.
+    curve: the evidence, relative to the best.
+    close: for each size of `curve`, True if it cannot be told from the best.
 
     Returns the words that the caption adds about the scale; empty if it is linear.
     """
@@ -163,7 +171,11 @@ def _set_depth_scale(axes: "Axes", curve: Curve, close: list[bool]) -> str:
 def _draw_estimates_by_time(
     result: Findings, axes: "Axes", visits: tuple[Visit, ...], spent: Float[np.ndarray, " visits"]
 ) -> Caption:
-    """Draw the estimate of each size against time, with the best so far as a line, and return the caption."""
+    """Draw the estimated log evidence of each size against time, with the best so far as a line; return a caption.
+
+    visits: the records of the sizes that did not fail, in the order of the search.
+    spent: the time at which the fits of each size were done, (visits,), in the unit of the time axis.
+    """
     palette, curve, found = palette_of(axes), _curve(result), result.estimated
     place = {visit.size: position for position, visit in enumerate(curve.visits)}
     order = [place[visit.size] for visit in visits]
@@ -193,16 +205,19 @@ def _draw_estimates_by_time(
 
 
 def _draw_bounds_by_time(result: Findings, axes: "Axes", spent: Float[np.ndarray, " visits"]) -> Caption:
-    """Draw the bounds on log p(data) against time, and return the caption."""
+    """Draw the proved bounds on log p(data) against time, and return a caption without drawing it.
+
+    spent: the time at which the fits of each size were done, (visits,), in the unit of the time axis.
+    """
     _draw_bound_curves(result, axes, spent)
     axes.legend(fontsize=LEGEND_SIZE)
     return Caption("Bounds against time", f"bounds on log p(data), {OF_FITS}; {bounds_in_words(result, 'certified')}")
 
 
 def _draw_bound_curves(result: Findings, axes: "Axes", at: Float[np.ndarray, " visits"]) -> None:
-    """Draw the lower and the upper bound on log p(data) after every visit, and shade the area between them.
+    """Draw the lower and the upper bound on log p(data) after every size tried, and shade the area between them.
 
-    at: the horizontal position of each visit, (visits,)
+    at: the horizontal position of each size in the order of the search, (visits,): a time or a number.
     """
     palette, table = palette_of(axes), result.bounds()
     lower, upper = table["log_lower"].to_numpy(), table["log_upper"].to_numpy()
@@ -224,9 +239,9 @@ def _draw_bound_curves(result: Findings, axes: "Axes", at: Float[np.ndarray, " v
 
 
 def _draw_expansions(result: Findings, axes: "Axes") -> Caption:
-    """Draw the bounds after every visit and the interval of each size as it was visited, for plug-in evidence.
+    """Draw the bounds on log p(data) after every size tried, for plug-in evidence, and return a caption.
 
-    Returns the caption.
+    Vertical lines are the interval of log p(data | size, θ) of each size, at its fitted parameters θ.
     """
     palette, visits = palette_of(axes), result.visits
     steps = np.arange(1, len(visits) + 1)

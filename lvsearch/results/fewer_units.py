@@ -1,4 +1,7 @@
-"""Compute the evidence of the first m units, for every m and in several orders, for `SearchResult.robustness`."""
+"""Compute the evidence of the first m units (documents, rows), for every m and in several orders of the units.
+
+`SearchResult.robustness` uses it to show how the answer depends on the amount of data.
+"""
 
 import jax
 import numpy as np
@@ -22,7 +25,7 @@ from lvsearch.seeds import checked_seed
 
 SWEEPS, PARTICLES = 12, 64
 BEYOND = 2
-"""How many sizes beyond the largest that the search could not tell from the best are included."""
+"""The number of sizes that are included beyond the largest size that may be the best."""
 MARK = 1.05
 """The ratio between neighbouring numbers of units at which the evidence is recorded."""
 
@@ -30,10 +33,21 @@ MARK = 1.05
 def robust_search(
     result: Findings, orders: int, most: int, max_size: int | None, *, seed: int, progress: bool
 ) -> Robustness:
-    """Measure how the answer depends on the number of units; the implementation of `SearchResult.robustness`.
+    """Compute the log evidence of each size for growing numbers of units (documents, rows), in several random orders.
 
-    For each order and size, units are added one by one. The log evidence of the units so far is read off after each.
-    Arguments and errors are documented at `SearchResult.robustness`. Returns a `Robustness`.
+    For each order and size, units are added one by one by a particle filter. The log evidence of the units so far is
+    read off after each. `SearchResult.robustness` calls this function.
+
+    result: the search whose answer is examined.
+    orders: the number of random orders of the units, at least 2.
+    most: the largest number of units, at least 2; of more units, a new part is drawn for each order.
+    max_size: the largest size; None for two beyond the sizes that may be the best.
+    seed: decides orders and paths.
+    progress: show a progress bar with a step for each order and size.
+
+    Returns a `Robustness` with log evidence (orders, numbers of units, sizes) in nats.
+    Raises ValueError for searches over a function or several size variables, evidence that is not annealed, and models
+    whose units cannot be added one by one.
     """
     evaluator, training = _require_one_size_variable(result)
     orders, most = whole_number("orders", orders, least=2), whole_number("most", most, least=2)
@@ -66,13 +80,16 @@ def robust_search(
 
 
 def check_robust(result: Findings) -> None:
-    """Raise ValueError if `robust_search` cannot work on this search. Nothing is fitted."""
+    """Raise ValueError if the answer of this search cannot be computed for fewer units. Nothing is fitted."""
     evaluator, _ = _require_one_size_variable(result)
     _sampler(evaluator.model, evidence_chain(evaluator.model, evaluator.data, (1,), None), jax.random.key(0))
 
 
 def _require_one_size_variable(result: Findings) -> tuple[ModelEvaluator, Data]:
-    """Return evaluator and training data of a search over one size variable. Raises ValueError for any other."""
+    """Return the evaluator and the training data of a search over one size variable.
+
+    Raises ValueError for several size variables, a search over a plain function, and evidence that is not annealed.
+    """
     by_partitions = isinstance(result.evaluator, PartitionEvaluator)
     evaluator, training = search_of_model(result) if by_partitions else audited_search(result)
     if len(evaluator.size_names) != 1:
@@ -81,13 +98,13 @@ def _require_one_size_variable(result: Findings) -> tuple[ModelEvaluator, Data]:
 
 
 def _largest_size(result: Findings) -> int:
-    """Return the largest size to include: two beyond those that may be the best, within the allowed sizes."""
+    """Return the largest size to include: two beyond the largest that may be the best, within the sizes allowed."""
     beyond = max(size for (size,) in result.estimated.indistinguishable) + BEYOND
     return beyond if result.settings.max_size is None else max(2, min(beyond, result.settings.max_size[0]))
 
 
 def _random_units(training: Data, most: int, key: jax.Array) -> Dataset:
-    """Return `most` units drawn without replacement, or all units if there are no more than that."""
+    """Return `most` units of the training data, drawn without replacement in their order, or all if there are fewer."""
     if len(training) <= most:
         return training.dataset()
     rows = generator(key).choice(len(training), most, replace=False)
@@ -95,11 +112,13 @@ def _random_units(training: Data, most: int, key: jax.Array) -> Dataset:
 
 
 def _sampler(model: Model, chain: Chain, key: jax.Array) -> Sequential:
-    """Return the sequential sampler of `chain`, which adds units one by one in an order drawn from `key`.
+    """Return a sampler that adds units (documents, rows) one by one, in an order drawn from `key`.
 
     One key gives the same order for chains of different sizes, so that their evidences can be compared.
 
-    Raises ValueError for models that have no such sampler.
+    model: the model, for the message. chain: the sampler of all units at one size.
+
+    Raises ValueError for models whose units cannot be added one by one.
     """
     found = sequential(chain, key)
     if found is None:
@@ -112,8 +131,9 @@ def _sampler(model: Model, chain: Chain, key: jax.Array) -> Sequential:
 
 
 def _unit_marks(units: int) -> Int[np.ndarray, " mark"]:
-    """Return the numbers of units at which the evidence is recorded: 1, 2, 3, …, then a geometric ladder, up to
-    `units`.
+    """Return the numbers of units at which the evidence is recorded, increasing from 1 to `units`.
+
+    The first are 1, 2, 3, …; later ones grow by a factor of 1.05 (`MARK`).
     """
     ladder = np.round(np.exp(np.arange(0.0, np.log(units), np.log(MARK)))).astype(int)
     return np.unique(np.append(ladder, units))

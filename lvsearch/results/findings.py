@@ -1,4 +1,4 @@
-"""The numbers that a search found: tables, the best model, predictions."""
+"""The class `Findings`: the numbers that a search found, as tables, fitted models and predictions."""
 
 import math
 from collections.abc import Mapping
@@ -55,7 +55,7 @@ class Findings:
     | field | meaning |
     |---|---|
     | `evaluator`, `prior`, `settings` | the model with its data, the prior over sizes, how it was searched |
-    | `state` | the visits in order, the kept fits, why the search stopped |
+    | `state` | the sizes tried with their fits (visits), the fitted models that were kept, why the search stopped |
     | `training` | the data; None if a plain function was searched |
     | `seconds` | time spent, all sessions together |
     | `compiles` | kernel -> how often the search compiled it, all sessions together |
@@ -77,7 +77,10 @@ class Findings:
 
     @cached_property
     def visits(self) -> tuple[Visit, ...]:
-        """The sizes visited, in order; where chains compare all sizes, each with the evidence that they give it."""
+        """The records of the sizes that the search tried, in order, each with all its fits and its evidence.
+
+        Where chains over partitions compare all sizes, the evidence of each size is the one that the chains give.
+        """
         if self.partitions is None:
             return self.state.visits
         known = self.partitions.log_evidence
@@ -95,7 +98,7 @@ class Findings:
 
     @cached_property
     def partitions(self) -> MixturePosterior | None:
-        """What chains over partitions say of all sizes under the prior of this result; None where none were run."""
+        """The posterior of all sizes from chains over partitions, under this result's prior; None without chains."""
         if not isinstance(self.evaluator, PartitionEvaluator) or self.state.partitions is None:
             return None
         return self.evaluator.posterior(self.state.partitions, self.prior)
@@ -128,8 +131,9 @@ class Findings:
 
     @cached_property
     def search(self) -> WitnessSearch:
-        """The record of visited sizes and their evidence as a `WitnessSearch`, which computes the bounds; scaled as the
-        search is.
+        """The sizes tried with their evidence, as a `WitnessSearch`, which computes bounds on log p(data).
+
+        Evidence is in nats, or in nats per token if the search weighs evidence per token.
         """
         return witness_search(self.evaluator, self.prior, self.settings, self.state)
 
@@ -138,8 +142,8 @@ class Findings:
         """The standard error of the log evidence of each size with an estimate, as {size: nats}.
 
         Annealed evidence has an error of its own. For bounds the error is the spread of repeated fits. Where gains
-        between sizes were measured, the error is that of the difference to the most probable size. With `per_token` all
-        are divided by the number of observations.
+        between sizes were measured, the error is that of the difference to the most probable size. With the setting
+        `per_token`, all errors are divided by the number of observations.
         """
         repeatable, scale = self.evaluator.repeatable and not self.evaluator.anneals, self.evaluator.scale
         spread = pooled_spread(self._rankable) if repeatable else 0.0
@@ -148,7 +152,10 @@ class Findings:
 
     @cached_property
     def curve(self) -> EvidenceCurve | None:
-        """The log evidence of all sizes relative to each other, if gains from size to size were measured; else None."""
+        """The log evidence of all sizes relative to each other, if gains between sizes were measured; else None.
+
+        A gain is the log evidence of a size minus that of the next smaller size.
+        """
         most = None if self.settings.max_size is None else self.settings.max_size[0]
         return evidence_curve(self._rankable, most) if is_by_gains(self.evaluator) else None
 
@@ -168,7 +175,7 @@ class Findings:
 
     @cached_property
     def influence(self) -> PriorInfluence:
-        """Whether and how much the prior over sizes still changes the answer."""
+        """A comparison of the posterior with that under a flat prior, which shows whether the prior still matters."""
         return prior_influence(*self.estimates())
 
     def certified(self) -> bounds_of.Certified:
@@ -193,7 +200,7 @@ class Findings:
         Tables of kind "certified" and "diminishing" end with a row for all unvisited sizes together.
 
         kind: "estimate" (with standard errors), "certified" (no assumption) or "diminishing" (assumes diminishing
-            gains); by default `default_kind`
+            gains); by default `default_kind`.
 
         Columns, in nats on the scale of the search: one per size variable, `log_prior`, `log_evidence_lower`,
         `log_evidence_upper`, `standard_error`, `probability_lower`, `probability_upper`; for "estimate" also
@@ -236,7 +243,7 @@ class Findings:
         return pd.DataFrame(rows)
 
     def bounds(self) -> pd.DataFrame:
-        """Return a table with a row per visit: the size, the proved bounds on log p(data) after it, and its seconds.
+        """Return a table with a row per size tried, in order: the proved bounds on log p(data) after it, and its time.
 
         Columns: one per size variable, `log_lower`, `log_upper` (nats), `seconds`. For plug-in evidence the bounds hold
         for the parameters that were fitted.
@@ -253,11 +260,12 @@ class Findings:
         return pd.DataFrame(rows)
 
     def starts(self) -> pd.DataFrame:
-        """Return a table with a row per trial: every fit of every size, successful or not.
+        """Return a table with a row per trial, that is per fit of a size, successful or not.
 
         Columns: one per size variable, `start` (where the fit began), `log_evidence_lower`, `log_evidence`,
         `log_evidence_upper`, `standard_error` (nats), `steps` (temperatures), `seconds`, `failure` (empty if it
-        succeeded). The estimate from a bound includes the log number of relabellings.
+        succeeded). An estimate from a variational bound includes the log number of equivalent relabellings of the
+        components.
         """
         rows = [
             {
@@ -285,10 +293,10 @@ class Findings:
 
     @cached_property
     def recommended(self) -> Recommendation | None:
-        """The smallest size that predicts new units as well as any, with the table behind it; None if nothing was
-        scored.
+        """The smallest size that predicts new units as well as any, with the table behind it; None if there is none.
 
-        A search by prediction has one as its answer. Any other search has the one that `with_recommended` added.
+        For a search by prediction it is the answer. Any other search has the recommendation that `with_recommended`
+        added.
         """
         if isinstance(self.evaluator, PredictiveEvaluator):
             scored = any(trial.scores is not None for visit in self.visits for trial in visit.trials)
@@ -316,8 +324,8 @@ class Findings:
         """The share of the prior and about the share of the posterior that sizes not tried hold, as (prior, posterior).
 
         Only sizes up to the largest allowed count. The share of the posterior assumes that the evidence runs smoothly
-        between and beyond the sizes tried, as in `lvsearch.searching.racing`. Where gains were measured, sizes in
-        between have a probability, so only those beyond the last measured one are counted.
+        between and beyond the sizes tried (`lvsearch.sizing.racing`). Where gains were measured, sizes in between have
+        a probability, so only those beyond the last measured one are counted.
         """
         evaluator, most = self.evaluator, self.settings.max_size
         if self.partitions is not None:
@@ -348,7 +356,7 @@ class Findings:
     def fit(self, size: Size | int) -> FittedModel:
         """Return the fitted model of a size: the one that was kept, or a new fit from scratch if none was kept.
 
-        size: a number, or a tuple for several size variables
+        size: a number, or a tuple for several size variables.
         Raises ValueError for a search over a plain function, which has no models.
         """
         size, training = as_size(size, self.prior.dimension), self._training()
@@ -360,10 +368,10 @@ class Findings:
     def with_prior(self: FindingsType, prior: SizePrior) -> FindingsType:
         """Return the same fits under another prior over sizes; nothing is fitted again.
 
-        A row of the new `bounds()` shows what a search under that prior would have shown with the final evidence of
-        every size. If the most probable size was not kept, `best` fits it again.
+        A row of the new `bounds()` shows what a search under the new prior would have shown with the final evidence of
+        every size. If the fit of the most probable size was not kept, `best` fits it again.
 
-        prior: a prior over as many size variables
+        prior: a prior over the same number of size variables.
         Raises ValueError for a prior over another number of size variables.
         """
         if prior.dimension != self.prior.dimension:
@@ -378,11 +386,11 @@ class Findings:
     def predict(self, test: Any) -> Prediction:
         """Return log p(test | train) in nats, averaged over sizes, as a `Prediction`.
 
-        Marginal evidence gives an estimate over the kept sizes. Plug-in evidence gives intervals for the parameters
-        that were fitted. There a size whose fit was not kept (`keep`) may predict anything between probability 0 and
-        the ceiling.
+        Marginal evidence gives an estimate over the sizes whose fit was kept. Plug-in evidence gives intervals for the
+        parameters that were fitted. Under plug-in evidence, a size whose fit was not kept (setting `keep`) may predict
+        anything between probability 0 and the model's upper bound (the ceiling).
 
-        test: units that the search did not see, on the axes of the training data
+        test: units that the search did not see, on the axes of the training data.
         Raises ValueError if no kept size has any probability, and for data on other axes.
         """
         training = self._training()
@@ -412,13 +420,13 @@ class Findings:
         )
 
     def component_map(self, size: Size | int, larger: Size | int | None = None) -> ComponentMap:
-        """Compare the fits of two sizes: which components split, which merged, and which stayed.
+        """Return which components split, which merged and which stayed between the fits of two sizes.
 
         Components are matched by the training units that they share. Sizes whose fit was not kept are fitted again.
 
-        size: the smaller size
-        larger: the larger size; by default the next one that was visited
-        Raises ValueError if no larger size was visited.
+        size: the smaller size.
+        larger: the larger size; by default the next larger size that was tried.
+        Raises ValueError if no larger size was tried.
         """
         size = as_size(size, self.prior.dimension)
         if larger is None:
@@ -433,11 +441,11 @@ class Findings:
 
     @property
     def _rankable(self) -> tuple[Visit, ...]:
-        """The visits whose evidence can be ranked: those that did not fail and whose log evidence is not −∞."""
+        """The records of the sizes whose evidence can be ranked: not failed, and log evidence above −∞."""
         return tuple(visit for visit in self.visits if not visit.failed and visit.estimate > -np.inf)
 
     def _require_rankable(self) -> None:
-        """Raise ValueError, with the reason, if no visited size has evidence and positive prior probability."""
+        """Raise ValueError, with the reason, if no size that was tried has evidence and positive prior probability."""
         if not self.visits:
             raise ValueError("no size was visited: the search was stopped before its first fit; search again")
         if not self._rankable:
@@ -452,7 +460,7 @@ class Findings:
 
     @cached_property
     def _estimate_search(self) -> WitnessSearch:
-        """The estimates as a `WitnessSearch`, for bounds under the assumption of diminishing gains."""
+        """The estimated log evidence of each size as a `WitnessSearch`, for bounds that assume diminishing gains."""
         scale = self.evaluator.scale
         self._require_rankable()
         records = [
@@ -499,7 +507,7 @@ class Findings:
         return sizes, log_prior, estimate, np.array([self.standard_errors[size] for size in sizes])
 
     def _estimate_table(self) -> pd.DataFrame:
-        """Return the table of `posterior("estimate")`."""
+        """Return the estimated posterior as a table with a row per size; `posterior` documents its columns."""
         found, by_size, scale = self.estimated, {visit.size: visit for visit in self._rankable}, self.evaluator.scale
         known = {size: (float(value), float(error)) for size, _, value, error in zip(*self.estimates(), strict=True)}
         rows = []
@@ -531,7 +539,7 @@ class Findings:
         return pd.DataFrame(rows)
 
     def _size_columns(self, size: Size | None) -> dict[str, Any]:
-        """Return the columns of a table that name a size, as {column: number}; "unvisited" stands for the size None."""
+        """Return {column: number} for the columns of a table that name a size; for None, {column: "unvisited"}."""
         names = ("size",) if self.prior.dimension == 1 else self.evaluator.size_names
         return dict(zip(names, size if size is not None else ["unvisited"] * len(names), strict=True))
 
@@ -545,7 +553,12 @@ class Findings:
 def _visits_under_prior(
     evaluator: Evaluator, prior: SizePrior, settings: SearchSettings, visits: tuple[Visit, ...]
 ) -> Any:
-    """Yield the visits with the bounds that a search under this prior would have shown after each."""
+    """Yield the record of each size tried, with the bounds on log p(data) that a search under `prior` would have shown.
+
+    The bounds use the final evidence of each size.
+
+    visits: the records of the sizes tried, in the order of the search.
+    """
     empty = SearchState()
     search = witness_search(evaluator, prior, settings, empty)
     for visit in visits:

@@ -1,4 +1,4 @@
-"""Draw how well each kept size predicts held-out data."""
+"""Draw how well the fit of each size predicts held-out data."""
 
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,12 @@ if TYPE_CHECKING:
 
 
 def draw_held_out(comparison: pd.DataFrame, axes: "Axes") -> Caption:
-    """Draw the picture of `plots.plot_held_out` on existing axes, and return its caption without writing it."""
+    """Draw the held-out score of each size relative to the most probable size, and return a caption without drawing it.
+
+    Scores are log-likelihoods in nats per token or cell, with one standard error.
+
+    comparison: a table from `lvsearch.results.heldout.held_out_comparison`.
+    """
     reference, names, nouns = (comparison.attrs[name] for name in ("reference", "size_names", "nouns"))
     draw_differences(
         [tuple(int(part) for part in row) for row in comparison[list(names)].to_numpy()],

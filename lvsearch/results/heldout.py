@@ -1,4 +1,4 @@
-"""Compare the kept sizes on held-out documents or rows, paired unit by unit.
+"""Compare sizes, by the fits that a search kept, on held-out documents or rows, paired unit by unit.
 
 The comparison is a second opinion on the number of components. It shares neither the prior nor the variational bound
 with the search.
@@ -26,14 +26,12 @@ CONTENT = "held-out data"
 
 
 def held_out_comparison(result: Findings, test: Any, *, samples: int = SAMPLES, seed: int = 0) -> pd.DataFrame:
-    """Return a table of log p(test | parameters) at each kept size, and its paired difference to the most probable
-    size.
+    """Return a table of log p(test | parameters) at each size, and its paired difference to the most probable size.
 
-    result: a search over a model
-    test: units that the search did not see, on the axes of the training data (documents over its vocabulary, rows with
-        its columns)
-    samples: importance samples per unit, where the model needs sampling
-    seed: of those samples
+    result: a search over a model.
+    test: units that the search did not see: documents over the training vocabulary, or rows with the training columns.
+    samples: the number of importance samples per unit, for models whose likelihood needs sampling.
+    seed: the seed of these samples.
 
     Returns a row per size whose fit was kept, in increasing order. Scores are in nats per token of documents, or per
     observed cell of rows (then the columns end in `_per_cell`):
@@ -50,8 +48,8 @@ def held_out_comparison(result: Findings, test: Any, *, samples: int = SAMPLES, 
     `.attrs` holds `reference` (the most probable size), `size_names`, `unit` (what sizes count), `nouns` (what the test
     data are called), `n_units`, `n_observations` and `estimator`.
 
-    Raises ValueError for a search over a plain function, data on other axes, fewer than two units, and test data with
-    nothing observed.
+    Raises ValueError for a search over a plain function, data with other words or columns, fewer than two units, and
+    test data with nothing observed.
     """
     if result.training is None:
         raise ValueError("got a search over a plain function, which has no data and no models: nothing can be held out")
@@ -59,6 +57,7 @@ def held_out_comparison(result: Findings, test: Any, *, samples: int = SAMPLES, 
     nouns, n_units, n_observations = data.nouns, data.n_units, data.n_observations
     reference = result.best_size
     sizes = sorted({size for size, fit in result.state.kept.items() if fit.state is not None} | {reference})
+    # one padded size and one random key for all sizes, so that differences share the noise of sampling
     capacity = tuple(max(sizes_of_one) for sizes_of_one in zip(*map(capacity_of, sizes), strict=True))
     batches, key = data.dataset(), jax.random.key(seed)
     scores: dict[tuple[int, ...], UnitScores] = {}
@@ -68,6 +67,7 @@ def held_out_comparison(result: Findings, test: Any, *, samples: int = SAMPLES, 
     names = ("size",) if result.prior.dimension == 1 else tuple(result.evaluator.size_names)
     score_name, difference_name = _columns(nouns)
     rows = []
+    # the standard error of a sum over units is √n times the sample standard deviation of the paired differences
     for size in sizes:
         difference = scores[size].per_unit - scores[reference].per_unit
         rows.append(
@@ -94,14 +94,15 @@ def held_out_comparison(result: Findings, test: Any, *, samples: int = SAMPLES, 
 
 
 def comparable(test: Data) -> bool:
-    """Return True if sizes can be compared on these data: at least two units, for a standard error, and something
-    observed.
-    """
+    """Return True if sizes can be compared on `test`: it has at least two units and at least one observation."""
     return test.n_units > 1 and test.n_observations > 0
 
 
 def require_comparable(test: Data) -> Data:
-    """Return `test` itself. Raises ValueError if it is not `comparable`."""
+    """Return `test` itself. Raises ValueError unless it has at least two units and one observation.
+
+    Fewer data would give a difference between sizes without a standard error.
+    """
     if not comparable(test):
         nouns = test.nouns
         raise ValueError(
@@ -112,9 +113,9 @@ def require_comparable(test: Data) -> Data:
 
 
 def agreement(comparison: pd.DataFrame) -> str:
-    """Say in one sentence, without a full stop, whether held-out data agree with the most probable size.
+    """Return a sentence, without a full stop, that says whether held-out data agree with the most probable size.
 
-    comparison: a table from `held_out_comparison`
+    comparison: a table from `held_out_comparison`.
     """
     names, reference = list(comparison.attrs["size_names"]), comparison.attrs["reference"]
     nouns = comparison.attrs["nouns"]
@@ -135,12 +136,11 @@ def agreement(comparison: pd.DataFrame) -> str:
 
 
 def load_held_out(training: Data, folder: Path) -> Data | None:
-    """Return the held-out data in a folder of their own, where earlier versions kept them; None if there is no such
-    folder.
+    """Return the held-out data in a folder, where earlier versions kept them; None if there is no such folder.
 
-    training: the training data, whose axes the held-out data must share
-    folder: where the held-out data are
-    Raises ValueError if the folder is damaged or in an earlier format, or if its data have other axes.
+    training: the training data, whose words or columns the held-out data must share.
+    folder: the folder of the held-out data.
+    Raises ValueError if the folder is damaged or in an earlier format, or if its data have other words or columns.
     """
     if not folder.is_dir():
         return None
@@ -157,7 +157,10 @@ def load_held_out(training: Data, folder: Path) -> Data | None:
 
 
 def _columns(nouns: Nouns) -> tuple[str, str]:
-    """Return the names of the score column and of the difference column."""
+    """Return the names of the two columns of scores, such as ("log_p_per_token", "difference_per_token").
+
+    nouns: the words for the parts of the data, among them the noun of an observation.
+    """
     return f"log_p_per_{nouns.observation}", f"difference_per_{nouns.observation}"
 
 

@@ -22,7 +22,11 @@ MOST_WRITTEN = 14
 
 
 def draw_lattice(result: Findings, axes: "Axes") -> Caption:
-    """Draw the picture of `plots.plot_lattice` on existing axes, and return its caption without writing it.
+    """Draw the probability of each size of two size variables as a shaded square, and return a caption.
+
+    Sizes that were tried are marked, and the best one is framed. The caption is not drawn.
+
+    result: the search. axes: matplotlib axes to draw on.
 
     Raises ValueError unless the model has two size variables.
     """
@@ -69,7 +73,7 @@ def draw_lattice(result: Findings, axes: "Axes") -> Caption:
 
 
 def _caption(result: Findings, n_tried: int) -> Caption:
-    """Return the caption of the lattice. n_tried: how many sizes were tried."""
+    """Return the caption of the picture of two size variables. n_tried: the number of sizes that were tried."""
     if result.evaluator.nested:
         text = f"Shade: the least that is proved of each size ({posterior(result.certified()).basis})."
         title = f"{'×'.join(map(str, result.best_size))} has the largest prior × evidence"
@@ -84,7 +88,7 @@ def _caption(result: Findings, n_tried: int) -> Caption:
 
 
 def _chances(result: Findings) -> dict[Size, float]:
-    """Return {size: probability}; for plug-in evidence the proved lower end of the probability."""
+    """Return {size: posterior probability}; for plug-in evidence the proved lower end of the probability."""
     if result.evaluator.nested:
         rows = posterior(result.certified()).rows[:-1]
         return {row.size: row.probability_lower for row in rows if row.size is not None}

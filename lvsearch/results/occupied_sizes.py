@@ -9,16 +9,18 @@ COUNTS = 0.005
 
 
 def occupied_sizes(result: Findings, draws: int, seed: int) -> pd.DataFrame:
-    """Return a table of p(size | data) and p(occupied | data) = Σ_size p(size | data) q(occupied | size).
+    """Return a table of the posterior over sizes and of the distribution of the number of occupied components.
 
-    `q(occupied | size)` is that of the mean-field fit of the size. It covers one mode and is narrower than the
-    posterior, so it is an indication and not calibrated.
+    A component is occupied if it holds at least one unit. Its distribution is Σ_size p(size | data) q(occupied | size),
+    where q is the mean-field fit of each size. q covers one mode and is narrower than the posterior, so the
+    distribution is an indication and not calibrated.
 
-    result: a search over one size variable with marginal evidence or the bound
-    draws: how many draws of `FittedModel.occupied_under_fit` are counted per size
-    seed: of the draws
+    result: a search over one size variable with marginal evidence or the bound.
+    draws: the number of draws of all units' components per size.
+    seed: the seed of these draws.
 
-    Returns a row per number of components: `components`, `size_probability`, `occupied_under_fits`.
+    Returns a row per number of components. `components` is the number, `size_probability` the probability that the
+    model has so many, and `occupied_under_fits` the probability that so many are occupied.
     Raises ValueError for several size variables, for plug-in evidence, and for units that are not in one component
     each.
     """

@@ -1,5 +1,4 @@
-"""Look for the components of one fit in other fits: at other sizes, from other starts, and of other samples of the
-units.
+"""Look for the components of one fit in other fits: at other sizes, from other starts, and of resampled units.
 
 `SearchResult.persistence` calls `persistence_of`. The result is a `lvsearch.scrutiny.persistence.Persistence`, whose
 docstring says how to read it.
@@ -28,13 +27,18 @@ from lvsearch.sizing.sizes import Size, as_size
 LEAST_PROBABLE = 0.01
 """The smallest posterior probability of a size whose fit is compared."""
 MOST_OBSERVATIONS = 500_000
-"""About how many observations are used to compare components by their members; of larger data, units are drawn at
-random.
+"""About the number of observations (tokens, rows) on which components are compared.
+
+Of larger data, units are drawn at random.
 """
 
 
 class _Reference:
-    """The fit whose components are looked for, described on the units `described`, on which members are compared."""
+    """The fit whose components are looked for in other fits.
+
+    fit: the fit.
+    described: the data on which components are compared, by the observations that they hold.
+    """
 
     def __init__(self, fit: FittedModel, described: Data):
         self.described = described
@@ -45,12 +49,14 @@ class _Reference:
         self.nearest = None if own is None else np.max(np.where(others, own, 0.0), axis=1)
 
     def recurrence(self, other: FittedModel, source: Source, weight: float) -> Recurrence:
-        """Measure how far each component of the reference is found in another fit, by its members and by its
+        """Return how similar each component of this fit is to its partner in another fit, from 0 (chance) to 1 (equal).
+
+        Partners are matched one to one, once by the observations in both components (`members`) and once by their
         parameters.
 
-        other: the other fit; its data may be different, but must have the same axes
-        source: where the other fit comes from: "sizes", "starts" or "samples"
-        weight: the weight of the other fit among those of the same source
+        other: the other fit; its data may be different, but must have the same words or columns.
+        source: where the other fit comes from: "sizes", "starts" or "samples".
+        weight: the weight of the other fit among those of the same source.
         """
         other = replace(other, training=self.described)
         others, affinity = other.members(), self.fit.affinity(other)
@@ -68,8 +74,12 @@ def _relative_affinity(
 ) -> Float[np.ndarray, "component other"]:
     """Rescale affinities so that 0 means "like the nearest other component of the same fit" and 1 means "the same".
 
-    affinity: between components of the reference and of another fit, (component, other)
-    nearest: affinity of each reference component to the nearest other one of its own fit, (component,)
+    An affinity is the Bhattacharyya coefficient of the distributions of two components, from 0 to 1.
+
+    affinity: between components of the reference fit and of another fit, (component, other).
+    nearest: affinity of each reference component to the nearest other one of its own fit, (component,).
+
+    Returns (component, other), from 0 to 1.
     """
     return np.clip((affinity - nearest[:, None]) / np.maximum(1 - nearest[:, None], 1e-12), 0.0, 1.0)
 
@@ -84,9 +94,20 @@ def persistence_of(
     seed: int,
     progress: bool,
 ) -> Persistence:
-    """Compute which components are found again in other fits; the implementation of `SearchResult.persistence`.
+    """Return how often each component of one fit is found again in other fits. `SearchResult.persistence` calls it.
 
-    Arguments and errors are documented there. Returns a `Persistence`.
+    The other fits are at other probable sizes, from other starts, and of bootstrap samples of the units.
+
+    result: the search over a model with one size variable.
+    size: the size of the fit whose components are looked for; None for the best size.
+    bootstraps: the number of bootstrap samples, each fitted at a size drawn from the posterior, at least 1.
+    starts: the number of fits of the same data at the same size from other starts.
+    threshold: the similarity, between 0 and 1, above which a component counts as found again.
+    seed: decides samples and starts.
+    progress: show a progress bar with a step for each fit.
+
+    Raises ValueError for searches over a plain function, several size variables, a single unit, and counts that are too
+    small.
     """
     evaluator, training = _require_components(result)
     seed = checked_seed(seed)
@@ -102,6 +123,7 @@ def persistence_of(
     rng = np.random.default_rng(seed)
     reference = _Reference(result.fit(best), _units_to_describe(training, rng))
     at = _drawn_sizes(sizes, weights, bootstraps, rng)
+    # fits at other sizes are weighted by the posterior; fits from scratch (starts and samples) count alike
     recurrences, failed = [], 0
     with progress_bar(len(sizes) + starts + bootstraps, "persistence", "fit", wanted=progress) as bar:
         for tried, weight in zip(sizes, weights, strict=True):
@@ -133,8 +155,11 @@ def _other_fits(
 ) -> Iterator[tuple[Source, Size, Dataset]]:
     """Yield (source, size, data) of each fit from scratch: first the same data, then bootstrap samples of the units.
 
-    starts: how many fits of the same data at size `best`
-    sizes: the size of each bootstrap fit, one per sample
+    evaluator: the evaluator of the search, with its data.
+    training: the data that are resampled.
+    best: the size of the fits of the same data.
+    starts: the number of fits of the same data.
+    sizes: the size of each bootstrap fit, one per sample.
     """
     for _ in range(starts):
         yield "starts", best, evaluator.data
@@ -146,13 +171,13 @@ def _other_fits(
 def fitted_from_scratch(
     evaluator: ModelEvaluator, data: Dataset, size: Size, seed: int, described: Data
 ) -> FittedModel | None:
-    """Fit the evaluator's model to `data` without annealing its evidence, and return the fit described on other data.
+    """Fit the evaluator's model to `data` from a random start, without annealing, and return the fitted model.
 
-    evaluator: says which model, which kind of evidence and which chunk sizes
-    data: the data that are fitted
-    size: the size of the fit
-    seed: of its random start
-    described: the data that the returned fit speaks of; on the same axes as `data`
+    evaluator: the evaluator whose model, kind of evidence and chunk sizes are used.
+    data: the data that are fitted.
+    size: the size of the fit.
+    seed: the seed of its random start.
+    described: the data that become the returned fit's `training` data, with the words or columns of `data`.
 
     Returns None if the fit failed.
     """
@@ -166,7 +191,7 @@ def fitted_from_scratch(
 def _probable_sizes(result: Findings) -> tuple[list[Size], Float[np.ndarray, " size"]]:
     """Return the sizes that hold at least a hundredth of the posterior, and their probabilities scaled to sum to 1.
 
-    Plug-in evidence and searches by prediction have no such probabilities: then the best size alone is returned.
+    Plug-in evidence and searches by prediction give no probabilities: then the best size alone is returned.
     """
     if result.evaluator.nested or result.by_prediction:
         return [result.best_size], np.ones(1)
@@ -182,14 +207,16 @@ def _drawn_sizes(
 ) -> list[Size]:
     """Draw `n` sizes from the posterior by systematic sampling, in random order.
 
-    Each size comes as often as its weight times n, to the nearest whole numbers.
+    Each size comes as often as its weight times n, rounded up or down.
+
+    sizes: the sizes to draw from. weights: their probabilities, summing to 1.
     """
     at = np.searchsorted(np.cumsum(weights), (np.arange(n) + rng.uniform()) / n, side="right")
     return [sizes[min(place, len(sizes) - 1)] for place in rng.permutation(at)]
 
 
 def _units_to_describe(training: Data, rng: np.random.Generator) -> Data:
-    """Return all units, or of large data a random sample of units with about half a million observations."""
+    """Return the data on which components are compared: all units, or a random sample of about 500,000 observations."""
     share = MOST_OBSERVATIONS / max(training.n_observations, 1)
     if share >= 1:
         return training

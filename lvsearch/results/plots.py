@@ -1,8 +1,7 @@
 """Draw the pictures of a search: the posterior over sizes, the evidence behind it, and the scores on held-out units.
 
 Every function takes matplotlib axes and returns them. Without axes it makes a figure, light or dark as matplotlib is
-set (`lvsearch.pictures.style`). Each picture says of what kind its intervals are. An interval that says nothing is not
-drawn as if it did.
+set (`lvsearch.pictures.style`). The caption of each picture names the kind of its intervals.
 """
 
 from typing import TYPE_CHECKING
@@ -23,15 +22,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LATTICE_HEIGHT = 6.0
-"""Inches."""
+"""The height of the picture of two size variables, in inches."""
 
 
 def plot_posterior(result: Findings, ax: "Axes | None" = None, kind: str | None = None) -> "Axes":
     """Draw the probability of each size, and return the axes.
 
-    result: the search
-    ax: matplotlib axes; None makes a new figure
-    kind: "estimate", "certified" or "diminishing", as in `SearchResult.posterior`; by default what suits the evidence
+    result: the search.
+    ax: matplotlib axes; None makes a new figure.
+    kind: "estimate", "certified" or "diminishing", as in `SearchResult.posterior`; by default what suits the evidence.
 
     Under "estimate" a line ends at the probability averaged over the standard errors of the evidence. Sizes that cannot
     be told from the best are shaded. Under "certified" and "diminishing" a bar covers the whole interval, and the last
@@ -53,8 +52,8 @@ def plot_bounds(result: Findings, ax: "Axes | None" = None) -> "Axes":
     Plug-in evidence: the bounds on log p(data) after every visit, and the interval of log p(data | size, θ) of each
     size as it was visited. Both hold for the parameters that were fitted.
 
-    result: the search
-    ax: matplotlib axes; None makes a new figure
+    result: the search.
+    ax: matplotlib axes; None makes a new figure.
     """
     axes = dressed(ax)
     write_caption(axes, draw_evidence(result, axes))
@@ -65,6 +64,10 @@ def plot_lattice(result: Findings, ax: "Axes | None" = None) -> "Axes":
     """Draw the probability of each size of two size variables as a shaded square, and return the axes.
 
     Sizes that were tried are marked, and the best one is framed.
+
+    result: the search, over a model with two size variables.
+    ax: matplotlib axes; None makes a new figure.
+
     Raises ValueError for another number of size variables.
     """
     axes = dressed(ax, height=LATTICE_HEIGHT)
@@ -73,7 +76,13 @@ def plot_lattice(result: Findings, ax: "Axes | None" = None) -> "Axes":
 
 
 def plot_progress(result: Findings, ax: "Axes | None" = None) -> "Axes":
-    """Draw the evidence (plug-in: the bounds on log p(data)), in nats, against the time spent, and return the axes."""
+    """Draw the log evidence of each size in nats against the time spent on fits, and return the axes.
+
+    Plug-in evidence is drawn as bounds on log p(data).
+
+    result: the search.
+    ax: matplotlib axes; None makes a new figure.
+    """
     axes = dressed(ax)
     write_caption(axes, draw_progress(result, axes))
     return axes
@@ -84,7 +93,12 @@ def plot_component_map(
 ) -> "Axes":
     """Draw which components split and which merged between the fits of two sizes, and return the axes.
 
-    Arguments are those of `Findings.component_map`, which computes what is drawn.
+    result: the search.
+    size: the smaller size.
+    larger: the larger size; None for the next larger size that was tried.
+    ax: matplotlib axes; None makes a new figure.
+
+    Raises ValueError if no larger size was tried.
     """
     axes = dressed(ax)
     write_caption(axes, draw_component_map(result.component_map(size, larger), axes))
@@ -92,11 +106,12 @@ def plot_component_map(
 
 
 def plot_held_out(comparison: pd.DataFrame, ax: "Axes | None" = None) -> "Axes":
-    """Draw the held-out log-likelihood per token (or cell) of each size relative to the most probable one, ± one
-    standard error.
+    """Draw the held-out log-likelihood per token (or cell) of each size, and return the axes.
 
-    comparison: a table from `lvsearch.results.heldout.held_out_comparison`
-    Returns the axes.
+    Values are relative to the most probable size, in nats, ± one standard error.
+
+    comparison: a table from `lvsearch.results.heldout.held_out_comparison`.
+    ax: matplotlib axes; None makes a new figure.
     """
     axes = dressed(ax)
     write_caption(axes, draw_held_out(comparison, axes))

@@ -1,4 +1,4 @@
-"""Draw the posterior over sizes: as estimates, or as intervals that are proved or rest on an assumption."""
+"""Draw the posterior over sizes: as estimates, or as intervals that are proved or assumed."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -34,9 +34,16 @@ NEIGHBOURS = 2
 
 
 def draw_posterior(result: Findings, axes: "Axes", kind: str | None = None) -> Caption:
-    """Draw the picture of `plots.plot_posterior` on existing axes, and return its caption without writing it.
+    """Draw the probability of each size on existing axes, and return a caption without drawing it.
 
-    A search by prediction has no posterior. For it, the held-out score of each size is drawn.
+    For a search by prediction, which has no posterior, the held-out score of each size is drawn.
+
+    result: the search.
+    axes: matplotlib axes.
+    kind: "estimate", "certified" (proved intervals) or "diminishing" (intervals that assume diminishing gains); None
+        for the default of the result.
+
+    Raises ValueError for a kind that the result does not have.
     """
     if result.by_prediction and result.recommended is not None:
         return draw_recommendation(result.recommended, axes)
@@ -47,17 +54,18 @@ def draw_posterior(result: Findings, axes: "Axes", kind: str | None = None) -> C
 
 
 def size_label(unit: str) -> str:
-    """Return the label of the axis of sizes, such as "number of topics"."""
+    """Return the label of the axis of sizes: "number of topics" for the plural noun "topics", "size" for "size"."""
     return f"number of {visible(unit)}" if unit != "size" else "size"
 
 
 def _draw_estimate(result: Findings, axes: "Axes") -> Caption:
     # No error bars: where the evidence is uncertain they would reach from 0 to 1 on every size. The band says what is
     # known: these sizes together hold the probability.
-    """Draw the estimated probability of each size, and return the caption."""
+    """Draw the estimated probability of each size on existing axes, and return a caption without drawing it."""
     found, palette = result.estimated, palette_of(axes)
     together = found.indistinguishable
     high = found.probability_upper.tolist()
+    # leave out sizes of negligible probability, except those that may be the best and their neighbours
     shown = _with_neighbours([p >= NEGLIGIBLE or s in together for s, p in zip(found.sizes, high, strict=True)])
     sizes = [size for size, one in zip(found.sizes, shown, strict=True) if one]
     mean = found.probability[np.array(shown)]
@@ -89,20 +97,23 @@ def _draw_estimate(result: Findings, axes: "Axes") -> Caption:
 
 
 def _basis(result: Findings) -> str:
-    """What the probabilities of an estimated posterior come from, in words."""
+    """Return a phrase that says what the probabilities of an estimated posterior come from."""
     if result.partitions is not None:
         return "From chains over partitions of the data, all sizes at once"
     return f"An estimate over the sizes tried, averaged over the errors of their {result.settings.evidence} evidence"
 
 
 def _with_neighbours(worth: Sequence[bool]) -> list[bool]:
-    """Return which sizes to show: all from the first to the last True in `worth`, and two more on each side."""
+    """Return True for each size to show: all from the first to the last True in `worth`, and two more on each side."""
     first, last = worth.index(True), len(worth) - 1 - list(reversed(worth)).index(True)
     return [first - NEIGHBOURS <= position <= last + NEIGHBOURS for position in range(len(worth))]
 
 
 def _draw_intervals(result: Findings, table: Posterior, axes: "Axes") -> Caption:
-    """Draw the interval of the probability of each size as a bar, and return the caption."""
+    """Draw the interval of the probability of each size as a bar, and return a caption without drawing it.
+
+    table: the intervals, with a last row for all sizes that were not tried.
+    """
     palette, rows = palette_of(axes), table.rows[:-1]
     sizes = [row.size for row in rows if row.size is not None]
     where = SizeAxis.from_sizes(sizes, reserved=True)
@@ -140,8 +151,9 @@ def _draw_bars(
 
     The two ends are drawn as lines, so that an interval of no width can be seen too.
 
-    places: (left, right) of each bar
-    ends: (lower, upper) of each interval
+    places: (left, right) of each bar, on the axis of sizes.
+    ends: (lower, upper) of each interval.
+    colour: the colour of the bars.
     """
     left, right = np.array(places).T
     low, high = np.array(ends).T
@@ -150,7 +162,12 @@ def _draw_bars(
 
 
 def _shade_from_zero(axes: "Axes", where: SizeAxis, table: Posterior) -> None:
-    """Shade intervals that begin at 0 for every size as one open area, since bars would look like knowledge."""
+    """Shade the intervals of all sizes as one area with a note, for intervals that all begin at probability 0.
+
+    Bars would look like knowledge: no single size is proved to have any probability.
+
+    where: the axis of sizes. table: the intervals.
+    """
     palette, at = palette_of(axes), np.array([where.edges(size) for size in where.sizes]).ravel()
     high = np.repeat([row.probability_upper for row in table.rows[:-1]], 2)
     axes.fill_between(at, 0.0, high, color=palette.band, linewidth=0, zorder=1)
@@ -170,7 +187,7 @@ def _shade_from_zero(axes: "Axes", where: SizeAxis, table: Posterior) -> None:
 
 
 def _annotate_point(axes: "Axes", x: float, y: float, text: str, leftwards: bool) -> None:
-    """Write `text` beside a point, in the colour of the best size, to its left or to its right."""
+    """Write `text` beside the point (x, y), in the colour of the best size, to its left or to its right."""
     palette = palette_of(axes)
     axes.annotate(
         text,

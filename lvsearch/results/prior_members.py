@@ -1,4 +1,4 @@
-"""Compute the posterior over the members of a prior that is a mixture of priors over sizes."""
+"""Compute the posterior over the members of a mixture prior, that is, of a weighted set of priors over sizes."""
 
 import pandas as pd
 
@@ -8,10 +8,14 @@ from lvsearch.sizing.sizes import Mixture
 
 
 def prior_members(result: Findings) -> pd.DataFrame:
-    """Return a table with a row per member of a search's `Mixture` prior; see `SearchResult.prior_members`.
+    """Return the posterior probability of each member of a search's `Mixture` prior, as a table with a row per member.
 
-    Columns: `prior` (in words), `weight`, `probability` (marginal evidence only), `probability_lower`,
-    `probability_upper`.
+    A member is one of the priors over sizes that the mixture weighs.
+
+    Columns: `prior` (in words), `weight` (prior probability), `probability` (marginal evidence only),
+    `probability_lower` and `probability_upper`. The last two are 5 % and 95 % points over the errors of the evidence,
+    or proved ends for plug-in evidence.
+
     Raises ValueError if the prior is not a `Mixture`.
     """
     prior = result.prior

@@ -1,4 +1,4 @@
-"""The result of a search, as people use it: numbers, words, pictures, checks, and a folder to keep it in."""
+"""The class `SearchResult`: the result of a search, with tables, summaries, pictures, checks and storage."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class SearchResult(Findings):
-    """The result of a search, with everything that a person does with it.
+    """The result of a search, with methods for tables, pictures, checks of the answer and storage.
 
     In a notebook it shows a card, elsewhere a few lines of text. The answer is `best_size`. `posterior()` is the table
     of all sizes, `best` the fitted model, and `predict(test)` scores new data. `audit`, `robustness`, `sensitivity` and
@@ -56,9 +56,9 @@ class SearchResult(Findings):
 
     @classmethod
     def load(cls, folder: str | Path) -> "SearchResult":
-        """Return the result that is saved in a folder.
+        """Return the result that `save` wrote to a folder.
 
-        Raises FileNotFoundError if there is none and `CorruptFolderError`, with what is wrong, if the folder is
+        Raises FileNotFoundError if there is no such folder, and `CorruptFolderError`, with the reason, if it is
         damaged.
         """
         findings = load_findings(as_path("folder", folder))
@@ -67,17 +67,16 @@ class SearchResult(Findings):
     # ── auditing ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def audit(self, sizes: Iterable[Size | int] | None = None, *, seed: int = 0, progress: bool = True) -> Audit:
-        """Check the search on data drawn from the model: how far is the estimated evidence off, and does the ranking
-        hold?
+        """Check the search on simulated data: how far off is the estimated evidence, and is the ranking of sizes right?
 
         Data of the same shape (as many units, each as long, the same cells missing) are drawn at a few sizes, with
         parameters from their priors. They are searched with the same effort as the real data. Their log evidence is
         bracketed from the latent variables that they were drawn with, which are an exact draw from the posterior.
 
         sizes: the sizes to draw data at; by default the best and up to two others, the most probable ones that were
-            tried
-        seed: of the data that are drawn
-        progress: show a progress bar
+            tried.
+        seed: the seed of the data that are drawn.
+        progress: show a progress bar.
 
         Evidence is compared under a flat prior over `sizes`, and in nats of all the data, also if the search weighs it
         per token. An audit takes about as long as the search took for these sizes, times their number. `with_audit`
@@ -91,7 +90,7 @@ class SearchResult(Findings):
         return audit_search(self, sizes, seed=seed, progress=progress)
 
     def with_audit(self, audit: Audit) -> "SearchResult":
-        """Return the same result with an audit on its card, in its report and in its folder.
+        """Return a copy of the result with an audit on its card, in its report and in its folder.
 
         A search that is resumed begins without the audit.
         """
@@ -108,16 +107,16 @@ class SearchResult(Findings):
         seed: int = 0,
         progress: bool = True,
     ) -> Robustness:
-        """Measure how the answer depends on the amount of data: what do the first m units say, for every m up to all?
+        """Measure how the answer depends on the amount of data: the posterior from the first m units, for growing m.
 
-        If the model is not quite true, many data ask for components that repair it, and few data cannot. `Robustness`
-        documents what is read off, and what is not claimed.
+        A unit is a document or row. If the model is not quite true, many data ask for components that repair it, and
+        few data cannot. `Robustness` documents the answer that is read off, and what is not claimed.
 
-        orders: random orders of the units; the log evidence is averaged over them
-        most: the largest number of units; if there are more, units are drawn anew for each order
-        max_size: the largest size; by default two beyond the sizes that the search could not tell from the best
-        seed: of orders and paths
-        progress: show a progress bar
+        orders: the number of random orders of the units; the log evidence is averaged over them.
+        most: the largest number of units; if there are more, units are drawn anew for each order.
+        max_size: the largest size; by default two beyond the sizes that the search could not tell from the best.
+        seed: the seed of orders and sampling paths.
+        progress: show a progress bar.
 
         For every order and size it takes a pass over the data with the work of about ten sweeps. `lv.search(…,
         robustness=True)` computes it when the search has finished. `with_robustness` puts it on the card.
@@ -130,29 +129,28 @@ class SearchResult(Findings):
         return robust_search(self, orders, most, max_size, seed=seed, progress=progress)
 
     def with_robustness(self, robustness: Robustness) -> "SearchResult":
-        """Return the same result with its robustness on its card and page and in its folder.
+        """Return a copy of the result with a robustness analysis on its card and page and in its folder.
 
-        A search that is resumed begins without it.
+        A search that is resumed begins without the analysis.
         """
         return replace(self, scrutiny=replace(self.scrutiny, robustness=robustness))
 
     def sensitivity(
         self, names: Sequence[str] | str | None = None, *, factor: float | int = 3.0, progress: bool = True
     ) -> Sensitivity:
-        """Check whether the answer depends on the numbers in the model's priors: search again with each one smaller and
-        larger.
+        """Check whether the answer depends on the model's hyper-parameters, by searching again with changed ones.
 
-        One hyper-parameter is changed at a time; the others stay as they are.
+        Each number in the model's priors is made smaller and larger, one at a time; the others stay as they are.
 
         names: hyper-parameters to change, such as "concentration" or "components.rate"; by default every positive
-            number in the model's priors, except those given column by column
-        factor: each number is divided by it, and multiplied with it
-        progress: show a progress bar
+            number in the model's priors, except those given column by column.
+        factor: the number, above 1, by which each hyper-parameter is divided and multiplied.
+        progress: show a progress bar.
 
         It takes two searches per number, with the settings and the seed of this one. For another prior over sizes no
         search is needed: use `with_prior`. `with_sensitivity` puts it on the card.
 
-        Returns a `Sensitivity`, which documents what is read off.
+        Returns a `Sensitivity`, with a row for each changed hyper-parameter.
         Raises ValueError for evidence that is not annealed (of mixtures of rows: search with
         evidence="annealed"), searches over a plain function, a factor of at most 1, and
         unknown names.
@@ -160,9 +158,9 @@ class SearchResult(Findings):
         return vary(self, names, factor, progress=progress)
 
     def with_sensitivity(self, sensitivity: Sensitivity) -> "SearchResult":
-        """Return the same result with its sensitivity to priors on its card and page, in its report and in its folder.
+        """Return a copy of the result with its sensitivity to priors on its card and page, in its report and folder.
 
-        A search that is resumed begins without it.
+        A search that is resumed begins without the sensitivity.
         """
         return replace(self, scrutiny=replace(self.scrutiny, sensitivity=sensitivity))
 
@@ -171,24 +169,24 @@ class SearchResult(Findings):
     def recommend(self, test: Any = None, *, progress: bool = True) -> Recommendation:
         """Return the smallest size that predicts new units as well as any, with the rule and the table behind it.
 
-        test: units on which sizes are judged; by default those that the search kept (`held_out`). If there are none,
-            parts of the training data are left out one at a time
-        progress: show a progress bar
+        test: documents or rows on which sizes are judged; by default the held-out data that the search kept
+            (`held_out`). Without held-out data, parts of the training data are left out one at a time.
+        progress: show a progress bar.
 
         Sizes up to the search's largest are fitted without annealing. This takes a minute or two on 100,000 words.
         `with_recommended` keeps the answer as `recommended`.
 
         Returns a `Recommendation`.
         Raises ValueError for searches over a plain function, over several size variables or at estimated parameters,
-        and for test data on other axes.
+        and for test data with other words or columns.
         """
         given = self.held_out if test is None else require_comparable(self._training().like_this(test))
         return recommend_size(self.evaluator, self.training, given, self.settings, progress=progress)
 
     def with_recommended(self, recommended: Recommendation) -> "SearchResult":
-        """Return the same result with a recommended size beside its answer and in its folder.
+        """Return a copy of the result with a recommended size beside its answer and in its folder.
 
-        A search that is resumed begins without it.
+        A search that is resumed begins without the recommendation.
         """
         return replace(self, scrutiny=replace(self.scrutiny, recommended=recommended))
 
@@ -209,17 +207,17 @@ class SearchResult(Findings):
         The other fits are of bootstrap samples, from other starts, and at other sizes. How often a component comes back
         in the bootstrap samples is its probability. The other two say whether it depends on the start or on the size.
 
-        size: of the fit whose components are looked for; by default the best
-        bootstraps: samples of as many units, drawn with replacement; each is fitted from its own start, at a size drawn
-            from the posterior over sizes
-        starts: fits of the same data at the same size from other starts
-        threshold: the similarity of members, corrected for chance, above which a component counts as found again. Above
-            ½ no two components of the other fit can match the same one
-        seed: of samples and starts
-        progress: show a progress bar
+        size: the size of the fit whose components are looked for; by default the best size.
+        bootstraps: the number of bootstrap samples of the units, drawn with replacement. Each is fitted from its own
+            start, at a size drawn from the posterior over sizes.
+        starts: the number of fits of the same data at the same size from other starts.
+        threshold: the similarity, corrected for chance, of the observations in two components (their members), above
+            which a component counts as found again. Above ½ no two components of the other fit can match the same one.
+        seed: the seed of samples and starts.
+        progress: show a progress bar.
 
-        A component that persists need not be true, only reproducible (`lvsearch.scrutiny.persistence`). It takes one
-        fit each, without annealing. `with_persistence` puts it on the card.
+        A component that persists need not be true, only reproducible (`lvsearch.scrutiny.persistence`). Each sample,
+        start and size takes one fit, without annealing. `with_persistence` puts the result on the card.
 
         Returns a `Persistence`.
         Raises ValueError for searches over a plain function, models with several size variables or without components,
@@ -230,18 +228,22 @@ class SearchResult(Findings):
         )
 
     def with_persistence(self, persistence: Persistence) -> "SearchResult":
-        """Return the same result with the persistence of its components on its card, in its report and in its folder.
+        """Return a copy of the result with the persistence of its components on its card, in its report and folder.
 
-        A search that is resumed begins without it.
+        A search that is resumed begins without the persistence.
         """
         return replace(self, scrutiny=replace(self.scrutiny, persistence=persistence))
 
     def stable(self, probability: float | int = PROBABILITY) -> pd.DataFrame:
-        """Return the components that exist with at least this probability, as rows of `Persistence.table`.
+        """Return the components that come back in fits of resampled data with at least this probability, as a table.
 
-        The persistence is the one that `with_persistence` added. If there is none, it is computed now with the
-        defaults.
-        Raises ValueError as `persistence` does, and for a number that is no probability.
+        The rows are those of `Persistence.table`. The persistence is the one that `with_persistence` added. If there is
+        none, it is computed now with the defaults of `persistence`.
+
+        probability: the smallest probability, from 0 to 1.
+
+        Raises ValueError for a number that is no probability. Also for searches over a plain function, models with
+        several size variables or without components, and a single unit.
         """
         if not 0 <= probability <= 1:
             raise ValueError(f"got probability={probability}, expected a number from 0 to 1")
@@ -250,16 +252,20 @@ class SearchResult(Findings):
     # ── other data ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def compare_held_out(self, test: Any = None, *, samples: int = SAMPLES, seed: int = 0) -> pd.DataFrame:
-        """Return how well each kept size predicts units that the search did not see, paired unit by unit: a second
-        opinion.
+        """Return how well each size predicts held-out units, as a table with a row per size whose fit was kept.
 
-        test: units on the axes of the training data; by default those that the search kept (`held_out`)
-        samples: importance samples per unit, where the model needs sampling
-        seed: of those samples
+        It is a second opinion on the size, which uses neither the prior nor the evidence of the search.
 
-        Columns and errors are documented at `lvsearch.results.heldout.held_out_comparison`. `plot_held_out` draws the
-        table.
-        Raises ValueError if there are no test data.
+        test: documents or rows that the search did not see, with the words or columns of the training data; by default
+            the held-out data that the search kept (`held_out`).
+        samples: the number of importance samples per unit, for models whose likelihood needs sampling.
+        seed: the seed of these samples.
+
+        Columns are the size, `log_p_per_token` (or `_per_cell`), `monte_carlo_error`, `difference_per_token` to the
+        most probable size, `standard_error` of this difference, and `estimator`. Scores are in nats per token or cell.
+        `lvsearch.results.heldout.held_out_comparison` documents them, and `plot_held_out` draws them.
+
+        Raises ValueError for no test data, fewer than two test units, and a search over a plain function.
         """
         test = self.held_out if test is None else test
         if test is None:
@@ -277,23 +283,24 @@ class SearchResult(Findings):
         seed: int = 0,
         progress: bool = True,
     ) -> OtherScores:
-        """Return what other libraries' scores of the number of topics say about the fits of this search, beside its
-        posterior.
+        """Return scores that other libraries use to choose a number of topics, for the fits of this search.
 
         The scores are BIC; scikit-learn's perplexity; gensim's log_perplexity and the likelihood, both of held-out
         documents; UMass and NPMI coherence; ldatuning's Griffiths2004, CaoJuan2009, Arun2010 and Deveaud2014; and
         stability. `OtherScores` holds each of them at each size, the size that it selects, whether the posterior leaves
         this size open, and what the score measures. It does not choose.
 
-        test: held-out documents; by default those that the search kept. Without any, scores of held-out documents are
-            left out
-        sizes: by default those that the search tried. A size whose fit was not kept (`keep`) is fitted again. A size
-            that was not tried has scores and no probability
-        draws: draws of a Gibbs chain for Griffiths2004, five sweeps apart after a hundred; 0 leaves the score out
-        samples: samples of four fifths of the documents, each fitted anew, for stability; 0 leaves the score out
-        n_words: words of each topic for coherence, or all if there are no more
-        seed: of draws and samples
-        progress: show a progress bar
+        test: held-out documents; by default the ones that the search kept. Without any, scores of held-out documents
+            are left out.
+        sizes: the sizes to score; by default the sizes that the search tried. A size whose fit was not kept (`keep`) is
+            fitted again. A size that was not tried has scores and no probability.
+        draws: the number of draws of a Gibbs chain for Griffiths2004, five sweeps apart after a hundred; 0 leaves the
+            score out.
+        samples: the number of samples of four fifths of the documents, each fitted anew, for stability; 0 leaves the
+            score out.
+        n_words: the number of words of each topic for coherence.
+        seed: the seed of draws and samples.
+        progress: show a progress bar.
 
         Raises ValueError for evidence that is not annealed, models other than `LDA` with numbers for its
         concentrations, and counts that are too small.
@@ -303,7 +310,9 @@ class SearchResult(Findings):
         )
 
     def prior_members(self) -> pd.DataFrame:
-        """Return the posterior over the members of a `sizes.Mixture` prior: which of several priors the data speak for.
+        """Return the posterior probability of each prior in a `sizes.Mixture` prior, as a table with a row per member.
+
+        A member is one of the priors over sizes that the mixture weighs.
 
         Returns a row per member: `prior` (in words), `weight`, `probability` and its 5 % and 95 % points over the
         standard errors of the sizes tried. Under plug-in evidence there are only `probability_lower` and
@@ -315,14 +324,15 @@ class SearchResult(Findings):
     def mixture_posterior(
         self, *, precision: float | int = 0.01, sweeps: int = 4096, seed: int = 0
     ) -> MixturePosterior:
-        """Compute the posterior of the number of components by chains over partitions of the rows, as a check on this
-        search.
+        """Return the posterior of the number of components from chains over partitions of the rows, as a check.
 
         One run of chains gives the posterior of K, the number of components, and of K₊, the number that some row is in,
         for all sizes at once. It uses none of the fits and none of the evidence of this search. So the two answers are
         independent and should agree within their errors. Model, data, prior and largest size are those of the search.
 
-        precision, sweeps, seed: as for `lv.mixture_posterior`
+        precision: the Monte Carlo error of a probability that is small enough; chains run until they reach it.
+        sweeps: the largest number of sweeps per chain.
+        seed: the seed of the chains.
 
         Returns a `MixturePosterior`.
         Raises ValueError for models other than mixtures of rows whose parameters are integrated out, and for evidence
@@ -350,15 +360,15 @@ class SearchResult(Findings):
         )
 
     def occupied_under_fits(self, *, draws: int = 2000, seed: int = 0) -> pd.DataFrame:
-        """Return the distribution of K₊, the number of components that some unit is in, beside that of K, those of the
-        model.
+        """Return the distribution of the number of occupied components, K₊, beside that of all components, K.
 
-        A model may have components that no unit is in, most of all if concentrations are small or `dynamic`. Given K,
-        K₊ is counted in draws from the mean-field fit of that size, which is narrower than the posterior. For mixtures
-        of rows, `mixture_posterior` has the posterior of K₊ itself.
+        A component is occupied if at least one unit (document, row) is in it. A model may have empty components, most
+        of all if concentrations are small or `dynamic`. Given K, K₊ is counted in draws from the mean-field fit of size
+        K, which is narrower than the posterior. For mixtures of rows, `mixture_posterior` has the posterior of K₊
+        itself.
 
-        draws: how many draws are counted per size
-        seed: of the draws
+        draws: the number of draws of all units' components per size.
+        seed: the seed of the draws.
 
         Returns a row per number of components: `components`, `size_probability` (of K = components),
         `occupied_under_fits` (of K₊ = components). Sizes that were not kept are fitted again; those below half a per
@@ -370,31 +380,34 @@ class SearchResult(Findings):
     # ── keeping and showing ─────────────────────────────────────────────────────────────────────────────────────────
 
     def save(self, folder: str | Path) -> None:
-        """Write the result to a new folder; `lv.load` and `lv.resume` read it. Raises FileExistsError if something is
-        there.
+        """Write the result to a new folder, which `lv.load` and `lv.resume` read.
+
+        Raises FileExistsError if the folder exists. Raises ValueError for a search over a plain function, which cannot
+        be stored.
         """
         save_result(self, Path(folder))
 
     def plot_bounds(self, ax: "Axes | None" = None) -> "Axes":
-        """Draw the evidence against size, with what is proved and what is estimated, and return the axes.
+        """Draw the log evidence against size in nats, with proved bounds in the caption, and return the axes.
 
-        ax: matplotlib axes; None makes a new figure
+        ax: matplotlib axes; None makes a new figure.
         """
         return plots.plot_bounds(self, ax)
 
     def plot_held_out(self, test: Any = None, ax: "Axes | None" = None) -> "Axes":
-        """Draw `compare_held_out`: each size's difference to the most probable one, with its standard error. Return the
-        axes.
+        """Draw how well each size predicts held-out units, relative to the most probable size, and return the axes.
 
-        test: held-out units; by default those that the search kept
-        ax: matplotlib axes; None makes a new figure
+        Differences are in nats per token or cell, with their standard errors.
+
+        test: held-out units; by default the held-out data that the search kept.
+        ax: matplotlib axes; None makes a new figure.
         """
         return plots.plot_held_out(self.compare_held_out(test), ax)
 
     def plot_posterior(self, ax: "Axes | None" = None) -> "Axes":
         """Draw the probability of each size, and return the axes.
 
-        ax: matplotlib axes; None makes a new figure
+        ax: matplotlib axes; None makes a new figure.
         """
         return plots.plot_posterior(self, ax)
 
@@ -403,7 +416,7 @@ class SearchResult(Findings):
 
         Sizes that were tried are marked. Probabilities are written into squares that hold at least one per cent.
 
-        ax: matplotlib axes; None makes a new figure
+        ax: matplotlib axes; None makes a new figure.
         Raises ValueError for another number of size variables.
         """
         return plots.plot_lattice(self, ax)
@@ -413,15 +426,18 @@ class SearchResult(Findings):
     ) -> "Axes":
         """Draw which components split and which merged between two sizes, and return the axes.
 
-        size, larger: the two sizes, as for `component_map`, which raises the same errors
-        ax: matplotlib axes; None makes a new figure
+        size: the smaller size.
+        larger: the larger size; None for the next larger size that was tried.
+        ax: matplotlib axes; None makes a new figure.
+
+        Raises ValueError if no larger size was tried.
         """
         return plots.plot_component_map(self, size, larger, ax)
 
     def plot_progress(self, ax: "Axes | None" = None) -> "Axes":
-        """Draw the evidence against the time spent, and return the axes.
+        """Draw the log evidence of each size in nats against the time spent on fits, and return the axes.
 
-        ax: matplotlib axes; None makes a new figure
+        ax: matplotlib axes; None makes a new figure.
         """
         return plots.plot_progress(self, ax)
 
@@ -430,7 +446,9 @@ class SearchResult(Findings):
         return cards.summary(self)
 
     def __repr__(self) -> str:
+        """Return the answer and the facts behind it as a few lines of text."""
         return self.summary()
 
     def _repr_html_(self) -> str:
+        """Return the card that a notebook shows, as self-contained HTML."""
         return cards.card(self)

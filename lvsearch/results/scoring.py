@@ -1,4 +1,6 @@
-"""Compute the scores of other libraries on the fits of a search, for `SearchResult.other_scores`.
+"""Compute scores that other libraries use to choose a number of topics, on the fits of a search.
+
+`SearchResult.other_scores` calls `score_sizes`.
 
 The result is a `lvsearch.scrutiny.other_scores.OtherScores`, whose docstring says how to read it.
 """
@@ -53,15 +55,15 @@ AGREEING_WORDS = 20
 class _FitToScore:
     """The fit of one size and everything else that its scores are computed from.
 
-    evaluator: the model with its data
-    training: the documents that were searched
-    test: held-out documents, or None
-    fit: the fit whose topics are scored
-    capacity: the padded size under which held-out documents of all sizes are scored
-    n_words: how many words of each topic the coherence uses
-    draws: how many Gibbs draws the harmonic mean uses
-    samples: how many samples of documents the stability uses
-    key: the random key of this size
+    evaluator: the model with its data.
+    training: the documents that were searched.
+    test: held-out documents, or None.
+    fit: the fit whose topics are scored.
+    capacity: the number of topics to which arrays are padded when held-out documents are scored, one for all sizes.
+    n_words: the number of words of each topic that the coherence uses.
+    draws: the number of Gibbs draws that the harmonic mean uses.
+    samples: the number of samples of documents that the stability uses.
+    key: the random key of this size.
     """
 
     evaluator: ModelEvaluator
@@ -91,9 +93,20 @@ def score_sizes(
     seed: int,
     progress: bool,
 ) -> OtherScores:
-    """Compute every score at every size; the implementation of `SearchResult.other_scores`.
+    """Return every score at every size. `SearchResult.other_scores` calls this function.
 
-    Arguments and errors are documented there. Returns an `OtherScores`.
+    result: a search of LDA with annealed evidence.
+    test: held-out documents; None for those that the search kept. Without any, scores of held-out documents are left
+        out.
+    sizes: the sizes to score; None for the sizes that the search tried.
+    draws: the number of draws of a Gibbs chain for Griffiths2004; 0 leaves the score out.
+    samples: the number of samples of documents for stability; 0 leaves the score out.
+    n_words: the number of words of each topic for coherence, at least 2.
+    seed: the seed of draws and samples.
+    progress: show a progress bar with a step for each score of each size.
+
+    Raises ValueError for evidence that is not annealed, models other than LDA with numbers for its concentrations, and
+    counts that are too small.
     """
     evaluator, training = _scored_search(result)
     draws, samples = whole_number("draws", draws, least=0), whole_number("samples", samples, least=0)
@@ -104,6 +117,7 @@ def score_sizes(
     chosen = found.sizes if sizes is None else _given_sizes(result, sizes)
     prepare_programs()
     scores = _functions_by_kind(unseen is not None, draws, samples)
+    # a row per score and a column per size; each size has a random key of its own, made from the seed
     values = np.full((len(scores), len(chosen)), np.nan)
     bar = progress_bar(values.size, "scores", "score", wanted=progress)
     for column, size in enumerate(chosen):
@@ -133,8 +147,8 @@ def score_sizes(
 def _functions_by_kind(held_out: bool, draws: int, samples: int) -> dict[ScoreKind, Callable[[_FitToScore], float]]:
     """Return {kind of score: function that computes it}, in the order in which scores are shown.
 
-    Scores of held-out documents need such documents (`held_out`). Those that use draws or samples are left out if their
-    number is 0.
+    held_out: True if there are held-out documents; else the scores of held-out documents are left out.
+    draws, samples: the numbers of Gibbs draws and of samples of documents; scores that use them are left out for 0.
     """
     every = {
         kinds.BIC: _bic,
@@ -156,27 +170,27 @@ def _functions_by_kind(held_out: bool, draws: int, samples: int) -> dict[ScoreKi
 
 
 def _bic(scored: _FitToScore) -> float:
-    """Return the Bayesian information criterion of the fit."""
+    """Return the Bayesian information criterion (BIC) of the fit; the smallest value chooses the size."""
     likelihood = float(scored.fit.score_units(scored.training).sum())
     (n_topics,) = scored.fit.estimate.size
     return bayesian_information_criterion(likelihood, n_topics, scored.training.n_terms, len(scored.training))
 
 
 def _perplexity(scored: _FitToScore, documents: Corpus) -> float:
-    """Return the perplexity of documents by the variational bound, as scikit-learn computes it."""
+    """Return the perplexity per token of `documents` by the variational bound, as scikit-learn computes it."""
     eta = float(cast(LDA, scored.fit.model).numbers_by_name()["topic_concentration"])
     concentration = np.asarray(scored.fit.estimate.natural[scored.fit.model.topic_site], np.float64) + 1
     return variational_perplexity(concentration, float(scored.fit.alpha[0]), eta, documents.counts)
 
 
 def _log_perplexity(scored: _FitToScore) -> float:
-    """Return the bound per token of held-out documents, as gensim's `log_perplexity` does; in nats."""
+    """Return the variational bound on log p per held-out token, in nats, like gensim's `log_perplexity`."""
     assert scored.test is not None
     return -float(np.log(_perplexity(scored, scored.test)))
 
 
 def _held_out(scored: _FitToScore) -> float:
-    """Return the held-out log-likelihood per token, estimated by annealed importance sampling, in nats."""
+    """Return the log-likelihood per token of the held-out documents, by annealed importance sampling, in nats."""
     assert scored.test is not None
     key = jax.random.key(0)  # one for all sizes: differences share its noise
     estimate, data = scored.fit.estimate, scored.test.dataset()
@@ -185,7 +199,10 @@ def _held_out(scored: _FitToScore) -> float:
 
 
 def _griffiths(scored: _FitToScore) -> float:
-    """Return the log of the harmonic mean of word likelihoods over Gibbs draws (Griffiths & Steyvers 2004)."""
+    """Return the log of the harmonic mean of the words' likelihoods over draws of a Gibbs chain, in nats.
+
+    Source: Griffiths & Steyvers (2004).
+    """
     (size,) = scored.fit.size
     model = cast(LDA, scored.evaluator.base_model)
     return log_harmonic_mean(
@@ -202,9 +219,10 @@ def _griffiths(scored: _FitToScore) -> float:
 
 
 def _stability(scored: _FitToScore) -> float:
-    """Return the mean agreement of topics with those of fits of samples of the documents.
+    """Return how far the fit's topics agree with those of fits of samples of the documents, from 0 to 1.
 
-    Returns NaN for one topic, and if no fit of a sample succeeded.
+    The agreement is that of the topics' most probable words, averaged over samples of four fifths of the documents. It
+    is NaN for one topic, and if no fit of a sample succeeded.
     """
     (size,) = scored.fit.size
     if size < 2:
@@ -228,9 +246,9 @@ def _top_words(scored: _FitToScore) -> np.ndarray:
 
 
 def _scored_search(result: Findings) -> tuple[ModelEvaluator, Corpus]:
-    """Return the evaluator and the documents of a search with topics to score.
+    """Return the evaluator and the training documents of a search of LDA, whose topics can be scored.
 
-    Raises ValueError, with the reason, for any other search.
+    Raises ValueError, with the reason, for other models and for evidence that is not annealed.
     """
     evaluator, training = search_of_model(result)
     model = evaluator.base_model
@@ -244,8 +262,11 @@ def _scored_search(result: Findings) -> tuple[ModelEvaluator, Corpus]:
 
 
 def _given_sizes(result: Findings, sizes: Iterable[Size | int]) -> tuple[Size, ...]:
-    """Return the sizes that the caller asked for, as sorted tuples without repeats. Raises ValueError if there are
-    none.
+    """Return the sizes that the caller asked for, as sorted tuples without repeats.
+
+    result: the search; its prior says how many size variables there are.
+
+    Raises ValueError if `sizes` is empty.
     """
     chosen = tuple(sorted({as_size(size, result.prior.dimension) for size in sizes}))
     if not chosen:

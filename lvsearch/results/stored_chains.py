@@ -1,4 +1,4 @@
-"""Chains over partitions in the folder of a search."""
+"""Convert the MCMC chains over partitions of a search to JSON data and arrays, which its folder stores, and back."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,17 +10,21 @@ from lvsearch.inference.partition_chains import PartitionRun
 from lvsearch.searching.guided import PartitionProgress
 
 HYPER = "hyper-"
-"""What the name of an array of hyper-parameters begins with."""
+"""The beginning of the name of an array of hyper-parameters in a folder."""
 
 
 def encode_progress(progress: PartitionProgress) -> dict[str, Any]:
-    """Return the numbers of chains that go into the body of a folder."""
+    """Return the settings of the chains over partitions as JSON data; `progress_arrays` returns their arrays.
+
+    The keys are `places` (array slots for components), `spent` (blocks of sweeps run) and `hyper` (names of the
+    hyper-parameters).
+    """
     run = progress.run
     return {"places": run.places, "spent": run.spent, "hyper": list(run.log_hyper)}
 
 
 def progress_arrays(progress: PartitionProgress) -> dict[str, np.ndarray]:
-    """Return the arrays of chains by name."""
+    """Return the states and the recorded draws of the chains over partitions, and the prior, as {name: array}."""
     run = progress.run
     hyper = {f"{HYPER}{name}": np.asarray(each) for name, each in run.log_hyper.items()}
     return {
@@ -34,7 +38,12 @@ def progress_arrays(progress: PartitionProgress) -> dict[str, np.ndarray]:
 
 
 def decode_progress(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> PartitionProgress:
-    """Return what `encode_progress` and `progress_arrays` made. Raises TypeError or KeyError where something lacks."""
+    """Return the chains over partitions that `encode_progress` and `progress_arrays` took apart.
+
+    entry: the JSON data of `encode_progress`. arrays: {name: array} of `progress_arrays`.
+
+    Raises TypeError or KeyError where something is missing or does not fit together.
+    """
     if not conforms(dict(entry), dict[str, Any]) or not isinstance(entry["places"], int):
         raise TypeError("'partitions' is no description of chains")
     names = ("labels", "parts", "log_rows", "size_probability")

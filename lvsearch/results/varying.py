@@ -20,9 +20,10 @@ from lvsearch.searching.evaluators import ModelEvaluator
 
 
 def hyperparameters(model: Model) -> dict[str, float]:
-    """Return the positive numbers in a model's priors as {where they are: value}, such as {"components.rate": 0.5}.
+    """Return the positive hyper-parameters of a model as {name: value}, such as {"components.rate": 0.5}.
 
-    Hyper-parameters with one value per column are in units of the data; they are left out.
+    A name is the path of fields to the number. Hyper-parameters with one value per column are in units of the data;
+    they are left out.
     """
     leaves, _ = jax.tree_util.tree_flatten_with_path(model)
     named = {_name(path): leaf for path, leaf in leaves}
@@ -30,16 +31,24 @@ def hyperparameters(model: Model) -> dict[str, float]:
 
 
 def with_hyperparameter(model: Model, name: str, value: float | int) -> Model:
-    """Return the same model with the hyper-parameter `name` set to `value`."""
+    """Return a copy of the model with the hyper-parameter `name`, such as "components.rate", set to `value`."""
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: np.asarray(value, np.asarray(leaf).dtype) if _name(path) == name else leaf, model
     )
 
 
 def vary(result: Findings, names: Sequence[str] | str | None, factor: float | int, *, progress: bool) -> Sensitivity:
-    """Repeat a search with each hyper-parameter smaller and larger; the implementation of `SearchResult.sensitivity`.
+    """Repeat a search with each hyper-parameter smaller and larger, and return the answers as a `Sensitivity`.
 
-    Arguments and errors are documented there. Returns a `Sensitivity`.
+    `SearchResult.sensitivity` calls this function.
+
+    result: the original search, with annealed evidence.
+    names: the hyper-parameters to change, such as "concentration"; None for all positive numbers in the model's priors.
+    factor: the number, above 1, by which each hyper-parameter is divided and multiplied.
+    progress: show a progress bar with a step for each search.
+
+    Raises ValueError for evidence that is not annealed, searches over a plain function, a factor of at most 1, and
+    unknown names.
     """
     evaluator, _ = audited_search(result)
     result.estimates()  # raises if the search has no answer whose sensitivity could be asked
@@ -65,9 +74,15 @@ def vary(result: Findings, names: Sequence[str] | str | None, factor: float | in
 
 
 def _search_again(result: Findings, evaluator: ModelEvaluator, model: Model) -> Findings:
-    """Repeat the search with another model and the same random keys.
+    """Search again with another model, the same data and the same random keys, and return the findings.
 
-    Equal keys make the random errors of the paths nearly the same, so that they cancel in differences.
+    Equal keys make the random errors of annealing nearly the same, so that they cancel in differences.
+
+    result: the original search, with its prior and settings.
+    evaluator: its evaluator, with the data.
+    model: the model with a changed hyper-parameter.
+
+    Raises KeyboardInterrupt if the search did not finish.
     """
     seed, scale = result.settings.seed, evaluator.scale
     other = ModelEvaluator(model, evaluator.data, evidence="marginal", seed=seed, scale=scale, chunks=evaluator.chunks)
@@ -80,10 +95,10 @@ def _search_again(result: Findings, evaluator: ModelEvaluator, model: Model) -> 
 def _variant(found: Findings, name: str, factor: float, value: float | None) -> Variant:
     """Return the answer of one search as a row of `Sensitivity`.
 
-    found: the findings of that search
-    name: the hyper-parameter that was changed; empty for the original search
-    factor: what it was multiplied by
-    value: its new value
+    found: the findings of the search.
+    name: the hyper-parameter that was changed; empty for the original search.
+    factor: the number that it was multiplied by.
+    value: its new value; None for the original search.
     """
     if not has_answer(found):
         return Variant(name, factor, value, (), (), (), ())
@@ -92,5 +107,5 @@ def _variant(found: Findings, name: str, factor: float, value: float | None) -> 
 
 
 def _name(path: tuple) -> str:
-    """Return the place of a number in a model as text, such as "components.rate"."""
+    """Return the name of a number in a model, such as "components.rate". path: JAX' key path to the number."""
     return jax.tree_util.keystr(path, simple=True, separator=".")

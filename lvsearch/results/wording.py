@@ -12,7 +12,7 @@ from lvsearch.sizing.words import counted, is_or_are, sizes_in_words
 
 
 def unit_name(result: Findings) -> str:
-    """Return what is being counted, such as "topics"; "size" if the model does not say or has several of them."""
+    """Return the plural noun that sizes count, such as "topics"; "size" if there are several size variables."""
     names = result.evaluator.size_names
     return names[0] if len(names) == 1 else "size"
 
@@ -43,7 +43,10 @@ def verb(result: Findings, size: Size) -> str:
 
 
 def kind_of(result: Findings, kind: str | None) -> str:
-    """Return the checked kind of posterior; None becomes the default of the result.
+    """Return the kind of posterior table: `kind` itself, checked, or the default of the result for None.
+
+    Kinds are "estimate" (with standard errors), "certified" (proved intervals) and "diminishing" (intervals that assume
+    diminishing gains).
 
     Raises ValueError for an unknown kind, and for "certified" under marginal evidence.
     """
@@ -76,7 +79,7 @@ def best_estimate(result: Findings) -> str:
 
 
 def _most_probable(result: Findings) -> str:
-    """Return the answer without saying whether the search finished."""
+    """Return the answer in words, such as "12 topics (74 %); 95 %: 10–14", without saying if the search finished."""
     found, end = result.estimated, _end_reached(result)
     best = size_in_words(result, found.best)
     if end is not None:
@@ -94,8 +97,8 @@ def _most_probable(result: Findings) -> str:
 def _range_in_words(result: Findings) -> str:
     """Return the range of the sizes that cannot be told apart, such as "; 95 %: 10–14"; empty if there is only one.
 
-    For one size variable the range includes every size between its ends, tried or not. For several the sizes are
-    listed.
+    Sizes that cannot be told apart are the ones that may be the best. For one size variable the range includes every
+    size between its ends, tried or not. For several size variables the sizes are listed.
     """
     together = result.estimated.indistinguishable
     if len(together) < 2:
@@ -104,7 +107,7 @@ def _range_in_words(result: Findings) -> str:
 
 
 def _first_to_last(sizes: Sequence[Size]) -> str:
-    """Return a set of sizes as a range such as "10–14"; for several size variables they are listed."""
+    """Return the range from the smallest to the largest size, such as "10–14"; several size variables are listed."""
     if len(sizes[0]) > 1:
         return sizes_in_words(sizes)
     first, last = min(sizes)[0], max(sizes)[0]
@@ -112,7 +115,7 @@ def _first_to_last(sizes: Sequence[Size]) -> str:
 
 
 def _candidates_in_words(result: Findings) -> str:
-    """Return such as "30 and 60 topics": the smallest and the largest size that may be the best."""
+    """Return the smallest and the largest size that may be the best in words, such as "30 and 60 topics"."""
     together, names = result.estimated.indistinguishable, result.evaluator.size_names
     if len(together) == 1:
         return f"{size_in_words(result, together[0])} and others"
@@ -123,15 +126,15 @@ def _candidates_in_words(result: Findings) -> str:
 
 
 def _unfinished(result: Findings) -> str:
-    """Return the beginning of the answer of a search that did not finish; empty if it finished."""
+    """Return the words with which the answer begins, such as "Unfinished (interrupted): "; empty if it finished."""
     return "" if result.is_finished else f"Unfinished ({result.why_unfinished}): "
 
 
 def _end_reached(result: Findings) -> str | None:
-    """Return which end the most probable size lies at, such as "largest allowed" or "most column clusters tried"; else
-    None.
+    """Return "largest allowed" or similar words if the most probable size is at the end of the sizes; else None.
 
-    The end is the largest size allowed. In an unfinished search, it may also be the largest size tried.
+    The end is the largest size allowed. In an unfinished search, it may also be the largest size tried. For several
+    size variables the words name the variable, such as "most column clusters tried".
     """
     best, allowed = result.estimated.best, result.settings.max_size
     if result.partitions is not None:
@@ -149,7 +152,7 @@ def _end_reached(result: Findings) -> str | None:
 
 
 def short_answer(result: Findings) -> str:
-    """Return the answer of an estimated posterior in a few words, for a title."""
+    """Return the answer of an estimated posterior in a few words, for a title, such as "12 topics; 95 %: 10–14"."""
     found = result.estimated
     best = size_in_words(result, found.best)
     start = "" if result.is_finished else "Unfinished: "
@@ -162,7 +165,7 @@ def short_answer(result: Findings) -> str:
 
 
 def answer(result: Findings) -> str:
-    """Return the answer in one sentence, for any kind of evidence."""
+    """Return the answer of a search in one sentence, for any kind of evidence: the best size and its probability."""
     if result.by_prediction and result.recommended is not None:
         return f"{_unfinished(result)}{result.recommended.describe()}"
     if not result.evaluator.nested:
@@ -182,7 +185,10 @@ def answer(result: Findings) -> str:
 
 
 def probability_in_words(result: Findings) -> str:
-    """Return the probability of the best size, with its 5 % and 95 % points under the errors of the evidence."""
+    """Return the probability of the best size in words, with its 5 % and 95 % points under the errors of the evidence.
+
+    If the evidence cannot decide between sizes, the words say so and what to do.
+    """
     found = result.estimated
     if not found.is_decided and result.partitions is not None:
         return (
@@ -222,9 +228,9 @@ def limit_in_words(result: Findings) -> str | None:
 
 
 def bounds_in_words(result: Findings, kind: str) -> str:
-    """Return what the bounds of this kind say about log p(data) and what they assume, without a full stop.
+    """Return the bounds on log p(data) and their assumption in words, without a full stop.
 
-    kind: "certified" or "diminishing"
+    kind: "certified" (proved bounds) or "diminishing" (bounds that assume diminishing gains).
     """
     if kind == "diminishing":
         found = result.diminishing()

@@ -1,3 +1,1 @@
-"""Checks of an answer: audits of the evidence, other priors, fewer units, and components that come back in other
-fits.
-"""
+"""Checks of a search's answer: audit of the evidence, other priors, fewer units, and components found again."""

@@ -25,7 +25,7 @@ from lvsearch.sizing.sizes import Size
 from lvsearch.sizing.words import had_not_finished
 
 WITHIN = 1.96
-"""How many standard errors an estimate may be off."""
+"""The number of standard errors by which an estimate may be off and still count as within its error."""
 WIDEST = SETTLED
 """The widest exact bracket, in nats, that tests an estimate inside it: a wider one hides errors that change answers."""
 
@@ -37,7 +37,7 @@ class AuditRow:
     | field | meaning |
     |---|---|
     | `size` | the size at which the data were drawn |
-    | `estimate`, `standard_error` | of log p(data | size), by the search's own evaluator; NaN if its fit failed |
+    | `estimate`, `standard_error` | the search's estimate of log p(data | size) and its error; NaN if its fit failed |
     | `lower`, `upper` | stochastic bounds on log p(data | size), each wrong by c nats with probability ≤ e^−c |
     | `bracket_error` | standard error of these bounds, from the spread of paths that all begin at one draw |
     | `together` | audited sizes that the evaluator cannot tell from its best, all sizes equally probable a priori |
@@ -59,19 +59,17 @@ class AuditRow:
 
     @property
     def within_error(self) -> bool:
-        """True if `off_by` is explained by the standard errors of the estimate and of the bracket (1.96 of both
-        together).
-        """
+        """True if the estimate is off the bracket by at most 1.96 standard errors of both together."""
         return bool(abs(self.off_by) <= WITHIN * np.hypot(self.standard_error, self.bracket_error))
 
     @property
     def is_tested(self) -> bool:
-        """False if the estimate is a number inside a bracket wider than `WIDEST`, which would hide its error."""
+        """False if the estimate lies inside a bracket wider than 3 nats (`WIDEST`), which would hide its error."""
         return not (self.within_error and abs(self.upper - self.lower) > WIDEST)
 
     @property
     def ranked(self) -> bool:
-        """True if the true size is the best size, or cannot be told from it."""
+        """True if the size at which the data were drawn is the search's best size, or cannot be told from it."""
         return self.size in self.together
 
 
@@ -81,7 +79,7 @@ class Audit:
 
     | field | meaning |
     |---|---|
-    | `rows` | the rows |
+    | `rows` | one row for each size, with the estimated evidence and bounds on the true one |
     | `size_names` | one name per size variable |
     | `seed` | the seed of the data |
     | `unfinished` | why the search had not finished when the audit was made; None if it had |
@@ -94,7 +92,9 @@ class Audit:
 
     @property
     def ranking_held(self) -> bool | None:
-        """True if every true size was the best of those audited, or could not be told from it; None for a single size.
+        """True if every true size was the best of the audited sizes, or could not be told from it; None for one size.
+
+        The true size is the size at which a data set was drawn.
 
         Sizes that cannot be told apart hold at least 95 % of the probability. So even an evaluator without any error
         fails in up to 5 of 100 rows.
@@ -103,13 +103,14 @@ class Audit:
 
     @property
     def within_error(self) -> bool:
-        """True if every bracket was narrow enough to test its estimate, and errors explain how far every estimate was
-        off. By chance alone one row in 20 fails.
+        """True if every estimate was off its bracket by no more than its errors, and every bracket was narrow enough.
+
+        By chance alone one row in 20 fails.
         """
         return all(row.within_error and row.is_tested for row in self.rows)
 
     def describe(self) -> str:
-        """Describe the audit without a full stop: errors in nats, their direction, and whether the ranking held."""
+        """Return the audit in words, without a full stop: errors in nats, their sign, and whether the ranking held."""
         off = [row for row in self.rows if not row.within_error]
         untested = [row for row in self.rows if not row.is_tested]
         sizes = ", ".join(_name(row.size) for row in self.rows)
@@ -133,10 +134,10 @@ class Audit:
         return f"{found}{self._ranking()}{'; ' if early else ''}{early}"
 
     def table(self) -> pd.DataFrame:
-        """Return a row per size: the size variables, then estimate, standard_error, lower, upper, off_by (nats), and
-        two checks.
+        """Return the audit as a table with a row per size at which data were drawn.
 
-        The checks are within_error and ranked (True if the true size was the best, or could not be told from it).
+        Columns are the size variables, `estimate`, `standard_error`, `lower`, `upper` and `off_by` (nats). Two checks
+        follow: `within_error`, and `ranked`, True if the true size was the best, or could not be told from it.
         """
         names = ("size",) if len(self.size_names) == 1 else self.size_names
         return pd.DataFrame(
@@ -175,10 +176,11 @@ class Audit:
         return cls(rows, tuple(stored["size_names"]), stored["seed"], stored.get("unfinished"))  # new in folders
 
     def __str__(self) -> str:
+        """Return the audit in words, followed by its table as text."""
         return f"{self.describe()}.\n{self.table().to_string(index=False)}"
 
     def _ranking(self) -> str:
-        """Return the part of the description that is about the ranking."""
+        """Return a clause that says whether the ranking of sizes held, beginning with "; "."""
         if self.ranking_held is None:
             return "; a single size has no ranking"
         if self.ranking_held:
@@ -190,7 +192,7 @@ class Audit:
 
 
 def _error_in_words(row: AuditRow) -> str:
-    """Describe the error of one row, such as "at 3 too high by 2.10 ± 0.3 nats"."""
+    """Return the error of the estimate of one row in words, such as "at 3 too high by 2.10 ± 0.3 nats"."""
     if not np.isfinite(row.off_by):
         return f"at {_name(row.size)} they are not a number"
     error = np.hypot(row.standard_error, row.bracket_error)

@@ -24,9 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ScoreKind:
-    """A kind of score: its `name`, what it `measures`, its `source`.
+    """A kind of score by which people choose a number of topics.
 
-    `largest`: True if the largest value chooses the size, False if the smallest.
+    name: such as "BIC".
+    largest: True if the largest value chooses the size, False if the smallest value does.
+    measures: what the score measures, in words.
+    source: the paper or library that it comes from.
     """
 
     name: str
@@ -115,14 +118,14 @@ STABILITY = ScoreKind(
 
 @dataclass(frozen=True)
 class SizeScore:
-    """The values of one kind of score at each size, (size,); NaN where a value is not known."""
+    """The values of one kind of score at each size, (sizes,); NaN where a value is not known."""
 
     kind: ScoreKind
     values: Float[np.ndarray, " size"]
 
     @property
     def place(self) -> int | None:
-        """The index of the size that the score names, the smallest of equal ones; None if no value is finite."""
+        """The index in `values` of the size with the best value, the smallest of equal ones; None if none is finite."""
         known = np.flatnonzero(np.isfinite(self.values))
         if not len(known):
             return None
@@ -131,22 +134,20 @@ class SizeScore:
 
     @property
     def at_end(self) -> bool:
-        """True if the score names the first or the last size that it knows; sizes beyond may then have better
-        values.
-        """
+        """True if the best value is at the first or last size with a value; sizes beyond may then be better."""
         known = np.flatnonzero(np.isfinite(self.values))
         return self.place in (known[0], known[-1]) if len(known) else False
 
 
 @dataclass(frozen=True)
 class OtherScores:
-    """The result of `SearchResult.other_scores`: what each score says of each size, beside the posterior.
+    """The result of `SearchResult.other_scores`: the value of each score at each size, beside the posterior.
 
     | field | shape | meaning |
     |---|---|---|
     | `sizes` | (size,) | the sizes that were scored, increasing |
-    | `probability` | (size,) | of each size, in the posterior over all sizes tried; NaN if it was not tried |
-    | `log_evidence` | (size,) | log p(data | size) as the search estimates it, nats; NaN likewise |
+    | `probability` | (size,) | posterior probability of each size; NaN for a size that the search did not try |
+    | `log_evidence` | (size,) | log p(data | size) as the search estimates it, nats; NaN for a size not tried |
     | `scores` | (score,) | the values of each score |
     | `best`, `together` | | the most probable size, and the sizes that cannot be told apart from it |
     | `size_name` | | what sizes count, such as "topics" |
@@ -162,21 +163,21 @@ class OtherScores:
 
     @property
     def height(self) -> float:
-        """The height in inches of a picture in which every row has room."""
+        """The height of the picture of all scores, in inches, in which every score's row has room."""
         return MARGIN + ROW * (len(self.scores) + 1)
 
     @property
     def chosen(self) -> dict[str, Size | None]:
-        """The size that each score names, as {name of the score: size}; None where the score has no value."""
+        """The size that each score chooses, as {name of the score: size}; None where the score has no value."""
         return {score.kind.name: None if score.place is None else self.sizes[score.place] for score in self.scores}
 
     @property
     def agreeing(self) -> tuple[str, ...]:
-        """The names of the scores that name a size which the posterior cannot tell from its best."""
+        """The names of the scores that choose a size which the posterior cannot tell from the most probable one."""
         return tuple(name for name, size in self.chosen.items() if size in self.together)
 
     def table(self) -> pd.DataFrame:
-        """Return a row per size: size, probability, log_evidence (nats), and a column for each score."""
+        """Return a table with a row per size: `size`, `probability`, `log_evidence` (nats), and a column per score."""
         return pd.DataFrame(
             {
                 "size": [size for (size,) in self.sizes],
@@ -187,14 +188,14 @@ class OtherScores:
         )
 
     def choices(self) -> pd.DataFrame:
-        """Return a row per score.
+        """Return a table with a row per score, which says what size the score chooses.
 
-        - score: its name
-        - wanted: "largest" or "smallest"
-        - size: the size that it names; <NA> if it has no value
-        - undecided: True if the posterior cannot tell that size from its best
-        - probability: the posterior probability of that size
-        - at_end: True if it is the first or the last size that the score knows
+        - score: the name of the score
+        - wanted: "largest" or "smallest", the value that chooses the size
+        - size: the size that the score chooses; <NA> if it has no value
+        - undecided: True if the posterior cannot tell the chosen size from the most probable one
+        - probability: the posterior probability of the chosen size
+        - at_end: True if the chosen size is the first or the last size with a value
         - measures, source: what the score measures, and its source
         """
         rows = []
@@ -215,7 +216,7 @@ class OtherScores:
         return pd.DataFrame(rows).astype({"size": "Int64"})
 
     def describe(self) -> str:
-        """Describe the result in a sentence or two."""
+        """Return the most probable size, and how many scores choose it or another size, in a sentence or two."""
         (best,) = self.best
         told = "apart from every other size tried"
         if len(self.together) > 1:
@@ -232,15 +233,17 @@ class OtherScores:
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Draw a row for the posterior and for each score, and return the axes.
 
-        Upwards is better. A dot marks the size that the score names. Sizes that the posterior does not rule out are
+        Upwards is better. A dot marks the size that the score chooses. Sizes that the posterior does not rule out are
         shaded.
+
+        ax: matplotlib axes; None makes a new figure.
         """
         axes = dressed(ax, height=self.height)
         write_caption(axes, self.draw(axes))
         return axes
 
     def draw(self, axes: "Axes") -> Caption:
-        """Draw the picture of `plot` on existing axes, and return its caption, which is not written."""
+        """Draw a row for the posterior and for each score on existing axes, and return a caption without drawing it."""
         rows = {score.kind.name: score.values if score.kind.largest else -score.values for score in self.scores}
         draw_other_scores({"posterior": self.probability, **rows}, self.sizes, self.together, self.size_name, axes)
         figure = axes.get_figure(root=True)
@@ -253,6 +256,7 @@ class OtherScores:
         )
 
     def __str__(self) -> str:
+        """Return the result in words, the table of choices, and what each score measures, as text."""
         table = self.choices()[["score", "wanted", "size", "undecided", "probability", "at_end"]]
         shown = table.round(3).to_string(index=False)
         measured = "\n".join(

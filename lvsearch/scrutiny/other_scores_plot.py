@@ -1,4 +1,4 @@
-"""The picture of other scores: a row for each score, since no two scores have a scale in common."""
+"""Draw scores of the number of topics, in a row for each score, since no two scores have a scale in common."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -27,11 +27,14 @@ def draw_other_scores(
     size_name: str,
     axes: "Axes",
 ) -> None:
-    """Draw a curve in a row for each score, the first on top, from its smallest value to its largest.
+    """Draw a curve over sizes in a row for each score, the first on top, from its smallest value to its largest.
 
-    rows: {name: values}. together: sizes that are shaded.
+    A dot marks the largest value, in another colour where it is not at a size in `together`. NaN is left out.
 
-    A dot marks the largest value, in another colour where it is not at one of `together`. NaN is left out.
+    rows: {name of the score: values, (sizes,), larger is better}.
+    sizes: the sizes of the values.
+    together: the sizes that are shaded, which the posterior does not rule out.
+    size_name: the plural noun that sizes count, such as "topics".
     """
     palette, where = palette_of(axes), SizeAxis.from_sizes(sizes)
     at = where.positions(sizes)

@@ -34,20 +34,20 @@ Source = Literal["sizes", "starts", "samples"]
 PROBABILITY = 0.9
 """The probability of coming back from which a component counts as stable."""
 LEVEL = 0.9
-"""The probability that an interval of the table holds."""
+"""The probability that the interval of a component's probability holds."""
 
 
 @dataclass(frozen=True)
 class Recurrence:
-    """One other fit, and how similar each component of the reference fit is to its partner there.
+    """One other fit, and how similar each component of the reference fit is to its partner in the other fit.
 
     | field | meaning |
     |---|---|
-    | `source` | what differs: "sizes", "starts", or "samples", where size and start differ too |
+    | `source` | what differs: "sizes", "starts", or "samples" (resampled data, where size and start differ too) |
     | `size` | the size of the other fit |
-    | `weight` | its share among the fits of one source |
-    | `members` | for each component of the reference: similarity of its partner by members, 0 … 1; 0 without one |
-    | `parameters` | the same by parameters; empty if components have none to compare |
+    | `weight` | the share of the other fit among the fits of the same source |
+    | `members` | similarity of each component's partner by the observations in both, 0 … 1; 0 without a partner |
+    | `parameters` | similarity of each component's partner by parameters; empty if there are none to compare |
     """
 
     source: Source
@@ -61,12 +61,12 @@ class Recurrence:
 class Persistence:
     """The result of `SearchResult.persistence`: how often each component of one fit comes back in other fits.
 
-    `table()` has a row per component, and `stable()` the rows of those that come back reliably.
+    `table()` has a row per component, and `stable()` the rows of the components that come back reliably.
 
     | field | meaning |
     |---|---|
-    | `size`, `size_names` | the size of the reference fit, and what it counts |
-    | `names` | a name for each of its components |
+    | `size`, `size_names` | the size of the reference fit, and the plural nouns that it counts |
+    | `names` | a name for each component of the reference fit |
     | `amounts` | the number of observations in each component |
     | `noun` | the word for an observation: "row", "token" |
     | `recurrences` | the other fits |
@@ -88,12 +88,13 @@ class Persistence:
     unfinished: str | None = None
 
     def similarities(self, source: Source = "samples", on: str = "members") -> Float[np.ndarray, "fit component"]:
-        """Return the similarity of each component to its partner in each fit of one source: 0 is chance, 1 the same.
+        """Return the similarity of each component to its partner in each other fit, (fits, components).
 
-        source: "samples", "starts" or "sizes"
-        on: "members" or "parameters"
+        0 is chance and 1 is the same component. It is NaN where the similarity is not known.
 
-        Returns (fit, component); NaN where the similarity is not known.
+        source: the fits: "samples" (of resampled data), "starts" (from other starts) or "sizes" (at other sizes).
+        on: what is compared: "members" (the observations in a component) or "parameters".
+
         Raises ValueError for another value of `on`.
         """
         if on not in ("members", "parameters"):
@@ -104,13 +105,19 @@ class Persistence:
         return np.array(rows, np.float64).reshape(len(rows), len(self.names))
 
     def exists(self, source: Source = "samples", on: str = "members") -> Bool[np.ndarray, "fit component"]:
-        """Return True for each component that exists in each fit of one source."""
+        """Return True where a component exists in another fit, (fits, components): its partner is similar enough.
+
+        source: the fits: "samples" (of resampled data), "starts" (from other starts) or "sizes" (at other sizes).
+        on: what is compared: "members" (the observations in a component) or "parameters".
+        """
         return self.similarities(source, on) > self.threshold
 
     def probability(self, on: str = "members") -> Float[np.ndarray, " component"]:
-        """Return the probability that each component exists in the fit of one more sample.
+        """Return the probability that each component exists in the fit of one more resampled data set, (components,).
 
         If it exists in k of n samples, this is (k + ½) / (n + 1), the mean under Jeffreys' prior. NaN without samples.
+
+        on: what is compared: "members" (the observations in a component) or "parameters".
         """
         found = self.exists("samples", on)
         if not len(found) or np.isnan(self.similarities("samples", on)).any():
@@ -118,17 +125,17 @@ class Persistence:
         return (found.sum(axis=0) + 0.5) / (len(found) + 1)
 
     def table(self) -> pd.DataFrame:
-        """Return a row for each component of the reference fit, the most persistent first.
+        """Return a table with a row for each component of the reference fit, the most persistent first.
 
-        - `name`, and `rows` (or `tokens`, …), the number of observations in it.
-        - `probability` that it exists in one more sample, with `lower` and `upper`, its 90 % interval.
-        - `similarity`, the median over samples of its partner's similarity, and `worst`, the smallest
-        - `sizes`: the share of the posterior over sizes at whose fits it exists
-        - `starts`: the share of fits from scratch in which it exists
-        - `parameters`: the probability by parameters
-        - `parameter_similarity`: the median, where 0 is as similar as the nearest other component of the reference
+        A component exists in another fit if its partner there is similar enough. A column without fits is NaN.
 
-        NaN where there are no such fits.
+        - `name`, and `rows` (or `tokens`, …), the number of observations in the component.
+        - `probability` that it exists in one more resampled data set, with `lower` and `upper`, its 90 % interval.
+        - `similarity`, the median over samples of its partner's similarity, and `worst`, the smallest.
+        - `sizes`: the share of the posterior over sizes at whose fits it exists.
+        - `starts`: the share of fits from scratch in which it exists.
+        - `parameters`: the probability if components are compared by parameters.
+        - `parameter_similarity`: the median, where 0 is as similar as the nearest other component of the reference.
         """
         members, affinities = self.similarities(), self.similarities(on="parameters")
         lower, upper = self._interval()
@@ -152,7 +159,7 @@ class Persistence:
         return table.sort_values(["probability", "similarity"], ascending=False, kind="stable")
 
     def stable(self, probability: float | int = PROBABILITY) -> pd.DataFrame:
-        """Return the rows of `table` that exist with at least this probability.
+        """Return the rows of `table` for components that exist in a resampled data set with at least this probability.
 
         With n samples the probability is (n + ½) / (n + 1) at most. Raises ValueError unless it is between 0 and 1.
         """
@@ -162,7 +169,7 @@ class Persistence:
         return table.loc[table["probability"].to_numpy() >= probability]
 
     def describe(self) -> str:
-        """Describe how many components come back, and in which fits: a sentence without a full stop."""
+        """Return how many components come back, and in which fits, as a sentence without a full stop."""
         samples = [r for r in self.recurrences if r.source == "samples"]
         probability, many = self.probability(), len(self.names)
         lasting = int((probability >= PROBABILITY).sum())
@@ -181,24 +188,26 @@ class Persistence:
         return text
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Draw the similarity of each component's partner in every other fit, a row for each component; return
-        the axes.
+        """Draw the similarity of each component's partner in every other fit, in a row per component; return the axes.
+
+        ax: matplotlib axes; None makes a new figure.
         """
         return plot_persistence(self.table(), self._all_similarities(), self.threshold, self.size_names[0], ax)
 
     def draw(self, axes: "Axes") -> Caption:
-        """Draw the picture of `plot` on existing axes, and return its caption, which is not written."""
+        """Draw the similarity of each component's partners on existing axes; return a caption without drawing it."""
         return draw_persistence(self.table(), self._all_similarities(), self.threshold, self.size_names[0], axes)
 
     def summary(self) -> str:
-        """Return `describe` and the table as text."""
+        """Return the result in words, followed by the table of components as text."""
         return f"{self.describe()}.\n{self.table().round(3).to_string()}"
 
     def __str__(self) -> str:
+        """Return the result in words, followed by the table of components as text."""
         return self.summary()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the result as JSON data."""
+        """Return all fields of the result as JSON data, from which `from_json` restores it."""
         return asdict(self)
 
     @classmethod
@@ -224,24 +233,30 @@ class Persistence:
         return cls(**{**values, "recurrences": recurrences})
 
     def _all_similarities(self) -> Similarities:
-        """Return the similarities in fits of all sources."""
+        """Return the similarities of partners by members in all fits: resampled data, other starts and other sizes."""
         return Similarities(*(self.similarities(source) for source in ("samples", "starts", "sizes")))
 
     def _at_sizes(self) -> str:
-        """Describe the sizes of the samples' fits."""
+        """Return the sizes of the fits of resampled data in words, such as "at size 3"."""
         sizes = {r.size for r in self.recurrences if r.source == "samples"}
         drawn = "size" if len(sizes) == 1 else "sizes drawn from the posterior,"
         return f"at {drawn} {sizes_in_words(sorted(sizes)) if sizes else 'none'}"
 
     def _share(self, source: Source) -> Float[np.ndarray, " component"]:
-        """Return the weighted share of the fits of one source in which each component exists."""
+        """Return the weighted share of fits in which each component exists, (components,); NaN without such fits.
+
+        source: the fits: "samples" (of resampled data), "starts" (from other starts) or "sizes" (at other sizes).
+        """
         weight = np.array([r.weight for r in self.recurrences if r.source == source])
         if not weight.sum() > 0:
             return np.full(len(self.names), np.nan)
         return weight @ self.exists(source) / weight.sum()
 
     def _interval(self) -> tuple[Float[np.ndarray, " component"], Float[np.ndarray, " component"]]:
-        """Return the 5 % and 95 % points of the probability, under Jeffreys' prior."""
+        """Return the 5 % and 95 % points of the probability that each component exists in one more sample.
+
+        Both arrays are (components,). The prior is Jeffreys'; without samples the points are NaN.
+        """
         from scipy.special import betaincinv
 
         found = self.exists()
@@ -253,5 +268,5 @@ class Persistence:
 
 
 def _come(many: int) -> str:
-    """Return "comes" for 1, and "come" for other numbers."""
+    """Return the verb that agrees with a number: "comes" for 1, and "come" for other numbers."""
     return "comes" if many == 1 else "come"

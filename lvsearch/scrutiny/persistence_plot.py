@@ -1,4 +1,4 @@
-"""The picture of how surely each component exists: its partners in other fits, a row for each component."""
+"""Draw how surely each component exists: the similarity of its partners in other fits, in a row per component."""
 
 import textwrap
 from typing import TYPE_CHECKING, NamedTuple
@@ -27,7 +27,12 @@ TEXT_AT, RIGHT = 1.045, 1.3
 
 
 class Similarities(NamedTuple):
-    """The similarity of each component to its partner in other fits: of samples, from other starts, at other sizes."""
+    """The similarity of each component to its partner in other fits, from 0 (chance) to 1 (the same).
+
+    samples: in fits of resampled data.
+    starts: in fits of the same data from other starts.
+    sizes: in fits of the same data at other sizes.
+    """
 
     samples: Float[np.ndarray, "sample component"]
     starts: Float[np.ndarray, "start component"]
@@ -37,7 +42,14 @@ class Similarities(NamedTuple):
 def plot_persistence(
     table: pd.DataFrame, found: Similarities, threshold: float, kind: str, ax: "Axes | None"
 ) -> "Axes":
-    """Draw the picture of `Persistence.plot`, and return the axes."""
+    """Draw the similarity of each component's partners in other fits, in a row per component, and return the axes.
+
+    table: the table of a `Persistence`, with a row per component in the order in which they are drawn.
+    found: the similarities in the other fits.
+    threshold: the similarity above which a component exists in another fit.
+    kind: the plural noun for components, such as "topics".
+    ax: the axes to draw on; None for a new figure.
+    """
     rows = min(len(table), MOST_ROWS)
     axes = dressed(ax, height=max(LEAST, MARGIN + ROW * rows))
     write_caption(axes, draw_persistence(table, found, threshold, kind, axes))
@@ -45,15 +57,19 @@ def plot_persistence(
 
 
 def draw_persistence(table: pd.DataFrame, found: Similarities, threshold: float, kind: str, axes: "Axes") -> Caption:
-    """Draw the picture of `plot_persistence` on existing axes, and return its caption, which is not written.
+    """Draw the similarity of each component's partners on existing axes, and return a caption without drawing it.
 
-    table: of `Persistence`, with rows in the order in which they are drawn. kind: the word for components.
+    table: the table of a `Persistence`, with a row per component in the order in which they are drawn.
+    found: the similarities in the other fits.
+    threshold: the similarity above which a component exists in another fit; the area above it is shaded.
+    kind: the plural noun for components, such as "topics".
     """
     palette = palette_of(axes)
     order = table.index.to_numpy()[:MOST_ROWS]
     axes.axvspan(threshold, 1.02, color=palette.band, linewidth=0, zorder=0)
     axes.hlines(np.arange(len(order) - 1) + 0.5, -0.02, RIGHT, color=palette.grid, linewidth=0.7, zorder=1)
     for row, component in enumerate(order):
+        # other starts below the middle of the row and other sizes above it, since the axis runs downwards
         colour = palette.of_part(int(component))
         for others, marker, size, below in ((found.starts, "|", 6.0, 0.3), (found.sizes, "D", 4.0, -0.3)):
             values = others[:, component]
@@ -97,11 +113,14 @@ def draw_persistence(table: pd.DataFrame, found: Similarities, threshold: float,
 
 
 def _spread(n: int) -> Float[np.ndarray, " dot"]:
-    """Return heights that keep the dots of equal values apart: every third dot has the same height."""
+    """Return vertical offsets for n dots of one row, (n,), as shares of the row; neighbouring dots get different ones.
+
+    Every third dot has the same offset.
+    """
     return (np.arange(n) % 3 - 1) * SPREAD / 2
 
 
 def _label(number: int, name: str) -> str:
-    """Return the number and the name of a component, broken into lines."""
+    """Return the number and the name of a component, broken into at most two lines of 30 characters."""
     lines = textwrap.wrap(visible(f"{number}  {name}"), LONGEST, drop_whitespace=False)
     return "\n".join(line.strip() for line in lines[:LINES]) + ("…" if len(lines) > LINES else "")

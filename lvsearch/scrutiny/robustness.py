@@ -1,4 +1,6 @@
-"""The answer with less data: whether one size stays from few units to many, or the size grows.
+"""The answer with less data: whether the most supported size stays the same from few units to many, or grows.
+
+A unit is one observation of the model: a document or row.
 
 No model is true, and exact evidence with enough data finds that out. Where clusters are not quite as the model says, it
 asks for two or three components in the place of each. Fewer data cannot see such a small difference. So a posterior
@@ -37,9 +39,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SUPPORTED = 0.95
-"""Units support a size if the probability of at least this size is at least this number."""
+"""Units support a size k if the probability of size k or more, given these units, is at least this number."""
 SHARE = 0.9
-"""The share of the stretch of log m that the sizes of `together` hold together."""
+"""The share of the range of log m (m units) that the sizes in `Robustness.together` hold together."""
 RESAMPLED = 400
 """The number of bootstrap samples of the orders."""
 ARRAYS = ("units", "log_evidence", "log_prior")
@@ -50,15 +52,16 @@ ARRAYS = ("units", "log_evidence", "log_prior")
 class Robustness:
     """The result of `SearchResult.robustness`: the evidence of the first m units, for each m and in several orders.
 
-    `size` is the answer, and `describe()` says it in words.
+    A unit is a document or row. m units support size k if P(K ≥ k | m units) ≥ 0.95. `size` is the answer, the size
+    that is the largest supported one over the longest stretch of log m. `describe()` says it in words.
 
     | field | shape | meaning |
     |---|---|---|
     | `units` | (mark,) | numbers of units m, increasing; each stands for the stretch of log m up to the next |
     | `log_evidence` | (order, mark, size) | log p̂(the first m units of the order | size), nats |
-    | `log_prior` | (size,) | of sizes 1, 2, …, up to a constant |
+    | `log_prior` | (size,) | log p(size) of sizes 1, 2, …, up to a constant, nats |
     | `n_units` | | the number of units of the data searched |
-    | `unit_name`, `size_name` | | such as "rows" and "components" |
+    | `unit_name`, `size_name` | | plural nouns, such as "rows" and "components" |
     | `unfinished` | | why the search had not finished when this was computed; None if it had |
     """
 
@@ -72,62 +75,69 @@ class Robustness:
 
     @cached_property
     def probability(self) -> Float64[np.ndarray, "mark size"]:
-        """The probability of each size given m units, from logs of the evidence averaged over the orders."""
+        """The posterior probability of each size given m units, (numbers of units, sizes); rows sum to 1.
+
+        The log evidence is averaged over the orders of the units.
+        """
         return _posterior(self.log_evidence.mean(0), self.log_prior)
 
     @cached_property
     def supported(self) -> Int[np.ndarray, " mark"]:
-        """The largest size that m units support, for each m."""
+        """The largest size k with P(K ≥ k | m units) ≥ 0.95, for each number of units m, (numbers of units,)."""
         return _largest_supported(self.probability)
 
     @cached_property
     def share(self) -> Float64[np.ndarray, " size"]:
-        """The share of the stretch of log m in which each size is supported, averaged over bootstrap samples of
-        the orders.
+        """The share of the range of log m in which each size is the largest supported one, (sizes,); they sum to 1.
+
+        The share is averaged over bootstrap samples of the orders of the units.
         """
         return self._shares.mean(0)
 
     @property
     def size(self) -> int:
-        """The size that is supported over the longest stretch."""
+        """The answer: the size that is the largest supported one over the longest stretch of log m (m units)."""
         return int(np.argmax(self.share)) + 1
 
     @cached_property
     def confidence(self) -> float:
-        """The share of bootstrap samples of the orders in which `size` has the longest stretch.
+        """The share of bootstrap samples of the orders of the units in which `size` has the longest stretch.
 
-        It is about the orders, not about the data.
+        It is a confidence about the random orders, not about the data.
         """
         return float((self._shares.argmax(1) + 1 == self.size).mean())
 
     @cached_property
     def together(self) -> tuple[int, ...]:
-        """The smallest set of sizes that hold 90 % of the stretch of log m."""
+        """The smallest set of sizes that are the largest supported ones over 90 % of the range of log m, increasing."""
         order = np.argsort(-self.share, kind="stable")
         enough = int(np.searchsorted(np.cumsum(self.share[order]), SHARE - 1e-9)) + 1
         return tuple(sorted((order[:enough] + 1).tolist()))
 
     @property
     def stretch(self) -> tuple[int, int] | None:
-        """The smallest and the largest m at which `size` is supported.
+        """The smallest and the largest number of units at which `size` is the largest supported size.
 
-        None if it is supported in bootstrap samples of the orders only, and not in their average.
+        It is None if this holds in bootstrap samples of the orders only, and not in their average.
         """
         held = self.units[self.supported == self.size]
         return (int(held[0]), int(held[-1])) if len(held) else None
 
     @property
     def grows(self) -> bool:
-        """True if all units taken support more than `size`."""
+        """True if the largest number of units supports a larger size than `size`."""
         return bool(self.supported[-1] > self.size)
 
     @property
     def limited(self) -> bool:
-        """True if all units taken support the largest size that was tried: there may be more."""
+        """True if the largest number of units supports the largest size that was tried, so that there may be more."""
         return bool(self.supported[-1] == len(self.log_prior))
 
     def describe(self) -> str:
-        """Describe the result in a sentence or two, and one more where the search had not finished."""
+        """Return the supported size and the numbers of units that support it, in a sentence or two.
+
+        One more sentence follows if the search had not finished.
+        """
         taken = int(self.units[-1])
         most = f"{taken:,}" if taken == self.n_units else f"{taken:,} of {self.n_units:,}"
         between = "{} to {}".format(*self.stretch) if self.stretch else "in most samples of the orders some"
@@ -142,30 +152,37 @@ class Robustness:
         return f"{held}; {end}" + (f" {early[0].upper()}{early[1:]}." if early else "")
 
     def with_prior(self, prior: SizePrior) -> "Robustness":
-        """Return the same evidence with another prior over sizes."""
+        """Return a copy with the same evidence under another prior over sizes. Nothing is computed again."""
         log_prior = np.array([prior.log_pmf((size,)) for size in range(1, len(self.log_prior) + 1)])
         return replace(self, log_prior=log_prior)
 
     def under(self, prior: SizePrior) -> "Robustness":
-        """Do the same as `with_prior`, under its former name. Deprecated: it warns."""
+        """Return a copy under another prior over sizes. Deprecated: it warns; call `with_prior` instead."""
         warnings.warn("Robustness.under is called Robustness.with_prior now", DeprecationWarning, stacklevel=2)
         return self.with_prior(prior)
 
     def table(self) -> pd.DataFrame:
-        """Return a row per number of units: units, supported, and a column with the probability of each size."""
+        """Return a table with a row per number of units m.
+
+        Columns are `units` (m), `supported` (the largest size that m units support), and the posterior probability of
+        each size 1, 2, … given m units.
+        """
         sizes = {size: self.probability[:, size - 1] for size in range(1, len(self.log_prior) + 1)}
         return pd.DataFrame({"units": self.units, "supported": self.supported, **sizes})
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Draw the probability of each size given m units as shades, and the largest supported size as a line;
-        return the axes.
+        """Draw the probability of each size given m units as shades, and the largest supported size as a line.
+
+        ax: matplotlib axes; None makes a new figure.
+
+        Returns the axes.
         """
         axes = dressed(ax)
         write_caption(axes, self.draw(axes))
         return axes
 
     def draw(self, axes: "Axes") -> Caption:
-        """Draw the picture of `plot` on existing axes, and return its caption, which is not written."""
+        """Draw the probability of each size given m units on existing axes, and return a caption without drawing it."""
         draw_robustness(self.units, self.probability, self.supported, self.size, (self.unit_name, self.size_name), axes)
         text = (
             f"Shade: probability of each size given so many {self.unit_name}. Line: what they support "
@@ -175,7 +192,7 @@ class Robustness:
         return Caption(f"{noun} over the longest stretch of {self.unit_name}", text)
 
     def to_stored(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return the result as (JSON data, arrays by name)."""
+        """Return the result as JSON data and {name: array}, the two parts of a stored folder."""
         arrays = {name: getattr(self, name) for name in ARRAYS}
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in ARRAYS}, arrays
 
@@ -191,12 +208,16 @@ class Robustness:
         return found
 
     def __str__(self) -> str:
+        """Return the result in words, with the sizes that hold 90 % of the range of log m."""
         sizes = sizes_in_words([(size,) for size in self.together])
         return f"{self.describe()} 90 % of the stretch of log {self.unit_name}: {sizes}."
 
     @cached_property
     def _shares(self) -> Float64[np.ndarray, "sample size"]:
-        """The share of the stretch of log m in which each size is supported, in each bootstrap sample of the orders."""
+        """The share of the range of log m in which each size is the largest supported one, (bootstrap samples, sizes).
+
+        Bootstrap samples are of the orders of the units.
+        """
         widths = np.diff(np.log(np.append(self.units, self.units[-1] + 1)))
         rng, n_orders = np.random.default_rng(0), len(self.log_evidence)
         found = np.zeros((RESAMPLED, len(self.log_prior)))
@@ -210,12 +231,18 @@ class Robustness:
 def _posterior(
     log_evidence: Float64[np.ndarray, "mark size"], log_prior: Float64[np.ndarray, " size"]
 ) -> Float64[np.ndarray, "mark size"]:
-    """Return the probability of each size given m units."""
+    """Return the posterior probability of each size given m units, (numbers of units, sizes); rows sum to 1.
+
+    log_evidence: log p(the first m units | size), nats. log_prior: log p(size), nats, up to a constant.
+    """
     return softmax(log_evidence + log_prior, axis=-1)
 
 
 def _largest_supported(probability: Float64[np.ndarray, "mark size"]) -> Int[np.ndarray, " mark"]:
-    """Return the largest size k with P(K ≥ k | m units) ≥ `SUPPORTED`, for each m."""
+    """Return the largest size k with P(K ≥ k | m units) ≥ 0.95 (`SUPPORTED`), for each number of units m.
+
+    probability: of each size given m units; rows sum to 1.
+    """
     at_least = np.cumsum(probability[:, ::-1], axis=1)[:, ::-1]
     at_least[:, 0] = 1.0  # exactly, without rounding errors
     return (at_least >= SUPPORTED).sum(1)

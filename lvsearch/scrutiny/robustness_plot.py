@@ -1,4 +1,4 @@
-"""The picture of the sizes that different numbers of units support."""
+"""Draw which sizes different numbers of units (documents, rows) support."""
 
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,13 @@ def draw_robustness(
 ) -> None:
     """Draw the probability of each size given m units as shades, and the largest supported size as a line.
 
-    The line is thick where it is `size`. names: of the units and of the components.
+    The line is thick where it is `size`.
+
+    units: the numbers of units m, increasing.
+    probability: of each size 1, 2, … given m units.
+    supported: the largest size that m units support.
+    size: the size that is supported over the longest stretch.
+    names: the plural nouns of units and components, such as ("rows", "components").
     """
     from matplotlib.colors import LinearSegmentedColormap
 

@@ -1,4 +1,4 @@
-"""Checks that were made of a search after it ended, kept with its result."""
+"""The class `Scrutiny`: the checks that were made of a search after it ended, kept with its result."""
 
 import warnings
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from lvsearch.sizing.sizes import SizePrior
 
 @dataclass(frozen=True)
 class Scrutiny:
-    """The checks that were made of a search after it ended; None for those that were not made.
+    """The checks that were made of a search after it ended; None for a check that was not made.
 
     | field | meaning | method that adds it |
     |---|---|---|
@@ -36,21 +36,21 @@ class Scrutiny:
     recommended: Recommendation | None = None
 
     def with_prior(self, prior: SizePrior) -> "Scrutiny":
-        """Return the checks with another prior over sizes.
+        """Return a copy of the checks under another prior over sizes.
 
-        The persistence is dropped, since it drew its sizes under the old prior.
+        The persistence of components is dropped, since its fits have sizes drawn under the old prior.
         """
         robustness = None if self.robustness is None else self.robustness.with_prior(prior)
         sensitivity = None if self.sensitivity is None else self.sensitivity.with_prior(prior)
         return Scrutiny(self.audit, None, robustness, sensitivity, self.recommended)
 
     def under(self, prior: SizePrior) -> "Scrutiny":
-        """Do the same as `with_prior`, under its former name. Deprecated: it warns."""
+        """Return a copy of the checks under another prior. Deprecated: it warns; call `with_prior` instead."""
         warnings.warn("Scrutiny.under is called Scrutiny.with_prior now", DeprecationWarning, stacklevel=2)
         return self.with_prior(prior)
 
     def to_stored(self) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
-        """Return entries of a saved folder as (JSON data, arrays by name)."""
+        """Return the checks as JSON data {check: data} and arrays {check: {name: array}}, to store in a folder."""
         named = {
             "audit": self.audit,
             "persistence": self.persistence,
@@ -65,9 +65,12 @@ class Scrutiny:
 
     @classmethod
     def from_stored(cls, body: Mapping[str, Any], arrays: Mapping[str, Mapping[str, np.ndarray]]) -> "Scrutiny":
-        """Return the checks that `to_stored` encoded; older folders have none.
+        """Return the checks that `to_stored` encoded.
 
-        Raises the errors of each check's own `from_json` or `from_stored`.
+        body: JSON data of the folder, {check: data}; a check that is missing, as in older folders, becomes None.
+        arrays: arrays of the folder, {check: {name: array}}.
+
+        Raises KeyError or TypeError for data that are not those of a check.
         """
         audit, persistence = body.get("audit"), body.get("persistence")
         robustness, sensitivity = body.get("robustness"), body.get("sensitivity")

@@ -31,14 +31,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Variant:
-    """The search with one hyper-parameter changed.
+    """The answer of a search that was repeated with one hyper-parameter of the model changed.
 
     | field | meaning |
     |---|---|
-    | `hyperparameter` | its place in the model, such as "components.rate"; "" for the original search |
-    | `factor`, `value` | the factor, and the new value; 1 and None for the original search |
+    | `hyperparameter` | the name of the changed number, such as "components.rate"; "" for the original search |
+    | `factor`, `value` | the factor of the change, and the new value; 1 and None for the original search |
     | `sizes` | sizes tried whose fit did not fail |
-    | `log_prior`, `estimate`, `standard_error` | of each size; the last two are of its log evidence, nats |
+    | `log_prior` | log p(size) of each size, nats |
+    | `estimate`, `standard_error` | estimated log evidence of each size, and its standard error, nats |
     """
 
     hyperparameter: str
@@ -51,19 +52,19 @@ class Variant:
 
     @cached_property
     def posterior(self) -> EstimatedPosterior | None:
-        """The posterior over the sizes tried; None if all fits failed."""
+        """The estimated posterior over the sizes that this variant tried; None if all fits failed."""
         if not self.sizes:
             return None
         return estimate_posterior(self.sizes, *map(np.array, (self.log_prior, self.estimate, self.standard_error)))
 
     @property
     def log_evidence(self) -> float:
-        """The evidence log Σ_k p(k) p(data | k) over the sizes tried, in nats; nan without sizes."""
+        """The log evidence of the variant, log Σ_k p(k) p(data | k) over the sizes k tried, nats; NaN without any."""
         return float(np.logaddexp.reduce(np.add(self.log_prior, self.estimate))) if self.sizes else float("nan")
 
     @property
     def name(self) -> str:
-        """A short name, such as "components.rate ÷ 3"."""
+        """A short name of the variant, such as "components.rate ÷ 3"; "as searched" for the original search."""
         if not self.hyperparameter:
             return "as searched"
         sign, number = ("×", self.factor) if self.factor >= 1 else ("÷", 1 / self.factor)
@@ -72,12 +73,12 @@ class Variant:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """The result of `SearchResult.sensitivity`: the answers of the search under changed priors.
+    """The result of `SearchResult.sensitivity`: the answers of the search under changed hyper-parameters (variants).
 
     | field | meaning |
     |---|---|
     | `variants` | the searches; the first is the original one |
-    | `size_names` | what sizes count, such as ("components",) |
+    | `size_names` | the plural nouns that sizes count, such as ("components",) |
     | `unfinished` | why the original search had not finished when this was computed; None if it had |
     """
 
@@ -87,7 +88,7 @@ class Sensitivity:
 
     @property
     def answered(self) -> tuple[Variant, ...]:
-        """The variants whose search found an answer."""
+        """The variants (searches with a changed hyper-parameter, and the original) that found an answer."""
         return tuple(variant for variant in self.variants if variant.posterior is not None)
 
     @property
@@ -97,28 +98,31 @@ class Sensitivity:
 
     @property
     def disagreeing(self) -> tuple[Variant, ...]:
-        """The variants in which another size is most probable."""
+        """The variants in which another size is most probable than in the original search."""
         return tuple(variant for variant in self.answered if _posterior_of(variant).best != self.best)
 
     @property
     def moved(self) -> tuple[Variant, ...]:
-        """The same as `disagreeing`, under its former name. Deprecated: it warns."""
+        """The variants with another most probable size. Deprecated: it warns; call `disagreeing` instead."""
         warnings.warn("Sensitivity.moved is called Sensitivity.disagreeing now", DeprecationWarning, stacklevel=2)
         return self.disagreeing
 
     @property
     def surviving(self) -> tuple[Size, ...]:
-        """The sizes that no variant rules out against its best: the answer that holds for all of these priors."""
+        """The sizes that may be the best in every variant, increasing: the answer that holds under all priors tried."""
         kept = [set(_posterior_of(variant).indistinguishable) for variant in self.answered]
         return tuple(sorted(set.intersection(*kept)))
 
     @property
     def together(self) -> tuple[Size, ...]:
-        """The sizes that some variant cannot tell from its best."""
+        """The sizes that may be the best in at least one variant, increasing."""
         return tuple(sorted({size for variant in self.answered for size in _posterior_of(variant).indistinguishable}))
 
     def describe(self) -> str:
-        """Describe the result in a sentence or two, and one more where the search had not finished."""
+        """Return in words how many variants agree with the original answer, and which sizes all variants allow.
+
+        One more sentence follows if the search had not finished.
+        """
         changes = len(self.answered) - 1
         disagreeing = self.disagreeing
         others = "; ".join(f"{each.name}: {sizes_in_words([_posterior_of(each).best])}" for each in disagreeing)
@@ -133,13 +137,13 @@ class Sensitivity:
         return "".join(parts) + (f" {early[0].upper()}{early[1:]}." if early else "")
 
     def table(self) -> pd.DataFrame:
-        """Return a row per variant.
+        """Return a table with a row per variant, the original search first.
 
-        - hyperparameter, factor, value: what was changed
-        - best: the most probable size
-        - probability_of_answer: of the size that is best in the original search
+        - hyperparameter, factor, value: the number that was changed, the factor, and the new value
+        - best: the most probable size, as text
+        - probability_of_answer: the probability of the size that is best in the original search
         - together: the sizes that cannot be told apart, as text
-        - log_evidence: nats
+        - log_evidence: log Σ_k p(k) p(data | k) over the sizes tried, nats
         """
         rows = []
         for variant in self.variants:
@@ -161,8 +165,11 @@ class Sensitivity:
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Draw a row of dots per variant, as large as the probability of each size, and return the axes.
 
-        Sizes that every variant keeps are shaded. Raises ValueError for several size variables, which have no single
-        axis.
+        Sizes that may be the best in every variant are shaded.
+
+        ax: matplotlib axes; None makes a new figure.
+
+        Raises ValueError for several size variables, which have no single axis.
         """
         if len(self.best) > 1:
             raise ValueError(f"got {len(self.best)} size variables, expected one: read table() instead")
@@ -171,7 +178,10 @@ class Sensitivity:
         return axes
 
     def draw(self, axes: "Axes") -> Caption:
-        """Draw the picture of `plot` on existing axes, and return its caption, which is not written."""
+        """Draw a row of dots per variant on existing axes, as large as the probability of each size.
+
+        Returns a caption, without drawing it.
+        """
         names = [variant.name for variant in self.answered]
         draw_sensitivity(
             names, [_posterior_of(variant) for variant in self.answered], self.surviving, self.size_names[0], axes
@@ -183,7 +193,7 @@ class Sensitivity:
         return Caption(f"{self._best_in_words} under other priors", f"{text} {self.describe()}")
 
     def with_prior(self, prior: SizePrior) -> "Sensitivity":
-        """Return the same evidence with another prior over sizes. Nothing is searched again."""
+        """Return a copy with the same evidence under another prior over sizes. Nothing is searched again."""
         variants = (
             replace(variant, log_prior=tuple(float(prior.log_pmf(size)) for size in variant.sizes))
             for variant in self.variants
@@ -191,12 +201,12 @@ class Sensitivity:
         return replace(self, variants=tuple(variants))
 
     def under(self, prior: SizePrior) -> "Sensitivity":
-        """Do the same as `with_prior`, under its former name. Deprecated: it warns."""
+        """Return a copy under another prior over sizes. Deprecated: it warns; call `with_prior` instead."""
         warnings.warn("Sensitivity.under is called Sensitivity.with_prior now", DeprecationWarning, stacklevel=2)
         return self.with_prior(prior)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the result as JSON data."""
+        """Return all fields of the result as JSON data, from which `from_json` restores it."""
         return asdict(self)
 
     @classmethod
@@ -212,6 +222,7 @@ class Sensitivity:
         return cls(tuple(variants), tuple(stored["size_names"]), stored.get("unfinished"))  # new in folders
 
     def __str__(self) -> str:
+        """Return the result in words, followed by its table as text."""
         return f"{self.describe()}\n\n{self.table().round(3).to_string(index=False)}"
 
     @property
@@ -221,13 +232,13 @@ class Sensitivity:
         return " × ".join(counted(number, name.replace("_", " ")) for number, name in named)
 
     def _kept_in_words(self) -> str:
-        """Return a sentence about the sizes that all variants keep, or that some keep."""
+        """Return a sentence about the sizes that may be the best in every variant, and in at least one."""
         if self.surviving:
             return f"No variant rules out {sizes_in_words(self.surviving)}; some keep {sizes_in_words(self.together)}."
         return f"No size is kept by all: between them they keep {sizes_in_words(self.together)}."
 
 
 def _posterior_of(variant: Variant) -> EstimatedPosterior:
-    """Return the posterior of a variant that has one."""
+    """Return the posterior over sizes of a variant, which must have one: its search found an answer."""
     assert variant.posterior is not None  # called for variants of `answered` only
     return variant.posterior

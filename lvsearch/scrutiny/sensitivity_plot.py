@@ -1,4 +1,4 @@
-"""The picture of the search's answers under other priors."""
+"""Draw the answers of a search under changed hyper-parameters."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -26,7 +26,12 @@ def draw_sensitivity(
     size_name: str,
     axes: "Axes",
 ) -> None:
-    """Draw a row of dots for each posterior, the first on top; sizes in `surviving` are shaded."""
+    """Draw a row of dots for each posterior, the first on top, with areas that are the probabilities of sizes.
+
+    names: the label of each row. posteriors: the posterior over sizes of each row.
+    surviving: the sizes that are shaded, which may be the best in every row.
+    size_name: the plural noun that sizes count, such as "components".
+    """
     from matplotlib.ticker import MaxNLocator
 
     palette = palette_of(axes)

@@ -1,1 +1,1 @@
-"""The search itself: what it asks of a fit, which size it tries next, and the loop."""
+"""The search over sizes: its loop, and the evaluators that fit a model at one size and measure its evidence."""

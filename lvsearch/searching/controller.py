@@ -1,4 +1,4 @@
-"""The search over sizes: which fit to make next, what to keep, when to stop. It does not depend on the model.
+"""The loop of the search over sizes: which fit to make next, what to keep, when to stop. It knows no model.
 
 The order of a search depends only on its settings and on what it found. So a search that was interrupted goes on as if
 it had not been.
@@ -52,9 +52,9 @@ class SearchSettings:
     | `evidence` | "partitions" (chains), "marginal" (annealed), "bound" (mean field), "plug-in" or "predictive" |
     | `per_token` | weigh evidence per token against the prior (for reproducing the paper's figures) |
     | `max_size` | largest size to try, one per size variable; None for no limit |
-    | `seed` | gives every random number |
+    | `seed` | decides every random number |
     | `starts` | largest number of trials of a size, see below |
-    | `grow` | start a size from a smaller one's fit; otherwise always from documents |
+    | `grow` | start the fit of a size from the fit of another size; otherwise always from scratch |
     | `exhaustive` | not plug-in: visit every size up to `max_size`, not only those near the mode |
     | `keep` | fitted models to keep beside the witnesses: the most probable ones |
 
@@ -84,12 +84,12 @@ A process records an end however it stops, unless it is killed.
 
 @dataclass(frozen=True)
 class SearchState:
-    """Everything that a search knows.
+    """Everything that a search has found so far. It is a plain value, from which a search can go on.
 
     | field | meaning |
     |---|---|
-    | `visits` | the sizes visited, in order |
-    | `kept` | the fits kept, {size: fit} |
+    | `visits` | the records of the sizes tried, in order, each with all its fits |
+    | `kept` | the fitted models that are kept, {size: fit} |
     | `stopped` | "finished", or in words what ended it early; None while it runs, and for ever once it is killed |
     | `partitions` | chains that compare all sizes, as far as they have come; None where there are none |
     """
@@ -101,12 +101,12 @@ class SearchState:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the search came to its own end, so that nothing it found can still change."""
+        """True if the search came to its own end, so that its answer cannot change any more."""
         return self.stopped == FINISHED
 
     @property
     def why_unfinished(self) -> str | None:
-        """Words for what kept the search from its end, such as "stopped after 60 seconds"; None where it finished."""
+        """The reason why the search did not finish, such as "stopped after 60 seconds"; None if it finished."""
         if self.is_finished:
             return None
         return self.stopped or KILLED
@@ -114,27 +114,34 @@ class SearchState:
 
 @dataclass(frozen=True)
 class Budget:
-    """When to stop early: after `seconds`, or when the proved bounds are within `width` nats."""
+    """The limits at which a search stops early; None for no limit.
+
+    seconds: the time of the search.
+    width: the width in nats of the proved bounds on log p(data) that is narrow enough.
+    """
 
     seconds: float | None = None
     width: float | None = None
 
 
 LATEST = 1.05
-"""Factor on the time limit: a search begins no task that is expected to end later than this times the limit."""
+"""A search begins no task that is expected to end later than this factor times the time limit."""
 SECOND_LOOK = 2
-"""Number of fits that a size beside the sizes near the mode gets before it ends a search."""
+"""The number of fits that a size just outside the sizes near the mode gets before the search may end there."""
 
 NEAR = 20
-"""A fit may be merged from one that is larger by at most one in `NEAR` components, or by one."""
+"""A fit may begin from a larger fit, merging components, if that is larger by at most one in `NEAR`, or by one."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """The next thing to do: one or several trials of one size, the first of which has number `trial`.
+    """The next work of a search: one or several trials (fits) of one size.
 
-    warm: whether trial 0 begins from another size's fit, if there is one. Where fits shrink, only sizes that fill in a
-        range do so. A chain of such fits is cheap, but each resembles the one before it.
+    size: the size to fit.
+    trial: the number of the first trial, from 0.
+    trials: the number of trials.
+    warm: whether trial 0 begins from another size's fit, if there is one. Where fits shrink (begin from larger fits),
+        only sizes that fill in a range do so. A chain of such fits is cheap, but each resembles the one before it.
     """
 
     size: Size
@@ -144,7 +151,12 @@ class Task:
 
 
 class Call(NamedTuple):
-    """One fit that a task asks of the evaluator: the arguments of `evaluate`."""
+    """The arguments of `Evaluator.evaluate` for one fit.
+
+    size: the size to fit.
+    start: the fit of another size to begin from; None begins from scratch.
+    trial: the number of the fit among those of the size, from 0.
+    """
 
     size: Size
     start: Fit | None
@@ -158,7 +170,11 @@ Make = Callable[[SearchState, Task, Sequence[Call], Callable[[str], None]], Sequ
 def witness_search(
     evaluator: Evaluator, prior: SizePrior, settings: SearchSettings, state: SearchState
 ) -> WitnessSearch:
-    """Return the visited sizes, witnesses and bounds of a search so far, on the search's scale."""
+    """Return the sizes tried so far with their evidence, as a `WitnessSearch`, which chooses sizes and computes bounds.
+
+    evaluator: says whether evidence is nested, its ceiling, and its scale (the divisor of all evidence).
+    prior: the prior over sizes. settings: the settings of the search. state: what the search has found so far.
+    """
     return WitnessSearch.from_records(
         prior,
         evaluator.ceiling / evaluator.scale,
@@ -171,7 +187,12 @@ def witness_search(
 def next_task(
     evaluator: Evaluator, prior: SizePrior, settings: SearchSettings, state: SearchState, search: WitnessSearch
 ) -> Task | None:
-    """Return what to do next; None when the search is finished."""
+    """Return the next fits to make, as a task of one size; None when the search is finished.
+
+    evaluator: makes the fits; its properties decide the order of sizes.
+    prior: the prior over sizes. settings: the settings of the search. state: what the search has found so far.
+    search: the sizes tried with their bounds, as `witness_search` returns them.
+    """
     if isinstance(evaluator, SelfGuided):
         wanted = evaluator.next_trial(state.visits, settings.max_size)
         return None if wanted is None else Task(*wanted, trials=1, warm=False)
@@ -229,7 +250,9 @@ def run(
     make: Make | None = None,
     agreed: Callable[[bool], bool] = bool,
 ) -> SearchState:
-    """Search until finished, out of budget or interrupted (Ctrl-C keeps everything done so far).
+    """Run a search until it is finished, out of budget or interrupted, and return its last state.
+
+    Ctrl-C keeps everything done so far.
 
     However short the time, one step is made, so that repeated calls with little time make progress.
 
@@ -243,8 +266,6 @@ def run(
     make: makes the fits of a task; None uses `evaluator` for one fit after the other.
     agreed: function that turns this process' own decision to stop into the decision of all processes, which must act
         alike.
-
-    Returns the last state.
     """
     began, made = time.monotonic(), 0
     search = witness_search(evaluator, prior, settings, state)
@@ -253,6 +274,7 @@ def run(
     bar.update(sum(len(visit.trials) for visit in state.visits))
     status = "begun"
     try:
+        # First stage, only for chains over partitions: run them until they agree. They compare all sizes at once.
         while isinstance(evaluator, ComparesAllSizes) and not evaluator.is_long_enough(state.partitions):
             spent = time.monotonic() - began
             if budget.seconds is not None and made and agreed(spent > budget.seconds):
@@ -267,6 +289,7 @@ def run(
             if agreed(was_interrupted()):
                 raise KeyboardInterrupt
             bar.set_postfix_str(f"chains over partitions, block {made}")
+        # The search proper: one task (fits of one size) after the other, saving the state after each.
         while (task := next_task(evaluator, prior, settings, state, search)) is not None:
             spent = time.monotonic() - began + _expected_seconds(state, task)
             if budget.seconds is not None and made and agreed(spent > LATEST * budget.seconds):
@@ -300,7 +323,14 @@ def step(
     make: Make | None = None,
     tell: Callable[[str], None] = lambda words: None,
 ) -> tuple[SearchState, WitnessSearch]:
-    """Make the fits of one task and enter the best of them. Returns the new state and search."""
+    """Make the fits of one task, enter the best of them into the search, and return the new state and search.
+
+    evaluator: makes the fits. prior: the prior over sizes. settings: the settings of the search.
+    state: what the search has found so far. search: the sizes tried with their bounds; it may be changed.
+    task: the fits to make.
+    make: function that makes the fits elsewhere; None uses `evaluator` for one fit after the other.
+    tell: function that shows a few words about the progress.
+    """
     calls = calls_of(evaluator, settings, state, search, task)
     fits = [evaluator.evaluate(*call) for call in calls] if make is None else make(state, task, calls, tell)
     return enter_fits(evaluator, prior, settings, state, search, task, fits)
@@ -309,7 +339,10 @@ def step(
 def calls_of(
     evaluator: Evaluator, settings: SearchSettings, state: SearchState, search: WitnessSearch, task: Task
 ) -> tuple[Call, ...]:
-    """Return the fits that a task asks for. None of them depends on another."""
+    """Return the arguments of each fit that a task asks for; no fit depends on another, so they may run in parallel.
+
+    The first fit of a size may begin from the fit of another size, if the settings and the task allow it.
+    """
     first = _start(evaluator, task.size, state, search) if settings.grow and task.warm and task.trial == 0 else None
     trials = range(task.trial, task.trial + task.trials)
     return tuple(Call(task.size, first if trial == 0 else None, trial) for trial in trials)
@@ -324,10 +357,13 @@ def enter_fits(
     task: Task,
     fits: Sequence[Fit],
 ) -> tuple[SearchState, WitnessSearch]:
-    """Enter the fits of one task into the search.
+    """Enter the finished fits of one task into the search, and return the new state and the witness search.
 
-    Returns the new state, and the witness search. `search` itself is changed; where it cannot go on, a new one is
-    returned.
+    evaluator: made the fits. prior: the prior over sizes. settings: the settings of the search.
+    state: what the search had found before. task: the size and numbers of the fits.
+    search: the sizes tried with their bounds. It is changed in place; where a size tried before has a better bound now,
+        a new one is returned.
+    fits: the fits of the task, at least one.
     """
     best = max(fits, key=lambda fit: fit.estimate)
     trials = tuple(_trial(fit) for fit in fits)
@@ -362,8 +398,11 @@ def _enter(
     trials: tuple[Trial, ...],
     visits: tuple[Visit, ...],
 ) -> Visit:
-    """Record a new size in `search`, which changes, and return its visit with the evidence of the best fit or of its
-    witness.
+    """Record a new size in `search`, which changes in place, and return the record of the size with all its fits.
+
+    Its evidence is that of the best fit, or of a smaller size (its witness) if that is better.
+
+    best: the best fit of the size. trials: the records of all its fits. visits: the records of the sizes tried before.
     """
     record = search.record(size, scaled(best.evidence, evaluator.scale))
     recorded = next((visit for visit in visits if visit.size == record.replaced_by), best)
@@ -380,9 +419,10 @@ def _enter(
 
 
 def _fit_from_witness(fit: Fit, witness: Fit | None) -> Fit | None:
-    """Return the witness's fit as a fit of the larger size, its extra components empty; None where it was not kept.
+    """Return the fit of a smaller size (a witness) as a fit of a larger size, with empty additional components.
 
-    fit: the fit that it replaces.
+    fit: the worse fit of the larger size, which it replaces.
+    witness: the fit of the smaller size; None if it was not kept, and then the result is None.
     """
     if witness is None:
         return None
@@ -391,7 +431,9 @@ def _fit_from_witness(fit: Fit, witness: Fit | None) -> Fit | None:
 
 
 def _start(evaluator: Evaluator, size: Size, state: SearchState, search: WitnessSearch) -> Fit | None:
-    """Return the fit to start a size from: the best witness's where there are witnesses, else the nearest kept fit.
+    """Return the kept fit from which the fit of a size starts, or None to start from scratch.
+
+    It is the fit of the best witness (a visited smaller size) where models are nested, else the nearest kept fit.
 
     The nearest fit is a larger one where the evaluator shrinks, and else a smaller one. A larger one has to be near,
     because each merger loses a little and a fit from scratch loses nothing. Where gains are measured any larger fit
@@ -414,7 +456,10 @@ def _start(evaluator: Evaluator, size: Size, state: SearchState, search: Witness
 def _sizes_to_keep(
     evaluator: Evaluator, prior: SizePrior, settings: SearchSettings, visits: tuple[Visit, ...], search: WitnessSearch
 ) -> set[Size]:
-    """Return the sizes whose fits are kept: the most probable ones, the witnesses, and the latest."""
+    """Return the sizes whose fitted models are kept: the most probable ones, the witnesses, and the latest one.
+
+    Witnesses are the visited sizes that bound the evidence of larger sizes.
+    """
     weighted = sorted(
         (visit for visit in visits if not visit.failed),
         key=lambda visit: (-(prior.log_pmf(visit.size) + visit.estimate / evaluator.scale), visit.size),
@@ -423,7 +468,7 @@ def _sizes_to_keep(
 
 
 def _trial(fit: Fit) -> Trial:
-    """Return the record of a fit without its state."""
+    """Return the record of a fit, which leaves out the fitted model."""
     info = fit.info
     return Trial(
         info.start, fit.evidence, fit.log_symmetry, info.seconds, info.failure, fit.brackets, fit.gains, fit.scores
@@ -431,7 +476,10 @@ def _trial(fit: Fit) -> Trial:
 
 
 def _expected_seconds(state: SearchState, task: Task) -> float:
-    """Return how long a task may take: as the last trial of the size nearest to it, in proportion to the sizes."""
+    """Return the expected time of a task in seconds, from the last fit of the nearest size; 0 before the first fit.
+
+    The time of a fit is taken to grow in proportion to the size.
+    """
     if not state.visits:
         return 0.0
     near = min(state.visits, key=lambda visit: (abs(math.prod(visit.size) - math.prod(task.size)), visit.size))
@@ -440,12 +488,12 @@ def _expected_seconds(state: SearchState, task: Task) -> float:
 
 
 def _n_trials(state: SearchState, size: Size) -> int:
-    """Return the number of trials of a size so far."""
+    """Return the number of fits (trials) of a size so far."""
     return next((len(visit.trials) for visit in state.visits if visit.size == size), 0)
 
 
 def _tell(bar: tqdm, status: str, words: str) -> None:
-    """Show the status and a few more words beside the progress bar."""
+    """Show the status of the search and a few more words beside the progress bar, joined by "; "."""
     bar.set_postfix_str(f"{status}; {words}")
 
 
@@ -457,9 +505,9 @@ def _save_as_stopped(state: SearchState, why: str, save: Callable[[SearchState],
 
 
 def _expected_fits(evaluator: Evaluator, settings: SearchSettings) -> int | None:
-    """Return the number of fits of the whole search where it is known beforehand, else None.
+    """Return the number of fits of the whole search, for the progress bar, if it is known beforehand; else None.
 
-    It is known where every size up to `max_size` is visited, equally often.
+    It is known for nested evidence with a `max_size`: every size up to it is fitted equally often.
     """
     if settings.max_size is None or not evaluator.nested:
         return None
@@ -469,7 +517,10 @@ def _expected_fits(evaluator: Evaluator, settings: SearchSettings) -> int | None
 def _status(
     prior: SizePrior, settings: SearchSettings, evaluator: Evaluator, state: SearchState, search: WitnessSearch
 ) -> str:
-    """Return the status of the search in a few words, such as "best 12, 3 sizes near it"."""
+    """Return the status of the search in a few words for the progress bar, such as "best 12, 3 sizes near it".
+
+    Sizes near the best are those that cannot be told from it.
+    """
     differ = evaluator.repeatable and not evaluator.anneals
     near = near_mode(state.visits, prior, settings.starts, evaluator.scale, differ)
     best = "×".join(map(str, near[0].size)) if near else "none yet"

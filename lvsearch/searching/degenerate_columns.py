@@ -1,4 +1,4 @@
-"""Find the columns of a table that make a fit fail. People are told them when a fit is not a number."""
+"""Find the columns of a table that make a fit fail, to name them in the message when a fit is not a number."""
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -7,19 +7,17 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import RowMatrix
 
 REPEATED_SHARE, FEWEST_REPEATED = 0.25, 3
-"""Equal cells that can make a component without any width in a column: this share of its cells, and at least so
-many.
-"""
+"""The share and the number of equal cells in a column from which on a component can be left without width."""
 FAR = 1e6
-"""A cell this many times as far from the median as the median cell makes all other cells look like one value."""
+"""The factor by which a cell may be farther from the median than half of the cells are; farther cells are faults."""
 PROPORTIONAL = 1e-10
-"""Largest distance from 1 of the correlation of two columns that count as proportional."""
+"""The largest distance from 1 of the absolute correlation of two columns that count as proportional."""
 MOST_COMPARED = 500
-"""Number of columns that are compared with each other."""
+"""The largest number of columns that are compared with each other."""
 
 
 def degenerate_columns(data: Dataset) -> str:
-    """Name the columns of a table that leave a component without width, and say why; "" where none is found.
+    """Return in words which columns of a table can leave a component without width, and why; "" if none does.
 
     A component that holds only rows equal in one column, or rows whose columns are proportional, has no width in that
     direction. Where the prior lets widths shrink to 0, its density grows without bound and the fit is not a number.
@@ -32,7 +30,10 @@ def degenerate_columns(data: Dataset) -> str:
 
 
 def _fault_of_column(number: int, cells: Float[np.ndarray, " row"], observed: Bool[np.ndarray, " row"]) -> str:
-    """Return in words why one column by itself leaves a component without width; "" if it does not."""
+    """Return in words why one column by itself can leave a component without width; "" if it cannot.
+
+    number: the number of the column, for the message. cells: its values. observed: False for missing cells.
+    """
     known = cells[observed]
     if not known.size:
         return ""
@@ -47,9 +48,9 @@ def _fault_of_column(number: int, cells: Float[np.ndarray, " row"], observed: Bo
 
 
 def _find_proportional(values: Float[np.ndarray, "row dim"], observed: Bool[np.ndarray, "row dim"]) -> str:
-    """Return in words the first two columns of which one is a multiple of the other; "" for none.
+    """Return in words the first two columns whose correlation is ±1 up to rounding; "" for none.
 
-    Only rows without missing cells are compared.
+    Only rows without missing cells are compared. observed: False for missing cells.
     """
     whole = values[observed.all(1), :MOST_COMPARED]
     spread = whole.std(0) if len(whole) > 2 else np.zeros(0)

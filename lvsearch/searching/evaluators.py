@@ -1,4 +1,4 @@
-"""The evaluator of a model with data: it fits one size at a time for a search, and measures its evidence."""
+"""The class `ModelEvaluator`, which fits a model to data at one size at a time and measures the evidence."""
 
 import hashlib
 import math
@@ -49,25 +49,25 @@ from lvsearch.sizing.sizes import Size
 
 CEILING_SLACK = 1e-9
 ANNEALING, PILOT = 0x5EED, 0xF10D
-"""Folded into keys to separate an annealing and its pilot from the fit that they follow."""
+"""Numbers folded into random keys, so that an annealing and its pilot run have other keys than the fit before them."""
 
 
 class ModelEvaluator:
-    """Fits a model to a data set at any size, and measures the evidence of the size.
+    """The evaluator of a model with data, which fits the model at any size and measures the evidence of the size.
 
-    The evidence is plug-in, p(y | s, θ_s), or p(y | s) itself, annealed ("marginal") or by its mean-field bound
-    ("bound"). For annealed evidence, the first trial of a size is a fit and a short annealing. Every further trial is a
-    longer annealing, after a new fit where paths begin with one. The proved interval of the fit (its bound, the
-    ceiling) is recorded beside the annealed estimate.
+    The evidence is p(data | size, fitted parameters) ("plug-in"), or p(data | size) itself, annealed ("marginal") or by
+    its mean-field bound ("bound"). For annealed evidence, the first trial of a size is a fit and a short annealing.
+    Every further trial is a longer annealing, after a new fit where paths begin with one. The proved interval of the
+    fit (from its bound to the model's ceiling) is recorded beside the annealed estimate.
 
-    Keys are folded from the seed, the size and the trial, so a fit does not depend on the order of the search. The
+    Random keys are made from the seed, the size and the trial, so a fit does not depend on the order of the search. The
     exception is a lack of memory: then every later fit is made in smaller chunks, and `chunks` says which.
 
-    model, data: what is fitted.
+    model, data: the model, and the data that it is fitted to.
     evidence: "marginal", "bound" or "plug-in".
-    seed: gives every random number.
-    scale: the divisor of the evidence before it is weighed against the prior.
-    chunks: the chunks to work in; None chooses them.
+    seed: decides every random number.
+    scale: the divisor of the log evidence before it is weighed against the prior.
+    chunks: the limits on memory that decide into what chunks data are cut; None chooses them.
     mesh: devices over which units are split, of this process or of several. With several, every fit is the one of
         process 0.
     """
@@ -108,7 +108,7 @@ class ModelEvaluator:
         self._paces: dict[Size, Profile] = {}
 
     def split_over(self, mesh: Mesh) -> "ModelEvaluator":
-        """Return the same evaluator with units split over the devices of a mesh."""
+        """Return a copy of the evaluator that splits units (documents, rows) over the devices of a JAX mesh."""
         return ModelEvaluator(
             self.base_model,
             self.data,
@@ -120,16 +120,16 @@ class ModelEvaluator:
         )
 
     def without_mesh(self) -> "ModelEvaluator":
-        """Return the same evaluator for this process alone.
+        """Return a copy of the evaluator that works in this process alone.
 
-        Questions to a finished search need not be asked in all processes.
+        After a search in several processes, a fit then need not be asked for in all of them.
         """
         other = copy(self)
         other.mesh = None
         return other
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the model and the units as given; the receiving process rebuilds everything else from them."""
+        """Return the model, data and settings as which the evaluator is pickled; the rest is rebuilt from them."""
         units = Dataset(self.data.original)
         return _rebuild_evaluator, (self.base_model, units, self._evidence, self._seed, self.scale, self.chunks)
 
@@ -140,9 +140,10 @@ class ModelEvaluator:
         return other
 
     def evaluate(self, size: Size, start: Fit | None, trial: int = 0) -> Fit:
-        """Fit one size and return the fit.
+        """Fit one size, measure its evidence, and return the fit.
 
-        A fit that is not a number has an empty interval (nothing is known), and its `info` states the failure.
+        A fit that is not a number gets an interval of evidence from −∞ to the ceiling (nothing is known), and its
+        `info` states the failure.
 
         size: one number per size variable.
         start: the fit of another size to begin from, or None.
@@ -153,7 +154,11 @@ class ModelEvaluator:
             return broadcast_from_first(fit) if spans_processes(self.mesh) else fit
 
     def _evaluate_here(self, size: Size, start: Fit | None, trial: int) -> Fit:
-        """Fit one size on the current mesh, and anneal its evidence or measure its gain if asked for."""
+        """Fit one size on the current mesh of devices, measure its evidence, and return the fit.
+
+        size: one number per size variable. start: the fit to begin from, or None for scratch.
+        trial: the number of the attempt at this size, from 0; later trials of annealed evidence need no new fit.
+        """
         if self.anneals and trial and not path_needs_fit(self.model, self.data):
             return self._anneal_again(size, trial)
         began = time.perf_counter()
@@ -182,14 +187,20 @@ class ModelEvaluator:
         return self._anneal(fit, trial) if self.anneals else fit
 
     def refit(self, size: Size) -> Fit:
-        """Return the fit of the first trial from scratch, without annealing its evidence again."""
+        """Return a fit of a size from scratch, with the random key of its first trial, without annealing its evidence.
+
+        It is for a size whose fitted model was not kept.
+        """
         fitting = copy(self)
         fitting.anneals = fitting.measures_gains = False
         return fitting.evaluate(size, None, 0)
 
     def _with_gain(self, fit: Fit, trial: int) -> Fit:
-        """Return the fit with the gain of its size over the next smaller one; a gain that is not a number is a
-        failure.
+        """Return the fit with a measured gain: log evidence of its size minus that of the next smaller size, nats.
+
+        A gain that is not a number makes the fit a failure.
+
+        trial: the number of the attempt at this size, from 0, which decides the length of the paths.
         """
         began = time.perf_counter()
         key = folded(self._key_of(fit.size, trial), ANNEALING)
@@ -204,12 +215,21 @@ class ModelEvaluator:
         return replace(fit, info=info, gains=(gain,))
 
     def _anneal_again(self, size: Size, trial: int) -> Fit:
-        """Anneal a size that was fitted before for longer. There is no new fit, so nothing new is proved."""
+        """Anneal the evidence of a size again, with longer paths, and return the result without a fitted model.
+
+        There is no new fit, so the proved interval of the evidence is from −∞ to the ceiling.
+
+        trial: the number of the attempt at this size, from 1.
+        """
         info = FitInfo("prior", 0.0)
         return self._anneal(Fit(size, Evidence(-math.inf, self.ceiling), 0.0, None, info), trial)
 
     def _anneal(self, fit: Fit, trial: int) -> Fit:
-        """Return the fit with its evidence annealed; an evidence that is not a number is a failure.
+        """Return the fit with annealed estimates of its log evidence, as brackets.
+
+        An evidence that is not a number makes the fit a failure.
+
+        trial: the number of the attempt at this size, from 0, which decides the length of the paths.
 
         Raises MemoryError where annealing ran out of memory.
         """
@@ -231,8 +251,14 @@ class ModelEvaluator:
         return replace(fit, info=replace(fit.info, seconds=seconds), brackets=brackets, log_symmetry=0.0)
 
     def _pace(self, chain: Chain, size: Size, trial: int, work: Effort) -> Profile:
-        """Return how temperatures are spaced. One pilot serves all trials of a size, unless they begin with different
-        fits.
+        """Return the profile of a short pilot run, by which an annealing spaces its temperatures.
+
+        A profile is the mean and spread of the log density ratio at each temperature.
+
+        One pilot run serves all trials of a size, unless their paths begin with different fits.
+
+        chain: the sampler that is annealed. trial: the number of the attempt at the size, from 0.
+        work: the numbers of temperatures and particles of the paths.
         """
         if path_needs_fit(self.model, self.data):
             return pace(chain, folded(self._key_of(size, trial), PILOT), work)
@@ -241,21 +267,24 @@ class ModelEvaluator:
         return self._paces[size]
 
     def _key_of(self, size: Size, trial: int) -> Array:
-        """Return the key of one trial of a size."""
+        """Return the random key of one trial (attempt) at a size, made from the seed, the size and the trial number."""
         return folded(self._key, *size, trial)
 
     @property
     def chunks(self) -> Chunks:
-        """The limits that decide the chunks of the fits, and with them the fits' bits; stored with a search."""
+        """The limits on memory that decide into what chunks data are cut; they are stored with a search.
+
+        Sums over other chunks round differently, so fits have the same bits only with the same chunks.
+        """
         return self._estimator.chunks
 
     def work_in(self, chunks: Chunks) -> None:
-        """Make all further fits in these chunks."""
+        """Make all further fits with data cut into chunks by these limits on memory."""
         if chunks != self.chunks:
             self._estimator = self._estimator.with_chunks(chunks)
 
     def memory_plan(self, size: Size) -> MemoryPlan:
-        """Return the most memory that one fit of this size, and the annealing of its evidence, hold."""
+        """Return the largest amount of memory that a fit of this size, or the annealing of its evidence, needs."""
         plan = self._estimator.memory_plan(size)
         if self._annealed_bytes <= plan.peak_bytes:
             return plan
@@ -263,7 +292,7 @@ class ModelEvaluator:
 
     @cached_property
     def _annealed_bytes(self) -> int:
-        """The number of bytes that annealing holds in addition to the fit; 0 where nothing is annealed."""
+        """The number of bytes that annealing needs; 0 where nothing is annealed."""
         return bytes_while_annealed(self.model, self.data) if self.anneals else 0
 
     def check_room(self) -> None:
@@ -276,7 +305,10 @@ class ModelEvaluator:
             raise MemoryError(self._no_room(f"and there is room for {in_words(room)}"))
 
     def _no_room(self, why: str) -> str:
-        """Return the message for annealing that does not fit into memory. `why` completes "they take about …, "."""
+        """Return the error message for annealing that does not fit into memory.
+
+        why: a phrase about the memory there is, which completes "they take about …, ".
+        """
         return (
             f"out of memory: annealing moves every token by itself, and they take about "
             f"{in_words(self._annealed_bytes)}, {why}. Where counts are large because their unit is small, divide them "
@@ -285,8 +317,11 @@ class ModelEvaluator:
         )
 
     def _fit(self, size: Size, key: Array, start: Estimate | None) -> Estimate:
-        """Fit one size, halving the chunks until the fit has room. Raises MemoryError where the smallest chunks do
-        not.
+        """Return a fit of one size, made with smaller and smaller chunks of data until it has room in memory.
+
+        key: the random key of the fit. start: the estimate to begin from; None begins from scratch.
+
+        Raises MemoryError if there is no room even with the smallest chunks.
         """
         while True:
             try:
@@ -305,8 +340,9 @@ class ModelEvaluator:
             self._estimator = smaller
 
     def _log_symmetry(self, estimate: Estimate) -> float:
-        """Return the log of the number of equivalent relabellings that the evidence of a fit leaves out; 0 for
-        plug-in.
+        """Return the log of the number of equivalent relabellings of components that the evidence of a fit leaves out.
+
+        It is 0 for plug-in evidence.
         """
         return 0.0 if self.plug_in else estimate.model.log_symmetry(estimate.size, estimate.natural)
 
@@ -314,12 +350,12 @@ class ModelEvaluator:
 def _rebuild_evaluator(
     model: Model, data: Dataset, evidence: str, seed: int, scale: float, chunks: Chunks
 ) -> ModelEvaluator:
-    """Rebuild an evaluator in another process."""
+    """Return an evaluator rebuilt in another process from the arguments that it was pickled as."""
     return ModelEvaluator(model, data, evidence=evidence, seed=seed, scale=scale, chunks=chunks)
 
 
 def _digest(model: Model, data: Dataset) -> str:
-    """Return a hash of the model and of all data that its fits see."""
+    """Return a SHA-256 hash, in hexadecimal digits, of the model and of all data that its fits see."""
     hashed = hashlib.sha256(repr(model).encode())
     for part in data.in_turn():
         for leaf in map(np.asarray, jax.tree.leaves([batch.units for batch in part.batches])):
@@ -328,7 +364,10 @@ def _digest(model: Model, data: Dataset) -> str:
 
 
 def _origin(size: Size, start: Fit | None) -> str:
-    """Return in words how a fit began: "scratch", or "grown from 3", or "merged from 5"."""
+    """Return in words how the fit of a size began: "scratch", or "grown from 3", or "merged from 5".
+
+    start: the fit that it began from; None for scratch.
+    """
     if start is None:
         return "scratch"
     verb = "merged" if sum(start.size) > sum(size) else "grown"
@@ -336,6 +375,6 @@ def _origin(size: Size, start: Fit | None) -> str:
 
 
 def data_ceiling(model: Model, data: Dataset) -> float:
-    """Return the model's ceiling of log p(data) over all batches, nats, rounded upwards."""
+    """Return the model's ceiling: an upper bound on log p(data | any size, any parameters), nats, rounded upwards."""
     total = math.fsum(model.ceiling(batch.units) for part in data.in_turn() for batch in part.batches)
     return total + CEILING_SLACK * abs(total) if math.isfinite(total) else total

@@ -1,4 +1,4 @@
-"""The interface of evaluators that decide themselves what to fit next."""
+"""The interfaces of evaluators that decide themselves which size to fit next."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,25 +14,25 @@ from lvsearch.sizing.sizes import Size, SizePrior
 
 @runtime_checkable
 class SelfGuided(Protocol):
-    """An evaluator whose fits answer another question than the evidence, and which decides itself what to fit next."""
+    """The interface of an evaluator that decides itself which size to fit next, such as one that scores predictions."""
 
     def next_trial(self, visits: Sequence[Visit], max_size: Size | None) -> tuple[Size, int] | None:
-        """Return the size to fit next and the number of its trial; None when the search is done.
+        """Return the size to fit next and the number of its trial (attempt, from 0); None when the search is done.
 
-        visits: everything found so far, in order.
-        max_size: the largest size to try, None for no limit.
+        visits: the records of the sizes tried so far, in order.
+        max_size: the largest size to try; None for no limit.
         """
         ...
 
 
 @dataclass(frozen=True)
 class PartitionProgress:
-    """Chains of a search as far as they have come, and the prior that they draw under.
+    """The MCMC chains over partitions of the rows that a search has run so far, and the prior that they draw under.
 
     | field | meaning |
     |---|---|
-    | `run` | the chains and what they have visited |
-    | `log_prior` | log p(K) of K = 1, 2, …, nats, (size,) |
+    | `run` | the states of the chains and their recorded draws |
+    | `log_prior` | log p(K) of K = 1, 2, … components, nats, (size,) |
     """
 
     run: PartitionRun
@@ -41,16 +41,24 @@ class PartitionProgress:
 
 @runtime_checkable
 class ComparesAllSizes(Protocol):
-    """An evaluator that knows the posterior of all sizes without a fit of any."""
+    """The interface of an evaluator that computes the posterior of all sizes by MCMC chains, without any fit."""
 
     def lengthen(
         self, progress: PartitionProgress | None, prior: SizePrior, max_size: Size | None
     ) -> PartitionProgress:
-        """Return the chains some sweeps longer. prior, max_size: of the search; used where chains begin."""
+        """Run the chains for some more sweeps, and return all of their draws so far.
+
+        progress: the chains so far; None begins new ones.
+        prior: the prior over sizes, used where chains begin.
+        max_size: the largest size, used where chains begin; None for no limit.
+        """
         ...
 
     def is_long_enough(self, progress: PartitionProgress | None) -> bool:
-        """Return whether nothing more is to be learnt from the chains."""
+        """Return True if the chains are precise enough, or as long as they may be.
+
+        progress: the chains so far; None if there are none.
+        """
         ...
 
     def next_fit(
@@ -61,5 +69,11 @@ class ComparesAllSizes(Protocol):
         max_size: Size | None,
         keep: int,
     ) -> Size | None:
-        """Return the size to fit next; None where all sizes that matter were fitted. keep: fits at most."""
+        """Return the size whose model to fit next; None if all sizes that matter were fitted.
+
+        progress: the chains so far; None if there are none.
+        visits: the records of the sizes fitted so far.
+        prior: the prior over sizes. max_size: the largest size; None for no limit.
+        keep: the largest number of sizes to fit.
+        """
         ...

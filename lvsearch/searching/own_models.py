@@ -1,4 +1,4 @@
-"""Check a user's own model once before it is fitted."""
+"""Check a user's own model for mistakes, once, before it is fitted."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,14 +12,16 @@ from lvsearch.models import families
 from lvsearch.models.contract import Model
 
 _CHECKED: set[Any] = set()
-"""Classes, static fields and shapes of the models that were checked in this process."""
+"""The structures (classes, static fields and array shapes) of the models that were checked in this process."""
 
 
 def check_own(model: Model, data: Dataset, size: tuple[int, ...]) -> None:
-    """Run `lv.models.check` on a model that is not of lvsearch.models, or has a part that is not; once for each
-    structure.
+    """Run `lv.models.check` on a model of the user's own; a model of `lvsearch.models` is not checked.
 
-    size: the size at which to check, raised to at least 2.
+    A model counts as the user's own if its class, or the class of one of its fields, is not from `lvsearch.models`.
+    Each structure of a model is checked once in a process.
+
+    size: the size at which to check, one number per size variable, raised to at least 2.
 
     Raises ValueError that says what is wrong with the model.
     """
@@ -33,12 +35,12 @@ def check_own(model: Model, data: Dataset, size: tuple[int, ...]) -> None:
 
 
 def _is_from_lvsearch(cls: type) -> bool:
-    """Return whether a class is one of lvsearch's own models or families."""
+    """Return True if a class is one of the models or families of `lvsearch.models`."""
     return any(getattr(where, cls.__name__, None) is cls for where in (models, families))
 
 
 def _parts(module: eqx.Module) -> Iterator[eqx.Module]:
-    """Yield the module and every module in its fields, recursively."""
+    """Yield an equinox module and every module in its fields, recursively."""
     yield module
     for value in vars(module).values():
         if isinstance(value, eqx.Module):

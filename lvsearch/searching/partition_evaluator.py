@@ -1,5 +1,4 @@
-"""What a search over partitions asks: chains that say the posterior of all sizes at once, and fits of the sizes that
-matter.
+"""The class `PartitionEvaluator`: MCMC over partitions of the rows, which gives the posterior of all sizes at once.
 
 The search has two stages. First chains over partitions of the rows are lengthened, a block of sweeps at a time, until
 they agree and are precise enough (`lvsearch.inference.partition_chains`). They alone decide how probable each size is.
@@ -35,20 +34,20 @@ from lvsearch.sizing.ledger import Visit
 from lvsearch.sizing.sizes import Size, SizePrior
 
 PARTITIONS = "partitions"
-"""What `SearchSettings.evidence` says of such a search."""
+"""The value of `SearchSettings.evidence` for a search by chains over partitions."""
 PRECISION, MOST_SWEEPS = 0.02, 8192
 """The largest Monte Carlo error of the probability of a size, and the most sweeps of each chain."""
 WORTH_A_FIT = 0.1
-"""Posterior probability from which on a size is fitted; others are when somebody asks for them."""
+"""The smallest posterior probability of a size that the search fits; other sizes are fitted on demand."""
 CHAINS_KEY = 0xC4A1
 """The number that separates the key of the chains from the keys of fits."""
 
 
 @singledispatch
 def has_partition_chain(model: Any) -> bool:
-    """Return whether chains over partitions of the rows know how many components this model has.
+    """Return True if MCMC over partitions of the rows can compare all sizes of this model.
 
-    model: anything that `lv.search` takes, also a function or an evaluator, which have no such chains.
+    model: anything that `lv.search` takes, also a function or an evaluator, for which the result is False.
     """
     return False
 
@@ -56,15 +55,22 @@ def has_partition_chain(model: Any) -> bool:
 @has_partition_chain.register(FiniteMixture)
 @has_partition_chain.register(TiedMixture)
 @has_partition_chain.register(IndependentNormalMixture)
-def _(model: FiniteMixture | TiedMixture | IndependentNormalMixture) -> bool:
-    """Where parameters have a prior: estimated ones are not integrated out."""
+def _mixture_has_partition_chain(model: FiniteMixture | TiedMixture | IndependentNormalMixture) -> bool:
+    """Return True if the mixture's parameters have a prior; estimated parameters cannot be integrated out."""
     return model.concentration is not None
 
 
 class PartitionEvaluator(ModelEvaluator):
-    """Compares all sizes of a mixture of rows by chains over partitions, and fits those that matter by mean field.
+    """An evaluator that compares all sizes of a mixture of rows by MCMC over partitions of the rows.
 
-    The arguments are those of `ModelEvaluator`. Raises ValueError for a model without such chains, and for a mesh.
+    The most probable sizes are also fitted by mean field, for labels, means and predictions.
+
+    model, data: a mixture of rows whose parameters are integrated out, and the rows.
+    seed: decides every random number.
+    chunks: the limits on memory that decide into what chunks data are cut; None chooses them.
+    mesh: must be None, because the chains run on one device.
+
+    Raises ValueError for a model without chains over partitions, and for a mesh.
     """
 
     def __init__(
@@ -82,7 +88,7 @@ class PartitionEvaluator(ModelEvaluator):
         self._own_seed = seed
 
     def split_over(self, mesh: Mesh) -> "PartitionEvaluator":
-        """Raise ValueError: chains over partitions run on one device."""
+        """Raise ValueError for any mesh of devices, because chains over partitions run on one device."""
         return PartitionEvaluator(self.base_model, self.data, seed=self._own_seed, chunks=self.chunks, mesh=mesh)
 
     # ── all sizes ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -90,7 +96,12 @@ class PartitionEvaluator(ModelEvaluator):
     def lengthen(
         self, progress: PartitionProgress | None, prior: SizePrior, max_size: Size | None
     ) -> PartitionProgress:
-        """Return the chains one block of sweeps longer."""
+        """Run the chains over partitions for one more block of sweeps, and return all of their draws so far.
+
+        progress: the chains so far; None begins new ones.
+        prior: the prior over sizes, used where chains begin.
+        max_size: the largest size, used where chains begin; None for no limit.
+        """
         if progress is None:
             log_prior = tabulated_prior(prior, None if max_size is None else max_size[0])
         else:
@@ -101,12 +112,18 @@ class PartitionEvaluator(ModelEvaluator):
         return PartitionProgress(run, log_prior)
 
     def is_long_enough(self, progress: PartitionProgress | None) -> bool:
-        """Return whether the chains agree and are precise enough, or are as long as they may be."""
+        """Return True if the chains agree and are precise enough, or are as long as they may be.
+
+        progress: the chains so far; None if there are none.
+        """
         return progress is not None and is_enough(progress.run, PRECISION, MOST_SWEEPS)
 
     def posterior(self, progress: PartitionProgress, prior: SizePrior) -> MixturePosterior | None:
-        """Return what the chains say under this prior, which may be another than the one that they drew under; None
-        where they have not visited anything yet, or where it gives none of their sizes any probability."""
+        """Return the posterior over all sizes from the chains' draws, under a prior over sizes.
+
+        The prior may be another than the one that the chains drew under. The result is None if the chains have made no
+        draws yet, or if the prior gives none of their sizes any probability.
+        """
         if not progress.run.blocks:
             return None
         found = MixturePosterior.from_trace(progress.run.trace(), progress.log_prior, PRECISION)
@@ -121,8 +138,16 @@ class PartitionEvaluator(ModelEvaluator):
         max_size: Size | None,
         keep: int,
     ) -> Size | None:
-        """Return the most probable size that was not fitted: the best one, and those of at least `WORTH_A_FIT`; first
-        of all size 1."""
+        """Return the most probable size whose model was not fitted yet; None if all sizes that matter were fitted.
+
+        Sizes that matter are the best one and those with a probability of at least 0.1 (`WORTH_A_FIT`). The first fit
+        of a search is always of size 1.
+
+        progress: the chains so far; None if there are none.
+        visits: the records of the sizes fitted so far.
+        prior: the prior over sizes. max_size: the largest size; it is not used.
+        keep: the largest number of sizes to fit.
+        """
         found = None if progress is None else self.posterior(progress, prior)
         if not visits:  # every search begins with one component: its fit is the witness of all others
             return (1,)
@@ -135,8 +160,16 @@ class PartitionEvaluator(ModelEvaluator):
 
     @property
     def _chains(self) -> dict:
-        """Chains that were made, by the prior that they draw under: made again where this is a copy elsewhere."""
+        """The samplers made so far, as {bytes of the log prior: function of the number of array slots for components}.
+
+        A copy of the evaluator in another process makes them again.
+        """
         return self.__dict__.setdefault("_made_chains", {})
 
     def _chain(self, log_prior: Float64[np.ndarray, " size"], places: int) -> PartitionChain:
+        """Return the sampler of partitions of the rows.
+
+        log_prior: log p(K) of K = 1, 2, … components, nats.
+        places: the number of array slots that components can occupy; some are empty.
+        """
         return partition_chain(self.base_model, self.data, log_prior, places)  # pyright: ignore[reportArgumentType]

@@ -1,1 +1,1 @@
-"""Which sizes to believe in: priors, evidence, bounds and posteriors over sizes; no JAX."""
+"""Priors, evidence, bounds and posteriors over model sizes, and the choice of the next size to try; no JAX."""

@@ -37,8 +37,9 @@ NOT_OF_SIZES = "not of the best parameters of a size"
 
 @dataclass(frozen=True, eq=False)
 class Bounds(ABC):
-    """Intervals for every term of log p(y), in nats. Rows follow `sizes`, which are in increasing (lexicographic)
-    order.
+    """Intervals for the log prior × evidence of every size, and so for log p(y) = log Σ_s p(s) p(y | s), in nats.
+
+    Tuples follow `sizes`, the visited sizes in increasing (lexicographic) order. The comments say what each field is.
     """
 
     sizes: tuple[Size, ...]
@@ -52,45 +53,41 @@ class Bounds(ABC):
 
     @property
     def kind(self) -> str:
-        """The name of the type in lower case, which says what the interval rests on: "certified" or "diminishing"."""
+        """The kind of the bounds: "certified" (proved) or "diminishing" (they assume diminishing gains)."""
         return type(self).__name__.lower()
 
     @property
     @abstractmethod
     def basis(self) -> str:
-        """A phrase for people that says what the interval rests on, and whether it is proved of fitted parameters
-        only.
-        """
+        """A phrase for people that says what the bounds rest on, and whether they hold for fitted parameters only."""
 
     @property
     def weights_lower(self) -> Float[np.ndarray, " sizes"]:
-        """The lower ends of log p(s) p(y | s), one per visited size, nats."""
+        """The lower end of log p(s) p(y | s), log prior plus log evidence, of each visited size, (sizes,), nats."""
         return np.array([log_times(*pair) for pair in zip(self.log_prior, self.evidence_lower, strict=True)])
 
     @property
     def weights_upper(self) -> Float[np.ndarray, " sizes"]:
-        """The upper ends of log p(s) p(y | s), one per visited size, nats."""
+        """The upper end of log p(s) p(y | s), log prior plus log evidence, of each visited size, (sizes,), nats."""
         return np.array([log_times(*pair) for pair in zip(self.log_prior, self.evidence_upper, strict=True)])
 
     @property
     def log_lower(self) -> float:
-        """The lower end of log p(y) over all sizes, visited and unvisited, nats."""
+        """The lower end of log p(y), the log of the evidence averaged over all sizes by their prior, nats."""
         return log_sum([*self.weights_lower, self.unvisited_lower])
 
     @property
     def log_upper(self) -> float:
-        """The upper end of log p(y) over all sizes, visited and unvisited, nats."""
+        """The upper end of log p(y), the log of the evidence averaged over all sizes by their prior, nats."""
         return log_sum([*self.weights_upper, self.unvisited_upper])
 
     @property
     def width(self) -> float:
-        """The width of the interval, log_upper − log_lower, nats; 0 where both ends say that the data are
-        impossible.
-        """
+        """The width of the interval of log p(y), nats; 0 where both ends say that the data are impossible."""
         return 0.0 if self.log_upper == self.log_lower else self.log_upper - self.log_lower
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both bounds are equal. Raises TypeError for two types of bounds."""
+        """Return True if two bounds of the same type are equal. Raises TypeError for bounds of different types."""
         if not isinstance(other, Bounds):
             return NotImplemented
         if type(other) is not type(self):
@@ -105,44 +102,52 @@ class Bounds(ABC):
         return hash((type(self).__name__, self.sizes, self.evidence_lower))
 
     def _interval(self) -> str:
-        """Return the sentence part "log p(data) between … and … nats"."""
+        """Return the interval of log p(data) in words: "log p(data) between … and … nats"."""
         return f"log p(data) between {self.log_lower:,.2f} and {self.log_upper:,.2f} nats"
 
 
 @dataclass(frozen=True, eq=False)
 class Certified(Bounds):
-    """Bounds without an assumption. Unvisited sizes lie between their best witness (if models are nested) and the
-    ceiling.
+    """Bounds on log p(y) that rest on no assumption.
+
+    A witness of a size is a visited smaller size. If models are nested, the evidence of an unvisited size is at least
+    that of its best witness. It is never above the ceiling, an upper bound for every size.
     """
 
     @property
     def basis(self) -> str:
+        """A phrase for people: "certified", or "proved of these fits" if it holds for fitted parameters only."""
         return f"proved {OF_FITS}" if self.of_fits else "certified"
 
     def describe(self) -> str:
-        """Return one line for people: the interval, the prior mass of the unvisited sizes, and what is assumed."""
+        """Return one line for people: the interval of log p(data), and the prior mass of the unvisited sizes."""
         unvisited = math.exp(self.log_unvisited_prior)
         no = f"No assumption, but {NOT_OF_SIZES}." if self.of_fits else "No assumption."
         return f"{self.basis}: {self._interval()}; unvisited sizes hold {unvisited:.2g} of the prior. {no}"
 
 
 class Violation(NamedTuple):
-    """A size whose evidence came out above the level that was assumed for it just before it was fitted, nats."""
+    """A size whose log evidence came out above the level that diminishing gains had allowed for it.
+
+    size: the size.
+    assumed: the largest log evidence that was assumed just before the size was fitted, nats.
+    found: the log evidence of its fit, less two standard errors, nats.
+    """
 
     size: int
     assumed: float
     found: float
 
     def describe(self) -> str:
-        """Return a sentence part that says by how many nats the size exceeded its assumed level."""
+        """Return a phrase that says by how many nats the size exceeded its assumed level."""
         return f"size {self.size} came out {self.found - self.assumed:,.2f} nats above the {self.assumed:,.2f} assumed"
 
 
 @dataclass(frozen=True, eq=False)
 class Diminishing(Bounds):
-    """Bounds for one size variable in which a printed assumption limits the unvisited sizes.
+    """Bounds on log p(y) for one size variable, which assume that each further component helps no more than the last.
 
-    These bounds may widen as well as narrow while a search goes on.
+    The assumption limits the evidence of unvisited sizes. The bounds may widen as well as narrow as a search goes on.
     """
 
     largest: int  # largest size tried
@@ -152,10 +157,11 @@ class Diminishing(Bounds):
 
     @property
     def basis(self) -> str:
+        """A phrase for people: "diminishing", or that bounds are of these fits, if gains diminish."""
         return f"{OF_FITS}, if gains diminish" if self.of_fits else "diminishing"
 
     def assumption(self) -> str:
-        """Return the assumption in words, completing "assuming that …"."""
+        """Return the assumption about untried sizes in words, as a clause that completes "assuming that …"."""
         return (
             f"beyond size {self.largest}, the largest tried, each added unit raises log p(data | size) by at most "
             f"{self.gain:,.3g} nats (largest gain per unit over the last three sizes + 2 standard errors), "
@@ -163,8 +169,9 @@ class Diminishing(Bounds):
         )
 
     def describe(self) -> str:
-        """Return a line for people: the interval with its assumption, or that evidence still rises, and any
-        violations.
+        """Return a line for people: the interval of log p(data) with its assumption, and any violations of it.
+
+        If the evidence still rises with the size, there is no upper end, and the line says so.
         """
         if self.still_rising:
             text = f"still rising: no upper bound yet. log p(data) at least {self.log_lower:,.2f} nats"
@@ -177,11 +184,11 @@ class Diminishing(Bounds):
 def certified(
     prior: SizePrior, records: Sequence[Record], regions: Sequence[Region], ceiling: float, nested: bool
 ) -> Certified:
-    """Compute certified bounds on log p(y) from the sizes visited so far.
+    """Return certified bounds on log p(y), which rest on no assumption, from the sizes visited so far.
 
     prior: the prior over sizes.
     records: the visited sizes with their evidence, in any order.
-    regions: the unvisited sizes, cut into boxes with their prior masses and best witnesses.
+    regions: the unvisited sizes, cut into boxes with their prior masses and best witnesses (visited smaller sizes).
     ceiling: a number ≥ log p(y | s) for every size, nats.
     nested: whether a larger model can imitate a smaller one. Without nesting, unvisited sizes get no lower bound.
 
@@ -218,8 +225,11 @@ def diminishing(
     evidence cannot fall: then gain ≥ 0, and levels are running maxima.
 
     base: the certified bounds of the same search.
-    records: the visited sizes in the order of the search.
-    regions, ceiling, nested: as for `certified`.
+    prior: the prior over sizes.
+    records: the visited sizes with their evidence, in the order of the search.
+    regions: the unvisited sizes, cut into boxes with their prior masses.
+    ceiling: a number ≥ log p(y | s) for every size, nats.
+    nested: whether a larger model can imitate a smaller one, so that evidence cannot fall with the size.
 
     Raises ValueError for several size variables.
     """
@@ -227,6 +237,7 @@ def diminishing(
         raise ValueError(f"Diminishing gains need one size variable: got {prior.dimension}. Use the certified bounds.")
     visited = sorted(_visit(record) for record in records)
     trend = _trend(visited, nested)
+    # Gaps between visited sizes get the level of their neighbours; the open end gets the tilted tail of the prior.
     terms = []
     beyond = beyond_certified = -math.inf
     for region in regions:
@@ -235,6 +246,7 @@ def diminishing(
         else:
             beyond_certified = log_times(region.log_mass_upper, ceiling)
             beyond = min(_log_beyond(trend, prior, region.lower[0]), beyond_certified)
+    # The assumption is useless if the tail alone may outweigh all visited sizes, or be as large as without it.
     useless = beyond > -math.inf and beyond >= min(beyond_certified, log_sum(base.weights_lower))
     still_rising = trend.gain == math.inf or useless
     upper = base.unvisited_upper if still_rising else max(log_sum([*terms, beyond]), base.unvisited_lower)
@@ -255,15 +267,16 @@ def diminishing(
 
 
 def audit(history: Sequence[Certified], tolerance: float = 1e-12) -> tuple[int, ...]:
-    """Return the positions in a search's history whose certified interval is not inside the one before; () when all
-    are.
+    """Return the positions in a search's history whose interval is not inside the interval before; () if none.
+
+    Certified intervals can only narrow, so that any position returned shows an error.
 
     history: the certified bounds after each step of a search.
     tolerance: allowance for rounding, relative to the larger of 1 and the ends compared.
     """
 
     def slack(before: float, after: float) -> float:
-        """Return the allowance for rounding at two ends, nats."""
+        """Return the allowance for rounding between an end of one interval and of the next, nats."""
         finite = [abs(end) for end in (before, after) if math.isfinite(end)]
         return tolerance * max([1.0, *finite])
 
@@ -276,7 +289,7 @@ def audit(history: Sequence[Certified], tolerance: float = 1e-12) -> tuple[int, 
 
 
 class _Visit(NamedTuple):
-    """One visited size of a single size variable with the ends of its evidence and its standard error, nats."""
+    """One visited size of a single size variable, with lower and upper end of its log evidence and its error, nats."""
 
     size: int
     lower: float
@@ -286,7 +299,10 @@ class _Visit(NamedTuple):
 
 
 class _Trend(NamedTuple):
-    """The assumption about sizes beyond `largest`: evidence at most `level` + `gain` · (size − largest), nats."""
+    """The assumption about sizes beyond the largest visited one: a line that their log evidence does not exceed.
+
+    The line is `level` + `gain` · (size − `largest`), nats.
+    """
 
     largest: int
     level: float
@@ -294,17 +310,19 @@ class _Trend(NamedTuple):
 
 
 def _visit(record: Record) -> _Visit:
-    """Convert a record to a `_Visit`."""
+    """Return the size and log evidence of a record, with its upper end plus 2 standard errors, as a `_Visit`."""
     lower, upper, error = record.evidence.lower, record.evidence.upper, record.evidence.standard_error
     return _Visit(record.size[0], lower, upper, error, upper + 2.0 * error)
 
 
 def _trend(visited: Sequence[_Visit], nested: bool) -> _Trend:
-    """Return the assumption about sizes beyond the largest visited one.
+    """Return the assumed line that log evidence does not exceed beyond the largest visited size.
 
-    The gain is infinite where fewer than three sizes are visited or an evidence is not finite.
+    The slope is the largest gain per unit of size over the last three gaps. It is infinite where fewer than three
+    sizes are visited or an evidence is not finite.
 
     visited: the visited sizes in increasing order.
+    nested: whether evidence cannot fall with the size.
     """
     level = max(visit.reach for visit in visited) if nested else visited[-1].reach
     gains = [_gain(before, after) for before, after in pairwise(visited[-4:])]
@@ -314,7 +332,10 @@ def _trend(visited: Sequence[_Visit], nested: bool) -> _Trend:
 
 
 def _gain(before: _Visit, after: _Visit) -> float:
-    """Return the gain per unit of size between two neighbouring sizes plus 2 standard errors, nats."""
+    """Return the rise of log evidence per unit of size from one visited size to the next, plus 2 standard errors, nats.
+
+    The rise is the larger of that between the lower ends and that between the upper ends; +inf where it is not known.
+    """
     lower, upper = after.lower - before.lower, after.upper - before.upper
     error = 2.0 * math.hypot(before.error, after.error)
     rise = math.inf if math.isnan(lower) or math.isnan(upper) else max(lower, upper)
@@ -322,7 +343,10 @@ def _gain(before: _Visit, after: _Visit) -> float:
 
 
 def _log_beyond(trend: _Trend, prior: SizePrior, start: int) -> float:
-    """Return the assumed upper bound on log Σ_{t ≥ start} p(t) p(y | t), nats; +inf where the gain is not known."""
+    """Return the assumed upper bound on log Σ_{t ≥ start} p(t) p(y | t), nats; +inf where the gain is not known.
+
+    trend: the line that log evidence does not exceed beyond the largest visited size. start: the first unvisited size.
+    """
     if trend.gain == math.inf or trend.level == -math.inf:
         return trend.level if trend.level == -math.inf else math.inf
     first = trend.level + trend.gain * (start - trend.largest)
@@ -330,13 +354,22 @@ def _log_beyond(trend: _Trend, prior: SizePrior, start: int) -> float:
 
 
 def _gap_level(visited: Sequence[_Visit], size: int, nested: bool) -> float:
-    """Return the assumed upper end of the evidence at an unvisited `size` between two visited ones, nats."""
+    """Return the assumed upper end of the log evidence at an unvisited `size` between two visited ones, nats.
+
+    It is the larger upper end of the two; where models are nested, the largest of all visited sizes up to the next.
+
+    visited: the visited sizes in increasing order.
+    """
     right = bisect_left(visited, size, key=lambda visit: visit.size)
     return max(visit.reach for visit in visited[0 if nested else right - 1 : right + 1])
 
 
 def _violations(records: Sequence[Record], nested: bool) -> tuple[Violation, ...]:
-    """Replay the search and return every size that came out above its assumed level by more than 2 standard errors."""
+    """Replay the search and return every size that came out above its assumed level by more than 2 standard errors.
+
+    records: the visited sizes with their evidence, in the order of the search.
+    nested: whether evidence cannot fall with the size.
+    """
     visited: list[_Visit] = []
     found: list[Violation] = []
     for visit in map(_visit, records):

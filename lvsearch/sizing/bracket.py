@@ -12,7 +12,7 @@ from scipy.special import ndtri, stdtrit
 from lvsearch.sizing.logspace import log_sum
 
 HYSTERESIS_SHARE, SHARE_STEPS, ANCHORED_SHARE = 0.15, 24, 0.7
-"""Shares of the hysteresis (the distance of the two ends) that count as standard error.
+"""Shares of the hysteresis (the distance of forward and backward estimates) that count as standard error.
 
 The share says how far from the middle of both ends the truth lies, beyond the spread of the particle groups. It was
 measured as a root mean square on corpora drawn from LDA (60 documents of 30 tokens), against 1,664 temperatures.
@@ -25,8 +25,9 @@ Paths anchored in one mode (ten of them, 26, 104 and 416 temperatures): 0.7, 0.6
 second share too; their own share has not been measured.
 """
 CONTRADICTION = 3.0
-"""Nats by which a lower end may exceed an upper end by chance. Each end is off by as much with probability e^−3 at
-most.
+"""The number of nats by which a lower end may exceed an upper end by chance.
+
+Each end is off by as much with probability e^−3 at most.
 """
 
 
@@ -41,13 +42,13 @@ def student_widening(freedom: int) -> float:
 
 @dataclass(frozen=True)
 class Bracket:
-    """Forward and backward estimates of log p(data | size) in nats, one of each per particle group.
+    """Estimates of log p(data | size) in nats by annealing in both directions, one of each per group of particles.
 
     | field | meaning |
     |---|---|
-    | `forward` | log p̂ of each group, annealed from the first distribution q to the posterior: low on average |
+    | `forward` | log estimate of each group, annealed from a first distribution q to the posterior: low on average |
     | `backward` | −log of the estimate of 1/p, annealed from where the forward paths ended: high on average |
-    | `steps` | number of temperatures |
+    | `steps` | number of temperatures of a path |
     | `particles` | number of particles in each half of the groups |
     | `anchor_error` | standard error of q's own evidence where q covers one labelling and one mode only; else None |
     """
@@ -60,36 +61,39 @@ class Bracket:
 
     @property
     def lower(self) -> float:
-        """The log of the average p̂ over particle groups. The average is unbiased, so its log is a stochastic lower
-        end, nats.
+        """The log of the average forward estimate of p(data | size) over particle groups, nats.
+
+        The average is unbiased, so its log is a stochastic lower bound.
         """
         return log_sum(self.forward) - math.log(len(self.forward))
 
     @property
     def upper(self) -> float:
-        """The negative log of the average estimate of 1/p, nats.
+        """The negative log of the average backward estimate of 1 / p(data | size) over particle groups, nats.
 
-        It is a stochastic upper end if the backward paths began in the posterior.
+        It is a stochastic upper bound if the backward paths began in the posterior.
         """
         return math.log(len(self.backward)) - log_sum(np.negative(self.backward))
 
     @property
     def hysteresis(self) -> float:
-        """The distance by which the backward estimates end above the forward ones on average, nats: the cost of finite
-        speed.
+        """The distance by which backward estimates lie above forward ones on average, nats; at least 0.
+
+        It shrinks as paths get more temperatures.
         """
         return max(0.0, float(np.mean(self.backward) - np.mean(self.forward)))
 
     @property
     def estimate(self) -> float:
-        """The middle of the forward and the backward mean, nats. Near equilibrium both lag by the same amount, which
-        cancels.
+        """The estimate of log p(data | size): the middle of the mean forward and the mean backward estimate, nats.
+
+        Near equilibrium both lag by the same amount, which cancels.
         """
         return float(np.mean(self.backward) + np.mean(self.forward)) / 2
 
     @property
     def standard_error(self) -> float:
-        """The standard error of `estimate`, nats.
+        """The standard error of the estimate of log p(data | size), nats.
 
         It joins the spread of the particle groups, widened for their small number, with the error that all groups
         share.
@@ -98,18 +102,19 @@ class Bracket:
 
     @property
     def variance(self) -> float:
-        """The variance of `estimate` that follows from how the particle groups differ, nats²."""
+        """The part of the variance of the estimate that follows from how the particle groups differ, nats²."""
         return (float(np.var(self.forward)) + float(np.var(self.backward))) / (4 * max(1, len(self.forward) - 1))
 
     @property
     def freedom(self) -> int:
-        """The degrees of freedom of `variance`."""
+        """The degrees of freedom of the variance between particle groups: 2 (groups − 1), at least 1."""
         return max(1, 2 * (len(self.forward) - 1))
 
     @property
     def common_error(self) -> float:
-        """The part of the standard error that all particle groups share, nats: a share of the hysteresis, and the
-        anchor's error.
+        """The part of the standard error that all particle groups share, nats.
+
+        It is a share of the hysteresis, joined with the error of the first distribution's own evidence if it has one.
         """
         if self.anchor_error is None:
             share = HYSTERESIS_SHARE * min(1.0, math.sqrt(SHARE_STEPS / self.steps))
@@ -118,7 +123,7 @@ class Bracket:
 
     @property
     def finite(self) -> bool:
-        """Whether every group's forward and backward estimate is a finite number."""
+        """True if every group's forward and backward estimate is a finite number."""
         return bool(np.all(np.isfinite([*self.forward, *self.backward])))
 
 
@@ -133,7 +138,7 @@ class Repeats:
 
     @property
     def steps(self) -> int:
-        """The number of calls, which is what the estimate cost."""
+        """The number of calls of the function at this size."""
         return len(self.values)
 
     @property
@@ -162,9 +167,9 @@ class Repeats:
 
 @dataclass(frozen=True)
 class Pooled:
-    """All brackets of one size together: estimate, its standard error and the stochastic ends, nats.
+    """The log evidence of one size from all its brackets or calls together, nats.
 
-    `upper` is NaN where there is no upper end.
+    `lower` and `upper` are stochastic bounds; `upper` is NaN where there is none.
     """
 
     estimate: float
@@ -174,9 +179,9 @@ class Pooled:
 
 
 FLOOR = 1e-3
-"""Smallest standard error in nats that is believed; a smaller one is rounding."""
+"""The smallest standard error of a bracket, in nats; smaller ones are rounding errors and are raised to it."""
 ALIKE = 30.0
-"""Largest factor between two variances at equal work for which their paths count as being of one kind.
+"""The largest factor between the variances of two brackets at equal work for which their variances are averaged.
 
 Variances that differ by more come from different paths, not from few particle groups. By chance, two variances of six
 degrees of freedom each differ by more in one pair of two thousand.
@@ -184,7 +189,7 @@ degrees of freedom each differ by more in one pair of two thousand.
 
 
 def pooled(brackets: Sequence[Bracket] | Sequence[Repeats]) -> Pooled:
-    """Pool all brackets (or all calls of a noisy function) of one size into one estimate.
+    """Return one estimate of the log evidence of a size from all its brackets (or all calls of a noisy function).
 
     Calls of a noisy function: the estimate is the mean of all calls.
 
@@ -203,7 +208,10 @@ def pooled(brackets: Sequence[Bracket] | Sequence[Repeats]) -> Pooled:
 
 
 def _pooled(brackets: Sequence[Bracket]) -> Pooled:
-    """Pool annealed brackets, leaving out those that contradict a higher lower end (see `pooled`)."""
+    """Return one estimate of the log evidence of a size from all its annealed brackets, nats.
+
+    Brackets whose upper end lies below another's lower end by more than 3 nats are left out.
+    """
     highest = max(bracket.lower for bracket in brackets)
     brackets = [bracket for bracket in brackets if max(bracket.lower, bracket.upper + CONTRADICTION) >= highest]
     errors = np.hypot(_shared_errors(brackets), FLOOR)
@@ -220,12 +228,11 @@ def _pooled(brackets: Sequence[Bracket]) -> Pooled:
 
 
 def _shared_errors(brackets: Sequence[Bracket]) -> Float[np.ndarray, " bracket"]:
-    """Return the standard error of each bracket, nats, with the variance of its groups estimated jointly with other
-    brackets.
+    """Return the standard error of each bracket, (brackets,), nats, with variances pooled over similar brackets.
 
     By itself, a bracket of four groups that happen to agree would outweigh all others with an error far too small. On
-    paths of one kind, variance × work (work = temperatures × particles) is about constant. So that product is averaged
-    over brackets of one kind (from the prior, or from an anchor) that differ by less than the factor `ALIKE`.
+    paths of one kind, variance × work (work = temperatures × particles) is about constant. So the product is averaged
+    over brackets of one kind (from the prior, or from a fit) that differ by less than the factor `ALIKE`.
     """
     work = np.array([bracket.steps * bracket.particles for bracket in brackets], float)
     scaled = work * [bracket.variance for bracket in brackets]
@@ -240,15 +247,17 @@ def _shared_errors(brackets: Sequence[Bracket]) -> Float[np.ndarray, " bracket"]
 
 
 def contradicts(found: Pooled, proved_lower: float) -> bool:
-    """Return whether an estimate lies below a proved lower bound on the same quantity by more than its standard
-    error.
+    """Return True if an estimate lies below a proved lower bound on the same log evidence by more than its error.
+
+    proved_lower: the proved lower bound, nats.
     """
     return proved_lower - found.estimate > found.standard_error
 
 
 def raised_to_bound(found: Pooled, proved_lower: float) -> Pooled:
-    """Return `found` with its estimate and lower end raised to a proved lower bound on the evidence where they lie
-    below.
+    """Return an estimate of log evidence, raised to a proved lower bound where it lies below the bound.
+
+    The lower end is raised too.
 
     An estimate that lay below the bound by more than its standard error missed the region of the posterior. Its error
     was at least the distance to the bound, so this distance is added to its standard error. An upper end below the

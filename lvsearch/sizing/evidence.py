@@ -8,7 +8,9 @@ from lvsearch.models.plain_arguments import shown
 
 @dataclass(frozen=True, init=False)
 class Evidence:
-    """An interval lower ≤ log p(y | s, θ_s) ≤ upper in nats, with a standard error (0 where the ends are exact).
+    """The log evidence of one fit: an interval lower ≤ log p(data | size, parameters) ≤ upper, with a standard error.
+
+    All numbers are in nats. For marginal evidence the parameters are integrated out.
 
     lower: the lower end; −inf means probability zero.
     upper: the upper end, by default `lower` (a known value); +inf means that nothing is known from above.
@@ -47,8 +49,11 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Record:
-    """A visited size and its evidence. `replaced_by` is the witness size whose evidence was recorded in its place, if
-    any.
+    """A size that a search tried, with its evidence.
+
+    size: one number per size variable.
+    evidence: the evidence of the fit, or of a smaller size (a witness) that had a better one.
+    replaced_by: the smaller size whose evidence was recorded instead; None if the evidence is the size's own.
     """
 
     size: tuple[int, ...]

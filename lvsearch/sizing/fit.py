@@ -13,8 +13,12 @@ from lvsearch.sizing.sizes import Size
 
 @dataclass(frozen=True)
 class FitInfo:
-    """Information about a fit for people: how it started, its time in seconds, its number of passes, and why it
-    failed.
+    """Information about a fit for people.
+
+    start: how the fit began, such as "scratch" or "grown from 3".
+    seconds: the time of the fit.
+    passes: the number of passes over the data.
+    failure: the reason why the fit failed; None if it succeeded.
     """
 
     start: str
@@ -25,7 +29,7 @@ class FitInfo:
 
 @dataclass(frozen=True)
 class TopicQuality:
-    """How readable the topics of a fit are, and how many of them a second fit from another start finds too.
+    """The quality of the topics of a fit: how readable they are, and how many of them a second fit finds again.
 
     | field | meaning |
     |---|---|
@@ -45,7 +49,7 @@ class HeldOutScores:
 
     | field | meaning |
     |---|---|
-    | `part` | number of the part of the units that was left out |
+    | `part` | number of the part of the units (documents, rows) that was left out and scored |
     | `per_unit` | log p(unit | the fit), nats, one per unit of the part, in its order |
     | `n_observations` | tokens or cells of the part: the divisor of a score per observation |
     | `method` | how the scores were computed, for people |
@@ -66,12 +70,12 @@ class Fit:
     | field | meaning |
     |---|---|
     | `size` | one number per size variable |
-    | `evidence` | proved interval on log p(data | size), or log p(data | size, θ_size), nats, at `state` |
+    | `evidence` | proved interval on log p(data | size), or on log p(data | size, parameters of this fit), nats |
     | `log_symmetry` | log of the number of equivalent relabellings the evidence leaves out (0 under plug-in evidence) |
-    | `state` | whatever the evaluator needs to go on from here; opaque to the search |
+    | `state` | the fitted model, from which the evaluator can start other fits; opaque to the search |
     | `info` | start, time and failure, for people |
-    | `brackets` | estimates with errors, where these compare sizes: annealed paths, or a noisy function's calls |
-    | `gains` | measured gains of this size over the next smaller one, where gains compare sizes |
+    | `brackets` | estimates of log evidence with errors, from annealing or a noisy function's calls; else empty |
+    | `gains` | measured log evidence over that of the next smaller size, where gains compare sizes; else empty |
     | `scores` | scores of held-out units, where these compare sizes; else None |
     """
 
@@ -86,22 +90,23 @@ class Fit:
 
     @property
     def estimate(self) -> float:
-        """The number that compares sizes, nats: the annealed evidence, or the lower bound plus the missing
-        relabellings.
+        """The estimated log evidence, by which sizes are compared, nats.
+
+        It is the annealed estimate; without annealing, the lower bound plus the log number of missing relabellings.
         """
         return pooled(self.brackets).estimate if self.brackets else self.evidence.lower + self.log_symmetry
 
 
 @runtime_checkable
 class Evaluator(Protocol):
-    """The interface that a search needs to a model and its data.
+    """The interface through which a search fits a model to its data at one size at a time.
 
     | attribute | meaning |
     |---|---|
     | `size_names` | one name per size variable |
     | `ceiling` | ≥ log p(data | any size, any parameters), nats; `inf` where none is proved |
-    | `nested` | whether Proposition 1 holds for the evidence that `evaluate` returns |
-    | `repeatable` | whether another trial of the same size can come out better |
+    | `nested` | whether the evidence of a larger size is at least that of a smaller one (Proposition 1) |
+    | `repeatable` | whether another trial (fit) of the same size can come out better |
     | `anneals` | whether each trial estimates the evidence anew, with its own error, on longer paths than before |
     | `shrinks` | whether a fit begins from the fit of a slightly larger size rather than of a smaller one |
     | `scale` | divisor of the evidence before it is weighed against the prior: 1, or the number of tokens |
@@ -128,20 +133,20 @@ class Evaluator(Protocol):
 
 @runtime_checkable
 class GainEvaluator(Evaluator, Protocol):
-    """An evaluator that may compare sizes by what each gains over the next smaller one (`Fit.gains`)."""
+    """An evaluator that may compare sizes by gains: the log evidence of a size minus that of the next smaller size."""
 
     measures_gains: bool
-    """Whether the evaluator measures gains on its data. Each trial then measures a gain and not the evidence."""
+    """Whether the evaluator measures gains on its data. Each fit then measures a gain and not the evidence itself."""
 
 
 def is_by_gains(evaluator: Evaluator) -> bool:
-    """Return whether the evaluator compares sizes by their gains over the next smaller ones."""
+    """Return True if the evaluator compares sizes by gains, log evidence minus that of the next smaller size."""
     return isinstance(evaluator, GainEvaluator) and evaluator.measures_gains
 
 
 @runtime_checkable
 class SelfDescribed(Protocol):
-    """An evaluator that can describe itself."""
+    """The interface of an evaluator that can describe itself in words."""
 
     def describe(self) -> str:
         """Return a description of the evaluator for people, in one line."""

@@ -38,14 +38,15 @@ middle was −183, −162, −163, −162 and −162 nats, and the distance 199,
 a tenth of their distance, and longer paths by less.
 """
 COMMON_SHARE = 0.3
-"""The share of the variance of these errors that all sizes have in common: the two directions may lag unequally."""
+"""The share of the variance of gains' errors that all sizes have in common: the two directions may lag unequally."""
 CONTRADICTED = 3.0
 """Standard errors by which a gain may lie below that of a larger size before it contradicts falling gains."""
 THINNING = 4
 """Only every fourth of the posterior's draws is used, because each draw is a row of possibly hundreds of sizes."""
 STRETCH, FEWEST_ON_A_CURVE = 2.0, 4
-"""A smooth curve is fitted to at least `FEWEST_ON_A_CURVE` gains within the factor `STRETCH` of the size where gains
-end.
+"""A smooth curve is fitted to gains within the factor `STRETCH` of the size where gains change their sign.
+
+At least `FEWEST_ON_A_CURVE` gains are needed.
 """
 UNLIKELY = 0.001
 """A smooth curve is rejected if gains lie as far from it, in units of their errors, with this probability or less."""
@@ -55,7 +56,7 @@ BEYOND = 2
 
 @dataclass(frozen=True)
 class SizeGain:
-    """One measurement of log p(data | size) − log p(data | size − 1), annealed in both directions, nats.
+    """One measurement of a gain, log p(data | size) − log p(data | size − 1), annealed in both directions, nats.
 
     | field | meaning |
     |---|---|
@@ -70,7 +71,7 @@ class SizeGain:
 
     @property
     def estimate(self) -> float:
-        """The middle of the means of both directions, nats."""
+        """The estimate of the gain: the middle of the mean forward and the mean backward estimate, nats."""
         return float(np.mean(self.forward) + np.mean(self.backward)) / 2
 
     @property
@@ -80,8 +81,9 @@ class SizeGain:
 
     @property
     def standard_error(self) -> float:
-        """The standard error of `estimate`, nats: the paths' spread, widened for few paths, and a share of the
-        distance.
+        """The standard error of `estimate`, nats.
+
+        It joins the spread of the paths, widened for few paths, with a tenth of the distance of the two directions.
         """
         n = len(self.forward)
         middles = (np.array(self.forward) + np.array(self.backward)) / 2
@@ -91,20 +93,20 @@ class SizeGain:
 
     @property
     def is_finite(self) -> bool:
-        """Whether every path ended in a finite number."""
+        """True if every path ended in a finite number."""
         return bool(np.all(np.isfinite([*self.forward, *self.backward])))
 
 
 @dataclass(frozen=True)
 class PooledGain:
-    """All measurements of one gain together: estimate and its standard error, nats."""
+    """The gain of one size over the next smaller one from all its measurements: log evidence and its error, nats."""
 
     estimate: float
     standard_error: float
 
 
 def pool_gains(gains: Sequence[SizeGain], log_bounds: Sequence[float]) -> PooledGain:
-    """Pool measurements of one gain that began from different fits.
+    """Return one estimate of a gain from several measurements, which began from different fits.
 
     Fits with a lower bound are in poorer modes. So only those measurements count whose fit has the best proved bound,
     or one below it by no more than the standard error of the best fit's gain. Weights are the numbers of temperatures.
@@ -128,7 +130,7 @@ def pool_gains(gains: Sequence[SizeGain], log_bounds: Sequence[float]) -> Pooled
 
 @runtime_checkable
 class MeasuredSize(Protocol):
-    """The part of a visited size that this module reads: the size, its pooled gain and its proved bound."""
+    """The interface of a size that a search tried: the size, its measured gain and its proved bound."""
 
     @property
     def size(self) -> tuple[int, ...]:
@@ -137,7 +139,7 @@ class MeasuredSize(Protocol):
 
     @property
     def gain(self) -> PooledGain | None:
-        """The pooled gain over the next smaller size; None where it was not measured."""
+        """The gain of log evidence over the next smaller size, from all measurements; None if it was not measured."""
         ...
 
     @property
@@ -148,12 +150,12 @@ class MeasuredSize(Protocol):
 
 @dataclass(frozen=True)
 class EvidenceCurve:
-    """The evidence of the sizes 1, 2, … relative to each other, from gains measured at some of them.
+    """The log evidence of the sizes 1, 2, … relative to each other, from gains measured at some of them.
 
     | field | shape | meaning |
     |---|---|---|
     | `measured` | (measured,) | sizes whose gain was measured, in increasing order |
-    | `gains`, `errors` | (measured,) | their gains and standard errors, nats |
+    | `gains`, `errors` | (measured,) | log evidence minus that of the next smaller size, and standard errors, nats |
     | `contradicted` | (measured,) | whether a gain lies too far below that of a larger size, and is left out |
     | `end` | | the largest size that is given a probability |
     """
@@ -166,7 +168,10 @@ class EvidenceCurve:
 
     @cached_property
     def log_evidence_draws(self) -> Float[np.ndarray, "draws end"]:
-        """Draws of log p(data | k) − log p(data | 1) for k = 1 … end, nats, from a fixed seed."""
+        """Draws of log p(data | size k) − log p(data | size 1) for k = 1 … end, (draws, end), in nats.
+
+        The seed of the draws is fixed.
+        """
         nodes = self.measured[~self.contradicted]
         drawn = self._falling_draws()
         sizes = np.arange(2, self.end + 1)
@@ -188,12 +193,15 @@ class EvidenceCurve:
 
     @cached_property
     def smooth(self) -> "SmoothGains | None":
-        """The smooth curve through the gains about the size where they end, or None if they do not lie on one."""
+        """The smooth curve through the gains near the size where they change sign; None if they do not lie on one."""
         keep = ~self.contradicted
         return smooth_gains(self.measured[keep], self.gains[keep], self.errors[keep])
 
     def _falling_draws(self) -> Float[np.ndarray, "draws node"]:
-        """Draw the measured gains under their errors, and make every draw fall with the size (`falling`)."""
+        """Draw the measured gains under their errors, (draws, gains), nats, and make every draw fall with the size.
+
+        Gains that are contradicted are left out.
+        """
         keep = ~self.contradicted
         gains, errors = self.gains[keep], np.maximum(self.errors[keep], 1e-3)
         normal = antithetic_errors(len(gains) + 1)[::THINNING]
@@ -202,20 +210,23 @@ class EvidenceCurve:
         return falling(drawn, errors**-2.0)
 
     def relative_to(self, best: int) -> tuple[Float[np.ndarray, " end"], Float[np.ndarray, " end"]]:
-        """Return log p(data | k) − log p(data | best) for k = 1 … end, and its standard error, nats."""
+        """Return log p(data | size k) − log p(data | size `best`) for k = 1 … end, and its standard error.
+
+        Both arrays are (end,), in nats.
+        """
         relative = self.log_evidence_draws - self.log_evidence_draws[:, best - 1 : best]
         return relative.mean(axis=0), relative.std(axis=0)
 
     def posterior(self, prior: SizePrior, scale: float = 1.0) -> EstimatedPosterior:
         """Return the posterior over the sizes 1 … end, averaged over the errors of the gains.
 
-        Its field `indistinguishable` reaches from the smallest to the largest of the most probable sizes that hold 95
-        %.
+        The field `indistinguishable` of the result reaches from the smallest to the largest of the most probable sizes
+        that hold 95 % together.
 
         prior: the prior over sizes.
-        scale: the divisor of the evidence before it is weighed against the prior.
+        scale: the divisor of the log evidence before it is weighed against the prior.
 
-        Raises ValueError where the prior gives no mass to any of these sizes.
+        Raises ValueError where the prior gives no mass to any of the sizes.
         """
         probability = self._probability_draws(prior, scale)
         low, high = np.quantile(probability, [0.05, 0.95], axis=0)
@@ -232,15 +243,23 @@ class EvidenceCurve:
         )
 
     def has_mass(self, prior: SizePrior) -> bool:
-        """Return whether the prior allows any of the sizes 1 … end."""
+        """Return True if the prior gives a positive probability to any of the sizes 1 … end."""
         return prior.log_box((1,), (self.end + 1,)) > -math.inf
 
     def answer(self, prior: SizePrior) -> "SizeAnswer":
-        """Return the most probable size and the range that holds 95 %. Raises ValueError as `posterior` does."""
+        """Return the most probable size, and the range of the most probable sizes that hold 95 % together.
+
+        Raises ValueError where the prior gives no mass to any of the sizes 1 … end.
+        """
         return _answer_of(self._probability_draws(prior, 1.0).mean(axis=0))
 
     def _probability_draws(self, prior: SizePrior, scale: float) -> Float[np.ndarray, "draws end"]:
-        """Return one posterior over the sizes 1 … end for each draw of the evidence. Rows sum to 1."""
+        """Return the posterior over the sizes 1 … end for each draw of the evidence, (draws, end); rows sum to 1.
+
+        scale: the divisor of the log evidence before it is weighed against the prior.
+
+        Raises ValueError where the prior gives no mass to any of the sizes.
+        """
         log_prior = np.array([prior.log_pmf((k,)) for k in range(1, self.end + 1)])
         if log_prior.max() == -math.inf:
             raise ValueError("The prior gives no mass to any size up to the largest measured: change the prior.")
@@ -256,7 +275,10 @@ class SizeAnswer(NamedTuple):
 
 
 def _answer_of(probability: Float[np.ndarray, " end"]) -> SizeAnswer:
-    """Return the most probable size and the 95 % range, given the probabilities of the sizes 1, 2, …"""
+    """Return the most probable size and the range of the most probable sizes that hold 95 % together.
+
+    probability: of the sizes 1, 2, …, summing to 1.
+    """
     downwards = np.argsort(-probability, kind="stable")
     needed = int(np.searchsorted(np.cumsum(probability[downwards]), TOGETHER * (1 - 1e-12))) + 1
     likely = downwards[:needed] + 1
@@ -265,12 +287,15 @@ def _answer_of(probability: Float[np.ndarray, " end"]) -> SizeAnswer:
 
 @dataclass(frozen=True)
 class SmoothGains:
-    """Gains as a polynomial in log size, fitted by weighted least squares to the gains measured in a range of sizes.
+    """A smooth curve of gains over sizes: a polynomial in log size, fitted to measured gains by weighted least squares.
+
+    A gain is the log evidence of a size minus that of the next smaller size.
 
     | field | shape | meaning |
     |---|---|---|
     | `first`, `last`, `number` | | ends of the range, and the number of gains measured in it |
-    | `coefficients`, `covariance` | (power,), (power, power) | of the polynomial in log size, nats |
+    | `coefficients` | (power,) | coefficients of 1, log size, (log size)², …, nats |
+    | `covariance` | (power, power) | covariance of the errors of the coefficients, nats² |
     | `common_error` | | standard error that all gains have in common, nats |
     """
 
@@ -282,7 +307,10 @@ class SmoothGains:
     common_error: float
 
     def draws(self, sizes: Int[np.ndarray, " size"], number: int) -> Float[np.ndarray, "draws size"]:
-        """Draw `number` curves of gains at these sizes under the errors of the fit, from a fixed seed."""
+        """Draw `number` curves of gains at the given sizes under the errors of the fit, from a fixed seed.
+
+        Returns gains in nats, (number, sizes).
+        """
         normal = antithetic_errors(len(self.coefficients) + 1)[:: len(antithetic_errors(1)) // number]
         root = np.linalg.cholesky(self.covariance)
         curves = (self.coefficients + normal[:, 1:] @ root.T) @ _powers(sizes, len(self.coefficients)).T
@@ -294,7 +322,9 @@ def smooth_gains(
     gains: Float[np.ndarray, " measured"],
     errors: Float[np.ndarray, " measured"],
 ) -> SmoothGains | None:
-    """Fit a smooth curve through the gains about the size where they change their sign.
+    """Fit a smooth curve through the gains near the size where they change their sign from + to −.
+
+    A gain is the log evidence of a size minus that of the next smaller size.
 
     The curve is a straight line in log size through four gains, and a parabola through more. Only sizes within a factor
     of two of the sign change take part.
@@ -305,6 +335,7 @@ def smooth_gains(
     Returns None where gains do not change their sign, where too few lie near the change, or where they do not lie on
     such a curve within their errors. The last happens where gains end at once. Then only falling gains are assumed.
     """
+    # the size where the falling fit of the gains crosses 0, by linear interpolation in log size
     level = falling(gains[None], np.maximum(errors, 1e-3) ** -2.0)[0]
     if not (level[0] > 0 > level[-1]):
         return None
@@ -315,6 +346,7 @@ def smooth_gains(
     number = int(near.sum())
     if number < FEWEST_ON_A_CURVE:
         return None
+    # weighted least squares, with each gain's own error; the error that all gains share is kept apart
     powers = _powers(measured[near], 3 if number > FEWEST_ON_A_CURVE else 2)
     own = np.maximum(errors[near], 1e-3) * math.sqrt(1 - COMMON_SHARE)
     weighted = powers / own[:, None]
@@ -331,7 +363,7 @@ def smooth_gains(
 
 
 def _powers(sizes: Int[np.ndarray, " size"], number: int) -> Float[np.ndarray, "size power"]:
-    """Return the columns 1, log size, (log size)², … for the least-squares fit."""
+    """Return the columns 1, log size, (log size)², … of a least-squares fit, (sizes, number)."""
     return np.log(sizes)[:, None] ** np.arange(number)
 
 
@@ -343,8 +375,8 @@ def falling(
     The i-th number is min_{a ≤ i} max_{b ≥ i} of the weighted average from a to b. Rows are many and short, so averages
     of all rows are computed at once.
 
-    rows: numbers to fit, one row per draw.
-    weights: the weight of each column.
+    rows: the numbers to fit, (draws, columns).
+    weights: the weight of each column in the least squares, (columns,).
 
     Source: Barlow et al. 1972, isotonic regression in its min-max form.
     """
@@ -361,10 +393,10 @@ def falling(
 
 
 def evidence_curve(visits: Sequence[MeasuredSize], largest: int | None = None) -> EvidenceCurve | None:
-    """Return the evidence curve that the gains of these visits give; None where no gain was measured.
+    """Return the log evidence of all sizes relative to each other, from measured gains; None if none was measured.
 
-    visits: the visited sizes.
-    largest: the largest size allowed, or None.
+    visits: the sizes that the search tried, with their gains.
+    largest: the largest size allowed; None for no limit.
     """
     known = sorted((visit.size[0], visit.gain) for visit in visits if visit.gain is not None)
     if not known:
@@ -383,11 +415,14 @@ def evidence_curve(visits: Sequence[MeasuredSize], largest: int | None = None) -
 
 
 def _contradicted(gains: np.ndarray, errors: np.ndarray) -> np.ndarray:
-    """Return whether each gain is not surely positive, but lies below a larger size's gain, which surely is, by more
-    than `CONTRADICTED` standard errors.
+    """Return True for each gain that contradicts the assumption that gains fall as sizes grow, (gains,).
 
-    Only then does a poor mode change the answer. Losses beyond the size where gains end need not fall. Nor need sure
-    gains: a planted corpus of five topics of unequal size gave 9,134 nats for the fourth topic, 9,375 for the fifth.
+    Such a gain is not surely positive, and lies more than three standard errors (`CONTRADICTED`) below the surely
+    positive gain of a larger size. Only then does a fit in a poor mode change the answer. Losses beyond the size where
+    gains end need not fall. Nor need sure gains: a planted corpus of five topics of unequal size gave 9,134 nats for
+    the fourth topic, 9,375 for the fifth.
+
+    gains, errors: measured gains and their standard errors by increasing size, nats.
     """
     found = np.zeros(len(gains), bool)
     highest = len(gains) - 1
@@ -422,12 +457,12 @@ ENOUGH_ON_A_CURVE = 9
 FARTHEST = 1 << 14
 """The largest size that is ever looked at, where neither the prior nor a limit ends before."""
 LOOKS = 2
-"""Number of fits that each of the two sizes beside the answer gets: the sizes between which gains change their sign."""
+"""The number of fits of each of the two sizes between which gains change their sign."""
 
 
 @dataclass(frozen=True)
 class NextSize:
-    """The size to measure next, with the reason in words for people."""
+    """The size whose gain to measure next, with the reason in words for people."""
 
     size: int
     reason: str
@@ -441,15 +476,17 @@ def next_measured(
     largest: int | None,
     precision: float = PRECISION,
 ) -> NextSize | None:
-    """Return the size whose gain to measure next, or None when the search is done.
+    """Return the size whose gain to measure next, with the reason, or None when the search is done.
+
+    A gain is the log evidence of a size minus that of the next smaller size.
 
     The search is done when the answer is as narrow as asked, or when no size is left to measure. First it tries larger
     and larger sizes until one surely gains nothing, or two in a row probably do. Then it measures inside the widest
     stretch of unmeasured sizes within the 95 % range, until that range is narrow. Last it repeats the sizes whose gains
     decide the answer.
 
-    visits: the visited sizes.
-    trials: number of trials of each visited size, {size: trials}.
+    visits: the sizes that the search tried, with their gains.
+    trials: the number of trials (measurements) of each size tried, {size: trials}.
     prior: the prior over sizes.
     most_trials: the largest number of trials of one size.
     largest: the largest size allowed, or None.
@@ -502,8 +539,10 @@ def next_measured(
 def _sharp_change(curve: EvidenceCurve) -> int | None:
     """Return the middle of two measured sizes, the first of which surely gains and the second surely does not.
 
-    Halving this way finds the place where gains end. Returns None where no size lies between two such sizes, or where
-    the middle was measured and is contradicted.
+    Halving this way finds the size where gains end. Returns None where no size lies between two such sizes, or where
+    the middle was measured and contradicts the assumption of falling gains.
+
+    curve: the gains measured so far.
     """
     sure = np.abs(curve.gains) > SURE * curve.errors
     for low, high in pairwise(np.flatnonzero(~curve.contradicted).tolist()):
@@ -517,8 +556,13 @@ def _sharp_change(curve: EvidenceCurve) -> int | None:
 def _size_to_repeat(
     curve: EvidenceCurve, trials: dict[int, int], most_trials: int, precision: float, prior: SizePrior
 ) -> NextSize | None:
-    """Return the gain to measure again, or None: those beside the answer first, then the least certain ones in its
-    range.
+    """Return the size whose gain to measure again, or None if errors no longer decide the answer.
+
+    The most probable size and the next larger one come first, then the least certain gain within the 95 % range.
+
+    curve: the gains measured so far.
+    trials: the number of measurements of each size tried, {size: trials}. most_trials: the largest number allowed.
+    precision: how wide the 95 % range may be, as a share of the most probable size.
     """
     best, first, last = curve.answer(prior)
     beside = [int(size) for size in curve.measured if size in (best, best + 1)]
@@ -536,17 +580,26 @@ def _size_to_repeat(
 
 
 def _widest_range(curve: EvidenceCurve, precision: float) -> float:
-    """Return how wide the 95 % range may be, as a share of the most probable size."""
+    """Return how wide the 95 % range may be in the end, as a share of the most probable size.
+
+    It is `precision`, or 2.5 times as much where gains lie on a smooth curve.
+    """
     return precision if curve.smooth is None else precision * SMOOTH_PRECISION / PRECISION
 
 
 def _untried(sizes: Sequence[int], trials: dict[int, int], reason: str) -> NextSize | None:
-    """Return the first of these sizes that was never tried, with the reason; None when all were tried."""
+    """Return the first of `sizes` that was never tried, with the given reason; None when all were tried.
+
+    trials: the number of trials of each size tried, {size: trials}.
+    """
     return next((NextSize(size, reason) for size in sizes if size not in trials), None)
 
 
 def _largest_with_mass(prior: SizePrior, largest: int | None) -> int:
-    """Return the largest size to look at: the limit, or the size where the prior ends if that is smaller."""
+    """Return the largest size to try: the limit `largest`, or the largest size with prior mass if that is smaller.
+
+    Without a limit, sizes up to 16,384 (`FARTHEST`) are tried.
+    """
     low, high = 1, (FARTHEST if largest is None else largest) + 1
     while high - low > 1:  # `low` has mass at or beyond it, `high` has none or is beyond the limit
         middle = (low + high) // 2

@@ -1,4 +1,4 @@
-"""How much probability the sizes that were not tried may hold, along one size variable.
+"""Estimate how much probability the sizes that were not tried may hold, along one size variable.
 
 The estimates are generous. They follow from the evidence of the tried sizes around a gap:
 
@@ -25,20 +25,22 @@ FARTHEST = 1 << 20
 
 @runtime_checkable
 class OneSize(Protocol):
-    """A prior over one size variable, or over one variable that moves while others stand still; logs in nats."""
+    """The interface of a prior along one size variable, the other variables being fixed if there are several."""
 
     def log_pmf(self, size: Size) -> float:
-        """Return log p(size), nats."""
+        """Return the log prior probability of a size, given as a tuple with one number, nats."""
         ...
 
     def log_mass(self, corner: Size) -> float:
-        """Return log p(at least this size), nats."""
+        """Return the log prior probability of all sizes from `corner` (a tuple with one number) upwards, nats."""
         ...
 
 
 class Gap(NamedTuple):
-    """A run of sizes not tried: the size to try first, and log of prior times evidence that all of them may have,
-    nats.
+    """A run of consecutive sizes that were not tried.
+
+    size: the size to try first.
+    log_weight: the log of the sum of prior times evidence that all sizes of the run may have, nats.
     """
 
     size: int
@@ -46,7 +48,7 @@ class Gap(NamedTuple):
 
 
 def gaps(tried: Sequence[int], known: Mapping[int, float], prior: OneSize, end: int | None, slack: float) -> list[Gap]:
-    """Return every run of sizes not tried that have prior mass: below, between and beyond the tried sizes.
+    """Return every run of untried sizes with prior mass, below, between and beyond the tried sizes.
 
     tried: the tried sizes, in increasing order.
     known: log evidence of those tried sizes that have any, {size: nats}.
@@ -72,9 +74,15 @@ def gaps(tried: Sequence[int], known: Mapping[int, float], prior: OneSize, end: 
 def beyond(
     tried: Sequence[int], known: Mapping[int, float], prior: OneSize, end: int | None, slack: float
 ) -> Gap | None:
-    """Return the gap beyond the largest tried size, or None where the prior or `end` leaves no size there.
+    """Return the run of untried sizes beyond the largest tried size; None where the prior or `end` leaves no size.
 
-    The size to try first is twice the largest tried one, or the next size that has prior mass. Arguments as for `gaps`.
+    The size to try first is twice the largest tried one, or the next size that has prior mass.
+
+    tried: the tried sizes, in increasing order.
+    known: log evidence of those tried sizes that have any, {size: nats}.
+    prior: the prior over sizes.
+    end: the largest size to try, or None.
+    slack: nats added to the evidence suggested by the largest tried sizes.
     """
     last, end_at = tried[-1], FARTHEST if end is None else end
     mass = prior.log_mass((last + 1,))
@@ -97,6 +105,7 @@ def beyond(
     outside = -math.inf if end is None else prior.log_mass((end_at + 1,))
     if outside == mass:
         return None
+    # evidence of the run: that of the largest tried size, plus the last gain per unit extended as far again
     places = sorted(known)
     gain = 0.0
     if len(places) > 1 and places[-1] == last:

@@ -1,4 +1,4 @@
-"""Where untried sizes of several size variables may hold probability.
+"""Find untried sizes of several size variables (such as row and column clusters) that may hold probability.
 
 Two families of sizes are examined. First, every line through a size of notable probability along one variable is
 treated as one size variable (`gaps`). Second, the ladder (1, …, 1), (2, …, 2), (4, …, 4), … is climbed while sizes
@@ -16,53 +16,57 @@ from lvsearch.sizing.sizes import OpenSize, Size, SizePrior
 
 @dataclass(frozen=True)
 class Line:
-    """The sizes that differ from the size `through` in the variable `axis` only; satisfies `OneSize`."""
+    """A line of sizes: those that differ from the size `through` in the size variable number `axis` only.
+
+    Its methods are those of a prior along one size variable (`OneSize`).
+    """
 
     prior: SizePrior
     through: Size
     axis: int
 
     def at(self, number: int) -> Size:
-        """Return the size on the line whose variable `axis` equals `number`."""
+        """Return the size on the line whose size variable `axis` equals `number`."""
         return (*self.through[: self.axis], number, *self.through[self.axis + 1 :])
 
     def holds(self, size: Size) -> bool:
-        """Return whether a size is on the line."""
+        """Return True if a size is on the line."""
         return self.at(size[self.axis]) == size
 
     def log_pmf(self, size: Size) -> float:
-        """Return log p of the size on the line, nats."""
+        """Return the log prior probability of the size on the line whose number is `size[0]`, nats."""
         return self.prior.log_pmf(self.at(size[0]))
 
     def log_mass(self, corner: Size) -> float:
-        """Return log of the prior mass on the line from this number on, nats."""
+        """Return the log prior mass of the sizes on the line from the number `corner[0]` on, nats."""
         ends: OpenSize = tuple(None if axis == self.axis else n + 1 for axis, n in enumerate(self.through))
         return self.prior.log_box(self.at(corner[0]), ends)
 
 
 @dataclass(frozen=True)
 class Ladder:
-    """The sizes (n, …, n), each variable stopping at its largest value; satisfies `OneSize`.
+    """The ladder of sizes (n, …, n), called rungs, with each size variable stopping at its largest value.
 
-    The mass of a rung is the prior mass of all sizes at least as large in every variable.
+    Its methods are those of a prior along one size variable (`OneSize`).
     """
 
     prior: SizePrior
     largest: Size | None
 
     def at(self, number: int) -> Size:
-        """Return the rung n = `number`, with each variable cut at its largest value."""
+        """Return the size (n, …, n) of the ladder for n = `number`, with each variable cut at its largest value."""
         if self.largest is None:
             return (number,) * self.prior.dimension
         return tuple(min(number, most) for most in self.largest)
 
     def log_pmf(self, size: Size) -> float:
-        """Return log p of the rung, nats."""
+        """Return the log prior probability of the rung n = `size[0]`, nats."""
         return self.prior.log_pmf(self.at(size[0]))
 
     def log_mass(self, corner: Size) -> float:
-        """Return log of the prior mass of all sizes at or above the rung in every variable, nats; −inf beyond the last
-        rung.
+        """Return the log prior mass of all sizes at or above the rung n = `corner[0]` in every variable, nats.
+
+        It is −inf beyond the last rung.
         """
         if self.largest is not None and corner[0] > max(self.largest):
             return -math.inf
@@ -71,7 +75,7 @@ class Ladder:
 
 @dataclass(frozen=True)
 class Hidden:
-    """A size to try, and log of prior times evidence that it and the untried sizes like it may have, nats."""
+    """An untried size, and the log of prior times evidence that it and the untried sizes around it may have, nats."""
 
     size: Size
     log_weight: float
@@ -85,15 +89,14 @@ def hidden_in_lattice(
     largest: Size | None,
     slack: float,
 ) -> list[Hidden]:
-    """Return the untried sizes that may hold probability: above the ladder's last rung, and on lines through notable
-    sizes.
+    """Return untried sizes that may hold probability, on the ladder (n, …, n) and on lines through notable sizes.
 
     tried: the tried sizes.
     known: log evidence of those tried sizes that have any, {size: nats}.
     counting: the sizes of notable probability; a line along each variable goes through each.
     prior: the prior over sizes.
     largest: the largest size to try, or None.
-    slack: nats added to the evidence suggested by neighbours, as for `gaps`.
+    slack: nats added to the evidence that neighbouring tried sizes suggest.
     """
     ladder = Ladder(prior, largest)
     rungs = sorted(max(size) for size in tried if ladder.at(max(size)) == size)

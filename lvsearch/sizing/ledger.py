@@ -26,7 +26,19 @@ NEGLIGIBLE = math.log(1000.0)
 
 @dataclass(frozen=True)
 class Trial:
-    """One fit of a size, in nats and seconds. `failure` is None unless the fit failed to give a number."""
+    """The record of one fit of a size, without the fitted model.
+
+    | field | meaning |
+    |---|---|
+    | `start` | how the fit began, such as "scratch" |
+    | `evidence` | proved interval on log p(data | size), nats |
+    | `log_symmetry` | log of the number of equivalent relabellings that `evidence` leaves out |
+    | `seconds` | the time of the fit |
+    | `failure` | the reason why the fit failed to give a number; None if it succeeded |
+    | `brackets` | estimates of log evidence with errors, from annealing or a noisy function's calls |
+    | `gains` | measured log evidence over that of the next smaller size |
+    | `scores` | scores of held-out units; None if there are none |
+    """
 
     start: str
     evidence: Evidence
@@ -39,19 +51,24 @@ class Trial:
 
     @property
     def estimate(self) -> float:
-        """The number that compares sizes, nats: the annealed evidence, or the lower bound plus the missing
-        relabellings.
+        """The estimated log evidence, by which sizes are compared, nats.
+
+        It is the annealed estimate; without annealing, the lower bound plus the log number of missing relabellings.
         """
         return pooled(self.brackets).estimate if self.brackets else self.evidence.lower + self.log_symmetry
 
 
 @dataclass(frozen=True)
 class Visit:
-    """A size and its trials. `evidence` is the best trial's, or that of the witness named in `replaced_by`.
+    """The record of one size that a search tried, with all its trials (fits).
 
     | field | meaning |
     |---|---|
+    | `size` | one number per size variable |
+    | `trials` | the fits of the size, in order |
+    | `evidence` | proved interval of the best trial, nats, or of the smaller size (witness) named in `replaced_by` |
     | `log_symmetry` | log of the number of relabellings that `evidence` leaves out |
+    | `replaced_by` | the smaller size whose better evidence was recorded instead; None if there is none |
     | `log_lower`, `log_upper` | proved bounds on log p(data) when the size was first recorded, on the search's scale |
     | `from_gains` | evidence from the gains of all sizes together (`with_evidence_from_gains`), or None |
 
@@ -71,7 +88,7 @@ class Visit:
 
     @property
     def gain(self) -> PooledGain | None:
-        """The gain of this size over the next smaller one from all its trials, or None where no trial measured it."""
+        """The gain of log evidence over the next smaller size, from all trials, nats; None if no trial measured it."""
         measured = [
             (gain, trial.evidence.lower) for trial in self.trials if trial.failure is None for gain in trial.gains
         ]
@@ -79,14 +96,14 @@ class Visit:
 
     @property
     def log_bound(self) -> float:
-        """The highest proved lower end of log p(data | size), relabellings counted, nats."""
+        """The highest proved lower end of log p(data | size), nats, with relabellings of components counted."""
         return self.evidence.lower + self.log_symmetry
 
     @property
     def annealed(self) -> Pooled | None:
-        """All brackets (or all calls of a noisy function) pooled; None where there are neither.
+        """The estimate of the log evidence from all annealings (or calls of a noisy function), nats; None without any.
 
-        An estimate below a proved bound on the same evidence is raised to the bound (`raised_to_bound`).
+        An estimate below a proved bound on the same evidence is raised to the bound.
         """
         brackets = self._brackets
         if not brackets:
@@ -104,18 +121,21 @@ class Visit:
 
     @property
     def is_contradicted(self) -> bool:
-        """Whether the annealed estimate lies below the proved bound by more than its own standard error."""
+        """True if the annealed estimate lies below the proved lower bound by more than its own standard error."""
         brackets = self._brackets
         return bool(brackets) and contradicts(pooled(brackets), self.proved_lower)
 
     @property
     def _brackets(self) -> list:
-        """The brackets (or calls) of all trials that did not fail."""
+        """The annealing brackets (or calls of a noisy function) of all trials that did not fail."""
         return [bracket for trial in self.trials if trial.failure is None for bracket in trial.brackets]
 
     @property
     def estimate(self) -> float:
-        """The evidence that compares this size with others, nats: from gains, else annealed, else the proved bound."""
+        """The log evidence by which this size is compared with others, nats.
+
+        It comes from gains between sizes, else from annealing, else it is the proved bound.
+        """
         if self.from_gains is not None:
             return self.from_gains.estimate
         annealed = self.annealed
@@ -123,21 +143,21 @@ class Visit:
 
     @property
     def seconds(self) -> float:
-        """The time of all trials together, seconds."""
+        """The time of all trials (fits) of this size together, in seconds."""
         return math.fsum(trial.seconds for trial in self.trials)
 
     @property
     def failed(self) -> bool:
-        """Whether no trial gave a number and no witness replaced the evidence."""
+        """True if no trial gave a number and no smaller size (witness) replaced the evidence."""
         return self.replaced_by is None and all(trial.failure is not None for trial in self.trials)
 
     @property
     def best_trial(self) -> int:
-        """The index of the trial with the highest estimate."""
+        """The index in `trials` of the fit with the highest estimated log evidence."""
         return int(np.argmax([trial.estimate for trial in self.trials]))
 
     def with_trial(self, trial: Trial) -> "Visit":
-        """Return the visit with one more trial; its evidence becomes the better of both."""
+        """Return a copy of the record with one more trial (fit); the evidence becomes the better of both."""
         better = trial.evidence.lower + trial.log_symmetry > self.evidence.lower + self.log_symmetry
         if trial.failure is None and better:
             return replace(self, trials=(*self.trials, trial), evidence=trial.evidence, log_symmetry=trial.log_symmetry)
@@ -145,24 +165,32 @@ class Visit:
 
 
 def scaled(evidence: Evidence, scale: float) -> Evidence:
-    """Return the evidence divided by `scale`, which is what is weighed against the prior."""
+    """Return the evidence with both ends and the error divided by `scale`; the result is weighed against the prior.
+
+    scale: 1, or the number of tokens if evidence is weighed per token.
+    """
     return Evidence(evidence.lower / scale, evidence.upper / scale, evidence.standard_error / scale)
 
 
 def record_of(visit: Visit, scale: float) -> Record:
-    """Return the record that the bounds need of a visit: its size and scaled evidence."""
+    """Return the size and the evidence of a visit as a `Record`, from which bounds are computed.
+
+    scale: the divisor of the log evidence: 1, or the number of tokens.
+    """
     return Record(visit.size, scaled(visit.evidence, scale), visit.replaced_by)
 
 
 def pooled_spread(visits: Sequence[Visit]) -> float:
-    """Return the standard deviation of one fit's estimate around the mean of its size, nats, pooled over sizes.
+    """Return the standard deviation of the log evidence of one fit around the mean of its size, nats, over all sizes.
 
     The value is widened because few fits give it, by Student's 97.5 % point over the normal one. The factor is 6.5 with
     one degree of freedom, 2.2 with two and 1.1 with ten. So three fits that happen to agree do not end a search.
 
-    Where no size has two trials, the roughness of the curve over sizes is used instead. On even steps it is √(mean of
-    squared second differences / 6), which equals the standard deviation if the true curve is smooth. With fewer than
-    three sizes, or with several size variables, the result is 0.
+    Where no size has two trials (fits), the roughness of the curve over sizes is used instead. On even steps it is
+    √(mean of squared second differences / 6), which equals the standard deviation if the true curve is smooth. With
+    fewer than three sizes, or with several size variables, the result is 0.
+
+    visits: the sizes that the search tried.
     """
     squares, freedom = 0.0, 0
     for visit in visits:
@@ -187,16 +215,16 @@ def pooled_spread(visits: Sequence[Visit]) -> float:
 
 
 def standard_error(visit: Visit, spread: float, usual_trials: int) -> float:
-    """Return how far a size's estimate may lie from what the usual number of trials would have given, nats.
+    """Return the standard error of a size's log evidence, nats: its distance from the result of the usual fits.
 
     The best of n fits has the standard deviation of the largest of n normals. With fewer trials than usual it also lags
     behind other sizes. The evidence's own standard error (of a function, for instance) is added in quadrature. Annealed
     evidence has its own standard error only. Evidence from gains has the error of its difference to the most probable
     size.
 
-    visit: the size.
-    spread: standard deviation of a single fit, from `pooled_spread`, nats.
-    usual_trials: number of trials that other sizes have.
+    visit: the size with its fits.
+    spread: standard deviation of the log evidence of a single fit, from `pooled_spread`, nats.
+    usual_trials: the number of trials (fits) that other sizes have.
     """
     if visit.from_gains is not None:
         return visit.from_gains.standard_error
@@ -212,13 +240,13 @@ def standard_error(visit: Visit, spread: float, usual_trials: int) -> float:
 def near_mode(
     visits: Sequence[Visit], prior: SizePrior, starts: int, scale: float, repeatable: bool
 ) -> tuple[Visit, ...]:
-    """Return the visits whose weight log p(s) + estimate cannot be told from the best one, best first.
+    """Return the visited sizes whose log prior plus log evidence cannot be told from the best one, best first.
 
-    Failed visits and visits of no weight are left out.
+    Failed sizes and sizes of no prior mass are left out.
 
     visits: the visited sizes.
     prior: the prior over sizes.
-    starts: the usual number of trials of a size.
+    starts: the usual number of trials (fits) of a size.
     scale: the divisor of the evidence before it is weighed against the prior.
     repeatable: whether another trial can come out differently. If not, the only errors are those that fits state
         themselves.
@@ -233,7 +261,7 @@ def near_mode(
     best = ranked[0].size
 
     def close(size: Size) -> bool:
-        """Return whether the weight of a size lies within two standard errors (or `NEGLIGIBLE`) of the best weight."""
+        """Return True if a size's log prior plus evidence lies within two standard errors, or log 1000, of the best."""
         reach = max(NEGLIGIBLE, 2.0 * math.hypot(error[size], error[best]))
         return weight[best] - weight[size] <= reach
 
@@ -241,15 +269,19 @@ def near_mode(
 
 
 def enclosed(near: Sequence[Visit], visits: Sequence[Visit]) -> tuple[Visit, ...]:
-    """Return visits that are not near the mode but lie between two that are, along one variable; fewest trials first.
+    """Return visited sizes that lie between two sizes near the mode along one variable, but are not near it themselves.
 
-    The most likely reason is one unlucky fit. So such a size gets as many trials as its neighbours before it is ruled
-    out.
+    The most likely reason is one unlucky fit. So such a size gets as many trials (fits) as its neighbours before it is
+    ruled out.
+
+    near: the sizes near the mode, which cannot be told from the best one. visits: all visited sizes.
+
+    Returns the sizes with the fewest trials first.
     """
     sizes = {visit.size for visit in near}
 
     def between(size: Size) -> bool:
-        """Return whether sizes near the mode lie on both sides of `size` along one variable."""
+        """Return True if sizes near the mode lie on both sides of `size` along one variable."""
         for axis, n in enumerate(size):
             line = [s[axis] for s in sizes if s[:axis] + s[axis + 1 :] == size[:axis] + size[axis + 1 :]]
             if any(m < n for m in line) and any(m > n for m in line):
@@ -260,9 +292,13 @@ def enclosed(near: Sequence[Visit], visits: Sequence[Visit]) -> tuple[Visit, ...
 
 
 def bordering(near: Sequence[Visit], visits: Sequence[Visit]) -> tuple[Visit, ...]:
-    """Return visits one step from a size near the mode that are not near it themselves, fewest trials first.
+    """Return visited sizes just outside the sizes near the mode, that is, one step away along one variable.
 
     A search ends at these sizes, and each may have ended it by one unlucky fit.
+
+    near: the sizes near the mode, which cannot be told from the best one. visits: all visited sizes.
+
+    Returns the sizes with the fewest trials (fits) first.
     """
     sizes = {visit.size for visit in near}
     borders = {step for visit in near for step in _steps(visit.size)} - sizes
@@ -270,7 +306,10 @@ def bordering(near: Sequence[Visit], visits: Sequence[Visit]) -> tuple[Visit, ..
 
 
 def largest_unvisited(max_size: Size, visits: Sequence[Visit]) -> Size | None:
-    """Return the unvisited size up to `max_size` with most components in all; None when every size was visited."""
+    """Return the unvisited size up to `max_size` with most components in all; None when every size was visited.
+
+    max_size: the largest size, one number per size variable. visits: the sizes that the search tried.
+    """
     visited = {visit.size for visit in visits}
     unvisited = (size for size in product(*(range(1, n + 1) for n in max_size)) if size not in visited)
     return max(unvisited, key=lambda size: (sum(size), size), default=None)
@@ -279,10 +318,13 @@ def largest_unvisited(max_size: Size, visits: Sequence[Visit]) -> Size | None:
 def unvisited_neighbour(
     near: Sequence[Visit], visits: Sequence[Visit], prior: SizePrior, max_size: Size | None
 ) -> Size | None:
-    """Return the unvisited size one step from a size near the mode, the nearest to the best one; None when there is
-    none.
+    """Return the unvisited size next to a size near the mode that is nearest to the best size; None if there is none.
 
     Sizes without prior mass are left out, because they cannot be the answer whatever their evidence.
+
+    near: the sizes near the mode, which cannot be told from the best one, best first. visits: all visited sizes.
+    prior: the prior over sizes.
+    max_size: the largest size to try; None for no limit.
     """
     if not near:
         return None
@@ -305,22 +347,22 @@ def unvisited_neighbour(
 
 
 def _steps(size: Size) -> list[Size]:
-    """Return the sizes one step away along each variable in turn; one of their numbers may be 0."""
+    """Return the sizes that differ from `size` by −1 or +1 in one size variable; a number of theirs may be 0."""
     return [(*size[:axis], size[axis] + by, *size[axis + 1 :]) for axis in range(len(size)) for by in (-1, 1)]
 
 
 def with_evidence_from_gains(
     visits: Sequence[Visit], prior: SizePrior, largest: int | None, scale: float = 1.0
 ) -> tuple[Visit, ...]:
-    """Return the visits, each with the evidence that the gains of all sizes give; unchanged where no gain was measured.
+    """Return the visited sizes with their log evidence from the gains of all sizes; unchanged if no gain was measured.
 
-    Gains say how sizes differ. The height of the curve is the evidence of size 1 plus the gains between. The whole
-    curve is raised where the proved bound of some size would lie above it.
+    A gain is the log evidence of a size minus that of the next smaller size. The evidence of a size is that of size 1
+    plus the gains in between. All are raised by one number where the proved bound of some size would lie above.
 
     visits: the visited sizes.
     prior: the prior over sizes.
-    largest: the largest size allowed.
-    scale: the divisor of the evidence before it is weighed against the prior.
+    largest: the largest size allowed; None for no limit.
+    scale: the divisor of the log evidence before it is weighed against the prior.
     """
     curve = evidence_curve(visits, largest)
     if curve is None:

@@ -10,7 +10,7 @@ LOG_HALF = -math.log(2.0)
 
 
 def log_sum(terms: Iterable[float]) -> float:
-    """Return log Σ e^term. An empty sum gives −inf; any +inf gives +inf."""
+    """Return log Σ e^term over all terms. No terms give −inf; any term +inf gives +inf."""
     values = np.array(terms if isinstance(terms, np.ndarray) else list(terms), dtype=np.float64)
     if values.size == 0:
         return -math.inf
@@ -23,7 +23,7 @@ def log_sum(terms: Iterable[float]) -> float:
 
 
 def log_times(first: float, second: float) -> float:
-    """Return log(e^first · e^second), where 0 · ∞ = 0.
+    """Return the log of the product of two numbers given as logarithms, where 0 · ∞ = 0.
 
     With this rule a size without prior mass adds nothing to a sum, whatever its evidence.
     """
@@ -31,7 +31,10 @@ def log_times(first: float, second: float) -> float:
 
 
 def log_one_minus(log_probability: float) -> float:
-    """Return log(1 − e^x) for x ≤ 0, accurate at both ends. An x above 0 by rounding counts as 0."""
+    """Return log(1 − p) for a probability p given as its logarithm, accurate for p near 0 and near 1.
+
+    A log-probability above 0, by rounding, counts as 0.
+    """
     if log_probability >= 0.0:
         return -math.inf
     if log_probability > LOG_HALF:
@@ -44,7 +47,7 @@ def log_ratio_series(ratio: Callable[[Float[np.ndarray, " terms"]], Float[np.nda
 
     All terms are positive, so nothing cancels. A ratio of 0 ends the series.
 
-    ratio: function of j = 0, 1, … (array) that returns positive, falling ratios r_j.
+    ratio: function of an array of indices j = 0, 1, … that returns the ratios r_j of successive terms, falling in j.
     """
     total, last, start, block = 1.0, 1.0, 0, 64
     while last > 1e-18 * total:

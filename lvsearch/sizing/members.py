@@ -1,6 +1,6 @@
-"""The posterior over the members of a `Mixture` prior: which of them the data support, such as a hyper-prior over λ.
+"""The posterior over the members of a `Mixture` prior, that is, of a weighted set of priors over sizes.
 
-p(member m | data) ∝ weight_m Σ_s p_m(s) p(data | s). The members differ only in how they weigh the sizes.
+p(member m | data) ∝ weight_m Σ_s p_m(s) p(data | s). The members differ only in how they weigh the sizes s.
 """
 
 from collections.abc import Sequence
@@ -17,9 +17,12 @@ from lvsearch.sizing.witness import WitnessSearch
 
 @dataclass(frozen=True)
 class MemberPosterior:
-    """The probabilities of the members of a mixture prior. Arrays follow the members.
+    """The posterior probabilities of the members of a mixture prior. Arrays are (members,).
 
-    `probability` is None where the ends are proved and nothing is estimated.
+    members: each member prior in words.
+    weight: the prior probability of each member.
+    probability: the estimated posterior probability; None for plug-in evidence, which proves intervals only.
+    probability_lower, probability_upper: 5 % and 95 % points over the errors of the evidence, or proved ends.
     """
 
     members: tuple[str, ...]
@@ -35,7 +38,7 @@ def estimated_members(
     estimate: Float[np.ndarray, " sizes"],
     standard_error: Float[np.ndarray, " sizes"],
 ) -> MemberPosterior:
-    """Estimate the probability of each member from the sizes tried, averaged over Gaussian errors of their evidence.
+    """Estimate the posterior probability of each member prior, averaged over Gaussian errors of the sizes' evidence.
 
     prior: the mixture.
     sizes: the sizes tried.
@@ -50,13 +53,16 @@ def estimated_members(
         each = np.log(np.exp(evidence - top) @ np.exp(log_pmf).T)
     probability = softmax(each + np.log(prior.weights))
     low, high = np.quantile(probability, [0.05, 0.95], axis=0)
-    return MemberPosterior(_names(prior), prior.weights, probability.mean(axis=0), low, high)
+    return MemberPosterior(_member_names(prior), prior.weights, probability.mean(axis=0), low, high)
 
 
 def proved_members(prior: Mixture, search: WitnessSearch) -> MemberPosterior:
-    """Compute intervals on the probability of each member that need no assumption.
+    """Return proved intervals on the posterior probability of each member prior.
 
-    As in `WitnessSearch.bounds`, unvisited sizes lie between their best witness (if models are nested) and the ceiling.
+    The evidence of an unvisited size is at most the ceiling of the search. If models are nested, it is at least that
+    of its best witness (a visited smaller size).
+
+    prior: the mixture. search: the sizes tried with their evidence, and the unvisited sizes.
     """
     lower, upper = [], []
     for weight, member in zip(np.log(prior.weights).tolist(), prior.priors, strict=True):
@@ -70,7 +76,7 @@ def proved_members(prior: Mixture, search: WitnessSearch) -> MemberPosterior:
         upper.append(weight + log_sum(high))
     low, high = np.array(lower), np.array(upper)
     return MemberPosterior(
-        _names(prior),
+        _member_names(prior),
         prior.weights,
         None,
         share(low, sum_of_others(high), undefined=0.0),
@@ -78,6 +84,6 @@ def proved_members(prior: Mixture, search: WitnessSearch) -> MemberPosterior:
     )
 
 
-def _names(prior: Mixture) -> tuple[str, ...]:
-    """Return the description of each member."""
+def _member_names(prior: Mixture) -> tuple[str, ...]:
+    """Return each member prior of the mixture in words."""
     return tuple(member.describe() for member in prior.priors)

@@ -15,7 +15,7 @@ from lvsearch.sizing.sizes import Size
 
 DRAWS = 8192  # half of them mirror images of the others
 TOGETHER = 0.95
-"""The probability that the sizes which cannot be told apart hold together, at least."""
+"""The least probability that the sizes which cannot be told apart hold together."""
 SETTLED = 3.0
 """Largest standard error (nats) with which a size may be given a probability.
 
@@ -26,7 +26,10 @@ would reward the size measured worst.
 
 @dataclass(frozen=True)
 class PosteriorRow:
-    """The intervals of one size, or of all unvisited sizes together if `size` is None. Logs in nats."""
+    """The log prior and the intervals of log evidence (nats) and posterior probability of one size.
+
+    `size` is None for the row of all unvisited sizes together.
+    """
 
     size: Size | None
     log_prior: float
@@ -38,10 +41,11 @@ class PosteriorRow:
 
 @dataclass(frozen=True)
 class Posterior:
-    """Intervals on the posterior over sizes: one row per size in increasing order, then one row for the unvisited
-    sizes.
+    """Intervals on the posterior over sizes.
 
-    `kind` names the type of the bounds that the intervals rest on, and `basis` says the same for people.
+    kind: "certified" (proved) or "diminishing" (assuming diminishing gains).
+    basis: a phrase for people that says what the intervals rest on.
+    rows: one row per visited size in increasing order, then one row for all unvisited sizes together.
     """
 
     kind: str
@@ -55,13 +59,11 @@ class Posterior:
 
     @property
     def is_vacuous(self) -> bool:
-        """Whether no size is proved to have any probability: every lower end rounds to 0 in three digits."""
+        """True if no size is proved to have any probability: every lower end rounds to 0 in three digits."""
         return all(row.probability_lower < 5e-4 for row in self.rows[:-1])
 
     def describe(self) -> str:
-        """Return one line for people: the interval of the size with the highest lower end, and of the unvisited
-        sizes.
-        """
+        """Return one line for people: the interval of the size with the highest lower end, and of unvisited sizes."""
         if self.is_vacuous:
             most = format_probability(max(row.probability_upper for row in self.rows[:-1]))
             rest = format_probability(self.unvisited.probability_upper)
@@ -79,7 +81,9 @@ class Posterior:
 
 
 def posterior(bounds: Bounds) -> Posterior:
-    """Return intervals on p(s | y) per visited size and on the probability that the size is unvisited.
+    """Return intervals on the posterior probability of each visited size, and of all unvisited sizes together.
+
+    bounds: intervals on log prior × evidence of every size.
 
     A size's probability is lowest with its own weight at the lower end and every other weight at its upper end. It is
     highest with the reverse. The sum of the other weights comes from running sums on both sides, never from
@@ -93,8 +97,8 @@ def posterior(bounds: Bounds) -> Posterior:
     columns = zip(
         (*bounds.sizes, None),
         (*bounds.log_prior, mass),
-        (*bounds.evidence_lower, _average(bounds.unvisited_lower, mass)),
-        (*bounds.evidence_upper, _average(bounds.unvisited_upper, mass)),
+        (*bounds.evidence_lower, _average_evidence(bounds.unvisited_lower, mass)),
+        (*bounds.evidence_upper, _average_evidence(bounds.unvisited_upper, mass)),
         probability_lower.tolist(),
         probability_upper.tolist(),
         strict=True,
@@ -104,7 +108,7 @@ def posterior(bounds: Bounds) -> Posterior:
 
 @dataclass(frozen=True)
 class EstimatedPosterior:
-    """An estimated posterior over the sizes tried. It says nothing about sizes not tried. Arrays follow `sizes`."""
+    """An estimated posterior over the sizes that were tried; it says nothing about other sizes. Arrays are (sizes,)."""
 
     sizes: tuple[Size, ...]
     probability: Float[np.ndarray, " sizes"]  # mean over the errors
@@ -116,7 +120,10 @@ class EstimatedPosterior:
 
     @property
     def is_decided(self) -> bool:
-        """Whether every size that may be the best one is known well enough for probabilities to mean anything."""
+        """True if the standard error of every size that may be the best is at most 3 nats.
+
+        With larger errors, probabilities mean nothing.
+        """
         return not self.unsettled
 
     def describe(self) -> str:
@@ -136,7 +143,9 @@ def estimate_posterior(
     estimate: Float[np.ndarray, " sizes"],
     standard_error: Float[np.ndarray, " sizes"],
 ) -> EstimatedPosterior:
-    """Average p(s | y) ∝ p(s) e^{estimate} over independent Gaussian errors of the estimates.
+    """Return the posterior over sizes, p(s | data) ∝ p(s) e^{log evidence}, averaged over errors of the evidence.
+
+    Errors of the log evidence are independent and Gaussian.
 
     The average uses 8,192 antithetic draws with a fixed seed, so the same inputs give the same numbers.
 
@@ -144,9 +153,9 @@ def estimate_posterior(
     log_prior: log p(s) of each, nats.
     estimate, standard_error: log evidence of each and its standard error, nats.
 
-    Sizes that cannot be told apart (`indistinguishable`) are of two kinds: the most probable ones that hold 95 %
-    together, and those whose log-weights differ from the best one's by at most 2 √(se² + se²). So telling two sizes
-    apart takes probability *and* small errors.
+    Sizes that cannot be told apart (`indistinguishable`) are of two kinds. The first are the most probable sizes that
+    hold 95 % together. The second are sizes whose log prior plus evidence differs from the best size's by at most
+    2 √(se² + se²), twice the standard error. So telling two sizes apart takes probability *and* small errors.
 
     Where a size that may be the best one has a standard error beyond `SETTLED`, an average over errors would reward the
     size that was measured worst. Then the best size is the one with the highest estimate. All sizes whose estimates lie
@@ -190,7 +199,10 @@ def estimate_posterior(
 
 @dataclass(frozen=True)
 class PriorInfluence:
-    """How far the prior moves the estimated posterior away from that of a flat prior over the same sizes."""
+    """A comparison of the estimated posterior over sizes with the one under a flat prior over the same sizes.
+
+    `mode` is the most probable size, and `flat_mode` the most probable size under the flat prior.
+    """
 
     total_variation: float  # half the summed absolute difference, in [0, 1]
     mode: Size
@@ -198,11 +210,11 @@ class PriorInfluence:
 
     @property
     def matters(self) -> bool:
-        """Whether the prior changes the mode, or moves more than 0.05 of the probability."""
+        """True if the prior changes the most probable size, or moves more than 0.05 of the probability."""
         return self.mode != self.flat_mode or self.total_variation > 0.05
 
     def describe(self) -> str:
-        """Return a sentence part for people that says how much probability a flat prior would move."""
+        """Return a phrase for people that says how much probability a flat prior would move."""
         distance = format_probability(self.total_variation)
         if not self.matters:
             return f"among the sizes tried it hardly matters: a flat one moves probability {distance}"
@@ -216,9 +228,11 @@ def prior_influence(
     estimate: Float[np.ndarray, " sizes"],
     standard_error: Float[np.ndarray, " sizes"],
 ) -> PriorInfluence:
-    """Compare the posterior with that of a flat prior over the sizes tried, under the same errors.
+    """Compare the posterior over sizes with the one under a flat prior over the sizes tried, with the same errors.
 
-    sizes, log_prior, estimate, standard_error: as for `estimate_posterior`.
+    sizes: the sizes tried.
+    log_prior: log p(size) of each, nats.
+    estimate, standard_error: log evidence of each size and its standard error, nats.
     """
     ours = estimate_posterior(sizes, log_prior, estimate, standard_error)
     flat = estimate_posterior(sizes, np.zeros_like(log_prior), estimate, standard_error)
@@ -258,8 +272,9 @@ def _check_estimates(
     estimate: Float[np.ndarray, " sizes"],
     standard_error: Float[np.ndarray, " sizes"],
 ) -> None:
-    """Raise ValueError unless each size has one valid log-prior, estimate and standard error, and some size has
-    mass.
+    """Raise ValueError unless each size has one valid log prior, log evidence and standard error (nats).
+
+    At least one size must have prior mass.
     """
     if not len(sizes) == log_prior.size == estimate.size == standard_error.size > 0:
         got = (len(sizes), log_prior.size, estimate.size, standard_error.size)
@@ -273,7 +288,10 @@ def _check_estimates(
 
 
 def sum_of_others(terms: Float[np.ndarray, " terms"]) -> Float[np.ndarray, " terms"]:
-    """Return for each term the log of the sum over all other terms, log Σ_{j ≠ i} e^{term_j}."""
+    """Return for each term the log of the sum over all other terms, log Σ_{j ≠ i} e^{term_j}, (terms,).
+
+    Running sums from both sides avoid subtraction, which would lose digits.
+    """
     before = np.concatenate([[-math.inf], np.logaddexp.accumulate(terms)[:-1]])
     after = np.concatenate([np.logaddexp.accumulate(terms[::-1])[:-1][::-1], [-math.inf]])
     return np.logaddexp(before, after)
@@ -282,7 +300,11 @@ def sum_of_others(terms: Float[np.ndarray, " terms"]) -> Float[np.ndarray, " ter
 def share(
     own: Float[np.ndarray, " terms"], others: Float[np.ndarray, " terms"], undefined: float
 ) -> Float[np.ndarray, " terms"]:
-    """Return e^own / (e^own + e^others), elementwise; `undefined` where both are zero or both infinite."""
+    """Return e^own / (e^own + e^others), the share of each term in the total, (terms,).
+
+    own: logs of the terms. others: logs of the sum of all other terms.
+    undefined: the result where both are zero or both infinite.
+    """
     same = own == others
     known = same & np.isfinite(own)
     gap = np.subtract(others, own, out=np.zeros_like(own), where=~same)
@@ -291,29 +313,35 @@ def share(
 
 
 def antithetic_errors(n_sizes: int) -> Float[np.ndarray, "draws sizes"]:
-    """Draw standard normal numbers with a fixed seed, half of them mirror images of the others."""
+    """Draw standard normal numbers with a fixed seed, (8192, n_sizes); the second half mirrors the first (−x)."""
     half = np.random.default_rng(0).standard_normal((DRAWS // 2, n_sizes))
     return np.concatenate([half, -half])
 
 
 def softmax(log_weights: Float[np.ndarray, "draws sizes"]) -> Float[np.ndarray, "draws sizes"]:
-    """Return rows of probabilities from rows of log-weights."""
+    """Return rows of probabilities, which sum to 1, from rows of log weights, (draws, sizes)."""
     weights = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
     return weights / weights.sum(axis=1, keepdims=True)
 
 
-def _average(log_total: float, log_mass: float) -> float:
-    """Return the average log evidence of the unvisited sizes, nats; −inf where there is none."""
+def _average_evidence(log_total: float, log_mass: float) -> float:
+    """Return the log of the average evidence of the unvisited sizes, weighted by their prior, nats; −inf without any.
+
+    log_total: the log of the sum of prior times evidence. log_mass: the log of the sum of the prior.
+    """
     return -math.inf if -math.inf in (log_total, log_mass) else log_total - log_mass
 
 
 def _name(size: Size) -> str:
-    """Return the size as text: a bare number for one size variable, else a tuple."""
+    """Return a size as text: a bare number for one size variable, else a tuple such as "(3, 2)"."""
     return str(size[0]) if len(size) == 1 else str(size)
 
 
 def _ranges(sizes: Sequence[Size]) -> str:
-    """Return sizes such as "12–14, 20": runs of consecutive integers for one variable, else the sizes themselves."""
+    """Return increasing sizes as text, such as "12–14, 20", with runs of consecutive sizes joined.
+
+    For several size variables each size is written as a tuple.
+    """
     if len(sizes[0]) > 1:
         return ", ".join(map(str, sizes))
     runs: list[list[int]] = []

@@ -27,13 +27,14 @@ from lvsearch.sizing.bounds import Bounds
 
 @dataclass(frozen=True)
 class PredictionInterval:
-    """An interval log_lower ≤ log p(y′ | y) ≤ log_upper, nats.
+    """An interval on the log probability of test data given the training data, averaged over sizes.
 
     | field | meaning |
     |---|---|
-    | `form` | "whole set", "per document", … |
-    | `kind` | the type of the bounds on the evidence, in lower case |
+    | `form` | "whole set", or "per document" (or row, …): whether all units or each unit are averaged over sizes |
+    | `kind` | the kind of the bounds on the evidence: "certified" or "diminishing" |
     | `basis` | for people: what the interval rests on, and whether it holds for fitted parameters only |
+    | `log_lower`, `log_upper` | the ends of the interval, nats |
     """
 
     form: str
@@ -43,21 +44,26 @@ class PredictionInterval:
     log_upper: float
 
     def describe(self) -> str:
-        """Return the interval in one line for people."""
+        """Return the interval of log p(test | data) in one line for people, in nats, with what it rests on."""
         between = f"between {self.log_lower:,.2f} and {self.log_upper:,.2f} nats"
         return f"{self.basis}, {self.form}: log p(test | data) {between}"
 
 
 @dataclass(frozen=True)
 class PredictionEstimate:
-    """Plain averages over the sizes tried, with posterior-mean parameters, nats. They are an estimate, not a bound."""
+    """Estimates of log p(test | train), averaged over the sizes tried, with parameters at posterior means; nats.
+
+    log_whole_set: one average over sizes for all test units together.
+    log_per_unit: an average over sizes for each unit, summed over units as logs.
+    unit: the noun for a unit, such as "document".
+    """
 
     log_whole_set: float
     log_per_unit: float
     unit: str = "unit"
 
     def describe(self) -> str:
-        """Return both averages in one line for people."""
+        """Return both estimates of log p(test | data) in one line for people, in nats."""
         return (
             f"estimate over the sizes tried: log p(test | data) ≈ {self.log_whole_set:,.2f} nats averaged for the "
             f"whole set, {self.log_per_unit:,.2f} averaged per {self.unit}"
@@ -66,7 +72,7 @@ class PredictionEstimate:
 
 @dataclass(frozen=True)
 class Prediction:
-    """How probable new units (documents, rows) are, averaged over sizes: as a whole set, and unit by unit (nats).
+    """The log probability of new units (documents, rows), averaged over sizes as a whole set and unit by unit, nats.
 
     | field | evidence | meaning |
     |---|---|---|
@@ -74,8 +80,8 @@ class Prediction:
     | `per_unit` | plug-in | interval on Σ_u log p(test_u | train), an average over sizes for each unit |
     | `estimate` | marginal | both averages, over the kept sizes, with posterior-mean parameters; not a bound |
 
-    The first is never above the best size, the second may be. The intervals cover what is not known: unvisited sizes,
-    and sizes whose fit was not kept, may predict anything up to the ceiling. Fields that do not apply are None.
+    `whole_set` is never above the prediction of the best size; `per_unit` may be. In the intervals, unvisited sizes and
+    sizes whose fit was not kept may predict anything up to the ceiling. Fields that do not apply are None.
     """
 
     whole_set: PredictionInterval | None
@@ -83,7 +89,7 @@ class Prediction:
     estimate: PredictionEstimate | None
 
     def describe(self) -> str:
-        """Return one line for each form that applies."""
+        """Return one line for people for each field that is not None."""
         parts = (self.whole_set, self.per_unit, self.estimate)
         return "\n".join(part.describe() for part in parts if part is not None)
 
@@ -94,16 +100,16 @@ def predict_whole_set(
     log_predictive_upper: Float[np.ndarray, " sizes"],
     ceiling: float | int,
 ) -> PredictionInterval:
-    """Return an interval on log p(y′ | y) for the test set as one piece.
+    """Return an interval on log p(test | train), with one average over sizes for the whole test set.
 
     bounds: bounds on the evidence of every size.
-    log_predictive_lower, log_predictive_upper: ends of log p(y′ | y, s, θ_s) in the order of `bounds.sizes`; equal
-        where exact.
-    ceiling: a number ≥ log p(y′ | t) for every size and parameter, nats.
+    log_predictive_lower, log_predictive_upper: ends of log p(test | train, size, fitted parameters), nats, in the order
+        of `bounds.sizes`; equal where exact.
+    ceiling: a number ≥ log p(test | size, parameters) for every size and parameter, nats.
 
     Raises ValueError for NaN, wrong lengths or ends in the wrong order.
     """
-    lower, upper = _ends(
+    lower, upper = _interval_per_unit(
         bounds, log_predictive_lower[:, None], log_predictive_upper[:, None], np.array([float(ceiling)])
     )
     return PredictionInterval("whole set", bounds.kind, bounds.basis, float(lower[0]), float(upper[0]))
@@ -116,20 +122,24 @@ def predict_per_unit(
     ceilings: Float[np.ndarray, " units"],
     unit: str = "unit",
 ) -> PredictionInterval:
-    """Return an interval on Σ_u log p(y′_u | y), each unit averaged over sizes by itself.
+    """Return an interval on Σ_u log p(test unit u | train), where each unit is averaged over sizes by itself.
 
-    Arguments and errors are as for `predict_whole_set`, with a column or entry per unit.
-
+    bounds: bounds on the evidence of every size.
+    log_predictive_lower, log_predictive_upper: ends of log p(unit | train, size, fitted parameters), nats, with a row
+        per size in the order of `bounds.sizes` and a column per unit; equal where exact.
+    ceilings: for each unit a number ≥ its log p under every size and parameter, nats.
     unit: the name of a unit for people, such as "document".
+
+    Raises ValueError for NaN, wrong shapes or ends in the wrong order.
     """
-    lower, upper = _ends(bounds, log_predictive_lower, log_predictive_upper, ceilings)
+    lower, upper = _interval_per_unit(bounds, log_predictive_lower, log_predictive_upper, ceilings)
     return PredictionInterval(f"per {unit}", bounds.kind, bounds.basis, float(lower.sum()), float(upper.sum()))
 
 
 def estimate_prediction(
     probability: Float[np.ndarray, " sizes"], log_predictive: Float[np.ndarray, "sizes units"], unit: str = "unit"
 ) -> PredictionEstimate:
-    """Average the predictions over sizes, with the estimated posterior probabilities of the sizes.
+    """Return estimates of log p(test | train), averaged over sizes by their posterior probabilities.
 
     probability: posterior probability of each size; they sum to 1.
     log_predictive: log p(test_u | size) of each size and unit, nats.
@@ -149,14 +159,19 @@ def estimate_prediction(
     return PredictionEstimate(float(whole), float(np.logaddexp.reduce(log_weight[:, None] + rows, axis=0).sum()), unit)
 
 
-def _ends(
+def _interval_per_unit(
     bounds: Bounds,
     log_predictive_lower: Float[np.ndarray, "sizes units"],
     log_predictive_upper: Float[np.ndarray, "sizes units"],
     ceilings: Float[np.ndarray, " units"],
 ) -> tuple[Float[np.ndarray, " units"], Float[np.ndarray, " units"]]:
-    """Return the lower and the upper end of log p(y′_u | y) for each unit u, nats. Raises ValueError for wrong
-    input.
+    """Return the lower and the upper end of log p(test unit | train) for each unit, both (units,), nats.
+
+    bounds: bounds on the evidence of every size.
+    log_predictive_lower, log_predictive_upper: ends of log p(unit | train, size), (sizes, units), nats.
+    ceilings: an upper bound on each unit's log p under every size, (units,), nats.
+
+    Raises ValueError for NaN, wrong shapes, ends in the wrong order, or predictions above their ceiling.
     """
     shape = (len(bounds.sizes), ceilings.size)
     if log_predictive_lower.shape != shape or log_predictive_upper.shape != shape:
@@ -186,21 +201,26 @@ def _extreme_average(
     weights_upper: Float[np.ndarray, " items"],
     highest: bool,
 ) -> float:
-    """Return the extreme value of log(Σ w e^value / Σ w) over all weights w within their log-ends.
+    """Return the largest or smallest log weighted average, log(Σ w e^value / Σ w), over all weights in their intervals.
 
-    One pass over the thresholds between high and low weights finds it. Weights of zero take no part, and an unbounded
-    weight outweighs all the rest.
+    The extreme has the best values at the upper ends of their weights and the others at the lower ends. So one pass
+    over the thresholds between the two groups finds it. Weights of zero take no part, and an unbounded weight outweighs
+    all the rest.
 
-    highest: whether to maximise rather than minimise.
+    log_values: logs of the values that are averaged.
+    weights_lower, weights_upper: ends of the log weight of each value.
+    highest: True for the largest average, False for the smallest.
     """
     order = np.argsort(-log_values if highest else log_values, kind="stable")
     value, low, high = log_values[order], weights_lower[order], weights_upper[order]
     unbounded = np.flatnonzero(high == math.inf)
     cut = int(unbounded[0]) if unbounded.size else value.size
     favoured, rest = high[:cut], low
-    weight = np.logaddexp(_running(favoured), _running(rest[::-1])[::-1][: cut + 1])
+    # entry k: the first k values have their favoured weights, the rest the others
+    weight = np.logaddexp(_running_sums(favoured), _running_sums(rest[::-1])[::-1][: cut + 1])
     total = np.logaddexp(
-        _running(_product(favoured, value[:cut])), _running(_product(rest, value)[::-1])[::-1][: cut + 1]
+        _running_sums(_log_product(favoured, value[:cut])),
+        _running_sums(_log_product(rest, value)[::-1])[::-1][: cut + 1],
     )
     possible = weight > -math.inf
     average = total[possible] - weight[possible]
@@ -208,12 +228,14 @@ def _extreme_average(
     return max(candidates) if highest else min(candidates)
 
 
-def _running(terms: Float[np.ndarray, " items"]) -> Float[np.ndarray, " thresholds"]:
-    """Return the log of the sum of the first k terms, for k = 0 … n."""
+def _running_sums(terms: Float[np.ndarray, " items"]) -> Float[np.ndarray, " thresholds"]:
+    """Return the log of the sum of the first k terms for k = 0 … n, (n + 1,). terms: logs of n numbers."""
     return np.logaddexp.accumulate(np.concatenate([[-math.inf], terms]))
 
 
-def _product(first: Float[np.ndarray, " items"], second: Float[np.ndarray, " items"]) -> Float[np.ndarray, " items"]:
-    """Return the sum of logs, where 0 · ∞ = 0."""
+def _log_product(
+    first: Float[np.ndarray, " items"], second: Float[np.ndarray, " items"]
+) -> Float[np.ndarray, " items"]:
+    """Return the logs of the products of numbers given as logs, elementwise, where 0 · ∞ = 0."""
     zero = (first == -math.inf) | (second == -math.inf)
     return np.add(first, second, out=np.full(first.shape, -math.inf), where=~zero)

@@ -1,4 +1,4 @@
-"""Which size to try next: first where probability may hide, then where errors decide the answer.
+"""Choose the size to try next: first where probability may hide, then where errors of the evidence decide the answer.
 
 1. Discover. Sizes not tried are given the evidence that their neighbours suggest, generously, plus `SLACK` nats. For
     one variable `gaps` does so; for several, `lattice` does so along each line through a notable size. While a gap as a
@@ -27,11 +27,11 @@ from lvsearch.sizing.posterior import EstimatedPosterior, estimate_posterior
 from lvsearch.sizing.sizes import Size, SizePrior
 
 NEGLIGIBLE = 1e-3
-"""A probability too small to look for."""
+"""The smallest probability that untried sizes must be able to hold for the search to try them."""
 SLACK = 3.0
 """Nats by which sizes not tried may be better than their neighbours suggest."""
 TOLERANCE = 0.2
-"""How much standard errors may move the posterior in the end: Σ_s p(s) (1 − p(s)) · standard error."""
+"""The search ends when standard errors move the posterior by less: Σ_s p(s) (1 − p(s)) · standard error in nats."""
 HOPELESS = 8
 """The search gives up when this many sizes were tried and every one failed."""
 
@@ -48,7 +48,7 @@ def next_size(
 
     visits: the visited sizes.
     prior: the prior over sizes.
-    trials: the largest number of trials of one size.
+    trials: the largest number of trials (fits with annealing) of one size.
     max_size: the largest size to try, one number per variable, or None.
     scale: the divisor of the evidence before it is weighed against the prior.
     exhaustive: whether every size up to `max_size` is to be visited in the end.
@@ -71,11 +71,15 @@ def next_size(
 
 
 def unvisited_share(visits: Sequence[Visit], prior: SizePrior, max_size: Size | None, scale: float = 1.0) -> float:
-    """Estimate the probability that untried sizes up to `max_size` hold, if evidence runs smoothly between the tried
-    ones.
+    """Estimate the posterior probability of all untried sizes up to `max_size`, from 0 to 1.
 
-    The estimate uses the evidence that step 1 (see the module) suggests, without slack. It says why the search ended;
-    it is not a bound.
+    Untried sizes are given the evidence that the tried sizes around them suggest. The estimate shows why the search
+    ended; it is not a bound.
+
+    visits: the visited sizes.
+    prior: the prior over sizes.
+    max_size: the largest size that counts; None for no limit.
+    scale: the divisor of the log evidence before it is weighed against the prior.
     """
     good = [visit for visit in visits if not visit.failed and visit.estimate > -math.inf]
     if not good:
@@ -87,9 +91,11 @@ def unvisited_share(visits: Sequence[Visit], prior: SizePrior, max_size: Size | 
 
 
 def found_so_far(good: Sequence[Visit], prior: SizePrior, scale: float = 1.0) -> EstimatedPosterior:
-    """Return the estimated posterior over the sizes tried, under their own standard errors.
+    """Return the estimated posterior over the sizes tried so far, averaged over the errors of their evidence.
 
-    good: visits with a finite estimate.
+    good: the visited sizes whose log evidence is finite.
+    prior: the prior over sizes.
+    scale: the divisor of the log evidence before it is weighed against the prior.
     """
     return estimate_posterior(
         [visit.size for visit in good],
@@ -105,7 +111,12 @@ def found_so_far(good: Sequence[Visit], prior: SizePrior, scale: float = 1.0) ->
 def _discover(
     good: Sequence[Visit], visits: Sequence[Visit], prior: SizePrior, max_size: Size | None, scale: float
 ) -> Size | None:
-    """Return the untried size that may hold most probability, or None if none may hold a notable part (step 1)."""
+    """Return the untried size that may hold most probability; None if none may hold a thousandth (step 1, discover).
+
+    good: the visited sizes whose log evidence is finite. visits: all visited sizes.
+    max_size: the largest size to try; None for no limit.
+    scale: the divisor of the log evidence before it is weighed against the prior.
+    """
     total = log_sum([prior.log_pmf(visit.size) + visit.estimate / scale for visit in good])
     hidden = _hidden(good, visits, prior, max_size, scale, slack=SLACK)
     size, mass = max(hidden, key=lambda each: each[1], default=(None, -math.inf))
@@ -115,7 +126,13 @@ def _discover(
 def _hidden(
     good: Sequence[Visit], visits: Sequence[Visit], prior: SizePrior, max_size: Size | None, scale: float, slack: float
 ) -> list[tuple[Size, float]]:
-    """Return pairs (size to try first, log of prior times evidence that the untried sizes around it may have, nats)."""
+    """Return every untried size worth a look, as (size, log of prior × evidence that sizes around it may have, nats).
+
+    good: the visited sizes whose log evidence is finite. visits: all visited sizes.
+    max_size: the largest size to try; None for no limit.
+    scale: the divisor of the log evidence before it is weighed against the prior.
+    slack: nats by which untried sizes may be better than the tried sizes around them suggest.
+    """
     known = {visit.size: visit.estimate / scale for visit in good}
     tried = sorted({visit.size for visit in visits})
     if prior.dimension == 1:
@@ -137,7 +154,11 @@ def _hidden(
 
 
 def _race(good: Sequence[Visit], prior: SizePrior, trials: int, scale: float) -> Size | None:
-    """Return the tried size to try again, or None if errors no longer decide the answer (step 2)."""
+    """Return the visited size to try again; None if errors of the evidence no longer decide the answer (step 2, race).
+
+    good: the visited sizes with finite log evidence and prior mass. trials: the largest number of trials of one size.
+    scale: the divisor of the log evidence before it is weighed against the prior.
+    """
     found = found_so_far(good, prior, scale)
     visits = {visit.size: visit for visit in good}
     runs = {size: len(visits[size].trials) for size in found.sizes}

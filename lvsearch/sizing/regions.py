@@ -1,9 +1,10 @@
-"""The unvisited sizes, cut into disjoint boxes, each with its best witness.
+"""Cut the unvisited sizes into disjoint boxes, each with its best witness (visited smaller size with most evidence).
 
-The distinct coordinates of the visited sizes G cut the positive integers into a grid of cells. Every size t in a cell
-is preceded by the same members of G, namely those that precede the cell's lower corner, and only that corner can itself
-be in G. So the complement of G is a disjoint union of whole cells and of cells without their corner. The latter fall
-into one box per axis. No inclusion–exclusion and no subtraction of masses is needed.
+A size precedes another if none of its numbers is larger. The distinct coordinates of the visited sizes G cut the
+positive integers into a grid of cells. Every size t in a cell is preceded by the same members of G, namely those that
+precede the cell's lower corner, and only that corner can itself be in G. So the complement of G is a disjoint union of
+whole cells and of cells without their corner. The latter fall into one box per axis. No inclusion–exclusion and no
+subtraction of masses is needed.
 """
 
 import math
@@ -18,7 +19,10 @@ from lvsearch.sizing.sizes import OpenSize, Size
 
 
 class Region(NamedTuple):
-    """A box of unvisited sizes t with lower ⪯ t ≺ upper (`None`: no end) that share one set of possible witnesses."""
+    """A box of unvisited sizes t, with lower ≤ t < upper in every variable, that have the same possible witnesses.
+
+    A witness is a visited size that is no larger in any variable. None in `upper` means no end.
+    """
 
     lower: Size
     upper: OpenSize
@@ -29,7 +33,10 @@ class Region(NamedTuple):
 
 
 class Unvisited(NamedTuple):
-    """All regions with prior mass, and a smallest set of witnesses that serves each region with the best evidence."""
+    """All boxes of unvisited sizes with prior mass, and a smallest set of witnesses for them.
+
+    A witness is a visited smaller size. Each box finds a witness with the best evidence in the set.
+    """
 
     regions: tuple[Region, ...]
     witnesses: tuple[Size, ...]  # in the order in which they were generated
@@ -41,7 +48,7 @@ def unvisited(
     log_box: Callable[[Size, OpenSize], float],
     log_box_upper: Callable[[Size, OpenSize], float] | None = None,
 ) -> Unvisited:
-    """Cut the complement of the visited sizes into regions and choose a witness for each.
+    """Return the unvisited sizes, cut into disjoint boxes, with a witness (best visited smaller size) for each box.
 
     generated: the visited sizes, which must contain (1, …, 1).
     evidence: lower end of the log evidence of each, nats.
@@ -50,6 +57,7 @@ def unvisited(
     """
     points = np.array(generated, dtype=np.int64)
     axes = [np.unique(points[:, axis]) for axis in range(points.shape[1])]
+    # the grid of cells: cell [i, j, …] begins at the i-th, j-th, … distinct coordinate
     where = tuple(np.searchsorted(axis, points[:, i]) for i, axis in enumerate(axes))
     visited = np.zeros([axis.size for axis in axes], dtype=bool)
     visited[where] = True
@@ -60,6 +68,7 @@ def unvisited(
     ]
     if not boxes:
         return Unvisited((), ())
+    # candidates for the witness of a cell: visited sizes that precede it and have the best evidence of these
     cells = np.array(sorted({cell for cell, _, _, _ in boxes}), dtype=np.int64)
     scores = np.array(evidence, dtype=np.float64)
     best = _best_preceding(visited.shape, where, scores)[tuple(cells.T)]
@@ -86,8 +95,12 @@ def unvisited(
 def _boxes(
     axes: Sequence[Int[np.ndarray, " _"]], visited: Bool[np.ndarray, " ..."]
 ) -> Iterator[tuple[Size, Size, OpenSize]]:
-    """Yield (cell index, lower, upper) of every box; a cell whose corner is visited gives one box per axis, without
-    it.
+    """Yield (cell index, lower corner, upper end) of every box of unvisited sizes in the grid.
+
+    A cell whose lower corner is visited is cut into one box per axis, which leave the corner out.
+
+    axes: the distinct coordinates of the visited sizes along each variable, rising.
+    visited: True for cells whose lower corner is visited, one axis per variable.
     """
     starts = [axis.tolist() for axis in axes]
     ends = [[*axis[1:], None] for axis in starts]
@@ -109,7 +122,12 @@ def _boxes(
 def _best_preceding(
     shape: tuple[int, ...], where: tuple[Int[np.ndarray, " generated"], ...], scores: Float[np.ndarray, " generated"]
 ) -> Float[np.ndarray, " ..."]:
-    """Return per cell the highest score among the visited sizes that precede its corner."""
+    """Return for each cell of the grid the highest score of the visited sizes that precede its lower corner.
+
+    shape: of the grid of cells.
+    where: the cell index of each visited size along each variable.
+    scores: the lower end of the log evidence of each visited size, nats.
+    """
     best = np.full(shape, -math.inf)
     best[where] = scores
     for axis in range(len(shape)):
@@ -120,10 +138,13 @@ def _best_preceding(
 def _prune(
     optimal: Bool[np.ndarray, "generated cells"], points: Int[np.ndarray, "generated dimension"]
 ) -> Bool[np.ndarray, " generated"]:
-    """Return which candidate witnesses remain after dropping those whose cells all keep another optimal witness.
+    """Return True for each visited size that stays a witness, after dropping the ones that no cell needs, (generated,).
 
-    Candidates are dropped smallest size first, so that under ties a size gives way to its successors and the search
-    moves on.
+    A size is dropped if each of its cells keeps another optimal witness. The smallest size is dropped first, so that
+    under ties a size gives way to larger ones and the search moves on.
+
+    optimal: True where a visited size is a best witness of a cell.
+    points: the visited sizes.
     """
     kept = np.asarray(optimal.any(axis=1))
     count = np.asarray(optimal.sum(axis=0))

@@ -56,42 +56,48 @@ JOINT_SLACK = 1e-9  # of a sum of probabilities that were given
 
 
 class Tabulated(SizePrior):
-    """A prior on the finite box 1 ⪯ s ⪯ shape, stored as an array of log-probabilities."""
+    """A prior on a finite box of sizes, 1 ≤ s ≤ shape in every variable, stored as an array of log-probabilities."""
 
     shape: Size
 
     @property
     @abstractmethod
     def _log_table(self) -> Float[np.ndarray, " ..."]:
-        """The log-probability of every size in the box, nats; entry i is of size i + 1."""
+        """The log prior probability of every size in the box, nats; entry [i, j, …] is of size (i + 1, j + 1, …)."""
         ...
 
     @property
     def dimension(self) -> int:
-        """The number of size variables."""
+        """The number of size variables that the prior is over."""
         return len(self.shape)
 
     def _pmf(self, size: Size) -> float:
-        """Return log p(S = size), nats; −inf outside the box."""
+        """Return the log prior probability of one size, nats; −inf outside the box."""
         inside = all(part <= end for part, end in zip(size, self.shape, strict=True))
         return float(self._log_table[tuple(part - 1 for part in size)]) if inside else -math.inf
 
     def _box(self, lower: Size, upper: OpenSize) -> float:
-        """Return the log-mass of the sizes lower ⪯ s ≺ upper, nats."""
+        """Return the log prior mass of the sizes s with lower ≤ s < upper in every variable, nats.
+
+        None in `upper` means no end.
+        """
         return _table_box(self._log_table, lower, upper)
 
     def _tilted(self, start: int, slope: float) -> float:
-        """Return log Σ_{t ≥ start} p(t) e^{slope (t − start)}, nats."""
+        """Return log Σ_{t ≥ start} p(t) e^{slope (t − start)}, a tail of the prior tilted by an exponential, nats.
+
+        start: the first size. slope: nats per unit of size. The result may be +inf.
+        """
         tail = self._log_table[start - 1 :]
         return log_sum(tail + slope * np.arange(tail.size))
 
 
 @dataclass(frozen=True, init=False)
 class Table(Tabulated):
-    """A prior with given probabilities: entry i is for size i + 1; an array with several axes is for several size
-    variables.
+    """A prior with given probabilities of the sizes 1, 2, …; an array with several axes is for several size variables.
 
-    Entries must be at least 0 and sum to 1 within 1e-6. They are then divided by their sum.
+    Entry [i, j, …] is the probability of size (i + 1, j + 1, …). Entries must be at least 0 and sum to 1 within 1e-6.
+    They are then divided by their sum.
     """
 
     shape: Size
@@ -113,16 +119,16 @@ class Table(Tabulated):
 
     @cached_property
     def _log_table(self) -> Float[np.ndarray, " ..."]:
-        """The log-probability of every size in the box, nats; entry i is of size i + 1."""
+        """The log prior probability of every size in the box, nats; entry [i, j, …] is of size (i + 1, j + 1, …)."""
         array = np.array(self.probabilities, dtype=np.float64).reshape(self.shape)
         return _log(array / array.sum())
 
     def describe(self) -> str:
-        """Return the prior in words, for people."""
+        """Return the prior in words, in one line for people, such as "uniform on 1…10"."""
         return f"table of probabilities on {_box_name(self.shape)}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the type name and parameters, from which `from_json` builds an equal prior."""
+        """Return the type name and parameters as JSON data, from which `from_json` builds an equal prior."""
         nested = np.array(self.probabilities, dtype=np.float64).reshape(self.shape).tolist()
         return {"type": "table", "probabilities": nested}
 
@@ -134,31 +140,34 @@ class Uniform(Tabulated):
     largest: int
 
     def __post_init__(self) -> None:
-        """Raise ValueError for parameters out of range."""
+        """Raise ValueError for parameters of the prior that are out of range."""
         whole_number("largest", self.largest, least=1, most=LARGEST_TABLE)
 
     @property
     def shape(self) -> Size:
-        """The largest size of each variable."""
+        """The largest size that has prior mass, as a tuple with one number."""
         return (self.largest,)
 
     @cached_property
     def _log_table(self) -> Float[np.ndarray, " ..."]:
-        """The log-probability of every size in the box, nats; entry i is of size i + 1."""
+        """The log prior probability of every size in the box, nats; entry [i, j, …] is of size (i + 1, j + 1, …)."""
         return np.full(self.shape, -math.log(self.largest))
 
     def describe(self) -> str:
-        """Return the prior in words, for people."""
+        """Return the prior in words, in one line for people, such as "uniform on 1…10"."""
         return f"uniform on 1…{self.largest}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the type name and parameters, from which `from_json` builds an equal prior."""
+        """Return the type name and parameters as JSON data, from which `from_json` builds an equal prior."""
         return {"type": "uniform", "largest": self.largest}
 
 
 @dataclass(frozen=True, init=False)
 class Product(SizePrior):
-    """Independent sizes: p(s, t, …) = p(s) p(t) ⋯. A component may itself have several size variables."""
+    """A prior over several independent size variables: p(s, t, …) = p(s) p(t) ⋯.
+
+    Each of its priors may itself be over several size variables.
+    """
 
     priors: tuple[SizePrior, ...]
 
@@ -169,47 +178,56 @@ class Product(SizePrior):
 
     @property
     def dimension(self) -> int:
-        """The number of size variables."""
+        """The number of size variables that the prior is over."""
         return sum(prior.dimension for prior in self.priors)
 
     @cached_property
     def _parts(self) -> tuple[tuple[SizePrior, slice], ...]:
-        """Each component with the slice of size variables that it covers."""
+        """Each independent prior, with the slice of size variables that it covers."""
         ends = np.cumsum([prior.dimension for prior in self.priors]).tolist()
         return tuple((prior, slice(end - prior.dimension, end)) for prior, end in zip(self.priors, ends, strict=True))
 
     def _pmf(self, size: Size) -> float:
-        """Return log p(S = size), nats."""
+        """Return the log prior probability of one size, nats."""
         return math.fsum(prior.log_pmf(size[part]) for prior, part in self._parts)
 
     def _box(self, lower: Size, upper: OpenSize) -> float:
-        """Return log p(lower ⪯ S ≺ upper), nats."""
+        """Return log p(lower ⪯ S ≺ upper), the log prior mass of a box of sizes, nats.
+
+        The box holds the sizes with lower ≤ S < upper in every variable; None in `upper` means no end.
+        """
         return math.fsum(prior.log_box(lower[part], upper[part]) for prior, part in self._parts)
 
     def _box_upper(self, lower: Size, upper: OpenSize) -> float:
-        """Return an upper end of log p(lower ⪯ S ≺ upper), nats."""
+        """Return an upper bound on log p(lower ⪯ S ≺ upper), the log prior mass of a box of sizes, nats.
+
+        The box holds the sizes with lower ≤ S < upper in every variable; None in `upper` means no end.
+        """
         return math.fsum(prior.log_box_upper(lower[part], upper[part]) for prior, part in self._parts)
 
     def _tilted(self, start: int, slope: float) -> float:
-        """Return log Σ_{t ≥ start} p(t) e^{slope (t − start)}, nats."""
+        """Return log Σ_{t ≥ start} p(t) e^{slope (t − start)}, a tail of the prior tilted by an exponential, nats.
+
+        start: the first size. slope: nats per unit of size. The result may be +inf.
+        """
         return self.priors[0].log_tilted_mass(start, slope)
 
     def describe(self) -> str:
-        """Return the prior in words, for people."""
+        """Return the prior in words, in one line for people, such as "uniform on 1…10"."""
         return "independent: " + " × ".join(f"({prior.describe()})" for prior in self.priors)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the type name and parameters, from which `from_json` builds an equal prior."""
+        """Return the type name and parameters as JSON data, from which `from_json` builds an equal prior."""
         return {"type": "product", "priors": [prior.to_json() for prior in self.priors]}
 
 
 @dataclass(frozen=True)
 class Joint(Tabulated):
-    """Dependent sizes, from a function that returns log p(size) in nats for a tuple of integers.
+    """A prior over dependent size variables, from a function that returns log p(size) in nats for a tuple of integers.
 
-    With `tail=None`, the default, the function is known up to a constant on the finite box 1 ⪯ s ⪯ shape, and the prior
-    is zero outside. The function is tabulated once and normalised over the box, which makes every mass exact. Choose
-    the box so large that what it leaves out does not matter.
+    With `tail=None`, the default, the function is known up to a constant on the finite box 1 ≤ s ≤ shape (in every
+    variable), and the prior is zero outside. The function is tabulated once and normalised over the box, which makes
+    every mass exact. Choose the box so large that what it leaves out does not matter.
 
     With `tail` in [0, 1), the function is normalised over *all* sizes. `tail` is then a bound, which you have proved,
     on the probability outside the box. Masses become intervals: `log_box` is the mass inside the box, and
@@ -222,7 +240,7 @@ class Joint(Tabulated):
     tail: float | int | None = None
 
     def __post_init__(self) -> None:
-        """Raise ValueError for parameters out of range."""
+        """Raise ValueError for parameters of the prior that are out of range."""
         require(
             isinstance(self.shape, tuple), "Joint's shape is a tuple, the largest of each size variable", self.shape
         )
@@ -240,7 +258,7 @@ class Joint(Tabulated):
 
     @cached_property
     def _log_table(self) -> Float[np.ndarray, " ..."]:
-        """The log-probability of every size in the box, nats; entry i is of size i + 1."""
+        """The log prior probability of every size in the box, nats; entry [i, j, …] is of size (i + 1, j + 1, …)."""
         values = [float(self.function(tuple(part + 1 for part in index))) for index in np.ndindex(*self.shape)]
         array = np.array(values, dtype=np.float64).reshape(self.shape)
         largest = float(array.max())  # NaN if any is
@@ -249,7 +267,7 @@ class Joint(Tabulated):
         return array - log_sum(array.ravel()) if self.tail is None else array
 
     def _pmf(self, size: Size) -> float:
-        """Return log p(S = size), nats."""
+        """Return the log prior probability of one size, nats."""
         inside = all(part <= end for part, end in zip(size, self.shape, strict=True))
         if inside or not self.tail:
             return super()._pmf(size)
@@ -260,14 +278,20 @@ class Joint(Tabulated):
         return value
 
     def _box(self, lower: Size, upper: OpenSize) -> float:
-        """Return the log-mass of the part of a box that lies inside the table, nats: a lower end if there is a tail."""
+        """Return the log prior mass of the sizes lower ≤ s < upper that lie inside the tabulated box, nats.
+
+        It is a lower bound on the mass if there is a tail. None in `upper` means no end.
+        """
         if self.tail is None:
             return super()._box(lower, upper)
         box = tuple(slice(start - 1, None if end is None else end - 1) for start, end in zip(lower, upper, strict=True))
         return log_sum(self._log_table[box].ravel())
 
     def _box_upper(self, lower: Size, upper: OpenSize) -> float:
-        """Return an upper end of log p(lower ⪯ S ≺ upper), nats."""
+        """Return an upper bound on log p(lower ⪯ S ≺ upper), the log prior mass of a box of sizes, nats.
+
+        The box holds the sizes with lower ≤ S < upper in every variable; None in `upper` means no end.
+        """
         known = self._box(lower, upper)
         within = all(end is not None and end - 1 <= most for end, most in zip(upper, self.shape, strict=True))
         if not self.tail or within:
@@ -275,7 +299,12 @@ class Joint(Tabulated):
         return min(0.0, log_sum([known, math.log(self.tail)]))
 
     def _tilted(self, start: int, slope: float) -> float:
-        """Return an upper bound on the tilted sum: the mass of the tail is multiplied by its largest factor."""
+        """Return an upper bound on log Σ_{t ≥ start} p(t) e^{slope (t − start)}, nats; may be +inf.
+
+        The mass of the tail is multiplied by the largest factor that it can have.
+
+        start: the first size. slope: nats per unit of size.
+        """
         known = super()._tilted(start, slope)
         if not self.tail:
             return known
@@ -284,13 +313,14 @@ class Joint(Tabulated):
         )
 
     def table(self) -> Table:
-        """Return the same prior as numbers, which can be stored, without its tail. Probabilities below 1e-308
-        become 0.
+        """Return the prior as a table of numbers, which can be stored; it leaves out the tail outside the box.
+
+        Probabilities below 1e-308 become 0.
         """
         return Table(np.exp(self._log_table - log_sum(self._log_table.ravel())))
 
     def describe(self) -> str:
-        """Return the prior in words, for people."""
+        """Return the prior in words, in one line for people, such as "uniform on 1…10"."""
         if self.tail is None:
             return f"interdependent sizes, a function normalised on {_box_name(self.shape)}"
         return f"interdependent sizes, a function; at most {self.tail:g} outside {_box_name(self.shape)}"
@@ -305,7 +335,7 @@ class Joint(Tabulated):
 
 @dataclass(frozen=True, init=False)
 class Mixture(SizePrior):
-    """An uncertain prior, p(s) = Σ_m weight_m p_m(s).
+    """A mixture of several priors over sizes (its members), p(s) = Σ_m weight_m p_m(s), for an uncertain prior.
 
     Weights are above 0 and sum to 1 within 1e-6. All members have equally many size variables.
     """
@@ -326,44 +356,56 @@ class Mixture(SizePrior):
 
     @property
     def dimension(self) -> int:
-        """The number of size variables."""
+        """The number of size variables that the prior is over."""
         return self.priors[0].dimension
 
     def _mix(self, log_values: list[float]) -> float:
-        """Return log Σ_m weight_m e^{log_value_m}, with normalised weights."""
+        """Return log Σ_m weight_m e^{log_value_m} over the member priors m, with normalised weights.
+
+        log_values: one log-probability per member, nats.
+        """
         total = math.log(math.fsum(self.weights))
         return log_sum([math.log(w) - total + value for w, value in zip(self.weights, log_values, strict=True)])
 
     def _pmf(self, size: Size) -> float:
-        """Return log p(S = size), nats."""
+        """Return the log prior probability of one size, nats."""
         return self._mix([prior.log_pmf(size) for prior in self.priors])
 
     def _box(self, lower: Size, upper: OpenSize) -> float:
-        """Return log p(lower ⪯ S ≺ upper), nats."""
+        """Return log p(lower ⪯ S ≺ upper), the log prior mass of a box of sizes, nats.
+
+        The box holds the sizes with lower ≤ S < upper in every variable; None in `upper` means no end.
+        """
         if max(lower) == 1 and all(end is None for end in upper):
             return 0.0
         return min(self._mix([prior.log_box(lower, upper) for prior in self.priors]), 0.0)
 
     def _box_upper(self, lower: Size, upper: OpenSize) -> float:
-        """Return an upper end of log p(lower ⪯ S ≺ upper), nats."""
+        """Return an upper bound on log p(lower ⪯ S ≺ upper), the log prior mass of a box of sizes, nats.
+
+        The box holds the sizes with lower ≤ S < upper in every variable; None in `upper` means no end.
+        """
         return min(self._mix([prior.log_box_upper(lower, upper) for prior in self.priors]), 0.0)
 
     def _tilted(self, start: int, slope: float) -> float:
-        """Return log Σ_{t ≥ start} p(t) e^{slope (t − start)}, nats."""
+        """Return log Σ_{t ≥ start} p(t) e^{slope (t − start)}, a tail of the prior tilted by an exponential, nats.
+
+        start: the first size. slope: nats per unit of size. The result may be +inf.
+        """
         return self._mix([prior.log_tilted_mass(start, slope) for prior in self.priors])
 
     def describe(self) -> str:
-        """Return the prior in words, for people."""
+        """Return the prior in words, in one line for people, such as "uniform on 1…10"."""
         parts = (f"{weight:g} of ({prior.describe()})" for weight, prior in zip(self.weights, self.priors, strict=True))
         return "mixture: " + " + ".join(parts)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the type name and parameters, from which `from_json` builds an equal prior."""
+        """Return the type name and parameters as JSON data, from which `from_json` builds an equal prior."""
         return {"type": "mixture", "weights": list(self.weights), "priors": [prior.to_json() for prior in self.priors]}
 
 
 def from_json(stored: dict[str, Any]) -> SizePrior:
-    """Return the prior that `to_json` described. Raises ValueError for anything else."""
+    """Return the prior that its `to_json` wrote as JSON data. Raises ValueError for anything else."""
     builders: dict[str, Callable[[dict[str, Any]], SizePrior]] = {
         "poisson": lambda o: Poisson(o["rate"], o["shifted"]),
         "geometric": lambda o: Geometric(o["p"]),
@@ -382,7 +424,7 @@ def from_json(stored: dict[str, Any]) -> SizePrior:
 def parse(text: str) -> SizePrior:
     """Return a prior from its command-line form, such as poisson:10 or negative-binomial:20,3.
 
-    Raises ValueError that lists all forms.
+    Raises ValueError for any other text; the message lists all forms.
     """
     expected = (
         "poisson:RATE, poisson-shifted:RATE, geometric:P, negative-binomial:MEAN,CONCENTRATION, uniform:LARGEST, "
@@ -414,6 +456,8 @@ def weak(dimension: int = 1) -> SizePrior:
     """Return the default prior of a search: every further component is 5 % less probable, with mean size 20.
 
     So a component has to be worth .05 nats of evidence, however many there are. Several size variables are independent.
+
+    dimension: the number of size variables.
     """
     one = Geometric(WEAK)
     return one if dimension == 1 else Product(*[one] * dimension)
@@ -426,18 +470,22 @@ def _require_priors(priors: Sequence[Any]) -> None:
 
 
 def _box_name(shape: Size) -> str:
-    """Return the box in words, such as "1…10 × 1…5"."""
+    """Return a box of sizes in words, such as "1…10 × 1…5". shape: the largest size in each variable."""
     return " × ".join(f"1…{end}" for end in shape)
 
 
 def _log(probabilities: Float[np.ndarray, " ..."]) -> Float[np.ndarray, " ..."]:
-    """Return the log of each probability, −inf for 0."""
+    """Return the log of each probability in an array of any shape, −inf for 0."""
     logs = np.full(probabilities.shape, -math.inf)
     return np.log(probabilities, out=logs, where=probabilities > 0.0)
 
 
 def _table_box(log_table: Float[np.ndarray, " ..."], lower: Size, upper: OpenSize) -> float:
-    """Return the log-mass of a box of a table; where it holds more than half, through the mass outside it."""
+    """Return the log prior mass of a box of a table, nats; where it holds more than half, through the mass outside it.
+
+    log_table: the log-probability of every size; entry [i, j, …] is of size (i + 1, j + 1, …).
+    lower, upper: the box holds the sizes with lower ≤ s < upper in every variable; None means no end.
+    """
     box = tuple(slice(start - 1, None if end is None else end - 1) for start, end in zip(lower, upper, strict=True))
     inside = log_sum(log_table[box].ravel())
     if inside < LOG_HALF:

@@ -33,7 +33,12 @@ OpenSize = tuple[int | None, ...]
 
 
 def as_size(size: Size | int, dimension: int) -> Size:
-    """Return a size as a tuple of positive Python integers. Raises ValueError if it is not a size of this dimension."""
+    """Return a size as a tuple of positive Python integers.
+
+    dimension: the number of size variables.
+
+    Raises ValueError for anything but `dimension` positive integers.
+    """
     try:
         values = tuple(operator.index(part) for part in size) if isinstance(size, tuple) else (operator.index(size),)
     except (TypeError, ValueError, IndexError):  # the last two of arrays that have no single entry
@@ -44,82 +49,102 @@ def as_size(size: Size | int, dimension: int) -> Size:
 
 
 def require(condition: bool, rule: str, got: Any) -> None:
-    """Raise ValueError that states the rule and the value given, unless the condition holds."""
+    """Raise ValueError with the message "rule: got value", unless the condition holds."""
     if not condition:
         raise ValueError(f"{rule}: got {got!r}.")
 
 
 class SizePrior(ABC):
-    """A prior p(s) over tuples of `dimension` positive integers. It is immutable; the module's docstring lists its
-    methods.
+    """A prior p(s) over sizes, tuples of `dimension` positive integers such as (numbers of topics,). It is immutable.
+
+    All probabilities are logarithms in nats. `log_pmf` is of one size, `log_mass` of all sizes from a corner on,
+    `log_box` of a box of sizes, and `log_tilted_mass` of a tail that is tilted by an exponential.
     """
 
     @property
     @abstractmethod
     def dimension(self) -> int:
-        """The number of size variables."""
+        """The number of size variables that the prior is over."""
 
     @abstractmethod
     def describe(self) -> str:
-        """Return the prior in words, for people."""
+        """Return the prior in words, in one line for people, such as "geometric with p = 0.05 (mean 20), on 1, …"."""
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
-        """Return the type name and parameters, from which `from_json` builds an equal prior."""
+        """Return the type name and parameters as JSON data, from which `from_json` builds an equal prior."""
 
     @abstractmethod
     def _pmf(self, size: Size) -> float:
-        """Return log p(S = size), nats, for a valid size."""
+        """Return the log prior probability of one size, nats. The caller has checked that the size is valid."""
         ...
 
     @abstractmethod
     def _box(self, lower: Size, upper: OpenSize) -> float:
-        """Return log p(lower ⪯ S ≺ upper), nats, for a valid box; a lower end where masses are only bounded."""
+        """Return the log prior mass of the sizes S with lower ≤ S < upper in every variable, nats.
+
+        It is a lower bound where masses are only bounded. None in `upper` means no end. The caller has checked the box.
+        """
         ...
 
     @abstractmethod
     def _tilted(self, start: int, slope: float) -> float:
-        """Return log Σ_{t ≥ start} p(t) e^{slope (t − start)}, nats, for one size variable."""
+        """Return log Σ_{t ≥ start} p(t) e^{slope (t − start)}, nats, for one size variable; it may be +inf.
+
+        start: the first size. slope: nats per unit of size.
+        """
         ...
 
     def _box_upper(self, lower: Size, upper: OpenSize) -> float:
-        """Return an upper end of log p(lower ⪯ S ≺ upper), nats, for a valid box."""
+        """Return an upper bound on the log prior mass of the sizes S with lower ≤ S < upper in every variable, nats.
+
+        It equals the mass except for priors whose tail is only bounded. None in `upper` means no end.
+        """
         return self._box(lower, upper)
 
     def log_pmf(self, size: Size | int) -> float:
-        """Return log p(S = size), nats. Raises ValueError for anything that is not a size."""
+        """Return the log prior probability of one size, nats. Raises ValueError for anything that is not a size."""
         return self._pmf(as_size(size, self.dimension))
 
     def log_mass(self, corner: Size | int) -> float:
-        """Return log p(S ⪰ corner), nats: every component at least that of the corner.
+        """Return the log prior mass of all sizes that are at least `corner` in every variable, nats.
 
         Raises ValueError for anything that is not a size.
         """
         return self._box(as_size(corner, self.dimension), (None,) * self.dimension)
 
     def log_box(self, lower: Size, upper: OpenSize) -> float:
-        """Return log p(lower ⪯ S ≺ upper), nats; `None` in `upper` means no end.
+        """Return the log prior mass of the sizes S with lower ≤ S < upper in every variable, nats.
 
-        For a prior whose tail is only bounded, the result is the known mass, a lower end. Raises ValueError if the
-        number of ends differs from the number of size variables.
+        None in `upper` means no end. For a prior whose tail is only bounded, the result is the known mass, a lower
+        bound.
+
+        Raises ValueError if the number of ends differs from the number of size variables.
         """
         lower, empty = self._checked_box(lower, upper)
         return -math.inf if empty else self._box(lower, upper)
 
     def log_box_upper(self, lower: Size, upper: OpenSize) -> float:
-        """Return a number ≥ log p(lower ⪯ S ≺ upper), nats; equal to `log_box` where masses are known. Errors as in
-        `log_box`.
+        """Return an upper bound on the log prior mass of the sizes S with lower ≤ S < upper in every variable, nats.
+
+        It equals `log_box` where masses are known. None in `upper` means no end.
+
+        Raises ValueError if the number of ends differs from the number of size variables.
         """
         lower, empty = self._checked_box(lower, upper)
         return -math.inf if empty else self._box_upper(lower, upper)
 
     def log_mass_upper(self, corner: Size | int) -> float:
-        """Return a number ≥ log p(S ⪰ corner), nats. Raises ValueError for anything that is not a size."""
+        """Return an upper bound on the log prior mass of all sizes that are at least `corner` in every variable, nats.
+
+        It equals `log_mass` where masses are known. Raises ValueError for anything that is not a size.
+        """
         return self._box_upper(as_size(corner, self.dimension), (None,) * self.dimension)
 
     def _checked_box(self, lower: Size, upper: OpenSize) -> tuple[Size, bool]:
-        """Return the lower corner as a tuple, and whether the box holds no size. Raises ValueError for a wrong number
-        of ends.
+        """Return the checked lower corner of a box of sizes as a tuple, and True if the box holds no size.
+
+        Raises ValueError if the number of ends differs from the number of size variables.
         """
         lower = as_size(lower, self.dimension)
         if len(upper) != self.dimension:
@@ -128,6 +153,8 @@ class SizePrior(ABC):
 
     def log_tilted_mass(self, start: int, slope: float | int) -> float:
         """Return log Σ_{t ≥ start} p(t) e^{slope (t − start)}, nats; may be +inf.
+
+        It bounds the prior × evidence of all sizes from `start` on, if log evidence rises by at most `slope` per unit.
 
         start: the first size.
         slope: nats per unit of size.
@@ -142,26 +169,30 @@ class SizePrior(ABC):
 
 
 class Univariate(SizePrior):
-    """A prior on one size with infinite support. Subclasses give a pmf for arrays of sizes and a tilted tail in closed
-    form.
+    """A prior over one size variable with infinite support, 1, 2, ….
+
+    Subclasses define the probability of arrays of sizes and the tilted tail, in closed form.
     """
 
     @property
     def dimension(self) -> int:
-        """The number of size variables."""
+        """The number of size variables that the prior is over."""
         return 1
 
     @abstractmethod
     def _log_pmf_at(self, sizes: Float[np.ndarray, " sizes"]) -> Float[np.ndarray, " sizes"]:
-        """Return log p(S = s) for each of the sizes, nats."""
+        """Return the log prior probability of each of several sizes, (sizes,), nats."""
         ...
 
     def _pmf(self, size: Size) -> float:
-        """Return log p(S = size), nats."""
+        """Return the log prior probability of one size, nats."""
         return float(self._log_pmf_at(np.array(size, dtype=np.float64))[0])
 
     def _box(self, lower: Size, upper: OpenSize) -> float:
-        """Return log p(lower ⪯ S ≺ upper), nats."""
+        """Return log p(lower ⪯ S ≺ upper), the log prior mass of a box of sizes, nats.
+
+        The box holds the sizes with lower ≤ S < upper in every variable; None in `upper` means no end.
+        """
         (start,), (end,) = lower, upper
         from_start = 0.0 if start == 1 else self._tilted(start, 0.0)
         if end is None:
@@ -174,13 +205,13 @@ class Univariate(SizePrior):
 
 @dataclass(frozen=True)
 class Poisson(Univariate):
-    """A Poisson distribution conditioned on being positive (zero-truncated); with `shifted`, 1 + Poisson(rate)."""
+    """A Poisson prior over sizes 1, 2, …: Poisson(rate) given that it is positive; 1 + Poisson(rate) if `shifted`."""
 
     rate: float | int
     shifted: bool = False
 
     def __post_init__(self) -> None:
-        """Raise ValueError for parameters out of range."""
+        """Raise ValueError for parameters of the prior that are out of range."""
         real_number("rate", self.rate, above=0)
         yes_or_no("shifted", self.shifted)
 
@@ -189,12 +220,15 @@ class Poisson(Univariate):
         return 0.0 if self.shifted else log_one_minus(-float(self.rate))
 
     def _log_pmf_at(self, sizes: Float[np.ndarray, " sizes"]) -> Float[np.ndarray, " sizes"]:
-        """Return log p(S = s) for each of the sizes, nats."""
+        """Return the log prior probability of each of several sizes, (sizes,), nats."""
         counts = sizes - 1.0 if self.shifted else sizes
         return counts * math.log(self.rate) - self.rate - gammaln(counts + 1.0) - self._log_normaliser()
 
     def _tilted(self, start: int, slope: float) -> float:
-        """Return log Σ_{t ≥ start} p(t) e^{slope (t − start)}, nats."""
+        """Return log Σ_{t ≥ start} p(t) e^{slope (t − start)}, a tail of the prior tilted by an exponential, nats.
+
+        start: the first size. slope: nats per unit of size. The result may be +inf.
+        """
         # e^{slope k} times a Poisson(rate) pmf is e^{tilted − rate} times a Poisson(tilted = rate e^slope) pmf.
         count = start - 1 if self.shifted else start
         tilted = self.rate * math.exp(slope) if slope < 700.0 else math.inf
@@ -210,12 +244,12 @@ class Poisson(Univariate):
         return -slope * count + (tilted - self.rate) + log_one_minus(below) - self._log_normaliser()
 
     def describe(self) -> str:
-        """Return the prior in words, for people."""
+        """Return the prior in words, in one line for people, such as "geometric with p = 0.05 (mean 20), on 1, …"."""
         form = f"1 + Poisson with rate {self.rate:g}" if self.shifted else f"zero-truncated Poisson, rate {self.rate:g}"
         return f"{form}, on 1, 2, 3, …"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the type name and parameters, from which `from_json` builds an equal prior."""
+        """Return the type name and parameters as JSON data, from which `from_json` builds an equal prior."""
         return {"type": "poisson", "rate": self.rate, "shifted": self.shifted}
 
 
@@ -226,15 +260,18 @@ class Geometric(Univariate):
     p: float | int
 
     def __post_init__(self) -> None:
-        """Raise ValueError for parameters out of range."""
+        """Raise ValueError for parameters of the prior that are out of range."""
         real_number("p", self.p, above=0, below=1)  # the mean is 1 / p
 
     def _log_pmf_at(self, sizes: Float[np.ndarray, " sizes"]) -> Float[np.ndarray, " sizes"]:
-        """Return log p(S = s) for each of the sizes, nats."""
+        """Return the log prior probability of each of several sizes, (sizes,), nats."""
         return math.log(self.p) + (sizes - 1.0) * math.log1p(-self.p)
 
     def _tilted(self, start: int, slope: float) -> float:
-        """Return log Σ_{t ≥ start} p(t) e^{slope (t − start)}, nats."""
+        """Return log Σ_{t ≥ start} p(t) e^{slope (t − start)}, a tail of the prior tilted by an exponential, nats.
+
+        start: the first size. slope: nats per unit of size. The result may be +inf.
+        """
         tail = (start - 1) * math.log1p(-self.p)
         if slope == 0.0:
             return tail
@@ -242,17 +279,17 @@ class Geometric(Univariate):
         return math.inf if log_ratio >= 0.0 else tail + math.log(self.p) - log_one_minus(log_ratio)
 
     def describe(self) -> str:
-        """Return the prior in words, for people."""
+        """Return the prior in words, in one line for people, such as "geometric with p = 0.05 (mean 20), on 1, …"."""
         return f"geometric with p = {self.p:g} (mean {1 / self.p:g}), on 1, 2, 3, …"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the type name and parameters, from which `from_json` builds an equal prior."""
+        """Return the type name and parameters as JSON data, from which `from_json` builds an equal prior."""
         return {"type": "geometric", "p": self.p}
 
 
 @dataclass(frozen=True)
 class NegativeBinomial(Univariate):
-    """S = 1 + N, where N is negative binomial with mean m = `mean` − 1 and variance m + m²/concentration.
+    """A negative binomial prior: S = 1 + N, where N has mean m = `mean` − 1 and variance m + m²/concentration.
 
     The distribution is shifted, not truncated, so `mean` is exactly the mean of S; it must exceed 1. Concentration 1 is
     Geometric(1/mean); a large concentration approaches the shifted Poisson.
@@ -262,24 +299,30 @@ class NegativeBinomial(Univariate):
     concentration: float | int
 
     def __post_init__(self) -> None:
-        """Raise ValueError for parameters out of range."""
+        """Raise ValueError for parameters of the prior that are out of range."""
         real_number("mean", self.mean, above=1)  # sizes are at least 1
         real_number("concentration", self.concentration, above=0)
 
     def _log_stop_and_go(self) -> tuple[float, float]:
-        """Return log(1 − x) and log x, where x = m / (m + concentration) is the factor of each further count."""
+        """Return log(1 − x) and log x of the negative binomial's parameter x = m / (m + concentration), m = mean − 1.
+
+        x is the factor of each further count.
+        """
         odds = (self.mean - 1.0) / self.concentration
         return -math.log1p(odds), -math.log1p(1.0 / odds)
 
     def _log_pmf_at(self, sizes: Float[np.ndarray, " sizes"]) -> Float[np.ndarray, " sizes"]:
-        """Return log p(S = s) for each of the sizes, nats."""
+        """Return the log prior probability of each of several sizes, (sizes,), nats."""
         log_stop, log_go = self._log_stop_and_go()
         counts, r = sizes - 1.0, float(self.concentration)
         log_coefficient = -np.log(counts + r) - betaln(counts + 1.0, r)  # Γ(k + r) / (k! Γ(r)) without cancellation
         return log_coefficient + r * log_stop + counts * log_go
 
     def _tilted(self, start: int, slope: float) -> float:
-        """Return log Σ_{t ≥ start} p(t) e^{slope (t − start)}, nats."""
+        """Return log Σ_{t ≥ start} p(t) e^{slope (t − start)}, a tail of the prior tilted by an exponential, nats.
+
+        start: the first size. slope: nats per unit of size. The result may be +inf.
+        """
         # Σ_{k ≥ n} pmf(k) e^{slope (k − n)} = pmf(n) ₂F₁(1, n + r; n + 1; x), x = (1 − stop) e^slope; the same
         # ₂F₁ stands in the incomplete beta function I_x(n, r), hence its continued fraction or its complement.
         log_stop, log_go = self._log_stop_and_go()
@@ -296,11 +339,11 @@ class NegativeBinomial(Univariate):
         return tilt + math.log1p(-below)
 
     def describe(self) -> str:
-        """Return the prior in words, for people."""
+        """Return the prior in words, in one line for people, such as "geometric with p = 0.05 (mean 20), on 1, …"."""
         return f"1 + negative binomial, mean {self.mean:g} in all, concentration {self.concentration:g}, on 1, 2, 3, …"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the type name and parameters, from which `from_json` builds an equal prior."""
+        """Return the type name and parameters as JSON data, from which `from_json` builds an equal prior."""
         return {"type": "negative-binomial", "mean": self.mean, "concentration": self.concentration}
 
 

@@ -1,4 +1,6 @@
-"""The witness algorithm (Chiang & Poole, Algorithm 1) without reference to a model: the next size, and bounds so far.
+"""The witness algorithm (Chiang & Poole, Algorithm 1): which size to try next, and bounds on log p(data) so far.
+
+It does not refer to a model. A witness of a size is a visited size that is no larger in any variable.
 
     search = WitnessSearch(sizes.Poisson(10))
     while (size := search.next_size()) is not None and search.bounds().width > 1.0:
@@ -22,11 +24,14 @@ from lvsearch.sizing.sizes import Size, SizePrior, as_size
 
 
 class WitnessSearch:
-    """A search over sizes: the visited sizes, their evidence and their witnesses. It grows by `record`.
+    """The state of a search over sizes: the visited sizes with their evidence, to which `record` adds.
+
+    A witness of a size is a visited size that is no larger in any variable. If models are nested (a larger model can
+    imitate a smaller one), the evidence of a size is at least that of its witness.
 
     prior: p(s); sizes above which no prior mass lies are never proposed.
     ceiling: a number ≥ log p(y | s) for every size and parameter, nats; 0 for discrete data, +inf for no ceiling.
-    nested: whether Proposition 1 holds, so that witnesses can be used; False under marginal evidence.
+    nested: whether models are nested (Proposition 1), so that witnesses can be used; False under marginal evidence.
     max_size: the largest size to propose, an int for all size variables or a tuple; None for no limit.
 
     The search starts at (1, …, 1), the one size that can witness all others, even where the prior gives it no mass. It
@@ -65,7 +70,14 @@ class WitnessSearch:
         max_size: int | Size | None,
         records: Sequence[Record],
     ) -> "WitnessSearch":
-        """Return the search that made these records (in their order), or the same fits under another prior."""
+        """Return the search that made these records, or a search with the same records under another prior.
+
+        prior: the prior over sizes.
+        ceiling: a number ≥ log p(data | size) for every size and parameter, nats.
+        nested: whether a larger model can imitate a smaller one.
+        max_size: the largest size to propose, an int for all size variables or a tuple; None for no limit.
+        records: the visited sizes with their evidence, in the order of the search.
+        """
         search = cls(prior, ceiling, nested, max_size)
         for record in records:
             search._append(record)
@@ -74,7 +86,7 @@ class WitnessSearch:
 
     @property
     def records(self) -> tuple[Record, ...]:
-        """The records in the order in which they were made."""
+        """The visited sizes with their evidence, in the order in which they were recorded."""
         return tuple(self._records.values())
 
     @property
@@ -84,23 +96,26 @@ class WitnessSearch:
 
     @property
     def regions(self) -> tuple[Region, ...]:
-        """The unvisited sizes with prior mass, cut into boxes."""
+        """The unvisited sizes with prior mass, cut into disjoint boxes, each with its best witness."""
         return self._unvisited.regions
 
     @property
     def witnesses(self) -> tuple[Size, ...]:
-        """A minimal set of sizes that witnesses every unvisited size with the best evidence; () if models are not
-        nested.
+        """A smallest set of visited sizes that has a best witness of every unvisited size; () without nesting.
+
+        A best witness is a visited size, no larger in any variable, with the highest evidence.
         """
         return self._unvisited.witnesses if self.nested else ()
 
     @property
     def min_witness(self) -> Size | None:
-        """The witness with the lowest evidence (the earliest of equals); None where there are no witnesses."""
+        """The size in `witnesses` with the lowest evidence (the earliest of equals); None if there are none."""
         return min(self.witnesses, key=self._lower, default=None)
 
     def best_witness(self, size: Size | int) -> Record | None:
-        """Return the record with the highest evidence among the sizes that precede `size`, which is its best start.
+        """Return the record with the highest evidence among visited sizes no larger than `size` in any variable.
+
+        A fit of `size` does best to start from this fit.
 
         Among equals, a size in `witnesses` (whose fits a search keeps) comes first, then the largest. The result is
         None before the first record, and where models are not nested.
@@ -115,7 +130,7 @@ class WitnessSearch:
         )
 
     def next_size(self) -> Size | None:
-        """Return the size to evaluate next; None when no size within `max_size` could still change the bounds."""
+        """Return the size to fit next; None when no size within `max_size` could still change the bounds."""
         first = (1,) * self.prior.dimension
         if not self._records:
             return first
@@ -128,14 +143,14 @@ class WitnessSearch:
 
     @property
     def on_ladder(self) -> bool:
-        """Whether a search without nesting is still on its doubling ladder."""
+        """True if a search without nesting is still on its doubling ladder of sizes 1, 2, 4, …."""
         return not self.nested and (not self._records or self._next_rung() is not None)
 
     def record(self, size: Size | int, evidence: Evidence | float | int) -> Record:
-        """Enter the evidence of a size, in any order after (1, …, 1), and return its record.
+        """Record the log evidence of a size (nats), in any order after (1, …, 1), and return its record.
 
-        Where models are nested, evidence with a lower end below that of the best witness is replaced by the witness's
-        (its fit with empty extra components), and the returned record says so. Upper ends are clipped to the ceiling.
+        Where models are nested, evidence with a lower end below that of the best witness (a visited smaller size) is
+        replaced by the witness's evidence. The returned record says so. Upper ends are clipped to the ceiling.
 
         Raises ValueError for a size recorded twice, a first size other than (1, …, 1), NaN, or a lower end above the
         ceiling. An excess of up to 1e-9 of the ceiling is rounding, and is clipped.
@@ -151,28 +166,35 @@ class WitnessSearch:
         return entry
 
     def bounds(self) -> bounds_of.Certified:
-        """Return certified bounds on log p(y). Raises ValueError before the first record."""
+        """Return bounds on log p(data) over all sizes that rest on no assumption.
+
+        Raises ValueError before the first record.
+        """
         self._require_records()
         return bounds_of.certified(self.prior, self.records, self._unvisited.regions, self.ceiling, self.nested)
 
     def diminishing(self) -> bounds_of.Diminishing:
-        """Return bounds on log p(y) under the assumption of diminishing gains (one size variable only)."""
+        """Return bounds on log p(data) over all sizes that assume diminishing gains.
+
+        Raises ValueError before the first record and for several size variables.
+        """
         return bounds_of.diminishing(
             self.bounds(), self.prior, self.records, self._unvisited.regions, self.ceiling, self.nested
         )
 
     def _lower(self, size: Size) -> float:
-        """Return the lower end of the evidence of a visited size, nats."""
+        """Return the lower end of the log evidence of a visited size, nats."""
         return self._records[size].evidence.lower
 
     def _require_records(self) -> None:
-        """Raise ValueError if nothing was recorded yet."""
+        """Raise ValueError if no size was recorded yet."""
         if not self._records:
             raise ValueError("Nothing is recorded yet: evaluate next_size() and record its evidence first.")
 
     def _under_ceiling(self, size: Size, evidence: Evidence) -> Evidence:
-        """Return the evidence with its ends clipped to the ceiling. Raises ValueError if its lower end lies clearly
-        above.
+        """Return the evidence of a size with its ends clipped to the ceiling.
+
+        Raises ValueError if the lower end lies above the ceiling by more than rounding.
         """
         slack = 1e-9 * max(1.0, abs(self.ceiling))
         if evidence.lower > self.ceiling + slack:
@@ -185,7 +207,10 @@ class WitnessSearch:
         return Evidence(min(evidence.lower, self.ceiling), self.ceiling, evidence.standard_error)
 
     def _append(self, record: Record) -> None:
-        """Add a record without updating the regions. Raises ValueError for a repeated size or a wrong first size."""
+        """Add a size with its evidence, without recomputing the boxes of unvisited sizes.
+
+        Raises ValueError for a repeated size or a wrong first size.
+        """
         first = (1,) * self.prior.dimension
         as_size(record.size, self.prior.dimension)
         if record.size in self._records:
@@ -195,17 +220,20 @@ class WitnessSearch:
         self._records[record.size] = replace(record, evidence=self._under_ceiling(record.size, record.evidence))
 
     def _update_regions(self) -> None:
-        """Recompute the regions of unvisited sizes and their witnesses."""
+        """Recompute the boxes of unvisited sizes and their witnesses, after sizes were recorded."""
         if self._records:
             lower = [record.evidence.lower for record in self._records.values()]
             self._unvisited = unvisited(self.generated, lower, self._log_box, self._log_box_upper)
 
     def _allowed(self, size: Size) -> bool:
-        """Return whether a size is within `max_size`."""
+        """Return True if a size is within `max_size` in every variable."""
         return self.max_size is None or _precedes(size, self.max_size)
 
     def _successors(self, witness: Size) -> Iterator[Size]:
-        """Yield unvisited sizes above `witness` with prior mass at or above them, nearest first, first axis first."""
+        """Yield unvisited sizes above `witness`, nearest first, and among equals by the first size variable first.
+
+        Only sizes within `max_size` count that have prior mass at or above them.
+        """
 
         def above(size: Size) -> Iterator[Size]:
             """Yield the sizes one step above `size` that are allowed and have prior mass at or above them."""
@@ -216,11 +244,10 @@ class WitnessSearch:
             yield from (size for size in level if size not in self._records)
 
     def _next_rung(self) -> Size | None:
-        """Return the first unvisited rung of the ladder 1, 2, 4, 8, … (on the diagonal), or None when the ladder is
-        finished.
+        """Return the first unvisited size of the ladder (1, …, 1), (2, …, 2), (4, …, 4), …; None when it is finished.
 
-        Every axis stops at its maximum. Without a `max_size` the ladder ends after two rungs in a row that were worse
-        than the best before them, or that had no evidence although the prior has mass there.
+        Every size variable stops at its maximum. Without a `max_size` the ladder ends after two sizes in a row that
+        were worse than the best before them, or that had no evidence although the prior has mass there.
         """
         worse, best, power = 0, -math.inf, 1
         while True:
@@ -237,12 +264,15 @@ class WitnessSearch:
                 return None
 
     def _nearest_to_best(self) -> Size | None:
-        """Return the unvisited size with prior mass nearest to the best visited size; None when there is none."""
+        """Return the unvisited size with prior mass nearest to the best visited size; None when there is none.
+
+        Distance is the number of steps by one in one size variable. The best size has the most prior × evidence.
+        """
         best = min(self._records, key=lambda size: (-self._score(size), sum(size), size))
         ones = (1,) * self.prior.dimension
 
         def reachable(size: Size) -> bool:
-            """Return whether every coordinate of the size, taken alone, can have prior mass."""
+            """Return True if the size is allowed and each number, with 1 elsewhere, has prior mass at or above it."""
             alone = (_neighbour(ones, axis, part - 1) for axis, part in enumerate(size))
             return self._allowed(size) and all(self._log_mass(corner) > -math.inf for corner in alone)
 
@@ -258,32 +288,34 @@ class WitnessSearch:
         return None
 
     def _score(self, size: Size) -> float:
-        """Return log p(s) plus the lower end of its evidence; −inf for a size not visited (a rung without prior
-        mass).
-        """
+        """Return the log prior plus the lower end of the log evidence of a size, nats; −inf if it was not visited."""
         record = self._records.get(size)
         return -math.inf if record is None else self.prior.log_pmf(size) + record.evidence.lower
 
 
 def _per_variable(max_size: int | Size, dimension: int) -> Size:
-    """Return a limit as a size with one number per variable."""
+    """Return the largest size to try as a tuple with one number per size variable; an int stands for all variables."""
     return as_size(max_size if isinstance(max_size, tuple) else (max_size,) * dimension, dimension)
 
 
 def _precedes(first: Size, second: Size) -> bool:
-    """Return whether no component of `first` is larger than that of `second`."""
+    """Return True if the first size is no larger than the second in any size variable."""
     return all(a <= b for a, b in zip(first, second, strict=True))
 
 
 def _neighbour(size: Size, axis: int, by: int) -> Size:
-    """Return the size with one component changed by `by`."""
+    """Return a copy of the size in which the number of the size variable `axis` is changed by `by`."""
     return (*size[:axis], size[axis] + by, *size[axis + 1 :])
 
 
 def _levels(
     start: Size, neighbours: Callable[[Size], Iterator[Size]], passable: Callable[[Size], bool]
 ) -> Iterator[list[Size]]:
-    """Yield breadth-first levels around `start` (itself left out), continuing from `passable` sizes only."""
+    """Yield the breadth-first levels of sizes around `start`, one list per distance; `start` itself is left out.
+
+    neighbours: function that yields the sizes one step from a size.
+    passable: function that returns True for a size from which the walk may go on.
+    """
     seen, level = {start}, [start]
     while level:
         found = dict.fromkeys(step for size in level if passable(size) for step in neighbours(size))

@@ -1,4 +1,4 @@
-"""Words for messages: sizes and counted things."""
+"""Sizes and counted things in words, for messages."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from lvsearch.sizing.sizes import Size
 
 
 def sizes_in_words(sizes: Sequence[Size]) -> str:
-    """Return sizes such as "12–14, 20": runs of consecutive sizes for one variable, else each size such as "2×3"."""
+    """Return sizes in increasing order as text: "12–14, 20" for one size variable, "2×3, 4×1" for several."""
     if any(len(size) > 1 for size in sizes):
         return ", ".join("×".join(map(str, size)) for size in sorted(sizes))
     runs: list[tuple[int, int]] = []
@@ -23,8 +23,8 @@ def counted(number: int, plural: str) -> str:
 
     For the number one, the first word that ends in s loses the s.
 
-    number: how many.
-    plural: the noun in the plural, with words around it.
+    number: the number of things.
+    plural: the noun in the plural, with any words around it.
     """
     if number != 1:
         return f"{number} {plural}"
@@ -34,11 +34,11 @@ def counted(number: int, plural: str) -> str:
 
 
 def had_not_finished(why: str | None) -> str:
-    """Return a clause which says that a search had not finished when a question was asked; "" if `why` is None.
+    """Return a clause which says that a search had not finished when it was checked; "" if `why` is None.
 
     The clause has no full stop.
 
-    why: what kept the search from its end, as `Findings.why_unfinished` has it.
+    why: the reason why the search did not finish, from `Findings.why_unfinished`; None if it finished.
     """
     return (
         "" if why is None else f"the search had not finished when this was asked ({why}): its answer may still change"

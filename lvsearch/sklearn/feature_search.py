@@ -12,12 +12,12 @@ from lvsearch.sklearn.searching import SizeSearch
 
 
 class FeatureSearch(SizeSearch):
-    """Finds how many features rows share, where each row has any of them (Indian buffet process in its finite form).
+    """Finds how many features rows have in common, where each row has any number of them (Indian buffet process).
 
     X: (rows, columns) finite numbers with a standard deviation of about 1. Put a `StandardScaler` before it, or give a
     model with priors in the units of X. `transform` returns the probability of each feature in each row.
 
-    model: by default `lv.models.IBP()`
+    model: the model, by default `lv.models.IBP()`
     prior, max_size, starts, seconds: as for `lv.search`
     evidence: "marginal" takes minutes to compile for this model; "bound" is quick, but no answer if sizes are close
     random_state: the seed
@@ -48,7 +48,7 @@ class FeatureSearch(SizeSearch):
         self.verbose = verbose
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return which features each row has, those that are more probable than not: (rows, features) of 0 and 1."""
+        """Return 1 for each feature that a row more probably has than not, else 0: (rows, features) int64."""
         return (self._parts(X) > 0.5).astype(np.int64)
 
     def score_samples(self, X: Any) -> np.ndarray:
@@ -60,10 +60,10 @@ class FeatureSearch(SizeSearch):
         return float(self.score_samples(X).mean())
 
     def _data(self, X: Any, *, fitting: bool) -> Data:
-        """Return X as checked `Points`."""
+        """Return X as a checked table of numbers. fitting: True for the rows to train on, False for new rows."""
         rows = self._rows(X, fitting=fitting)
         return Points.from_array(rows, columns=self._names(), row_names=self._index(X))
 
     def _model(self, data: Data) -> Model:
-        """Return the model, by default an Indian buffet process."""
+        """Return the model to search over: the parameter `model`, or an Indian buffet process."""
         return IBP() if self.model is None else self.model

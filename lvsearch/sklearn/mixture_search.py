@@ -29,12 +29,11 @@ KINDS: dict[str, Callable[[np.ndarray], Model]] = {
     "student-full": lambda values: FiniteMixture(StudentComponents(FullCovarianceComponents.weak(values))),
     "student-diag": lambda values: FiniteMixture(StudentComponents(DiagonalComponents.weak(values))),
 }
-"""{name: function that returns the mixture, with priors in the units of these values}."""
+"""{covariance_type: function from the values (rows, columns) to the mixture, with priors in their units}."""
 AUTO, LOW_RANK = "auto", "low-rank"
+"""Further values of covariance_type."""
 AUTO_FACTORS = (1, 2)
-"""The numbers of factors of the low-rank kinds that "auto" tries, as far as the columns determine them
-(`most_factors`).
-"""
+"""The numbers of factors of the low-rank mixtures that "auto" tries. It tries at most `most_factors` of them."""
 
 
 class MixtureSearch(ClusterMixin, SizeSearch):
@@ -46,8 +45,8 @@ class MixtureSearch(ClusterMixin, SizeSearch):
     search.labels_
     ```
 
-    X: (rows, columns) finite numbers. `labels_` are the clusters of the rows fitted. `transform` and `predict_proba`
-    return the probability of each cluster for each row.
+    X: (rows, columns) finite numbers. `labels_` has the number of the cluster of each row of X, (rows,). `transform`
+    and `predict_proba` return the probability of each cluster for each row.
 
     model: another mixture with a size, such as `lv.models.FiniteMixture(components)`; covariance_type is then ignored
     covariance_type: the kind of components; see the table. Priors are weakly informative, in the units of X
@@ -94,7 +93,7 @@ class MixtureSearch(ClusterMixin, SizeSearch):
         self.verbose = verbose
 
     def fit(self: Search, X: Any, y: Any = None) -> Search:
-        """Search for the number of clusters. y is ignored.
+        """Search for the number of clusters, and return the fitted estimator. y is ignored.
 
         Raises ValueError for bad X, for bad parameters as `lv.search` does, and with the default mixture for a column
         that does not vary.
@@ -127,14 +126,16 @@ class MixtureSearch(ClusterMixin, SizeSearch):
         return self._parts(X).argmax(axis=1)
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the probability of each cluster for each row, (rows, components); rows sum to 1. The same as
-        `transform`.
+        """Return the probability of each cluster for each row, (rows, clusters); rows sum to 1.
+
+        `transform` returns the same numbers.
         """
         return self._parts(X)
 
     def score_samples(self, X: Any) -> np.ndarray:
-        """Return log p(row | the rows fitted) at the best size, in nats: (rows,). Raises ValueError after plug-in
-        evidence.
+        """Return the log density of each row given the training rows, at the best size, in nats: (rows,).
+
+        Raises ValueError after a search with plug-in evidence.
         """
         return self.best_.log_density(self._new(X)).to_numpy()
 
@@ -143,12 +144,15 @@ class MixtureSearch(ClusterMixin, SizeSearch):
         return float(self.score_samples(X).mean())
 
     def _data(self, X: Any, *, fitting: bool) -> Data:
-        """Return X as checked `Points`."""
+        """Return X as a checked table of numbers. fitting: True for the rows to train on, False for new rows."""
         rows = self._rows(X, fitting=fitting)
         return Points.from_array(rows, columns=self._names(), row_names=self._index(X))
 
     def _model(self, data: Data) -> Model:
-        """Return the mixture for these data, by the parameters. Raises ValueError for an unknown covariance_type."""
+        """Return the mixture to search over: the parameter `model`, or the one that covariance_type names.
+
+        Its priors are in the units of the data. Raises ValueError for an unknown covariance_type.
+        """
         if self.model is not None:
             return self.model
         assert isinstance(data, Points)  # made in `_data`
@@ -160,8 +164,9 @@ class MixtureSearch(ClusterMixin, SizeSearch):
         return KINDS[self.covariance_type](data.values)
 
     def _models(self, data: Data) -> dict[str, Model]:
-        """Return the mixtures to search, as {name: model}; several for "auto". Raises ValueError for "auto" without
-        marginal evidence.
+        """Return the mixtures to search over, as {covariance_type: mixture}; several only for "auto".
+
+        Raises ValueError for "auto" with another evidence than "marginal", by which mixtures are compared.
         """
         if self.model is not None or self.covariance_type != AUTO:
             return {"model" if self.model is not None else self.covariance_type: self._model(data)}
@@ -177,7 +182,11 @@ class MixtureSearch(ClusterMixin, SizeSearch):
 
 
 def low_rank(values: np.ndarray, n_factors: int) -> Model:
-    """Return a mixture of factor analysers, with priors in the units of these values."""
+    """Return a mixture of factor analysers, with priors in the units of these values.
+
+    values: the data, (rows, columns)
+    n_factors: the number of factors of each component
+    """
     return FactorAnalyzerMixture(FactorAnalyzerComponents.weak(values, n_factors))
 
 

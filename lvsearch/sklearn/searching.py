@@ -1,4 +1,4 @@
-"""The common part of the three scikit-learn estimators: a search, and what a fitted estimator says of it."""
+"""Define the base class of the three scikit-learn estimators: a search in `fit`, and its results as attributes."""
 
 from abc import abstractmethod
 from typing import Any, TypeVar
@@ -24,23 +24,23 @@ Seed = int | np.random.RandomState | None
 
 
 class SizeSearch(TransformerMixin, BaseEstimator):
-    """A search over the number of parts (topics, components, features) of a model of the rows of X.
+    """Base class of estimators that search for the number of topics, components or features of a model of X.
 
-    After `fit`:
+    A part is one topic, component or feature. After `fit`:
 
     | attribute | meaning |
     |---|---|
     | `result_` | the `SearchResult`: posterior over sizes, bounds, pictures, `save` |
     | `results_` | the results of all models that were searched, by name; `result_` has the highest evidence |
     | `best_size_` | the most probable number |
-    | `sentence_` | the answer in one sentence, with sizes that cannot be told apart |
+    | `sentence_` | the answer in one sentence, with the sizes that the evidence cannot choose between |
     | `n_features_in_`, `feature_names_in_` | as everywhere in scikit-learn |
 
     As scikit-learn asks for, constructors accept anything, and `fit` raises for bad parameters.
     """
 
     part: str
-    """The noun for one column of `transform`, such as "topic"."""
+    """The noun for what one column of `transform` stands for, such as "topic"."""
 
     model: Model | None
     prior: SizePrior | None
@@ -52,9 +52,10 @@ class SizeSearch(TransformerMixin, BaseEstimator):
     verbose: bool
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name. With `deep` also return the positive numbers in the priors of `model`.
+        """Return the parameters of the estimator by name, as scikit-learn asks for.
 
-        Their names are such as "model__concentration" or "model__components__rate".
+        deep: True to return also the positive numbers in the priors of `model`, under names such as
+            "model__concentration" or "model__components__rate"
         """
         found = super().get_params(deep)
         if not deep or self.model is None:
@@ -89,21 +90,31 @@ class SizeSearch(TransformerMixin, BaseEstimator):
 
     @abstractmethod
     def _data(self, X: Any, *, fitting: bool) -> Data:
-        """Return X, validated as scikit-learn does it, as data that the model can be trained on."""
+        """Return X, validated as scikit-learn does it, as data that the model can be trained on.
+
+        fitting: True for the rows to train on; False for new rows, which must have the same columns
+
+        Raises ValueError for an X of another form.
+        """
 
     @abstractmethod
     def _model(self, data: Data) -> Model:
-        """Return `model`, or the default model for these data."""
+        """Return the model to search over: the parameter `model`, or a default one for these data."""
 
     def _models(self, data: Data) -> dict[str, Model]:
-        """Return the models to search, as {name: model}; the one with the highest evidence is used. By default there is
-        one.
+        """Return the models to search, as {name: model}; by default only the one of `_model`.
+
+        After the search of several, the one with the highest evidence is used.
         """
         return {self.part: self._model(data)}
 
     def fit(self: S, X: Any, y: Any = None) -> S:
-        """Search for the number of parts. y is ignored. Raises ValueError for bad X and parameters, as `lv.search`
-        does.
+        """Search for the number of topics, components or features, and return the fitted estimator.
+
+        X: the rows to train on
+        y: ignored
+
+        Raises ValueError for an X of another form, and for bad parameters.
         """
         data, seed = self._data(X, fitting=True), _seed(self.random_state)
         self.results_: dict[str, SearchResult] = {}
@@ -135,28 +146,33 @@ class SizeSearch(TransformerMixin, BaseEstimator):
         return self.result_.best
 
     def transform(self, X: Any) -> np.ndarray:
-        """Return the share or probability of each part in each row of X: (rows, parts) float64.
+        """Return the share or probability of each topic, component or feature in each row of X, (rows, parts) float64.
 
         After `set_output(transform="pandas")` it is a data frame.
         """
         return self._parts(X)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Return names for the columns of `transform`: "topic0", "topic1"…; input_features is ignored."""
+        """Return names for the columns of `transform`, such as "topic0", "topic1", …. input_features is ignored."""
         n_parts = self.best_.estimate.size[0]  # fewer than the best size if a smaller fit stands in for it
         return np.asarray([f"{self.part}{number}" for number in range(n_parts)], dtype=object)
 
     def _parts(self, X: Any) -> np.ndarray:
-        """Return the same as `transform`, always as an array."""
+        """Return the share or probability of each part in each row of X, always as a plain array."""
         return np.asarray(self.best_.transform(self._new(X)), np.float64)
 
     def _new(self, X: Any) -> Data:
-        """Return X as new data for the fitted model. Raises if the estimator is not fitted."""
+        """Return X as new data for the fitted model. Raises NotFittedError before `fit`, ValueError for a bad X."""
         check_is_fitted(self)
         return self._data(X, fitting=False)
 
     def _rows(self, X: Any, *, fitting: bool) -> np.ndarray:
-        """Return X as (rows, columns) float64, finite; at least two rows to fit. Raises ValueError for NaN."""
+        """Return X as a finite float64 array (rows, columns), validated as scikit-learn does it.
+
+        fitting: True for the rows to train on, of which there must be two or more; False for new rows
+
+        Raises ValueError for another form of X, and for NaN.
+        """
         least = 2 if fitting else 1
         allowed: dict[str, Any] = {"dtype": np.float64, "ensure_min_samples": least, "ensure_all_finite": "allow-nan"}
         checked = np.asarray(validate_data(self, X, reset=fitting, **allowed))
@@ -173,20 +189,21 @@ class SizeSearch(TransformerMixin, BaseEstimator):
 
     @staticmethod
     def _index(X: Any) -> tuple[str, ...] | None:
-        """Return the index of a data frame as names, unless it is the default one; None for other objects."""
+        """Return the names of the rows of X: the index of a data frame. None for a default index and other objects."""
         if not isinstance(X, pd.DataFrame) or X.index.equals(pd.RangeIndex(len(X))):
             return None
         return tuple(str(name) for name in X.index)
 
     def _names(self) -> list[str] | None:
-        """Return the names of the columns of X, or None."""
+        """Return the names of the columns of X, or None if it had none."""
         names = getattr(self, "feature_names_in_", None)
         return None if names is None else [str(name) for name in names]
 
 
 def evidence_over_sizes(result: SearchResult) -> tuple[float, float]:
-    """Return (log Σ p(size) p(data | size) over the sizes tried, its standard error) in nats, by which models are
-    compared.
+    """Return (log evidence of a model over all sizes tried, its standard error), in nats. Models are compared by it.
+
+    It is log Σ p(size) p(data | size) over the sizes tried.
     """
     _, log_prior, estimate, error = result.estimates()
     weights = log_prior + estimate
@@ -195,7 +212,7 @@ def evidence_over_sizes(result: SearchResult) -> tuple[float, float]:
 
 
 def _seed(random_state: Seed) -> int:
-    """Return the seed of the search. A whole number is used as it is, so that `lv.search(seed=…)` finds the same."""
+    """Return the seed of the search. A whole number stays as it is, so that `lv.search(seed=…)` finds the same."""
     if isinstance(random_state, int | np.integer):
         return int(random_state)
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))

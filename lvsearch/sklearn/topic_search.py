@@ -60,7 +60,7 @@ class TopicSearch(SizeSearch):
         self.verbose = verbose
 
     def __sklearn_tags__(self) -> Tags:
-        """Return tags that say: X is counts, sparse or dense, none negative, whole."""
+        """Return scikit-learn's tags of the estimator: X may be sparse, and has whole numbers of 0 or more."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.positive_only = True
@@ -79,10 +79,9 @@ class TopicSearch(SizeSearch):
         return self._parts(X).argmax(axis=1)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Return a lower bound on log p(documents | topics at their posterior means) per token, in nats; higher is
-        better.
+        """Return a lower bound on the log-likelihood of documents per token, in nats; higher is better.
 
-        y is ignored. Raises ValueError for documents without a single token.
+        The topics are at their posterior means. y is ignored. Raises ValueError for documents without a single token.
         """
         data = self._new(X)
         if not data.n_observations:
@@ -90,11 +89,10 @@ class TopicSearch(SizeSearch):
         return self.best_.score(data) / data.n_observations
 
     def topics(self, input_features: Iterable[Any] | None = None, n_words: int = 10) -> pd.DataFrame:
-        """Return a table with a row per topic, most prevalent first: its share of the tokens, and its most probable
-        words.
+        """Return a table with a row per topic, most prevalent first: share of the tokens, and most probable words.
 
         input_features: the words, if X had no names: `vectorizer.get_feature_names_out()`
-        n_words: how many words of each topic
+        n_words: how many words of each topic are shown
 
         Raises ValueError for another number of words than X had columns.
         """
@@ -106,7 +104,7 @@ class TopicSearch(SizeSearch):
         return replace(best, training=training).topics(n_words)
 
     def _data(self, X: Any, *, fitting: bool) -> Data:
-        """Return X as a checked `Corpus`, over the words of the training data if the estimator is fitted."""
+        """Return X as a checked corpus. fitting: True for the rows to train on, False for new rows over their words."""
         counts = validate_data(self, X, reset=fitting, accept_sparse="csr", ensure_min_samples=2 if fitting else 1)
         check_non_negative(counts, type(self).__name__)
         names = self._names()
@@ -117,5 +115,5 @@ class TopicSearch(SizeSearch):
         return Corpus(canonical_counts(counts, names), training.vocabulary, self._index(X))
 
     def _model(self, data: Data) -> Model:
-        """Return the model, by default LDA."""
+        """Return the model to search over: the parameter `model`, or LDA with its default priors."""
         return LDA() if self.model is None else self.model

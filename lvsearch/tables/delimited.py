@@ -16,6 +16,7 @@ from lvsearch.tables.frames import first_repeated
 MISSING = ("NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "null", "NULL", "None")
 """Cells that count as missing, as an empty one does, in columns that are not texts, names or classes."""
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+"""The separators that are tried, with their names."""
 LINES_LOOKED_AT = 1000
 """The number of lines from which the separator is inferred."""
 Opened = Callable[[], AbstractContextManager[IO[str]]]
@@ -42,7 +43,7 @@ class Dialect(NamedTuple):
     notes: tuple[str, ...]
 
     def reader(self, file: Iterable[str]) -> Iterator[list[str]]:
-        """Yield the rows of a table as lists of cells."""
+        """Yield the rows of a table as lists of cells. file: the lines of the table."""
         quoting = csv.QUOTE_MINIMAL if self.quoted else csv.QUOTE_NONE
         return csv.reader(file, delimiter=self.separator, quoting=quoting)
 
@@ -52,22 +53,22 @@ class Dialect(NamedTuple):
 
 
 def opened_text(content: str) -> Opened:
-    """Return a function that opens a text in memory."""
+    """Return a function that opens a string for reading at its beginning, as often as it is called."""
     return lambda: nullcontext(io.StringIO(content))
 
 
 def dialect_of(opened: Opened, name: Any, ending: str) -> Dialect:
-    """Find out how a table is written, by reading it once or twice.
+    """Return how a table is written: its separator, and whether quotes enclose values.
 
     Quotes enclose values if every value that begins with a quote ends with one. Otherwise they are part of the text.
     They are also part of the text if a quoted value would swallow lines that are each a row by themselves.
 
-    opened: a function that opens the text
+    opened: a function that opens the table at its beginning
     name: the file, for messages
-    ending: ".tsv", whose separator is known, or another
+    ending: the ending of the file; ".tsv" has tabs
 
     Raises:
-        ValueError: a quote that fits neither reading, with its line.
+        ValueError: a quote that fits neither reading, with the number of its line.
     """
     with long_fields():
         separator = "\t" if ending == ".tsv" else _separator(opened)
@@ -107,11 +108,15 @@ class _Quotes(NamedTuple):
 
 
 def _quotes(file: Iterable[str], separator: str) -> _Quotes:
-    """Return where quotes of a table enclose values and where they do not."""
+    """Return whether a table has quotes, and the first line where they do not enclose a value.
+
+    file: the lines of the table
+    separator: the character between values
+    """
     found, spanning, before = False, 0, 0
 
     def watched() -> Iterator[str]:
-        """Yield the lines, and note whether any has a quote."""
+        """Yield the lines of the table, and set `found` if one has a quote."""
         nonlocal found
         for line in file:
             found = found or '"' in line
@@ -135,7 +140,7 @@ def _every_line_is_a_row(file: Iterable[str], separator: str) -> bool:
 
 
 def _separator(opened: Opened) -> str:
-    """Return the separator by which all lines have equally many values; commas are preferred."""
+    """Return the separator with which all lines have equally many values, two or more; commas are preferred."""
     with opened() as file:
         lines = [line for _, line in zip(range(LINES_LOOKED_AT), file, strict=False)]
     uniform = {}
@@ -148,7 +153,7 @@ def _separator(opened: Opened) -> str:
 
 
 def _rows(lines: list[str], separator: str) -> list[list[str]]:
-    """Return lines as rows of cells; empty if they cannot be read with this separator."""
+    """Return lines as lists of cells; an empty list if they cannot be read with this separator."""
     try:
         return list(csv.reader(lines, delimiter=separator))
     except csv.Error:
@@ -157,9 +162,7 @@ def _rows(lines: list[str], separator: str) -> list[list[str]]:
 
 @contextmanager
 def long_fields() -> Iterator[None]:
-    """Inside this context Python's csv reads values of any length; otherwise it refuses those above 131,072
-    characters.
-    """
+    """Let Python's csv module read values of any length inside this context, also above 131,072 characters."""
     before = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     try:
         yield
@@ -169,10 +172,12 @@ def long_fields() -> Iterator[None]:
 
 @contextmanager
 def every_value_named(path: Any) -> Iterator[None]:
-    """Inside this context pandas refuses lines with more values than the header has names. Call it with
-    index_col=False.
+    """Make pandas refuse lines with more values than the header has names, inside this context.
 
-    Otherwise pandas would silently take the first values as row names. Raises `UnnamedValuesError`.
+    Otherwise pandas would silently take the first values as row names. `pandas.read_csv` must be called with
+    index_col=False. Raises `UnnamedValuesError`.
+
+    path: the file, for messages
     """
     try:
         with warnings.catch_warnings():
@@ -185,8 +190,7 @@ def every_value_named(path: Any) -> Iterator[None]:
 def check_header(
     lines: Iterable[str], name: Any, dialect: Dialect | None = None, nameless: str | int | None = None
 ) -> None:
-    """Raise ValueError if the header names a column twice or not at all, or has fewer names than the next line has
-    values.
+    """Raise ValueError for a header that names a column twice or not at all, or with too few names for the next line.
 
     pandas would invent names, or leave out a last value that is empty. The header is the first line that is not blank.
 
@@ -217,7 +221,7 @@ def check_header(
 def read_options(columns: Iterable[Any], texts: Iterable[Any], label: Any) -> dict[str, Any]:
     """Return the arguments of `pandas.read_csv` for a table with these columns.
 
-    columns: all columns
+    columns: all columns of the table
     texts: columns that are kept as they are ("NA" is a word, "007" is no number)
     label: the column of classes; its cells are kept as they are, but an empty one is missing
 
@@ -236,11 +240,15 @@ def read_options(columns: Iterable[Any], texts: Iterable[Any], label: Any) -> di
 def tidy_table(
     frame: pd.DataFrame, texts: Iterable[Any], label: Any, as_text: Iterable[Any] = ()
 ) -> tuple[pd.DataFrame, Counter[str]]:
-    """Infer the types of a table that was read with `read_options`, and count marks such as "NA" that were read as
-    missing.
+    """Return a table with the types of its columns inferred, and how often marks such as "NA" were read as missing.
 
     Empty texts become "". Columns with numbers and marks become numbers, except those of `as_text`. The column `label`
     becomes numbers only if they are written as Python writes them.
+
+    frame: a table that was read with `read_options`
+    texts: columns that are kept as they are
+    label: the column of classes, or None
+    as_text: columns that never become numbers
 
     Returns (table, {such as "'NA' in the column 'code'": how often}).
     """
@@ -265,7 +273,7 @@ def tidy_table(
 
 
 def fill_empty_texts(frame: pd.DataFrame, *columns: Any) -> pd.DataFrame:
-    """Return the table with "" for missing values in these columns."""
+    """Return a copy of a table with "" for missing values in these columns."""
     filled = frame.copy()
     for name in columns:
         filled[name] = frame[name].astype(object).where(frame[name].notna(), "")
@@ -273,7 +281,10 @@ def fill_empty_texts(frame: pd.DataFrame, *columns: Any) -> pd.DataFrame:
 
 
 def marks_notes(marks: Counter[str]) -> tuple[str, ...]:
-    """Return a note on the cells that were read as missing, or nothing if there are none."""
+    """Return one note on the cells that were read as missing; none if there are no such cells.
+
+    marks: {such as "'NA' in the column 'code'": how often}
+    """
     if not marks:
         return ()
     listed = ", ".join(f"{what} ({times:,})" for what, times in sorted(marks.items()))

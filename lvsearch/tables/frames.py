@@ -14,12 +14,12 @@ SHOWN = 12
 
 
 class Documents(NamedTuple):
-    """Texts and what is known of each.
+    """The texts of documents, and what is known of each document.
 
-    texts: the texts
-    names, labels: one per text, or None
+    texts: the texts, one per document
+    names, labels: a name and a class for each text, or None
     metadata: a data frame with a row per text, or None
-    notes: how they were read, and what was left out
+    notes: sentences on how they were read, and what was left out
     """
 
     texts: list[str]
@@ -30,7 +30,7 @@ class Documents(NamedTuple):
 
 
 def columns_in_words(columns: Iterable[Any]) -> str:
-    """Return names such as "'id', 'body', 'year'", at most twelve."""
+    """Return names of columns as text, such as "'id', 'body', 'year'"; of more than twelve only the first twelve."""
     names = [repr(name) for name in columns]
     return ", ".join(names[:SHOWN]) + (f", … ({len(names)} in all)" if len(names) > SHOWN else "")
 
@@ -80,8 +80,9 @@ def as_frame(table: Any) -> pd.DataFrame:
 def frame_documents(
     frame: pd.DataFrame, text: Any, id: Any = None, label: Any = None, keep: Iterable[Any] | None = None
 ) -> Documents:
-    """Return the texts of a column, with names, classes and other columns as metadata.
+    """Return the documents of a data frame with a row per document.
 
+    frame: the data frame
     text: the column of texts
     id: the column of names; by default the index
     label: the column of classes, or None
@@ -115,7 +116,7 @@ def frame_documents(
 
 
 def index_names(texts: Any) -> tuple[str, ...] | None:
-    """Return the index of a pandas Series as names; None for other objects, and for the default index."""
+    """Return the index of a pandas Series as names of its texts; None for other objects, and for a default index."""
     if not isinstance(texts, pd.Series) or texts.index.equals(pd.RangeIndex(len(texts))):
         return None
     return tuple(str(name) for name in texts.index)
@@ -140,7 +141,14 @@ def text_columns(frame: pd.DataFrame) -> list[Any]:
 
 
 def _complete_column(frame: pd.DataFrame, name: Any, expected: str) -> pd.Series:
-    """Return a column without missing values. Raises ValueError if some are missing, with `expected` in the message."""
+    """Return a column of a data frame, after checking that no value is missing, (rows,).
+
+    frame: the data frame
+    name: the column
+    expected: what was expected, for the message
+
+    Raises ValueError if values are missing, or two columns have this name.
+    """
     column = frame[name]
     if isinstance(column, pd.DataFrame):
         raise ValueError(f"got the column {name!r} twice; expected distinct names")

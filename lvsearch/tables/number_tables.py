@@ -26,13 +26,18 @@ DECIMAL_COMMA = re.compile(r"(?=.*\d)[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+)?(?:,\d+)?(
 THOUSANDS_COMMA = re.compile(r"[+-]?(?:\d+|[1-9]\d{0,2}(?:,\d{3})+)(?:\.\d+)?(?:[eE][+-]?\d+)?")
 """Matches a number whose decimal sign is a point, with or without commas between thousands."""
 PERCENT = re.compile(r"[+-]?[\d.,]+\s*%")
+"""Matches a percentage. It and the patterns below are for advice in messages."""
 MONEY = re.compile(r"[$€£¥]\s*[\d.,]+|[\d.,]+\s*[$€£¥]")
 DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}(?:[ T]\d.*)?")
 NO_LETTERS = re.compile(r"\W+")
 
 
 class NumberTable(NamedTuple):
-    """The numbers of a file, with row names as the index, and notes on what was assumed about their format."""
+    """The numbers of a file.
+
+    frame: the numbers, with the names of the rows as index
+    notes: sentences on what was assumed about their format
+    """
 
     frame: pd.DataFrame
     notes: tuple[str, ...]
@@ -56,18 +61,27 @@ class NumberStyle(NamedTuple):
 def read_numbers(
     path: str | os.PathLike[str], header: bool, row_names: str | int | None, encoding: str, style: NumberStyle
 ) -> NumberTable:
-    """Read a table of numbers, for `Points.from_csv`, which documents arguments and errors."""
+    """Read a table of numbers from a text file, and infer how numbers are written where the style leaves it open.
+
+    path: the file
+    header: True if the first line names the columns
+    row_names: the column with the names of the rows, by name or number; None if there is none
+    encoding: the encoding of the file
+    style: how numbers are written, as far as a person said so
+
+    Raises ValueError for cells that are no numbers, lines of different lengths, and commas that may have two meanings.
+    """
     content = read_text(path, encoding)
     ending = ".tsv" if unpacked_name(path).endswith(".tsv") else ".csv"
     dialect = Dialect(style.separator, True, ()) if style.separator else dialect_of(opened_text(content), path, ending)
     if header:
         check_header(io.StringIO(content), path, dialect, nameless=row_names)
-    frame, assumed, notes = _parsed(content, path, dialect, header, row_names, style), style, dialect.notes
+    frame, assumed, notes = _read_in_style(content, path, dialect, header, row_names, style), style, dialect.notes
     texts = _text_columns(frame)
     if texts and style.decimal is None and style.thousands is None:
         assumed = _style_of(frame, texts, dialect, style, path)
         if assumed != style:
-            frame = _parsed(content, path, dialect, header, row_names, assumed)
+            frame = _read_in_style(content, path, dialect, header, row_names, assumed)
             notes += _style_notes(assumed)
     _check_numbers(frame, path, header, assumed)
     if header and len(frame.columns) and all(_is_number(str(name)) for name in frame.columns):
@@ -80,10 +94,20 @@ def read_numbers(
     return NumberTable(frame, notes)
 
 
-def _parsed(
+def _read_in_style(
     content: str, path: Any, dialect: Dialect, header: bool, row_names: str | int | None, style: NumberStyle
 ) -> pd.DataFrame:
-    """Return the table as read in one style; the column of row names is kept as text."""
+    """Return a table as pandas reads it in one style of numbers; the column of row names is kept as text.
+
+    content: the text of the file
+    path: the file, for messages
+    dialect: how the table is written
+    header: True if the first line names the columns
+    row_names: the column with the names of the rows, by name or number, or None
+    style: how numbers are written
+
+    Raises ValueError for lines of different lengths, and if there is no such column.
+    """
     first = 0 if header else None
     try:
         with every_value_named(path):
@@ -123,8 +147,15 @@ def _text_columns(frame: pd.DataFrame) -> list[Any]:
 def _style_of(
     frame: pd.DataFrame, texts: Sequence[Any], dialect: Dialect, style: NumberStyle, path: Any
 ) -> NumberStyle:
-    """Infer decimal and thousands signs from columns that were read as text; return the style unchanged if they hold
-    text.
+    """Return the style of numbers with decimal and thousands signs inferred from columns that pandas read as text.
+
+    If these columns do hold text, the style is returned unchanged.
+
+    frame: the table as read so far
+    texts: the columns that were read as text
+    dialect: how the table is written
+    style: the style in which it was read
+    path: the file, for messages
 
     Raises ValueError if a comma may be either sign.
     """
@@ -144,14 +175,20 @@ def _style_of(
 
 
 def _style_notes(style: NumberStyle) -> tuple[str, ...]:
-    """Return a note on the decimal and thousands signs that were inferred."""
+    """Return one note that says which decimal and thousands signs were inferred for a file of numbers."""
     decimal = "the decimal sign is a comma" if style.decimal == "," else ""
     thousands = f"{style.thousands!r} stands between thousands" if style.thousands else ""
     return (" and ".join(part for part in (decimal, thousands) if part),)
 
 
 def _check_numbers(frame: pd.DataFrame, path: Any, header: bool, style: NumberStyle) -> None:
-    """Raise ValueError for the first column with a cell that is no number, with its row and advice."""
+    """Raise ValueError for the first column with a cell that is no number; the message has its row and advice.
+
+    frame: the table
+    path: the file, for messages
+    header: True if the first line names the columns
+    style: how numbers are written
+    """
     texts = _text_columns(frame)
     if not texts:
         return
@@ -179,7 +216,7 @@ def first_text(column: pd.Series, decimal: str = ".") -> tuple[int, Any] | None:
 
 
 def advice(cell: Any) -> str:
-    """Return what to do with a column that has a cell like this among its numbers."""
+    """Return advice for messages: what to do with a column that has this cell among its numbers."""
     text = str(cell).strip()
     if PERCENT.fullmatch(text):
         return "write percentages without their sign: frame[…].str.rstrip('%').astype(float)"
@@ -205,7 +242,14 @@ def advice(cell: Any) -> str:
 def _missing_notes(
     content: str, dialect: Dialect, header: bool, style: NumberStyle, frame: pd.DataFrame
 ) -> tuple[str, ...]:
-    """Return a note on the marks, other than empty cells, that were read as missing."""
+    """Return one note on marks such as "NA" that were read as missing; none if only empty cells are missing.
+
+    content: the text of the file
+    dialect: how the table is written
+    header: True if the first line names the columns
+    style: how numbers are written, which lists further marks
+    frame: the table as it was read
+    """
     lacking = [place for place, name in enumerate(frame.columns) if bool(cast(pd.Series, frame[name]).isna().any())]
     if not lacking:
         return ()
@@ -226,7 +270,7 @@ def _missing_notes(
 
 
 def _is_number(text: str) -> bool:
-    """Return True if a text is a number to Python."""
+    """Return True if Python's `float` accepts a text."""
     try:
         float(text)
     except ValueError:

@@ -29,6 +29,7 @@ ARROW = (".parquet", ".feather", ".arrow")
 EXCEL = (".xlsx", ".xlsm")
 DELIMITED = (".csv", ".tsv")
 JSON_LINES = (".jsonl", ".ndjson")
+"""The endings of files with a JSON object on every line."""
 JSON = ".json"
 TABLES = (*DELIMITED, *JSON_LINES, JSON)
 """The endings of tables in text files."""
@@ -42,9 +43,15 @@ class TableFile(NamedTuple):
 
 
 def read_table(path: str | os.PathLike[str], ending: str, text: Any, id: Any, label: Any, encoding: str) -> TableFile:
-    """Read a table from a file with this ending (`TABLES`, `EXCEL` or `ARROW`). Raises the errors of the reader for it.
+    """Read a table from a file, by the reader for its ending.
 
-    text, id, label: columns of texts, names and classes
+    path: the file
+    ending: one of `TABLES`, `EXCEL` or `ARROW`
+    text: the column of texts
+    id, label: the columns of names and classes, or None
+    encoding: the encoding of text files
+
+    Raises ValueError for a file of another form, and for columns that do not exist.
     """
     if ending == ".parquet":
         return TableFile(read_parquet(path, text, id))
@@ -56,8 +63,15 @@ def read_table(path: str | os.PathLike[str], ending: str, text: Any, id: Any, la
 
 
 def table_in(content: str, name: Any, ending: str, text: Any, id: Any, label: Any) -> TableFile:
-    """Read a table from a text, in the form of files with this ending (`TABLES`). Raises the errors of the reader
-    for it.
+    """Read a table from a string, by the reader for an ending.
+
+    content: the string, in the form of files with this ending
+    name: the file, for messages
+    ending: one of `TABLES`
+    text: the column of texts
+    id, label: the columns of names and classes, or None
+
+    Raises ValueError for content of another form, and for columns that do not exist.
     """
     if ending in DELIMITED:
         return read_delimited(content, name, ending, text, id, label)
@@ -67,7 +81,13 @@ def table_in(content: str, name: Any, ending: str, text: Any, id: Any, label: An
 
 
 def require_columns(columns: pd.Index, name: Any, text: Any, id: Any) -> None:
-    """Raise ValueError if a table has no column for the texts or for their names. name: the file, for messages."""
+    """Raise ValueError if a table lacks the column of texts or the column of their names.
+
+    columns: the columns that the table has
+    name: the file, for messages
+    text: the column of texts; None raises too, since a person has to say which it is
+    id: the column of names, or None if there is none
+    """
     if text is None:
         raise ValueError(
             f"{name}: got a table with the columns {columns_in_words(columns)}; expected to know which of them holds "
@@ -87,15 +107,15 @@ def require_columns(columns: pd.Index, name: Any, text: Any, id: Any) -> None:
 def read_delimited(content: str, name: Any, ending: str, text: Any, id: Any = None, label: Any = None) -> TableFile:
     """Read a table with commas, tabs or semicolons between values, whose first line names the columns.
 
-    content: the text of the table
+    content: the table as a string
     name: the file, for messages
-    ending: ".tsv" for tabs, or another
+    ending: ".tsv" for tabs; for another ending the separator is inferred
     text, id, label: columns whose cells are kept as they are ("NA" is a word, "007" is no number); an empty cell of the
         first two is an empty text
 
     Raises:
-        ValueError: there is no such column (the existing ones are named); lines with more values than the first; quotes
-            that fit no reading.
+        ValueError: there is no such column (the existing ones are named); lines with more values than the first; a
+            quote that neither encloses a value nor is part of a text.
     """
     opened, texts = opened_text(content), [column for column in (text, id) if column is not None]
     dialect = dialect_of(opened, name, ending)
@@ -112,7 +132,7 @@ def read_delimited(content: str, name: Any, ending: str, text: Any, id: Any = No
 
 
 def not_delimited(name: Any, error: Exception) -> ValueError:
-    """Return the error to raise if pandas cannot read a table."""
+    """Return the error to raise if pandas cannot read a table. name: the file; error: the error of pandas."""
     reason = " ".join(str(error).split())
     return ValueError(f"{name}: {reason}; expected a table whose first line names its columns")
 
@@ -121,7 +141,7 @@ def not_delimited(name: Any, error: Exception) -> ValueError:
 
 
 def json_strings(content: str) -> list[str] | None:
-    """Return the strings of a JSON array of strings; None for anything else."""
+    """Return the strings of a JSON array of strings; None for any other content. content: the JSON text."""
     if not content.lstrip().startswith("["):
         return None
     try:
@@ -132,8 +152,13 @@ def json_strings(content: str) -> list[str] | None:
 
 
 def read_json(content: str, name: Any, text: Any, id: Any = None) -> pd.DataFrame:
-    """Read an array of JSON objects whose keys are columns, or an object of arrays, a column each, or an object per
-    line.
+    """Read a table from JSON; a missing text is an empty one.
+
+    The JSON is an array of objects whose keys are columns, an object of arrays, each a column, or an object per line.
+
+    content: the JSON text
+    name: the file, for messages
+    text, id: the columns of texts and of their names
 
     Raises:
         ValueError: another form of JSON, or no JSON; no such columns (the existing ones are named).
@@ -163,7 +188,11 @@ def read_json(content: str, name: Any, text: Any, id: Any = None) -> pd.DataFram
 
 
 def read_json_lines(content: str, name: Any, text: Any, id: Any = None) -> pd.DataFrame:
-    """Read a JSON object from every line; keys are columns, and a missing or null text is an empty one.
+    """Read a table from lines that are each a JSON object; keys are columns. A missing or null text is an empty one.
+
+    content: the lines
+    name: the file, for messages
+    text, id: the columns of texts and of their names
 
     Raises:
         ValueError: a line that is no JSON object, with its number; no such columns (the existing ones are named).
@@ -176,7 +205,11 @@ def read_json_lines(content: str, name: Any, text: Any, id: Any = None) -> pd.Da
 
 
 def json_record(line: str, name: Any, number: int) -> dict[str, Any]:
-    """Return the JSON object on a line. Raises ValueError, with the line's number, for anything else."""
+    """Return the JSON object on a line. Raises ValueError for anything else.
+
+    line: the line
+    name, number: the file and the number of the line, for messages
+    """
     try:
         record = json.loads(line)
     except (json.JSONDecodeError, RecursionError) as error:
@@ -191,7 +224,10 @@ def json_record(line: str, name: Any, number: int) -> dict[str, Any]:
 
 
 def read_excel(path: str | os.PathLike[str], text: Any, id: Any = None) -> TableFile:
-    """Read the first sheet of an Excel file whose first row names the columns; needs openpyxl. A missing text is empty.
+    """Read the first sheet of an Excel file, whose first row names the columns. A missing text is an empty one.
+
+    path: the file
+    text, id: the columns of texts and of their names
 
     Raises:
         ValueError: no such columns (the existing ones are named); no Excel file; openpyxl is not installed.
@@ -219,8 +255,9 @@ def read_excel(path: str | os.PathLike[str], text: Any, id: Any = None) -> Table
 
 @contextmanager
 def arrow_readable(path: Any) -> Iterator[None]:
-    """Inside this context pyarrow opens a file. Raises ValueError if pyarrow is not installed or cannot read the
-    file.
+    """Turn errors of pyarrow inside this context into ValueError with advice, naming the file.
+
+    They are raised if pyarrow is not installed or cannot read the file. A missing file raises FileNotFoundError.
     """
     try:
         yield
@@ -236,8 +273,8 @@ def arrow_readable(path: Any) -> Iterator[None]:
 def arrow_batches(path: str | os.PathLike[str], n_rows: int) -> tuple[pd.DataFrame, Iterator[Any]]:
     """Return an empty frame with the columns of a Parquet or Arrow file, and its record batches of about `n_rows` rows.
 
-    Arrow files (Feather) and Arrow streams, as Hugging Face keeps data sets, are both read. Raises the errors of
-    `arrow_readable`.
+    Arrow files (Feather) and Arrow streams, as Hugging Face keeps data sets, are both read. Raises ValueError
+    if pyarrow is not installed or cannot read the file.
     """
     with arrow_readable(path):
         import pyarrow as pa  # pyright: ignore[reportMissingImports] — an extra
@@ -257,7 +294,13 @@ def arrow_batches(path: str | os.PathLike[str], n_rows: int) -> tuple[pd.DataFra
 
 
 def read_arrow(path: str | os.PathLike[str], text: Any, id: Any = None) -> pd.DataFrame:
-    """Read an Arrow file. A missing text is an empty one. Raises ValueError as `read_parquet` does."""
+    """Read an Arrow file (Feather, or an Arrow stream). A missing text is an empty one.
+
+    path: the file
+    text, id: the columns of texts and of their names
+
+    Raises ValueError for columns that do not exist, for another form of file, and if pyarrow is not installed.
+    """
     empty, batches = arrow_batches(path, 0)
     require_columns(empty.columns, path, text, id)
     frames = [batch.to_pandas() for batch in batches]
@@ -266,7 +309,10 @@ def read_arrow(path: str | os.PathLike[str], text: Any, id: Any = None) -> pd.Da
 
 
 def read_parquet(path: str | os.PathLike[str], text: Any, id: Any = None) -> pd.DataFrame:
-    """Read a Parquet file; needs pyarrow. A missing text is an empty one.
+    """Read a Parquet file. A missing text is an empty one.
+
+    path: the file
+    text, id: the columns of texts and of their names
 
     Raises:
         ValueError: no such columns (the existing ones are named); no Parquet file; pyarrow is not installed.

@@ -105,12 +105,12 @@ class Analyzer:
 
     @classmethod
     def for_vocabulary(cls, vocabulary: Sequence[str]) -> "Analyzer":
-        """Return an analyzer for a vocabulary that came without one, such that every term of the vocabulary can be
-        found.
+        """Return an analyzer for a given vocabulary, by which every term of the vocabulary can be found in texts.
 
-        Words have two characters or more, but words of the vocabulary that look otherwise, such as "c++", are found
-        too. If terms have several words, separated by blanks, runs of as many words are counted. Texts are lower-cased
-        unless some term has capitals. English stop words are removed unless they are words of a term.
+        Use it for counts that came without their analyzer. Words have two characters or more, but words of the
+        vocabulary that look otherwise, such as "c++", are found too. If terms have several words, separated by blanks,
+        runs of as many words are counted. Texts are lower-cased unless some term has capitals. English stop words are
+        removed unless they are words of a term.
         """
         words = {word for term in vocabulary for word in term.split(" ") if word}
         lengths = [term.count(" ") + 1 for term in vocabulary]
@@ -127,7 +127,10 @@ class Analyzer:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "Analyzer":
-        """Return the analyzer that `to_json` encoded. One that version 0.1 wrote cuts texts as that version did."""
+        """Return the analyzer that `to_json` encoded. One that version 0.1 encoded cuts texts as that version did.
+
+        A tokenizer, which is kept only by name, becomes one that raises ValueError when it is called.
+        """
         known: dict[str, Any] = {"ngram_range": (1, 1), "normalize": False, "tokenizer": None, **fields}
         stop_words, tokenizer = known["stop_words"], known["tokenizer"]
         known["stop_words"] = tuple(stop_words) if isinstance(stop_words, list) else stop_words
@@ -136,7 +139,7 @@ class Analyzer:
         return cls(**known)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON keeps them; a tokenizer by its name."""
+        """Return the fields as JSON data; of a tokenizer only the name is kept."""
         return {
             "stop_words": self.stop_words if isinstance(self.stop_words, str | None) else list(self.stop_words),
             "token_pattern": self.token_pattern,
@@ -147,8 +150,9 @@ class Analyzer:
         }
 
     def cut_text(self, text: str) -> Cut:
-        """Cut a text into words. Raises whatever a tokenizer raises, and ValueError if it returns other things than
-        strings.
+        """Return the words of a text in order, before stop words and others are left out.
+
+        Raises whatever the tokenizer raises, and ValueError if it returns other things than strings.
         """
         if self.tokenizer is not None:
             words = list(self.tokenizer(text))
@@ -156,14 +160,14 @@ class Analyzer:
                 raise ValueError(f"got {words[:3]!r} from the tokenizer; expected a list of words, which are strings")
             return Cut([word for word in map(self._spelled, words) if word], [])
         text = self._spelled(text)
-        return Cut(words_of(text), []) if self._pattern is None else _matches(self._pattern, text)
+        return Cut(words_of(text), []) if self._pattern is None else _cut_by_pattern(self._pattern, text)
 
     def fold(self, word: str) -> str:
-        """Return the form under which a word is counted: the same for all spellings that differ in case alone."""
+        """Return the folded form of a word, under which it is counted; spellings that differ in case alone share it."""
         return folded(word) if self.normalize and self.lowercase else word
 
     def rule(self, word: str) -> Rule | None:
-        """Return the rule that leaves a folded word out, or None for a word that counts."""
+        """Return the rule that leaves a word out, or None for a word that counts. word: as `fold` returns it."""
         if word in self._stop_words:
             return Rule.STOP
         if self.token_pattern is not None or self.tokenizer is not None:
@@ -179,7 +183,7 @@ class Analyzer:
         return [" ".join(words[start : start + size]) for size, start in starts]
 
     def _spelled(self, text: str) -> str:
-        """Return a text with accents composed and in lower case, as far as the analyzer does so."""
+        """Return a text with accents composed and in lower case, as far as `normalize` and `lowercase` say so."""
         text = composed(text) if self.normalize else text
         if not self.lowercase:
             return text
@@ -192,7 +196,7 @@ class Analyzer:
 
     @cached_property
     def _stop_words(self) -> frozenset[str]:
-        """The stop words, cut and folded like texts."""
+        """The folded stop words. They are cut like texts, and each is also kept whole."""
         listed = listed_stop_words(self.stop_words) if isinstance(self.stop_words, str) else self.stop_words or ()
         plain = self if self.tokenizer is None else Analyzer(None, None, self.lowercase, normalize=self.normalize)
         pieces = {self.fold(piece) for word in listed for piece in plain.cut_text(word).words}
@@ -205,7 +209,7 @@ class Analyzer:
             cut = f"words match {self.token_pattern}"
         else:
             cut = "words of letters, their marks and digits, joined by underscores"
-        runs = "" if self.ngram_range == (1, 1) else f"; terms are runs of {_numbers(*self.ngram_range)} words"
+        runs = "" if self.ngram_range == (1, 1) else f"; terms are runs of {_range_in_words(*self.ngram_range)} words"
         stop_words = "no stop words"
         if self.stop_words == ENGLISH:
             stop_words = "scikit-learn's English stop words"
@@ -216,8 +220,11 @@ class Analyzer:
         return f"{cut}{', lower-cased' * self.lowercase}{runs}; {stop_words} removed"
 
 
-def _matches(pattern: re.Pattern[str], text: str) -> Cut:
-    """Return the matches of a pattern (or of its one group) as words, and the words of the text between them."""
+def _cut_by_pattern(pattern: re.Pattern[str], text: str) -> Cut:
+    """Return the matches of a pattern in a text as words, and the words of the text between the matches.
+
+    pattern: a regular expression; if it has a group, the group is the word
+    """
     words, between, end = [], [], 0
     for match in pattern.finditer(text):
         start, stop = match.span(pattern.groups)
@@ -230,13 +237,13 @@ def _matches(pattern: re.Pattern[str], text: str) -> Cut:
 
 
 def _name_of(function: Callable[..., Any]) -> str:
-    """Return the module and name of a function."""
+    """Return the module and name of a function as text, such as "my_module.my_tokenizer"."""
     if isinstance(function, MissingTokenizer):
         return function.name
     name = getattr(function, "__qualname__", type(function).__qualname__)
     return f"{getattr(function, '__module__', type(function).__module__)}.{name}"
 
 
-def _numbers(low: int, high: int) -> str:
-    """Return such as "2" or "1 to 3" for a range of numbers."""
+def _range_in_words(low: int, high: int) -> str:
+    """Return a range of numbers in words, such as "2" or "1 to 3"."""
     return str(low) if low == high else f"{low} to {high}"

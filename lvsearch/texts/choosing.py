@@ -21,9 +21,9 @@ words.
 class ChosenTerms(NamedTuple):
     """The terms that are kept.
 
-    terms: in their usual spelling, in alphabetical order
-    folded: the form under which each is counted
-    notes: how many were kept, and what was left out
+    terms: the terms in their most frequent spelling, in alphabetical order
+    folded: the folded form of each term, shared by spellings that differ in case alone
+    notes: sentences on how many were kept, and what was left out
     dropped: all words that were left out
     """
 
@@ -42,25 +42,27 @@ def chosen_terms(
     n_texts: int,
     most_listed: int | None = None,
 ) -> ChosenTerms:
-    """Choose the terms that are in enough documents and not in too many.
+    """Choose the terms that are in enough documents and not in too many, and list all that is left out.
 
     Args:
-        frequencies: of all terms, folded, each once.
-        dropped: {rule: words that it left out before terms were made}.
+        frequencies: the frequencies of all terms, in folded form, each term once.
+        dropped: {rule: frequencies of the words that it left out before terms were made}.
         spellings: {folded word: {other spelling: how often}}.
         analyzer: the analyzer that cut the texts, for messages.
-        limits: on the number of documents that a term is in.
+        limits: how many documents a term must and may be in.
         n_texts: the number of documents.
         most_listed: how many words each loss lists; None for all of them.
 
     Raises:
         ValueError: there are no words, or none is kept.
     """
+    # 1. words that were left out before terms were made
     tallies = {rule: Tally(NAMED, most_listed) for rule in Rule}
     for rule, words in dropped.items():
         for word, _, n_tokens in words:
             tallies[Rule(rule)].add(word, n_tokens)
     losses: list[tuple[str, Tally]] = [(rule, tally) for rule, tally in tallies.items() if tally.n_words]
+    # 2. terms, which are kept or left out by the number of their documents
     rare, common = Tally(NAMED, most_listed), Tally(NAMED_COMMON, most_listed)
     kept: list[str] = []
     n_tokens_kept, n_terms, tokens_of_spelled, uncut = 0, 0, dict[str, int](), UncutWords()
@@ -77,6 +79,7 @@ def chosen_terms(
             (rare if rule == limits.rare else common).add(term, n_tokens)
     if not n_terms:
         raise ValueError(no_words(n_texts, analyzer, [tally.loss(rule, str) for rule, tally in losses]))
+    # 3. the account, in usual spelling
     spelled = spelling_of(spellings, tokens_of_spelled)
     losses += [(rule, tally) for rule, tally in ((limits.rare, rare), (limits.common, common)) if tally.n_words]
     account = DroppedWords(tuple(tally.loss(rule, spelled) for rule, tally in losses))
@@ -90,7 +93,12 @@ def chosen_terms(
 
 
 class PrunedTerms(NamedTuple):
-    """The columns of counts that are kept, in rising order; notes on what was left out; and all words left out."""
+    """The columns of a matrix of counts that are kept.
+
+    columns: their numbers, increasing, (kept terms,)
+    notes: sentences on what was left out
+    dropped: all words that were left out
+    """
 
     columns: np.ndarray
     notes: tuple[str, ...]
@@ -106,15 +114,16 @@ def pruned_terms(
     limits: tuple[int | None, float | int | None],
     most_listed: int | None = None,
 ) -> PrunedTerms:
-    """Choose the terms of counts that are no stop words and within limits.
+    """Choose the terms of a matrix of counts that are no stop words, in enough documents and not in too many.
 
     Args:
         terms: a name for each column.
-        documents: the number of documents with each term.
-        tokens: the number of occurrences of each term.
-        n_documents: the number of documents.
-        stop_words: as in an `Analyzer`.
-        limits: (least, most) as for `Limits.of_counts`. Terms in no document are left out if `least` is given.
+        documents: the number of documents with each term, (terms,).
+        tokens: the number of occurrences of each term, (terms,).
+        n_documents: the number of all documents.
+        stop_words: a language, the words, or None.
+        limits: (smallest number of documents, greatest fraction of documents) of a term; None for no limit. Terms in no
+            document are left out only if a smallest number is given.
         most_listed: how many words each loss lists; None for all of them.
 
     Raises:
@@ -138,7 +147,7 @@ def pruned_terms(
 
 
 class UncutWords:
-    """Notices texts that were not cut into words, in scripts without blanks between words."""
+    """Notices texts that were not cut into words, in scripts without blanks between words, such as Chinese."""
 
     def __init__(self) -> None:
         self._n_tokens, self._long, self._example = 0, 0, ""
@@ -152,7 +161,7 @@ class UncutWords:
             self._long, self._example = self._long + n_tokens, self._example or term
 
     def notes(self) -> tuple[str, ...]:
-        """Return a note if more than `UNCUT_SHARE` of these tokens are as long as phrases."""
+        """Return one note if over a fifth of the tokens in such scripts are as long as phrases; else none."""
         if self._long <= UNCUT_SHARE * self._n_tokens:
             return ()
         return (
@@ -162,7 +171,7 @@ class UncutWords:
 
 
 def spelling_of(spellings: Mapping[str, Mapping[str, int]], tokens: Mapping[str, int]) -> Callable[[str], str]:
-    """Return a function from folded terms to their most frequent spelling; ties are resolved in alphabetical order.
+    """Return a function from a folded term to its most frequent spelling; of ties the alphabetically first is taken.
 
     spellings: {folded word: {other spelling: how often}}
     tokens: {folded word: occurrences in all spellings together}
@@ -178,7 +187,10 @@ def spelling_of(spellings: Mapping[str, Mapping[str, int]], tokens: Mapping[str,
 
 
 def no_words(n_texts: int, analyzer: Analyzer, losses: Iterable[Loss]) -> str:
-    """Return the message that texts hold no word which this analyzer counts."""
+    """Return the message for texts without a single word that the analyzer counts.
+
+    losses: the words that were left out, one entry per rule
+    """
     why = "; ".join(map(str, losses)) or "they hold no letters"
     what = "tokenizer" if analyzer.tokenizer is not None else "token_pattern"
     return (
@@ -188,7 +200,15 @@ def no_words(n_texts: int, analyzer: Analyzer, losses: Iterable[Loss]) -> str:
 
 
 def kept_words(n_kept: int, n_tokens: int, dropped: DroppedWords, limits: Limits, n_texts: int) -> str:
-    """Return the note that says how many words and tokens were kept. Raises ValueError if none were."""
+    """Return the note that says how many words and tokens were kept.
+
+    n_kept, n_tokens: the number of terms that are kept, and of their occurrences
+    dropped: all words that were left out
+    limits: how many documents a term must and may be in
+    n_texts: the number of documents
+
+    Raises ValueError if no word was kept.
+    """
     n_words = n_kept + sum(loss.n_words for loss in dropped.losses)
     if not n_kept:
         raise ValueError(

@@ -18,11 +18,13 @@ from lvsearch.texts.words_on_disk import WordFrequency
 
 
 class CountedTexts(NamedTuple):
-    """The terms of some texts.
+    """The counts of all terms of some texts, before rare and common ones are left out.
 
-    counts: (texts, terms)
-    terms: folded, a name for each column, in the order of their first occurrence
-    dropped: {rule: {word that no term is made of: how often}}
+    A term is a word or a run of words. The folded form of a word is shared by spellings that differ in case alone.
+
+    counts: how often each term is in each text, (texts, terms)
+    terms: the folded term of each column, in the order of their first occurrence
+    dropped: {rule: {word that it left out: how often}}
     spellings: {folded word: {other spelling: how often}}
     """
 
@@ -33,11 +35,11 @@ class CountedTexts(NamedTuple):
 
 
 class CountedWords(NamedTuple):
-    """Texts as counts.
+    """The counts of the terms of some texts that are kept.
 
-    counts: (texts, terms)
-    terms: in alphabetical order
-    notes: what a person should know of how they were made
+    counts: how often each term is in each text, (texts, terms)
+    terms: the term of each column, in its usual spelling, in alphabetical order
+    notes: sentences for people on what was kept and left out
     dropped: all words that were left out
     """
 
@@ -51,7 +53,7 @@ class CountedWords(NamedTuple):
 class UnknownWords:
     """The words of encoded texts that are not in the vocabulary.
 
-    Words that a rule leaves out, such as stop words, are not among them; notes name these.
+    Words that a rule leaves out, such as stop words, are not counted here.
 
     Attributes:
         n_tokens: occurrences of unknown words.
@@ -79,8 +81,9 @@ class UnknownWords:
 
 
 def checked_documents(documents: Iterable[Any]) -> list[Any]:
-    """Return documents as a list: texts, or lists of words. Raises ValueError as `checked_texts` does for anything
-    else.
+    """Return documents as a list, after checking that each is a string or a list of words.
+
+    Raises ValueError for a single string, a data frame, a dict or a set, and for another kind of document.
     """
     documents = list_documents(documents)
     for document, words in enumerate(documents):
@@ -90,7 +93,10 @@ def checked_documents(documents: Iterable[Any]) -> list[Any]:
 
 
 def checked_texts(texts: Iterable[Any], first: int = 0) -> list[str]:
-    """Return texts as a list. first: the number of the first one in messages.
+    """Return texts as a list, after checking that each is a string.
+
+    texts: the texts
+    first: the number of the first text, for messages
 
     Raises:
         ValueError: a single string; a data frame, a dict or a set, whose elements are not the texts or have no order;
@@ -112,8 +118,9 @@ def checked_texts(texts: Iterable[Any], first: int = 0) -> list[str]:
 
 
 def list_documents(texts: Iterable[Any]) -> list[Any]:
-    """Return documents as a list; Arrow's become strings. Raises ValueError for anything without one element per
-    document.
+    """Return documents as a list. An Arrow array becomes a list of Python's strings.
+
+    Raises ValueError for a single string, a data frame, a dict or a set, whose elements are not documents in order.
     """
     if isinstance(texts, str):
         raise ValueError("got a single string; expected an iterable of texts, one per document: pass [text]")
@@ -135,7 +142,7 @@ def list_documents(texts: Iterable[Any]) -> list[Any]:
 
 
 def is_words(document: Any) -> bool:
-    """Return True if a document is a list of strings, its words."""
+    """Return True if a document is a list (tuple, array) of strings, which are its words."""
     return isinstance(document, list | tuple | np.ndarray) and all(isinstance(word, str) for word in document)
 
 
@@ -143,10 +150,10 @@ def is_words(document: Any) -> bool:
 
 
 def count_terms(texts: Iterable[Any], analyzer: Analyzer) -> CountedTexts:
-    """Count the terms of texts, and the words that a rule leaves out.
+    """Return the counts of the terms of texts, and of the words that a rule of the analyzer leaves out.
 
-    texts: strings, which the analyzer cuts, or lists of words, which are kept as they are
-    analyzer: cuts the texts
+    texts: strings, which the analyzer cuts into words, or lists of words
+    analyzer: cuts strings into words, and decides which words count
     """
     columns: dict[str, int] = {}
     ids, values, starts = array("q"), array("q"), array("q", [0])
@@ -179,9 +186,15 @@ def count_terms(texts: Iterable[Any], analyzer: Analyzer) -> CountedTexts:
 
 
 def count_texts(texts: Sequence[str], analyzer: Analyzer, least: int | None, most: float | int | None) -> CountedWords:
-    """Count the terms of texts that are in at least `least` documents and at most the fraction `most` of them.
+    """Return the counts of the terms of texts that are neither in too few nor in too many of them.
 
-    least, most: the limits of `Corpus.from_texts`; None for its defaults, which depend on the number of texts
+    texts: the texts
+    analyzer: cuts texts into words, and decides which words count
+    least: the smallest number of texts of a term that is kept
+    most: the greatest fraction of texts of a term that is kept
+
+    By default there are no limits below 200 texts. From there on `least` is a hundredth of the texts but at most 5, and
+    `most` is a half.
 
     Raises:
         ValueError: no texts; a limit out of range; no word left.
@@ -192,7 +205,14 @@ def count_texts(texts: Sequence[str], analyzer: Analyzer, least: int | None, mos
 
 
 def kept_counts(found: CountedTexts, analyzer: Analyzer, limits: Limits) -> CountedWords:
-    """Return the counts of the terms within limits. Raises ValueError if none is left."""
+    """Return the counts of the terms that are in enough texts and not in too many.
+
+    found: the counts of all terms
+    analyzer: the analyzer that cut the texts, for messages
+    limits: how many texts a term must and may be in
+
+    Raises ValueError if no term is left.
+    """
     chosen = chosen_terms(
         frequencies_of(found),
         {rule: (WordFrequency(word, 0, n) for word, n in words.items()) for rule, words in found.dropped.items()},
@@ -207,7 +227,7 @@ def kept_counts(found: CountedTexts, analyzer: Analyzer, limits: Limits) -> Coun
 
 
 def frequencies_of(found: CountedTexts) -> Iterator[WordFrequency]:
-    """Yield, for each term, how many of the texts hold it and how often it occurs."""
+    """Yield, for each term in the order of columns, how many of the texts hold it and how often it occurs."""
     documents = np.bincount(found.counts.indices, minlength=len(found.terms)).tolist()
     tokens = np.asarray(found.counts.sum(axis=0)).tolist()
     return map(WordFrequency, found.terms, documents, tokens)
@@ -217,8 +237,11 @@ def frequencies_of(found: CountedTexts) -> Iterator[WordFrequency]:
 
 
 class Encoded(NamedTuple):
-    """Counts of texts over a vocabulary (texts, terms), the words that are not in it, and those that rules left out
-    before.
+    """New texts as counts over a known vocabulary.
+
+    counts: how often each term of the vocabulary is in each text, (texts, terms)
+    unknown: the words that are not in the vocabulary
+    losses: the words that rules left out before, such as stop words, one entry per rule
     """
 
     counts: csr_array
@@ -227,7 +250,7 @@ class Encoded(NamedTuple):
 
 
 def term_columns(vocabulary: Sequence[str], analyzer: Analyzer) -> dict[str, int]:
-    """Return {folded term: its column}; if two terms fold alike, the column of the first."""
+    """Return {folded term: its column} for a vocabulary; if two terms have one folded form, the column of the first."""
     columns: dict[str, int] = {}
     for position, term in enumerate(vocabulary):
         columns.setdefault(" ".join(map(analyzer.fold, term.split(" "))), position)
@@ -235,9 +258,9 @@ def term_columns(vocabulary: Sequence[str], analyzer: Analyzer) -> dict[str, int
 
 
 def encode_texts(found: CountedTexts, columns: Mapping[str, int], n_terms: int) -> Encoded:
-    """Return the counts of texts as counts over a vocabulary.
+    """Return the counts of texts as counts over a known vocabulary, with the words that are not in it.
 
-    found: the counted texts
+    found: the counts of all terms of the texts
     columns: {folded term of the vocabulary: its column}
     n_terms: the size of the vocabulary
     """

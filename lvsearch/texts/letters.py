@@ -25,19 +25,19 @@ LONGEST_UNSPACED = 10
 @cache
 def word_pattern() -> re.Pattern[str]:
     """Return the regular expression of a word: letters, marks and digits, joined by underscores inside the word."""
-    marks = "".join(_ranges(code for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code))[0] == "M"))
+    marks = "".join(_as_ranges(code for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code))[0] == "M"))
     piece = rf"[^\W_]+(?:(?:[{marks}]+|[{JOINERS}]+(?=[^\W_]))[^\W_]*)*"
     return re.compile(rf"{piece}(?:_+{piece})*")
 
 
 @cache
 def ascii_word_pattern() -> re.Pattern[str]:
-    """Return `word_pattern` for texts of ASCII characters alone; without marks it takes half the time."""
+    """Return the regular expression of a word in texts of ASCII characters alone. It takes half the time."""
     return re.compile(r"[^\W_]+(?:_+[^\W_]+)*")
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text in order."""
+    """Return the words of a text in order: runs of letters, their marks and digits."""
     return (ascii_word_pattern() if text.isascii() else word_pattern()).findall(text)
 
 
@@ -52,17 +52,17 @@ def lowered(text: str) -> str:
 
 
 def folded(word: str) -> str:
-    """Return the common form of words that differ only in case, such as "strasse" for "Straße" and "STRASSE"."""
+    """Return the folded form of a word, common to all spellings by case: "strasse" for "Straße" and "STRASSE"."""
     return word if word.isascii() else unicodedata.normalize("NFC", word.casefold())
 
 
 def has_digits(word: str) -> bool:
-    """Return True if a word has a digit or another number in it."""
+    """Return True if a word has a digit or another number sign, such as "½", in it."""
     return any(character.isalnum() and not character.isalpha() for character in word)
 
 
 def is_short(word: str) -> bool:
-    """Return True if a word of an alphabet has fewer than `LEAST_LETTERS` letters."""
+    """Return True for a word with fewer than three letters in a script where such words mean little (`ALPHABETS`)."""
     letters = [character for character in word if character.isalpha()]
     return len(letters) < LEAST_LETTERS and any(_script(letter) in ALPHABETS for letter in letters)
 
@@ -83,8 +83,8 @@ def _script(character: str) -> str:
     return unicodedata.name(character, "").replace("-", " ").partition(" ")[0]
 
 
-def _ranges(codes: Iterable[int]) -> Iterable[str]:
-    """Yield rising code points as ranges for a character class."""
+def _as_ranges(codes: Iterable[int]) -> Iterable[str]:
+    """Yield increasing code points as ranges such as "\\U00000300-\\U0000036f", for a regular expression's class."""
     first = last = -2
     for code in (*codes, -2):
         if code == last + 1:

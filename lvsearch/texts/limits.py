@@ -1,4 +1,4 @@
-"""Limits on the number of documents that a term must be in to be kept."""
+"""Decide by limits on the number of documents with a term whether the term is kept."""
 
 from typing import NamedTuple
 
@@ -9,10 +9,10 @@ MANY = 200
 
 
 class Limits(NamedTuple):
-    """Limits on the number of documents that a term is in.
+    """Limits on the number of documents that a term must be in to be kept.
 
-    least: the smallest number of documents, 1 for no limit
-    most: the greatest fraction of the documents, 1 for no limit
+    least: the smallest number of documents; 1 is no limit
+    most: the greatest fraction of the documents; 1 is no limit
     """
 
     least: int
@@ -20,10 +20,14 @@ class Limits(NamedTuple):
 
     @classmethod
     def of_texts(cls, n_texts: int, least: int | None, most: float | int | None) -> "Limits":
-        """Return the limits for texts; None gives the default.
+        """Return the limits for texts, with defaults that depend on the number of texts.
 
-        By default there are none below `MANY` texts. From there on `least` is a hundredth of the texts but at most 5,
+        By default there are no limits below 200 texts. From there on `least` is a hundredth of the texts but at most 5,
         and `most` is a half.
+
+        n_texts: the number of texts
+        least: the smallest number of documents of a term; None for the default
+        most: the greatest fraction of documents of a term; None for the default
 
         Raises ValueError for a limit out of range.
         """
@@ -35,19 +39,25 @@ class Limits(NamedTuple):
 
     @classmethod
     def of_counts(cls, least: int | None, most: float | int | None) -> "Limits":
-        """Return the limits for counts; None gives no limit. Raises ValueError for a limit out of range."""
+        """Return the limits for counts, without defaults: None is no limit.
+
+        least: the smallest number of documents of a term
+        most: the greatest fraction of documents of a term
+
+        Raises ValueError for a limit out of range.
+        """
         return cls.checked(1 if least is None else least, 1.0 if most is None else most)
 
     @classmethod
     def checked(cls, least: int, most: float | int) -> "Limits":
-        """Return the limits. Raises ValueError for one that is out of range."""
+        """Return the limits after checking them. Raises ValueError for a limit out of range."""
         return cls(
             whole_number("minimum_document_frequency", least, least=1),  # 1: no limit
             real_number("maximum_document_fraction", most, above=0, most=1),  # 1: no limit
         )
 
     def rule(self, n_documents_of_term: int, n_documents: int) -> str | None:
-        """Return the rule that leaves a term out, completing "words …"; None for a term that is kept.
+        """Return the words for the limit that leaves a term out, completing "words …"; None for a term that is kept.
 
         n_documents_of_term: the number of documents with the term
         n_documents: the number of all documents
@@ -58,10 +68,10 @@ class Limits(NamedTuple):
 
     @property
     def rare(self) -> str:
-        """The rule for terms in too few documents."""
+        """The words for the lower limit, such as "in fewer than 5 documents"."""
         return f"in fewer than {self.least:,} documents"
 
     @property
     def common(self) -> str:
-        """The rule for terms in too many documents."""
+        """The words for the upper limit, such as "in more than 50% of the documents"."""
         return f"in more than {self.most:.0%} of the documents"

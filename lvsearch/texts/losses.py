@@ -1,4 +1,7 @@
-"""List what was left out between texts and counts: which words, how many tokens, by which rule."""
+"""List the words that were left out when texts were counted, with their numbers of tokens, by rule.
+
+A rule is the reason why a word is left out; its text completes "words …", such as "that are stop words".
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -7,10 +10,11 @@ from typing import NamedTuple
 import pandas as pd
 
 NAMED = 10
-"""How many words a note names, the most frequent ones."""
+"""The number of words that a note names; they are the most frequent ones."""
 NAMED_COMMON = 50
-"""How many words in too many documents a note names; there are more of them, since they may be what the texts are
-about.
+"""The number of words in too many documents that a note names.
+
+It is larger than `NAMED`, since these words may be what the texts are about.
 """
 
 
@@ -18,10 +22,10 @@ class Loss(NamedTuple):
     """The words that one rule left out.
 
     rule: completes "words …", such as "of fewer than 3 letters"
-    n_words, n_tokens: the number of words, and of their occurrences
+    n_words, n_tokens: the number of distinct words, and of their occurrences
     words: each word with its occurrences, the most frequent first; only the first `NAMED_COMMON` if texts were counted
         on disk
-    shown: how many of them a note names
+    shown: how many of the words a note names
     """
 
     rule: str
@@ -34,17 +38,17 @@ class Loss(NamedTuple):
         words = ", ".join(f"{word} ({count:,})" for word, count in self.words[: self.shown])
         more = self.n_words - min(self.shown, len(self.words))
         return (
-            f"left out {_numbered(self.n_tokens, 'token')} of {_numbered(self.n_words, 'word')} {self.rule}: {words}"
+            f"left out {_with_noun(self.n_tokens, 'token')} of {_with_noun(self.n_words, 'word')} {self.rule}: {words}"
             f"{f' and {more:,} more' if more else ''}"
         )
 
 
 @dataclass(frozen=True)
 class DroppedWords:
-    """Every word that was left out between texts and counts.
+    """Every word that was left out when texts were counted.
 
     Attributes:
-        losses: one for each rule that left something out, in the order in which rules are applied.
+        losses: the words left out by each rule that left some out, in the order in which rules are applied.
     """
 
     losses: tuple[Loss, ...] = ()
@@ -77,14 +81,18 @@ class Tally:
         self.n_words, self.n_tokens = 0, 0
 
     def add(self, word: str, n_tokens: int) -> None:
-        """Add a word that has not been added before, with the number of its occurrences."""
+        """Add a word with the number of its occurrences. Each word may be added once only."""
         self.n_words, self.n_tokens = self.n_words + 1, self.n_tokens + n_tokens
         self._words.append((word, n_tokens))
         if self._most is not None and len(self._words) > 64 * self._most:
             self._words = self._ordered()[: self._most]
 
     def loss(self, rule: str, spelled: Callable[[str], str]) -> Loss:
-        """Return everything that was added. spelled: a function from a folded word to its spelling."""
+        """Return everything that was added, under the name of a rule.
+
+        rule: completes "words …"
+        spelled: a function from a word as it was added to its spelling for people
+        """
         words = tuple((spelled(word), n_tokens) for word, n_tokens in self._ordered()[: self._most])
         return Loss(rule, self.n_words, self.n_tokens, words, self._shown)
 
@@ -94,7 +102,10 @@ class Tally:
 
 
 def losses_of(counts: Mapping[str, Mapping[str, int]], rules: Iterable[str]) -> tuple[Loss, ...]:
-    """Return the losses by rule, in the order of `rules`. counts: {rule: {word: occurrences}}."""
+    """Return the words left out by each rule that left some out, in the order of `rules`.
+
+    counts: {rule: {word: occurrences}}
+    """
     losses = []
     for rule in rules:
         tally = Tally(NAMED, None)
@@ -105,6 +116,6 @@ def losses_of(counts: Mapping[str, Mapping[str, int]], rules: Iterable[str]) -> 
     return tuple(losses)
 
 
-def _numbered(number: int, noun: str) -> str:
+def _with_noun(number: int, noun: str) -> str:
     """Return a number with its noun, such as "3 words"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

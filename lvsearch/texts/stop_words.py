@@ -1,4 +1,4 @@
-"""Lists of stop words, which every text has, by language."""
+"""Look up lists of stop words, the frequent words such as "the" that every text has, by language."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -8,6 +8,7 @@ from typing import Any
 from lvsearch.models.plain_arguments import listed
 
 ENGLISH = "english"
+"""The language of the default list."""
 
 
 def english_stop_words() -> frozenset[str]:
@@ -42,7 +43,9 @@ def listed_stop_words(language: str) -> frozenset[str]:
 
 
 def chosen_stop_words(stop_words: str | Iterable[str] | None) -> str | tuple[str, ...] | None:
-    """Return stop words as an `Analyzer` keeps them: a language, sorted words, or None.
+    """Return stop words as an `Analyzer` keeps them: the name of a language, sorted words, or None for none.
+
+    stop_words: the name of a language such as "english", the words, or None
 
     Raises ValueError for words that are not all strings.
     """

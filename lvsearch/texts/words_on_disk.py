@@ -1,4 +1,4 @@
-"""Count in how many documents each word is, on disk if there are more words than should be in memory at once."""
+"""Count in how many documents each word is, in files on disk if there are too many words for the memory."""
 
 import json
 import tempfile
@@ -22,7 +22,9 @@ class WordFrequency(NamedTuple):
 
 
 class WordFrequencies:
-    """Adds up frequencies exactly, for any number of words. Use it as a context, which removes its files at the end.
+    """Adds up the frequencies of words exactly, for any number of words. Use it in a `with` statement.
+
+    Its temporary files are removed at the end of the `with`.
 
     most_words: the number of distinct words in memory above which they go to a file
     """
@@ -38,7 +40,7 @@ class WordFrequencies:
         self._files.close()
 
     def add(self, found: Iterable[WordFrequency]) -> None:
-        """Add the frequencies in some more documents."""
+        """Add the frequencies of words in some more documents. A word may be among them several times."""
         here: dict[str, tuple[int, int]] = self._here
         for word, documents, tokens in found:
             before = here.get(word, (0, 0))
@@ -50,15 +52,18 @@ class WordFrequencies:
             here.clear()
 
     def all(self) -> Iterator[WordFrequency]:
-        """Yield every word once, in alphabetical order."""
+        """Yield every word once with its total frequencies, in alphabetical order."""
         last = ((word, *self._here[word]) for word in sorted(self._here))
-        for word, parts in groupby(merge(*map(_read, self._runs), last, key=itemgetter(0)), key=itemgetter(0)):
+        for word, parts in groupby(merge(*map(_read_run, self._runs), last, key=itemgetter(0)), key=itemgetter(0)):
             each = list(parts)
             yield WordFrequency(word, sum(part[1] for part in each), sum(part[2] for part in each))
 
 
-def _read(run: IO[str]) -> Iterator[tuple[str, int, int]]:
-    """Yield the words of a file from its beginning; only one reader may use the file at a time."""
+def _read_run(run: IO[str]) -> Iterator[tuple[str, int, int]]:
+    """Yield (word, documents, tokens) from a temporary file, from its beginning.
+
+    Only one reader may use the file at a time.
+    """
     run.seek(0)
     for line in run:
         word, documents, tokens = json.loads(line)

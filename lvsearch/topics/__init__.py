@@ -1,1 +1,1 @@
-"""Topics for people: their words, names, coherence, prevalence, and maps of similar topics."""
+"""Topics in the form that users see: their words, names, coherence, prevalence, and maps of similar topics."""

@@ -1,4 +1,4 @@
-"""Topics written into an `AnnData`, in the form that other programs for single cells read.
+"""Write topics into an `AnnData`, in the form that other programs for single cells read.
 
 No such library is imported.
 """
@@ -14,7 +14,10 @@ KEY = "lvsearch"
 
 
 def require_genes(data: Any, genes: tuple[str, ...]) -> None:
-    """Raise ValueError for an AnnData over other genes than these, or over these in another order."""
+    """Raise ValueError if an AnnData does not have exactly the given genes, in the given order.
+
+    data: the AnnData. genes: the genes that the topics are over.
+    """
     names = tuple(str(name) for name in getattr(data, "var_names", ()))
     if names != genes:
         raise ValueError(
@@ -30,12 +33,13 @@ def write_anndata(
     about: Mapping[str, Any],
     posterior: pd.DataFrame | None,
 ) -> None:
-    """Write topics into an AnnData.
+    """Write topics into an AnnData, for other programs for single cells; the AnnData is changed.
 
-    shares: go into `.obsm["X_lvsearch"]`.
-    topic_word: p(gene | topic), goes into `.varm["lvsearch"]`.
-    about: texts and numbers that go into `.uns["lvsearch"]`.
-    posterior: of a search, or None; its sizes and probabilities go into `.uns["lvsearch"]` too.
+    data: the AnnData.
+    shares: the share of each topic in each cell, written to `.obsm["X_lvsearch"]`.
+    topic_word: p(gene | topic), written to `.varm["lvsearch"]`.
+    about: texts and numbers that are written to `.uns["lvsearch"]`.
+    posterior: the table of sizes of a search, or None; sizes and probabilities are written to `.uns["lvsearch"]` too.
 
     Raises ValueError for a posterior of bounds, which has no probabilities.
     """

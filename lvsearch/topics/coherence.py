@@ -1,4 +1,4 @@
-"""Two measures of coherence: whether the words of a topic occur in the same documents."""
+"""Two measures of a topic's coherence: whether its words occur in the same documents."""
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -6,13 +6,14 @@ from scipy.sparse import csr_array
 
 
 def npmi_coherence(top: Int[np.ndarray, "topic word"], counts: csr_array) -> Float[np.ndarray, " topic"]:
-    """Return the mean over pairs of a topic's words of log[p(v, w) / (p(v) p(w))] / −log p(v, w), from −1 to 1.
+    """Return the NPMI coherence of each topic, (topic,), from −1 to 1; higher is more coherent.
 
-    top: the numbers of each topic's words, two or more.
-    counts: (docs, words). p is the share of documents that have a word, or both words.
+    It is the mean over pairs (v, w) of the topic's words of log[p(v, w) / (p(v) p(w))] / −log p(v, w), the normalised
+    pointwise mutual information (Bouma 2009; Lau, Newman & Baldwin 2014). Here p is the share of documents that have a
+    word, or both words. Pairs that never occur together count −1; pairs with a word that occurs nowhere count 0.
 
-    This is normalised pointwise mutual information (Bouma 2009; Lau, Newman & Baldwin 2014). Pairs that never occur
-    together count −1; pairs with a word that occurs nowhere count 0.
+    top: the numbers of each topic's top words, two or more.
+    counts: the count of each word in each document, (document, word).
 
     Raises ValueError for fewer than two words, and for no documents.
     """
@@ -34,15 +35,18 @@ def npmi_coherence(top: Int[np.ndarray, "topic word"], counts: csr_array) -> Flo
 
 
 def umass_coherence(top: Int[np.ndarray, "topic word"], counts: csr_array) -> Float[np.ndarray, " topic"]:
-    """Return Σ_{m ≥ 2} Σ_{l < m} log[(D(v_m, v_l) + 1) / D(v_l)] over a topic's words, at most about 0.
+    """Return the UMass coherence of each topic, (topic,), in nats; at most about 0, higher is more coherent.
+
+    It is Σ_{m ≥ 2} Σ_{l < m} log[(D(v_m, v_l) + 1) / D(v_l)] over the topic's words v_1, v_2, …. Here D is the number
+    of documents that have a word, or both words. A pair whose v_l occurs nowhere counts 0. The result is a sum over
+    pairs, not a mean: compare only topics with the same number of words.
 
     top: the numbers of each topic's words, the most probable first, two or more.
-    counts: (docs, words). D is the number of documents that have a word, or both words.
-
-    A pair whose v_l occurs nowhere counts 0. The result is a sum over pairs, in nats, not a mean: compare only topics
-    with the same number of words. Source: Mimno et al. (2011), Eq. 1.
+    counts: the count of each word in each document, (document, word).
 
     Raises ValueError for fewer than two words.
+
+    Source: Mimno et al. (2011), Eq. 1.
     """
     if top.shape[1] < 2:
         raise ValueError(f"got {top.shape[1]} word(s) of each topic, expected at least 2")

@@ -1,4 +1,4 @@
-"""A text with its words coloured by the topics that they come from (Blei 2004, Figure 3.7)."""
+"""A text with its words coloured by the topics that they most probably come from (Blei 2004, Figure 3.7)."""
 
 import html
 import re
@@ -26,16 +26,18 @@ LINE = 0.055
 
 @dataclass(frozen=True)
 class ColouredText:
-    """A text in pieces, with the topic of each. It shows itself in a notebook; `plot` draws it.
+    """A text in pieces, with the topic of each word. It shows itself in a notebook; `plot` draws it.
 
     | field | meaning |
     |---|---|
-    | `words` | a row for each word of the text in its order: `word`, `topic` (−1 where it is not in the vocabulary), |
-    | | `probability` of that topic, `known` |
-    | `topics` | a row for each topic that is coloured, most of the text first: `topic`, its top `words`, and the |
-    | | expected number of `tokens` (γ − α) |
+    | `words` | a row for each word of the text in its order, see below |
+    | `topics` | a row for each topic that is coloured, the one with most of the text first, see below |
     | `pieces` | the text: words, and what is between them |
-    | `threshold` | a word is coloured where its topic has at least this probability |
+    | `threshold` | a word is coloured if its topic has at least this probability |
+
+    Columns of `words` are `word`, `topic` (−1 for a word outside the vocabulary), `probability` of this topic, and
+    `known` (True for a word of the vocabulary). Columns of `topics` are `topic`, its top `words`, and the expected
+    number of `tokens` of the text that it wrote.
     """
 
     words: pd.DataFrame
@@ -44,7 +46,7 @@ class ColouredText:
     threshold: float
 
     def colours(self) -> list[str | None]:
-        """Return the colour of each piece of text, or None where its topic is not shown or not sure."""
+        """Return the colour of each piece of text, or None if its topic is not shown or not probable enough."""
         of_topic = dict(zip(self.topics["topic"].tolist(), COLOURS, strict=False))
         sure = (self.words["probability"] >= self.threshold).tolist()
         of_word = iter(
@@ -59,6 +61,7 @@ class ColouredText:
         return list(zip(told, COLOURS, strict=False))
 
     def _repr_html_(self) -> str:
+        """Return the text and the legend of its topics as HTML, for notebooks."""
         legend = "".join(f'<p style="color:{colour}">{html.escape(told)}</p>' for told, colour in self.legend())
         body = "".join(
             html.escape(piece) if colour is None else f'<span style="color:{colour}">{html.escape(piece)}</span>'
@@ -67,7 +70,11 @@ class ColouredText:
         return f"<div>{legend}<p>{body}</p></div>"
 
     def plot(self, ax: "Axes | None" = None, line: int = 100) -> "Axes":
-        """Draw the text, `line` characters wide, below the legend of its topics, and return the axes."""
+        """Draw the text below the legend of its topics, and return the axes.
+
+        ax: axes to draw on; None makes new ones.
+        line: the width of the text in characters.
+        """
         from matplotlib import pyplot as plt
 
         axes = plt.subplots(figsize=(11, 4.5))[1] if ax is None else ax
@@ -104,9 +111,15 @@ def coloured(
     n_topics: int,
     threshold: float,
 ) -> ColouredText:
-    """Return the text of `FittedTopics.coloured`.
+    """Return a text with its words coloured by their most probable topics: the work of `FittedTopics.coloured`.
 
-    topics: p(word | topic). alpha: of a document's proportions. top_words: of each topic, by its number.
+    text: the text.
+    topics: the probability of each word in each topic.
+    alpha: the concentration of a document's proportions on each topic.
+    vocabulary: the words, in the order of the columns of `topics`.
+    top_words: the most probable words of each topic, as one text each.
+    n_topics: how many topics are coloured, those with most of the text.
+    threshold: a word is coloured if its topic has at least this probability.
 
     Raises ValueError for a text without a known word.
     """
@@ -135,5 +148,5 @@ def coloured(
 
 
 def _is_word(piece: str) -> bool:
-    """Return True if a piece of text is a word, not what is between words."""
+    """Return True if a piece of text is a word, and False if it is what stands between words."""
     return piece[0].isalnum() or piece[0] == "_"

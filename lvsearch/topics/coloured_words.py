@@ -20,8 +20,12 @@ OPACITY = "33"
 
 @dataclass(frozen=True)
 class ColouredWord:
-    """A word of a document: its `count`, the topic that it most probably came from, and the probability of that
-    topic.
+    """A word of a document, with the topic that it most probably came from.
+
+    `text`: the word.
+    `count`: how often the document has it.
+    `topic`: the number of the topic.
+    `probability`: the probability that the word came from this topic.
     """
 
     text: str
@@ -32,10 +36,13 @@ class ColouredWord:
 
 @dataclass(frozen=True)
 class ColouredDocument:
-    """A document as a bag of coloured words, the words of its largest topic first.
+    """A document as a bag of coloured words, the words of its largest topic first. It shows itself in a notebook.
 
-    `shares` and `names` are the share and the name of each topic. It shows itself in a notebook. Each word carries the
-    number of its topic, so that colours are never the only sign.
+    Each word carries the number of its topic, so that colours are never the only sign.
+
+    `title`: the name of the document.
+    `words`: its words with their topics.
+    `shares`, `names`: the share and the name of each topic, by its number.
     """
 
     title: str
@@ -45,26 +52,28 @@ class ColouredDocument:
 
     @property
     def topics(self) -> tuple[int, ...]:
-        """The topics that any of its words came from, the largest share first."""
+        """The numbers of the topics that any word of the document came from, the largest share first."""
         used = {word.topic for word in self.words}
         return tuple(sorted(used, key=lambda topic: (-self.shares[topic], topic)))
 
     def to_html(self) -> str:
         """Return the document as HTML, with all texts escaped."""
         legend = ", ".join(
-            f"{_marked(visible(self.names[topic]), topic)} {self.shares[topic]:.0%}" for topic in self.topics
+            f"{_word_html(visible(self.names[topic]), topic)} {self.shares[topic]:.0%}" for topic in self.topics
         )
         words = " ".join(
-            _marked(visible(word.text) + (f" ×{word.count}" if word.count > 1 else ""), word.topic)
+            _word_html(visible(word.text) + (f" ×{word.count}" if word.count > 1 else ""), word.topic)
             for word in self.words
         )
         title = html.escape(visible(self.title))
         return f"<div class='lv-document'><p><b>{title}</b>: {legend}</p><p style='line-height:1.9'>{words}</p></div>"
 
     def _repr_html_(self) -> str:
+        """Return the document as HTML, for notebooks (`to_html`)."""
         return self.to_html()
 
     def __str__(self) -> str:
+        """Return the document as text: a line for each topic, with its share and its words."""
         return "\n".join(
             f"{topic}: {visible(self.names[topic])} ({self.shares[topic]:.0%}): "
             + " ".join(visible(word.text) for word in self.words if word.topic == topic)
@@ -72,7 +81,11 @@ class ColouredDocument:
         )
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Draw the words line by line, and return the axes. The caption says how many words had no room."""
+        """Draw the words of the document line by line, and return the axes. The caption says how many words had no
+        room.
+
+        ax: axes to draw on; None makes new ones.
+        """
         axes = dressed(ax)
         palette = palette_of(axes)
         axes.set_axis_off()
@@ -82,6 +95,7 @@ class ColouredDocument:
         for word in self.words:
             text = visible(word.text) + (f"×{word.count}" if word.count > 1 else "")
             wide = _width(text) + _width(str(word.topic)) * 0.7 + 12
+            # a new line if the word does not fit; words below the axes are counted instead of drawn
             if x + wide > width and x > 0:
                 x, y = 0.0, y - ROW
             if y < 0:
@@ -106,7 +120,7 @@ class ColouredDocument:
         return axes
 
 
-def _marked(text: str, topic: int) -> str:
+def _word_html(text: str, topic: int) -> str:
     """Return a word as HTML, with the colour and the number of its topic."""
     colour = LIGHT.of_part(topic)
     style = f"background:{colour}{OPACITY};border-bottom:2px solid {colour};padding:0 .15em"
@@ -114,7 +128,7 @@ def _marked(text: str, topic: int) -> str:
 
 
 def _width(text: str) -> float:
-    """Return the width of a text in points."""
+    """Return the width of a text in points, at the size of the words in the picture."""
     from matplotlib.textpath import TextPath
 
     return float(TextPath((0, 0), text.replace("$", "S") or " ", size=SIZE, usetex=False).get_extents().width)

@@ -1,4 +1,4 @@
-"""Words that distinguish a topic from the others, and names of topics made of them."""
+"""The words that distinguish a topic from the others, and names of topics made of them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ class TopicSketch:
 
     | field | meaning |
     |---|---|
-    | `topic` | its number |
-    | `share` | its share of the training tokens |
+    | `topic` | the number of the topic |
+    | `share` | the topic's share of the training tokens |
     | `words` | its most probable words, the most probable first |
-    | `distinctive` | its words by FREX, which leaves out words that topics share |
+    | `distinctive` | its most distinctive words by FREX, which leaves out words that topics share |
     | `documents` | names (else numbers) of the documents with the largest shares of it |
     """
 
@@ -38,11 +38,15 @@ Namer = Callable[[TopicSketch], str]
 def relevance_scores(
     topic_word: Float[np.ndarray, "topic word"], prevalence: Float[np.ndarray, " topic"], relevance: float | int
 ) -> Float[np.ndarray, "topic word"]:
-    """Return the relevance λ log p(w | k) + (1 − λ) log [p(w | k) / p(w)] of each word to each topic, in nats.
+    """Return the relevance of each word to each topic, (topic, word), in nats (Sievert & Shirley 2014, Eq. 1).
 
-    prevalence: the share of each topic in the tokens. relevance: λ.
+    It is λ log p(w | k) + (1 − λ) log [p(w | k) / p(w)] of word w and topic k.
 
-    Source: Sievert & Shirley (2014), Eq. 1. Raises ValueError unless λ is between 0 and 1.
+    topic_word: p(w | k).
+    prevalence: the share of each topic in the tokens.
+    relevance: λ, from 0 (distinctive words first) to 1 (most probable words first).
+
+    Raises ValueError unless λ is between 0 and 1.
     """
     if not 0 <= relevance <= 1:
         raise ValueError(f"got relevance={relevance}, expected a number from 0 (distinctive) to 1 (most probable)")
@@ -53,14 +57,18 @@ def relevance_scores(
 def frex_scores(
     topic_word: Float[np.ndarray, "topic word"], exclusivity: float | int = EXCLUSIVITY
 ) -> Float[np.ndarray, "topic word"]:
-    """Return FREX: the harmonic mean of the ranks of a word's frequency and its exclusivity in a topic, in (0, 1].
+    """Return the FREX score of each word in each topic, (topic, word), in (0, 1]; words with high scores name the topic
+    well.
 
+    FREX is the harmonic mean of the ranks of a word's frequency and of its exclusivity in a topic. The exclusivity of
+    word w to topic k is p(w | k) / Σ_j p(w | j). A rank is the share of words of the topic that are no higher.
+
+    topic_word: p(w | k).
     exclusivity: the weight of exclusivity, from 0 (frequency only) to 1.
 
-    The exclusivity of w to k is p(w | k) / Σ_j p(w | j). A rank is the share of words of the topic that are no higher.
-    Source: Airoldi & Bischof (2016), Eq. 1.
-
     Raises ValueError for a weight outside 0 to 1.
+
+    Source: Airoldi & Bischof (2016), Eq. 1.
     """
     if not 0 <= exclusivity <= 1:
         raise ValueError(f"got exclusivity={exclusivity}, expected a weight from 0 (frequency alone) to 1")
@@ -72,15 +80,21 @@ def frex_scores(
 
 
 def top_words(scores: Float[np.ndarray, "topic word"], vocabulary: Sequence[str], n_words: int) -> list[list[str]]:
-    """Return the words with the highest scores of each topic, the highest first; ties in the order of the
-    vocabulary.
+    """Return the words with the highest scores in each topic, the highest first, as one list per topic.
+
+    Ties are in the order of the vocabulary.
     """
     order = np.argsort(-scores, axis=1, kind="stable")[:, :n_words]
     return [[str(vocabulary[word]) for word in row] for row in order]
 
 
 def names_of(sketches: Sequence[TopicSketch], namer: Namer | None, n_words: int) -> list[str]:
-    """Return a distinct name for each topic: what `namer` returns, or its most distinctive words.
+    """Return a distinct name for each topic: the result of `namer`, or the topic's most distinctive words.
+
+    A name that occurs again gets a number, such as "price market (2)".
+
+    sketches: a summary of each topic.
+    namer: topic summary -> name; None joins the `n_words` most distinctive words.
 
     Raises ValueError for a name that is no text or empty.
     """

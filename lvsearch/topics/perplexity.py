@@ -9,17 +9,18 @@ from scipy.special import digamma
 def variational_perplexity(
     concentration: Float[np.ndarray, "topic word"], alpha: float, eta: float, counts: csr_array
 ) -> float:
-    """Return exp(−bound / tokens): scikit-learn's own `LatentDirichletAllocation.perplexity`, at these topics.
+    """Return the perplexity of documents as scikit-learn's `LatentDirichletAllocation.perplexity` computes it.
 
-    concentration: Dirichlet parameters of q(topics), (K, V).
-    alpha: of a document's proportions, one number for all topics.
-    eta: of the prior on topics.
-    counts: (docs, words).
+    It is exp(−bound / tokens). The bound (nats) is that of these documents *and* of the topics: it includes
+    KL(q(topics) ‖ prior) (Hoffman, Blei & Bach 2010, Eq. 4–5). On training documents it is the mean-field bound on the
+    evidence. On other documents the cost of the topics is charged again, however few tokens there are. gensim's
+    `LdaModel.log_perplexity` of documents is −log of this number: the same bound per token, in nats, although it logs a
+    power of two.
 
-    The bound (nats) is that of these documents *and* of the topics: it includes KL(q(topics) ‖ prior) (Hoffman, Blei &
-    Bach 2010, Eq. 4–5). On training documents it is the mean-field bound on the evidence. On other documents the cost
-    of the topics is charged again, however few tokens there are. gensim's `LdaModel.log_perplexity` of documents is
-    −log of this number: the same bound per token, in nats, although it logs a power of two.
+    concentration: Dirichlet parameters of q(topics), (topic, word).
+    alpha: the concentration of a document's proportions, one number for all topics.
+    eta: the concentration of the topics' prior.
+    counts: the count of each word in each document, (document, word).
     """
     from sklearn.decomposition import LatentDirichletAllocation  # most of a second that only this needs
 

@@ -1,4 +1,4 @@
-"""The share of each topic (cluster, feature) in groups of documents, with intervals."""
+"""The mean share of each topic (cluster, feature) in groups of documents, with confidence intervals."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,9 @@ def prevalence(
     proportions: the result of `transform`, a row per document.
     by: a value for each document, of any kind. Numbers and dates with more than `bins` different values are divided
         into `bins` groups of equal size. Documents whose value is missing are left out.
+    bins: the number of groups that numbers and dates are divided into.
     level: the probability with which an interval holds the mean of the population of documents.
+    seed: the seed of the resampling.
 
     Columns: group, topic, mean, lower, upper, documents. Intervals come from resampling documents (percentiles of 400
     bootstrap means). They take each document's proportions as known. A group of one document has no interval (NaN).
@@ -57,7 +59,10 @@ def prevalence(
 def _interval(
     shares: Float[np.ndarray, "docs topic"], tail: float, rng: np.random.Generator
 ) -> Float[np.ndarray, "end topic"]:
-    """Return the lower and upper ends of the bootstrap interval of each topic's mean share."""
+    """Return the lower and upper ends of the bootstrap interval of each topic's mean share, (2, topic).
+
+    shares: the shares of topics in each document. tail: the probability beyond each end.
+    """
     n = len(shares)
     if n < 2:
         return np.full((2, shares.shape[1]), np.nan)
@@ -67,15 +72,20 @@ def _interval(
 
 
 def plot_prevalence(table: pd.DataFrame, names: pd.Series, ax: "Axes | None" = None) -> "Axes":
-    """Draw a line per topic over the groups of `prevalence`, with its intervals, and return the axes.
+    """Draw the mean share of topics over groups of documents, a line per topic with its intervals, and return the axes.
 
-    names: of each topic. The picture has the six topics that differ most between groups.
+    The picture has the six topics that differ most between groups.
+
+    table: the result of `prevalence`.
+    names: the name of each topic, indexed by its number.
+    ax: axes to draw on; None makes new ones.
     """
     axes = dressed(ax)
     palette = palette_of(axes)
     groups = list(dict.fromkeys(table["group"]))
     wide = table.pivot_table(index="group", columns="topic", values="mean", sort=False, observed=True).loc[groups]
     topics = list((wide.max() - wide.min()).sort_values(ascending=False, kind="stable").index[:MOST_LINES])
+    # lines of different topics stand a little beside each other, so that intervals do not overlap
     for place, topic in enumerate(sorted(topics)):
         rows = table[table["topic"] == topic]
         at = np.arange(len(groups)) + (place - (len(topics) - 1) / 2) * 0.6 / max(1, len(topics))

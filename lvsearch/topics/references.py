@@ -1,11 +1,13 @@
-"""The known distribution over the same words that each topic is nearest to, such as published topics or signatures."""
+"""Match topics to known distributions over the same words, such as published topics or mutational signatures."""
 
 import numpy as np
 import pandas as pd
 
 
 def match_references(topic_word: pd.DataFrame, references: pd.DataFrame) -> pd.DataFrame:
-    """Return the reference that each topic is, by cosine; pairs are one to one, with the greatest total.
+    """Match each topic to the known distribution (reference) that it is most similar to, by the cosine.
+
+    Pairs are one to one, with the greatest total of cosines.
 
     topic_word: (topic, word), a row for each topic.
     references: (word, reference), a row for each word and a column for each reference, as COSMIC publishes signatures.
@@ -46,9 +48,10 @@ def match_references(topic_word: pd.DataFrame, references: pd.DataFrame) -> pd.D
 
 
 def _checked_references(topic_word: pd.DataFrame, references: pd.DataFrame) -> np.ndarray:
-    """Return the references (word, reference) in the topics' order of words.
+    """Return the references as an array (word, reference), with words in the topics' order.
 
-    Raises ValueError as `match_references`.
+    Raises ValueError for references that lack a word of the topics or have one twice, have no column, or have a column
+    that is all zero, negative or not finite.
     """
     if references.shape[1] == 0:
         raise ValueError("got references without a column, expected one for each reference, a row for each word")

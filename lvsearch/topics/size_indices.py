@@ -1,4 +1,4 @@
-"""Indices by which people choose a number of topics from a fit of each number, by minimising or maximising them.
+"""Indices that people minimise or maximise to choose a number of topics from a fit of each number.
 
 The indices of R's ldatuning are computed as it computes them (`FindTopicsNumber`), also where that departs from the
 papers; the docstrings say where. Indices of pairs of topics do not exist for a single topic: NaN.
@@ -10,9 +10,10 @@ from scipy.special import logsumexp, rel_entr, xlogy
 
 
 def cao_juan(topic_word: Float[np.ndarray, "topic word"]) -> float:
-    """Return the mean cosine of the angle between two topics, 0 to 1; to be minimised.
+    """Return the mean cosine between the word distributions of two topics, 0 to 1; to be minimised over numbers of
+    topics.
 
-    topic_word: (K, V), rows summing to 1.
+    topic_word: the probability of each word in each topic; rows sum to 1.
 
     Source: Cao et al. (2009); ldatuning's CaoJuan2009.
     """
@@ -28,15 +29,18 @@ def arun(
     proportions: Float[np.ndarray, "docs topic"],
     lengths: Int[np.ndarray, " docs"],
 ) -> float:
-    """Return KL(s ‖ t) + KL(t ‖ s), nats; to be minimised.
-
-    topic_word: the topics, (K, V). proportions: (docs, K). lengths: the tokens of each document.
+    """Return Arun's divergence between two summaries of a fit, KL(s ‖ t) + KL(t ‖ s), in nats; to be minimised.
 
     s are the singular values of the topics in decreasing order. t are the tokens of each topic, lengths · proportions,
     divided by the tokens of the longest document. The paper means distributions, compared in decreasing order.
-    ldatuning neither scales the two to sum to 1 nor sorts the second, and neither does this function. Since s is 1 or
-    less and t about D / K or less, the index falls with every topic as long as there are far more documents than
-    topics. It also changes when topics are renumbered. NaN for more topics than words, which have no K singular values.
+    ldatuning neither scales the two to sum to 1 nor sorts the second, and neither does this function. With D documents
+    and K topics, s is 1 or less and t about D / K or less. So the index falls with every topic as long as there are far
+    more documents than topics. It also changes when topics are renumbered. NaN for more topics than words, which have
+    no K singular values.
+
+    topic_word: the probability of each word in each topic.
+    proportions: the share of each topic in each document.
+    lengths: the number of tokens of each document.
 
     Source: Arun et al. (2010); ldatuning's Arun2010.
     """
@@ -48,11 +52,14 @@ def arun(
 
 
 def deveaud(topic_word: Float[np.ndarray, "topic word"]) -> float:
-    """Return Σ over pairs of ½ KL(p ‖ q) + ½ KL(q ‖ p), divided by K (K − 1), nats; to be maximised.
+    """Return how much topics diverge from each other, in nats; to be maximised over numbers of topics.
 
+    It is Σ over pairs of ½ KL(p ‖ q) + ½ KL(q ‖ p), divided by K (K − 1), for K topics with word distributions p and q.
     The paper calls it a Jensen–Shannon divergence. It is half of Jeffreys' divergence, which has no upper limit: a word
     that one topic almost never uses counts by the logarithm of its tiny probability, which the prior on topics decides.
-    Where a probability is 0 the smallest positive number is added to all.
+    If a probability is 0, the smallest positive number is added to all.
+
+    topic_word: the probability of each word in each topic.
 
     Source: Deveaud, SanJuan & Bellot (2014); ldatuning's Deveaud2014.
     """
@@ -65,12 +72,14 @@ def deveaud(topic_word: Float[np.ndarray, "topic word"]) -> float:
 
 
 def log_harmonic_mean(log_likelihood: Float[np.ndarray, " draw"]) -> float:
-    """Return the log of the harmonic mean of the likelihoods, nats; to be maximised.
+    """Return the log of the harmonic mean of several draws' likelihoods, in nats; to be maximised over numbers of
+    topics.
+
+    The expectation is right, E 1/p(words | topics of tokens) = 1/p(words), but the variance is infinite: very rare
+    draws decide the mean. With any practical number of draws it says how likely words are *given* fitted topics of
+    tokens, which rises as topics are added.
 
     log_likelihood: log p(words | topics of all tokens) at each draw of p(topics of all tokens | words), nats.
-
-    The expectation is right, E 1/p(w | z) = 1/p(w), but the variance is infinite: very rare draws decide the mean. With
-    any practical number of draws it says how likely words are *given* a fitted z, which rises as topics are added.
 
     Source: Griffiths & Steyvers (2004); Newton & Raftery (1994); ldatuning's Griffiths2004.
     """
@@ -78,12 +87,16 @@ def log_harmonic_mean(log_likelihood: Float[np.ndarray, " draw"]) -> float:
 
 
 def bayesian_information_criterion(log_likelihood: float, n_topics: int, n_words: int, n_documents: int) -> float:
-    """Return −2 log p(words | topics at their estimates) + K (V − 1) log D, two times nats; to be minimised.
+    """Return the BIC of a topic model, in nats times two; to be minimised over numbers of topics.
+
+    It is −2 log p(words | topics at their estimates) + K (V − 1) log D for K topics, V words and D documents. The free
+    parameters are the probabilities of K topics, V − 1 each; α is given. (R's `BIC` of a topicmodels fit counts K V
+    parameters, for the same D.)
 
     log_likelihood: nats, proportions integrated out.
+    n_topics, n_words, n_documents: K, V and D.
 
-    The free parameters are the probabilities of K topics, V − 1 each. The sample size is D documents; α is given. (R's
-    `BIC` of a topicmodels fit counts K V parameters, for the same D.) Source: Schwarz (1978).
+    Source: Schwarz (1978).
     """
     return -2 * log_likelihood + n_topics * (n_words - 1) * np.log(n_documents)
 
@@ -91,10 +104,13 @@ def bayesian_information_criterion(log_likelihood: float, n_topics: int, n_words
 def term_agreement(
     first: Float[np.ndarray, "topic word"], second: Float[np.ndarray, "topic word"], n_words: int
 ) -> float:
-    """Return how far two fits of one size agree on the words of their topics, 0 to 1.
+    """Return how far two fits with equally many topics agree on the topics' words, 0 to 1.
 
     The agreement of two topics is the mean over depths d = 1 … n_words of the Jaccard coefficient of their d most
     probable words. The agreement of two fits is its mean over topics, matched one to one so that it is largest.
+
+    first, second: the probability of each word in each topic of the two fits.
+    n_words: the largest depth.
 
     Source: Greene, O'Callaghan & Cunningham (2014), Eq. 2–4.
     """

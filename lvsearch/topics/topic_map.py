@@ -20,11 +20,15 @@ POINTS_PER_CHARACTER = 4.4
 
 
 def topic_places(topic_word: Float[np.ndarray, "topic word"]) -> tuple[Float[np.ndarray, "topic two"], float]:
-    """Return the coordinates of each topic in two dimensions, and the share of the squared distances that they show.
+    """Return coordinates of topics in a plane in which topics with similar words are near each other.
 
     The method is classical scaling (Torgerson 1952) of Jensen–Shannon distances, the square roots of divergences in
-    nats. The coordinates are the two leading eigenvectors of −½ J D² J, with the largest coordinate of each positive. A
-    single topic is at the origin.
+    nats. The coordinates are the two leading eigenvectors of −½ J D² J, with D the distances and J the centring matrix.
+    The largest coordinate of each is positive. A single topic is at the origin.
+
+    topic_word: the probability of each word in each topic.
+
+    Returns: (coordinates, (topic, 2); the share of the squared distances that two dimensions show, 0 to 1).
     """
     from scipy.spatial.distance import pdist, squareform
 
@@ -44,13 +48,13 @@ def topic_places(topic_word: Float[np.ndarray, "topic word"]) -> tuple[Float[np.
 
 
 def draw_topic_map(table: pd.DataFrame, shown: float, axes: "Axes") -> Caption:
-    """Draw a circle for each topic on existing axes, and return the caption.
+    """Draw a map of topics on existing axes, a circle for each topic, and return the caption.
+
+    The area of a circle is the topic's share of the tokens. Circles are numbered; words stand beside them if there is
+    room, the largest circles first.
 
     table: columns x, y, prevalence, name; a row per topic.
     shown: the share of squared distances that two dimensions show.
-
-    The area of a circle is the topic's share of the tokens. Circles are numbered; words stand beside them where there
-    is room, the largest circles first.
     """
     palette = palette_of(axes)
     x, y, share = (table[column].to_numpy(np.float64) for column in ("x", "y", "prevalence"))
@@ -76,7 +80,10 @@ def draw_topic_map(table: pd.DataFrame, shown: float, axes: "Axes") -> Caption:
 
 
 def _write_words(axes: "Axes", words: list[str], x: np.ndarray, y: np.ndarray, area: np.ndarray) -> None:
-    """Write words at the right, left, below or above of each circle; none where all four places are taken."""
+    """Write words beside the circles of a map: right, left, below or above of each; none if all four places are taken.
+
+    words: the text for each circle. x, y: centres in data coordinates. area: areas of the circles in square points.
+    """
     box = axes.get_window_extent()
     width, height = (72 * side / axes.figure.dpi for side in (box.width, box.height))
     (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()

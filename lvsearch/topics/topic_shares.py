@@ -1,4 +1,4 @@
-"""Numbers from the shares of topics in documents: which topics occur together, and the label of each topic."""
+"""Statistics of topics over documents: which topics occur together, and the label that fits each topic best."""
 
 import numpy as np
 import pandas as pd
@@ -6,9 +6,12 @@ from jaxtyping import Float
 
 
 def label_topics(labels: tuple[str, ...], tokens: Float[np.ndarray, "docs topic"]) -> list[str]:
-    """Return for each topic the label with most of its tokens, weighted by how much more it uses the topic than others.
+    """Return for each topic the label whose documents use it most, one label per topic.
 
-    labels: one for each document.
+    The score of a label is its share of the topic's tokens, times log(1 + how many times more often it uses the topic
+    than all documents do).
+
+    labels: the label of each document.
     tokens: the expected number of tokens of each topic in each document.
     """
     names, index = np.unique(np.asarray(labels), return_inverse=True)
@@ -20,7 +23,12 @@ def label_topics(labels: tuple[str, ...], tokens: Float[np.ndarray, "docs topic"
 
 
 def share_correlations(proportions: Float[np.ndarray, "docs topic"]) -> pd.DataFrame:
-    """Return the correlation over documents of each two topics' shares; NaN for a topic whose share never varies."""
+    """Return the correlation over documents between the shares of every two topics, (topic, topic).
+
+    It is NaN for a topic whose share never varies.
+
+    proportions: the share of each topic in each document.
+    """
     centred = proportions - proportions.mean(axis=0)
     spread = np.sqrt((centred**2).sum(axis=0))
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -1,1 +1,1 @@
-"""Trees of topics, for people: fits, pictures, storage."""
+"""Trees of topics in the form that users see: fits, pictures, storage."""

@@ -1,4 +1,4 @@
-"""A tree of topics for people: as text, JSON, a picture, or a graph for networkx or Graphviz."""
+"""A tree of topics in the form that users see: as text, JSON, a picture, or a graph for networkx or Graphviz."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -13,12 +13,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TopicTree:
-    """A tree of topics. Siblings are ordered by their numbers of documents, the most first."""
+    """A tree of topics.
+
+    `nodes`: the nodes, the root first and parents before their children. Siblings are ordered by their numbers of
+        documents, the most first.
+    """
 
     nodes: tuple[TreeNode, ...]
 
     def children(self, number: int) -> tuple[TreeNode, ...]:
-        """Return the nodes directly below a node."""
+        """Return the nodes directly below node `number`."""
         return tuple(node for node in self.nodes if node.parent == number)
 
     @property
@@ -27,8 +31,9 @@ class TopicTree:
         return 1 + max(node.level for node in self.nodes)
 
     def pruned(self, min_documents: float | int) -> "TopicTree":
-        """Return the tree without nodes that fewer documents pass, and without the nodes below them; with new
-        numbers.
+        """Return the tree without small nodes and without all nodes below them. The remaining nodes get new numbers.
+
+        min_documents: a node is left out if fewer documents pass it.
         """
         kept: dict[int, int] = {}
         nodes = []
@@ -42,7 +47,7 @@ class TopicTree:
     # -- forms ---------------------------------------------------------------------------------------------------------
 
     def text(self, n_words: int = 8) -> str:
-        """Return the tree as text: an indented line per node, with its top words and documents."""
+        """Return the tree as text, with an indented line for each node: its top words and its number of documents."""
         lines = []
 
         def add(node: TreeNode, lead: str, branch: str) -> None:
@@ -56,12 +61,15 @@ class TopicTree:
         return "\n".join(lines)
 
     def to_json(self) -> str:
-        """Return every field of every node as JSON; `from_json` is the inverse."""
+        """Return the tree as JSON, with every field of every node, for `from_json` to read."""
         return json.dumps({"format": "lvsearch topic tree 1", "nodes": [asdict(node) for node in self.nodes]}, indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> "TopicTree":
-        """Return the tree that `to_json` wrote. Raises ValueError for any other text."""
+        """Return the tree that `to_json` wrote as JSON.
+
+        Raises ValueError for any other text.
+        """
         try:
             content = json.loads(text)
             if content["format"] != "lvsearch topic tree 1":
@@ -101,26 +109,30 @@ class TopicTree:
         return "\n".join([*lines, "}"])
 
     def to_svg(self, n_words: int = 6, most_height: int = MOST_HEIGHT) -> str:
-        """Return a picture with the root at the left: top words and documents in each box, example documents on
-        hovering.
+        """Return a picture of the tree as SVG, with the root at the left.
 
+        Each box has top words and the number of documents; hovering shows example documents.
+
+        n_words: how many words a box shows.
         most_height: pixels. If the picture would be taller, the nodes with the fewest documents are left out, and their
             parents say how many.
         """
         return tree_svg(self.nodes, n_words, most_height)
 
     def __str__(self) -> str:
+        """Return the tree as text (`text`)."""
         return self.text()
 
     def _repr_html_(self) -> str:
+        """Return the picture of the tree as SVG, for notebooks (`to_svg`)."""
         return self.to_svg()
 
 
 def _fields(node: TreeNode) -> tuple[Any, ...]:
-    """Return the values of a node's fields, in their order."""
+    """Return the values of a node's fields, in the order of their declaration."""
     return tuple(getattr(node, name) for name in node.__dataclass_fields__)
 
 
 def _escape(text: str) -> str:
-    """Return a text as it is written in a DOT string."""
+    """Return a text with the escapes that a string in DOT, Graphviz' language, needs."""
     return visible(text).replace("\\", "\\\\").replace('"', '\\"')

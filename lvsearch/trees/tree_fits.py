@@ -78,29 +78,36 @@ class FittedTree:
 
     @property
     def hyper(self) -> TreeHyper:
-        """The hyper-parameters γ, α and η at this state."""
+        """The hyper-parameters γ, α and η of the most probable tree visited."""
         return self.traces[0].best_hyper
 
     @property
     def log_joint(self) -> float:
-        """The log-joint log p(words, levels, paths) of this state in nats, with topics and proportions integrated out.
+        """The log joint density log p(words, levels, paths) of the most probable tree visited, in nats.
 
-        If γ, α and η were inferred, it includes the log of their prior density.
+        Topics and proportions are integrated out. If γ, α and η were inferred, it includes the log of their prior
+        density.
         """
         return self.traces[0].best_log_joint
 
     @property
     def topics(self) -> TreeTopics:
-        """The topics at their posterior means, and the paths that a new document can take."""
+        """The topics' distributions over words at their posterior means, and the paths that a new document can take."""
         return tree_topics(self.training.counts, self.allocation, self.hyper)
 
     def branches(self) -> pd.DataFrame:
         """Return the posterior over the number of nodes at each level below the root: a row per level and number.
 
-        It counts every sweep after the first half, in all chains. `standard_error` is that of `probability`. With
-        several chains it comes from the spread between and within them; with one chain from batch means, which cannot
-        see trees that the chain did not reach. `log_prior`, nats, is known at the level below the root where γ is
-        given, and NaN elsewhere. `occupied` says whether the chains agree.
+        It counts every sweep after the first half, in all chains. `occupied` says whether the chains agree.
+
+        | column | meaning |
+        |---|---|
+        | `level`, `nodes` | the level, and a number of nodes at it |
+        | `log_prior` | log prior probability of the number, nats; NaN except at the first level with a given γ |
+        | `probability` | posterior probability of the number |
+        | `standard_error` | of the probability, from the spread between and within chains |
+
+        With one chain the standard error comes from batch means, which cannot see trees that the chain did not reach.
 
         Raises ValueError if chains have fewer than 4 draws.
         """
@@ -122,10 +129,10 @@ class FittedTree:
         return f"{tree} {self.occupied().describe()}"
 
     def occupied(self) -> OccupiedPosterior:
-        """Return the posterior of `branches` in the form of `lv.occupied`, with R-hat and effective draws, from these
-        chains.
+        """Return the posterior of the number of nodes at each level, with R-hat and effective draws, in the form of
+        `lv.occupied`.
 
-        Raises ValueError as `branches`.
+        Raises ValueError if chains have fewer than 4 draws, or the tree has one level.
         """
         counts = np.stack([trace.nodes_each[:, 1:] for trace in self.traces])
         draws, depth = counts.shape[1] - self.burn_in, self.model.depth
@@ -146,19 +153,25 @@ class FittedTree:
         save_parts(TreeParts(self.model, self.training, self.traces, self.burn_in, self.inferred), folder)
 
     def tree(self, n_words: int = 10, n_examples: int = 3) -> TopicTree:
-        """Return the tree with top words, document counts and example documents.
+        """Return the tree for reading, with top words, document counts and example documents.
 
-        `number` is a node's column in `transform`.
+        The `number` of a node is its column in `transform`.
+
+        n_words: how many words each node lists.
+        n_examples: how many example documents each node lists.
         """
         return TopicTree(tuple(node for node, _ in self._numbered(n_words, n_examples)))
 
     def describe(self, data: Any, samples: int = 200, seed: int = 0) -> pd.DataFrame:
-        """Return a table with a row per document.
+        """Return a table that describes documents by their paths in the tree: a row per document.
 
-        Columns: log_likelihood, its standard_error, the most probable path, its probability, and the expected share of
+        Columns: log_likelihood (nats), its standard_error, the most probable path, its probability, and the expected
+            share of
         each level. A path is numbers of nodes of `tree()`, or "new" for a new node.
 
-        samples: the number of samples for each document. seed: of these samples.
+        data: the documents.
+        samples: the number of samples for each path of a document.
+        seed: the seed of the samples.
         """
         result, topics = self._documents(data, samples, seed)
         number = {label: node.number for node, label in self._numbered(1, 0)} | {NEW: "new"}
@@ -176,9 +189,13 @@ class FittedTree:
         return frame
 
     def path_posterior(self, data: Any, samples: int = 200, seed: int = 0) -> pd.DataFrame:
-        """Return p(path | document): a row per document, a column per path.
+        """Return the probability of each path given each document: a row per document, a column per path.
 
         There is a path to each leaf, and one to a new node below each inner node.
+
+        data: the documents.
+        samples: the number of samples for each path of a document.
+        seed: the seed of the samples.
         """
         result, topics = self._documents(data, samples, seed)
         number = {label: node.number for node, label in self._numbered(1, 0)} | {NEW: "new"}
@@ -186,9 +203,13 @@ class FittedTree:
         return pd.DataFrame(result.posterior, columns=names)
 
     def transform(self, data: Any, samples: int = 200, seed: int = 0) -> Float[np.ndarray, "docs node"]:
-        """Return the probability that each document's path passes each node of `tree()`.
+        """Return the probability that each document's path passes each node of `tree()`, (document, node).
 
         The column of the root is 1. The columns of a level sum to 1 minus the probability of new nodes.
+
+        data: the documents.
+        samples: the number of samples for each path of a document.
+        seed: the seed of the samples.
         """
         result, topics = self._documents(data, samples, seed)
         labels = [label for _, label in self._numbered(1, 0)]
@@ -196,23 +217,33 @@ class FittedTree:
         return result.posterior @ passes
 
     def score_units(self, data: Any, samples: int = 200, seed: int = 0) -> Float[np.ndarray, " docs"]:
-        """Return an estimate of log p(document | this tree) for each document, in nats.
+        """Return an estimate of log p(document | this tree) for each document, (document,), in nats.
 
-        `describe` has standard errors.
+        `describe` has the standard errors.
+
+        data: the documents.
+        samples: the number of samples for each path of a document.
+        seed: the seed of the samples.
         """
         return self._documents(data, samples, seed)[0].log_likelihood
 
     def score(self, data: Any, samples: int = 200, seed: int = 0) -> float:
-        """Return the sum of `score_units`, in nats."""
+        """Return an estimate of log p(all documents | this tree), in nats: the sum of `score_units`."""
         return float(self.score_units(data, samples, seed).sum())
 
     def _documents(self, data: Any, samples: int, seed: int) -> tuple[DocumentPaths, TreeTopics]:
-        """Return how new documents go through the tree, and the tree's topics."""
+        """Return the description of documents by this tree, and the tree's topics.
+
+        samples: the number of samples for each path of a document. seed: the seed of the samples.
+        """
         counts, topics = self.training.like_this(data).counts, self.topics
         return describe_documents(topics, self.hyper, counts, jax.random.key(seed), samples=samples), topics
 
     def _numbered(self, n_words: int, n_examples: int) -> list[tuple[TreeNode, int]]:
-        """Return (node, its label in the allocation) of every node, the root first, siblings by documents."""
+        """Return (node, label of the node in the allocation) of every node, the root first, siblings by documents.
+
+        n_words: how many words each node lists. n_examples: how many example documents.
+        """
         paths, level_counts = self.allocation
         counts = self.training.counts
         document = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
@@ -254,14 +285,15 @@ def fit_tree(
     temperatures: Sequence[float] = (),
     seed: int = 0,
 ) -> FittedTree:
-    """Return a tree of topics, by collapsed Gibbs sampling. The number of branches is part of the answer.
+    """Fit a tree of topics by collapsed Gibbs sampling and return it. The number of branches is part of the answer.
 
     model: `lv.models.HLDA(depth=3, branching=…, levels=…, topics=…)`.
     data: a `Corpus`, or counts.
-    sweeps: of each chain. chains: the first starts from a dendrogram of the documents, the others from draws of the
+    sweeps: how many sweeps each chain makes.
+    chains: how many chains run. The first starts from a dendrogram of the documents, the others from draws of the
         prior. The most probable state of all is kept.
     climbs: start the first chain instead at the mode that hill climbing finds from this many random orders of the
-        documents. Use it where topics are peaked (η far below 0.1), since a chain then does not leave the tree that it
+        documents. Use it if topics are peaked (η far below 0.1), since a chain then does not leave the tree that it
         starts with. It takes a minute or so for some hundred documents and some dozen nodes. `sweeps=0` keeps that
         mode.
     start_branching: draw the first chain's start from the prior too, with this γ. The start from a dendrogram is often
@@ -269,6 +301,9 @@ def fit_tree(
     infer: draw γ, each α and each η too, under Gamma priors of means 1, 10 and 1. States are then compared by joints
         that contain these priors.
     temperatures: of the first sweeps; above 1 anneals. Sweeps with temperatures are no draws.
+    seed: the seed of the chains.
+
+    γ, α and η are the concentrations of branching, of a document's level proportions, and of topics.
 
     The tree is one of many: `.branches()` says how probable each number of nodes is, and printing the result says so
     below the tree. With 2 chains or more, errors come from the spread between chains. `lv.fit` fits the same model by
@@ -288,6 +323,7 @@ def fit_tree(
     training = data if isinstance(data, Corpus) else Corpus.from_any(data)
     key = jax.random.key(checked_seed(seed))
     prepare_programs()
+    # where the first chain starts: hill climbing, a draw from the prior, or else a dendrogram
     starts: tuple[Allocation, ...] = ()
     if climbs:
         starts = (climb(training.counts, hyper, jax.random.fold_in(key, chains), orders=climbs),)
@@ -308,7 +344,7 @@ def fit_tree(
 
 
 def load_tree(folder: str | Path) -> FittedTree:
-    """Return the tree that `FittedTree.save` wrote. Nothing is fitted.
+    """Return the fitted tree that `FittedTree.save` wrote. Nothing is fitted.
 
     Raises FileNotFoundError if there is no such folder, ValueError if it holds no tree or is damaged.
     """
@@ -318,11 +354,14 @@ def load_tree(folder: str | Path) -> FittedTree:
 def mean_field_tree(
     fitted: FittedModel, n_words: int = 10, n_examples: int = 3, min_documents: float | int = 0.5
 ) -> TopicTree:
-    """Return the tree of `lv.fit(lv.models.HLDA(…), …)`.
-
-    min_documents: nodes that fewer documents are expected to pass are left out.
+    """Return the tree of topics of a mean-field fit, `lv.fit(lv.models.HLDA(…), …)`.
 
     Document counts are expected counts. Tokens are not counted by level: NaN.
+
+    fitted: the fit.
+    n_words: how many words each node lists.
+    n_examples: how many example documents each node lists.
+    min_documents: nodes that fewer documents are expected to pass are left out.
 
     Raises ValueError for a fit of another model.
     """
@@ -333,6 +372,7 @@ def mean_field_tree(
     size = fitted.estimate.size
     assert isinstance(fitted.training, Corpus)
     names, vocabulary = fitted.training.document_names, np.asarray(fitted.training.vocabulary, dtype=object)
+    # expected documents through each node: paths that end at a node pass all nodes above it
     through = {n: np.zeros((len(passes), *size[: n - 1])) for n in range(1, model.depth + 1)}
     for n in model.lengths:
         width = int(np.prod(size[: n - 1]))

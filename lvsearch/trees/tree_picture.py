@@ -23,13 +23,13 @@ class TreeNode:
 
     | field | meaning |
     |---|---|
-    | `number` | its place in `TopicTree.nodes`; 0 is the root, parents come before their children |
+    | `number` | the node's position in `TopicTree.nodes`; 0 is the root, parents come before their children |
     | `parent` | number of the parent; None for the root |
     | `level` | 0 for the root |
-    | `documents` | training documents whose path passes it (expected, for a mean-field fit) |
-    | `tokens` | training tokens drawn from it (likewise) |
-    | `words` | (word, probability) of its most probable words |
-    | `examples` | names of training documents on it, those with the largest part of their tokens there first |
+    | `documents` | training documents whose path passes the node (the expected number, for a mean-field fit) |
+    | `tokens` | training tokens drawn from the node's topic (NaN for a mean-field fit) |
+    | `words` | (word, probability) of the most probable words |
+    | `examples` | names of training documents, those with the largest part of their tokens at this node first |
     """
 
     number: int
@@ -41,14 +41,16 @@ class TreeNode:
     examples: tuple[str, ...]
 
     def label(self, n_words: int | None = None) -> str:
-        """Return its top words, separated by spaces."""
+        """Return the node's top `n_words` words, separated by spaces; all listed words for None."""
         return " ".join(word for word, _ in self.words[:n_words])
 
 
 def tree_svg(nodes: Sequence[TreeNode], n_words: int, most_height: float | int) -> str:
-    """Return the picture of a tree as SVG; see `TopicTree.to_svg`.
+    """Return the picture of a tree as SVG (see `TopicTree.to_svg`).
 
     nodes: the root first, parents before their children.
+    n_words: how many words a box shows.
+    most_height: the largest height in pixels; nodes with the fewest documents are left out to keep within it.
     """
     shown = _fitting_numbers(nodes, n_words, most_height)
     left_out = {node.number: 0 for node in nodes}
@@ -56,7 +58,7 @@ def tree_svg(nodes: Sequence[TreeNode], n_words: int, most_height: float | int) 
         if node.number not in shown and node.parent is not None:
             left_out[node.parent] += 1
     kept = [node for node in nodes if node.number in shown]
-    top, height = _places(kept, n_words, left_out)
+    top, height = _box_positions(kept, n_words, left_out)
     width = (1 + max(node.level for node in kept)) * (BOX + ACROSS) - ACROSS + 20
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height:.0f}" role="img" '
@@ -66,8 +68,8 @@ def tree_svg(nodes: Sequence[TreeNode], n_words: int, most_height: float | int) 
     for node in kept:
         if node.parent is not None:
             parent = next(other for other in kept if other.number == node.parent)
-            out.append(_line(node, parent, top, n_words, left_out))
-        out.append(_box(node, top[node.number], n_words, left_out[node.number]))
+            out.append(_line_svg(node, parent, top, n_words, left_out))
+        out.append(_box_svg(node, top[node.number], n_words, left_out[node.number]))
     return "".join([*out, "</svg>"])
 
 
@@ -78,7 +80,8 @@ def count_in_words(documents: float) -> str:
 
 
 def _fitting_numbers(nodes: Sequence[TreeNode], n_words: int, most_height: float | int) -> set[int]:
-    """Return the numbers of the nodes with most documents that fit, each with all nodes above it.
+    """Return the numbers of the nodes that fit into the picture: those with most documents, each with all nodes above
+    it.
 
     The root is always shown.
     """
@@ -90,25 +93,33 @@ def _fitting_numbers(nodes: Sequence[TreeNode], n_words: int, most_height: float
         middle = (low + high + 1) // 2
         numbers = {node.number for node in ranked[:middle]}
         kept = [node for node in nodes if node.number in numbers]
-        low, high = (middle, high) if _places(kept, n_words, none)[1] <= most_height else (low, middle - 1)
+        low, high = (middle, high) if _box_positions(kept, n_words, none)[1] <= most_height else (low, middle - 1)
     return {node.number for node in ranked[:low]}
 
 
 def _height(node: TreeNode, n_words: int, left_out: int) -> int:
-    """Return the height of a node's box, in pixels."""
+    """Return the height of a node's box, in pixels.
+
+    left_out: how many of the node's children are not shown.
+    """
     lines = -(-min(n_words, len(node.words)) // 2) + 1 + (left_out > 0)
     return ROW * lines + 2 * PAD
 
 
-def _places(kept: Sequence[TreeNode], n_words: int, left_out: dict[int, int]) -> tuple[dict[int, float], float]:
-    """Return the upper end of each node, and the height of the picture, in pixels."""
+def _box_positions(kept: Sequence[TreeNode], n_words: int, left_out: dict[int, int]) -> tuple[dict[int, float], float]:
+    """Return (the upper end of each node's box by node number, the height of the picture), in pixels.
+
+    kept: the nodes that are shown. left_out: how many children of each node are not shown.
+    """
     below: dict[int | None, list[TreeNode]] = {}
     for node in kept:
         below.setdefault(node.parent, []).append(node)
     top: dict[int, float] = {}
 
     def place(node: TreeNode, at: float) -> tuple[float, float]:
-        """Its middle, that of its children, and where the next node may begin."""
+        """Place a node and all below it from height `at` on; return (middle of the node's box, where the next box may
+        begin).
+        """
         height, begin = _height(node, n_words, left_out[node.number]), at
         middles = []
         for child in below.get(node.number, ()):
@@ -125,16 +136,22 @@ def _places(kept: Sequence[TreeNode], n_words: int, left_out: dict[int, int]) ->
     return top, end + 4
 
 
-def _line(node: TreeNode, parent: TreeNode, top: dict[int, float], n_words: int, left_out: dict[int, int]) -> str:
-    """Return the SVG of the line from a node's parent to the node."""
+def _line_svg(node: TreeNode, parent: TreeNode, top: dict[int, float], n_words: int, left_out: dict[int, int]) -> str:
+    """Return the SVG of the line from a node's parent to the node.
+
+    top: the upper end of each node's box in pixels. left_out: how many children of each node are not shown.
+    """
     x = 10 + node.level * (BOX + ACROSS)
     begin, bend = x - ACROSS, x - ACROSS / 2
     y0, y1 = (top[each.number] + _height(each, n_words, left_out[each.number]) / 2 for each in (parent, node))
     return f'<path d="M{begin},{y0:.1f} C{bend},{y0:.1f} {bend},{y1:.1f} {x},{y1:.1f}" fill="none" stroke="{LINE}"/>'
 
 
-def _box(node: TreeNode, y: float, n_words: int, left_out: int) -> str:
-    """Return the SVG of a node's box."""
+def _box_svg(node: TreeNode, y: float, n_words: int, left_out: int) -> str:
+    """Return the SVG of a node's box.
+
+    y: the upper end of the box in pixels. left_out: how many of the node's children are not shown.
+    """
     x, height = 10 + node.level * (BOX + ACROSS), _height(node, n_words, left_out)
     examples = "\n".join(["Example documents:", *map(visible, node.examples)]) if node.examples else "no examples"
     words = [visible(word) for word, _ in node.words[:n_words]]

@@ -1,4 +1,4 @@
-"""Fitted trees of topics in a folder: the model, the corpus and what every chain visited."""
+"""Store fitted trees of topics in a folder, and load them: the model, the corpus and what every chain visited."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,7 +23,14 @@ ALONG = ("sweep", "log_joint", "nodes", "seconds", "nodes_each")
 
 
 class TreeParts(NamedTuple):
-    """The fields of a `FittedTree`."""
+    """The fields of a `FittedTree`, in the form in which they are stored.
+
+    `model`: the model that was fitted.
+    `training`: the corpus.
+    `traces`: what each chain visited.
+    `burn_in`: sweeps at the beginning of each chain that do not count as draws.
+    `inferred`: True if hyper-parameters were drawn too.
+    """
 
     model: HLDA
     training: Corpus
@@ -33,7 +40,10 @@ class TreeParts(NamedTuple):
 
 
 def save_parts(tree: TreeParts, folder: str | Path) -> None:
-    """Write a tree to a new folder, atomically. Raises FileExistsError if something is there already."""
+    """Write a fitted tree to a new folder, completely or not at all.
+
+    Raises FileExistsError if something is there already.
+    """
     data, data_arrays = encode_data(tree.training)
     arrays, traces = {"data": data_arrays}, []
     for number, chain in enumerate(tree.traces):
@@ -55,7 +65,7 @@ def save_parts(tree: TreeParts, folder: str | Path) -> None:
 
 
 def load_parts(folder: str | Path) -> TreeParts:
-    """Return the tree that `save_parts` wrote.
+    """Return the fitted tree that `save_parts` wrote to a folder.
 
     Raises FileNotFoundError if there is no such folder, ValueError if it holds no tree or is damaged.
     """
@@ -68,7 +78,7 @@ def load_parts(folder: str | Path) -> TreeParts:
         if not isinstance(model, HLDA) or not isinstance(training, Corpus):
             raise CorruptFolderError(f"{folder} holds no tree of topics of a corpus; restore it from a copy")
         traces = tuple(
-            _chain(
+            _decode_chain(
                 arrays[f"chain-{number}"],
                 Trace.from_storage(settings, {name: arrays[f"{name}-{number}"] for name in ("draws", "position")}),
             )
@@ -96,7 +106,7 @@ def _is_consistent(chain: TreeTrace, parts: TreeParts) -> bool:
     if chain.nodes.dtype.kind != "i" or chain.nodes_each.dtype.kind != "i":
         return False
     for allocation, hyper in ((chain.best, chain.best_hyper), (chain.last, chain.last_hyper)):
-        assert isinstance(hyper.levels, DirichletLevels)  # `_state` makes no others
+        assert isinstance(hyper.levels, DirichletLevels)  # `_decode_state` makes no others
         shapes += [(hyper.levels.alpha, (depth,)), (hyper.topics, (depth,))]
         shapes += [(allocation.paths, (corpus.shape[0], depth)), (allocation.level_counts, (corpus.nnz, depth))]
         if allocation.paths.dtype.kind != "i" or allocation.level_counts.dtype.kind != "i":
@@ -121,9 +131,9 @@ def _chain_arrays(chain: TreeTrace) -> dict[str, np.ndarray]:
     return {**arrays, "best_log_joint": np.asarray(chain.best_log_joint)}
 
 
-def _chain(arrays: Mapping[str, np.ndarray], trace: Trace) -> TreeTrace:
-    """Return the chain from its stored arrays and its trace."""
-    (best, best_hyper), (last, last_hyper) = _state(arrays, "best"), _state(arrays, "last")
+def _decode_chain(arrays: Mapping[str, np.ndarray], trace: Trace) -> TreeTrace:
+    """Return what a chain visited, from its stored arrays and its trace."""
+    (best, best_hyper), (last, last_hyper) = _decode_state(arrays, "best"), _decode_state(arrays, "last")
     return TreeTrace(
         **{name: arrays[name] for name in ALONG},
         best=best,
@@ -136,8 +146,11 @@ def _chain(arrays: Mapping[str, np.ndarray], trace: Trace) -> TreeTrace:
     )
 
 
-def _state(arrays: Mapping[str, np.ndarray], name: str) -> tuple[Allocation, TreeHyper]:
-    """Return the allocation and the hyper-parameters of one stored state, "best" or "last"."""
+def _decode_state(arrays: Mapping[str, np.ndarray], name: str) -> tuple[Allocation, TreeHyper]:
+    """Return (allocation, hyper-parameters) of one stored state of a chain.
+
+    arrays: the stored arrays by name. name: "best" or "last".
+    """
     hyper = TreeHyper(
         float(arrays[f"{name}.branching"]), DirichletLevels(arrays[f"{name}.alpha"]), arrays[f"{name}.eta"]
     )

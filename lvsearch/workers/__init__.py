@@ -1,1 +1,1 @@
-"""Fits made by several workers at once, and recorded in the order in which one process would have made them."""
+"""Make fits by several workers at once, and record them in the order in which one process would have made them."""

@@ -1,6 +1,7 @@
-"""Predictions of what a search will ask for next, so that several workers have something to do at once.
+"""Predict which fits a search will ask for next, so that several workers have something to do at once.
 
-What a search asks for depends on the results so far. This module continues the search in simulation. It uses real fits
+A task is one step of a search, such as fitting a size several times; a call is one fit of it. Which task comes next
+depends on the results so far. This module continues the search in simulation. It uses real fits
 where they exist, and elsewhere guesses from fits of sizes nearby. A wrong guess wastes a worker's time and nothing
 else: the search records only real fits, in the order in which one process would have made them.
 """
@@ -28,7 +29,7 @@ from lvsearch.sizing.ledger import Visit
 from lvsearch.sizing.sizes import Size, SizePrior
 
 FARTHEST = 64
-"""The largest number of tasks that are simulated."""
+"""The largest number of steps of the search that are simulated."""
 LEAP = 4
 """A size is not fitted in advance if it has more than this many times the components of the largest size recorded. Its
 cost grows with the size, and a search usually ends before it gets there."""
@@ -37,10 +38,11 @@ DAMPED = 0.5
 
 
 class GuessedState:
-    """The state of a fit that is only guessed: no other fit can start from it."""
+    """Marks a fit as guessed, in the place of its parameters: no other fit can start from it."""
 
 
 GUESSED = GuessedState()
+"""The state of every guessed fit."""
 
 
 def calls_ahead(
@@ -51,11 +53,16 @@ def calls_ahead(
     task: Task | None,
     made: Callable[[Call], Fit | None],
 ) -> Iterator[Call]:
-    """Yield the calls of the evaluator that a search in this state will ask for, those of `task` first.
-
-    made: a function that returns the fit of a call if it exists; it is used in the place of a guess.
+    """Yield the calls of the evaluator (each one fit) that a search will probably ask for, those of `task` first.
 
     Calls that would start from a fit that does not exist yet are left out.
+
+    evaluator: makes the fits
+    prior: the prior over sizes
+    settings: the settings of the search
+    state: the results of the search so far
+    task: the step that the search takes next; None if it is done
+    made: a function that returns the fit of a call if it was made already, else None; it replaces a guess
     """
     largest = LEAP * max((sum(visit.size) for visit in state.visits), default=prior.dimension)
     for _ in range(FARTHEST):
@@ -63,6 +70,7 @@ def calls_ahead(
             return
         search = witness_search(evaluator, prior, settings, state)
         calls = calls_of(evaluator, settings, state, search, task)
+        # go on as if every call had returned its fit, or a guess of it
         yield from (call for call in calls if call.start is None or call.start.state is not GUESSED)
         fits = [made(call) or guess(evaluator, state, call) for call in calls]
         try:
@@ -73,7 +81,12 @@ def calls_ahead(
 
 
 def guess(evaluator: Evaluator, state: SearchState, call: Call) -> Fit:
-    """Return a guess of the fit of a call, from the fits of sizes nearby."""
+    """Return a guess of the fit that a call will return, from the fits of sizes nearby.
+
+    evaluator: makes the fits
+    state: the results of the search so far
+    call: the call, whose size is looked at
+    """
     stateful = not state.kept or any(fit.state is not None for fit in state.kept.values())
     blank = Fit(
         call.size,
@@ -87,6 +100,7 @@ def guess(evaluator: Evaluator, state: SearchState, call: Call) -> Fit:
         return blank
     near = min(good, key=lambda visit: (_distance(visit.size, call.size), visit.size))
     estimate = interpolate_evidence(good, call.size)
+    # the guess has the spread of the last trials of the nearest size, moved to the guessed evidence
     last = next((trial for trial in reversed(near.trials) if trial.failure is None and trial.brackets), None)
     if last is not None:
         shift = estimate - near.estimate
@@ -97,9 +111,13 @@ def guess(evaluator: Evaluator, state: SearchState, call: Call) -> Fit:
 
 
 def interpolate_evidence(good: Sequence[Visit], size: Size) -> float:
-    """Return a guess of the evidence of a size in nats, by interpolation between the sizes around it.
+    """Return a guess of the log evidence of a size, in nats, by linear interpolation between the sizes around it.
 
-    With several size variables it is the evidence of the nearest size.
+    Beyond the largest size the last slope is halved. With several size variables it is the evidence of the nearest
+    size.
+
+    good: the records of sizes whose fits did not fail, at least one
+    size: the size
     """
     nearest = min(good, key=lambda visit: (_distance(visit.size, size), visit.size))
     if len(size) > 1 or len(good) == 1 or nearest.size == size:
@@ -113,14 +131,17 @@ def interpolate_evidence(good: Sequence[Visit], size: Size) -> float:
 
 
 def _distance(one: Size, other: Size) -> int:
-    """Return the sum of absolute differences of two sizes."""
+    """Return the distance of two sizes: the sum of the absolute differences of their numbers of components."""
     return sum(abs(a - b) for a, b in zip(one, other, strict=True))
 
 
 def _shift(
     brackets: tuple[Bracket, ...] | tuple[Repeats, ...], shift: float
 ) -> tuple[Bracket, ...] | tuple[Repeats, ...]:
-    """Return trials with the same spread, around an estimate that is `shift` nats higher."""
+    """Return estimates of the evidence with every value `shift` nats higher.
+
+    brackets: for each trial the values of its forward and backward paths, or of its repeats, in nats
+    """
     moved = [
         Repeats(tuple(value + shift for value in one.values))
         if isinstance(one, Repeats)

@@ -1,11 +1,13 @@
-"""A search whose fits are made by the workers of an executor, with the same answer as in one process.
+"""Let the workers of an executor make the fits of a search, with the same answer as in one process.
 
-Sizes and their trials are independent of each other except for starts, and the result of an evaluator depends only on
-the call. So fits are asked for ahead of their turn (`lookahead`) and recorded when their turn comes. The search records
-the same fits in the same order as it would alone. Fits that it turns out not to want are thrown away.
+A call asks the evaluator of a search for one fit: its size, the fit to start from, the number of the trial. The result
+depends only on the call. So fits are asked for ahead of their turn (`lookahead`) and recorded when their turn comes.
+The search records the same fits in the same order as it would alone. Fits that it turns out not to want are thrown
+away.
 
-The evaluator with its data is sent once to each worker, which keeps it under a name. Calls refer to the name. A worker
-that does not know the name says so, and is sent the evaluator. Threads use the search's own evaluator.
+The evaluator with its data is sent once to each worker, which keeps it under a name. Workers are told the name with
+each call. A worker that does not know the name says so, and is sent the evaluator. Threads use the search's own
+evaluator.
 
 Failures cost time only. A fit whose worker was lost, or whose result did not arrive, is asked for once more and then
 made in this process. An executor that accepts no more calls, or returns nothing, is no longer used.
@@ -43,7 +45,7 @@ interrupted, Ctrl-C takes this long."""
 
 @runtime_checkable
 class Executor(Protocol):
-    """An object that runs calls elsewhere, like `concurrent.futures.Executor`.
+    """An object that runs functions elsewhere, like `concurrent.futures.Executor`.
 
     Its `submit` returns a future that has `result`, `cancel` and `add_done_callback`.
     """
@@ -55,20 +57,25 @@ class Executor(Protocol):
 
 @runtime_checkable
 class Chunked(Protocol):
-    """An evaluator whose fits depend on the size of the chunks in which it works, which may change during a fit."""
+    """An evaluator that works on the data in chunks of units. Their size affects its fits, and may change in a fit."""
 
     @property
     def chunks(self) -> Chunks:
-        """The chunks in which the evaluator works now."""
+        """The size of the chunks in which the evaluator works now."""
         ...
 
     def work_in(self, chunks: Chunks) -> None:
-        """Make all further fits in these chunks."""
+        """Make all further fits in chunks of this size."""
         ...
 
 
 class Answer(NamedTuple):
-    """A worker's answer: the fit, or its error in words; and the chunks in use at the end."""
+    """A worker's answer to a call.
+
+    fit: the fit; None if it raised an error
+    error: the error in words; None if there is a fit
+    chunks: the size of the chunks in use at the end; None for an evaluator that does not work in chunks
+    """
 
     fit: Fit | None
     error: str | None
@@ -76,7 +83,7 @@ class Answer(NamedTuple):
 
 
 def check_executor(executor: object) -> None:
-    """Raise ValueError for anything but an executor, and for a pool of forked processes. None means no workers."""
+    """Raise ValueError for anything but an executor or None, and for a pool of forked processes."""
     if executor is None:
         return
     if isinstance(executor, type) or not callable(getattr(executor, "submit", None)):
@@ -94,8 +101,9 @@ def check_executor(executor: object) -> None:
 
 
 def n_workers(executor: Executor) -> int:
-    """Return how many calls an executor works on at once: the number it states, or else the number of processors
-    here.
+    """Return how many calls an executor works on at once.
+
+    It is the number of workers that the executor states, or else the number of processors of this machine.
     """
     for name in ("num_workers", "_max_workers"):
         number = getattr(executor, name, None)
@@ -113,10 +121,12 @@ _receiving = threading.Lock()
 
 
 def evaluate_call(name: str, packed: bytes | None, call: Call, chunks: Chunks | None) -> Answer | None:
-    """Return a worker's answer to one call, made by the evaluator of this name.
+    """Return a worker's answer to one call; it runs in the worker.
 
-    packed: the evaluator as bytes, or None if the worker should know it already.
-    chunks: the chunks to work in.
+    name: the name of the evaluator that makes the fit
+    packed: the evaluator as bytes, or None if the worker should know it already
+    call: what to fit
+    chunks: the size of the chunks to work in, or None
 
     Returns None if the evaluator is not known in this process and was not sent.
     """
@@ -134,7 +144,10 @@ def evaluate_call(name: str, packed: bytes | None, call: Call, chunks: Chunks | 
 
 
 def _find_evaluator(name: str, packed: bytes | None) -> Evaluator | None:
-    """Return the evaluator of this name, unpacked if it was sent; None if it is not known."""
+    """Return the evaluator of this name in this process, unpacked if it was sent; None if it is not known.
+
+    packed: the evaluator as bytes, or None if it was not sent
+    """
     if name in _OWN:
         return _OWN[name]
     with _receiving:
@@ -149,7 +162,7 @@ def _find_evaluator(name: str, packed: bytes | None) -> Evaluator | None:
 
 
 def _chunks_of(evaluator: Evaluator) -> Chunks | None:
-    """Return the chunks in which an evaluator works; None if it does not work in chunks."""
+    """Return the size of the chunks in which an evaluator works; None if it does not work in chunks."""
     return evaluator.chunks if isinstance(evaluator, Chunked) else None
 
 
@@ -158,9 +171,12 @@ def _chunks_of(evaluator: Evaluator) -> Chunks | None:
 
 @dataclass
 class RemoteCall:
-    """A call that a worker makes: `future` while a worker has it, `answer` when it is done, `failures` so far.
+    """The record of a call that workers make.
 
-    It keeps a reference to the call's start, since calls are told apart by the identity of their start.
+    call: what to fit. The record keeps its start alive, since calls are told apart by the identity of their start
+    future: the executor's future while a worker has the call, else None
+    answer: the worker's answer when the call is done, else None
+    failures: how often the call was lost with its worker
     """
 
     call: Call
@@ -185,9 +201,11 @@ class Workers:
     ):
         """Prepare workers; nothing is sent yet.
 
-        evaluator, prior, settings: those of the search.
-        executor: runs the calls.
-        say: function that shows a message to the user.
+        evaluator: makes the fits of the search
+        prior: the prior over sizes
+        settings: the settings of the search
+        executor: runs the calls
+        say: a function that shows a message to the user
         """
         self._evaluator, self._prior, self._settings = evaluator, prior, settings
         self._executor: Executor | None = executor
@@ -212,7 +230,15 @@ class Workers:
                 remote.future.cancel()
 
     def make(self, state: SearchState, task: Task, calls: Sequence[Call], tell: Callable[[str], None]) -> Sequence[Fit]:
-        """Return the fits of one task. Meanwhile workers make fits that may be asked for later. A `controller.Make`."""
+        """Return the fits of one task, in order. Meanwhile workers make fits that may be asked for later.
+
+        It is a `controller.Make`, the function by which a search gets its fits.
+
+        state: the results of the search so far
+        task: the step that the search takes now
+        calls: the fits of this step
+        tell: a function that shows the user how far the fits are
+        """
         tried = {(visit.size, trial) for visit in state.visits for trial in range(len(visit.trials))}
         self._calls = {
             key: remote for key, remote in self._calls.items() if (remote.call.size, remote.call.trial) not in tried
@@ -220,7 +246,13 @@ class Workers:
         return [self._fit(state, task, call, tell) for call in calls]
 
     def _fit(self, state: SearchState, task: Task, call: Call, tell: Callable[[str], None]) -> Fit:
-        """Return the fit of one call: from a worker if possible, else made in this process."""
+        """Return the fit of one call: from a worker if possible, else made in this process.
+
+        state: the results of the search so far
+        task: the step that the search takes now
+        call: what to fit
+        tell: a function that shows the user how far the fits are
+        """
         while True:
             remote = self._remote_call(call)
             if remote.answer is not None and remote.answer.fit is not None:
@@ -236,7 +268,11 @@ class Workers:
             self._wait_for_answer()
 
     def _send_ahead(self, state: SearchState, task: Task) -> None:
-        """Send calls ahead of their turn until every worker has something to do."""
+        """Send calls that the search will probably ask for later, until every worker has something to do.
+
+        state: the results of the search so far
+        task: the step that the search takes now
+        """
         if self._under_way >= self._n_workers or self._executor is None:
             return
         for call in calls_ahead(self._evaluator, self._prior, self._settings, state, task, self._finished_fit):
@@ -245,21 +281,25 @@ class Workers:
                 return
 
     def _key(self, call: Call) -> Hashable:
-        """Return what decides the result of a call: its size, trial, start, and the chunks to work in."""
+        """Return the key under which a call is recorded: its size, trial and start, and the chunks to work in."""
         start = None if call.start is None else (call.start.size, id(call.start.state))
         return call.size, call.trial, start, _chunks_of(self._evaluator)
 
     def _remote_call(self, call: Call) -> RemoteCall:
-        """Return the record of a call, a new one if there is none."""
+        """Return the record of a call; a new one is made if there is none."""
         return self._calls.setdefault(self._key(call), RemoteCall(call))
 
     def _finished_fit(self, call: Call) -> Fit | None:
-        """Return the fit of a call if a worker has made it."""
+        """Return the fit of a call if a worker has made it, else None."""
         remote = self._calls.get(self._key(call))
         return None if remote is None or remote.answer is None else remote.answer.fit
 
     def _send(self, remote: RemoteCall, packed: bytes | None = None) -> None:
-        """Ask a worker for a fit, unless that was done already, or has failed too often."""
+        """Ask a worker for a fit, unless it was asked for already, or has failed too often.
+
+        remote: the record of the call
+        packed: the evaluator as bytes, for a worker that does not know it; else None
+        """
         done = remote.future is not None or remote.answer is not None or remote.failures >= ATTEMPTS
         if done or self._executor is None:
             return
@@ -273,7 +313,7 @@ class Workers:
         future.add_done_callback(lambda done: self._finished.put((remote, done)))
 
     def _wait_for_answer(self) -> None:
-        """Wait until a call returns or fails."""
+        """Wait until a call returns or fails, and record its answer or its failure."""
         while True:
             try:
                 remote, future = self._finished.get(timeout=LISTENING)
@@ -297,7 +337,11 @@ class Workers:
             remote.answer = answer
 
     def _record_loss(self, remote: RemoteCall, error: BaseException) -> None:
-        """Record that a call did not return, and stop using the executor if this happens too often in a row."""
+        """Record that a call did not return, and tell the user. Stop using the executor after too many in a row.
+
+        remote: the record of the call
+        error: the error that the future raised
+        """
         remote.failures += 1
         self._lost_in_a_row += 1
         if self._executor is None:
@@ -309,13 +353,13 @@ class Workers:
             self._give_up("nothing comes back from the executor")
 
     def _give_up(self, why: str) -> None:
-        """Stop using the executor, and tell the user why."""
+        """Stop using the executor, and tell the user why. Further fits are made in this process."""
         if self._executor is not None:
             self._say(f"{why}: the search goes on in this process")
         self._executor = None
 
     def _pack(self) -> bytes:
-        """Return the evaluator as bytes. Raises ValueError if it cannot be pickled."""
+        """Return the evaluator with its data as bytes. Raises ValueError if it cannot be pickled."""
         if self._packed is None:
             try:
                 self._packed = pickle.dumps(self._evaluator)

@@ -37,7 +37,7 @@ class WorkerPool:
         self._pool = self._new_pool()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> "Future[Any]":
-        """Return the future of fn(*args). If processes were lost, new ones take the call.
+        """Run fn(*args) in one of the processes, and return its future. If processes were lost, new ones take the call.
 
         Raises RuntimeError once the pool is closed.
         """
@@ -66,22 +66,26 @@ class WorkerPool:
     def _new_pool(self) -> ProcessPoolExecutor:
         """Return a new pool of processes."""
         return ProcessPoolExecutor(
-            self.num_workers, self._context, initializer=_begin, initargs=(self._ends, decision())
+            self.num_workers, self._context, initializer=_prepare_process, initargs=(self._ends, decision())
         )
 
 
-def _begin(ends: Connection, kept: ProgramsKept) -> None:
-    """Prepare a new process.
+def _prepare_process(ends: Connection, kept: ProgramsKept) -> None:
+    """Prepare a new process of the pool; it runs in that process.
 
-    It ends when the pool ends, also if the pool's process is killed. It keeps compiled programs in the same place.
+    The process then ends when the pool ends, also if the pool's own process is killed. It keeps compiled programs where
+    the pool's process does.
+
+    ends: the end of a connection whose other end is closed when the pool ends
+    kept: where compiled programs are kept
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with, args=(ends,), daemon=True).start()
+    threading.Thread(target=_exit_with_pool, args=(ends,), daemon=True).start()
     adopt(kept)
 
 
-def _end_with(ends: Connection) -> None:
-    """End this process as soon as the other end of the connection is closed."""
+def _exit_with_pool(ends: Connection) -> None:
+    """Wait until the other end of a connection is closed, and end this process then. It runs in a thread."""
     try:
         ends.recv_bytes()
     except (EOFError, OSError):

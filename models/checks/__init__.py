@@ -1,7 +1,8 @@
-"""Checks of the contract: `check` looks at a model at one small size and a few units, and reports what is wrong.
+"""A test of a person's own model: `check` evaluates it at one small size and on a few units, and reports what is wrong.
 
-Most mistakes in a model raise nothing by themselves. A mask forgotten in `log_prior` shifts the evidence by tens of
-nats. A term that is not multilinear gives a number that is no bound. Either can decide "how many".
+It tests whether the model keeps the rules of `lvsearch.models.contract` ("the contract"). Most mistakes raise nothing
+by themselves. A mask forgotten in `log_prior` shifts the evidence by tens of nats. A term that is not multilinear gives
+a number that is no bound. Either can decide "how many".
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,14 +22,14 @@ from lvsearch.models.checks.relabelling import check_relabelling
 from lvsearch.models.contract import Model, Unit
 
 UNITS = 4
-"""How many units are looked at: the emptiest, the fullest, and some between."""
+"""How many units (observations) are looked at: the emptiest, the fullest, and some between."""
 SIZE = 3
-"""The value of each size variable: enough entries to be renamed and to interact."""
+"""The value of each size variable in a check: enough components to be renamed and to interact."""
 
 
 @runtime_checkable
 class PackedBatch(Protocol):
-    """Units stacked on a leading axis, and the weight of each (0 = padding)."""
+    """Units (observations) stacked on a leading axis, and the weight of each unit (0 = padding)."""
 
     @property
     def units(self) -> Unit: ...
@@ -38,7 +39,7 @@ class PackedBatch(Protocol):
 
 @runtime_checkable
 class BatchedData(Protocol):
-    """Data in padded batches, with the lengths of those axes of the globals that the data decide."""
+    """Data in padded batches, with the lengths of those axes of the shared latent variables that the data decide."""
 
     @property
     def batches(self) -> Sequence[PackedBatch]: ...
@@ -55,13 +56,13 @@ class Packable(Protocol):
 
 @dataclass(frozen=True)
 class ContractReport:
-    """The result of a check in which everything was in order.
+    """The result of `check` for a model without mistakes.
 
     | field | meaning |
     |---|---|
     | `model` | the class of the model |
     | `size` | the size at which it was checked |
-    | `n_units` | the number of the data's units on which it was checked |
+    | `n_units` | the number of units (observations) on which it was checked |
     | `findings` | (name of the check, its result), one for each check |
     """
 
@@ -77,20 +78,22 @@ class ContractReport:
 
 
 def check(model: Model, data: Any, *, size: tuple[int, ...] | None = None, seed: int = 0) -> ContractReport:
-    """Look for mistakes in a model that nothing else reports, and return a report. Takes a few seconds, to compile.
+    """Test a model for mistakes that nothing else reports, and return a report. Takes a few seconds, to compile.
 
     model: the model, such as one of your own.
     data: the data that it is to be fitted to, such as `lv.Points` (or its `dataset()`). A few units are looked at.
     size: the size at which to check; 3 for each size variable by default.
-    seed: of the random statistics.
+    seed: seed of the random statistics at which the model is evaluated.
+
+    A *site* is one latent variable of the model; its *statistics* are the sufficient statistics of its family.
 
     - declared: families, axes, slices, copies, gates and `representation` exist and fit together
     - multilinear: every term is linear in the statistics of each site
     - proper: the gradient by each site's statistics is a natural parameter of its family
-    - empty places: value and gradients do not depend on the capacity
+    - empty places: value and gradients do not depend on the capacity, the number of array slots for components
     - padding: value and gradients do not depend on cells that were not observed
     - log-normalisers: their gradients are the families' means
-    - relabellings: `log_symmetry` is log K! where entries can be renamed, 0 where they cannot
+    - relabellings: `log_symmetry` is log K! where K components can be renamed, 0 where they cannot
 
     Raises ValueError for the first mistake: which site, axis or term, what was found and expected, and what to do.
     """
@@ -116,7 +119,10 @@ def check(model: Model, data: Any, *, size: tuple[int, ...] | None = None, seed:
 
 
 def _some_units(batches: Sequence[PackedBatch]) -> Unit:
-    """Return a few units of the batch with the emptiest one, from the emptiest to the fullest, floats in float64."""
+    """Return up to 4 units of one batch, stacked, from the emptiest to the fullest, with floats in float64.
+
+    The batch is the one that holds the emptiest unit of all.
+    """
     filled = [np.where(np.asarray(batch.weight) > 0, _fill_of(batch.units), np.inf) for batch in batches]
     chosen = min(range(len(batches)), key=lambda number: filled[number].min())
     order = np.argsort(filled[chosen], kind="stable")[: int(np.isfinite(filled[chosen]).sum())]
@@ -130,6 +136,10 @@ def _some_units(batches: Sequence[PackedBatch]) -> Unit:
 
 
 def _fill_of(units: Unit) -> np.ndarray:
-    """Return how much of each unit is neither 0 nor False: the sum over its arrays of the share of such entries."""
+    """Return how full each unit is, shape (unit,): the sum over its arrays of the share of entries other than 0 or
+    False.
+
+    units: units stacked on a leading axis.
+    """
     shares = [(np.asarray(leaf) != 0).reshape(len(leaf), -1).mean(1) for leaf in jax.tree.leaves(units)]
     return np.stack(shares).sum(0)

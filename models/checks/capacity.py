@@ -1,7 +1,7 @@
-"""A check that the log-joint does not depend on empty places (entries between the size and the capacity).
+"""A check that the log-joint does not depend on empty places, the array slots between the size and the capacity.
 
-A mask forgotten in `log_prior` changes the evidence by tens of nats, by as much as the capacity is larger than the
-size. Nothing else reports it.
+Arrays have more places (slots) than components exist; masks leave the empty ones out. A mask forgotten in `log_prior`
+changes the evidence by tens of nats, by as much as the capacity is larger than the size. Nothing else reports it.
 """
 
 from collections.abc import Mapping
@@ -15,16 +15,20 @@ from lvsearch.models.contract import Site, Statistics
 
 TOLERANCE = 1e-9
 Places = Mapping[str, np.ndarray]
-"""{axis: mask}, with values that are known (not traced)."""
+"""{axis: mask of the entries that exist}, as NumPy arrays whose values are known (not traced by JAX)."""
 EXTRA = 2
-"""How many empty places are added to the entries that exist."""
+"""The number of empty places (array slots) that are added to every axis whose length the size decides."""
 
 
 class _Half(NamedTuple):
-    """One half of the log-joint (`log_prior` or `log_unit`), computed without and with empty places.
+    """One half of the log-joint (`log_prior` or `log_unit`), computed without and with empty places (array slots).
 
-    `where`: its name. `lead`: the number of leading axes of its gradients before those of the site. `narrow`, `wide`:
-        (values, gradients by the globals) without and with empty places.
+    | field | meaning |
+    |---|---|
+    | `where` | the name of the half, for error messages |
+    | `lead` | the number of leading axes of its gradients: 1 if units lead, else 0 |
+    | `narrow` | (value in nats, {latent variable: gradient}) without empty places |
+    | `wide` | (value in nats, {latent variable: gradient}) with empty places |
     """
 
     where: str
@@ -34,10 +38,12 @@ class _Half(NamedTuple):
 
 
 def check_capacity(p: Probe) -> str:
-    """Check that empty places change neither value nor gradients, and that gradients at empty places are 0.
+    """Check that empty places change neither value nor gradients of the log-joint, and have gradient 0 themselves.
+
+    p: the model, units and statistics at which to check.
 
     Returns how close the values were, as text. Raises ValueError naming the half of the log-joint, the axes and the
-    sites.
+    latent variables.
     """
     model = p.model
     wide = _wide_masks(p)
@@ -50,14 +56,19 @@ def check_capacity(p: Probe) -> str:
         _Half("log_unit", 1, _globals_only(unit_gradients(model, p.g, p.l, p.units, p.on)), unit),
     )
     worst = max(_check_half(p, wide, half) for half in halves)
-    return f"{', '.join(_grown(p, wide))}: {EXTRA} empty places more change values by {worst:.1g} nats"
+    return f"{', '.join(_longer_axes(p, wide))}: {EXTRA} empty places more change values by {worst:.1g} nats"
 
 
 def _wide_masks(p: Probe) -> dict[str, np.ndarray]:
-    """Return the masks of a larger capacity. Raises ValueError where it adds no places, or makes more entries exist."""
+    """Return {axis: mask} of the model's masks at a capacity that is larger by 2.
+
+    p: the model and its size.
+
+    Raises ValueError if no axis gets longer, or if more entries exist than at the smaller capacity.
+    """
     name, more = type(p.model).__name__, tuple(c + EXTRA for c in p.capacity)
     wide = {axis: np.asarray(mask) for axis, mask in p.model.active(p.size, more).items()}
-    grown = _grown(p, wide)
+    grown = _longer_axes(p, wide)
     if not grown:
         raise ValueError(
             f"active of {name} gives the same masks for a capacity of {p.capacity} and of {more}, expected an axis "
@@ -72,17 +83,19 @@ def _wide_masks(p: Probe) -> dict[str, np.ndarray]:
     return wide
 
 
-def _grown(p: Probe, wide: Places) -> list[str]:
-    """Return the axes that are longer in the masks `wide`."""
+def _longer_axes(p: Probe, wide: Places) -> list[str]:
+    """Return the names of the axes that are longer in the masks `wide` than in the masks `p.on`."""
     return [axis for axis, mask in wide.items() if len(mask) != len(p.on[axis])]
 
 
 def _check_half(p: Probe, wide: Places, half: _Half) -> float:
-    """Return by how much the value changed, in nats.
+    """Return by how much empty places change one half of the log-joint, in nats, which is rounding only.
 
-    Raises ValueError for more than rounding, or a gradient that changed.
+    wide: {axis: mask} at the larger capacity. half: values and gradients without and with empty places.
+
+    Raises ValueError for a larger change, for a gradient that changed, or for a gradient other than 0 at empty places.
     """
-    sites, grown = p.model.globals(), _grown(p, wide)
+    sites, grown = p.model.globals(), _longer_axes(p, wide)
     where = f"{half.where} of {type(p.model).__name__}"
     places = ", ".join(f"{axis!r} has {len(p.on[axis])} or {len(wide[axis])} places" for axis in grown)
     remedy = (
@@ -122,12 +135,11 @@ def _globals_only(found: Any) -> tuple[Any, Any]:
 def moved_to(
     sites: Mapping[str, Site], statistics: Mapping[str, Statistics], old: Places, new: Places, lead: int
 ) -> dict[str, Statistics]:
-    """Return statistics with the entries that exist moved from the places of the masks `old` to those of `new`.
+    """Return {latent variable: statistics} with the entries that exist moved to the slots where another mask has them.
 
-    sites: the sites. statistics: their statistics.
-    lead: the number of leading axes before those of the site.
-
-    Places that do not exist get 0.
+    sites: {name: latent variable}, whose axes the statistics have. statistics: {name: statistics} to move.
+    old: {axis: mask} of the entries that exist now. new: {axis: mask} of where they go; all other slots get 0.
+    lead: the number of leading axes before those of the latent variable: 1 if units lead, else 0.
     """
 
     def relocate(leaf: Any, site: Site) -> np.ndarray:
@@ -147,7 +159,12 @@ def moved_to(
 
 
 def _largest_at_empty(site: Site, gradient: Statistics, on: Places, lead: int) -> float:
-    """Return the largest absolute gradient at a place that does not exist; 0 where there is no such place."""
+    """Return the largest absolute gradient at an empty place (array slot that no component occupies); 0 if there is
+    none.
+
+    site: the latent variable. gradient: the gradient by its statistics. on: {axis: mask of the entries that exist}.
+    lead: the number of leading axes before those of the latent variable: 1 if units lead, else 0.
+    """
 
     def outside(leaf: Any) -> float:
         values = np.asarray(leaf)
@@ -162,7 +179,9 @@ def _largest_at_empty(site: Site, gradient: Statistics, on: Places, lead: int) -
 
 
 def close(a: Any, b: Any) -> bool:
-    """Return True if two pytrees of one structure are equal but for rounding."""
+    """Return True if two pytrees of one structure are equal up to rounding (1e-9 of the largest entry); False for
+    NaN.
+    """
 
     def one(x: Any, y: Any) -> bool:
         x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)

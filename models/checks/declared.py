@@ -1,4 +1,6 @@
-"""A check of what a model declares about itself, before anything is computed: sites, axes, families, sizes."""
+"""A check of what a model declares about its latent variables (sites) before anything is computed: axes, families,
+sizes.
+"""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -13,11 +15,12 @@ from lvsearch.models.families import Family
 
 
 def check_declared(model: Model, unit: Unit, extents: Mapping[str, int], size: tuple[int, ...]) -> str:
-    """Check every site's family, axes, slices, copies and gate, and `representation`.
+    """Check every latent variable's family, axes, slices, copies and gate, and the model's `representation`.
 
-    unit: one unit. extents: the lengths of the axes that the data decide. size: the size to check at.
+    model: the model. unit: one unit (observation) of the data.
+    extents: the lengths of the axes that the data decide. size: the number of components of each size variable.
 
-    Returns the sites as text. Raises ValueError, naming the site and what is wrong with it.
+    Returns the latent variables with their axes as text. Raises ValueError naming one and what is wrong with it.
     """
     name = type(model).__name__
     _check_hyperparameters(model)
@@ -41,17 +44,17 @@ def check_declared(model: Model, unit: Unit, extents: Mapping[str, int], size: t
     if model.representation not in model.locals():
         raise ValueError(
             f"got representation={model.representation!r} for {name}, expected a local site, {_listed(model.locals())}"
-            f"{_meant(model.representation, model.locals())}: `transform` returns its expected value"
+            f"{_suggestion(model.representation, model.locals())}: `transform` returns its expected value"
         )
     both = {**model.globals(), **model.locals()}
     return ", ".join(f"{n} ({', '.join(site.axes)})" for n, site in both.items())
 
 
 def _check_site(what: str, site: Site, lengths: Mapping[str, int], sources: str) -> None:
-    """Check the family, axes and slices of one site. Raises ValueError.
+    """Raise ValueError if the family, axes or slices of one latent variable (site) do not fit together.
 
-    what: the site's name, for the error. lengths: {axis: length} of all axes. sources: where axes come from, for the
-        error.
+    what: the variable's name, for the error. lengths: {axis: length} of all axes.
+    sources: where axes come from, for the error.
     """
     if not isinstance(site.family, Family):
         hint = f"write {site.family.__name__}() with parentheses" if isinstance(site.family, type) else ""
@@ -60,7 +63,7 @@ def _check_site(what: str, site: Site, lengths: Mapping[str, int], sources: str)
         if axis not in lengths:
             raise ValueError(
                 f"{what} has the axis {axis!r}, which does not exist: expected {_listed(lengths)}"
-                f"{_meant(axis, lengths)}. Axes are named by {sources}"
+                f"{_suggestion(axis, lengths)}. Axes are named by {sources}"
             )
     if len(site.axes) < site.family.event_ndim:
         raise ValueError(
@@ -72,7 +75,12 @@ def _check_site(what: str, site: Site, lengths: Mapping[str, int], sources: str)
 
 
 def _check_local(what: str, site: Site, sites: Mapping[str, Site], unit: Unit, lengths: Mapping[str, int]) -> None:
-    """Check the copies and the gate of one local site. Raises ValueError."""
+    """Raise ValueError if the copies or the gate of one local latent variable (site) do not fit its axes and the
+    others.
+
+    what: the variable's name, for the error. sites: all local latent variables by name.
+    unit: one unit (observation). lengths: {axis: length} of all axes.
+    """
     if site.copies is not None:
         got, wanted = np.shape(site.copies(unit)), tuple(lengths[axis] for axis in site.element_axes)
         if len(got) != len(wanted) or any(have not in (1, n) for have, n in zip(got, wanted, strict=True)):
@@ -85,7 +93,7 @@ def _check_local(what: str, site: Site, sites: Mapping[str, Site], unit: Unit, l
 
 
 def _check_hyperparameters(model: Model) -> None:
-    """Raise ValueError for a leaf of the model that is not a number or an array."""
+    """Raise ValueError if a leaf of the model's pytree is neither a number nor an array."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(model):
         if not eqx.is_array_like(leaf):
             raise ValueError(
@@ -99,7 +107,7 @@ def _listed(names: Any) -> str:
     return "one of " + ", ".join(map(repr, names)) if names else "none, since there are none"
 
 
-def _meant(name: str, names: Any) -> str:
-    """Return " (did you mean 'x'?)" for a name close to `name`, or ""."""
+def _suggestion(name: str, names: Any) -> str:
+    """Return " (did you mean 'x'?)" with the one of `names` that is spelled like `name`; "" if there is none."""
     close = get_close_matches(name, list(names), n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""

@@ -1,4 +1,6 @@
-"""A check that every term is multilinear in each site's statistics. The bound and every update rest on this."""
+"""A check that every term of the log-joint is linear in the statistics of each latent variable, as all updates
+assume.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,13 +13,18 @@ from lvsearch.models.contract import Site, Statistics
 
 TOLERANCE = 1e-8
 SLICES = 4
-"""The largest number of slices of a site that are checked, one by one."""
+"""The largest number of slices of one latent variable that are checked, one by one."""
 
 
 def check_multilinear(p: Probe, seed: int) -> str:
-    """Check that the gradient by a site does not change with that site (within one slice, where it has slices).
+    """Check that the gradient by a latent variable does not change with that variable's own statistics.
 
-    Returns what was checked, as text. Raises ValueError naming the half of the log-joint, the site and its statistics.
+    If the variable is updated slice by slice, this holds within one slice.
+
+    p: the model, units and statistics at which to check. seed: seed of the random steps.
+
+    Returns what was checked, as text. Raises ValueError naming the half of the log-joint, the variable and its
+    statistics.
     """
     rng = np.random.default_rng(seed)
 
@@ -51,10 +58,12 @@ def _check_site(
     lead: int,
     rng: np.random.Generator,
 ) -> None:
-    """Check one site in one half of the log-joint. Raises ValueError where its gradient changes with itself.
+    """Raise ValueError if the gradient by one latent variable (site) changes when that variable takes a random step.
 
-    where: the half's name. gradient: the gradients by site, a function of the statistics `at`. lead: the number of
-        leading axes before those of the site.
+    p: the model and the units. where: the name of the half of the log-joint, for the error.
+    gradient: function of all statistics `at` that returns {latent variable: gradient}.
+    name, site: the latent variable to check. at: {latent variable: statistics}, the point to start from.
+    lead: the number of leading axes before those of the variable. rng: draws the step.
     """
     # a term is linear in a site iff the gradient by the site stays the same when the site takes a random step
     before = gradient(at)[name]
@@ -75,9 +84,13 @@ def _check_site(
 
 
 def _slices(site: Site, step: Statistics, lead: int) -> Iterator[Statistics]:
-    """Yield which elements take the step together: all of them, or those of one slice.
+    """Yield which elements of a latent variable take the step together: all of them, or those of one slice after
+    another.
 
-    Each is a pytree of numbers 0 or 1, of each leaf's rank.
+    site: the latent variable. step: a pytree in the shape of its statistics.
+    lead: the number of leading axes before those of the variable.
+
+    Each yielded value is a pytree of arrays of 0 and 1, of the rank of each leaf and broadcastable to it.
     """
     if site.slices is None:
         yield jax.tree.map(lambda leaf: np.ones((1,) * leaf.ndim), step)
@@ -93,7 +106,11 @@ def _slices(site: Site, step: Statistics, lead: int) -> Iterator[Statistics]:
 
 
 def _changed_fields(before: Statistics, after: Statistics, here: Statistics) -> list[str]:
-    """Return the fields whose gradient changed in the slice. A gradient that is NaN counts as changed."""
+    """Return the names of the fields of a statistic whose gradient changed in a slice.
+
+    before, after: the gradient at the two points. here: 1 in the slice and 0 elsewhere, broadcastable to the gradients.
+    A gradient that is NaN counts as changed.
+    """
     pairs = list(zip(fields_of(before), fields_of(after), fields_of(here), strict=True))
     scale = 1 + max(np.nan_to_num(np.abs(a)).max(initial=0) for (_, a), _, _ in pairs)
     # a gradient of log_unit by a global has the units in front, and `here` broadcasts from the right
@@ -107,9 +124,14 @@ def _changed_fields(before: Statistics, after: Statistics, here: Statistics) -> 
 def _interacting(
     gradient: Callable[[Any], Any], name: str, at: Any, step: Statistics, here: Statistics
 ) -> tuple[str, str]:
-    """Return (statistics whose gradient changes, the statistic that changes it), each as "site.field"."""
+    """Return (statistics whose gradient changes, the statistic that changes it), each as "variable.field".
+
+    gradient: function of all statistics `at` that returns {latent variable: gradient}. name: the latent variable.
+    at: {latent variable: statistics}. step: the random step of the variable. here: 1 in the slice and 0 elsewhere.
+    """
     before = gradient(at)[name]
     leaves, tree = jax.tree.flatten(step)
+    # move one field of the statistic at a time, to name the one that the gradient depends on
     for index, (field, _) in enumerate(fields_of(step)):
         alone = jax.tree.unflatten(tree, [leaf if i == index else np.zeros_like(leaf) for i, leaf in enumerate(leaves)])
         moved = jax.tree.map(lambda leaf, s, h: leaf + s * h, at[name], alone, here)
@@ -120,5 +142,5 @@ def _interacting(
 
 
 def _dotted(name: str, field: str) -> str:
-    """Return "site.field", or the site alone where its statistic is one array."""
+    """Return "variable.field", or the variable's name alone where its statistic is one array (field "")."""
     return f"{name}.{field}" if field else name

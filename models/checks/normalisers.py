@@ -12,21 +12,25 @@ from lvsearch.models.families import Family
 from lvsearch.models.kernels import kernel
 
 OURS = frozenset(getattr(families, name) for name in families.__all__)
-"""The families of lvsearch. They are tested on their own, and compiling them here takes as long as all other checks."""
+"""The families of lvsearch, which this check skips: they have tests, and compiling them here would double its time."""
 TOLERANCE = 1e-6
 """The largest relative difference. Families compute a digamma, or a gradient of log Γ, in more than one way."""
 
 
 @kernel()
 def _gradient_and_mean(family: Family, natural: Any) -> tuple[Any, Any]:
-    """Return (gradient of the log-normaliser, mean) at natural parameters."""
+    """Return (gradient of the log-normaliser, E[t(x)]) of a family at natural parameters, two pytrees of one
+    structure.
+    """
     return jax.grad(lambda eta: family.log_normaliser(eta).sum())(natural), family.mean(natural)
 
 
 def check_normalisers(p: Probe) -> str:
-    """Check the families that are not lvsearch's own, at the natural parameters that the model gives its sites.
+    """Check the mean of those families that are not lvsearch's own, at the natural parameters of the model's variables.
 
-    Returns what was checked, as text. Raises ValueError naming site, family and statistic.
+    p: the model with natural parameters of its latent variables.
+
+    Returns what was checked, as text. Raises ValueError naming the latent variable, the family and the statistic.
     """
     levels = [(p.model.globals(), p.natural_g), (p.model.locals(), p.natural_l)]
     own = [(n, s, nat[n]) for sites, nat in levels for n, s in sites.items() if type(s.family) not in OURS]
@@ -36,7 +40,11 @@ def check_normalisers(p: Probe) -> str:
 
 
 def _check_family(model: str, name: str, site: Site, natural: Any) -> None:
-    """Raise ValueError if the family's mean differs from the gradient of its log-normaliser."""
+    """Raise ValueError if the mean of a latent variable's family differs from the gradient of its log-normaliser.
+
+    model, name: the names of the model and of the variable, for the error. site: the latent variable.
+    natural: natural parameters of its family.
+    """
     gradient, mean = _gradient_and_mean(site.family, natural)
     for (field, got), (_, expected) in zip(fields_of(mean), fields_of(gradient), strict=True):
         if not np.allclose(got, expected, rtol=TOLERANCE, atol=TOLERANCE):

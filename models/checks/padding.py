@@ -1,6 +1,7 @@
 """A check that the log-joint does not depend on padding: the values of missing cells, and elements of no copies.
 
-What is padding depends on the type of unit: this module says it for each type of `lvsearch.models.units`.
+What is padding depends on the type of unit (observation): `widened` and `disturbed` say it for each type of
+`lvsearch.models.units`.
 """
 
 from functools import singledispatch
@@ -17,11 +18,13 @@ from lvsearch.models.units import AnnotatedImage, BagOfWords, GroupOfRows, Row
 EXTRA = 2
 """How many padded entries are added to each unit."""
 ELSEWHERE = 7.5
-"""The value that is put into missing cells."""
+"""The value that is put into missing cells, to see that it changes nothing."""
 
 
 def check_padding(p: Probe, seed: int) -> str:
     """Check that log_unit and its gradients do not change with padding added, or with other contents in the padding.
+
+    p: the model, units and statistics at which to check. seed: seed of the random contents.
 
     Returns what was checked, as text. Raises ValueError saying which padding counts.
     """
@@ -60,8 +63,11 @@ def check_padding(p: Probe, seed: int) -> str:
 
 
 def _padded(p: Probe, units: Unit) -> dict[str, Any]:
-    """Return the natural parameters of the locals on the longer axes of `units`; 0 at entries that were added."""
-    lengths = {a: e if isinstance(e, int) else len(e) for a, e in p.model.extents(_first(units)).items()}
+    """Return {local latent variable: natural parameters} on the longer axes of `units`; 0 at entries that were added.
+
+    p: the model with natural parameters for shorter units. units: the units with more padding, stacked.
+    """
+    lengths = {a: e if isinstance(e, int) else len(e) for a, e in p.model.extents(_first_unit(units)).items()}
     natural = {}
     for name, site in p.model.locals().items():
 
@@ -77,15 +83,16 @@ def _padded(p: Probe, units: Unit) -> dict[str, Any]:
     return natural
 
 
-def _first(units: Unit) -> Unit:
-    """Return the first of several stacked units."""
+def _first_unit(units: Unit) -> Unit:
+    """Return the first of several units that are stacked on a leading axis."""
     return jax.tree.map(lambda leaf: leaf[0], units)
 
 
 def _compare(name: str, before: Any, after: Any, what: str) -> None:
-    """Raise ValueError if the values, or the gradients by the globals, differ.
+    """Raise ValueError if values of log_unit, or its gradients by the shared latent variables, differ.
 
-    before, after: results of `unit_gradients`. what: what the model did wrong, for the error.
+    name: the name of the model. before, after: results of `unit_gradients`.
+    what: what the model did wrong, for the error.
     """
     difference = float(np.max(np.abs(np.asarray(before[0]) - np.asarray(after[0]))))
     remedy = (
@@ -110,54 +117,63 @@ def _compare(name: str, before: Any, after: Any, what: str) -> None:
 
 @singledispatch
 def widened(units: Unit) -> Unit | None:
-    """Return the units with empty entries added, as in a batch of longer units; None for types without padding."""
+    """Return the stacked units with 2 empty entries added to each, as in a batch of longer units; None without
+    padding.
+    """
     return None
 
 
 @singledispatch
 def disturbed(units: Unit) -> Unit:
-    """Return the units with other contents in missing cells; unchanged for types that have none."""
+    """Return the stacked units with other contents in cells that are missing; unchanged for types that have none."""
     return units
 
 
 def _longer(leaf: Any, axis: int) -> np.ndarray:
-    """Return the array with `EXTRA` zeros added on one axis."""
+    """Return the array with `EXTRA` zeros added at the end of one axis."""
     values = np.asarray(leaf)
     return np.pad(values, [(0, EXTRA if a == axis else 0) for a in range(values.ndim)])
 
 
 @widened.register
-def _(units: BagOfWords) -> BagOfWords:
+def _widened_documents(units: BagOfWords) -> BagOfWords:
+    """Return documents with 2 columns of count 0 added to each."""
     return BagOfWords(_longer(units.words, 1), _longer(units.counts, 1))
 
 
 @disturbed.register
-def _(units: BagOfWords) -> BagOfWords:
+def _disturbed_documents(units: BagOfWords) -> BagOfWords:
+    """Return documents with word 0 in the columns of count 0."""
     return BagOfWords(np.where(np.asarray(units.counts) > 0, units.words, 0), units.counts)
 
 
 @disturbed.register
-def _(units: Row) -> Row:
+def _disturbed_rows(units: Row) -> Row:
+    """Return rows with 7.5 in the missing cells."""
     return Row(np.where(units.observed, units.value, ELSEWHERE), units.observed)
 
 
 @widened.register
-def _(units: GroupOfRows) -> GroupOfRows:
+def _widened_groups(units: GroupOfRows) -> GroupOfRows:
+    """Return groups with 2 rows added to each that do not exist."""
     return GroupOfRows(*(_longer(leaf, 1) for leaf in units))
 
 
 @disturbed.register
-def _(units: GroupOfRows) -> GroupOfRows:
+def _disturbed_groups(units: GroupOfRows) -> GroupOfRows:
+    """Return groups of rows with 7.5 in the missing cells."""
     return GroupOfRows(np.where(units.observed, units.value, ELSEWHERE), units.observed, units.present)
 
 
 @widened.register
-def _(units: AnnotatedImage) -> AnnotatedImage:
+def _widened_images(units: AnnotatedImage) -> AnnotatedImage:
+    """Return annotated images with 2 absent regions and 2 caption columns of count 0 added to each."""
     return AnnotatedImage(*(_longer(leaf, 1) for leaf in units))
 
 
 @disturbed.register
-def _(units: AnnotatedImage) -> AnnotatedImage:
+def _disturbed_images(units: AnnotatedImage) -> AnnotatedImage:
+    """Return annotated images with other contents in absent regions and word 0 in caption columns of count 0."""
     present = np.asarray(units.present).reshape(np.shape(units.present) + (1,) * (np.ndim(units.regions) - 2))
     other = np.asarray(ELSEWHERE if np.ndim(units.regions) > 2 else 0, np.asarray(units.regions).dtype)
     words = np.where(np.asarray(units.counts) > 0, units.words, 0)

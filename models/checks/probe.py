@@ -1,8 +1,8 @@
-"""The point at which every check looks at a model: a small size, and statistics that can occur, in float64.
+"""The point at which every check of a model looks at it: a small size, and statistics that can occur, in float64.
 
 The statistics are found from the model's own gradients, as mean field finds its start. Indicators are random; then each
-other site gets the natural parameter that the log-joint gives it. This module does not use the engine, so that a model
-that breaks the engine still gets an answer.
+other latent variable gets the natural parameter that the log-joint gives it. This module does not use
+`lvsearch.inference`, so that a model that breaks the inference still gets an answer.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,11 +26,14 @@ class Probe(NamedTuple):
 
     | field | meaning |
     |---|---|
-    | `model`, `size`, `capacity` | as in the contract |
-    | `units` | a few of the data's units, stacked on a leading axis, floats in float64 |
-    | `extents` | lengths of the axes of the globals that the data decide |
-    | `on` | the masks of `Model.active` |
-    | `g`, `l` | statistics of the globals, and of the locals of each unit (units leading) |
+    | `model` | the model |
+    | `size` | the number of components of each size variable |
+    | `capacity` | the number of places (array slots) of each size variable, at least the size |
+    | `units` | a few of the data's units (observations), stacked on a leading axis, floats in float64 |
+    | `extents` | lengths of the axes of the shared latent variables that the data decide |
+    | `on` | {axis: mask of the entries that exist}, from `Model.active` |
+    | `g` | {name: sufficient statistics} of the latent variables that all units share |
+    | `l` | {name: sufficient statistics} of the latent variables of each unit, units leading |
     | `natural_g`, `natural_l` | natural parameters whose means `g` and `l` are |
     """
 
@@ -51,7 +54,10 @@ class Probe(NamedTuple):
 
 @kernel()
 def prior_gradient(model: Model, g: dict[str, Statistics], on: Masks) -> tuple[Any, dict[str, Statistics]]:
-    """Return (log_prior in nats, its gradient by each global site)."""
+    """Return (log_prior in nats, {name: its gradient by the statistics of each shared latent variable}).
+
+    g: {name: statistics} of the shared latent variables. on: {axis: mask of the entries that exist}.
+    """
     return jax.value_and_grad(lambda m: model.log_prior(m, on))(g)
 
 
@@ -59,7 +65,11 @@ def prior_gradient(model: Model, g: dict[str, Statistics], on: Masks) -> tuple[A
 def unit_gradients(
     model: Model, g: dict[str, Statistics], l: dict[str, Statistics], units: Unit, on: Masks
 ) -> tuple[Any, tuple[dict[str, Statistics], dict[str, Statistics]]]:
-    """Return (log_unit of each unit in nats, (its gradients by globals, by locals)), units on a leading axis."""
+    """Return (log_unit of each unit in nats, (gradients by `g`, gradients by `l`)), units on a leading axis everywhere.
+
+    g: {name: statistics} of the shared latent variables. l: {name: statistics} of the local ones, units leading.
+    units: units stacked on a leading axis. on: {axis: mask of the entries that exist}, without the units' own axes.
+    """
 
     def one(unit: Unit, lu: dict[str, Statistics]) -> Any:
         exists = within(model, unit, on)
@@ -70,14 +80,17 @@ def unit_gradients(
 
 
 def within(model: Model, unit: Unit, on: Masks) -> dict[str, Any]:
-    """Return the masks of the size together with those of the unit's own axes."""
+    """Return {axis: mask of the entries that exist}: the masks of the size `on` together with those of the unit's
+    own axes.
+    """
     return {**on, **{axis: extent for axis, extent in model.extents(unit).items() if not isinstance(extent, int)}}
 
 
 def called(what: str, model: Model, function: Callable[..., T], *arguments: Any) -> T:
     """Return `function(*arguments)`, or raise a ValueError that explains an error from inside it.
 
-    what: the method of the contract that is computed, for the error. The last argument is the masks.
+    what: the method of `Model` that is computed, for the error. model: the model, for the error.
+    arguments: the arguments, of which the last is {axis: mask of the entries that exist}.
     """
     try:
         return function(*arguments)
@@ -86,12 +99,12 @@ def called(what: str, model: Model, function: Callable[..., T], *arguments: Any)
         raise ValueError(
             f"{what} of {type(model).__name__} cannot be computed: got {type(error).__name__}: "
             f"{str(error).strip().splitlines()[0] if str(error).strip() else 'without a message'}; expected one number "
-            f"in nats from the statistics {_held(model)}, with the masks {sorted(on)}"
+            f"in nats from the statistics {_describe_statistics(model)}, with the masks {sorted(on)}"
         ) from error
 
 
-def _held(model: Model) -> str:
-    """Describe each site's statistics.
+def _describe_statistics(model: Model) -> str:
+    """Describe the statistics of each latent variable, to be read in an error message.
 
     Such as "rates: GammaStatistics(log_value, negative_value) on (component, dim)".
     """
@@ -110,7 +123,12 @@ def _held(model: Model) -> str:
 def probe(
     model: Model, units: Unit, extents: Mapping[str, int], size: tuple[int, ...], capacity: tuple[int, ...], seed: int
 ) -> Probe:
-    """Find statistics that can occur, with distinct components; random ones where the model gives a site none.
+    """Return statistics at which to check a model: such as can occur, with distinct components, in float64.
+
+    They are random where the model gives a latent variable none.
+
+    units: units stacked on a leading axis. extents: lengths of the axes that the data decide.
+    size: the number of components. capacity: the number of places (array slots). seed: seed of the random indicators.
 
     Raises ValueError where the log-joint cannot be computed.
     """
@@ -135,22 +153,30 @@ def probe(
         by_site = called("log_unit", model, unit_gradients, model, g, chosen, units, on)[1][1]
         each = as_numpy(per_copy(model, by_site, units))
         natural_l |= {name: each[name] for name in others}
-        l = _finite(local_statistics(model, natural_l, units, on), seed)
+        l = _replace_not_finite(local_statistics(model, natural_l, units, on), seed)
     # then each global site gets its complete conditional, given the locals
     by_prior = called("log_prior", model, prior_gradient, model, g, on)[1]
     by_units = called("log_unit", model, unit_gradients, model, g, l, units, on)[1][0]
     natural_g = jax.tree.map(lambda prior, each: np.asarray(prior) + np.asarray(each).sum(0), by_prior, by_units)
-    g = _finite(global_statistics(model, natural_g, on), seed)
+    g = _replace_not_finite(global_statistics(model, natural_g, on), seed)
     return Probe(model, size, capacity, units, extents, on, g, l, natural_g, natural_l)
 
 
 def zeros(site: Site, lengths: Mapping[str, int]) -> Statistics:
-    """Return statistics of 0 on the site's axes."""
+    """Return sufficient statistics of 0 for one latent variable, NumPy arrays on its axes.
+
+    lengths: {axis: length} of all axes.
+    """
     return as_numpy(site.family.zeros(tuple(lengths[axis] for axis in site.axes), np.float64))
 
 
 def random_indicators(model: Model, units: Unit, lengths: Mapping[str, int], seed: int) -> dict[str, Statistics]:
-    """Return natural parameters of the locals, units leading: random log-odds for indicators, 0 for all others."""
+    """Return {name: natural parameters} of the local latent variables, units leading.
+
+    They are random log-odds for indicators and 0 for all others.
+
+    units: units stacked on a leading axis. lengths: {axis: length} of the size axes. seed: seed of the log-odds.
+    """
     first = jax.tree.map(lambda leaf: leaf[0], units)
     own = {axis: e if isinstance(e, int) else len(e) for axis, e in model.extents(first).items()}
     rng, n = np.random.default_rng(seed), len(jax.tree.leaves(units)[0])
@@ -168,7 +194,11 @@ def random_indicators(model: Model, units: Unit, lengths: Mapping[str, int], see
 
 @kernel()
 def local_statistics(model: Model, natural: dict[str, Statistics], units: Unit, on: Masks) -> dict[str, Statistics]:
-    """Return E[t] of the locals of each unit at these natural parameters; 0 where elements do not exist."""
+    """Return {name: E[t]} of the local latent variables of each unit, units leading; 0 where elements do not exist.
+
+    natural: {name: natural parameters} of the local latent variables, units leading.
+    units: units stacked on a leading axis. on: {axis: mask of the entries that exist}.
+    """
     sites = model.locals()
 
     def one(unit: Unit, eta: dict[str, Statistics]) -> dict[str, Statistics]:
@@ -179,7 +209,10 @@ def local_statistics(model: Model, natural: dict[str, Statistics], units: Unit, 
 
 
 def expected(site: Site, natural: Statistics, on: Masks) -> Statistics:
-    """Return E[t] of the elements that exist, and 0 elsewhere."""
+    """Return E[t] of a latent variable's elements that exist, and 0 for the others.
+
+    natural: its natural parameters. on: {axis: mask of the entries that exist}.
+    """
     mask = site.element_mask(on, len(site.element_axes))
 
     def masked(leaf: Any) -> Any:
@@ -190,15 +223,18 @@ def expected(site: Site, natural: Statistics, on: Masks) -> Statistics:
 
 @kernel()
 def global_statistics(model: Model, natural: dict[str, Statistics], on: Masks) -> dict[str, Statistics]:
-    """Return E[t] of the globals at these natural parameters."""
+    """Return {name: E[t]} of the latent variables that all units share, 0 where elements do not exist.
+
+    natural: {name: natural parameters}. on: {axis: mask of the entries that exist}.
+    """
     return {name: expected(site, natural[name], on) for name, site in model.globals().items()}
 
 
 @kernel()
 def per_copy(model: Model, gradients: dict[str, Statistics], units: Unit) -> dict[str, Statistics]:
-    """Return the natural parameters of the locals: gradients divided by copies, 0 where there are no copies.
+    """Return {name: natural parameters} of the local latent variables: gradients divided by copies, 0 without copies.
 
-    Units lead.
+    gradients: {name: gradient by the statistics}, units leading. units: units stacked on a leading axis.
     """
 
     def one(site: Site, gradient: Statistics) -> Statistics:
@@ -216,20 +252,22 @@ def per_copy(model: Model, gradients: dict[str, Statistics], units: Unit) -> dic
 
 
 def as_numpy(tree: Any) -> Any:
-    """Return the arrays of a pytree in NumPy. Changing them one by one then compiles nothing."""
+    """Return a pytree with its arrays as NumPy arrays, so that changing them one by one compiles nothing."""
     return jax.tree.map(np.asarray, tree)
 
 
-def _finite(statistics: dict[str, Statistics], seed: int) -> dict[str, Statistics]:
-    """Return the statistics with random numbers in the place of those that are not finite."""
+def _replace_not_finite(statistics: dict[str, Statistics], seed: int) -> dict[str, Statistics]:
+    """Return {name: statistics} with standard normal numbers in the place of those that are not finite."""
     rng = np.random.default_rng(seed)
     return jax.tree.map(lambda leaf: np.where(np.isfinite(leaf), leaf, rng.normal(size=leaf.shape)), statistics)
 
 
 def check_proper(p: Probe) -> None:
-    """Check that the complete conditional of every site is in its family.
+    """Check that the complete conditional of every latent variable is in its family: that its mean is finite.
 
-    Raises ValueError naming a site where it is not.
+    p: the model with natural parameters of its latent variables.
+
+    Raises ValueError naming a variable where it is not.
     """
     of_globals = global_statistics(p.model, p.natural_g, p.on)
     of_locals = local_statistics(p.model, p.natural_l, p.units, p.on)
@@ -253,6 +291,8 @@ def check_proper(p: Probe) -> None:
 
 
 def fields_of(statistics: Statistics) -> list[tuple[str, np.ndarray]]:
-    """Return (name of the field, array) of one site's statistics. A statistic of one array has the name ""."""
+    """Return (name of the field, array) for each array of one variable's statistics; the name is "" if there is only
+    one.
+    """
     leaves = jax.tree_util.tree_leaves_with_path(statistics)
     return [(jax.tree_util.keystr(path, simple=True, separator="."), np.asarray(leaf)) for path, leaf in leaves]

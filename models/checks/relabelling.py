@@ -1,4 +1,4 @@
-"""A check that `log_symmetry` is the log of the number of relabellings that leave the log-joint unchanged."""
+"""A check that `log_symmetry` is the log of the number of relabellings of components that keep the log-joint."""
 
 from math import lgamma
 from typing import Any
@@ -12,13 +12,15 @@ from lvsearch.models.contract import Model, Site, Statistics
 
 
 def check_relabelling(p: Probe, seed: int) -> str:
-    """Check that `log_symmetry` is log K! where the entries of the size axis can be renamed, and 0 where they cannot.
+    """Check that `log_symmetry` is log K! where the K components can be renamed, and 0 where they cannot.
 
     Only models with one size variable and one axis of its length are checked; others may have symmetries of their own.
 
+    p: the model, units and statistics at which to check. seed: seed that makes components distinct.
+
     Returns what was found, as text. Raises ValueError saying both numbers.
     """
-    lengths = [{a: len(m) for a, m in p.model.active(p.size, each).items()} for each in (p.size, _more(p.size))]
+    lengths = [{a: len(m) for a, m in p.model.active(p.size, each).items()} for each in (p.size, _one_more(p.size))]
     axes = [axis for axis, length in lengths[0].items() if lengths[1][axis] > length]
     name = type(p.model).__name__
     if len(axes) != 1 or len(p.size) != 1:
@@ -30,7 +32,7 @@ def check_relabelling(p: Probe, seed: int) -> str:
     order = np.roll(np.arange(k), 1)
     # a hyper-parameter of K numbers may belong to the entries, so the check passes with it renamed or not
     models = (p.model, _renamed(p.model, k, order))
-    renamed = min(abs(_change(p, model, axis, order)) for model in models)
+    renamed = min(abs(_relative_change(p, model, axis, order)) for model in models)
     symmetric = close(renamed, 0.0)
     if symmetric and not np.isclose(said, every):
         raise ValueError(
@@ -46,13 +48,17 @@ def check_relabelling(p: Probe, seed: int) -> str:
     return f"log {k}! = {every:.4g}" if symmetric else f"none: the entries of {axis} have an order"
 
 
-def _more(size: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the size with 1 added to every variable."""
+def _one_more(size: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the size with 1 added to the number of components of every size variable."""
     return tuple(n + 1 for n in size)
 
 
-def _change(p: Probe, model: Model, axis: str, order: np.ndarray) -> float:
-    """Return by how much the log-joint changes when the entries of `axis` are renamed, relative to its size."""
+def _relative_change(p: Probe, model: Model, axis: str, order: np.ndarray) -> float:
+    """Return by how much the log-joint changes when the components are renamed, relative to 1 + its absolute value.
+
+    model: the model that evaluates the renamed statistics. axis: the axis of the components.
+    order: the new order of the components, shape (component,).
+    """
     g = {n: _reordered(s, p.g[n], axis, order, 0) for n, s in p.model.globals().items()}
     l = {n: _reordered(s, p.l[n], axis, order, 1) for n, s in p.model.locals().items()}
     before = _log_joint(p, p.model, p.g, p.l)
@@ -60,14 +66,18 @@ def _change(p: Probe, model: Model, axis: str, order: np.ndarray) -> float:
 
 
 def _log_joint(p: Probe, model: Model, g: Any, l: Any) -> float:
-    """Return the log-joint of the units at these statistics, in nats."""
+    """Return the log-joint of the units of `p` in nats.
+
+    g: {name: statistics} of the shared latent variables. l: {name: statistics} of the local ones, units leading.
+    """
     return float(prior_gradient(model, g, p.on)[0]) + float(np.sum(unit_gradients(model, g, l, p.units, p.on)[0]))
 
 
 def _reordered(site: Site, statistics: Statistics, axis: str, order: np.ndarray, lead: int) -> Statistics:
-    """Return a site's statistics with the entries of `axis` in another order.
+    """Return the statistics of one latent variable with the entries of `axis` in another order.
 
-    lead: leading axes before those of the site.
+    site: the latent variable. order: the new order, shape (entry,).
+    lead: the number of leading axes before those of the variable.
     """
 
     def one(leaf: Any) -> np.ndarray:
@@ -81,5 +91,8 @@ def _reordered(site: Site, statistics: Statistics, axis: str, order: np.ndarray,
 
 
 def _renamed(model: Model, k: int, order: np.ndarray) -> Model:
-    """Return the model with those hyper-parameters reordered that have one value for each of the `k` entries."""
+    """Return the model with its hyper-parameters of shape (k,), one value for each component, in another order.
+
+    k: the number of components. order: the new order, shape (k,).
+    """
     return jax.tree.map(lambda leaf: np.asarray(leaf)[order] if np.shape(leaf) == (k,) else leaf, model)

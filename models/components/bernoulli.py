@@ -18,7 +18,8 @@ from lvsearch.models.units import Row
 class BernoulliComponents(Component):
     """Independent cells of 0 or 1: x_d ~ Bernoulli(v_d), v_d ~ Beta(ones, zeros). Missing cells are left out.
 
-    ones, zeros: pseudo-counts, positive.
+    ones, zeros: pseudo-counts of cells with 1 and with 0, positive.
+    estimated: True in the plug-in form, where probabilities are point estimates; leave it to `plug_in`.
     """
 
     ones: HyperparameterArray
@@ -68,7 +69,7 @@ class BernoulliComponents(Component):
         return jnp.zeros((), coordinates.dtype)
 
     def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
-        """Return 0, in nats: a probability is at most 1."""
+        """Return an upper bound on each row's log-probability, 0 nats, shape (rows,): a probability is at most 1."""
         return np.zeros(len(units.value))
 
     def plug_in(self) -> "BernoulliComponents":

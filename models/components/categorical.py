@@ -52,7 +52,8 @@ class CategoricalComponents(Component):
     def from_columns(cls, columns: Sequence[str], concentration: Any = 1.0) -> "CategoricalComponents":
         """Make the components for the columns of `lv.Points.from_categories`, whose names are "name=category".
 
-        columns: neighbours with one name are one column.
+        columns: the names of all columns. Neighbours with one name before "=" are the categories of one column.
+        concentration: pseudo-counts of every category, positive.
 
         Raises ValueError for a column without "=".
         """
@@ -64,7 +65,7 @@ class CategoricalComponents(Component):
 
     @classmethod
     def of_columns(cls, columns: Sequence[str], concentration: Any = 1.0) -> "CategoricalComponents":
-        """Do the same as `from_columns`, under its former name. Deprecated: it warns."""
+        """Make the components for named columns. Deprecated: the former name of `from_columns`; it warns."""
         warnings.warn(
             "CategoricalComponents.of_columns is called CategoricalComponents.from_columns now",
             DeprecationWarning,
@@ -117,14 +118,16 @@ class CategoricalComponents(Component):
         return jnp.zeros((), coordinates.dtype)
 
     def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
-        """Return 0, in nats: a probability is at most 1."""
+        """Return an upper bound on each row's log-probability, 0 nats, shape (rows,): a probability is at most 1."""
         return np.zeros(len(units.value))
 
     def plug_in(self) -> "CategoricalComponents":
         return CategoricalComponents(self.categories, self.concentration, estimated=True)
 
     def moments(self, statistics: Float[Array, " dim"]) -> tuple[Float[Array, " dim"], Float[Array, "dim dim"]]:
-        """Return (mean, covariance) of the indicators of a row.
+        """Return (mean, covariance) of the indicators of a row of one component, shapes (dim,) and (dim, dim).
+
+        statistics: log-probabilities of all categories, shape (dim,).
 
         The categories of one column exclude each other; columns are independent.
         """

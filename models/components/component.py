@@ -1,15 +1,22 @@
-"""The interface of every kind of mixture component, and the densities that follow from it.
+r"""The interface of every kind of mixture component, and the densities that follow from it.
 
 A row x has an exponential-family density whose conjugate prior is the family of the component's parameters θ:
 
     log p(x | θ) = ⟨t(θ), s(x)⟩ + log h(x),        log p(θ) = ⟨t(θ), λ⟩ − A(λ)            (Blei 2004, §5.2.3)
 
-So s(x), the `increment`, is what one row adds to the natural parameters. If q(θ) or p(θ | rows) has the natural
-parameter τ,
+| symbol | meaning |
+|---|---|
+| t(θ) | the *statistics*: the sufficient statistics of a component's parameters θ |
+| s(x) | the *increment*: what one row adds to the natural parameters of its component |
+| h(x) | the *carrier*: the part of a row's density that no parameter enters |
+| λ, τ | natural parameters of p(θ), and of q(θ) or p(θ \| rows) |
+| A | the log-normaliser of the family of θ |
+
+If q(θ) or p(θ | rows) has the natural parameter τ,
 
     log ∫ p(x | θ) q(θ) dθ = A(τ + s(x)) − A(τ) + log h(x)                                 (Eq. 5.13).
 
-Everything that mixtures do is made of these: no engine or sampler knows which kind it has.
+Everything that mixtures do is made of these functions: no inference code knows which kind it has.
 
 A row may arise in one of several *variants* v, such as one of several precisions. Each variant has a density of this
 form, with the same θ:
@@ -47,11 +54,12 @@ Kind = TypeVar("Kind", bound="Component")
 
 
 class Component(eqx.Module):
-    """One kind of component. Array leaves are hyper-parameters.
+    """One kind of mixture component. Array leaves are hyper-parameters.
 
-    Increments, natural parameters and statistics are in the coordinates of `coordinates`: the data shifted and scaled
-    by hyper-parameters, so that floats keep their digits in any unit of the data. Densities are of the data themselves.
-    `axes` names the axes of one component's statistics, beginning with the axis of the cells of a row, "dim".
+    Increments s(x), natural parameters and sufficient statistics t(θ) are in the coordinates of `coordinates`: the data
+    shifted and scaled by hyper-parameters, so that floats keep their digits in any unit of the data. Densities are of
+    the data themselves. `axes` names the axes of one component's statistics, beginning with the axis of the cells of a
+    row, "dim".
     """
 
     axes: eqx.AbstractClassVar[tuple[str, ...]]
@@ -63,7 +71,7 @@ class Component(eqx.Module):
     """{field that may hold a `GammaPrior` in place of a number: its axes}. The axes are () or ("dim",), for one value
     or one per column. λ is linear in these fields together, and A(λ) is linear in their logarithms together."""
     scored: ClassVar[bool] = False
-    """True if each row has latent scores besides its component, so that a row does not add a fixed increment."""
+    """True if each row has latent factor scores besides its component, so that s(x) of a row depends on them."""
     estimated: eqx.AbstractVar[bool]
     """True if parameters are point estimates without a prior (plug-in evidence), instead of integrated out."""
 
@@ -75,7 +83,7 @@ class Component(eqx.Module):
     @property
     @abstractmethod
     def prior_family(self) -> Family:
-        """The family of the parameters' prior."""
+        """The exponential family of the prior of a component's parameters."""
 
     @property
     def own_extents(self) -> dict[str, int]:
@@ -84,11 +92,16 @@ class Component(eqx.Module):
 
     @property
     def own_axes(self) -> dict[str, Bool[Array, " axis"]]:
-        """The masks of the axes of `own_extents`, all True, for `Model.active` of a model with such components."""
+        """The masks of the axes of `own_extents`, as {axis: all True}; a model adds them to the masks of
+        `Model.active`.
+        """
         return {axis: jnp.ones(length, bool) for axis, length in self.own_extents.items()}
 
     def n_dims(self, statistics: Any) -> int:
-        """Return the number of columns of a row, from the statistics of several components' parameters."""
+        """Return the number of columns of a row of data.
+
+        statistics: the sufficient statistics of several components' parameters, components leading.
+        """
         return max(jax.tree.leaves(statistics), key=lambda leaf: leaf.ndim).shape[1 + self.axes.index("dim")]
 
     def describe(self) -> str:
@@ -98,12 +111,14 @@ class Component(eqx.Module):
 
     @property
     def inferred(self) -> dict[str, GammaPrior]:
-        """The hyper-parameters that have priors, as {name: prior}."""
+        """The hyper-parameters that have a `GammaPrior`, as {name of the field: prior}."""
         values = {name: getattr(self, name) for name in self.hyper_axes}
         return {name: value for name, value in values.items() if isinstance(value, GammaPrior)}
 
     def number(self, name: str) -> Any:
-        """Return the value of a hyper-parameter without a prior. Raises ValueError where it has a prior."""
+        """Return the value of the hyper-parameter called `name`. Raises ValueError where it has a prior instead of a
+        number.
+        """
         value = getattr(self, name)
         if isinstance(value, GammaPrior):
             raise ValueError(
@@ -113,100 +128,143 @@ class Component(eqx.Module):
 
     @property
     def hyper_sites(self) -> dict[str, Site]:
-        """The latent variables (global sites) of the hyper-parameters that have priors."""
+        """The hyper-parameters that have priors, as {name: latent variable shared by all rows}."""
         return {name: Site(Gamma(), self.hyper_axes[name]) for name in self.inferred}
 
     def with_numbers(self: Kind, values: Mapping[str, Any]) -> Kind:
-        """Return the same kind with these numbers in the place of priors.
+        """Return the same kind with numbers in place of the priors of hyper-parameters.
 
-        values: {name: number}, on the axes of `hyper_axes`; numbers may be traced.
+        values: {name of the field: number}, on the axes of `hyper_axes`; numbers may be traced by JAX.
         """
         if not values:
             return self
         return eqx.tree_at(lambda c: [getattr(c, name) for name in values], self, list(values.values()))
 
     def with_expected_numbers(self: Kind, hyper: Mapping[str, Any]) -> Kind:
-        """Return the same kind with the expected value of each hyper-parameter in the place of its prior.
+        """Return the same kind with the expected value of each hyper-parameter in place of its prior.
 
-        hyper: the expected statistics of `hyper_sites`, by name; other entries are ignored.
+        hyper: {name: expected statistics (log h, −h)} of the hyper-parameters that have priors; other entries are
+            ignored.
 
-        Since λ is linear in h, `prior` of the result is E[λ(h)].
+        The natural parameter λ is linear in h, so `prior` of the result is E[λ(h)].
         """
         return self.with_numbers({name: -hyper[name].negative_value for name in self.inferred})
 
     def given(self: Kind, values: Mapping[str, Any]) -> Kind:
-        """Do the same as `with_numbers`, under its former name. Deprecated: it warns."""
+        """Return the same kind with numbers in place of priors. Deprecated: the former name of `with_numbers`; it
+        warns.
+        """
         warnings.warn("Component.given is called Component.with_numbers now", DeprecationWarning, stacklevel=2)
         return self.with_numbers(values)
 
     def at(self: Kind, hyper: Mapping[str, Any]) -> Kind:
-        """Do the same as `with_expected_numbers`, under its former name. Deprecated: it warns."""
+        """Return the same kind with expected values in place of priors. Deprecated: the former name of
+        `with_expected_numbers`; it warns.
+        """
         warnings.warn("Component.at is called Component.with_expected_numbers now", DeprecationWarning, stacklevel=2)
         return self.with_expected_numbers(hyper)
 
     def at_prior_means(self: Kind) -> Kind:
-        """Return the same kind with the mean of each prior in its place."""
+        """Return the same kind with each prior of a hyper-parameter replaced by its mean."""
         return self.with_numbers({name: prior.shape / prior.rate for name, prior in self.inferred.items()})
 
     def check(self, units: Row) -> None:
         """Raise ValueError for rows that have no density under this kind, such as fractions for a kind of counts.
 
-        By default every row has a density.
+        units: the rows, stacked. By default every row has a density.
         """
         del units
 
     @abstractmethod
     def prior(self, n_dims: int) -> Any:
-        """Return λ, the natural parameters of one component without rows, in `n_dims` columns."""
+        """Return λ, the natural parameters of the prior of one component.
+
+        n_dims: the number of columns of the data.
+
+        Returns a pytree like the statistics of one component, without an axis of components.
+        """
 
     def coordinates(self, unit: Row) -> Float[Array, " dim"]:
-        """Return the row in the coordinates of the statistics; 0 for missing cells. By default those of the data."""
+        """Return one row in the coordinates of the statistics, shape (dim,); 0 for missing cells.
+
+        unit: the row. The default keeps the coordinates of the data.
+        """
         return jnp.where(unit.observed, jnp.asarray(unit.value), 0.0)
 
     @abstractmethod
     def increment(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Any:
-        """Return s(x) of one row, what it adds to the natural parameters; 0 for missing cells."""
+        """Return s(x), what one row adds to the natural parameters of its component; 0 for missing cells.
+
+        coordinates: the row in the coordinates of `coordinates`, shape (dim,).
+        observed: True for cells that are not missing, shape (dim,).
+
+        Returns a pytree like the statistics of one component.
+        """
 
     @abstractmethod
     def log_carrier(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Float[Array, ""]:
-        """Return log h(x) of one row, in nats; 0 for a row without observed cells."""
+        """Return log h(x) of one row in nats, the part of its log-density that no parameter enters; 0 without observed
+        cells.
+
+        coordinates: the row in the coordinates of `coordinates`, shape (dim,).
+        observed: True for cells that are not missing, shape (dim,).
+        """
 
     # ── variants ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
     def log_variants(self) -> Float[np.ndarray, " variant"]:
-        """log p(v) of each variant in which a row may arise, in nats."""
+        """The log-probability log p(v) of each variant in which a row may arise, in nats, shape (variant,)."""
         return np.zeros(1)
 
     @property
     def n_variants(self) -> int:
-        """The number of variants in which a row may arise; 1 for most kinds."""
+        """The number of variants in which a row may arise, such as several precisions; 1 for most kinds."""
         return np.shape(self.log_variants)[0]
 
     def variant_increments(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Any:
-        """Return s_v(x) of one row, variants on the leading axis.
+        """Return s_v(x), what one row adds to the natural parameters if it arises in variant v, variants on the leading
+        axis.
+
+        coordinates: the row in the coordinates of `coordinates`, shape (dim,).
+        observed: True for cells that are not missing, shape (dim,).
 
         Where there are several variants, starts and proposals use `increment` in their place.
         """
         return jax.tree.map(lambda leaf: leaf[None], self.increment(coordinates, observed))
 
     def variant_tilts(self, observed: Bool[Array, " dim"]) -> Float[Array, " variant"]:
-        """Return log h_v(x) − log h(x) of one row for each variant, in nats."""
+        """Return log h_v(x) − log h(x) of one row for each variant v, in nats, shape (variant,).
+
+        observed: True for cells that are not missing, shape (dim,). h_v is the carrier of variant v.
+        """
         return jnp.zeros(self.n_variants)
 
     def draw_variant(self, key: Array, statistics: Any, unit: Row, variant: Int[Array, ""]) -> Float[Array, " dim"]:
-        """Draw the cells of one row that arises in this variant, like `draw`."""
+        """Draw the cells of one row that arises in a given variant, shape (dim,).
+
+        statistics: the statistics of the parameters of its component. unit: the row, for its shape and missing cells.
+        variant: the index of the variant.
+        """
         return self.draw(key, statistics, unit)
 
     # ── densities ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def log_densities(self, statistics: Any, unit: Row) -> Float[Array, " component"]:
-        """Return log p(x | θ_k) of one row under each component, in nats, from the statistics of the parameters."""
+        """Return log p(x | θ_k) of one row under each component k, in nats, shape (component,).
+
+        statistics: the sufficient statistics of the components' parameters, components leading. unit: the row.
+        """
         each = variant_log_likelihoods(self, statistics, unit)
         return each[:, 0] if self.n_variants == 1 else jax.nn.logsumexp(each + self.log_variants, axis=1)
 
     def log_predictives(self, natural: Any, unit: Row) -> Float[Array, " component"]:
-        """Return log ∫ p(x | θ) p(θ | natural_k) dθ of one row under each component, in nats (Eq. 5.13)."""
+        """Return log ∫ p(x | θ) p(θ | natural_k) dθ of one row under each component k, in nats, shape (component,).
+
+        natural: the natural parameters of the components, components leading. unit: the row.
+
+        Source: Blei (2004), Eq. 5.13.
+        """
         y, observed = self.coordinates(unit), jnp.asarray(unit.observed)
 
         def normalisers_after(increment: Any) -> Float[Array, " component"]:
@@ -218,11 +276,14 @@ class Component(eqx.Module):
         return gain + self.log_carrier(y, observed)
 
     def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
-        """Return for each row a number ≥ log p(row | any parameters), in nats; `inf`, the default, if there is none."""
+        """Return for each row an upper bound on log p(row | any parameters), in nats, shape (rows,).
+
+        units: the rows, stacked. The default, `inf`, says that no bound is known.
+        """
         return np.full(len(units.value), np.inf)
 
     def plug_in(self) -> "Component":
-        """Return the same kind with `estimated` parameters.
+        """Return the same kind with `estimated` parameters: point estimates, without a prior.
 
         Raises ValueError, saying why, where the likelihood has no maximum.
         """
@@ -232,16 +293,19 @@ class Component(eqx.Module):
         )
 
     def moments(self, statistics: Any) -> tuple[Float[Array, " dim"], Float[Array, "dim dim"]]:
-        """Return (mean, covariance) of a row of one component, in the units of the data.
+        """Return (mean, covariance) of a row of one component, shapes (dim,) and (dim, dim), in the units of the data.
 
-        statistics: the statistics of the component's parameters.
+        statistics: the statistics of the parameters of that component.
 
-        Raises ValueError for a kind that does not define it. Only people need it; no engine does.
+        Raises ValueError for a kind that does not define it. Pictures and tables use it; inference does not.
         """
         raise ValueError(f"{type(self).__name__} does not say the mean of its rows: define moments(statistics)")
 
     def draw(self, key: Array, statistics: Any, unit: Row) -> Float[Array, " dim"]:
-        """Draw the cells of one row given the statistics of its component's parameters.
+        """Draw the cells of one row of one component, shape (dim,).
+
+        key: the random key. statistics: the sufficient statistics of the component's parameters.
+        unit: a row that says which cells are missing (and the total, where a kind does not model it).
 
         Raises NotImplementedError for a kind that does not define it.
         """
@@ -252,11 +316,13 @@ class Component(eqx.Module):
 
 
 def log_prior(component: Component, statistics: Any, hyper: Mapping[str, Any]) -> Float[Array, " component"]:
-    """Return log p(θ_k | h) of each component, in nats; 0 for estimated parameters.
+    """Return log p(θ_k | h), the log prior density of each component's parameters, in nats, shape (component,).
 
-    statistics: the statistics of the components' parameters.
-    hyper: the statistics of `hyper_sites`, by name; other entries are ignored. A(λ(h)) is linear in log h, so its mean
-        is its value at exp E[log h].
+    component: the kind of component.
+    statistics: the sufficient statistics of the components' parameters, components leading.
+    hyper: {name: statistics (log h, −h)} of the hyper-parameters that have priors; other entries are ignored.
+
+    Estimated parameters have no prior and give 0. A(λ(h)) is linear in log h, so its mean is its value at exp E[log h].
     """
     leaves = jax.tree.leaves(statistics)
     if component.estimated:
@@ -269,7 +335,10 @@ def log_prior(component: Component, statistics: Any, hyper: Mapping[str, Any]) -
 
 
 def log_hyper_prior(component: Component, hyper: Mapping[str, Any]) -> Float[Array, ""]:
-    """Return log p(h) of the hyper-parameters that have priors, in nats; 0 where none has."""
+    """Return log p(h), the log prior density of the hyper-parameters that have priors, in nats; 0 where none has.
+
+    hyper: {name: statistics (log h, −h)} of these hyper-parameters.
+    """
     total = jnp.zeros(())
     for name, (shape, rate) in component.inferred.items():
         log_value, negative_value = hyper[name]
@@ -280,7 +349,10 @@ def log_hyper_prior(component: Component, hyper: Mapping[str, Any]) -> Float[Arr
 
 
 def draw_hyper(component: Component, key: Array, n_dims: int) -> dict[str, GammaStatistics]:
-    """Draw the hyper-parameters that have priors, and return their statistics by name."""
+    """Draw the hyper-parameters that have priors, and return {name: statistics (log h, −h)}.
+
+    n_dims: the number of columns; a hyper-parameter with the axis "dim" gets one value for each.
+    """
     drawn = {}
     for number, (name, (shape, rate)) in enumerate(component.inferred.items()):
         blank = jnp.zeros((n_dims,) * len(component.hyper_axes[name]))
@@ -290,7 +362,10 @@ def draw_hyper(component: Component, key: Array, n_dims: int) -> dict[str, Gamma
 
 
 def draw_parameters(component: Component, key: Array, n_components: int, n_dims: int) -> Any:
-    """Draw the parameters of `n_components` components from their prior, and return their statistics.
+    """Draw the parameters of `n_components` components from their prior, and return their statistics, components
+    leading.
+
+    n_dims: the number of columns of the data.
 
     Raises ValueError for estimated parameters, which have no prior.
     """
@@ -305,16 +380,19 @@ def draw_parameters(component: Component, key: Array, n_components: int, n_dims:
 def draw_rows(
     component: Component, key: Array, statistics: Any, chosen: Int[Array, " row"], units: Row
 ) -> Float[Array, "row dim"]:
-    """Draw each row's cells from its chosen component.
+    """Draw the cells of each row from its component, shape (row, dim).
 
-    statistics: the statistics of all components. chosen: the component of each row.
+    statistics: the sufficient statistics of the components' parameters, components leading.
+    chosen: the index of each row's component, shape (row,). units: rows that say which cells are missing.
     """
     keys = jax.random.split(key, len(chosen))
     return jax.vmap(component.draw)(keys, jax.tree.map(lambda leaf: leaf[chosen], statistics), units)
 
 
 def log_likelihood(component: Component, statistics: Any, unit: Row) -> Float[Array, " component"]:
-    """Return log p(x | θ_k) of one row under each component, in nats.
+    """Return log p(x | θ_k) of one row under each component k, in nats, shape (component,).
+
+    statistics: the sufficient statistics of the components' parameters, components leading. unit: the row.
 
     For kinds with one variant it is ⟨t(θ_k), s(x)⟩ + log h(x), linear in the statistics.
     """
@@ -322,9 +400,11 @@ def log_likelihood(component: Component, statistics: Any, unit: Row) -> Float[Ar
 
 
 def variant_log_likelihoods(component: Component, statistics: Any, unit: Row) -> Float[Array, "component variant"]:
-    """Return ⟨t(θ_k), s_v(x)⟩ + log h_v(x) of one row under each component in each variant, in nats.
+    """Return the log-density of one row under each component k in each variant v, in nats, shape (component, variant).
 
-    The result is linear in the statistics.
+    It is ⟨t(θ_k), s_v(x)⟩ + log h_v(x), linear in the statistics.
+
+    statistics: the sufficient statistics t(θ_k) of the components' parameters, components leading. unit: the row.
     """
     y, observed = component.coordinates(unit), jnp.asarray(unit.observed)
 
@@ -337,7 +417,12 @@ def variant_log_likelihoods(component: Component, statistics: Any, unit: Row) ->
 
 
 def log_likelihoods(component: Component, statistics: Any, units: Row) -> Float[Array, "row component"]:
-    """Return `log_likelihood` of several rows, by matrix products, since ⟨t(θ_k), s(x)⟩ is linear in either side."""
+    """Return log p(x_n | θ_k) of several rows x_n under each component k, in nats, shape (row, component).
+
+    statistics: the sufficient statistics of the components' parameters, components leading. units: the rows, stacked.
+
+    ⟨t(θ_k), s(x)⟩ is linear in either side, so the result is a sum of matrix products.
+    """
     observed = jnp.asarray(units.observed)
     y = jax.vmap(component.coordinates)(units)
     increments = jax.tree.leaves(jax.vmap(component.increment)(y, observed))
@@ -350,19 +435,26 @@ def log_likelihoods(component: Component, statistics: Any, units: Row) -> Float[
 
 
 def log_predictive(component: Component, natural: Any, unit: Row) -> Float[Array, " component"]:
-    """Return log ∫ p(x | θ) p(θ | natural_k) dθ of one row under each component, in nats (Eq. 5.13)."""
+    """Return log ∫ p(x | θ) p(θ | natural_k) dθ of one row under each component k, in nats, shape (component,).
+
+    natural: the natural parameters of the components, components leading. unit: the row.
+
+    Source: Blei (2004), Eq. 5.13.
+    """
     return component.log_predictives(natural, unit)
 
 
 def log_normalisers(component: Component, natural: Any) -> Float[Array, " component"]:
-    """Return A(τ_k) of each component, in nats, summed over columns.
+    """Return A(τ_k), the log-normaliser of each component's natural parameters τ_k, in nats, shape (component,).
 
-    A difference of two is the log-density of the rows that were added.
+    natural: the natural parameters, components leading. The sum is over columns.
+
+    The difference of A before and after rows are added is the log-density of these rows, up to their carriers.
     """
     each = component.prior_family.log_normaliser(natural)
     return each.reshape(len(each), -1).sum(-1)
 
 
 def words(value: Any) -> str:
-    """Describe a hyper-parameter: its number, for how many columns it is given, or its prior."""
+    """Describe a hyper-parameter as text: its number, for how many columns it is given, or its prior."""
     return in_words(value)

@@ -78,6 +78,7 @@ class DiagonalComponents(Component):
         """Make the components with the columns' means and standard deviations as location and scale.
 
         values: (rows, columns), NaN where missing, as in `points.values`.
+        pseudo_count, shape, rate: hyper-parameters of the class, in units of the scale.
 
         Raises ValueError for a column that does not vary.
         """
@@ -119,7 +120,7 @@ class DiagonalComponents(Component):
         )
 
     def check(self, units: Row) -> None:
-        """Accept all rows: any real cells have a density."""
+        """Do nothing: any real cells have a density."""
 
     def prior(self, n_dims: int) -> NormalGammaStatistics:
         zero = jnp.zeros(n_dims)
@@ -139,7 +140,7 @@ class DiagonalComponents(Component):
         return jnp.where(observed, per_cell, 0.0).sum().astype(coordinates.dtype)
 
     def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
-        """Return the greatest log-density of each row, in nats; inf unless parameters are estimated.
+        """Return the greatest log-density of each row, in nats, shape (rows,); inf unless parameters are estimated.
 
         With estimated parameters it is that of the smallest variance, Σ_d −½ log(2π · floor · scale_d²). Otherwise a
         component on one row, with a variance that shrinks to 0, has a density without bound.

@@ -40,15 +40,16 @@ NODES = 9
 class FactorAnalyzerComponents(Component):
     """Factor analysers: x = location + scale · y, y_d = μ_d + λ_dᵀf + ε_d, f ~ Normal(0, I), ε_d ~ Normal(0, 1/τ_d).
 
-    So y has the covariance ΛΛᵀ + diag(1/τ), where Λ holds the `n_factors` loadings of every column. The prior of each
+    f are the scores of a row on its factors, λ_d the loadings of column d, and τ_d the precision of its noise. So y has
+    the covariance ΛΛᵀ + diag(1/τ), where Λ holds the `n_factors` loadings of every column. The prior of each
     column is τ_d ~ Gamma(a, b_d), μ_d | τ_d ~ Normal(0, 1/(κτ_d)) and, for each loading, λ_dj | τ_d ~ Normal(0,
     1/(ℓτ_d)). Without its loadings a column is one of `DiagonalComponents`. The share of a column's variance that
     factors explain, relative to its noise, is λ²τ; its prior does not depend on the column's unit. Factors cannot be
     told from their rotations, and no number here depends on the rotation.
 
     n_factors: from 1 to 3.
-    location, scale: as in `DiagonalComponents`.
-    pseudo_count: κ. A number or a `GammaPrior`.
+    location, scale: a number, or one per column; the unit in which the other hyper-parameters are expressed.
+    pseudo_count: κ, the number of rows that the prior of a mean is worth. A number or a `GammaPrior`.
     loading_count: ℓ; a small value lets factors explain much. A number or a `GammaPrior`.
     shape: a.
     rate: b. A number, one per column, or a `GammaPrior`, from which each column has a rate of its own, shared by all
@@ -107,7 +108,7 @@ class FactorAnalyzerComponents(Component):
     ) -> "FactorAnalyzerComponents":
         """Make the components with the columns' means and standard deviations as location and scale.
 
-        values: (rows, columns).
+        values: (rows, columns). n_factors, pseudo_count, loading_count, shape, rate: hyper-parameters of the class.
 
         Raises ValueError for a column that does not vary.
         """
@@ -117,10 +118,11 @@ class FactorAnalyzerComponents(Component):
     def weak(cls, values: Any, n_factors: int = 1) -> "FactorAnalyzerComponents":
         """Make the components like `scaled_to`, with weakly informative priors on widths, distances and loadings.
 
-        values: (rows, columns).
+        values: (rows, columns). n_factors: from 1 to 3.
 
-        The priors on pseudo_count and rate are those of `DiagonalComponents.weak`. loading_count ~ Gamma(1, rate 1): a
-        factor is expected to move a column as much as its noise does; the data may make it much more.
+        pseudo_count and the rate of each column ~ Gamma(1, rate 1), and shape is 2, as in `DiagonalComponents.weak`.
+        loading_count ~ Gamma(1, rate 1): a factor is expected to move a column as much as its noise does; the data may
+        make it much more.
 
         Raises ValueError for a column that does not vary.
         """
@@ -166,15 +168,22 @@ class FactorAnalyzerComponents(Component):
         return standardised(unit, self.location, self.scale)
 
     def increment(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> RegressionStatistics:
-        """Return what a row whose scores are 0 adds to the natural parameters; starts of a fit use it."""
+        """Return what a row whose factor scores are 0 adds to the natural parameters; starts of a fit use it.
+
+        coordinates: the row minus location, divided by scale, shape (dim,). observed: False for missing cells, (dim,).
+        """
         return self.increment_at(coordinates, observed, jnp.zeros(self.n_factors, coordinates.dtype))
 
     def increment_at(
         self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"], scores: Float[Array, " factor"]
     ) -> RegressionStatistics:
-        """Return what a row with these scores adds to the natural parameters.
+        """Return what a row with the factor scores `scores` adds to the natural parameters of its component.
 
-        For every column it is (½, ½y², yg, ggᵀ), where g is 1 followed by the scores.
+        coordinates: the row minus location, divided by scale: y, shape (dim,). observed: False for missing cells,
+            (dim,).
+        scores: f, shape (factor,).
+
+        For every column it is (½, ½y², yg, ggᵀ), where g is 1 followed by the scores; 0 unless all cells are observed.
         """
         seen = jnp.broadcast_to(observed.all(), coordinates.shape).astype(coordinates.dtype)
         y, g = seen * coordinates, jnp.concatenate([jnp.ones(1, scores.dtype), scores])
@@ -186,9 +195,9 @@ class FactorAnalyzerComponents(Component):
         return jnp.where(observed.all(), total, 0.0).astype(coordinates.dtype)
 
     def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
-        """Return inf for every row with observed cells: a component on few rows has a density without bound.
+        """Return inf for every row with observed cells, else 0, in nats, shape (rows,).
 
-        In nats.
+        A component on few rows has a density without bound.
         """
         return np.where(np.asarray(units.observed).any(-1), np.inf, 0.0)
 
@@ -199,9 +208,12 @@ class FactorAnalyzerComponents(Component):
         )
 
     def log_densities(self, statistics: RegressionStatistics, unit: Row) -> Float[Array, " component"]:
-        """Return log p(x | θ_k) of one row with its scores integrated out, in nats.
+        """Return log p(x | θ_k) of one row under each component k, with its scores integrated out, in nats,
+        (component,).
 
-        It is log Normal(y | μ, ΛΛᵀ + diag(1/τ)), computed by the q × q matrix I + Λᵀ diag(τ) Λ.
+        It is log Normal(y | μ, ΛΛᵀ + diag(1/τ)), computed by the q × q matrix I + Λᵀ diag(τ) Λ, for q factors.
+
+        statistics: the statistics of the components' parameters, components leading. unit: the row.
         """
         y, observed = self.coordinates(unit), jnp.asarray(unit.observed)
         weight, precision = NormalGammaRegression().value(statistics)
@@ -214,7 +226,10 @@ class FactorAnalyzerComponents(Component):
         return jnp.where(observed.all(), each, 0.0) + self.log_carrier(y, observed)
 
     def log_predictives(self, natural: RegressionStatistics, unit: Row) -> Float[Array, " component"]:
-        """Return log p(x | natural_k) of one row with parameters and scores integrated out, in nats.
+        """Return log p(x | natural_k) of one row with parameters and scores integrated out, in nats, shape
+        (component,).
+
+        natural: the natural parameters of the components, components leading. unit: the row.
 
         Parameters are integrated out exactly given the scores. Scores are integrated out by Gauss–Hermite quadrature,
         centred where the scores would be if the parameters were known.
@@ -235,6 +250,7 @@ class FactorAnalyzerComponents(Component):
             offset = solve_lower(factor, steps, transposed=True)[..., 0]
             f = middle + offset
             # log p(y, f) − log of the Gaussian that the node stands for
+            # the scores given, one row changes the density by A(τ + s(y, f)) − A(τ), as in Eq. 5.13
             increments = jax.vmap(lambda each: self.increment_at(y, observed, each))(f)
             after = NormalGammaRegression().log_normaliser(jax.tree.map(jnp.add, natural, increments)).sum(-1)
             return after - before - 0.5 * (f**2).sum(-1) + 0.5 * (node**2).sum() - 0.5 * log_determinant(factor)
@@ -257,7 +273,10 @@ class FactorAnalyzerComponents(Component):
     def draw_at(
         self, key: Array, statistics: RegressionStatistics, scores: Float[Array, " factor"]
     ) -> Float[Array, " dim"]:
-        """Draw the cells of one row with these scores, given the statistics of its component's parameters."""
+        """Draw the cells of one row with given factor scores, shape (dim,).
+
+        statistics: the statistics of its component's parameters. scores: f, shape (factor,).
+        """
         weight, precision = NormalGammaRegression().value(statistics)
         noise = jax.random.normal(key, precision.shape, precision.dtype) / jnp.sqrt(precision)
         scale = jnp.asarray(self.scale)
@@ -265,7 +284,10 @@ class FactorAnalyzerComponents(Component):
 
 
 def _nodes(n_factors: int) -> tuple[Float[np.ndarray, "node factor"], Float[np.ndarray, " node"]]:
-    """Return (nodes, log-weights) of Gauss–Hermite quadrature for a standard Gaussian. The weights sum to 1."""
+    """Return (nodes, log-weights) of Gauss–Hermite quadrature for a standard Gaussian in `n_factors` dimensions.
+
+    Shapes (node, factor) and (node,), with 9 nodes for each factor. The weights sum to 1.
+    """
     one, weight = np.polynomial.hermite_e.hermegauss(NODES)
     nodes = np.stack(np.meshgrid(*[one] * n_factors, indexing="ij"), -1).reshape(-1, n_factors)
     weights = np.stack(np.meshgrid(*[weight / weight.sum()] * n_factors, indexing="ij"), -1).prod(-1)

@@ -1,4 +1,4 @@
-"""Gaussian components with a covariance matrix of their own; mean and precision matrix are integrated out."""
+"""Gaussian components with one covariance matrix for each component; mean and precision matrix are integrated out."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -69,7 +69,8 @@ class FullCovarianceComponents(Component):
     ) -> "FullCovarianceComponents":
         """Make the components with the columns' means and standard deviations as location and scale.
 
-        values: (rows, columns).
+        values: (rows, columns). pseudo_count, excess_degrees, spread: hyper-parameters of the class, in units of the
+            scale.
 
         Raises ValueError for a column that does not vary.
         """
@@ -125,9 +126,9 @@ class FullCovarianceComponents(Component):
         return jnp.where(observed.all(), total, 0.0).astype(coordinates.dtype)
 
     def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
-        """Return inf for every row with observed cells: a component on few rows has a density without bound.
+        """Return inf for every row with observed cells, else 0, in nats, shape (rows,).
 
-        In nats.
+        A component on few rows has a density without bound.
         """
         return np.where(np.asarray(units.observed).any(-1), np.inf, 0.0)
 

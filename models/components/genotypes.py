@@ -39,14 +39,17 @@ class GenotypeComponents(CategoricalComponents):
         require_counts(units, "GenotypeComponents")
 
     def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
-        """Return 0, in nats: a probability is at most 1."""
+        """Return an upper bound on each row's log-probability, 0 nats, shape (rows,): a probability is at most 1."""
         return np.zeros(len(units.value))
 
     def plug_in(self) -> "GenotypeComponents":
         return GenotypeComponents(categories=self.categories, concentration=self.concentration, estimated=True)
 
     def draw(self, key: Array, statistics: Float[Array, " dim"], unit: Row) -> Float[Array, " dim"]:
-        """Draw a row with as many copies at each locus as `unit` has."""
+        """Draw allele counts of one individual, shape (dim,), with as many copies at each locus as `unit` has.
+
+        statistics: log-probabilities of the alleles of its population, shape (dim,).
+        """
         ends, drawn = np.cumsum(self.categories), []
         for j, (end, n) in enumerate(zip(ends, self.categories, strict=True)):
             copies = jnp.asarray(unit.value)[end - n : end].sum()

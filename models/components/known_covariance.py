@@ -96,8 +96,9 @@ class KnownCovarianceComponents(Component):
         return jnp.where(self._seen(observed), per_cell, 0.0).sum().astype(coordinates.dtype)
 
     def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
-        """Return the log-density of each row at its own mean, −½ log|2πΣ| over the observed cells, in nats: the
-        greatest.
+        """Return the greatest log-density of each row, −½ log|2πΣ| over its observed cells, in nats, shape (rows,).
+
+        The mean of its component is then the row itself.
         """
         observed, n_dims = np.asarray(units.observed), np.shape(units.value)[-1]
         if np.ndim(self.covariance) == 2:
@@ -124,12 +125,18 @@ class KnownCovarianceComponents(Component):
         return jnp.asarray(self.location) + jnp.linalg.cholesky(jnp.asarray(self.covariance)) @ y
 
     def _seen(self, observed: Any) -> Array:
-        """Return which cells count. With a covariance matrix they are all cells of a whole row, or none."""
+        """Return which cells of a row count, shape (…, dim). With a covariance matrix a row counts whole or not at all.
+
+        observed: True for cells that are not missing, shape (…, dim).
+        """
         known = jnp.asarray(observed)
         return jnp.logical_and(known, known.all()) if np.ndim(self.covariance) == 2 else known
 
     def _log_variances(self, n_dims: int) -> Array:
-        """Return the logs of the variances whose product is |Σ|, shape (dim,)."""
+        """Return the logs of the D variances whose product is the determinant of the covariance matrix, shape (dim,).
+
+        n_dims: D, the number of columns.
+        """
         if np.ndim(self.covariance) == 2:
             return 2 * jnp.log(jnp.diagonal(jnp.linalg.cholesky(jnp.asarray(self.covariance))))
         return jnp.broadcast_to(jnp.log(jnp.asarray(self.covariance)), (n_dims,))

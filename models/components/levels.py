@@ -72,7 +72,7 @@ class LevelComponents(Component):
         return jnp.zeros((n_dims, len(self.levels))) + (self.concentration - 1)
 
     def coordinates(self, unit: Row) -> Float[Array, " dim"]:
-        """Return the index of each cell's value among the levels; 0 for missing cells."""
+        """Return the index of each cell's value among the sorted levels, shape (dim,); 0 for missing cells."""
         value = jnp.asarray(unit.value)
         place = jnp.argmin(jnp.abs(value[..., None] - jnp.asarray(self.levels, value.dtype)), axis=-1)
         return jnp.where(unit.observed, place.astype(value.dtype), 0.0)
@@ -85,7 +85,7 @@ class LevelComponents(Component):
         return jnp.zeros((), coordinates.dtype)
 
     def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
-        """Return 0, in nats: a probability is at most 1."""
+        """Return an upper bound on each row's log-probability, 0 nats, shape (rows,): a probability is at most 1."""
         return np.zeros(len(units.value))
 
     def plug_in(self) -> "LevelComponents":

@@ -21,10 +21,10 @@ from lvsearch.models.units import Row
 
 
 class MixedComponents(Component):
-    """Groups of columns of different kinds, independent given the component: p(x | θ) = Π_j p(x_j | θ_j).
+    """Groups of columns of different kinds, independent given the component: p(x | θ) = Π_j p(x_j | θ_j) over groups j.
 
     parts: the kinds of components, one for each group of columns. Their hyper-parameters are numbers.
-    columns: for each part the numbers of its columns. Every column of the data is in one part. `from_columns` takes
+    columns: for each group the numbers of its columns. Every column of the data is in one group. `from_columns` takes
         names.
 
     Raises ValueError for columns that are missing or named twice, for parts of which some are estimated and some not,
@@ -76,7 +76,7 @@ class MixedComponents(Component):
 
     @classmethod
     def of_columns(cls, names: Sequence[str], parts: Sequence[tuple[Component, Sequence[str]]]) -> "MixedComponents":
-        """Do the same as `from_columns`, under its former name. Deprecated: it warns."""
+        """Make the components from names of columns. Deprecated: the former name of `from_columns`; it warns."""
         warnings.warn(
             "MixedComponents.of_columns is called MixedComponents.from_columns now", DeprecationWarning, stacklevel=2
         )
@@ -117,7 +117,7 @@ class MixedComponents(Component):
         return sum(map(len, self.columns))
 
     def describe(self) -> str:
-        """Describe the parts, such as "columns 0, 1: Gaussians …; column 2: independent counts …"."""
+        """Describe each group of columns, such as "columns 0, 1: Gaussians …; column 2: independent counts …"."""
         named = zip(self.parts, self.columns, strict=True)
         return "; ".join(
             f"column{'s' * (len(chosen) > 1)} {', '.join(map(str, chosen))}: {part.describe()}"
@@ -148,14 +148,20 @@ class MixedComponents(Component):
         return sum(each[1:], each[0])
 
     def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
-        """Return the sum of the parts' ceilings for each row, in nats."""
+        """Return an upper bound on each row's log-density, the sum over the groups of columns, in nats, shape
+        (rows,).
+        """
         return np.sum([part.log_ceiling(own) for part, own in self._split_columns(units)], axis=0)
 
     def plug_in(self) -> "MixedComponents":
         return MixedComponents([part.plug_in() for part in self.parts], self.columns)
 
     def moments(self, statistics: tuple[Any, ...]) -> tuple[Float[Array, " dim"], Float[Array, "dim dim"]]:
-        """Return (mean, covariance) of a row. Columns of different parts are independent."""
+        """Return (mean, covariance) of a row of one component, shapes (dim,) and (dim, dim), columns in the order of
+        the data.
+
+        statistics: for each group of columns the statistics of its parameters. Different groups are independent.
+        """
         found = [part.moments(own) for part, own in zip(self.parts, statistics, strict=True)]
         covariance = jax.scipy.linalg.block_diag(*(covariance for _, covariance in found))
         order = self._order
@@ -167,19 +173,25 @@ class MixedComponents(Component):
         return self._join_columns([part.draw(k, own, row) for (part, row), k, own in drawn])
 
     def _split_columns(self, units: Row) -> list[tuple[Component, Row]]:
-        """Return each part with its own columns of one row, or of several rows."""
+        """Return (kind of component, its columns) for each group of columns.
+
+        units: one row, or several stacked rows.
+        """
         return [(part, Row(units.value[..., own], units.observed[..., own])) for part, own in self._own_columns]
 
     @property
     def _own_columns(self) -> list[tuple[Component, np.ndarray]]:
-        """Each part with the numbers of its columns."""
+        """The groups of columns, as (kind of component, numbers of its columns)."""
         return [(part, np.array(chosen)) for part, chosen in zip(self.parts, self.columns, strict=True)]
 
     @property
     def _order(self) -> np.ndarray:
-        """The position of each column of the data among the columns of the parts, one part after another."""
+        """The position of each column of the data if the groups of columns stand one after another, shape (dim,)."""
         return np.argsort([column for chosen in self.columns for column in chosen])
 
     def _join_columns(self, parts: list[Float[Array, " _"]]) -> Float[Array, " dim"]:
-        """Return the columns of all parts in the order of the data."""
+        """Return the columns of all groups in the order of the data, shape (dim,).
+
+        parts: for each group the numbers of its columns' cells.
+        """
         return jnp.concatenate(parts)[self._order]

@@ -67,15 +67,17 @@ class MultinomialComponents(Component):
         return gammaln(coordinates.sum() + 1) - gammaln(coordinates + 1).sum()
 
     def log_tokens(self, statistics: Float[Array, "component dim"], tokens: Any) -> Float[Array, "token component"]:
-        """Return log p(token | θ_k) in nats: the log-likelihood of rows with a single count.
+        """Return log p(token | θ_k), the log-likelihood of rows with a single count, in nats, shape (token, component).
 
-        tokens: the column of each row's count.
+        statistics: log-probabilities of the columns in each component, shape (component, dim).
+        tokens: the column of each row's count, shape (token,).
         """
         return statistics.T[tokens]
 
     def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
-        """Return the log-likelihood of each row with its own frequencies, θ_d = x_d / n (Gibbs' inequality), in
-        nats.
+        """Return the log-likelihood of each row with its own frequencies θ_d = x_d / n, in nats, shape (rows,).
+
+        n is the total of the row. By Gibbs' inequality no θ gives more.
         """
         x = np.where(np.asarray(units.observed).all(-1, keepdims=True), np.asarray(units.value, np.float64), 0.0)
         n = x.sum(-1, keepdims=True)
@@ -86,11 +88,17 @@ class MultinomialComponents(Component):
         return MultinomialComponents(self.concentration, estimated=True)
 
     def moments(self, statistics: Float[Array, " dim"]) -> tuple[Float[Array, " dim"], Float[Array, "dim dim"]]:
-        """Return (mean, covariance) of a row with a single count."""
+        """Return (mean, covariance) of a row with a single count, shapes (dim,) and (dim, dim).
+
+        statistics: log-probabilities of the columns in one component, shape (dim,).
+        """
         share = jnp.exp(statistics)
         return share, jnp.diag(share) - share[:, None] * share
 
     def draw(self, key: Array, statistics: Float[Array, " dim"], unit: Row) -> Float[Array, " dim"]:
-        """Draw a row of counts with the total of `unit`."""
+        """Draw a row of counts with the total of `unit`, shape (dim,).
+
+        statistics: log-probabilities of the columns in one component, shape (dim,).
+        """
         total = jnp.asarray(unit.value).sum()
         return jax.random.multinomial(key, total, jnp.exp(statistics), dtype=statistics.dtype)

@@ -79,8 +79,9 @@ class NegativeBinomialComponents(Component):
         return jnp.where(observed, each, 0.0).sum()
 
     def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
-        """Return for each row the log-likelihood with the mean of each cell equal to its count, in nats: the greatest
-        at this r.
+        """Return the greatest log-likelihood of each row at the given concentration r, in nats, shape (rows,).
+
+        The mean of each cell then equals its count.
         """
         x = np.where(np.asarray(units.observed), np.asarray(units.value, np.float64), 0.0)
         r = np.asarray(self.concentration, np.float64)
@@ -92,8 +93,11 @@ class NegativeBinomialComponents(Component):
         return mean, jnp.diag(mean + mean**2 / self.concentration)
 
     def draw(self, key: Array, statistics: BetaStatistics, unit: Row) -> Float[Array, " dim"]:
-        """Draw counts from Poisson distributions whose means are drawn from Gammas of shape r about the component's
-        means.
+        """Draw the counts of one row of one component, shape (dim,).
+
+        Each count is Poisson, with a mean drawn from a Gamma of shape r about the component's mean of the column.
+
+        statistics: the statistics of the component's parameters v, (log v, log(1 − v)), shape (dim,) each.
         """
         key_mean, key_count = jax.random.split(key)
         mean = self._mean(statistics)
@@ -102,5 +106,8 @@ class NegativeBinomialComponents(Component):
         return jax.random.poisson(key_count, drawn).astype(mean.dtype)
 
     def _mean(self, statistics: BetaStatistics) -> Float[Array, " dim"]:
-        """Return the mean of each column, r v / (1 − v)."""
+        """Return the mean r v / (1 − v) of each column in one component, shape (dim,).
+
+        statistics: the statistics of the component's parameters v, (log v, log(1 − v)), shape (dim,) each.
+        """
         return jnp.asarray(self.concentration) * jnp.exp(statistics.log_value - statistics.log_complement)

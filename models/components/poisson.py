@@ -62,7 +62,7 @@ class PoissonComponents(Component):
         return -gammaln(coordinates + 1).sum()
 
     def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
-        """Return for each row the log-likelihood with each cell's mean equal to its count, the greatest, in nats."""
+        """Return the greatest log-likelihood of each row, in nats, shape (rows,): each cell's mean equals its count."""
         x = np.where(np.asarray(units.observed), np.asarray(units.value, np.float64), 0.0)
         return (xlogy(x, x) - x - scipy_gammaln(x + 1)).sum(-1)
 

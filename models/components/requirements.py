@@ -1,4 +1,4 @@
-"""Checks of what is given to mixtures: rows, and kinds of components, with errors that say what to do."""
+"""Checks of the arguments of mixtures, rows and kinds of components, with errors that say what to do."""
 
 import numpy as np
 
@@ -7,7 +7,10 @@ from lvsearch.models.units import Row
 
 
 def refuse_partial_rows(units: Row, why: str) -> None:
-    """Raise ValueError if a row has some of its cells but not all. why: the reason, for the error."""
+    """Raise ValueError if a row has some of its cells but not all.
+
+    units: the rows, stacked. why: the reason, for the error.
+    """
     observed = np.asarray(units.observed)
     partial = observed.any(-1) & ~observed.all(-1)
     if partial.any():
@@ -19,7 +22,10 @@ def refuse_partial_rows(units: Row, why: str) -> None:
 
 
 def require_counts(units: Row, kind: str) -> None:
-    """Raise ValueError if an observed cell is not a whole number ≥ 0. kind: the kind of component, for the error."""
+    """Raise ValueError if an observed cell is not a whole number ≥ 0.
+
+    units: the rows, stacked. kind: the name of the kind of component, for the error.
+    """
     values = np.asarray(units.value)[np.asarray(units.observed)]
     wrong = values[(values < 0) | (values != np.floor(values))]
     if wrong.size:
@@ -27,9 +33,9 @@ def require_counts(units: Row, kind: str) -> None:
 
 
 def required_component(given: object, name: str = "components") -> Component:
-    """Return the argument if it is a kind of component without scores. Raises ValueError otherwise.
+    """Return the argument `given` if it is a kind of component without factor scores. Raises ValueError otherwise.
 
-    name: what the argument is called in the error.
+    name: the name of the argument, for the error.
     """
     if not isinstance(given, Component):
         raise ValueError(f"got {name}={given!r}, expected a kind of component, such as DiagonalComponents()")
@@ -42,11 +48,12 @@ def required_component(given: object, name: str = "components") -> Component:
 
 
 def required_numbers(given: object, name: str = "components") -> Component:
-    """Return the argument if it is a kind of component with one variant and no priors on hyper-parameters.
+    """Return the argument `given` if it is a kind of component whose rows have one variant and whose hyper-parameters
+    are numbers.
 
-    name: what the argument is called in the error.
+    name: the name of the argument, for the error.
 
-    Raises ValueError otherwise.
+    Raises ValueError for other objects, for several variants (`StudentComponents`), and for priors on hyper-parameters.
     """
     component = required_component(given, name)
     if component.n_variants > 1:

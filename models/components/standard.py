@@ -21,9 +21,10 @@ def location_parameter(value: Any) -> HyperparameterArray:
 
 
 def positive_parameter(name: str, value: Any, ndim: int = 0) -> HyperparameterArray:
-    """Return positive numbers as an array: one number, or with ndim 1 also one per column.
+    """Return a hyper-parameter that must be positive as an array: one number, or with ndim 1 also one per column.
 
-    name: what it is called in the error.
+    name: the name of the hyper-parameter, for the error.
+    ndim: 0 for one number; 1 allows one for each column.
 
     Raises ValueError for any other value.
     """
@@ -35,9 +36,9 @@ def positive_parameter(name: str, value: Any, ndim: int = 0) -> HyperparameterAr
 
 
 def positive_or_prior(name: str, value: Any, ndim: int = 0) -> HyperparameterArray | GammaPrior:
-    """Return a hyper-parameter: positive numbers as an array, or a `GammaPrior` as it is.
+    """Return a hyper-parameter: positive numbers as an array, or a `GammaPrior` with its parameters as arrays.
 
-    name: what the hyper-parameter is called in error messages.
+    name: the name of the hyper-parameter, for the error.
     ndim: 0 for one number; 1 allows one for each column.
 
     Raises ValueError for any other value.
@@ -46,7 +47,10 @@ def positive_or_prior(name: str, value: Any, ndim: int = 0) -> HyperparameterArr
 
 
 def standardised(unit: Row, location: Any, scale: Any) -> Float[Array, " dim"]:
-    """Return (x − location) / scale of a row, 0 for missing cells."""
+    """Return (x − location) / scale of one row x, shape (dim,); 0 for missing cells.
+
+    location, scale: a number, or one per column.
+    """
     return jnp.where(unit.observed, (jnp.asarray(unit.value) - location) / scale, 0.0)
 
 

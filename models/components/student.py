@@ -21,10 +21,11 @@ from lvsearch.models.units import Row
 class StudentComponents(Component):
     """Student's t with a few widths: x | μ, Σ, u ~ Normal(μ, Σ/u), where u is one of u_1 … u_V with p(u_v) = w_v.
 
-    All cells of a row share u. If u ~ Gamma(ν/2, rate ν/2), a row is Student's t with ν degrees of freedom (Peel &
-    McLachlan 2000). Here the multipliers u_v and their probabilities are the nodes and weights of Gauss's quadrature of
-    that Gamma. So every polynomial in u of degree below 2V has the same mean. Nothing else is approximate: the model
-    *is* this mixture of Gaussians, and its evidence is that of this mixture.
+    u multiplies the precision of a row, and each of its V values is a *variant* of the row. All cells of a row share u.
+    If u ~ Gamma(ν/2, rate ν/2), a row is Student's t with ν degrees of freedom (Peel & McLachlan 2000). Here the
+    multipliers u_v and their probabilities are the nodes and weights of Gauss's quadrature of that Gamma. So every
+    polynomial in u of degree below 2V has the same mean. Nothing else is approximate: the model *is* this mixture of
+    Gaussians, and its evidence is that of this mixture.
 
     With ν = 4 and V = 4 the log-density of a row is close to Student's up to a distance of 4 standard units from the
     mean: within .2 nats in one or two columns, and .4 in thirteen. Further out its tails are those of the widest
@@ -58,7 +59,7 @@ class StudentComponents(Component):
 
     @property
     def multipliers(self) -> Float[np.ndarray, " variant"]:
-        """The multipliers u_v of the precision, shape (variant,)."""
+        """The V multipliers u_v of a row's precision, one for each variant, shape (variant,)."""
         return roots_genlaguerre(self.variants, self.degrees / 2 - 1)[0] / (self.degrees / 2)
 
     @property
@@ -67,7 +68,7 @@ class StudentComponents(Component):
 
     @property
     def log_variants(self) -> Float[np.ndarray, " variant"]:
-        """log w_v, the log-probability of each variant, in nats."""
+        """The log-probability log w_v of each variant (multiplier of the precision), in nats, shape (variant,)."""
         weights = roots_genlaguerre(self.variants, self.degrees / 2 - 1)[1]
         return np.log(weights) - gammaln(self.degrees / 2)
 
@@ -79,7 +80,7 @@ class StudentComponents(Component):
 
     @property
     def cellwise(self) -> bool:  # pyright: ignore
-        """False: the cells of a row share its multiplier."""
+        """False: the cells of a row share one multiplier of the precision, so single cells are not independent."""
         return False
 
     @property
@@ -111,7 +112,10 @@ class StudentComponents(Component):
         return self.gaussians.coordinates(unit)
 
     def increment(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Any:
-        """Return what a Gaussian row adds to the natural parameters."""
+        """Return what a row adds to the natural parameters of a Gaussian component, with multiplier u = 1.
+
+        coordinates: the row in the coordinates of `gaussians`, shape (dim,). observed: False for missing cells, (dim,).
+        """
         return self.gaussians.increment(coordinates, observed)
 
     def log_carrier(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Float[Array, ""]:
@@ -129,7 +133,9 @@ class StudentComponents(Component):
         )
 
     def variant_increments(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Any:
-        """Return what a row adds in each variant, variants on the leading axis.
+        """Return what a row adds to the natural parameters in each variant, variants on the leading axis.
+
+        coordinates: the row in the coordinates of `gaussians`, shape (dim,). observed: False for missing cells, (dim,).
 
         The precision is multiplied by u. So all statistics of a Gaussian row are multiplied by u, except the first,
         which belongs to the log of the precision.
@@ -140,7 +146,11 @@ class StudentComponents(Component):
         return every._replace(**{one._fields[0]: jnp.broadcast_to(one[0], every[0].shape)})
 
     def variant_tilts(self, observed: Bool[Array, " dim"]) -> Float[Array, " variant"]:
-        """Return ½ log u_v for every observed cell, summed, in nats."""
+        """Return ½ · (number of observed cells) · log u_v for each variant v, in nats, shape (variant,).
+
+        The log-density of a row in variant v exceeds that of u = 1 by this term. observed: False for missing cells,
+        (dim,).
+        """
         return 0.5 * observed.sum() * jnp.log(jnp.asarray(self.multipliers))
 
     def plug_in(self) -> Component:
@@ -159,7 +169,13 @@ class StudentComponents(Component):
         return self.draw_variant(key_row, statistics, unit, variant)
 
     def draw_variant(self, key: Array, statistics: Any, unit: Row, variant: Int[Array, ""]) -> Float[Array, " dim"]:
-        """Draw a Gaussian row, and stretch its distance from the mean by 1/√u."""
+        """Draw the cells of one row with the multiplier u of the given variant, shape (dim,).
+
+        A Gaussian row is drawn, and its distance from the mean is multiplied by 1/√u.
+
+        statistics: the statistics of the component's parameters. unit: a row, for its shape. variant: index of the
+            multiplier.
+        """
         mean, _ = self.gaussians.moments(statistics)
         row = self.gaussians.draw(key, statistics, unit)
         return mean + (row - mean) / jnp.sqrt(jnp.asarray(self.multipliers, row.dtype)[variant])

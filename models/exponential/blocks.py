@@ -12,12 +12,14 @@ from lvsearch.models.exponential.simplex import Dirichlet, PointSimplex
 
 
 class SimplexBlocks(Family[Event]):
-    """Independent vectors on simplices of `widths` entries, one after another on the event axis, all of one family.
+    """Several independent vectors, each on a simplex of its own, one after another on the event axis, all of one
+    family.
 
     base: the family of every vector.
     widths: the number of entries of each vector.
 
-    To compute, entries are gathered into rows of one length, and missing entries are masked.
+    An example is the allele frequencies of all loci. To compute, entries are gathered into rows of one length, and
+    missing entries are masked.
     """
 
     base: Dirichlet | PointSimplex
@@ -63,22 +65,26 @@ class SimplexBlocks(Family[Event]):
         return self.base.to_numpyro(self._rows(natural, None)[0]).to_event(1)
 
     def _rows(self, leaf: Any, event_mask: Any) -> tuple[Array, Any]:
-        """Return (…, event) rearranged as (…, block, entry), and which of these entries exist."""
+        """Return an array (…, event) rearranged as (…, block, entry), and a mask of the same shape of the entries that
+        exist.
+
+        leaf: the array; each block is one simplex. event_mask: mask (…, event) of the entries that exist, or None.
+        """
         index, exists = _layout(self.widths)
         mask = exists if event_mask is None else exists & jnp.asarray(event_mask)[..., index]
         return jnp.where(exists, jnp.asarray(leaf)[..., index], 0), mask
 
     def _flat(self, rows: Array) -> Array:
-        """Return (…, block, entry) rearranged as (…, event): the inverse of `_rows`."""
+        """Return an array (…, block, entry) rearranged as (…, event), the inverse of `_rows`."""
         block = np.repeat(np.arange(len(self.widths)), self.widths)
         entry = np.concatenate([np.arange(width) for width in self.widths])
         return rows[..., block, entry]
 
 
 def _layout(widths: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Return (position of each entry on the event axis, which entries exist), both (block, entry).
+    """Return (position of each entry on the event axis, mask of the entries that exist), both of shape (block, entry).
 
-    The position is 0 where an entry does not exist.
+    widths: the number of entries of each block. The position is 0 where an entry does not exist.
     """
     starts = np.concatenate([[0], np.cumsum(widths)[:-1]])
     exists = np.arange(max(widths)) < np.array(widths)[:, None]

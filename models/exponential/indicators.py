@@ -1,4 +1,4 @@
-"""Families of indicators, whose statistic is the indicator itself."""
+"""Families of indicators, whose sufficient statistic is the indicator itself."""
 
 from typing import ClassVar
 
@@ -36,9 +36,9 @@ class Categorical(IndicatorFamily[Event]):
         return keep(jnp.exp(log_normalised(natural, event_mask)), event_mask)
 
     def natural(self, mean: Event, event_mask: EventMask = None) -> Float[Array, "*element event"]:
-        """Return log E[x], the one with A(η) = 0 of the many η that differ by a constant.
+        """Return log E[x], natural parameters η with A(η) = 0. Others, which differ by a constant, have the same mean.
 
-        Probabilities must be positive.
+        mean: E[x], positive probabilities, shape (elements…, event).
         """
         return jnp.log(mean if event_mask is None else jnp.where(event_mask, mean, 1))
 
@@ -50,7 +50,10 @@ class Categorical(IndicatorFamily[Event]):
     def sample_counts(
         self, key: RandomKey, natural: Event, copies: Float[Array | np.ndarray, "..."], event_mask: EventMask = None
     ) -> Float[Array, "*element event"]:
-        """Return a draw from Multinomial(copies, softmax(η)), divided by copies."""
+        """Draw from Multinomial(copies, softmax(η)) for each element, and return the counts divided by copies.
+
+        natural: η, the log-odds. copies: the number of draws, broadcastable to the elements.
+        """
         probabilities = self.mean(natural, event_mask)
         copies = jnp.broadcast_to(jnp.asarray(copies, probabilities.dtype), probabilities.shape[:-1])
         counts = jax.random.multinomial(key, copies, probabilities, dtype=probabilities.dtype)
@@ -63,7 +66,9 @@ class Categorical(IndicatorFamily[Event]):
         return jnp.asarray(mean)
 
     def value(self, statistics: Event, event_mask: EventMask = None) -> Int[Array, "*element"]:
-        """Return the position of the chosen entry; of expected statistics, the most probable position."""
+        """Return the position of the chosen entry, shape (elements…); of expected statistics, the most probable
+        position.
+        """
         known = statistics if event_mask is None else jnp.where(event_mask, statistics, -jnp.inf)
         return jnp.argmax(known, axis=-1)
 
@@ -93,7 +98,10 @@ class Bernoulli(IndicatorFamily[Element]):
     def sample_counts(
         self, key: RandomKey, natural: Element, copies: Float[Array | np.ndarray, "..."], event_mask: None = None
     ) -> Float[Array, "*element"]:
-        """Return a draw from Binomial(copies, E[x]), divided by copies."""
+        """Draw from Binomial(copies, E[x]) for each element, and return the count divided by copies.
+
+        natural: η, the log-odds. copies: the number of draws, broadcastable to the elements.
+        """
         probabilities = self.mean(natural)
         copies = jnp.broadcast_to(jnp.asarray(copies, probabilities.dtype), probabilities.shape)
         counts = jax.random.binomial(key, copies, probabilities, dtype=probabilities.dtype)

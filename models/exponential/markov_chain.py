@@ -1,4 +1,4 @@
-"""The family of a path z_1 … z_T through K states, in which each state depends on the one before.
+"""The family of a path z_1 … z_T through K hidden states, in which each state depends on the one before.
 
 A whole path is one element, with structure:
 
@@ -31,10 +31,12 @@ PathMask = Bool[Array | np.ndarray, "*#element #row #state #state"] | None
 
 
 class MarkovChainStatistics(NamedTuple):
-    """The indicators of a path.
+    """The indicators of a path through states, the sufficient statistics of `MarkovChain`.
 
-    `state` (row, state): the state of each row. `step` (row, state, state): the state of the row before, and of the
-        row; 0 at the first row.
+    | field | meaning |
+    |---|---|
+    | `state` | (row, state): one-hot, the state of each row |
+    | `step` | (row, state, state): one-hot, the states of the row before and of the row; 0 at the first row |
     """
 
     state: Float[Array, "*element row state"]
@@ -42,7 +44,7 @@ class MarkovChainStatistics(NamedTuple):
 
 
 class MarkovChain(IndicatorFamily[MarkovChainStatistics]):
-    """A path through states. The event axes are (row, state, state).
+    """The family of a path through hidden states. The event axes are (row, state, state).
 
     event_mask: the product of the masks of rows and of states. Rows that exist come first, and the path ends with the
         last of them.
@@ -63,9 +65,10 @@ class MarkovChain(IndicatorFamily[MarkovChainStatistics]):
         return jax.grad(lambda eta: self.log_normaliser(eta, event_mask).sum())(natural)
 
     def natural(self, mean: MarkovChainStatistics, event_mask: PathMask = None) -> MarkovChainStatistics:
-        """Return the logs of p(z_1) and p(z_t | z_{t−1}), the one η with A(η) = 0 of many.
+        """Return the logs of p(z_1) and p(z_t | z_{t−1}), natural parameters η with A(η) = 0; others have the same
+        mean.
 
-        Probabilities must be positive.
+        mean: probabilities of states and of pairs of states, positive.
         """
         first = jnp.arange(mean.state.shape[-2])[:, None] == 0
         begins, steps = first & (mean.state > 0), mean.step > 0
@@ -84,7 +87,10 @@ class MarkovChain(IndicatorFamily[MarkovChainStatistics]):
     def sample_counts(
         self, key: RandomKey, natural: MarkovChainStatistics, copies: Any, event_mask: PathMask = None
     ) -> MarkovChainStatistics:
-        """Return the average of `copies` draws, made one after another."""
+        """Draw paths, `copies` for each element one after another, and return the average of their indicators.
+
+        natural: η, the log-potentials. copies: the number of draws, broadcastable to the elements.
+        """
         copies = jnp.broadcast_to(jnp.asarray(copies, natural.state.dtype), natural.state.shape[:-2])
 
         def one(number: Array, total: MarkovChainStatistics) -> MarkovChainStatistics:
@@ -98,7 +104,10 @@ class MarkovChain(IndicatorFamily[MarkovChainStatistics]):
         return jax.lax.fori_loop(0, copies.max().astype(int), one, jax.tree.map(jnp.zeros_like, natural))
 
     def mode(self, natural: MarkovChainStatistics, event_mask: PathMask = None) -> MarkovChainStatistics:
-        """Return the most probable path (Viterbi), the first if there are several."""
+        """Return the indicators of the most probable path (Viterbi's), of the first one if there are several.
+
+        natural: η, the log-potentials. event_mask: mask (row, state, state) of what exists, or None.
+        """
         return self._best_path(natural, None, event_mask)
 
     def point(self, natural: MarkovChainStatistics, event_mask: PathMask = None) -> MarkovChainStatistics:
@@ -108,7 +117,9 @@ class MarkovChain(IndicatorFamily[MarkovChainStatistics]):
         return mean.state
 
     def value(self, statistics: MarkovChainStatistics, event_mask: PathMask = None) -> Int[Array, "*element row"]:
-        """Return the state of each row; of expected statistics, the most probable state of each row by itself."""
+        """Return the state of each row, shape (elements…, row); of expected statistics, the most probable state of each
+        row by itself.
+        """
         known = statistics.state
         if event_mask is not None:
             known = jnp.where(jnp.asarray(event_mask).any((-3, -2))[..., None, :], known, -jnp.inf)
@@ -122,9 +133,13 @@ class MarkovChain(IndicatorFamily[MarkovChainStatistics]):
     def _best_path(
         self, natural: MarkovChainStatistics, noise: Array | None, event_mask: PathMask
     ) -> MarkovChainStatistics:
-        """Run the recursion forward, and come back along the best path.
+        """Return the indicators of the most probable path, or of a random one if `noise` is given.
 
+        natural: η, the log-potentials of states and steps.
         noise: Gumbel noise (elements…, row, state), with which the path is a draw; None for the most probable path.
+        event_mask: mask (row, state, state) of what exists, or None.
+
+        The recursion runs forward over rows, and then comes back along the best path.
         """
         drawing = noise is not None
         noise = noise if drawing else jnp.zeros_like(natural.state)
@@ -140,9 +155,12 @@ class MarkovChain(IndicatorFamily[MarkovChainStatistics]):
 def _each_path(
     function: Callable[..., Array], result: str, natural: MarkovChainStatistics, event_mask: PathMask, *more: Array
 ) -> Array:
-    """Return function(state (t,k), step (t,k,k), mask (t,k,k), …(t,k)) of each element.
+    """Apply a function of one path to every element, and return the results with the elements leading.
 
-    result: the axes of the function's result, as in `jnp.vectorize`. more: further arguments (elements…, t, k).
+    function: called as function(state (t, k), step (t, k, k), mask (t, k, k), …(t, k)) with t rows and k states.
+    result: the axes of the function's result, as in `jnp.vectorize`, such as "(t,k)".
+    natural: η, the log-potentials of states and steps. event_mask: mask (row, state, state) of what exists, or None.
+    more: further arguments of the function, (elements…, t, k).
     """
     step = jnp.asarray(natural.step)
     shape = step.shape if event_mask is None else np.broadcast_shapes(np.shape(event_mask), step.shape[-3:])
@@ -152,9 +170,13 @@ def _each_path(
 
 
 def _forward(state: Array, step: Array, mask: Array, total: Callable[..., Array]) -> Float[Array, "row state"]:
-    """Return α_t = η^state_t + total_i (α_{t−1, i} + η^step_{t, i, ·}) for each row; it stays after the last row.
+    """Return the forward messages α_t = η^state_t + total_i (α_{t−1, i} + η^step_{t, i, ·}) of one path, shape (row,
+    state).
 
+    state, step, mask: log-potentials (row, state) and (row, state, state), and the mask of what exists.
     total: `logsumexp` for sums over paths, or `max` for the best path.
+
+    After the last row that exists, α stays as it is.
     """
     exists, here = mask.any((0, 1)), mask.any((1, 2))
 
@@ -169,9 +191,9 @@ def _forward(state: Array, step: Array, mask: Array, total: Callable[..., Array]
 
 
 def _back(alpha: Array, step: Array, mask: Array) -> Float[Array, "row state"]:
-    """Return the best path as one-hot rows: the best last state, then each time the best state that leads there.
+    """Return the best path as one-hot rows, (row, state): the best last state, then each time the best state before it.
 
-    alpha: the result of `_forward`.
+    alpha: the result of `_forward`. step, mask: log-potentials (row, state, state), and the mask of what exists.
     """
     exists, here = mask.any((0, 1)), mask.any((1, 2))
     following = jnp.concatenate([here[1:], jnp.zeros(1, bool)])

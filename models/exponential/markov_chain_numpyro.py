@@ -10,7 +10,7 @@ from numpyro.distributions.util import validate_sample
 
 
 class MarkovPath(dist.Distribution):
-    """The NumPyro form of `MarkovChain`: the state of each row, on the last axis.
+    """The NumPyro distribution of a path of `MarkovChain`: the index of the state of each row, on the last axis.
 
     family: the `MarkovChain`. natural: its natural parameters.
     """

@@ -34,7 +34,7 @@ def cholesky(matrix: Float[Array, "*element dim dim"]) -> Float[Array, "*element
 def solve_lower(
     factor: Float[Array, "*element dim dim"], right: Float[Array, "*element dim column"], transposed: bool = False
 ) -> Float[Array, "*element dim column"]:
-    """Return the X of L X = right, or of Lᵀ X = right if `transposed`.
+    """Return the X of L X = right, or of Lᵀ X = right if `transposed`, shape (elements…, dim, column).
 
     factor: L, lower triangular, with zeros above its diagonal.
     """
@@ -51,12 +51,12 @@ def solve_lower(
 
 
 def inverse_from(factor: Float[Array, "*element dim dim"]) -> Float[Array, "*element dim dim"]:
-    """Return (LLᵀ)⁻¹, symmetric, from the factor L."""
+    """Return the symmetric matrix (LLᵀ)⁻¹, (elements…, dim, dim), from the Cholesky factor L."""
     eye = jnp.broadcast_to(jnp.eye(factor.shape[-1], dtype=factor.dtype), factor.shape)
     inverse = solve_lower(factor, eye)
     return jnp.swapaxes(inverse, -1, -2) @ inverse
 
 
 def log_determinant(factor: Float[Array, "*element dim dim"]) -> Float[Array, "*element"]:
-    """Return log |LLᵀ| from the factor L."""
+    """Return log |LLᵀ|, the log of the determinant, shape (elements…), from the Cholesky factor L."""
     return 2 * jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)).sum(-1)

@@ -12,11 +12,11 @@ from lvsearch.models.exponential.family import Family, NumpyroDistribution, Rand
 
 
 class MixedFamily(Family[tuple[Any, ...]]):
-    """Independent parameters (x_1, …, x_J) of several groups of columns; x_j is of family `parts[j]` over `widths[j]`
-    columns.
+    """The joint family of independent parameters (x_1, …, x_J) of J groups of columns.
 
-    Statistics are a tuple of the parts' own statistics. A family of numbers has one element for each column. A family
-    on an event or on a matrix has one element for all its columns.
+    x_j is of family `parts[j]` and belongs to `widths[j]` columns. Statistics are a tuple of the statistics of each
+    group's family. A family of numbers has one element for each column. A family on an event or on a matrix has one
+    element for all columns of its group.
     """
 
     parts: tuple[Family, ...]
@@ -26,7 +26,7 @@ class MixedFamily(Family[tuple[Any, ...]]):
 
     @property
     def field_event_ndims(self) -> tuple[int, ...]:  # pyright: ignore
-        """The number of event axes of every array of the statistics, the parts' one after another."""
+        """The number of event axes of every array of the statistics, group after group."""
         return tuple(ndim for part in self.parts for ndim in _leaf_ndims(part))
 
     def log_normaliser(self, natural: tuple[Any, ...], event_mask: Any = None) -> Float[Array, "*element"]:
@@ -52,7 +52,10 @@ class MixedFamily(Family[tuple[Any, ...]]):
         return self._each(statistics, lambda part, own: part.value(own))
 
     def zeros(self, shape: tuple[int, ...], dtype: Any) -> tuple[Any, ...]:
-        """Return statistics of 0. shape: the elements, then the number of columns of all parts together."""
+        """Return statistics of 0 of every group of columns.
+
+        shape: the axes of the elements, then the number of columns of all groups together.
+        """
         return tuple(part.zeros(_shape(part, shape[:-1], n), dtype) for part, n in self._with_widths())
 
     def legal(self, shape: tuple[int, ...], dtype: Any) -> tuple[Any, ...]:
@@ -66,15 +69,23 @@ class MixedFamily(Family[tuple[Any, ...]]):
         )
 
     def _with_widths(self) -> list[tuple[Family, int]]:
-        """Return each part with its number of columns."""
+        """Return (family, number of columns) of each group of columns."""
         return list(zip(self.parts, self.widths, strict=True))
 
     def _each(self, leaves: tuple[Any, ...], function: Callable[[Family, Any], Any]) -> tuple[Any, ...]:
-        """Return function(part, its own statistics) of each part."""
+        """Return function(family, its own statistics) of each group of columns, as a tuple.
+
+        leaves: for each group its statistics.
+        """
         return tuple(function(part, own) for part, own in zip(self.parts, leaves, strict=True))
 
     def _sum_over_parts(self, natural: tuple[Any, ...], number: Callable[[Family, Any], Array]) -> Array:
-        """Return the sum of number(part, its own statistics) over parts, and over columns of families of numbers."""
+        """Return the sum of number(family, its own natural parameters) over groups of columns, shape (elements…).
+
+        A family of numbers has one element per column, and these are summed too.
+
+        natural: for each group its natural parameters.
+        """
         found = self._each(natural, number)
         return sum(
             (one if part.event_ndim else one.sum(-1) for part, one in zip(self.parts, found, strict=True)),
@@ -83,11 +94,14 @@ class MixedFamily(Family[tuple[Any, ...]]):
 
 
 def _leaf_ndims(part: Family) -> tuple[int, ...]:
-    """Return how many axes beyond those of the components each array of a part's statistics has."""
+    """Return the number of axes, beyond those of the components, of each array of a family's statistics."""
     fields: Any = part.statistics_type
     return part.field_event_ndims or (1,) * (1 if fields is None else len(fields._fields))
 
 
 def _shape(part: Family, elements: tuple[int, ...], width: int) -> tuple[int, ...]:
-    """Return the shape of a part's statistics: a family on a matrix has its columns twice."""
+    """Return the shape of the statistics of one group of columns; a family on a matrix has the axis of columns twice.
+
+    part: the family of the group. elements: the leading axes. width: the number of columns.
+    """
     return (*elements, *(width,) * max(1, part.event_ndim))

@@ -13,7 +13,9 @@ from lvsearch.models.exponential.scalars import LOG_2PI, draw_gaussian
 
 
 class NormalGammaStatistics(NamedTuple):
-    """(log τ, −τ, τμ, −τμ²/2), or the numbers that multiply them."""
+    """Sufficient statistics (log τ, −τ, τμ, −τμ²/2) of a Gaussian's mean μ and precision τ, or natural parameters
+    for them.
+    """
 
     log_precision: Element
     negative_precision: Element
@@ -81,7 +83,10 @@ class NormalGamma(UnitCarrierFamily[NormalGammaStatistics]):
 
 
 def _normal_gamma_parameters(natural: NormalGammaStatistics) -> tuple[Array, Array, Array, Array]:
-    """Return (a, b, m, κ) from η."""
+    """Return (a, b, m, κ) of a Normal–Gamma from its natural parameters, each of shape (elements…).
+
+    a and b are the shape and the rate of the precision, m is the centre of the mean, and κ its pseudo-count.
+    """
     pseudo_count = natural.negative_half_precision_square
     centre = natural.precision_mean / pseudo_count
     rate = natural.negative_precision - 0.5 * natural.precision_mean * centre
@@ -89,6 +94,6 @@ def _normal_gamma_parameters(natural: NormalGammaStatistics) -> tuple[Array, Arr
 
 
 def _normal_gamma_statistics(mean: Array, log_precision: Array) -> NormalGammaStatistics:
-    """Return t(μ, τ) from μ and log τ."""
+    """Return the sufficient statistics (log τ, −τ, τμ, −τμ²/2) from μ and log τ."""
     precision = jnp.exp(log_precision)
     return NormalGammaStatistics(log_precision, -precision, precision * mean, -0.5 * precision * mean**2)

@@ -10,7 +10,11 @@ from numpyro.distributions.util import validate_sample
 
 
 class NormalGammaDistribution(dist.Distribution):
-    """The NumPyro form of `NormalGamma`: (μ, τ) on the last axis."""
+    """The NumPyro distribution of a `NormalGamma`: the mean μ and the precision τ on the last axis.
+
+    precision_shape, precision_rate: a and b of τ ~ Gamma(a, b).
+    centre, pseudo_count: m and κ of μ | τ ~ Normal(m, precision κτ).
+    """
 
     arg_constraints: ClassVar = {
         "precision_shape": constraints.positive,
@@ -39,9 +43,9 @@ class NormalGammaDistribution(dist.Distribution):
         return self._precision().log_prob(precision) + self._mean_given(precision).log_prob(mean)
 
     def _precision(self):
-        """Return the distribution of τ."""
+        """Return the NumPyro distribution of the precision τ, a Gamma."""
         return dist.Gamma(self.precision_shape, self.precision_rate)
 
     def _mean_given(self, precision):
-        """Return the distribution of μ given τ."""
+        """Return the NumPyro distribution of the mean μ given the precision τ, a Normal."""
         return dist.Normal(self.centre, (self.pseudo_count * precision) ** -0.5)

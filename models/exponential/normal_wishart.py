@@ -17,7 +17,10 @@ BISECTIONS = 90
 
 
 class NormalWishartStatistics(NamedTuple):
-    """(½ log|Λ|, −½Λ, Λμ, −½ μᵀΛμ), or the numbers that multiply them; elements leading, then (), (D, D), (D,), ()."""
+    """Sufficient statistics (½ log|Λ|, −½Λ, Λμ, −½ μᵀΛμ) of a mean μ and a precision matrix Λ, or natural parameters.
+
+    Elements lead; then the shapes are (), (D, D), (D,), () for D columns.
+    """
 
     half_log_determinant: Float[Array, "*element"]
     negative_half_precision: Float[Array, "*element dim dim"]
@@ -81,7 +84,7 @@ class NormalWishart(UnitCarrierFamily[NormalWishartStatistics]):
     def sample(
         self, key: RandomKey, natural: NormalWishartStatistics, event_mask: None = None
     ) -> NormalWishartStatistics:
-        """Return t of a draw, with Λ = FFᵀ by Bartlett's decomposition."""
+        """Draw (μ, Λ) for each element and return its sufficient statistics; Λ = FFᵀ is by Bartlett's decomposition."""
         key_diagonal, key_below, key_mean = jax.random.split(key, 3)
         degrees, factor, centre, count = _parameters(natural)
         lower, log_diagonal = bartlett(key_diagonal, key_below, degrees, factor)
@@ -107,19 +110,31 @@ class NormalWishart(UnitCarrierFamily[NormalWishartStatistics]):
         return MeanAndPrecisionMatrix(mean, precision)
 
     def legal(self, shape: tuple[int, ...], dtype: Any) -> NormalWishartStatistics:
-        """Return the η of ν = D + 1, B the identity, m = 0, κ = 1: with 1 everywhere B would be singular."""
+        """Return the natural parameters of a Normal–Wishart with ν = D + 1 degrees of freedom and the identity as rate
+        matrix B.
+
+        Its centre is 0 and its pseudo-count 1. With 1 everywhere, the default, B would be singular.
+
+        shape: the axes of the elements, then (D, D).
+        """
         elements, eye = shape[:-2], jnp.eye(shape[-1], dtype=dtype)
         one = jnp.ones(elements, dtype)
         return NormalWishartStatistics(one, one[..., None, None] * eye, jnp.zeros(shape[:-1], dtype), one)
 
     def statistics_at(self, value: Any, natural: NormalWishartStatistics) -> NormalWishartStatistics:
-        """Return t of an array with the mean in the first row and the precision below."""
+        """Return the sufficient statistics of an array (…, D + 1, D): the mean in the first row, the precision matrix
+        below.
+
+        natural: not used.
+        """
         del natural
         factor = cholesky(value[..., 1:, :])
         return _statistics(value[..., 0, :], factor, 0.5 * log_determinant(factor))
 
     def to_numpyro(self, natural: NormalWishartStatistics) -> NumpyroDistribution:
-        """Return a distribution over arrays (…, D + 1, D): the mean in the first row, the precision below."""
+        """Return a NumPyro distribution over arrays (…, D + 1, D): the mean in the first row, the precision matrix
+        below.
+        """
         from lvsearch.models.exponential.normal_wishart_numpyro import NormalWishartDistribution
 
         degrees, factor, centre, count = _parameters(natural)
@@ -127,7 +142,11 @@ class NormalWishart(UnitCarrierFamily[NormalWishartStatistics]):
 
 
 def _parameters(natural: NormalWishartStatistics) -> tuple[Array, Array, Array, Array]:
-    """Return (ν, the Cholesky factor of B, m, κ) from η."""
+    """Return (ν, the Cholesky factor of B, m, κ) of a Normal–Wishart from its natural parameters.
+
+    ν (elements…) are degrees of freedom, B (elements…, D, D) is the rate matrix (inverse scale) of the Wishart, m
+    (elements…, D) the centre of the mean, and κ (elements…) its pseudo-count.
+    """
     count = natural.negative_half_square
     centre = natural.precision_mean / count[..., None]
     scale = natural.negative_half_precision - natural.precision_mean[..., :, None] * centre[..., None, :]
@@ -137,11 +156,13 @@ def _parameters(natural: NormalWishartStatistics) -> tuple[Array, Array, Array, 
 def bartlett(
     key_diagonal: RandomKey, key_below: RandomKey, degrees: Any, factor: Float[Array, "*element dim dim"]
 ) -> tuple[Float[Array, "*element dim dim"], Float[Array, "*element dim"]]:
-    """Draw Bartlett's decomposition of a Wishart: (A, the logs of its diagonal), with Λ = FFᵀ, F = C⁻ᵀA and B = CCᵀ.
+    """Draw a Wishart matrix Λ ~ Wishart(ν, B⁻¹) in Bartlett's form: return (A, the logs of its diagonal).
 
-    degrees: ν. factor: C.
+    Λ = FFᵀ with F = C⁻ᵀA, where C is the Cholesky factor of the rate matrix, B = CCᵀ. A is lower triangular,
+    (elements…, dim, dim). Its diagonal is χ-distributed, and the entries below are standard normal.
 
-    A is lower triangular. Its diagonal is χ-distributed, and the entries below are standard normal.
+    key_diagonal, key_below: random keys for the diagonal and for the entries below.
+    degrees: ν, the degrees of freedom, shape (elements…). factor: C.
     """
     n_dims, dtype = factor.shape[-1], factor.dtype
     log_diagonal = 0.5 * (jax.random.loggamma(key_diagonal, halves(degrees, n_dims), dtype=dtype) + LOG_2)
@@ -150,12 +171,17 @@ def bartlett(
 
 
 def halves(degrees: Any, n_dims: int) -> Array:
-    """Return (ν + 1 − i)/2 for i = 1…D, shape (elements…, D)."""
+    """Return (ν + 1 − i)/2 for i = 1…D, the arguments of a Wishart's Gamma functions, shape (elements…, D).
+
+    degrees: ν, the degrees of freedom, shape (elements…). n_dims: D, the number of columns.
+    """
     return 0.5 * (degrees[..., None] - jnp.arange(n_dims, dtype=degrees.dtype))
 
 
 def degrees_of(gap: Any, n_dims: int) -> Array:
-    """Return the ν with Σ_i ψ((ν + 1 − i)/2) − D log(ν/2) = gap.
+    """Return the degrees of freedom ν of a Wishart with Σ_i ψ((ν + 1 − i)/2) − D log(ν/2) = gap, shape (elements…).
+
+    ψ is the digamma function, and i = 1…D. gap: E[log|Λ|] − log|E[Λ]|, negative. n_dims: D.
 
     The left side rises from −∞ at ν = D − 1 to 0. The root is found by bisection in log(ν − D + 1).
     """
@@ -172,7 +198,11 @@ def degrees_of(gap: Any, n_dims: int) -> Array:
 
 
 def _statistics(mean: Array, root: Array, half_log_determinant: Array) -> NormalWishartStatistics:
-    """Return t at μ and Λ = root · rootᵀ."""
+    """Return the sufficient statistics (½ log|Λ|, −½Λ, Λμ, −½ μᵀΛμ) at the mean μ and the precision matrix Λ = root ·
+    rootᵀ.
+
+    mean: (elements…, D). root: (elements…, D, D). half_log_determinant: ½ log|Λ|, (elements…).
+    """
     along = jnp.einsum("...ij,...i->...j", root, mean)
     precision = root @ jnp.swapaxes(root, -1, -2)
     linear = jnp.einsum("...ij,...j->...i", root, along)

@@ -11,7 +11,7 @@ from numpyro.distributions.transforms import Transform, biject_to
 
 
 class _MeanOverPrecision(constraints.Constraint):
-    """The constraint on a matrix (D + 1, D): any vector in the first row, a positive definite matrix below."""
+    """The NumPyro constraint on a matrix (D + 1, D): any vector in the first row, a positive definite matrix below."""
 
     event_dim = 2
 
@@ -30,7 +30,11 @@ mean_over_precision = _MeanOverPrecision()
 
 
 class MeanOverPrecisionTransform(Transform):
-    """Map D + D(D + 1)/2 real numbers to the mean, and the precision's Cholesky factor with the log of its diagonal."""
+    """The NumPyro transform from D + D(D + 1)/2 real numbers to a matrix (D + 1, D): the mean above the precision
+    matrix.
+
+    The precision matrix comes from its Cholesky factor with the log of its diagonal.
+    """
 
     domain = constraints.real_vector  # pyright: ignore[reportAssignmentType]
     codomain = mean_over_precision  # pyright: ignore[reportAssignmentType]
@@ -58,8 +62,8 @@ class MeanOverPrecisionTransform(Transform):
 
 
 @biject_to.register(_MeanOverPrecision)
-def _mean_over_precision(constraint):
-    """Return the map from real numbers that NumPyro uses for this constraint."""
+def _transform_to_mean_over_precision(constraint):
+    """Return the map from real numbers that NumPyro uses for the constraint `_MeanOverPrecision`."""
     return MeanOverPrecisionTransform()
 
 
@@ -69,12 +73,16 @@ def _precision_of():
 
 
 def _n_dims(length: int) -> int:
-    """Return the D of D + D(D + 1)/2 = length."""
+    """Return the number of columns D with D + D(D + 1)/2 = length."""
     return (math.isqrt(9 + 8 * length) - 3) // 2
 
 
 class NormalWishartDistribution(dist.Distribution):
-    """The NumPyro form of `NormalWishart`: the mean in the first row of (D + 1, D), the precision matrix below."""
+    """The NumPyro distribution of a `NormalWishart` over (D + 1, D): the mean in the first row, the precision matrix
+    below.
+
+    degrees, scale, centre, pseudo_count: ν, B, m and κ of Λ ~ Wishart(ν, B⁻¹), μ | Λ ~ Normal(m, precision κΛ).
+    """
 
     arg_constraints: ClassVar = {
         "degrees": constraints.positive,
@@ -100,9 +108,9 @@ class NormalWishartDistribution(dist.Distribution):
         return self._precision().log_prob(precision) + self._mean_given(precision).log_prob(mean)
 
     def _precision(self):
-        """Return the distribution of Λ."""
+        """Return the NumPyro distribution of the precision matrix Λ, a Wishart."""
         return dist.Wishart(self.degrees, rate_matrix=self.scale)
 
     def _mean_given(self, precision):
-        """Return the distribution of μ given Λ."""
+        """Return the NumPyro distribution of the mean μ given the precision matrix Λ, a multivariate normal."""
         return dist.MultivariateNormal(self.centre, precision_matrix=self.pseudo_count[..., None, None] * precision)

@@ -46,7 +46,7 @@ class PointGaussian(Family[NormalGammaStatistics]):
         return NormalGammaStatistics(-jnp.log(variance), -precision, precision * centre, -0.5 * precision * centre**2)
 
     def natural(self, mean: NormalGammaStatistics, event_mask: None = None) -> NormalGammaStatistics:
-        """Return the natural parameters of one observation. They are unique only up to their scale."""
+        """Return the natural parameters of one observation with this mean. They are unique only up to their scale."""
         centre, precision = self.value(mean)
         half = jnp.full_like(centre, 0.5)
         return NormalGammaStatistics(half, 0.5 * (1 / precision + centre**2), centre, jnp.ones_like(centre))

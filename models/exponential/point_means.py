@@ -30,7 +30,7 @@ class PointMean(Family[GaussianStatistics]):
         return GaussianStatistics(value, -0.5 * value**2)
 
     def natural(self, mean: GaussianStatistics, event_mask: None = None) -> GaussianStatistics:
-        """Return the natural parameters of one observation. They are unique only up to their scale."""
+        """Return the natural parameters of one observation with this mean. They are unique only up to their scale."""
         return GaussianStatistics(mean.value, jnp.ones_like(mean.value))
 
     def entropy(self, natural: GaussianStatistics, event_mask: None = None) -> Float[Array, "..."]:
@@ -52,8 +52,9 @@ class PointMean(Family[GaussianStatistics]):
 
 
 class PointProbability(Family[BetaStatistics]):
-    """A family with all mass at one v in (0, 1), the maximiser of ⟨η, (log v, log(1 − v))⟩, floored as in
-    `PointSimplex`.
+    """A family with all mass at one v in (0, 1), the maximiser of ⟨η, (log v, log(1 − v))⟩: a plug-in estimate.
+
+    η are counts of ones and zeros. v and 1 − v are at least 1e-30, as in `PointSimplex`.
     """
 
     event_ndim: ClassVar[int] = 0
@@ -68,7 +69,7 @@ class PointProbability(Family[BetaStatistics]):
         return BetaStatistics(log[..., 0], log[..., 1])
 
     def natural(self, mean: BetaStatistics, event_mask: None = None) -> BetaStatistics:
-        """Return the natural parameters of one observation. They are unique only up to their scale."""
+        """Return the natural parameters of one observation with this mean. They are unique only up to their scale."""
         return BetaStatistics(jnp.exp(mean.log_value), jnp.exp(mean.log_complement))
 
     def entropy(self, natural: BetaStatistics, event_mask: None = None) -> Float[Array, "..."]:

@@ -19,7 +19,9 @@ have 0 in every statistic."""
 
 
 class VectorGaussianStatistics(NamedTuple):
-    """(x, −½xxᵀ), or the numbers that multiply them; elements leading, then (E,), (E, E)."""
+    """Sufficient statistics (x, −½xxᵀ) of a vector x, or natural parameters for them; elements lead, then (E,), (E,
+    E).
+    """
 
     value: Float[Array, "*element event"]
     negative_half_outer: Float[Array, "*element event event"]
@@ -65,11 +67,14 @@ class VectorGaussian(UnitCarrierFamily[VectorGaussianStatistics]):
     def value(
         self, statistics: VectorGaussianStatistics, event_mask: SquareMask = None
     ) -> Float[Array, "*element event"]:
-        """Return x; of expected statistics, E[x]."""
+        """Return x, shape (elements…, E); of expected statistics, E[x]."""
         return statistics.value
 
     def legal(self, shape: tuple[int, ...], dtype: Any) -> VectorGaussianStatistics:
-        """Return the natural parameters of a standard Gaussian."""
+        """Return the natural parameters of a standard Gaussian in E dimensions.
+
+        shape: the axes of the elements, then (E, E).
+        """
         value = jnp.zeros(shape[:-1], dtype)
         return VectorGaussianStatistics(value, jnp.broadcast_to(jnp.eye(shape[-1], dtype=dtype), shape))
 
@@ -80,7 +85,11 @@ class VectorGaussian(UnitCarrierFamily[VectorGaussianStatistics]):
 
 
 class RegressionStatistics(NamedTuple):
-    """(log τ, −τ, τw, −½τwwᵀ), or the numbers that multiply them; elements leading, then (), (), (E,), (E, E)."""
+    """Sufficient statistics (log τ, −τ, τw, −½τwwᵀ) of regression weights w and noise precision τ, or natural
+    parameters.
+
+    Elements lead; then the shapes are (), (), (E,), (E, E) for E regressors.
+    """
 
     log_precision: Float[Array, "*element"]
     negative_precision: Float[Array, "*element"]
@@ -154,13 +163,17 @@ class NormalGammaRegression(UnitCarrierFamily[RegressionStatistics]):
         return WeightAndPrecision(statistics.precision_weight / precision[..., None], precision)
 
     def legal(self, shape: tuple[int, ...], dtype: Any) -> RegressionStatistics:
-        """Return the η of a = 1, b = 1, m = 0, P the identity."""
+        """Return the natural parameters of a prior with shape 1, rate 1, centre 0 and the identity as precision of the
+        weights.
+
+        shape: the axes of the elements, then (E, E) for E regressors.
+        """
         one, n = jnp.ones(shape[:-2], dtype), shape[-1]
         eye = jnp.broadcast_to(jnp.eye(n, dtype=dtype), shape)
         return RegressionStatistics(0.5 * n * one, one, jnp.zeros(shape[:-1], dtype), eye)
 
     def to_numpyro(self, natural: RegressionStatistics) -> NumpyroDistribution:
-        """Raise ValueError: NumPyro has no such distribution."""
+        """Raise ValueError: NumPyro has no distribution of a regression's weights and its noise."""
         raise ValueError(
             "got components with loadings, expected parameters with a distribution in NumPyro, which has none of a "
             "regression's weights and its noise: use the evidence and the fits of lvsearch, or FullCovarianceComponents"
@@ -168,48 +181,67 @@ class NormalGammaRegression(UnitCarrierFamily[RegressionStatistics]):
 
 
 def _outer(vector: Array) -> Array:
-    """Return vvᵀ of each vector v."""
+    """Return the outer product vvᵀ of each vector v, shape (…, E, E)."""
     return vector[..., :, None] * vector[..., None, :]
 
 
 def _vector_statistics(value: Array) -> VectorGaussianStatistics:
-    """Return t(x) = (x, −½xxᵀ)."""
+    """Return the sufficient statistics (x, −½xxᵀ) of vectors x, shape (elements…, E)."""
     return VectorGaussianStatistics(value, -0.5 * _outer(value))
 
 
 def _regression_statistics(weight: Array, log_precision: Array) -> RegressionStatistics:
-    """Return t(w, τ) from w and log τ."""
+    """Return the sufficient statistics (log τ, −τ, τw, −½τwwᵀ) from weights w and log τ."""
     precision = jnp.exp(log_precision)
     outer = -0.5 * precision[..., None, None] * _outer(weight)
     return RegressionStatistics(log_precision, -precision, precision[..., None] * weight, outer)
 
 
 def _line(event_mask: SquareMask) -> Any:
-    """Return the mask of the coordinates, from its outer product with itself."""
+    """Return the mask of the coordinates, (…, E), from its outer product with itself; None for None."""
     return None if event_mask is None else jnp.asarray(event_mask).any(-1)
 
 
 def _dimensions(centre: Array, event_mask: SquareMask) -> Any:
-    """Return how many coordinates exist."""
+    """Return the number of coordinates that exist, a number or shape (elements…).
+
+    centre: an array whose last axis holds the coordinates. event_mask: outer product of their mask with itself, or
+        None.
+    """
     return centre.shape[-1] if event_mask is None else jnp.asarray(event_mask).any(-1).sum(-1)
 
 
 def _regular(matrix: Array, event_mask: SquareMask) -> Array:
-    """Return the matrix with the identity in the place of coordinates that do not exist."""
+    """Return the matrix with the identity in the rows and columns of coordinates that do not exist.
+
+    matrix: (…, E, E). event_mask: outer product of the mask of the coordinates with itself, or None.
+    """
     if event_mask is None:
         return matrix
     return jnp.where(event_mask, matrix, jnp.eye(matrix.shape[-1], dtype=matrix.dtype))
 
 
 def _centre(natural: VectorGaussianStatistics, event_mask: SquareMask) -> tuple[Array, Array]:
-    """Return (m, the Cholesky factor of P) from η."""
+    """Return (mean m, Cholesky factor of the precision matrix P) of a `VectorGaussian` from its natural parameters (Pm,
+    P).
+
+    Shapes (elements…, E) and (elements…, E, E).
+
+    event_mask: outer product of the mask of the coordinates with itself, or None.
+    """
     factor = cholesky(_regular(natural.negative_half_outer, event_mask))
     along = solve_lower(factor, keep(natural.value, _line(event_mask))[..., None])
     return solve_lower(factor, along, transposed=True)[..., 0], factor
 
 
 def _regression_parameters(natural: RegressionStatistics, event_mask: SquareMask) -> tuple[Array, Array, Array, Array]:
-    """Return (a, b, m, the Cholesky factor of P) from η."""
+    """Return (a, b, m, the Cholesky factor of P) of a `NormalGammaRegression` from its natural parameters.
+
+    a and b are the shape and the rate of the noise's precision, m and P the mean and the precision of the weights
+    relative to that of the noise.
+
+    event_mask: outer product of the mask of the coordinates with itself, or None.
+    """
     linear = natural.precision_weight
     centre, factor = _centre(VectorGaussianStatistics(linear, natural.negative_half_outer), event_mask)
     rate = natural.negative_precision - 0.5 * (linear * centre).sum(-1)

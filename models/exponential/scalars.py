@@ -16,7 +16,7 @@ LOG_2PI = math.log(2 * math.pi)
 
 
 class BetaStatistics(NamedTuple):
-    """(log v, log(1 − v)), or the numbers that multiply them."""
+    """Sufficient statistics (log v, log(1 − v)) of a number v in (0, 1), or natural parameters for them."""
 
     log_value: Element
     log_complement: Element
@@ -58,7 +58,7 @@ class Beta(UnitCarrierFamily[BetaStatistics]):
 
 
 class GammaStatistics(NamedTuple):
-    """(log x, −x), or the numbers that multiply them."""
+    """Sufficient statistics (log x, −x) of a number x > 0, or natural parameters for them."""
 
     log_value: Element
     negative_value: Element
@@ -96,7 +96,7 @@ class Gamma(UnitCarrierFamily[GammaStatistics]):
         return GammaStatistics(jnp.log(value), -value)
 
     def value(self, statistics: GammaStatistics, event_mask: None = None) -> Float[Array, "..."]:
-        """Return x; of expected statistics, E[x]."""
+        """Return x, shape (elements…); of expected statistics, E[x]."""
         return -statistics.negative_value
 
     def to_numpyro(self, natural: GammaStatistics) -> NumpyroDistribution:
@@ -106,7 +106,7 @@ class Gamma(UnitCarrierFamily[GammaStatistics]):
 
 
 class GaussianStatistics(NamedTuple):
-    """(x, −x²/2), or the numbers that multiply them."""
+    """Sufficient statistics (x, −x²/2) of a real number x, or natural parameters for them."""
 
     value: Element
     negative_half_square: Element
@@ -190,26 +190,29 @@ class KnownPrecisionGaussian(Family[Element]):
         return dist.Normal(self.mean(natural), self._precision(natural) ** -0.5)
 
     def _precision(self, like: Element) -> Float[Array, "*element"]:
-        """Return Λ in the shape and type of an array."""
+        """Return the precision Λ in the shape and dtype of the array `like`."""
         return jnp.broadcast_to(jnp.asarray(self.precision, like.dtype), like.shape)
 
 
 def _stack(pair: BetaStatistics) -> Array:
-    """Return both statistics on a last axis, as a two-entry Dirichlet has them."""
+    """Return both statistics of a Beta on a last axis of length 2, which is a two-entry Dirichlet's form."""
     return jnp.stack(pair, axis=-1)
 
 
 def _unstack(stacked: Array) -> tuple[Array, Array]:
-    """Return the two entries of the last axis."""
+    """Return the two entries of the last axis as a pair of arrays."""
     return stacked[..., 0], stacked[..., 1]
 
 
 def draw_gaussian(key: RandomKey, linear: Any, precision: Any) -> Array:
-    """Draw one value per element from natural parameters (precision · mean, precision)."""
+    """Draw one Gaussian value per element, shape (elements…).
+
+    linear: precision · mean. precision: the precision.
+    """
     noise = jax.random.normal(key, linear.shape, linear.dtype)
     return linear / precision + noise / jnp.sqrt(precision)
 
 
 def _gaussian_statistics(value: Array) -> GaussianStatistics:
-    """Return t(x) = (x, −x²/2)."""
+    """Return the sufficient statistics (x, −x²/2) of numbers x."""
     return GaussianStatistics(value, -0.5 * value**2)

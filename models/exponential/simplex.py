@@ -1,4 +1,4 @@
-"""Families of a vector θ on the simplex, whose statistic is log θ."""
+"""Families of a vector θ on the simplex (positive entries that sum to 1), whose sufficient statistic is log θ."""
 
 from typing import Any, ClassVar
 
@@ -43,7 +43,10 @@ class Dirichlet(UnitCarrierFamily[Event]):
         return keep(dirichlet_concentration(mean, event_mask) - 1, event_mask)
 
     def sample(self, key: RandomKey, natural: Event, event_mask: EventMask = None) -> Float[Array, "*element event"]:
-        """Return log θ of a draw, made on the log scale: entries far below the smallest float keep their logarithm."""
+        """Draw θ for each element and return log θ, shape (elements…, event).
+
+        It is drawn on the log scale: entries far below the smallest float keep their logarithm.
+        """
         concentration, _ = _concentration(natural, event_mask)
         log_gamma = jax.random.loggamma(key, concentration, dtype=concentration.dtype)
         return log_normalised(log_gamma, event_mask)
@@ -98,9 +101,10 @@ class PointSimplex(Family[Event]):
         return keep(jnp.log(raised / total), event_mask)
 
     def natural(self, mean: Event, event_mask: EventMask = None) -> Float[Array, "*element event"]:
-        """Return the smallest η of this mean without a negative count, of total ≥ 1.
+        """Return the smallest natural parameters η with this mean that have no negative count and a total of at least
+        1.
 
-        η is unique only up to its scale.
+        η is unique only up to its scale. mean: log θ, shape (elements…, event).
         """
         probability = jnp.exp(mean if event_mask is None else jnp.where(event_mask, mean, 0))
         entries = keep(jnp.ones_like(probability), event_mask).sum(-1, keepdims=True)
@@ -127,8 +131,11 @@ class PointSimplex(Family[Event]):
 
 
 def _concentration(natural: Any, event_mask: Any) -> tuple[Array, Array]:
-    """Return a Dirichlet's concentration and its total; both are 1 where nothing exists, so that gradients are
-    finite.
+    """Return (concentration, its total) of a Dirichlet, shapes (…, event) and (…).
+
+    natural: η = concentration − 1. event_mask: mask of the entries that exist, or None.
+
+    Both are 1 where nothing exists, so that gradients are finite.
     """
     if event_mask is None:
         return natural + 1, (natural + 1).sum(-1)

@@ -61,7 +61,11 @@ class TiedNormalWishart(UnitCarrierFamily[NormalWishartStatistics]):
         return _repeat_shared(0.5 * expected_log, precision, linear, square, _existing(natural, event_mask))
 
     def natural(self, mean: NormalWishartStatistics, event_mask: ComponentMask = None) -> NormalWishartStatistics:
-        """Return the η, of many, in which the parts that belong to Λ are divided evenly over components."""
+        """Return natural parameters η with the given mean; the parts that belong to Λ are divided evenly over
+        components.
+
+        mean: expected sufficient statistics, component first. Other η have the same mean.
+        """
         exists = _existing(mean, event_mask)
         number = exists.sum(-1)
         shared = -2 * _averaged(mean.negative_half_precision, exists)
@@ -84,7 +88,7 @@ class TiedNormalWishart(UnitCarrierFamily[NormalWishartStatistics]):
     def sample(
         self, key: RandomKey, natural: NormalWishartStatistics, event_mask: ComponentMask = None
     ) -> NormalWishartStatistics:
-        """Return t of a draw: Λ = FFᵀ by Bartlett's decomposition, then every mean given Λ."""
+        """Draw Λ = FFᵀ by Bartlett's decomposition, then every mean given Λ, and return their sufficient statistics."""
         key_diagonal, key_below, key_means = jax.random.split(key, 3)
         degrees, factor, centre, count = tied_parameters(natural, event_mask)
         lower, log_diagonal = bartlett(key_diagonal, key_below, degrees, factor)
@@ -104,19 +108,26 @@ class TiedNormalWishart(UnitCarrierFamily[NormalWishartStatistics]):
         return _statistics_at(centre, root, half_log_determinant, _existing(natural, event_mask))
 
     def value(self, statistics: NormalWishartStatistics, event_mask: ComponentMask = None) -> MeanAndPrecisionMatrix:
-        """Return the means (…, component, dim), 0 at missing components, and the precision (…, dim, dim)."""
+        """Return the means (…, component, dim), 0 at missing components, and the shared precision matrix (…, dim,
+        dim).
+        """
         precision = -2 * _averaged(statistics.negative_half_precision, _existing(statistics, event_mask))
         inverse = inverse_from(cholesky(precision))
         return MeanAndPrecisionMatrix(jnp.einsum("...ij,...kj->...ki", inverse, statistics.precision_mean), precision)
 
     def legal(self, shape: tuple[int, ...], dtype: Any) -> NormalWishartStatistics:
-        """Return the η with B of each component the identity, m = 0 and κ = 1; with ν = D + 1."""
+        """Return natural parameters with D + 1 degrees of freedom, centres 0 and pseudo-counts 1, for D columns.
+
+        Each component's part of the Wishart's rate matrix is the identity.
+
+        shape: the axes of the elements, then (component, D, D).
+        """
         one = jnp.ones(shape[:-2], dtype)
         eye = one[..., None, None] * jnp.eye(shape[-1], dtype=dtype)
         return NormalWishartStatistics(one, eye, jnp.zeros(shape[:-1], dtype), one)
 
     def to_numpyro(self, natural: NormalWishartStatistics) -> NumpyroDistribution:
-        """Raise ValueError: NumPyro has no such distribution."""
+        """Raise ValueError: NumPyro has no distribution of several means and one shared precision matrix."""
         raise ValueError(
             "got components that share a covariance, expected parameters with a distribution in NumPyro, which has "
             "none of several means and one precision matrix: use the samplers of lvsearch, or FullCovarianceComponents"
@@ -131,7 +142,12 @@ def tied_parameters(
     Float[Array, "*element component dim"],
     Float[Array, "*element component"],
 ]:
-    """Return (ν, the Cholesky factor of B, m_k, κ_k) from η.
+    """Return (ν, the Cholesky factor of B, m_k, κ_k) of a `TiedNormalWishart` from its natural parameters.
+
+    ν are the degrees of freedom and B is the rate matrix (inverse scale) of the shared precision's Wishart. m_k is the
+    centre of the mean of component k, and κ_k its pseudo-count.
+
+    natural: η, component first. event_mask: mask (component, 1, 1) of the components that exist, or None.
 
     At components that do not exist m_k is 0 and κ_k is 1.
     """
@@ -147,8 +163,11 @@ def tied_parameters(
 
 
 def tied_marginals(natural: NormalWishartStatistics, event_mask: ComponentMask = None) -> NormalWishartStatistics:
-    """Return η of each component's own Normal–Wishart, component first: its marginal with the other means
-    integrated out.
+    """Return the natural parameters of each component's own Normal–Wishart, its marginal distribution, component first.
+
+    The means of the other components are integrated out.
+
+    natural: η of the joint family. event_mask: mask (component, 1, 1) of the components that exist, or None.
     """
     degrees, factor, centre, count = tied_parameters(natural, event_mask)
     scale = factor @ jnp.swapaxes(factor, -1, -2)
@@ -159,29 +178,42 @@ def tied_marginals(natural: NormalWishartStatistics, event_mask: ComponentMask =
 
 
 def tied_share(prior: NormalWishartStatistics, number: Any) -> NormalWishartStatistics:
-    """Return η_k of each of `number` components from their common prior, with what belongs to Λ divided evenly.
+    """Return the natural parameters η_k of each of `number` components from the prior that they share.
 
-    prior: the η of a Normal–Wishart whose m is 0.
+    The part that belongs to the shared precision Λ is divided evenly over components.
+
+    prior: the natural parameters of a Normal–Wishart with centre 0. number: the number of components.
     """
     own = (prior.half_log_determinant - 1) / number + 1
     return prior._replace(half_log_determinant=own, negative_half_precision=prior.negative_half_precision / number)
 
 
 def _existing(leaves: NormalWishartStatistics, event_mask: ComponentMask) -> Bool[Array, "*element component"]:
-    """Return which components exist, shape (elements…, component)."""
+    """Return the mask of the components that exist, shape (elements…, component).
+
+    leaves: statistics or natural parameters, for their shape. event_mask: mask (component, 1, 1), or None if all exist.
+    """
     shape = jnp.shape(leaves.negative_half_square)
     here = True if event_mask is None else jnp.asarray(event_mask).any((-2, -1))
     return jnp.broadcast_to(jnp.asarray(here), shape)
 
 
 def _averaged(leaf: Array, exists: Bool[Array, "*element component"]) -> Array:
-    """Return the value that is the same for every component, without the axis of components."""
+    """Return a statistic that is equal for all components without its axis of components: the average over those that
+    exist.
+
+    leaf: the statistic, (elements…, component, …).
+    """
     shaped = exists.reshape(*exists.shape, *[1] * (leaf.ndim - exists.ndim))
     return jnp.where(shaped, leaf, 0.0).sum(exists.ndim - 1) / shaped.sum(exists.ndim - 1)
 
 
 def _statistics_at(means: Array, root: Array, half_log_determinant: Array, exists: Array) -> NormalWishartStatistics:
-    """Return t at means μ_k and Λ = root · rootᵀ."""
+    """Return the sufficient statistics at means μ_k of components k and the shared precision matrix Λ = root · rootᵀ.
+
+    means: (…, component, dim). root: (…, dim, dim). half_log_determinant: ½ log|Λ|, (…).
+    exists: mask of the components that exist; all others get 0. In the result the axis of components comes first.
+    """
     along = jnp.einsum("...ij,...ki->...kj", root, means)
     precision = root @ jnp.swapaxes(root, -1, -2)
     linear = jnp.einsum("...ij,...kj->...ki", root, along)
@@ -191,7 +223,13 @@ def _statistics_at(means: Array, root: Array, half_log_determinant: Array, exist
 def _repeat_shared(
     half_log_determinant: Array, precision: Array, linear: Array, square: Array, exists: Array
 ) -> NormalWishartStatistics:
-    """Return the statistics with those of Λ repeated for every component; 0 at components that do not exist."""
+    """Return sufficient statistics of all components, component first, with the statistics of the shared Λ repeated for
+    each.
+
+    half_log_determinant, precision: ½ log|Λ| (…) and Λ (…, dim, dim), or their expected values.
+    linear, square: Λμ_k (…, component, dim) and μ_kᵀΛμ_k (…, component), or their expected values.
+    exists: mask of the components that exist; all others get 0.
+    """
     return NormalWishartStatistics(
         jnp.where(exists, half_log_determinant[..., None], 0.0),
         jnp.where(exists[..., None, None], -0.5 * precision[..., None, :, :], 0.0),
