@@ -138,10 +138,11 @@ class _Decoder:
         return np.frombuffer(self.message[first : self.place], kind).reshape(shape).copy()
 
     def _entries(self, entries: Sequence[Any], own: Any) -> list[Any]:
-        """Return the values of several nodes, as a list.
+        """Decode several JSON nodes and return their values, as a list.
 
-        own: this process's own tuple or list, whose entries serve for the entries of the message one by one; anything
-            else serves for none.
+        entries: the nodes.
+        own: this process's own counterpart of the sequence. Its n-th entry stands in for values of the n-th node that
+            are not sent. Where it is no tuple or list, or is too short, nothing stands in.
         """
         theirs = list(own) if isinstance(own, tuple | list) else []
         return [self._value(each, theirs[n] if n < len(theirs) else None) for n, each in enumerate(entries)]
@@ -149,7 +150,8 @@ class _Decoder:
     def _dict(self, own: Any, entries: Sequence[Any]) -> dict[Any, Any]:
         """Return the dictionary made from pairs of nodes (key, value).
 
-        own: this process's own dictionary, whose values serve for the equal keys; anything else serves for none.
+        entries: the pairs of nodes.
+        own: this process's own counterpart. Its value of an equal key stands in for values that are not sent.
         """
         found = {}
         for key_node, node in entries:

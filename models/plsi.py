@@ -81,8 +81,8 @@ class PLSI(TopicModel):
         return {"topic_word": Site(PointSimplex(smoothing=self.smoothing), ("topic", "word"))}
 
     def locals(self) -> dict[str, Site]:
-        """Return the latent variables of one document: the topic of each token, and its proportions as point
-        estimates.
+        """Return the latent variables of one document: the topic of each distinct word, and its proportions as
+        point estimates.
         """
         return {
             "assignment": Site(Categorical(), ("token", "topic"), copies=lambda unit: unit.counts),
@@ -104,10 +104,12 @@ class PLSI(TopicModel):
     def log_unit(
         self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
     ) -> Float[Array, ""]:
-        """Return Σ_n [log θ_{z_n} + log β_{z_n, w_n}] of one document in nats, where z_n is the topic of token w_n.
+        """Return Σ_n c_n [log θ_{z_n} + log β_{z_n, w_n}] of one document, nats.
 
-        g: {"topic_word": log β, (topic, word)}. l: {"proportions": log θ, (topic,); "assignment": z, (token, topic)}.
-        unit: the document. on: {"topic": mask of the topics that exist}.
+        w_n is its n-th distinct word, c_n the count of that word (0 for padding), and z_n its topic.
+
+        g: {"topic_word": log β, (topic, word)}. l: {"proportions": log θ, (topic,); "assignment": z,
+        (token, topic), one row per distinct word}. unit: the document. on: {"topic": mask of the topics that exist}.
         """
         weighted = unit.counts[:, None] * l["assignment"]
         return (weighted * (l["proportions"] + g["topic_word"][:, unit.words].T)).sum()

@@ -99,6 +99,9 @@ def revisits(units: int, sweeps: int) -> Bool[np.ndarray, " unit"]:
 def grow(sampler: Sequential, key: Key[Array, ""], sweeps: int, *, islands: int, particles: int) -> Grown:
     """Run the forward path of an annealing along the data, from no unit to all units.
 
+    Returns each particle group's estimates of the log evidence of the first 1, 2, … units, the last particles, and
+    whether sweeps moved any of them.
+
     sampler: the units in their order.
     sweeps: the work in sweeps over all units, see `revisits`.
     islands: number of particle groups.
@@ -113,9 +116,12 @@ def grow(sampler: Sequential, key: Key[Array, ""], sweeps: int, *, islands: int,
 def shrink(sampler: Sequential, key: Key[Array, ""], state: State, sweeps: int, *, islands: int) -> Shrunk:
     """Run the backward path of an annealing along the data, from draws of the posterior of all units to no unit.
 
+    Returns each particle group's estimate of log p(all units), nats, and whether sweeps moved any particle.
+
     sampler: the units in their order.
     state: draws of the posterior of all units.
-    sweeps: the work in sweeps over all units. As on the forward path, so that sweeps take place after the same units.
+    sweeps: the work in sweeps over all units, see `revisits`. Pass the number that `grow` got: sweeps then take place
+        after the same units.
     islands: number of particle groups.
     """
     with jax.enable_x64(True):

@@ -79,7 +79,8 @@ class AnnotationEstimator(BaseEstimator):
         """Keep the model and the images, and describe regions for the clustering that fits start from.
 
         settings: the effort of a fit and its stopping rules.
-        empirical_bayes: whether to refit the concentration of the words in every pass, in the marginal form.
+        empirical_bayes: whether to refit the concentration of the words' prior in every pass. It needs the marginal
+            form of the model, in which factors have priors; with `model.words.estimated` they are point estimates.
 
         Raises ValueError for images that the model cannot take.
         """

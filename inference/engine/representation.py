@@ -19,10 +19,10 @@ from lvsearch.models.kernels import kernel
 
 
 def differs_in_length(model: Model, units: Unit) -> bool:
-    """Return True if the representations of units may differ in how many elements they have.
+    """Return True if the representations of units may differ in how many elements they have once padding is removed.
 
-    They may if elements of the represented variable have numbers of copies, or if a unit's own masks decide the length
-    of one of its axes.
+    They may if the model gives each element of the represented variable a number of copies (its multiplicity; an
+    element with 0 copies is padding), or if a unit's own masks decide the length of an axis.
 
     units: a batch of units.
     """

@@ -118,7 +118,12 @@ class SharedLoadings(NamedTuple):
 
     @classmethod
     def fit(cls, values: np.ndarray, features: np.ndarray, ratio: float) -> "SharedLoadings":
-        """Return the posterior given all rows of the data `values`, where `features` is (row, feature)."""
+        """Return the posterior given all rows.
+
+        values: the data, (row, column), without missing cells.
+        features: which features each row has, 0 or 1, (row, feature).
+        ratio: variance of the noise over variance of a loading.
+        """
         covariance = np.linalg.inv(features.T @ features + ratio * np.eye(features.shape[1]))
         return cls(covariance, covariance @ (features.T @ values), values, ratio)
 

@@ -109,11 +109,11 @@ def row_log_odds(sticks: np.ndarray, others: np.ndarray) -> LogOdds:
 def log_level_ratio(k: int, z: Numbers, unshared: dict[int, float], least_used: float) -> float:
     """Return how the slice level changes the log odds that the row has feature k, nats; k is one that no other row has.
 
-    It is the power `LEVEL_POWER` of π*(without k) / π*(with k), as a log. Here π* is the least stick (probability) of a
+    It is `LEVEL_POWER` · log(π*(without k) / π*(with k)). Here π* is the least stick (probability) of a
     feature that some row has.
 
     z: the row's features.
-    loose: the sticks of the features that no other row has, by feature.
+    unshared: the sticks of the features that no other row has, {feature: stick}.
     least_used: the least stick of a feature that another row has.
     """
     without = min([least_used, *(stick for j, stick in unshared.items() if j != k and z[j])])

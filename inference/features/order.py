@@ -67,7 +67,7 @@ def _sum_from_each_depth(expected: Float64[np.ndarray, " row"]) -> Float64[np.nd
 
 
 def plan_admissible(likelihood: BoundLikelihood, alpha: float, order: np.ndarray | None) -> Plan:
-    """Return the plan to rank by the best completion's prior and a bound on the likelihood of the remaining rows.
+    """Return a plan whose scores bound the best completion: its prior, and a bound on the likelihood of remaining rows.
 
     order: the order of rows; None keeps the data's.
     """
@@ -76,7 +76,9 @@ def plan_admissible(likelihood: BoundLikelihood, alpha: float, order: np.ndarray
 
 
 def plan_inadmissible(likelihood: BoundLikelihood, alpha: float, order: np.ndarray | None) -> Plan:
-    """Return the plan to expect that each row to come opens one feature of its own.
+    """Return a plan whose outlook assumes that each row to come opens one feature of its own.
+
+    The outlook sums log p(row | its own feature) and the prior of such features over the rows still to come.
 
     alpha: the mean number of features of a row.
     order: the order of rows; None takes the least likely rows first.
@@ -88,9 +90,10 @@ def plan_inadmissible(likelihood: BoundLikelihood, alpha: float, order: np.ndarr
 
 
 def plan_clustered(likelihood: BoundLikelihood, alpha: float, order: np.ndarray | None) -> Plan:
-    """Return the plan to expect that each row has the features of its cluster's representative.
+    """Return a plan whose outlook assumes that each row to come has the features of its cluster's representative.
 
-    A small search over the representatives gives each of them its features.
+    Rows are clustered around representatives that are chosen farthest first. A small search over the representatives
+    alone gives each its features. The outlook sums log p(row | those features) over the rows still to come.
 
     alpha: the mean number of features of a row.
     order: the order of rows; None takes the representatives first, then the least likely rows.

@@ -300,7 +300,7 @@ class _Run:
         return self._measure(self._run_passes(state, weights, used, self.settings.proposal_passes))
 
     def _measure(self, settled: _PassesResult) -> _Standing:
-        """Return the fit with the terms of its evidence lower bound, in float64, nats."""
+        """Return the fit after the last sweeps of the units, with the terms of its evidence lower bound, nats."""
         packed, size, capacity = self.packed, self.size, self.capacity
         units = Units(packed.documents.tiles, packed.real, packed.members)
         with jax.enable_x64(True):

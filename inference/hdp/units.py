@@ -47,10 +47,7 @@ class Packed(NamedTuple):
 
 
 def packed_documents(documents: PackedDocuments) -> Packed:
-    """Return packed documents as packed units whose members are words.
-
-    Members are tokens or rows; units are documents or groups of rows.
-    """
+    """Return packed documents as packed units whose members are the words of the vocabulary."""
     return packed_units(documents, np.arange(documents.n_words))
 
 

@@ -181,7 +181,7 @@ def draw_with_caption(draw: "Callable[[Axes], Caption]", name: str, label: str, 
     captions: list[Caption] = []
 
     def dressed_and_drawn(axes: "Axes") -> None:
-        """Style the axes and draw on them."""
+        """Style the axes, call `draw` on them, and keep the caption that it returns."""
         captions.append(draw(dressed(axes)))
 
     svg = inline_svg(dressed_and_drawn, name, label, PAGE_WIDTH, height)

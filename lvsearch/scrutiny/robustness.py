@@ -116,9 +116,10 @@ class Robustness:
 
     @property
     def stretch(self) -> tuple[int, int] | None:
-        """The smallest and the largest number of units at which `size` is the largest supported size.
+        """The smallest and the largest number of units m at which `size` is the largest supported size.
 
-        It is None if this holds in bootstrap samples of the orders only, and not in their average.
+        Supported means P(K ≥ size | m units) ≥ .95, with the log evidence averaged over the random orders of the units.
+        The value is None if this holds at no m: `size` then won only in bootstrap samples of the orders.
         """
         held = self.units[self.supported == self.size]
         return (int(held[0]), int(held[-1])) if len(held) else None

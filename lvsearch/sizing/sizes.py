@@ -301,7 +301,8 @@ class Joint(Tabulated):
     def _tilted(self, start: int, slope: float) -> float:
         """Return an upper bound on log Σ_{t ≥ start} p(t) e^{slope (t − start)}, nats; may be +inf.
 
-        The mass of the tail is multiplied by the largest factor that it can have.
+        The sum inside the tabulated box is exact. The mass outside the box, at most `tail`, is multiplied by the
+        largest e^{slope (t − start)} that it can have, which is +inf if slope > 0.
 
         start: the first size. slope: nats per unit of size.
         """

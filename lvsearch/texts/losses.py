@@ -88,9 +88,11 @@ class Tally:
             self._words = self._ordered()[: self._most]
 
     def loss(self, rule: str, spelled: Callable[[str], str]) -> Loss:
-        """Return everything that was added, under the name of a rule.
+        """Return the loss of a rule: how many words and tokens were added, and the most frequent of these words.
 
-        rule: completes "words …"
+        At most `most_listed` words are listed, most frequent first, each with its occurrences.
+
+        rule: completes "words …", such as "of fewer than 3 letters"
         spelled: a function from a word as it was added to its spelling for people
         """
         words = tuple((spelled(word), n_tokens) for word, n_tokens in self._ordered()[: self._most])
