@@ -1,7 +1,5 @@
 """Recorders of the annealing chains' states: which quantities of a state are written down, under the names of the
 model.
-
-A chain of a type without a recorder has its log density recorded alone.
 """
 
 from collections.abc import Mapping
@@ -21,6 +19,7 @@ from lvsearch.inference.evidence.independent_normal import IndependentNormalChai
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture, HyperMixtureState
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState
 from lvsearch.inference.evidence.poisson_factorization import FactorState, PoissonFactorizationChain
+from lvsearch.inference.evidence.unigram_mixtures import DocumentLabels, UnigramMixtureChain
 from lvsearch.inference.sampling.recording import Quantity, Recorder, recorder, rows_of_units
 from lvsearch.inference.topic_samplers.chain import CollapsedTopics
 from lvsearch.inference.topic_samplers.chain_hyperparameters import HyperTopics, HyperTopicState
@@ -155,26 +154,72 @@ def _number_used(counts: Array) -> Array:
 
 
 class PathRecorder(Recorder):
-    """A recorder of the number of `occupied` hidden states, and of the `rows` in each."""
+    """A recorder of the number of `occupied` hidden states, of the `rows` in each, and on request of the `state` of
+    each row.
+    """
 
     quantities: tuple[Quantity, ...] = eqx.field(static=True)
 
     def values(self, chain: HiddenMarkovChain, state: PathState) -> tuple[Array, ...]:
-        """Return (the number of occupied states (particle,), the rows in each state (particle, state)). Padding is in
-        no state.
+        """Return (the number of occupied states (particle,), the rows in each state (particle, state), the state of
+        each row (particle, row)). Padding is in no state.
+
+        The last is there on request only.
         """
         here = (state.labels[..., None] == jnp.arange(chain.capacity)) & jnp.asarray(chain.present)[:, None]
         rows = here.sum(1).astype(jnp.int32)
-        return _number_used(rows), rows
+        each = (state.labels,) if len(self.quantities) > 2 else ()
+        return _number_used(rows), rows, *each
 
 
 @recorder.register
 def _path_recorder(chain: HiddenMarkovChain, data: Dataset, *, units: bool) -> PathRecorder:
-    """Return the recorder of a hidden Markov model; the state of each row is not recorded, even if `units` asks for
-    it.
+    """Return the recorder of a hidden Markov model.
+
+    units: whether the state of each row is recorded too. Rows are those of all sequences, one sequence after another.
     """
-    rows = Quantity("rows", ("state",), (int(chain.size),), True)
-    return PathRecorder((Quantity(OCCUPIED, (), (), False), rows))
+    counted = Quantity(OCCUPIED, (), (), False), Quantity("rows", ("state",), (int(chain.size),), True)
+    each = Quantity("state", ("row",), (int(np.sum(chain.present)),), True)  # padding comes last and is cut off
+    return PathRecorder((*counted, each) if units else counted)
+
+
+# ── mixtures of unigrams ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class UnigramMixtureRecorder(Recorder):
+    """A recorder of the number of `occupied` topics, of the `documents` and the `tokens` in each, and on request of the
+    `topic` of each document.
+    """
+
+    quantities: tuple[Quantity, ...] = eqx.field(static=True)
+    order: Int[np.ndarray, " units"] | None
+
+    def values(self, chain: UnigramMixtureChain, state: DocumentLabels) -> tuple[Array, ...]:
+        """Return (occupied (particle,), documents (particle, topic), tokens (particle, topic), topic (particle, unit)).
+
+        The last is there on request only.
+        """
+        documents, tokens = (jnp.round(each).astype(jnp.int32).T for each in (state.documents, state.tokens))
+        each = () if self.order is None else (state.labels[self.order].T,)
+        return (_number_used(documents), documents, tokens, *each)
+
+
+@recorder.register
+def _unigram_mixture_recorder(chain: UnigramMixtureChain, data: Dataset, *, units: bool) -> UnigramMixtureRecorder:
+    """Return the recorder of a mixture of unigrams.
+
+    units: whether the topic of each document is recorded too.
+    """
+    size = int(chain.size)
+    counted = (
+        Quantity(OCCUPIED, (), (), False),
+        Quantity("documents", ("topic",), (size,), True),
+        Quantity("tokens", ("topic",), (size,), True),
+    )
+    if not units:
+        return UnigramMixtureRecorder(counted, None)
+    each = Quantity("topic", ("unit",), (data.n_units,), True)
+    return UnigramMixtureRecorder((*counted, each), chain.places_of_documents())
 
 
 # ── factors ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -296,6 +296,13 @@ class UnigramMixtureChain(eqx.Module):
         labels = np.where(units >= 0, np.asarray(topics)[np.maximum(units, 0)], 0)
         return jnp.asarray(np.repeat(labels[:, None], particles, axis=1))
 
+    def places_of_documents(self) -> Int[np.ndarray, " unit"]:
+        """Return where each document of the data set stands in this chain's order, (unit,)."""
+        units = np.concatenate([np.asarray(part.units) for part in self.parts])
+        places = np.zeros(int(units.max(initial=-1)) + 1, np.int64)
+        places[units[units >= 0]] = np.flatnonzero(units >= 0)
+        return places
+
     def _spans(self) -> list[slice]:
         """Return, for each part of the documents (those of one padded length), the range of its document numbers."""
         ends = np.cumsum([len(part.weight) for part in self.parts]).tolist()

@@ -69,16 +69,16 @@ class Nothing(Recorder):
 
 @singledispatch
 def recorder(chain: Sampler, data: Dataset, *, units: bool) -> Recorder:
-    """Return the recorder for a sampler of some data. By default only the log density is recorded.
-
-    Types of samplers register recorders of their own.
+    """Return the recorder for a sampler of some data. Every type of sampler registers its own.
 
     chain: the sampler.
     data: the data that it runs on.
     units: True to record what belongs to each unit (document, row) too, such as a document's topics. These arrays are
         (chain, draw, unit, …) and may be large.
+
+    Raises TypeError for a sampler that has none: its draws would hold nothing but the log density.
     """
-    return Nothing()
+    raise TypeError(f"got a chain of type {type(chain).__name__}, expected one with a recorder: register it")
 
 
 def rows_of_units(data: Dataset) -> Int[np.ndarray, " units"]:

@@ -100,6 +100,27 @@ def test_occupied_components_of_a_process():
     assert_same(lv.sample(model, ROWS, draws=2000, after=part, **settings), trace)
 
 
+@pytest.mark.parametrize(
+    ("model", "data", "size", "label", "counts"),
+    [
+        (lv.models.MixtureOfUnigrams(), COUNTS, 2, "topic", "documents"),
+        (lv.models.LatentBlockModel(), (COUNTS > 1).astype(float), (2, 2), "row_cluster_of_unit", "rows"),
+        (lv.models.HiddenMarkov(mixture_cases.KNOWN.component), [ROWS, ROWS[:2]], 2, "state", "rows"),
+    ],
+    ids=["unigrams", "blocks", "states"],
+)
+def test_labels_of_every_unit_are_recorded_where_they_are_asked_for(model, data, size, label, counts):
+    """These chains recorded the log density alone, and of states no row, whatever was asked."""
+    settings = {"size": size, "draws": 5, "warmup": 3, "seed": 0, "progress": False}
+    trace = lv.sample(model, data, units=True, **settings)
+    each = np.stack([(trace[label] == k).sum(-1) for k in range(2)], axis=-1)
+    assert (each == trace[counts]).all()
+    assert each.sum(-1).min() == trace[label].shape[-1]
+    brief = lv.sample(model, data, **settings)
+    assert label not in brief.names
+    assert (brief[counts] == trace[counts]).all()
+
+
 def test_a_process_outgrows_its_places_and_goes_on():
     """Twenty rows far apart are in twenty components: more than the 16 places that chains begin with."""
     model = lv.models.DPMixture(lv.models.KnownCovarianceComponents(0.01, 0.0, 1e-4), 20.0)
@@ -259,6 +280,11 @@ class Still(eqx.Module):
 
     def log_density(self, state: Place) -> Array:
         return state.x
+
+
+def test_a_chain_without_a_recorder_is_refused():
+    with pytest.raises(TypeError, match="expected one with a recorder"):
+        recorder(Still(0), lv.Points.from_array(ROWS).dataset(), units=False)
 
 
 @pytest.mark.parametrize(("moving", "note"), [(0, "4 of 4 chains never moved"), (2, "2 of 4 chains never moved")])

@@ -1,0 +1,57 @@
+"""Which quantities of a block model's states are recorded: how many clusters are occupied, their sizes, and labels."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int
+
+from lvsearch.inference.block_models.chain import BlockChain
+from lvsearch.inference.block_models.state import BlockState
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.sampling.recording import Quantity, Recorder, recorder, rows_of_units
+
+
+class BlockRecorder(Recorder):
+    """A recorder of the number of occupied clusters on each side, of the rows and columns in each cluster, and on
+    request of the cluster of each row and column.
+    """
+
+    quantities: tuple[Quantity, ...] = eqx.field(static=True)
+    order: Int[np.ndarray, " units"] | None
+
+    def values(self, chain: BlockChain, state: BlockState) -> tuple[Array, ...]:
+        """Return (occupied row clusters (particle,), occupied column clusters (particle,), rows (particle, row
+        cluster), columns (particle, column cluster), cluster of each row (particle, unit) and column (particle, dim)).
+
+        The last two are there on request only. Rows of padding are in no cluster.
+        """
+        n_row_clusters, n_column_clusters = chain.capacity
+        weight = jnp.asarray(chain.weight)[:, None, None] > 0
+        rows = ((state.rows[..., None] == jnp.arange(n_row_clusters)) & weight).sum(0, dtype=jnp.int32)
+        columns = (state.columns[..., None] == jnp.arange(n_column_clusters)).sum(0, dtype=jnp.int32)
+        used = ((each > 0).sum(-1, dtype=jnp.int32) for each in (rows, columns))
+        labels = () if self.order is None else (state.rows[self.order].T, state.columns.T)
+        return (*used, rows, columns, *labels)
+
+
+@recorder.register
+def _recorder_of_blocks(chain: BlockChain, data: Dataset, *, units: bool) -> BlockRecorder:
+    """Return the recorder of a block model.
+
+    data: the data set that the chain was made of.
+    units: whether the clusters of each row and column are recorded too.
+    """
+    n_row_clusters, n_column_clusters = (int(n) for n in chain.size)
+    counted = (
+        Quantity("occupied_row_clusters", (), (), False),
+        Quantity("occupied_column_clusters", (), (), False),
+        Quantity("rows", ("row_cluster",), (n_row_clusters,), True),
+        Quantity("columns", ("column_cluster",), (n_column_clusters,), True),
+    )
+    if not units:
+        return BlockRecorder(counted, None)
+    labels = (
+        Quantity("row_cluster_of_unit", ("unit",), (data.n_units,), True),
+        Quantity("column_cluster_of_dim", ("dim",), (chain.increments.shape[1],), True),
+    )
+    return BlockRecorder((*counted, *labels), rows_of_units(data))
