@@ -1,4 +1,4 @@
-"""The argument parser of `lvsearch demo | search | resume | report | audit | convert | evaluate`."""
+"""The argument parser of `lvsearch demo | search | resume | report | scores | convert | evaluate`."""
 
 import argparse
 from collections.abc import Callable, Sequence
@@ -8,11 +8,13 @@ from typing import NamedTuple
 
 from lvsearch.command.reading_arguments import add_columns, add_counts, add_cutting
 
-KEEP, AUDIT_KEEP = 8, 64
-"""The number of fits that `lvsearch search` keeps, and the number that `lvsearch audit` keeps.
+KEEP, SCORES_KEEP = 8, 64
+"""The number of fits that `lvsearch search` keeps, and the number that `lvsearch scores` keeps.
 
-An audit scores the fits by other criteria. It keeps more of them, so that none has to be made twice.
+The second command scores the fits by other criteria. It keeps more of them, so that none has to be made twice.
 """
+FORMER_SCORES = "audit"
+"""The former name of `lvsearch scores`; `result.audit()` is something else, a check of the evidence."""
 Run = Callable[[argparse.Namespace], int]
 """A function that runs a command with its options and returns the exit status."""
 
@@ -24,7 +26,7 @@ class Runs(NamedTuple):
     search: Run
     resume: Run
     report: Run
-    audit: Run
+    scores: Run
     convert: Run
 
 
@@ -63,11 +65,11 @@ examples:
   lvsearch report run/                  writes run/report/ anew
   lvsearch report run/ --out paper/     into a new folder
 """
-AUDIT_EPILOG = """\
+SCORES_EPILOG = """\
 examples:
-  lvsearch audit run/
+  lvsearch scores run/
       what BIC, perplexity, coherence, ldatuning's indices and stability say of a search that was made
-  lvsearch audit --texts docs.txt --max-size 12 --exhaustive --out run/
+  lvsearch scores --texts docs.txt --max-size 12 --exhaustive --out run/
       makes the search first, as lvsearch search does, at every size up to 12
 
 what is written:
@@ -110,7 +112,7 @@ def parser(arguments: Sequence[str], runs: Runs) -> argparse.ArgumentParser:
     _add_search(commands, runs.search)
     _add_resume(commands, runs.resume)
     _add_report(commands, runs.report)
-    _add_audit(commands, runs.audit)
+    _add_scores(commands, runs.scores, called=arguments[:1])
     _add_convert(commands, runs.convert)
     _add_evaluate(commands, wanted="evaluate" in arguments[:1])
     return top
@@ -158,36 +160,43 @@ def _add_search(commands: "argparse._SubParsersAction", run: Run) -> None:
     search.set_defaults(run=run, keep=KEEP)
 
 
-def _add_audit(commands: "argparse._SubParsersAction", run: Run) -> None:
-    """Add the command `audit` with its options to the parser's commands; `run` is the function that runs it."""
+def _add_scores(commands: "argparse._SubParsersAction", run: Run, called: Sequence[str]) -> None:
+    """Add the command `scores` with its options to the parser's commands.
+
+    Its former name `audit` still works, and is in no help: the parser knows it only where the command line begins so.
+
+    run: the function that runs it
+    called: the first word of the command line, if there is one
+    """
     text = "Score the same fits by other criteria for the number of topics, to compare with the posterior."
-    audit = _command(commands, "audit", text, AUDIT_EPILOG)
-    audit.add_argument(
+    former = [FORMER_SCORES] if FORMER_SCORES in called else []
+    command = _command(commands, "scores", text, SCORES_EPILOG, former)
+    command.add_argument(
         "folder", type=Path, nargs="?", help="the folder of a search; without it give documents and --out"
     )
-    _add_documents(audit.add_argument_group("documents (--texts or --corpus), to search first"), required=False)
-    _add_model(audit)
-    _add_stop(audit)
-    _add_seed(audit)
-    scores = audit.add_argument_group("scores that take long for many documents (0 leaves a score out)")
-    scores.add_argument(
+    _add_documents(command.add_argument_group("documents (--texts or --corpus), to search first"), required=False)
+    _add_model(command)
+    _add_stop(command)
+    _add_seed(command)
+    slow = command.add_argument_group("scores that take long for many documents (0 leaves a score out)")
+    slow.add_argument(
         "--draws",
         type=int,
         default=20,
         metavar="N",
         help="draws of a Gibbs chain for Griffiths2004 (default: %(default)s)",
     )
-    scores.add_argument(
+    slow.add_argument(
         "--samples",
         type=int,
         default=3,
         metavar="N",
         help="samples of the documents for stability (default: %(default)s)",
     )
-    audit.add_argument("--out", type=Path, help="a new folder for the search and its report")
-    _add_running(audit)
-    audit.set_defaults(run=run, evidence="marginal", per_token=False, robustness=False, keep=AUDIT_KEEP)
-    audit.set_defaults(coordinator=None, num_processes=None, process_id=None)
+    command.add_argument("--out", type=Path, help="a new folder for the search and its report")
+    _add_running(command)
+    command.set_defaults(run=run, evidence="marginal", per_token=False, robustness=False, keep=SCORES_KEEP)
+    command.set_defaults(coordinator=None, num_processes=None, process_id=None)
 
 
 def _add_model(command: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
@@ -320,15 +329,23 @@ def _add_evaluate(commands: "argparse._SubParsersAction", wanted: bool) -> None:
         command.set_defaults(run=evaluate.run)
 
 
-def _command(commands: "argparse._SubParsersAction", name: str, text: str, epilog: str) -> argparse.ArgumentParser:
+def _command(
+    commands: "argparse._SubParsersAction", name: str, text: str, epilog: str, aliases: Sequence[str] = ()
+) -> argparse.ArgumentParser:
     """Add a command to the parser's commands, and return the command's own parser.
 
     name: the word that calls the command
     text: its description in one sentence
     epilog: the examples at the end of its help
+    aliases: other words that call it
     """
     return commands.add_parser(
-        name, help=text, description=text, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
+        name,
+        aliases=aliases,
+        help=text,
+        description=text,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
 
 

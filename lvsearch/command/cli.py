@@ -1,4 +1,4 @@
-"""The command line: `lvsearch demo | search | resume | report | audit | convert | evaluate`.
+"""The command line: `lvsearch demo | search | resume | report | scores | convert | evaluate`.
 
 Nothing heavy is imported before the arguments are known to be good. A mistake of the user ends in one line on stderr
 and exit status 2. Ctrl-C keeps everything done, writes the report and exits with 130.
@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lvsearch.command.arguments import KEEP, Runs, parser
+from lvsearch.command.arguments import FORMER_SCORES, KEEP, Runs, parser
 from lvsearch.command.sources import check_sources, read_corpus, stop_words_of
 from lvsearch.files.plain_output import print_any_text
 from lvsearch.files.plain_text import visible
@@ -47,11 +47,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         listen_again()
         print_any_text()
-        options = parser(arguments, Runs(_demo, _search, _resume, _report, _audit, _convert)).parse_args(arguments)
+        options = parser(arguments, Runs(_demo, _search, _resume, _report, _scores, _convert)).parse_args(arguments)
     except SystemExit as error:  # argparse has printed what is wrong, or the help
         return int(error.code or 0)
     except KeyboardInterrupt:
         return _report_interrupt(options)
+    if arguments[:1] == [FORMER_SCORES]:
+        print(f"lvsearch: lvsearch {FORMER_SCORES} is now called lvsearch scores", file=sys.stderr)
     try:
         if "seed" in options:
             checked_seed(options.seed)
@@ -206,8 +208,8 @@ def _report(options: argparse.Namespace) -> int:
     return 0
 
 
-def _audit(options: argparse.Namespace) -> int:
-    """Run `lvsearch audit`: score the fits of a search by other criteria, such as BIC, and write and print the scores.
+def _scores(options: argparse.Namespace) -> int:
+    """Run `lvsearch scores`: score the fits of a search by other criteria, such as BIC, and write and print the scores.
 
     If documents are given in place of a folder, they are searched first. Returns the exit status.
     """
@@ -215,7 +217,7 @@ def _audit(options: argparse.Namespace) -> int:
     if (options.folder is None) == (documents is None) or (options.folder is None) != (options.out is not None):
         raise ValueError(
             "expected the folder of a search, or documents (--texts or --corpus) with --out for a new one: "
-            "lvsearch audit run/, lvsearch audit --texts docs.txt --out run/"
+            "lvsearch scores run/, lvsearch scores --texts docs.txt --out run/"
         )
     for name in ("draws", "samples"):
         if getattr(options, name) < 0:

@@ -146,7 +146,7 @@ class PairedComparison:
 
     def __str__(self) -> str:
         """Return a line for people with the difference, its interval, and which topic set is better."""
-        verdict = "cannot be told apart on these documents"
+        verdict = "these documents cannot choose between the two"
         if self.lower > 0:
             verdict = f"{self.first} is better"
         if self.upper < 0:

@@ -5,7 +5,7 @@ captions). The captions of these images are used only by functions that score or
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -258,12 +258,19 @@ def _top_words(probabilities: np.ndarray, images: PairedCorpus, n_words: int) ->
     return [[images.vocabulary[word] for word in row] for row in order]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FittedImages(FittedModel):
     """A model of images with captions, fitted at one size. It predicts captions, labels regions and retrieves images.
 
     Images are passed as a `PairedCorpus` or as a pair (regions, captions).
     """
+
+    _useful_calls: ClassVar[tuple[str, ...]] = (
+        "annotate(new)",
+        "caption_scores(new)",
+        "label_regions(new)",
+        "retrieve(new, words)",
+    )
 
     def caption_distribution(self, data: Any) -> pd.DataFrame:
         """Return p(word | image) as a table (images, words of the vocabulary); rows sum to 1. Captions are not used."""

@@ -17,7 +17,7 @@ SLACK = 1e-9
 """The amount by which each end of an interval is moved outwards for rounding errors, relative to 1 + |score|."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FittedAspects(FittedTopics):
     """A pLSI model (probabilistic latent semantic indexing), fitted at one size (number of topics).
 

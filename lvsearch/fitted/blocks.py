@@ -1,7 +1,7 @@
 """The class `FittedBlocks`: a fitted latent block model, with clusters of rows, clusters of columns, and means."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FittedBlocks(FittedModel):
     """A latent block model, fitted at one size (number of row clusters, number of column clusters).
 
     A block is the cells of one row cluster in one column cluster. Tables have the names of the data's rows and columns.
     """
+
+    _useful_calls: ClassVar[tuple[str, ...]] = ("row_labels()", "column_labels()", "block_means()", "plot_blocks()")
 
     @property
     def model(self) -> LatentBlockModel:

@@ -5,7 +5,7 @@ All numbers are in the units of the data.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -32,12 +32,21 @@ if TYPE_CHECKING:
 LABEL = "component"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FittedMixture(FittedModel):
     """A mixture model of rows, fitted at one size (number of components).
 
     Tables label rows with their names in the data, or with numbers if they have none.
     """
+
+    _useful_calls: ClassVar[tuple[str, ...]] = (
+        "labels()",
+        "memberships(new)",
+        "means()",
+        "uncertain()",
+        "plot_clusters()",
+        "sample(100)",
+    )
 
     @property
     def model(self) -> MixtureModel:

@@ -1,7 +1,7 @@
 """The class `FittedFactorization`: a fitted Poisson factorisation of a matrix of counts."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ from lvsearch.topics.references import match_references
 FACTOR = "factor"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FittedFactorization(FittedModel):
     """A Poisson factorisation, fitted at one size (number of factors), with factors at their posterior means.
 
@@ -24,6 +24,14 @@ class FittedFactorization(FittedModel):
     mean count in column v. `transform` returns the expected intensities, (rows, factors). Under the prior a row's
     intensities sum to 1 on average. Tables have the names of rows and columns of the data.
     """
+
+    _useful_calls: ClassVar[tuple[str, ...]] = (
+        "top_columns()",
+        "signatures()",
+        "exposures()",
+        "match(references)",
+        "score_cells(known, held_out)",
+    )
 
     def factors(self) -> pd.DataFrame:
         """Return the mean count that each factor adds to each column of a row with intensity 1, (factors, columns)."""

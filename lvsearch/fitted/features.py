@@ -1,7 +1,7 @@
 """The class `FittedFeatures`: a fitted model in which rows have binary features, and each feature adds a loading."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -29,12 +29,14 @@ MOST_NUMBERS = 120
 """The largest number of cells of a picture of loadings in which every cell shows its number."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FittedFeatures(FittedModel):
     """A binary feature model, fitted at one size (number of features).
 
     A row is the sum of the loadings of the features that it has, plus Gaussian noise.
     """
+
+    _useful_calls: ClassVar[tuple[str, ...]] = ("loadings()", "shares()", "transform(new)", "plot_loadings()")
 
     def loadings(self) -> pd.DataFrame:
         """Return the loadings as a table (features, columns): what a feature adds to each column of a row that has it.

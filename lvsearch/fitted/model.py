@@ -5,7 +5,7 @@ Each type of model can have a subclass with further methods, such as `FittedTopi
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,7 @@ from jaxtyping import Float
 
 from lvsearch.comparison.similarity import ComponentMembers
 from lvsearch.data.base import Data
+from lvsearch.fitted.fit_card import fit_facts, fit_headline
 from lvsearch.fitted.occupied_posterior import OccupiedPosterior, occupied, occupied_table
 from lvsearch.fitted.stored_fits import FitParts, save_parts
 from lvsearch.functional import FittedFunctions
@@ -23,11 +24,12 @@ from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.engine.unit_scores import site_value
 from lvsearch.models.contract import Model
 from lvsearch.models.families import Categorical
+from lvsearch.pictures.fact_card import html_card, text_card
 from lvsearch.sizing.evidence import Evidence
 from lvsearch.sizing.sizes import Size
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FittedModel:
     """A model fitted at one size, with its training data. Scores are in nats; higher is better.
 
@@ -45,7 +47,13 @@ class FittedModel:
     A search may record the fit of a smaller size (a *witness*) in the place of a worse fit of this size.
     `estimate.size` is then the size of the witness. The additional components are empty, and tables and `transform`
     leave them out.
+
+    `print(fit)` shows a few lines, and a notebook a card: the model, proved bounds on the evidence, the components by
+    name, and methods to try.
     """
+
+    _useful_calls: ClassVar[tuple[str, ...]] = ("tables()", "transform(new)", "score(new)", 'save("folder")')
+    """The calls that `print(fit)` names; each subclass has its own."""
 
     size: Size
     evidence: Evidence
@@ -62,6 +70,20 @@ class FittedModel:
             raise AttributeError(name)
         able = ", ".join(each for each in dir(type(self)) if not each.startswith("_"))
         raise AttributeError(f"a fit of {type(self.estimate.model).__name__} has no {name!r}; it has {able}")
+
+    def __repr__(self) -> str:
+        """Return a few lines that say what was fitted; nothing is computed from the data, and nothing is raised."""
+        try:
+            return text_card(fit_headline(self), fit_facts(self))
+        except Exception:  # half-made objects, and models of a user's own: a print must not hide another error
+            return object.__repr__(self)
+
+    def _repr_html_(self) -> str | None:
+        """Return the card that a notebook shows, with the same facts as `print(fit)`; None shows those as text."""
+        try:
+            return html_card(fit_headline(self), fit_facts(self))
+        except Exception:
+            return None
 
     @property
     def model(self) -> Model:
@@ -249,6 +271,10 @@ class FittedModel:
         data: new or training data, of the kind that the model was fitted to.
         """
         return describe_units(self.model, self.estimate, self.training.like_this(data).dataset())
+
+    def _numbers_read_by_names(self) -> int:
+        """Return how many parameters and data `component_names` reads, by which a print decides whether to name."""
+        return sum(np.size(leaf) for leaf in jax.tree.leaves(self.estimate.natural)) + self.training.n_observations
 
     def _index(self, axis: str, length: int) -> pd.Index:
         """Return the labels of the rows or columns of a table: names from the training data, or numbers without names.

@@ -1,7 +1,7 @@
 """The class `FittedPopulations`: a fitted admixture model with ancestries of individuals and frequencies of alleles."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 POPULATION = "population"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FittedPopulations(FittedModel):
     """A fitted admixture model, whose individuals inherit from several populations.
 
     `transform` returns each individual's expected shares of the populations, (individuals, populations).
     """
+
+    _useful_calls: ClassVar[tuple[str, ...]] = ("ancestry()", "frequencies()", "plot_ancestry()", "transform(new)")
 
     @property
     def model(self) -> Admixture:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ from lvsearch.models.units import Row
 STATE, SEQUENCE = "state", "sequence"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FittedSequences(FittedModel):
     """A hidden Markov model, fitted at one size (number of states).
 
@@ -30,6 +30,8 @@ class FittedSequences(FittedModel):
     returns the probability of each state at every row, (rows, states) for each sequence. `score_units` returns log
     p(sequence | parameters) exactly, in nats, summed over all paths of states.
     """
+
+    _useful_calls: ClassVar[tuple[str, ...]] = ("paths()", "transitions()", "means()", "dwell_times()", "sample([100])")
 
     @property
     def model(self) -> HiddenMarkov:

@@ -90,9 +90,9 @@ def verdict(n_topics: int, found: EstimatedPosterior) -> str:
         return f"Planted {n_topics} topics: found, as the most probable number."
     if (n_topics,) in found.indistinguishable:
         return (
-            f"Planted {n_topics} topics: {best} is most probable, and {n_topics} is among the sizes that cannot be "
-            "told apart from it."
+            f"Planted {n_topics} topics: {best} is most probable, but the evidence cannot choose between "
+            f"{n_topics} and {best}."
         )
     if (n_topics,) not in found.sizes:
         return f"Planted {n_topics} topics: the search stopped before it tried that size; give it more time."
-    return f"Planted {n_topics} topics: NOT found. {best} is most probable, and {n_topics} is told apart from it."
+    return f"Planted {n_topics} topics: NOT found. {best} is most probable, and the evidence rules {n_topics} out."

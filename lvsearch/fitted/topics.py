@@ -3,7 +3,7 @@
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -26,6 +26,7 @@ from lvsearch.topics.coloured_words import ColouredDocument, ColouredWord
 from lvsearch.topics.distinctive_words import (
     Namer,
     TopicSketch,
+    distinct_names,
     frex_scores,
     names_of,
     relevance_scores,
@@ -44,12 +45,21 @@ SKETCHED_WORDS, SKETCHED_DOCUMENTS = 20, 5
 """How many words and documents of each topic are passed to a function that chooses the topic's name."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FittedTopics(FittedModel):
     """A topic model, fitted at one size (number of topics): documents draw their words from topics.
 
     In shapes, `topic` stands for the number of topics K, `word` for the vocabulary, and `docs` for the documents.
     """
+
+    _useful_calls: ClassVar[tuple[str, ...]] = (
+        "topics()",
+        "transform(new)",
+        "prevalence(by=…)",
+        "representative(0)",
+        "plot_topic_map()",
+        "coherence()",
+    )
 
     @property
     def model(self) -> TopicModel:
@@ -162,7 +172,11 @@ class FittedTopics(FittedModel):
 
         Raises ValueError for a name that is no text.
         """
-        return pd.Series(names_of(self.sketches, namer, n_words), index=pd.RangeIndex(len(self._topic_word)))
+        if namer is None:  # only a namer needs the documents of each topic, for which inference runs
+            names = distinct_names(self._distinctive_words, n_words)
+        else:
+            names = names_of(self.sketches, namer, n_words)
+        return pd.Series(names, index=pd.RangeIndex(len(self._topic_word)))
 
     @cached_property
     def sketches(self) -> tuple[TopicSketch, ...]:
@@ -172,8 +186,7 @@ class FittedTopics(FittedModel):
         words. It also names the 5 documents with the largest share of the topic.
         """
         probable = top_words(self._topic_word, self._words, SKETCHED_WORDS)
-        distinctive = top_words(frex_scores(self._topic_word), self._words, SKETCHED_WORDS)
-        names = self._document_names
+        distinctive, names = self._distinctive_words, self._document_names
         return tuple(
             TopicSketch(
                 topic,
@@ -437,6 +450,15 @@ class FittedTopics(FittedModel):
     def _topic_word(self) -> Float[np.ndarray, "topic word"]:
         """The posterior mean of p(word | topic), (topics, words of the vocabulary); rows sum to 1."""
         return self.table(self.model.topic_site).to_numpy(np.float64)
+
+    @cached_property
+    def _distinctive_words(self) -> list[list[str]]:
+        """The 20 most distinctive words of each topic by FREX, the most distinctive first."""
+        return top_words(frex_scores(self._topic_word), self._words, SKETCHED_WORDS)
+
+    def _numbers_read_by_names(self) -> int:
+        """Return how many numbers `component_names` reads: the probabilities of words in topics, and no document."""
+        return self._topic_word.size
 
     @property
     def _words(self) -> tuple[str, ...]:

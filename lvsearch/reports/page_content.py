@@ -124,7 +124,7 @@ class Page:
     | `title`, `answer` | the answer in one sentence, as a title and as text |
     | `warning` | a warning if the largest size allowed may be too small; else "" |
     | `key_facts` | the facts at the top |
-    | `lead` | pictures of the answer |
+    | `lead` | pictures of how sure the answer is, which stand below the components |
     | `sizes` | the table of sizes near the answer |
     | `parts` | the section on the components of the best size, or None |
     | `between` | the picture of which components split and merged between two sizes, or None |

@@ -11,7 +11,7 @@
 | `held_out.csv` | the score of each kept size on held-out documents or rows |
 | `persistence.csv` | how surely each component exists, if it was computed |
 | `fewer_units.csv` | the sizes that fewer units support, if they were computed |
-| `other_scores.csv`, `other_score_choices.csv`, `other_scores.png` | other scores, after `lvsearch audit` |
+| `other_scores.csv`, `other_score_choices.csv`, `other_scores.png` | other scores, after `lvsearch scores` |
 | `audit.csv` | the estimates for simulated data beside their true evidence, if it was computed |
 
 Pictures and tables are written under a temporary name and then renamed; those of an earlier report are replaced. In

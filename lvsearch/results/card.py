@@ -1,18 +1,16 @@
 """A search in words: text for a terminal and an HTML card for a notebook, with the same facts in the same order."""
 
 import base64
-import html
 import io
 import math
 import platform
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from lvsearch.bridges.from_function import FunctionEvaluator
-from lvsearch.files.plain_text import visible
 from lvsearch.files.versions import versions
+from lvsearch.pictures.fact_card import Fact, html_card, text_card
 from lvsearch.results.findings import Findings
 from lvsearch.results.wording import (
     answer,
@@ -32,22 +30,13 @@ MOST_ROWS = 24
 BEYOND_THE_ERRORS = "; how far the bound is below the evidence is in none of these errors, and grows with the size"
 
 
-class Fact(NamedTuple):
-    """One line of a search's summary or card: its name, such as "evidence", and its text."""
-
-    name: str
-    text: str
-
-
 def summary(result: Findings, held_out: pd.DataFrame | None = None) -> str:
     """Return the answer and the facts of a search as a few lines of plain text.
 
     result: the search.
     held_out: the table from `SearchResult.compare_held_out`, if it was computed; then it comes first among the facts.
     """
-    lines = [visible(headline(result))]
-    lines += [f"  {fact.name + ':':<12} {visible(fact.text)}" for fact in facts(result, held_out)]
-    return "\n".join(lines)
+    return text_card(headline(result), facts(result, held_out))
 
 
 def facts(result: Findings, held_out: pd.DataFrame | None = None) -> tuple[Fact, ...]:
@@ -90,16 +79,12 @@ def card(result: Findings, held_out: pd.DataFrame | None = None) -> str:
     result: the search.
     held_out: the table from `SearchResult.compare_held_out`, if it was computed; then it comes first among the facts.
     """
-    parts = [f"<div class='lv-card'>{STYLE}<h3>{html.escape(headline(result))}</h3>"]
+    between = ""
     if has_answer(result):
         table = near_table(result).to_html(index=False, border=0, escape=True, classes="lv-near")
-        parts.append(f"<div class='lv-row'><img alt='Probability of each size' src='{_picture(result)}'>{table}</div>")
-    rows = "".join(
-        f"<tr><th>{html.escape(fact.name)}</th><td>{html.escape(fact.text)}</td></tr>"
-        for fact in facts(result, held_out)
-    )
-    parts.append(f"<table class='lv-facts'><tbody>{rows}</tbody></table></div>")
-    return "".join(parts)
+        picture = f"<img alt='Probability of each size' src='{_picture(result)}'>"
+        between = f"<div class='lv-row'>{picture}<div class='lv-scroll'>{table}</div></div>"
+    return html_card(headline(result), facts(result, held_out), between)
 
 
 def near_table(result: Findings) -> pd.DataFrame:
@@ -333,12 +318,19 @@ def _unvisited_in_words(result: Findings) -> str:
 def _held_out_in_words(result: Findings, held_out: pd.DataFrame | None) -> str:
     """Return a phrase that says whether held-out data agree with the best size, or how to find out.
 
+    Without a table nothing is computed here. The phrase says what the search kept, and which call compares sizes on it.
+
     held_out: the table from `SearchResult.compare_held_out`; None if it was not computed.
     """
     if held_out is not None:
         from lvsearch.results.heldout import agreement
 
         return agreement(held_out)
+    kept = result.held_out
+    if kept is not None:
+        one = kept.n_units == 1
+        told = f"{kept.n_units:,} {kept.nouns.unit if one else kept.nouns.units} {'was' if one else 'were'} kept out of"
+        return f"{told} the search, and not looked at yet: result.compare_held_out() compares the sizes on them"
     if result.training is None:
         return "no data to hold out: the evaluator has them"
     nouns = result.training.nouns
@@ -495,23 +487,3 @@ def _picture(result: Findings) -> str:
 def _short(size: tuple[int, ...]) -> str:
     """Return a size as text, such as "3×2"."""
     return "×".join(map(str, size))
-
-
-STYLE = """<style>
-.lv-card { font: 14px/1.45 system-ui, sans-serif; color: inherit; max-width: 64em; padding: .6em 1em;
-  border: 1px solid rgba(128,128,128,.35); border-radius: 8px; }
-.lv-card h3 { font-size: 1.25em; margin: .2em 0 .6em; }
-.lv-card .lv-row { display: flex; flex-wrap: wrap; gap: 1.2em; align-items: flex-start; }
-.lv-card img { width: 30em; max-width: 100%; background: #fff; border-radius: 6px; }
-.lv-card table { border-collapse: collapse; color: inherit; background: transparent; font-size: .93em; }
-.lv-card tr, .lv-card th, .lv-card td { background: transparent; color: inherit; }
-.lv-card th, .lv-card td { padding: .15em .7em; vertical-align: top; border: 0; }
-.lv-card .lv-near td, .lv-card .lv-near th { text-align: right; white-space: nowrap;
-  font-variant-numeric: tabular-nums; }
-.lv-card .lv-near tbody tr { border-top: 1px solid rgba(128,128,128,.25); }
-.lv-card .lv-near { font-size: .82em; }
-.lv-card .lv-near td, .lv-card .lv-near th { padding: .1em .45em; }
-.lv-card .lv-facts { margin-top: .8em; }
-.lv-card .lv-facts th { text-align: left; font-weight: 600; white-space: nowrap; opacity: .75; }
-.lv-card .lv-facts td { text-align: left; white-space: normal; }
-</style>"""

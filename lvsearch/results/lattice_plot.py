@@ -79,7 +79,7 @@ def _caption(result: Findings, n_tried: int) -> Caption:
         title = f"{'×'.join(map(str, result.best_size))} has the largest prior × evidence"
     else:
         together = len(result.estimated.indistinguishable)
-        framed = f" Framed thinly: the {together} that cannot be told apart." if together > 1 else ""
+        framed = f" Framed thinly: the {together} that the evidence cannot choose between." if together > 1 else ""
         text = f"Shade: probability among the sizes tried, {probability_in_words(result)}.{framed}"
         title = short_answer(result)
     limit = limit_in_words(result)

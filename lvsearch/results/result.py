@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -265,12 +266,26 @@ class SearchResult(Findings):
         most probable size, `standard_error` of this difference, and `estimator`. Scores are in nats per token or cell.
         `lvsearch.results.heldout.held_out_comparison` documents them, and `plot_held_out` draws them.
 
+        The comparison on the search's own held-out data, with the defaults, is kept: `print(result)` then shows it.
+
         Raises ValueError for no test data, fewer than two test units, and a search over a plain function.
         """
-        test = self.held_out if test is None else test
-        if test is None:
+        compared = self.held_out if test is None else test
+        if compared is None:
             raise ValueError("got no test data, and the search kept none: pass them here or to lv.search(held_out=)")
-        return held_out_comparison(self, test, samples=samples, seed=seed)
+        if test is None and (samples, seed) == (SAMPLES, 0):
+            return self._held_out_table.copy()
+        return held_out_comparison(self, compared, samples=samples, seed=seed)
+
+    @cached_property
+    def _held_out_table(self) -> pd.DataFrame:
+        """The comparison of sizes on the held-out data that the search kept, which are not None."""
+        return held_out_comparison(self, self.held_out, samples=SAMPLES, seed=0)
+
+    @property
+    def _known_held_out_table(self) -> pd.DataFrame | None:
+        """The comparison on the search's held-out data if it was computed already; None otherwise."""
+        return self.__dict__.get("_held_out_table")
 
     def other_scores(
         self,
@@ -443,7 +458,7 @@ class SearchResult(Findings):
 
     def summary(self) -> str:
         """Return the answer and the facts behind it as a few lines of text; `print(result)` shows the same."""
-        return cards.summary(self)
+        return cards.summary(self, self._known_held_out_table)
 
     def __repr__(self) -> str:
         """Return the answer and the facts behind it as a few lines of text."""
@@ -451,4 +466,4 @@ class SearchResult(Findings):
 
     def _repr_html_(self) -> str:
         """Return the card that a notebook shows, as self-contained HTML."""
-        return cards.card(self)
+        return cards.card(self, self._known_held_out_table)

@@ -16,7 +16,7 @@ from lvsearch.pictures.captions import Caption, write_caption
 from lvsearch.pictures.style import dressed
 from lvsearch.scrutiny.other_scores_plot import MARGIN, ROW, draw_other_scores
 from lvsearch.sizing.sizes import Size
-from lvsearch.sizing.words import counted, is_or_are, sizes_in_words
+from lvsearch.sizing.words import between_in_words, counted, is_or_are
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -220,7 +220,7 @@ class OtherScores:
         (best,) = self.best
         told = "apart from every other size tried"
         if len(self.together) > 1:
-            told = f"{sizes_in_words(self.together)} cannot be told apart"
+            told = f"the evidence cannot choose between {between_in_words(self.together)}"
         named = {name: size for name, size in self.chosen.items() if size is not None}
         others = [f"{name} {size[0]}" for name, size in named.items() if name not in self.agreeing]
         what = "one of these" if len(self.together) > 1 else f"{best} too"

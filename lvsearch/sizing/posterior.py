@@ -12,6 +12,7 @@ from jaxtyping import Float
 
 from lvsearch.sizing.bounds import Bounds
 from lvsearch.sizing.sizes import Size
+from lvsearch.sizing.words import between_in_words
 
 DRAWS = 8192  # half of them mirror images of the others
 TOGETHER = 0.95
@@ -133,7 +134,7 @@ class EstimatedPosterior:
         if len(self.indistinguishable) == 1:
             told = f"{_name(self.best)} stands apart from every other size tried"
         else:
-            told = f"{_ranges(self.indistinguishable)} cannot be told apart"
+            told = f"the evidence cannot choose between {between_in_words(self.indistinguishable)}"
         return f"{told}; estimated probability of {_name(self.best)} under standard errors: {chance}"
 
 
@@ -335,19 +336,3 @@ def _average_evidence(log_total: float, log_mass: float) -> float:
 def _name(size: Size) -> str:
     """Return a size as text: a bare number for one size variable, else a tuple such as "(3, 2)"."""
     return str(size[0]) if len(size) == 1 else str(size)
-
-
-def _ranges(sizes: Sequence[Size]) -> str:
-    """Return increasing sizes as text, such as "12–14, 20", with runs of consecutive sizes joined.
-
-    For several size variables each size is written as a tuple.
-    """
-    if len(sizes[0]) > 1:
-        return ", ".join(map(str, sizes))
-    runs: list[list[int]] = []
-    for (size,) in sizes:
-        if runs and size == runs[-1][-1] + 1:
-            runs[-1].append(size)
-        else:
-            runs.append([size])
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)

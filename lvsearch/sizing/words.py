@@ -18,6 +18,17 @@ def sizes_in_words(sizes: Sequence[Size]) -> str:
     return ", ".join(str(first) if first == last else f"{first}–{last}" for first, last in runs)
 
 
+def between_in_words(sizes: Sequence[Size]) -> str:
+    """Return sizes as they follow "between": "12 and 14" for 12, 13 and 14, "12–14 and 20", or "2×3 and 4×1".
+
+    sizes: two sizes or more.
+    """
+    runs = sizes_in_words(sizes).split(", ")
+    if len(runs) == 1:
+        return runs[0].replace("–", " and ")
+    return f"{', '.join(runs[:-1])} and {runs[-1]}"
+
+
 def counted(number: int, plural: str) -> str:
     """Return a number with its noun, such as "3 occupied components" or "1 occupied component".
 

@@ -98,14 +98,32 @@ def names_of(sketches: Sequence[TopicSketch], namer: Namer | None, n_words: int)
 
     Raises ValueError for a name that is no text or empty.
     """
-    names: list[str] = []
-    for sketch in sketches:
-        name = " ".join(sketch.distinctive[:n_words]) if namer is None else namer(sketch)
-        if not isinstance(name, str) or not name.strip():
-            raise ValueError(f"got {name!r} as the name of topic {sketch.topic}, expected a text that is not empty")
-        names.append(name)
+    if namer is None:
+        return distinct_names([sketch.distinctive for sketch in sketches], n_words)
+    return _numbered([namer(sketch) for sketch in sketches])
+
+
+def distinct_names(distinctive: Sequence[Sequence[str]], n_words: int) -> list[str]:
+    """Return a distinct name for each topic: its most distinctive words, joined by spaces.
+
+    distinctive: the most distinctive words of each topic, the most distinctive first.
+    n_words: the number of words in a name.
+
+    Raises ValueError for a name that is empty.
+    """
+    return _numbered([" ".join(words[:n_words]) for words in distinctive])
+
+
+def _numbered(names: Sequence[str]) -> list[str]:
+    """Return the names of all topics, where a name that occurs again gets a number, such as "price market (2)".
+
+    Raises ValueError for a name that is no text or empty.
+    """
     uses: dict[str, int] = {}
-    for place, name in enumerate(names):
+    numbered: list[str] = []
+    for topic, name in enumerate(names):
+        if not isinstance(name, str) or not name.strip():
+            raise ValueError(f"got {name!r} as the name of topic {topic}, expected a text that is not empty")
         uses[name] = uses.get(name, 0) + 1
-        names[place] = name if uses[name] == 1 else f"{name} ({uses[name]})"
-    return names
+        numbered.append(name if uses[name] == 1 else f"{name} ({uses[name]})")
+    return numbered

@@ -1,5 +1,6 @@
 """The mean share of each topic (cluster, feature) in groups of documents, with confidence intervals."""
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +26,8 @@ def prevalence(
     proportions: the result of `transform`, a row per document.
     by: a value for each document, of any kind. Numbers and dates with more than `bins` different values are divided
         into `bins` groups of equal size. Documents whose value is missing are left out.
-    bins: the number of groups that numbers and dates are divided into.
+    bins: the number of groups that numbers and dates are divided into. A group of dates is called by its first and its
+        last date, such as "2008-01 … 2008-02": months, or days or times where months would not tell groups apart.
     level: the probability with which an interval holds the mean of the population of documents.
     seed: the seed of the resampling.
 
@@ -39,11 +41,16 @@ def prevalence(
         raise ValueError(f"got {len(values)} values for {len(proportions)} documents, expected one for each")
     if not 0 < level < 1 or bins < 1:
         raise ValueError(f"got level={level}, bins={bins}; expected a probability inside (0, 1), and 1 group or more")
-    ordered = pd.api.types.is_numeric_dtype(values) or pd.api.types.is_datetime64_any_dtype(values)
+    are_dates = pd.api.types.is_datetime64_any_dtype(values)
+    ordered = (pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)) or are_dates
     groups: list[Any] = sorted(values.dropna().unique().tolist())
-    if ordered and not pd.api.types.is_bool_dtype(values) and len(groups) > bins:
-        cut = pd.Series(pd.qcut(values, bins, duplicates="drop"))
-        values, groups = cut, sorted(cut.dropna().unique().tolist())
+    dates = values
+    if ordered and len(groups) > bins:
+        values = pd.Series(pd.qcut(values, bins, duplicates="drop"))
+        groups = sorted(values.dropna().unique().tolist())
+    if are_dates:  # called by the dates that are in a group, since the ends of its interval have times to the second
+        names = _names_of_dates([(dates[values == group].min(), dates[values == group].max()) for group in groups])
+        values, groups = values.astype(object).map(dict(zip(groups, names, strict=True))), names
     if not groups:
         raise ValueError("got no document whose value is known, expected one or more")
     rng, tail, rows = np.random.default_rng(seed), (1 - level) / 2, []
@@ -53,7 +60,27 @@ def prevalence(
         rows += [
             (group, topic, mean[topic], lower[topic], upper[topic], len(shares)) for topic in range(shares.shape[1])
         ]
-    return pd.DataFrame(rows, columns=["group", "topic", "mean", "lower", "upper", "documents"])
+    table = pd.DataFrame(rows, columns=["group", "topic", "mean", "lower", "upper", "documents"])
+    if are_dates:  # texts that have an order, so that a picture joins them
+        table["group"] = pd.Categorical(table["group"], categories=groups, ordered=True)
+    return table
+
+
+def _names_of_dates(groups: list[tuple[pd.Timestamp, pd.Timestamp]]) -> list[str]:
+    """Return a name for each group of dates: "2008-01 … 2008-02", or "2008-01" where it begins and ends in one month.
+
+    Days stand in place of months, and times in place of days, where two groups would share a month or a day. The
+    names are distinct, since the groups are.
+
+    groups: the first and the last date of each group, in the order of time.
+    """
+    names: list[str] = []
+    for form in ("%Y-%m", "%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S.%f"):
+        ends = [(first.strftime(form), last.strftime(form)) for first, last in groups]
+        names = [first if first == last else f"{first} … {last}" for first, last in ends]
+        if all(before[1] < after[0] for before, after in pairwise(ends)):
+            break
+    return names
 
 
 def _interval(
@@ -85,6 +112,7 @@ def plot_prevalence(table: pd.DataFrame, names: pd.Series, ax: "Axes | None" = N
     groups = list(dict.fromkeys(table["group"]))
     wide = table.pivot_table(index="group", columns="topic", values="mean", sort=False, observed=True).loc[groups]
     topics = list((wide.max() - wide.min()).sort_values(ascending=False, kind="stable").index[:MOST_LINES])
+    in_order = getattr(table["group"].dtype, "ordered", False) or not isinstance(groups[0], str | bool)
     # lines of different topics stand a little beside each other, so that intervals do not overlap
     for place, topic in enumerate(sorted(topics)):
         rows = table[table["topic"] == topic]
@@ -97,7 +125,7 @@ def plot_prevalence(table: pd.DataFrame, names: pd.Series, ax: "Axes | None" = N
             mean,
             marker=marker,
             color=colour,
-            linewidth=0 if isinstance(groups[0], str | bool) else 1,
+            linewidth=1 if in_order else 0,
             label=label,
             zorder=3,
         )

@@ -222,12 +222,12 @@ def test_a_damaged_corpus_is_named(files, tmp_path, capsys):
 # ── help and cache ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("command", [[], ["demo"], ["search"], ["resume"], ["report"], ["audit"], ["evaluate"]])
+@pytest.mark.parametrize("command", [[], ["demo"], ["search"], ["resume"], ["report"], ["scores"], ["evaluate"]])
 def test_help_teaches(command, capsys):
     assert cli.main([*command, "--help"]) == 0
     printed = capsys.readouterr().out
     if command == []:
-        for name in ("demo", "search", "resume", "report", "audit", "evaluate"):
+        for name in ("demo", "search", "resume", "report", "scores", "evaluate"):
             assert f"    {name} " in printed
     elif command != ["evaluate"]:
         assert f"  lvsearch {command[0]}" in printed

@@ -160,7 +160,7 @@ def test_comparison_is_paired(corpus):
     assert compare(second, first, confidence=0.9).lower == pytest.approx(-result.upper)
     same = compare(first, first)
     assert (same.difference, same.standard_error) == (0, 0)
-    assert "cannot be told apart" in str(same)
+    assert "these documents cannot choose between the two" in str(same)
 
 
 def test_comparison_interval_covers():

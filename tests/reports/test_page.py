@@ -71,8 +71,20 @@ def page(result: lv.SearchResult) -> Reader:
 
 def test_the_page_answers_first_and_holds_what_decided_it(result: lv.SearchResult, page: Reader):
     text = " ".join(" ".join(page.text).split())
-    assert text.index(headline(result)) < text.index("Held-out documents: which size predicts best")
-    assert text.index("Held-out documents") < text.index("Sizes near the answer")
+    shown = (
+        headline(result),
+        "Topics, the largest first",
+        "Map of topics",
+        "How sure the number is",
+        "Held-out documents: which size predicts best",
+        "Sizes near the answer",
+        "all 31 documents",
+        "Estimated evidence for each size",
+        "Settings of the search",
+    )
+    main = text[text.index(headline(result), text.index("Skip to the answer")) :]  # after the title and the links
+    places = [main.index(part) for part in shown]
+    assert places == sorted(places)  # the number and the topics first, the evidence after
     for said in (
         "Estimated evidence for each size",
         "Evidence against time",
@@ -88,7 +100,18 @@ def test_the_page_answers_first_and_holds_what_decided_it(result: lv.SearchResul
     assert len(page.all("details")) == 31
     assert len([a for a in page.all("tr") if a.get("role") == "row"]) == 1 + result.best_size[0]
     titles = [attributes["aria-label"] for attributes in page.all("svg")]
-    assert titles[:2] == ["Held-out score of each size", "Probability of each size"]
+    assert [title for title in titles if title is not None and "each size" in title][:2] == [
+        "Held-out score of each size",
+        "Probability of each size",
+    ]
+
+
+def test_every_table_scrolls_by_itself(result: lv.SearchResult):
+    """A wide table must not make the page of a phone wider."""
+    raw = render(page_of(result))
+    assert raw.count("<table") > 1
+    assert len(re.findall(r'<div class="scroll"[^>]*>\s*<table', raw)) == raw.count("<table")
+    assert ".scroll { overflow-x: auto;" in raw
 
 
 def test_words_of_other_people_are_text(page: Reader):

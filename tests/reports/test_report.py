@@ -295,7 +295,7 @@ def test_verdict_is_honest(result):
     for size in found.sizes:
         if size == found.best:
             continue
-        said = "cannot be told apart" if size in found.indistinguishable else "NOT found"
+        said = "cannot choose between" if size in found.indistinguishable else "NOT found"
         assert said in verdict(size[0], found)
 
 

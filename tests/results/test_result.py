@@ -379,3 +379,22 @@ def test_evidence_is_that_of_the_state_it_carries():
         assert lower.sum() == pytest.approx(fit.evidence.lower, rel=2e-4)  # the search for the ends may differ a little
         assert lower.sum() <= fit.evidence.upper + 1e-6
         assert upper.sum() >= fit.evidence.lower - 1e-6
+
+
+def test_held_out_data_are_on_the_print_of_a_search_that_kept_some():
+    """What was kept and which call compares on it; after that call, what it found. A print computes neither."""
+    asked = searched("bound")
+    assert "corpus.split(0.1)" in repr(asked)
+    kept = replace(asked, held_out=corpus().select(range(10)))
+    said = "10 documents were kept out of the search, and not looked at yet: result.compare_held_out() compares"
+    assert said in repr(kept)
+    assert said in kept._repr_html_()
+    table = kept.compare_held_out()
+    first = repr(kept).splitlines()[1]
+    assert first.startswith("  held-out:")
+    assert "agrees" in first
+    assert "not looked at" not in kept._repr_html_()
+    pd.testing.assert_frame_equal(kept.compare_held_out(), table)
+    assert said in repr(replace(kept))  # another prior may make another size the best
+    with pytest.raises(ValueError, match="the search kept none"):
+        asked.compare_held_out()

@@ -291,8 +291,8 @@ def test_what_scores_name():
     assert choices["wanted"].tolist() == ["smallest", "largest", "smallest", "largest"]
     assert pd.isna(choices.loc["stability", "size"])
     assert scores.describe() == (
-        "3 topics are most probable; 2–3 cannot be told apart. 2 of 3 scores name one of these; not so NPMI coherence "
-        "4."
+        "3 topics are most probable; the evidence cannot choose between 2 and 3. 2 of 3 scores name one of these; "
+        "not so NPMI coherence 4."
     )
     alone = made_up({other_scores.BIC: [5.0, 3.0, 1.0, 7.0]}, together=(3,))
     assert alone.describe() == "3 topics are most probable, apart from every other size tried. 1 of 1 score name 3 too."
@@ -313,9 +313,9 @@ def test_the_picture_has_a_row_for_each_score_and_marks_what_it_names():
 # ── the command ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_command_audits_a_search_that_was_made(tmp_path, capsys):
+def test_the_command_scores_a_search_that_was_made(tmp_path, capsys):
     searched().save(tmp_path / "run")
-    assert cli.main(["audit", str(tmp_path / "run"), "--draws", "0", "--samples", "0", "--quiet", "--no-cache"]) == 0
+    assert cli.main(["scores", str(tmp_path / "run"), "--draws", "0", "--samples", "0", "--quiet", "--no-cache"]) == 0
     printed = capsys.readouterr().out
     assert "3 topics are most probable" in printed
     assert "What they measure" in printed
@@ -331,7 +331,7 @@ def test_the_command_audits_a_search_that_was_made(tmp_path, capsys):
 def test_the_command_searches_first_where_it_is_given_documents(tmp_path, capsys):
     lines = ["apple pear plum apple", "iron zinc tin iron", "apple plum tin", "zinc iron pear iron"] * 3
     (tmp_path / "docs.txt").write_text("\n".join(lines))
-    run = ["audit", "--texts", str(tmp_path / "docs.txt"), "--out", str(tmp_path / "run"), "--max-size", "2"]
+    run = ["scores", "--texts", str(tmp_path / "docs.txt"), "--out", str(tmp_path / "run"), "--max-size", "2"]
     few = ["--starts", "1", "--held-out", "0", "--draws", "2", "--samples", "1", "--quiet", "--no-cache"]
     assert cli.main([*run, *few]) == 0
     assert "Griffiths2004" in capsys.readouterr().out
@@ -352,7 +352,16 @@ def test_the_command_searches_first_where_it_is_given_documents(tmp_path, capsys
     ],
 )
 def test_mistakes_in_the_command_end_in_one_line(arguments, said, capsys):
-    assert cli.main(["audit", *arguments, "--no-cache"]) == cli.WRONG
+    assert cli.main(["scores", *arguments, "--no-cache"]) == cli.WRONG
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
+
+
+def test_the_former_name_of_the_command_works_and_says_so(capsys):
+    assert cli.main(["audit", "none-there", "--no-cache"]) == cli.WRONG
+    error = capsys.readouterr().err
+    assert error.splitlines()[0] == "lvsearch: lvsearch audit is now called lvsearch scores"
+    assert "no folder" in error.splitlines()[1]
+    assert cli.main(["--help"]) == 0
+    assert "audit" not in capsys.readouterr().out

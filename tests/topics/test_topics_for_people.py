@@ -16,7 +16,7 @@ from lvsearch.comparison.alignment import component_map
 from lvsearch.comparison.component_map_plot import draw_component_map
 from lvsearch.topics.coherence import npmi_coherence
 from lvsearch.topics.distinctive_words import TopicSketch, frex_scores, names_of, top_words
-from lvsearch.topics.prevalence import prevalence
+from lvsearch.topics.prevalence import plot_prevalence, prevalence
 from lvsearch.topics.topic_map import topic_places
 from lvsearch.trees.topic_tree import TopicTree
 from lvsearch.trees.tree_picture import TreeNode
@@ -154,6 +154,31 @@ def test_numbers_are_cut_into_groups_and_missing_values_left_out():
     for wrong, message in ((["a"] * 3, "got 3 values for 40"), ([None] * 40, "no document")):
         with pytest.raises(ValueError, match=message):
             prevalence(shares, wrong)
+
+
+@pytest.mark.parametrize(
+    ("dates", "groups"),
+    [
+        (
+            pd.date_range("2000-01-01", periods=40, freq="61D"),
+            "2000-01 … 2002-03, 2002-05 … 2004-05, 2004-07 … 2006-07",
+        ),
+        (pd.to_datetime(["2008-02-07"] * 20 + ["2008-01-05"] * 20), "2008-01, 2008-02"),
+        (  # days, where groups share a month
+            pd.date_range("2008-01-01", periods=40, freq="3D", tz="UTC"),
+            "2008-01-01 … 2008-02-09, 2008-02-12 … 2008-03-19, 2008-03-22 … 2008-04-27",
+        ),
+    ],
+)
+def test_groups_of_dates_are_called_by_months_in_the_order_of_time(dates: pd.DatetimeIndex, groups: str):
+    shares = np.column_stack([np.linspace(0, 1, 40), 1 - np.linspace(0, 1, 40)])
+    frame = pd.DataFrame({"posted": dates})
+    table = prevalence(shares, frame["posted"], bins=3)
+    assert ", ".join(dict.fromkeys(table["group"])) == groups
+    assert table[table["topic"] == 0]["documents"].sum() == 40
+    ax = plot_prevalence(table, pd.Series(["first", "second"]), axes())
+    assert [label.get_text() for label in ax.get_xticklabels()] == groups.split(", ")
+    assert ax.lines[0].get_linewidth() == 1  # groups in order are joined
 
 
 def test_a_fit_knows_its_labels_and_its_metadata():
