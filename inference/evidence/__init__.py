@@ -14,9 +14,9 @@ from lvsearch.inference.annealing.dispatch import (
     evidence_chain,
     gain_of_last_part,
     measures_gains,
-    pace,
     path_needs_fit,
     sampled_chain,
+    temperature_profile,
 )
 from lvsearch.inference.annealing.generic import GenericChain, fitted_chain, flat_chain
 from lvsearch.inference.annealing.particles import Annealed, Profile, backward, forward, pilot, schedule
@@ -72,12 +72,12 @@ __all__ = [
     "grow",
     "hyper_topics",
     "measures_gains",
-    "pace",
     "path_needs_fit",
     "pilot",
     "sampled_chain",
     "schedule",
     "sequential",
     "simulated_like",
+    "temperature_profile",
     "true_state",
 ]

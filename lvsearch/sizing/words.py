@@ -18,7 +18,7 @@ def sizes_in_words(sizes: Sequence[Size]) -> str:
     return ", ".join(str(first) if first == last else f"{first}–{last}" for first, last in runs)
 
 
-def counted(number: int, plural: str) -> str:
+def with_noun(number: int, plural: str) -> str:
     """Return a number with its noun, such as "3 occupied components" or "1 occupied component".
 
     For the number one, the first word that ends in s loses the s.
