@@ -127,8 +127,8 @@ class IndependentNormalMixture(Model):
         """
         return (
             f"IndependentNormalMixture: location {as_text(self.location)}, scale {as_text(self.scale)}, means ~ "
-            f"Normal(0, precision {as_text(self.mean_precision)}), precisions ~ Gamma({as_text(self.shape)}, rate β), β ~ "
-            f"Gamma({as_text(self.rate_shape)}, rate {as_text(self.rate_rate)}); weights ~ Dirichlet, "
+            f"Normal(0, precision {as_text(self.mean_precision)}), precisions ~ Gamma({as_text(self.shape)}, rate β), "
+            f"β ~ Gamma({as_text(self.rate_shape)}, rate {as_text(self.rate_rate)}); weights ~ Dirichlet, "
             f"{as_text(self.concentration)} per component"
         )
 

@@ -3,6 +3,9 @@
 The chains of the different models are defined here. The annealing itself is in `lvsearch.inference.annealing`.
 """
 
+import warnings
+from typing import Any
+
 from lvsearch.inference.annealing.dispatch import (
     Effort,
     TwoSided,
@@ -81,3 +84,11 @@ __all__ = [
     "temperature_profile",
     "true_state",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Return `temperature_profile` under its former name `pace`, which is deprecated: it warns."""
+    if name == "pace":
+        warnings.warn("evidence.pace is called evidence.temperature_profile now", DeprecationWarning, stacklevel=2)
+        return temperature_profile
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
