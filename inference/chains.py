@@ -84,11 +84,11 @@ class Growing(Sampler, Protocol):
     More room changes no draw that did not need it.
     """
 
-    def outgrown(self, state: State) -> Bool[Array, ""]:
+    def needs_more_room(self, state: State) -> Bool[Array, ""]:
         """Return True if some sweep since `state` was made or widened needed more room. Such a state is invalid."""
         ...
 
-    def grown(self, state: State) -> tuple["Growing", State]:
+    def with_more_room(self, state: State) -> tuple["Growing", State]:
         """Return a sampler with room for more components, and `state` widened to that room.
 
         state: the state to go on from: that before the sweeps that needed more room.
@@ -118,7 +118,7 @@ class Chain(Sampler, Selectable, Protocol):
         ...
 
     @property
-    def lanes(self) -> int:
+    def efficient_particles(self) -> int:
         """The number of particles up to which doubling them less than doubles the time of a sweep on this chain.
 
         It is a multiple of 16.
@@ -189,7 +189,7 @@ class Sequential(Selectable, Protocol):
         """The number of units without padding."""
         ...
 
-    def none_yet(self, key: Key[Array, ""], particles: int) -> State:
+    def initial_state(self, key: Key[Array, ""], particles: int) -> State:
         """Return the state before any unit has arrived.
 
         Latent variables that are not tied to units are drawn from their prior.

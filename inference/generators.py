@@ -24,7 +24,7 @@ ROUNDS = 5
 DISTINCT = 3.0
 """How much larger, in powers, the range of the sort keys is than the number of items sorted.
 
-It decides how often `shuffled` sorts: two equal sort keys should be rare.
+It decides how often `permutation` sorts: two equal sort keys should be rare.
 """
 
 
@@ -54,7 +54,7 @@ def split_key(key: Key[Array, ""], number: int = 2) -> list[Key[Array, ""]]:
     return [_key_from_words(_threefry(words, 0, counter)) for counter in range(number)]
 
 
-def folded(key: Key[Array, ""], *numbers: int) -> Key[Array, ""]:
+def fold_in(key: Key[Array, ""], *numbers: int) -> Key[Array, ""]:
     """Return the key with numbers folded in one after another: the same key that repeated `jax.random.fold_in` gives.
 
     numbers: integers, such as the number of a chain or of a sweep, that make the keys of different uses differ.
@@ -69,7 +69,7 @@ def folded(key: Key[Array, ""], *numbers: int) -> Key[Array, ""]:
     return _key_from_words(words)
 
 
-def shuffled(key: Key[Array, ""], number: int) -> Int[np.ndarray, " number"]:
+def permutation(key: Key[Array, ""], number: int) -> Int[np.ndarray, " number"]:
     """Return the permutation of 0, …, number − 1 that `jax.random.permutation(key, number)` makes, (number,).
 
     Items are sorted by random words, so often that equal words are unlikely to matter.

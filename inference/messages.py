@@ -27,7 +27,7 @@ class MessageError(ValueError):
     """An error about bytes that are no message, or a message that this process cannot turn into a value."""
 
 
-def encoded(value: Any) -> bytes:
+def encode(value: Any) -> bytes:
     """Return the message of a value as bytes.
 
     value: plain data, arrays, and records, tuples, lists and dicts of them.
@@ -37,10 +37,10 @@ def encoded(value: Any) -> bytes:
     return b"".join([len(text).to_bytes(HEAD, "little"), text, *arrays])
 
 
-def decoded(message: bytes, own: Any = None) -> Any:
+def decode(message: bytes, own: Any = None) -> Any:
     """Return the value of a message.
 
-    message: bytes that `encoded` returned.
+    message: bytes that `encode` returned.
     own: the value of the same structure that this process has itself, if it has one. Its classes may be used for
         records, and its parts take the place of parts that were no data.
 

@@ -17,7 +17,7 @@ from jax.errors import JaxRuntimeError
 from jax.experimental.multihost_utils import broadcast_one_to_all, process_allgather
 from jax.sharding import AbstractMesh, Mesh
 
-from lvsearch.inference.messages import decoded, encoded
+from lvsearch.inference.messages import decode, encode
 
 T = TypeVar("T")
 
@@ -83,11 +83,11 @@ def broadcast_from(process: int, value: T) -> T:
     Raises `MessageError` for a value that cannot be sent.
     """
     ours = jax.process_index() == process
-    said = np.frombuffer(encoded(value), np.uint8) if ours else np.zeros(0, np.uint8)
+    said = np.frombuffer(encode(value), np.uint8) if ours else np.zeros(0, np.uint8)
     length = int(broadcast_one_to_all(np.asarray(said.size, np.int32), is_source=ours))
     filled = np.zeros(max(LEAST_BYTES, 1 << (length - 1).bit_length()), np.uint8)
     filled[: said.size] = said
-    return decoded(np.asarray(broadcast_one_to_all(filled, is_source=ours))[:length].tobytes(), value)
+    return decode(np.asarray(broadcast_one_to_all(filled, is_source=ours))[:length].tobytes(), value)
 
 
 def broadcast_from_first(value: T) -> T:

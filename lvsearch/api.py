@@ -18,13 +18,13 @@ from lvsearch.bridges.guarded import GuardedEvaluator
 from lvsearch.data.base import Data
 from lvsearch.data.kinds import data_for, require_model
 from lvsearch.files.storage import known_folder, new_folder, refuse_existing
-from lvsearch.fitted.kinds import fitted
+from lvsearch.fitted.kinds import as_fitted_model
 from lvsearch.fitted.model import FittedModel
 from lvsearch.inference import several_processes
 from lvsearch.inference.compiles import compiles, compiles_since, prepare_programs
 from lvsearch.interrupts import postpone_interrupts, remember_interrupts
 from lvsearch.models.contract import Model
-from lvsearch.models.plain_arguments import as_path, check_flags, one_of, shown, whole_number
+from lvsearch.models.plain_arguments import as_path, check_flags, one_of, shortened_repr, whole_number
 from lvsearch.recommending.evaluator import PARTS, PREDICTIVE, checked_prior, model_evaluator
 from lvsearch.reports.page import write_page
 from lvsearch.results.card import has_answer
@@ -167,9 +167,10 @@ def search(
         evidence = PARTITIONS
     if evidence == PARTITIONS and not by_partitions:
         raise ValueError(
-            f"got evidence={evidence!r} with {shown(model)}, per_token={per_token}, exhaustive={exhaustive}, "
-            f"width={width}, mesh={shown(mesh)}; expected a mixture of rows whose parameters have a prior, and none of "
-            'these: chains over partitions compare all sizes of the data as they are. Take evidence="annealed"'
+            f"got evidence={evidence!r} with {shortened_repr(model)}, per_token={per_token}, exhaustive={exhaustive}, "
+            f"width={width}, mesh={shortened_repr(mesh)}; expected a mixture of rows whose parameters have a prior, "
+            "and none of these: chains over partitions compare all sizes of the data as they are. "
+            'Take evidence="annealed"'
         )
     evidence = "marginal" if evidence == ANNEALED else evidence
     settings = SearchSettings(evidence, per_token, None, seed, starts, grow, exhaustive, keep)
@@ -220,7 +221,7 @@ def _size(size: Any, dimension: int) -> Size:
     Raises ValueError for other sizes, and above 2³¹ − 1, since arrays count their entries in 32 bits.
     """
     if max(sizes := as_size(size, dimension)) > LARGEST_SIZE:
-        raise ValueError(f"got size {shown(size)}, expected at most {LARGEST_SIZE:,} of each")
+        raise ValueError(f"got size {shortened_repr(size)}, expected at most {LARGEST_SIZE:,} of each")
     return sizes
 
 
@@ -307,14 +308,16 @@ def fit(
     fitting = "bound" if evidence == "marginal" else evidence  # a fit of one size needs no comparison with others
     evaluator = ModelEvaluator(model, packed, evidence=fitting, seed=seed, mesh=mesh)
     best = max((evaluator.evaluate(size, None, trial) for trial in range(starts)), key=lambda fit: fit.estimate)
-    return fitted(best, training)
+    return as_fitted_model(best, training)
 
 
 def _check_executor_and_mesh(executor: Any, mesh: Any) -> None:
     """Raise ValueError for an executor or a mesh of the wrong type, or for both together."""
     check_executor(executor)
     if not isinstance(mesh, Mesh | None):
-        raise ValueError(f"got mesh={shown(mesh)}, expected a jax.sharding.Mesh, such as jax.make_mesh gives, or None")
+        raise ValueError(
+            f"got mesh={shortened_repr(mesh)}, expected a jax.sharding.Mesh, such as jax.make_mesh gives, or None"
+        )
     if executor is not None and mesh is not None:
         raise ValueError("got an executor and a mesh, expected one of them: workers make fits, a mesh shares each")
 
@@ -326,7 +329,9 @@ def _budget(seconds: float | int | None, width: float | int | None) -> Budget:
     """
     for name, value in (("seconds", seconds), ("width", width)):
         if value is not None and not (isinstance(value, Real) and value >= 0):  # also for NaN
-            raise ValueError(f"got {name}={shown(value)}, expected a number of at least 0, or None for no limit")
+            raise ValueError(
+                f"got {name}={shortened_repr(value)}, expected a number of at least 0, or None for no limit"
+            )
     return Budget(None if seconds is None else float(seconds), None if width is None else float(width))
 
 

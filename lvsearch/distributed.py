@@ -11,7 +11,7 @@ import os
 
 import jax
 
-from lvsearch.models.plain_arguments import shown, whole_number
+from lvsearch.models.plain_arguments import shortened_repr, whole_number
 
 __all__ = ["initialize"]
 
@@ -50,7 +50,7 @@ def initialize(
     start_timeout = whole_number("start_timeout", start_timeout, least=1)
     for name, address in (("coordinator", coordinator), ("bind", bind)):
         if address is not None and not (isinstance(address, str) and _is_address(address)):
-            raise ValueError(f'got {name}={shown(address)}, expected "host:port", such as "10.0.0.1:1234"')
+            raise ValueError(f'got {name}={shortened_repr(address)}, expected "host:port", such as "10.0.0.1:1234"')
     if num_processes is not None:
         num_processes = whole_number("num_processes", num_processes, least=1)
     if process_id is not None:

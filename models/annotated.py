@@ -31,7 +31,16 @@ from lvsearch.models.components.component import Component, draw_parameters, dra
 from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.components.multinomial import MultinomialComponents
 from lvsearch.models.components.requirements import required_numbers
-from lvsearch.models.contract import HyperparameterArray, Masks, Model, Site, Statistics, first, hyperparameter, refuted
+from lvsearch.models.contract import (
+    HyperparameterArray,
+    Masks,
+    Model,
+    Site,
+    Statistics,
+    first,
+    hyperparameter,
+    is_known_false,
+)
 from lvsearch.models.families import Dirichlet
 from lvsearch.models.relabelling import log_relabellings
 from lvsearch.models.units import AnnotatedImage, Row
@@ -43,7 +52,7 @@ def positive_concentration(value: Any) -> HyperparameterArray:
     Raises ValueError unless `value` is a positive number, or a vector of positive numbers.
     """
     array = hyperparameter(value)
-    if array.ndim > 1 or array.size == 0 or refuted(array > 0):
+    if array.ndim > 1 or array.size == 0 or is_known_false(array > 0):
         raise ValueError(f"concentration must be a positive number, or one for each factor, got {value!r}")
     return array
 

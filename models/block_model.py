@@ -39,12 +39,13 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.components.bernoulli import BernoulliComponents
-from lvsearch.models.components.component import Component, words
+from lvsearch.models.components.component import Component
 from lvsearch.models.components.requirements import required_numbers
 from lvsearch.models.components.standard import positive_parameter
 from lvsearch.models.contract import HyperparameterArray, Masks, Model, Site, Statistics, concentration_parameter, first
 from lvsearch.models.exponential.family import inner
 from lvsearch.models.families import Categorical, Dirichlet
+from lvsearch.models.hyperpriors import as_text
 from lvsearch.models.relabelling import log_relabellings
 from lvsearch.models.units import Row
 
@@ -100,7 +101,8 @@ class LatentBlockModel(Model):
         """
         return (
             f"LatentBlockModel: {self.component.describe()} in each block; weights ~ Dirichlet, "
-            f"{words(self.row_concentration)} per row cluster and {words(self.column_concentration)} per column cluster"
+            f"{as_text(self.row_concentration)} per row cluster and "
+            f"{as_text(self.column_concentration)} per column cluster"
         )
 
     def globals(self) -> dict[str, Site]:

@@ -136,7 +136,7 @@ HyperparameterArray = np.ndarray | Array
 """The array of a hyper-parameter: NumPy's if its values are known, or JAX's inside a transformation."""
 
 
-def traced(value: Any) -> bool:
+def is_traced(value: Any) -> bool:
     """Return True if `value` is a JAX tracer (inside `jit`, `vmap` or `grad`), whose number cannot be inspected."""
     return isinstance(value, Tracer)
 
@@ -149,7 +149,7 @@ def hyperparameter(value: Any) -> HyperparameterArray:
 
     Raises ValueError for values that are not finite.
     """
-    if traced(value):
+    if is_traced(value):
         return value
     array = numbers("a hyper-parameter", value)
     if not np.all(np.isfinite(array)):
@@ -157,12 +157,12 @@ def hyperparameter(value: Any) -> HyperparameterArray:
     return array
 
 
-def refuted(condition: Any) -> bool:
+def is_known_false(condition: Any) -> bool:
     """Return True if a condition on a hyper-parameter is known to fail for at least one of its values.
 
     condition: a boolean or an array of booleans. While it is a JAX tracer nothing is known, and the result is False.
     """
-    return not traced(condition) and not np.all(condition)
+    return not is_traced(condition) and not np.all(condition)
 
 
 LARGEST_CONCENTRATION = 1e6
@@ -178,7 +178,7 @@ def concentration_parameter(name: str, value: Any) -> HyperparameterArray:
     Raises ValueError for values that are not finite or above 1e6.
     """
     array = hyperparameter(value)
-    if refuted(array <= LARGEST_CONCENTRATION):
+    if is_known_false(array <= LARGEST_CONCENTRATION):
         raise ValueError(f"got {name}={value!r}, expected at most {LARGEST_CONCENTRATION:g}: float32 ends there")
     return array
 

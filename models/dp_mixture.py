@@ -39,7 +39,7 @@ from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.components.requirements import required_numbers
 from lvsearch.models.contract import HyperparameterArray, Masks, Site, Statistics
 from lvsearch.models.families import Beta, BetaStatistics, Gamma, GammaStatistics
-from lvsearch.models.hyperpriors import UNIT_PRIOR, GammaPrior, given_or_prior, in_words
+from lvsearch.models.hyperpriors import UNIT_PRIOR, GammaPrior, as_text, positive_or_gamma_prior
 from lvsearch.models.mixture import MixtureModel
 
 
@@ -68,13 +68,13 @@ class DPMixture(MixtureModel):
         self.components = DiagonalComponents() if components is None else required_numbers(components)
         if self.components.estimated:
             raise ValueError("got estimated components, expected components with a prior: the process draws them")
-        self.concentration = given_or_prior("concentration", concentration)
+        self.concentration = positive_or_gamma_prior("concentration", concentration)
 
     def describe(self) -> str:
         """Describe the model in one line, such as "DPMixture: Gaussians of known variance 1 (…); concentration ~
         Gamma(1, rate 1)".
         """
-        return f"DPMixture: {self.components.describe()}; concentration {in_words(self.concentration)}"
+        return f"DPMixture: {self.components.describe()}; concentration {as_text(self.concentration)}"
 
     def weight_sites(self) -> dict[str, Site]:
         """Return the latent variables of the weights by name: the sticks, and the concentration if it has a prior."""

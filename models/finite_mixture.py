@@ -27,12 +27,13 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
 
-from lvsearch.models.components.component import Component, words
+from lvsearch.models.components.component import Component
 from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.components.requirements import required_component
 from lvsearch.models.components.standard import positive_parameter
 from lvsearch.models.contract import HyperparameterArray, Masks, Site, Statistics, concentration_parameter
 from lvsearch.models.families import Dirichlet, PointSimplex
+from lvsearch.models.hyperpriors import as_text
 from lvsearch.models.mixture import MixtureModel, component_rows
 from lvsearch.models.relabelling import log_relabellings
 
@@ -86,7 +87,9 @@ class FiniteMixture(MixtureModel):
         if self.concentration is None:
             return f"FiniteMixture: {self.components.describe()}; weights estimated"
         spread = "over all components" if self.dynamic else "per component"
-        return f"FiniteMixture: {self.components.describe()}; weights ~ Dirichlet, {words(self.concentration)} {spread}"
+        return (
+            f"FiniteMixture: {self.components.describe()}; weights ~ Dirichlet, {as_text(self.concentration)} {spread}"
+        )
 
     def concentration_at(self, size: Any) -> Any:
         """Return a, the concentration of each component's weight if there are `size` components.

@@ -28,10 +28,17 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
 
-from lvsearch.models.contract import HyperparameterArray, Masks, Site, Statistics, concentration_parameter, refuted
+from lvsearch.models.contract import (
+    HyperparameterArray,
+    Masks,
+    Site,
+    Statistics,
+    concentration_parameter,
+    is_known_false,
+)
 from lvsearch.models.families import Dirichlet
 from lvsearch.models.hierarchical_process import TABLES, Axes, HierarchicalProcess, Level, checked_tables
-from lvsearch.models.hyperpriors import GammaPrior, given_or_prior, in_words
+from lvsearch.models.hyperpriors import GammaPrior, as_text, positive_or_gamma_prior
 from lvsearch.models.topic_model import TopicModel
 from lvsearch.models.units import BagOfWords
 
@@ -73,10 +80,10 @@ class HDP(HierarchicalProcess, TopicModel):
         tables: int = TABLES,
     ):
         self.topic_concentration = concentration_parameter("topic_concentration", topic_concentration)
-        if self.topic_concentration.ndim or refuted(self.topic_concentration > 0):
+        if self.topic_concentration.ndim or is_known_false(self.topic_concentration > 0):
             raise ValueError(f"topic_concentration must be one positive number, got {topic_concentration!r}")
-        self.corpus_concentration = given_or_prior("corpus_concentration", corpus_concentration)
-        self.document_concentration = given_or_prior("document_concentration", document_concentration)
+        self.corpus_concentration = positive_or_gamma_prior("corpus_concentration", corpus_concentration)
+        self.document_concentration = positive_or_gamma_prior("document_concentration", document_concentration)
         self.tables = checked_tables(tables, "word of a document")
 
     def describe(self) -> str:
@@ -85,7 +92,7 @@ class HDP(HierarchicalProcess, TopicModel):
         """
         return (
             f"HDP: topic_concentration {float(self.topic_concentration):g}; corpus concentration "
-            f"{in_words(self.corpus_concentration)}; document concentration {in_words(self.document_concentration)}; "
+            f"{as_text(self.corpus_concentration)}; document concentration {as_text(self.document_concentration)}; "
             f"{self.tables} tables in a document"
         )
 

@@ -37,7 +37,7 @@ from lvsearch.models.components.requirements import required_numbers
 from lvsearch.models.contract import HyperparameterArray, Masks, Site, Statistics
 from lvsearch.models.exponential.family import inner
 from lvsearch.models.hierarchical_process import TABLES, Axes, HierarchicalProcess, Level, checked_tables
-from lvsearch.models.hyperpriors import UNIT_PRIOR, GammaPrior, given_or_prior, in_words
+from lvsearch.models.hyperpriors import UNIT_PRIOR, GammaPrior, as_text, positive_or_gamma_prior
 from lvsearch.models.units import GroupOfRows, Row
 
 
@@ -89,8 +89,8 @@ class HDPMixture(HierarchicalProcess):
         self.components = DiagonalComponents() if components is None else required_numbers(components)
         if self.components.estimated:
             raise ValueError("got estimated components, expected components with a prior: the process draws them")
-        self.shared_concentration = given_or_prior("shared_concentration", shared_concentration)
-        self.group_concentration = given_or_prior("group_concentration", group_concentration)
+        self.shared_concentration = positive_or_gamma_prior("shared_concentration", shared_concentration)
+        self.group_concentration = positive_or_gamma_prior("group_concentration", group_concentration)
         self.tables = checked_tables(tables, "row of a group")
 
     def describe(self) -> str:
@@ -99,8 +99,8 @@ class HDPMixture(HierarchicalProcess):
         Such as "HDPMixture: Gaussians of known variance 1 (…); shared concentration ~ Gamma(1, rate 1); …".
         """
         return (
-            f"HDPMixture: {self.components.describe()}; shared concentration {in_words(self.shared_concentration)}; "
-            f"group concentration {in_words(self.group_concentration)}; {self.tables} tables in a group"
+            f"HDPMixture: {self.components.describe()}; shared concentration {as_text(self.shared_concentration)}; "
+            f"group concentration {as_text(self.group_concentration)}; {self.tables} tables in a group"
         )
 
     def part_sites(self) -> dict[str, Site]:

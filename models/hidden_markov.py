@@ -31,7 +31,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.components.component import Component, draw_parameters, draw_rows, log_likelihood, log_prior, words
+from lvsearch.models.components.component import Component, draw_parameters, draw_rows, log_likelihood, log_prior
 from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.components.requirements import required_numbers
 from lvsearch.models.components.standard import positive_parameter
@@ -43,9 +43,10 @@ from lvsearch.models.contract import (
     Statistics,
     concentration_parameter,
     first,
-    refuted,
+    is_known_false,
 )
 from lvsearch.models.families import Dirichlet, MarkovChain, MarkovChainStatistics, PointSimplex
+from lvsearch.models.hyperpriors import as_text
 from lvsearch.models.relabelling import log_relabellings
 from lvsearch.models.units import GroupOfRows, Row
 
@@ -102,7 +103,7 @@ class HiddenMarkov(Model):
             for name, value in given.items()
         )
         self.stickiness = concentration_parameter("stickiness", stickiness)
-        if self.stickiness.ndim or refuted(self.stickiness >= 0):
+        if self.stickiness.ndim or is_known_false(self.stickiness >= 0):
             raise ValueError(f"got stickiness={stickiness!r}, expected a number of at least 0: it is a pseudo-count")
 
     def describe(self) -> str:
@@ -112,10 +113,10 @@ class HiddenMarkov(Model):
         """
         if self.concentration is None or self.start_concentration is None:
             return f"HiddenMarkov: {self.components.describe()}; start and transitions estimated"
-        stays = f", {words(self.stickiness)} more for staying" if self.stickiness > 0 else ""
+        stays = f", {as_text(self.stickiness)} more for staying" if self.stickiness > 0 else ""
         return (
-            f"HiddenMarkov: {self.components.describe()}; transitions ~ Dirichlet, {words(self.concentration)} per "
-            f"state{stays}; start ~ Dirichlet, {words(self.start_concentration)} per state"
+            f"HiddenMarkov: {self.components.describe()}; transitions ~ Dirichlet, {as_text(self.concentration)} per "
+            f"state{stays}; start ~ Dirichlet, {as_text(self.start_concentration)} per state"
         )
 
     def globals(self) -> dict[str, Site]:

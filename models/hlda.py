@@ -56,7 +56,7 @@ from lvsearch.models.contract import (
     Statistics,
     concentration_parameter,
     first,
-    refuted,
+    is_known_false,
 )
 from lvsearch.models.families import Beta, BetaStatistics, Categorical, Dirichlet
 from lvsearch.models.plain_arguments import whole_number
@@ -103,7 +103,7 @@ class HLDA(Model):
     ):
         self.depth = depth = whole_number("depth", depth, least=1, most=MOST_LEVELS)
         self.branching = concentration_parameter("branching", branching)
-        if self.branching.ndim or refuted(self.branching > 0):
+        if self.branching.ndim or is_known_false(self.branching > 0):
             raise ValueError(f"branching must be one positive number, got {branching!r}")
         self.levels, self.topics = _per_level("levels", levels, depth), _per_level("topics", topics, depth)
         self.lengths = (self.depth,) if lengths is None else tuple(sorted({int(n) for n in lengths}))
@@ -387,7 +387,7 @@ def _per_level(name: str, value: Any, depth: int) -> HyperparameterArray:
     array = concentration_parameter(name, value)
     if array.ndim > 1 or (array.ndim == 1 and len(array) != depth):
         raise ValueError(f"got {name} of shape {array.shape}, expected one number or one for each of {depth} levels")
-    if refuted(array > 0):
+    if is_known_false(array > 0):
         raise ValueError(f"{name} must be positive, got {value!r}")
     return array * np.ones(depth)
 

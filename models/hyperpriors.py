@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lvsearch.models.contract import HyperparameterArray, concentration_parameter, hyperparameter, refuted
+from lvsearch.models.contract import HyperparameterArray, concentration_parameter, hyperparameter, is_known_false
 
 
 class GammaPrior(NamedTuple):
@@ -17,7 +17,7 @@ class GammaPrior(NamedTuple):
 UNIT_PRIOR = GammaPrior()
 
 
-def given_or_prior(name: str, value: Any) -> HyperparameterArray | GammaPrior:
+def positive_or_gamma_prior(name: str, value: Any) -> HyperparameterArray | GammaPrior:
     """Return a positive hyper-parameter: a number as an array, or a `GammaPrior` with its two parameters as arrays.
 
     name: the name of the hyper-parameter, for the error. value: a positive number or a `GammaPrior`.
@@ -29,7 +29,7 @@ def given_or_prior(name: str, value: Any) -> HyperparameterArray | GammaPrior:
     return _positive(name, concentration_parameter(name, value))
 
 
-def in_words(value: Any) -> str:
+def as_text(value: Any) -> str:
     """Describe a hyper-parameter as text, such as "2", "~ Gamma(1, rate 1)" or "given for 3 columns"."""
     if isinstance(value, GammaPrior):
         return f"~ Gamma({float(value.shape):g}, rate {float(value.rate):g})"
@@ -40,6 +40,6 @@ def in_words(value: Any) -> str:
 def _positive(name: str, value: Any) -> HyperparameterArray:
     """Return one positive number as an array of shape (). Raises ValueError, with `name`, for any other value."""
     array = hyperparameter(value)
-    if array.ndim or refuted(array > 0):
+    if array.ndim or is_known_false(array > 0):
         raise ValueError(f"{name} must be one positive number, got {value!r}; give a number or a GammaPrior")
     return array

@@ -44,7 +44,7 @@ from lvsearch.models.families import (
     Gaussian,
     GaussianStatistics,
 )
-from lvsearch.models.hyperpriors import UNIT_PRIOR, GammaPrior, given_or_prior, in_words
+from lvsearch.models.hyperpriors import UNIT_PRIOR, GammaPrior, as_text, positive_or_gamma_prior
 from lvsearch.models.relabelling import log_relabellings
 from lvsearch.models.units import Row
 
@@ -83,9 +83,9 @@ class IBP(Model):
         loading_precision: Any = UNIT_PRIOR,
         noise_precision: Any = UNIT_PRIOR,
     ):
-        self.concentration = given_or_prior("concentration", concentration)
-        self.loading_precision = given_or_prior("loading_precision", loading_precision)
-        self.noise_precision = given_or_prior("noise_precision", noise_precision)
+        self.concentration = positive_or_gamma_prior("concentration", concentration)
+        self.loading_precision = positive_or_gamma_prior("loading_precision", loading_precision)
+        self.noise_precision = positive_or_gamma_prior("noise_precision", noise_precision)
 
     @property
     def _hyperparameters(self) -> dict[str, HyperparameterArray | GammaPrior]:
@@ -101,10 +101,10 @@ class IBP(Model):
 
         Such as "IBP: concentration 2, spread evenly (sticks ~ Beta(2/K, 1)); loading precision 1; noise precision 4".
         """
-        alpha = "α" if isinstance(self.concentration, GammaPrior) else in_words(self.concentration)
+        alpha = "α" if isinstance(self.concentration, GammaPrior) else as_text(self.concentration)
         return (
-            f"IBP: concentration {in_words(self.concentration)}, spread evenly (sticks ~ Beta({alpha}/K, 1)); "
-            f"loading precision {in_words(self.loading_precision)}; noise precision {in_words(self.noise_precision)}"
+            f"IBP: concentration {as_text(self.concentration)}, spread evenly (sticks ~ Beta({alpha}/K, 1)); "
+            f"loading precision {as_text(self.loading_precision)}; noise precision {as_text(self.noise_precision)}"
         )
 
     def globals(self) -> dict[str, Site]:

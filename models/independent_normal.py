@@ -38,11 +38,11 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.components.component import words
 from lvsearch.models.components.standard import location_parameter, positive_parameter, standardised
 from lvsearch.models.contract import HyperparameterArray, Masks, Model, Site, Statistics, first
 from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.families import Categorical, Dirichlet, Gamma, GammaStatistics, Gaussian, GaussianStatistics
+from lvsearch.models.hyperpriors import as_text
 from lvsearch.models.mixture import component_rows
 from lvsearch.models.plain_arguments import numbers
 from lvsearch.models.relabelling import log_relabellings
@@ -126,10 +126,10 @@ class IndependentNormalMixture(Model):
         Such as "IndependentNormalMixture: location 3, scale 2, means ~ Normal(0, precision 1), …".
         """
         return (
-            f"IndependentNormalMixture: location {words(self.location)}, scale {words(self.scale)}, means ~ Normal(0, "
-            f"precision {words(self.mean_precision)}), precisions ~ Gamma({words(self.shape)}, rate β), β ~ "
-            f"Gamma({words(self.rate_shape)}, rate {words(self.rate_rate)}); weights ~ Dirichlet, "
-            f"{words(self.concentration)} per component"
+            f"IndependentNormalMixture: location {as_text(self.location)}, scale {as_text(self.scale)}, means ~ "
+            f"Normal(0, precision {as_text(self.mean_precision)}), precisions ~ Gamma({as_text(self.shape)}, rate β), "
+            f"β ~ Gamma({as_text(self.rate_shape)}, rate {as_text(self.rate_rate)}); weights ~ Dirichlet, "
+            f"{as_text(self.concentration)} per component"
         )
 
     def globals(self) -> dict[str, Site]:

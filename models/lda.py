@@ -44,10 +44,10 @@ from lvsearch.models.contract import (
     concentration_parameter,
     first,
     hyperparameter,
-    refuted,
+    is_known_false,
 )
 from lvsearch.models.families import Categorical, Dirichlet, Family, Gamma, GammaStatistics, PointSimplex
-from lvsearch.models.hyperpriors import GammaPrior, given_or_prior, in_words
+from lvsearch.models.hyperpriors import GammaPrior, as_text, positive_or_gamma_prior
 from lvsearch.models.relabelling import log_relabellings
 from lvsearch.models.topic_model import TopicModel
 from lvsearch.models.units import BagOfWords
@@ -155,11 +155,9 @@ class LDA(TopicModel):
 
         Such as "LDA: topic_concentration 0.1; concentration 5 in total, spread evenly (α = 5/K)".
         """
-        words = (
-            [] if self.topic_concentration is None else [f"topic_concentration {in_words(self.topic_concentration)}"]
-        )
+        words = [] if self.topic_concentration is None else [f"topic_concentration {as_text(self.topic_concentration)}"]
         if isinstance(self.concentration, GammaPrior):
-            words.append(f"concentration {in_words(self.concentration)} in total, spread evenly")
+            words.append(f"concentration {as_text(self.concentration)} in total, spread evenly")
             return f"LDA: {'; '.join(words)}"
         total = float(self.concentration.sum())
         if isinstance(self.topics, PointSimplex):
@@ -361,9 +359,9 @@ def _positive_or_prior(name: str, value: Any, estimated: bool = False) -> Hyperp
     Raises ValueError for any other value.
     """
     if isinstance(value, GammaPrior):
-        return given_or_prior(name, value)
+        return positive_or_gamma_prior(name, value)
     array = hyperparameter(value) if estimated else concentration_parameter(name, value)
-    if array.size == 0 or refuted(array > 0):
+    if array.size == 0 or is_known_false(array > 0):
         raise ValueError(f"{name} must be positive, got {value!r}; small values make sparse draws, 0 is not a prior")
     return array
 

@@ -39,11 +39,11 @@ from lvsearch.models.contract import (
     Statistics,
     concentration_parameter,
     first,
-    refuted,
+    is_known_false,
 )
 from lvsearch.models.families import Categorical, Dirichlet, Family, PointSimplex
 from lvsearch.models.finite_mixture import FiniteMixture
-from lvsearch.models.topic_model import TopicModel, log_symmetric_dirichlet, saturated
+from lvsearch.models.topic_model import TopicModel, log_symmetric_dirichlet, saturated_log_likelihood
 from lvsearch.models.units import BagOfWords
 
 
@@ -78,8 +78,8 @@ class MixtureOfUnigrams(TopicModel):
                     f"got {name}={value!r} with topics that are {'' if self.estimated else 'not '}estimated, expected "
                     "None exactly where they are: leave both to plug_in()"
                 )
-        self.concentration = positive("concentration", concentration)
-        self.topic_concentration = positive("topic_concentration", topic_concentration)
+        self.concentration = positive_or_none("concentration", concentration)
+        self.topic_concentration = positive_or_none("topic_concentration", topic_concentration)
 
     @property
     def estimated(self) -> bool:
@@ -162,7 +162,7 @@ class MixtureOfUnigrams(TopicModel):
         n_dw is how often document d has word w, and N_d the length of document d. No topic gives more. units: all
         documents.
         """
-        return saturated(units)
+        return saturated_log_likelihood(units)
 
     def plug_in(self) -> "MixtureOfUnigrams":
         """Return the model without priors, whose weights and topics a fit estimates by maximum likelihood.
@@ -206,7 +206,7 @@ class MixtureOfUnigrams(TopicModel):
         return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
 
 
-def positive(name: str, value: Any) -> HyperparameterArray | None:
+def positive_or_none(name: str, value: Any) -> HyperparameterArray | None:
     """Return one positive number as an array of shape (), or None for None. Raises ValueError for any other value.
 
     name: the name of the hyper-parameter, for the error.
@@ -214,6 +214,6 @@ def positive(name: str, value: Any) -> HyperparameterArray | None:
     if value is None:
         return None
     array = concentration_parameter(name, value)
-    if array.ndim or refuted(array > 0):
+    if array.ndim or is_known_false(array > 0):
         raise ValueError(f"got {name}={value!r}, expected one positive number")
     return array

@@ -33,7 +33,7 @@ def whole_number(name: str, value: Any, *, least: int | None = None, most: int |
     except (TypeError, ValueError, IndexError):  # the last two of arrays that have no single entry
         number = None
     if number is None or _is_truth(value) or not _is_within(number, least, most):
-        raise ValueError(f"got {name}={shown(value)}, expected a whole number{_limits(least, most)}")
+        raise ValueError(f"got {name}={shortened_repr(value)}, expected a whole number{_limits(least, most)}")
     return number
 
 
@@ -63,7 +63,9 @@ def real_number(
             number = math.nan
     inside = (above is None or number > above) and (below is None or number < below)
     if not math.isfinite(number) or not inside or not _is_within(number, least, most):
-        raise ValueError(f"got {name}={shown(value)}, expected a finite number{_limits(least, most, above, below)}")
+        raise ValueError(
+            f"got {name}={shortened_repr(value)}, expected a finite number{_limits(least, most, above, below)}"
+        )
     return number
 
 
@@ -73,7 +75,7 @@ def yes_or_no(name: str, value: Any) -> bool:
     name: the name of the argument, for the error.
     """
     if not _is_truth(value):
-        raise ValueError(f"got {name}={shown(value)}, expected True or False")
+        raise ValueError(f"got {name}={shortened_repr(value)}, expected True or False")
     return bool(value)
 
 
@@ -89,21 +91,21 @@ def one_of(name: str, value: Any, words: Sequence[str]) -> str:
     name: the name of the argument, for the error.
     """
     if not isinstance(value, str) or value not in words:
-        raise ValueError(f"got {name}={shown(value)}, expected one of {', '.join(map(repr, words))}")
+        raise ValueError(f"got {name}={shortened_repr(value)}, expected one of {', '.join(map(repr, words))}")
     return value
 
 
-def listed(name: str, values: Any) -> list[Any]:
+def as_list(name: str, values: Any) -> list[Any]:
     """Return the entries of an argument as a list. Raises ValueError for text and for anything that is not iterable.
 
     name: the name of the argument, for the error.
     """
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise ValueError(f"got {name}={shown(values)}, expected a list")
+        raise ValueError(f"got {name}={shortened_repr(values)}, expected a list")
     try:
         return list(values)
     except TypeError as error:  # such as an array without axes, which only looks iterable
-        raise ValueError(f"got {name}={shown(values)}, expected a list") from error
+        raise ValueError(f"got {name}={shortened_repr(values)}, expected a list") from error
 
 
 def numbers(name: str, values: Any) -> np.ndarray:
@@ -114,7 +116,7 @@ def numbers(name: str, values: Any) -> np.ndarray:
     try:
         return np.asarray(values, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"got {name}={shown(values)}, expected numbers") from error
+        raise ValueError(f"got {name}={shortened_repr(values)}, expected numbers") from error
 
 
 def as_path(name: str, value: Any) -> Path:
@@ -123,11 +125,11 @@ def as_path(name: str, value: Any) -> Path:
     name: the name of the argument, for the error.
     """
     if not isinstance(value, str | os.PathLike):
-        raise ValueError(f"got {name}={shown(value)}, expected a path")
+        raise ValueError(f"got {name}={shortened_repr(value)}, expected a path")
     return Path(value)
 
 
-def shown(value: Any) -> str:
+def shortened_repr(value: Any) -> str:
     """Return a wrong value as text for an error message: on one line, with at most `LONGEST` (60) characters."""
     text = " ".join(repr(value).split())
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

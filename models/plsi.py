@@ -35,7 +35,7 @@ from jaxtyping import Array, Bool, Float
 from lvsearch.models.contract import Masks, Site, Statistics, first
 from lvsearch.models.families import Categorical, PointSimplex
 from lvsearch.models.relabelling import log_relabellings
-from lvsearch.models.topic_model import TopicModel, saturated
+from lvsearch.models.topic_model import TopicModel, saturated_log_likelihood
 from lvsearch.models.units import BagOfWords
 
 
@@ -132,7 +132,7 @@ class PLSI(TopicModel):
 
         n_dw is how often document d has word w, and N_d the length of document d. No mixture of topics gives more.
         """
-        return saturated(units)
+        return saturated_log_likelihood(units)
 
     def plug_in(self) -> "PLSI":
         """Return the model itself: all its parameters are estimated already."""

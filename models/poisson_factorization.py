@@ -66,7 +66,7 @@ from lvsearch.models.contract import (
     first,
 )
 from lvsearch.models.families import Categorical, Gamma, GammaStatistics
-from lvsearch.models.hyperpriors import GammaPrior, given_or_prior, in_words
+from lvsearch.models.hyperpriors import GammaPrior, as_text, positive_or_gamma_prior
 from lvsearch.models.plain_arguments import numbers
 from lvsearch.models.relabelling import log_relabellings
 from lvsearch.models.units import Row
@@ -117,7 +117,7 @@ class PoissonFactorization(Model):
             for name, value in (("concentration", concentration), ("factor_concentration", factor_concentration))
         )
         self.mean_count = positive_parameter("mean_count", mean_count, 1)
-        self.noise_shape = None if noise_shape is None else given_or_prior("noise_shape", noise_shape)
+        self.noise_shape = None if noise_shape is None else positive_or_gamma_prior("noise_shape", noise_shape)
 
     @classmethod
     def scaled_to(
@@ -161,8 +161,8 @@ class PoissonFactorization(Model):
         mean = f"mean {float(self.mean_count):g}" if self.mean_count.ndim == 0 else "a mean for each column"
         noise = ""
         if self.noise_shape is not None:
-            prior = f", r {in_words(self.noise_shape)}" if self.inferred else ""
-            number = "r" if self.inferred else in_words(self.noise_shape)
+            prior = f", r {as_text(self.noise_shape)}" if self.inferred else ""
+            number = "r" if self.inferred else as_text(self.noise_shape)
             noise = f"; cells vary by m²/{number} beyond their means m{prior}"
         return f"PoissonFactorization: intensities ~ Gamma({a:g}/K, rate {a:g}); factors ~ Gamma({c:g}, {mean}){noise}"
 

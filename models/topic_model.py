@@ -50,7 +50,7 @@ def log_symmetric_dirichlet(
     return gammaln(n * a) - n * gammaln(a) + ((a - 1) * log_theta).sum(-1)
 
 
-def saturated(units: BagOfWords) -> float:
+def saturated_log_likelihood(units: BagOfWords) -> float:
     """Return Σ_d Σ_w n_dw log(n_dw / N_d) in nats: the log-likelihood if each document had its own word frequencies.
 
     n_dw is how often document d has word w, and N_d the length of document d. units: all documents.

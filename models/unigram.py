@@ -26,8 +26,8 @@ from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.contract import HyperparameterArray, Masks, Site, Statistics, first
 from lvsearch.models.families import Categorical, Dirichlet, Family, PointSimplex
-from lvsearch.models.mixture_of_unigrams import positive
-from lvsearch.models.topic_model import TopicModel, log_symmetric_dirichlet, saturated
+from lvsearch.models.mixture_of_unigrams import positive_or_none
+from lvsearch.models.topic_model import TopicModel, log_symmetric_dirichlet, saturated_log_likelihood
 from lvsearch.models.units import BagOfWords
 
 
@@ -56,7 +56,7 @@ class Unigram(TopicModel):
                 f"got topic_concentration={topic_concentration!r} and topics={self.topics!r}, expected None exactly "
                 "where the topic is estimated: leave both to plug_in()"
             )
-        self.topic_concentration = positive("topic_concentration", topic_concentration)
+        self.topic_concentration = positive_or_none("topic_concentration", topic_concentration)
 
     def describe(self) -> str:
         """Describe the model in one line, such as "Unigram: topic_concentration 0.05"."""
@@ -114,7 +114,7 @@ class Unigram(TopicModel):
 
         n_dw is how often document d has word w, and N_d the length of document d. units: all documents.
         """
-        return saturated(units)
+        return saturated_log_likelihood(units)
 
     def plug_in(self) -> "Unigram":
         """Return the model with the topic estimated by maximum likelihood."""

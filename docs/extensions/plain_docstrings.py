@@ -14,6 +14,7 @@ from typing import Any
 from sphinx.application import Sphinx
 
 SECTION = re.compile(r"(Args|Arguments|Attributes|Raises|Returns|Yields|Note|Notes|Example|Examples):$")
+ENTRY = re.compile(r"\w+(, \w+)*: \S")
 LIST_ITEM = re.compile(r"(-|\d+\.) ")
 SEPARATOR = re.compile(r"\|[-:| ]+\|$")
 CODE = re.compile(r"(``.+?``|`[^`]+`)", re.DOTALL)
@@ -136,11 +137,17 @@ def _indented_end(lines: list[str], at: int) -> int:
 
 
 def _paragraph_end(lines: list[str], at: int, end: int) -> int:
-    starts = (">>>", "|")
+    """Where a paragraph ends. Indented lines below an argument, or below "Returns: …", continue it."""
+    starts, entry = (">>>", "|"), ENTRY.match(lines[at])
     for i in range(at + 1, end):
         text = lines[i].strip()
-        if _indent(lines[i]) or LIST_ITEM.match(text) or SECTION.match(text) or text.startswith(starts):
+        if _indent(lines[i]):
+            if not entry:
+                return i
+            continue
+        if LIST_ITEM.match(text) or SECTION.match(text) or text.startswith(starts):
             return i
+        entry = ENTRY.match(text)
     return end
 
 

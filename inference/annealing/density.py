@@ -42,7 +42,7 @@ class StepLengths(NamedTuple):
     temperature: Float[Array | np.ndarray, " node"]
     log_length: Float[Array | np.ndarray, "node coordinate"]
 
-    def at(self, temperature: Any) -> Float[Array, " coordinate"]:
+    def log_length_at(self, temperature: Any) -> Float[Array, " coordinate"]:
         """Return the log length of a leapfrog step along each coordinate at a temperature, (coordinate,), by linear
         interpolation.
         """
@@ -123,7 +123,7 @@ class DensityChain(eqx.Module):
     | `draw` | (key, size) -> unconstrained coordinates u, a draw of the prior |
     | `log_densities` | (u, size) -> log p(u), a density of coordinates, and log p(data | u), nats |
     | `size` | one number per size variable; traced |
-    | `lengths` | leapfrog step lengths, from `tuning.tuned` |
+    | `lengths` | leapfrog step lengths, from `tuning.tune_step_lengths` |
     | `work` | the number of values that one evaluation of the density computes, roughly the cost of a sweep |
 
     Draws of the prior do not depend on how components are numbered, so no correction for relabelling is needed.
@@ -143,7 +143,7 @@ class DensityChain(eqx.Module):
         return self.work
 
     @property
-    def lanes(self) -> int:
+    def efficient_particles(self) -> int:
         """The number of particles up to which doubling them less than doubles the time of a sweep on this chain: 64."""
         return 64
 
@@ -166,8 +166,10 @@ class DensityChain(eqx.Module):
         backward: ignored, since a sweep is its own time reversal.
         """
         del backward
-        log_length = self.lengths.at(temperature)
-        place, _ = self.flown(key, state, temperature, TRAJECTORIES, lambda rule, _, __: (rule, log_length), None)
+        log_length = self.lengths.log_length_at(temperature)
+        place, _ = self.run_trajectories(
+            key, state, temperature, TRAJECTORIES, lambda rule, _, __: (rule, log_length), None
+        )
         return DensityState(place.position, place.log_likelihood)
 
     def log_ratio(self, state: DensityState) -> Float[Array, " particle"]:
@@ -201,7 +203,7 @@ class DensityChain(eqx.Module):
         """
         return DensityState(state.position[particles], state.log_likelihood[particles])
 
-    def flown(
+    def run_trajectories(
         self,
         key: Key[Array, ""],
         state: DensityState,

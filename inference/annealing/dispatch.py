@@ -15,7 +15,7 @@ from lvsearch.inference.annealing.prefixes import grow, sequential, shrink
 from lvsearch.inference.chains import Chain, State
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
-from lvsearch.inference.generators import folded, split_key
+from lvsearch.inference.generators import fold_in, split_key
 from lvsearch.inference.sharding import devices_at_work, in_processes
 from lvsearch.models.contract import Model
 
@@ -228,11 +228,11 @@ def effort(chain: Chain, trial: int) -> Effort:
     if elements <= 1_000 and along_data(chain):
         return Effort(steps, 2, ISLAND * min(MOST_ALONG_DATA, max(1, 1_000 // elements)))
     if elements <= 20_000:
-        return Effort(steps, max(2, chain.lanes // ISLAND), ISLAND)
+        return Effort(steps, max(2, chain.efficient_particles // ISLAND), ISLAND)
     return Effort(steps, 2, 4) if elements <= MANY_LATENTS else Effort(steps, 1, 1)
 
 
-def pace(chain: Chain, key: Key[Array, ""], work: Effort) -> Profile:
+def temperature_profile(chain: Chain, key: Key[Array, ""], work: Effort) -> Profile:
     """Return the profile by which `anneal` spaces its temperatures: the one that a pilot run measures.
 
     If particles are too few to tell how weights spread, or the path leads along the data, no pilot runs. The profile
@@ -253,7 +253,7 @@ def anneal(chain: Chain, key: Key[Array, ""], work: Effort, profile: Profile) ->
     beginning.
 
     work: numbers of temperatures and particles.
-    profile: how to space the temperatures, from `pace`.
+    profile: how to space the temperatures, from `temperature_profile`.
     """
     key_first, key_anchors, key_second = split_key(key, 3)
     if len(profile.temperature) > HOPELESS * work.steps and not _is_around_labelling(chain):
@@ -292,7 +292,7 @@ def _from_an_anchor(
     if anchor is None:
         return None
     work = work._replace(particles=min(work.particles, ISLAND))
-    found, _ = both_ways(anchor.chain, key_paths, work, pace(anchor.chain, key_pilot, work))
+    found, _ = both_ways(anchor.chain, key_paths, work, temperature_profile(anchor.chain, key_pilot, work))
     return found._replace(anchor_error=anchor.error)
 
 
@@ -302,7 +302,7 @@ def both_ways(
     """Anneal forward and backward, in two independent halves that run side by side, and return both estimates.
 
     work: numbers of temperatures, and of particle groups and particles in each half.
-    profile: how to space the temperatures, from `pace`.
+    profile: how to space the temperatures, from `temperature_profile`.
     truth: draws of the posterior to begin the backward paths with, where they are known. With None the backward paths
         begin where the forward ones ended.
 
@@ -324,7 +324,7 @@ def both_ways(
 
     def one_half(number: int) -> tuple[TwoSided, State]:
         """Run half number `number` on the current device; return its estimates and its last forward state."""
-        key_forward, key_backward = split_key(folded(key, number))
+        key_forward, key_backward = split_key(fold_in(key, number))
         if along_data(chain):
             return _along_data(chain, key_forward, key_backward, work, truth)
         there = forward(chain, key_forward, temperatures, islands=work.islands, particles=work.particles)
@@ -349,7 +349,7 @@ def _along_data(
 
     Returns: (the estimates of both directions, the state in which the forward path ended).
     """
-    sampler = sequential(chain, folded(key_forward, ORDER))
+    sampler = sequential(chain, fold_in(key_forward, ORDER))
     assert sampler is not None  # `along_data` is registered for chains that have one
     sweeps = -(-work.steps // TEMPERATURES_A_SWEEP)
     there = grow(sampler, key_forward, sweeps, islands=work.islands, particles=work.particles)

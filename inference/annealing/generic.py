@@ -69,7 +69,7 @@ class GenericChain(eqx.Module):
         return jax.vmap(self._draw_particle)(jax.random.split(key, particles))
 
     @property
-    def lanes(self) -> int:
+    def efficient_particles(self) -> int:
         """The number of particles up to which doubling them less than doubles the time of a sweep on this chain: 32."""
         return 32
 

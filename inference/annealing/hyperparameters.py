@@ -31,7 +31,7 @@ class Course(NamedTuple):
     prior: GammaPrior
     start: GammaPrior
 
-    def at(self, temperature: Float[Array, ""]) -> tuple[Array, Array]:
+    def gamma_at(self, temperature: Float[Array, ""]) -> tuple[Array, Array]:
         """Return (shape, rate) of the Gamma distribution ∝ q(h)^(1−t) p(h)^t at temperature t."""
         (shape, rate), (first_shape, first_rate) = ((jnp.asarray(each) for each in prior) for prior in self)
         t = temperature
@@ -53,14 +53,14 @@ def _log_gamma_density(prior: GammaPrior, log_value: Array) -> Array:
     return constant + (shape - 1) * log_value - rate * jnp.exp(log_value)
 
 
-def gamma_about(value: Any) -> GammaPrior:
+def gamma_around(value: Any) -> GammaPrior:
     """Return a Gamma distribution with mean `value` and shape `ABOUT`, so that its standard deviation is half its
     mean.
     """
     return GammaPrior(np.asarray(ABOUT), np.asarray(ABOUT / value))
 
 
-def slice_moved(
+def slice_sample(
     key: Key[Array, ""],
     start: Float[Array, "number particle"],
     log_density: Callable[[Float[Array, "number particle"]], Float[Array, "number particle"]],

@@ -34,7 +34,7 @@ from jaxtyping import Array, Bool, Float, Float64, Int, Key
 from lvsearch.inference.annealing.relabelling import draw_orders, log_labelling
 from lvsearch.inference.chains import Chain, Curved, Selectable, State
 from lvsearch.inference.compiles import counted
-from lvsearch.inference.generators import folded, generator, split_key
+from lvsearch.inference.generators import fold_in, generator, split_key
 from lvsearch.models.kernels import kernel
 
 CHUNK = 16
@@ -113,7 +113,7 @@ def forward(
     key_init, key_path, key_end = split_key(key, 3)
     with jax.enable_x64(True):
         if begin is None:
-            begin = drawn(chain, key_init, particles=islands * particles)
+            begin = draw_from_q(chain, key_init, particles=islands * particles)
         population = start_population(begin, islands, particles)
         before = np.concatenate([[0.0], temperatures])
         population, profile, moved = move_along(
@@ -177,7 +177,7 @@ def pilot(chain: Chain, key: Key[Array, ""], *, islands: int, particles: int, mo
     """
     key_init, key_path = split_key(key)
     with jax.enable_x64(True):
-        population = start_population(drawn(chain, key_init, particles=islands * particles), islands, particles)
+        population = start_population(draw_from_q(chain, key_init, particles=islands * particles), islands, particles)
         ratio = np.asarray(_log_ratio(chain, population.state))
         t, visited = 0.0, []
         while t < 1.0 and len(visited) < most:
@@ -187,7 +187,7 @@ def pilot(chain: Chain, key: Key[Array, ""], *, islands: int, particles: int, mo
             after = 1.0 if len(visited) == most else next_temperature(gain, t)
             population, *_ = move_along(
                 chain,
-                folded(key_path, len(visited)),
+                fold_in(key_path, len(visited)),
                 population._replace(log_weight=np.asarray(population.log_weight) + gain(after - t)),
                 np.array([after]),
                 np.zeros(1),
@@ -257,7 +257,7 @@ def move_along(
         chunk[:, :n] = temperatures[first : first + n], increments[first : first + n]
         population, seen = advance(
             chain,
-            folded(key, first),
+            fold_in(key, first),
             population,
             chunk,
             np.int32(n),
@@ -395,7 +395,7 @@ def end_paths(
 
 
 @kernel(static_argnames=("particles",))
-def drawn(chain: Chain, key: Array, *, particles: int) -> State:
+def draw_from_q(chain: Chain, key: Array, *, particles: int) -> State:
     """Draw `particles` particles from q, the first distribution of the chain's path.
 
     The program is compiled with full effort, because arguments are small and some chains sweep in order to draw.

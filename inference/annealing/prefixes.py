@@ -42,7 +42,7 @@ def sequential(chain: Chain, key: Key[Array, ""]) -> Sequential | None:
     return None
 
 
-def in_turn(key: Key[Array, ""], real: Bool[np.ndarray, " place"]) -> tuple[np.ndarray, np.ndarray]:
+def draw_arrival_order(key: Key[Array, ""], real: Bool[np.ndarray, " place"]) -> tuple[np.ndarray, np.ndarray]:
     """Draw a random order in which the units arrive.
 
     real: which array slots hold units rather than padding, (place,).
@@ -164,7 +164,7 @@ def _grow(
         moved = moved | _states_differ(population.state, state)
         return population._replace(state=state), found, moved, alike & (gain.std() <= CONSTANT)
 
-    state = sampler.none_yet(jax.random.fold_in(key, sampler.places + 1), islands * particles)
+    state = sampler.initial_state(jax.random.fold_in(key, sampler.places + 1), islands * particles)
     begin = Population(state, jnp.zeros(islands * particles), jnp.zeros(islands))
     found = jnp.zeros((sampler.places, islands))
     population, found, moved, alike = jax.lax.fori_loop(

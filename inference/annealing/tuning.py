@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from lvsearch.inference.annealing.density import DensityChain, DensityState, Place, StepLengths
-from lvsearch.inference.annealing.particles import MOST_PILOT_STEPS, Profile, drawn, next_temperature
+from lvsearch.inference.annealing.particles import MOST_PILOT_STEPS, Profile, draw_from_q, next_temperature
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.generators import generator
 from lvsearch.models.kernels import kernel
@@ -33,7 +33,7 @@ NODES = 33
 """Number of temperatures in the stored table, fixed so that one compiled program serves all sizes of one shape."""
 
 
-def untuned(n_coordinates: int) -> StepLengths:
+def blank_step_lengths(n_coordinates: int) -> StepLengths:
     """Return a table of leapfrog step lengths of the usual shape whose values mean nothing yet.
 
     n_coordinates: the number of coordinates of the density.
@@ -41,7 +41,7 @@ def untuned(n_coordinates: int) -> StepLengths:
     return StepLengths(np.linspace(0.0, 1.0, NODES), np.zeros((NODES, n_coordinates)))
 
 
-def tuned(chain: DensityChain, key: Key[Array, ""], particles: int) -> tuple[DensityChain, Profile]:
+def tune_step_lengths(chain: DensityChain, key: Key[Array, ""], particles: int) -> tuple[DensityChain, Profile]:
     """Tune a chain by one pilot run: find the lengths of its leapfrog steps, and measure the path.
 
     particles: number of particles of the pilot. All of them are resampled together, at temperatures that each leave
@@ -53,11 +53,11 @@ def tuned(chain: DensityChain, key: Key[Array, ""], particles: int) -> tuple[Den
     key_init, key_path = jax.random.split(key)
     draw = generator(key)
     with jax.enable_x64(True):
-        state = drawn(chain, key_init, particles=particles)
+        state = draw_from_q(chain, key_init, particles=particles)
         t, factor, visited, lengths = 0.0, np.log(FIRST_LENGTH), [], []
         while True:
             key_here = jax.random.fold_in(key_path, len(visited))
-            state, log_length, factor = _settled(chain, key_here, state, t, factor)
+            state, log_length, factor = _adapt_step_lengths(chain, key_here, state, t, factor)
             ratio = np.asarray(state.log_likelihood)
             visited.append((t, ratio.mean(), ratio.std()))
             lengths.append(np.asarray(log_length))
@@ -86,7 +86,7 @@ def _table(temperature: np.ndarray, log_length: np.ndarray) -> StepLengths:
 
 @kernel()
 @counted
-def _settled(
+def _adapt_step_lengths(
     chain: DensityChain, key: Array, state: DensityState, temperature: Any, factor: Any
 ) -> tuple[DensityState, Array, Array]:
     """Adapt the step lengths during `ROUNDS` trajectories at one temperature (compiled).
@@ -110,5 +110,5 @@ def _settled(
         return (factor, log_length, jnp.bool_(False)), log_length
 
     memory = jnp.asarray(factor, float), jnp.zeros(state.position.shape[1]), jnp.bool_(True)
-    place, (factor, log_length, _) = chain.flown(key, state, temperature, ROUNDS, adapt_lengths, memory)
+    place, (factor, log_length, _) = chain.run_trajectories(key, state, temperature, ROUNDS, adapt_lengths, memory)
     return DensityState(place.position, place.log_likelihood), log_length, factor

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from lvsearch.inference.annotation.tiles import double, tiles_of
+from lvsearch.inference.annotation.tiles import tiles_of, to_float64
 from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.engine.describing import Described, describe_units
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, padded_natural, point_of
@@ -185,7 +185,7 @@ def _summarise_images(estimate: Estimate, data: Dataset, sweeps: int, summary: S
         wide = padded_natural(model, estimate.natural, size, capacity, np.float64)
         point = point_of(model, wide, size, capacity=capacity)
         for tile in tiles.batches:
-            batch = double(tile)
+            batch = to_float64(tile)
             blank = blank_tile(model, batch, size, capacity=capacity)
             settled = settled_tile(
                 model, point, batch, blank, size, UNIT_TOLERANCE, sweeps, capacity=capacity, summary=summary

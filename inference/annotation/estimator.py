@@ -18,12 +18,12 @@ from lvsearch.inference.annotation.collapsed import collapsed_step
 from lvsearch.inference.annotation.describing import captioned_beliefs
 from lvsearch.inference.annotation.seeds import describe_regions
 from lvsearch.inference.annotation.starts import beliefs_from_clusters, replace_factors
-from lvsearch.inference.annotation.tiles import double, tiles_of, weighted_sum
+from lvsearch.inference.annotation.tiles import tiles_of, to_float64, weighted_sum
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.images import has_tokens
 from lvsearch.inference.data.memory import MemoryPlan
 from lvsearch.inference.engine.empirical_bayes import newton_dirichlet, newton_symmetric
-from lvsearch.inference.engine.estimate import Estimate, capacity_of, cut_axes, point_of, recorded_at
+from lvsearch.inference.engine.estimate import Estimate, capacity_of, cut_axes, point_of, recorded_beliefs_and_bound
 from lvsearch.inference.engine.estimator import BaseEstimator, estimator, resident_plan
 from lvsearch.inference.engine.meanfield import Beliefs, cast, globals_bound, update_globals
 from lvsearch.inference.engine.tiled import blank_tile, settled_tile, tile_step
@@ -270,13 +270,13 @@ def double_bound(
     size, capacity: how many factors exist, and how many array slots there are for them.
     """
     with jax.enable_x64(True):
-        beliefs, total = recorded_at(model, natural, size, capacity)
+        beliefs, total = recorded_beliefs_and_bound(model, natural, size, capacity)
         done = [
             settled_tile(
                 model,
                 beliefs.mean,
-                double(tile),
-                double(means),
+                to_float64(tile),
+                to_float64(means),
                 size,
                 0.0,
                 FINAL_SWEEPS,

@@ -31,7 +31,7 @@ def weighted_sum(tiles: Dataset, per_unit: Sequence[Any]) -> float:
     return sum(float(on_host(values).astype(np.float64) @ tile.weight.astype(np.float64)) for tile, values in pairs)
 
 
-def double(tree: Any) -> Any:
+def to_float64(tree: Any) -> Any:
     """Return the tree of arrays as NumPy arrays, with floating-point numbers in float64."""
 
     def convert(leaf: Any) -> np.ndarray:

@@ -18,7 +18,7 @@ from lvsearch.inference.annealing.dispatch import Anchor, anchored_chain, patien
 from lvsearch.inference.annealing.particles import log_densities
 from lvsearch.inference.block_models.chain import BlockChain
 from lvsearch.inference.block_models.state import BlockStart, BlockState
-from lvsearch.inference.generators import folded
+from lvsearch.inference.generators import fold_in
 from lvsearch.models.kernels import kernel
 
 SETTLING, AVERAGED = 10, 20
@@ -58,12 +58,12 @@ def average_best_particle(chain: BlockChain, key: Key[Array, ""], states: Sequen
         together = chain.take(together, jnp.asarray(order[:SETTLED]))
         if chain.fitted is not None:
             rows, columns = (np.repeat(labels[:, None], FITTED, axis=1) for labels in chain.fitted)
-            fits = _state_with_labels(chain, folded(key, FITTED), jnp.asarray(rows), jnp.asarray(columns))
+            fits = _state_with_labels(chain, fold_in(key, FITTED), jnp.asarray(rows), jnp.asarray(columns))
             together = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), together, fits)
         return _select_highest(*_average_sweeps(chain, key, together))
 
 
-_state_with_labels = kernel(brief=True)(lambda chain, key, rows, columns: chain.of_labels(key, rows, columns))
+_state_with_labels = kernel(brief=True)(lambda chain, key, rows, columns: chain.state_from_labels(key, rows, columns))
 
 
 @patience.register

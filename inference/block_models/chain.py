@@ -105,7 +105,7 @@ class BlockChain(eqx.Module):
         return self.increments.shape[0] * self.increments.shape[1]
 
     @property
-    def lanes(self) -> int:
+    def efficient_particles(self) -> int:
         """The number of particles up to which doubling them less than doubles the time of a sweep on this chain: 32."""
         return 32
 
@@ -226,7 +226,7 @@ class BlockChain(eqx.Module):
         """
         return jax.tree.map(lambda leaf: leaf[..., particles], state)
 
-    def of_labels(
+    def state_from_labels(
         self, key: Key[Array, ""], rows: Int[Array, "row particle"], columns: Int[Array, "dim particle"]
     ) -> BlockState:
         """Return a state with these labels. Its weights and blocks are drawn given the labels.

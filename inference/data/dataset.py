@@ -137,7 +137,7 @@ class Dataset:
         """The number of units, padding not counted."""
         return self.original.n_units
 
-    def in_turn(self) -> Iterator["Dataset"]:
+    def iter_parts(self) -> Iterator["Dataset"]:
         """Yield the data set part by part, each part as a `Dataset`, for code that passes over all units once.
 
         A data set that is not `InParts` is yielded whole.

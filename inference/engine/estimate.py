@@ -182,7 +182,7 @@ def beliefs_at(
     return beliefs_of(model, padded_natural(model, natural, size, capacity, dtype), size, capacity=capacity)
 
 
-def recorded_at(
+def recorded_beliefs_and_bound(
     model: Model, natural: Mapping[str, Statistics], size: tuple[int, ...], capacity: tuple[int, ...]
 ) -> tuple[Beliefs, float]:
     """Return (q(globals) of a recorded fit in float64, its part of the evidence bound in nats).

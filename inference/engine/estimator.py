@@ -23,7 +23,7 @@ from lvsearch.inference.engine.estimate import (
     capacity_of,
     cut_axes,
     pad_axes,
-    recorded_at,
+    recorded_beliefs_and_bound,
 )
 from lvsearch.inference.engine.meanfield import Beliefs, MeanField, ascend, batch_bound, cast, fit_locals
 from lvsearch.inference.engine.meanfield_starts import blank_globals, blank_unit, scattered_start
@@ -237,7 +237,7 @@ def exact_bound(
     size, capacity: how many components exist, and how many array slots there are for them.
     """
     with jax.enable_x64(True):
-        beliefs, total = recorded_at(model, natural, size, capacity)
+        beliefs, total = recorded_beliefs_and_bound(model, natural, size, capacity)
         for batch, l in zip(cast(data, np.float64).batches, fitted.locals, strict=True):
             start = jax.tree.map(lambda x: np.asarray(x, np.float64), l)
             per_unit = _recorded_units(model, beliefs.mean, batch, start, size, capacity=capacity)

@@ -3,6 +3,9 @@
 The chains of the different models are defined here. The annealing itself is in `lvsearch.inference.annealing`.
 """
 
+import warnings
+from typing import Any
+
 from lvsearch.inference.annealing.dispatch import (
     Effort,
     TwoSided,
@@ -14,9 +17,9 @@ from lvsearch.inference.annealing.dispatch import (
     evidence_chain,
     gain_of_last_part,
     measures_gains,
-    pace,
     path_needs_fit,
     sampled_chain,
+    temperature_profile,
 )
 from lvsearch.inference.annealing.generic import GenericChain, fitted_chain, flat_chain
 from lvsearch.inference.annealing.particles import Annealed, Profile, backward, forward, pilot, schedule
@@ -72,12 +75,20 @@ __all__ = [
     "grow",
     "hyper_topics",
     "measures_gains",
-    "pace",
     "path_needs_fit",
     "pilot",
     "sampled_chain",
     "schedule",
     "sequential",
     "simulated_like",
+    "temperature_profile",
     "true_state",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Return `temperature_profile` under its former name `pace`, which is deprecated: it warns."""
+    if name == "pace":
+        warnings.warn("evidence.pace is called evidence.temperature_profile now", DeprecationWarning, stacklevel=2)
+        return temperature_profile
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -114,7 +114,7 @@ class HiddenMarkovChain(eqx.Module):
         return int(self.present.shape[0])
 
     @property
-    def lanes(self) -> int:
+    def efficient_particles(self) -> int:
         """The number of particles up to which doubling them less than doubles the time of a sweep on this chain: 32."""
         return 32
 

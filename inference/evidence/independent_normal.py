@@ -115,7 +115,7 @@ class IndependentNormalChain(eqx.Module):
         return len(self.weight)
 
     @property
-    def lanes(self) -> int:
+    def efficient_particles(self) -> int:
         """The number of particles up to which doubling them less than doubles the time of a sweep on this chain: 32."""
         return 32
 
@@ -206,14 +206,14 @@ class IndependentNormalChain(eqx.Module):
 
         def one(row: tuple[Array, Array, Array]) -> Array:
             y, observed, uniform = row
-            return self.chosen(
+            return self.draw_label(
                 state.log_weights + temperature * self._row_log_densities(state, half_log, y, observed), uniform
             )
 
         rows = jnp.asarray(self.values), jnp.asarray(self.observed), uniforms
         return jax.lax.map(one, rows, batch_size=ROWS_AT_ONCE)
 
-    def chosen(
+    def draw_label(
         self, score: Float[Array, "component particle"], uniform: Float[Array, " particle"]
     ) -> Int[Array, " particle"]:
         """Draw an existing component for each particle in proportion to exp(score), (particle,).

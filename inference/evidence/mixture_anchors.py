@@ -31,17 +31,15 @@ def _patience_of_mixture(chain: CollapsedMixtureChain) -> float:
 @anchored_chain.register
 def _anchor_of_mixture(chain: CollapsedMixtureChain, key: Key[Array, ""], states: Sequence[CollapsedState]) -> Anchor:
     """Return the second path of a mixture, from a q around the labels of the best particle of the first
-    (`settled_labels`).
+    (`anchor_labels`).
 
     states: final states of the first path, one per half of the annealing.
     """
-    anchor, _ = settled_labels(chain, key, states)
-    return Anchor(chain.about(anchor), 0.0)
+    anchor, _ = anchor_labels(chain, key, states)
+    return Anchor(chain.around_labelling(anchor), 0.0)
 
 
-def settled_labels(
-    chain: Any, key: Key[Array, ""], states: Sequence[Any]
-) -> tuple[Float[np.ndarray, "row label"], Any]:
+def anchor_labels(chain: Any, key: Key[Array, ""], states: Sequence[Any]) -> tuple[Float[np.ndarray, "row label"], Any]:
     """Find the best labels that a path ended with, and return a distribution q of labels around them.
 
     The particles with the highest joint are swept on at temperature 1. The one whose joint is then highest on average
@@ -55,7 +53,7 @@ def settled_labels(
         the best particle).
     """
     with jax.enable_x64(True):
-        together = chain.beside(states)
+        together = chain.concatenate_particles(states)
         order = np.argsort(-np.asarray(log_densities(chain, together)), kind="stable")
         ended, shares, log_density = _averaged(chain, key, chain.take(together, jnp.asarray(order[:SETTLED])))
         best = int(np.argmax(np.asarray(log_density)))

@@ -28,10 +28,10 @@ from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.annealing.dispatch import Anchor, anchored_chain, evidence_chain, patience
 from lvsearch.inference.annealing.draws import log_gamma_draws
-from lvsearch.inference.annealing.hyperparameters import Course, gamma_about, slice_moved
+from lvsearch.inference.annealing.hyperparameters import Course, gamma_around, slice_sample
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
-from lvsearch.inference.evidence.mixture_anchors import settled_labels
+from lvsearch.inference.evidence.mixture_anchors import anchor_labels
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState
 from lvsearch.inference.evidence.variant_labels import VariantLabels
 from lvsearch.models.components import Component
@@ -103,9 +103,9 @@ class HyperMixture(eqx.Module):
         return self.mixture.elements
 
     @property
-    def lanes(self) -> int:
+    def efficient_particles(self) -> int:
         """The number of particles up to which doubling them less than doubles the time of a sweep on this chain."""
-        return self.mixture.lanes
+        return self.mixture.efficient_particles
 
     @property
     def directed(self) -> bool:
@@ -130,7 +130,9 @@ class HyperMixture(eqx.Module):
     def init(self, key: Key[Array, ""], particles: int) -> HyperMixtureState:
         """Draw the first state: `particles` independent draws of hyper-parameters and labels from q."""
         key_labels, key_hyper = jax.random.split(key)
-        return self.of_labels(self.mixture.drawn(key_labels, particles), self.drawn_hyper(key_hyper, particles))
+        return self.state_from_labels(
+            self.mixture.draw_labels(key_labels, particles), self.drawn_hyper(key_hyper, particles)
+        )
 
     def drawn_hyper(self, key: Key[Array, ""], particles: int) -> LogHyper:
         """Draw the logarithms of the hyper-parameters from q, as {name: (column, particle)}."""
@@ -158,7 +160,7 @@ class HyperMixture(eqx.Module):
         mixture = self.mixture.sweep_rows(key_rows, mixture, temperature, backward, prior)
         if not backward:
             log_hyper = self._move_hyper(key_hyper, HyperMixtureState(mixture, log_hyper), temperature, backward)
-        return self.of_labels(mixture.labels, log_hyper)
+        return self.state_from_labels(mixture.labels, log_hyper)
 
     def log_ratio(self, state: HyperMixtureState) -> Float[Array, " particle"]:
         """Return log p(rows, labels, hyper-parameters) − log q(labels, hyper-parameters) of each particle, (particle,),
@@ -189,7 +191,7 @@ class HyperMixture(eqx.Module):
         order: the new number of each component, (particle, component).
         """
         labels = self.mixture.relabelled(state.labels, order)
-        return state if labels is None else self.of_labels(labels, state.log_hyper)
+        return state if labels is None else self.state_from_labels(labels, state.log_hyper)
 
     def take(self, state: HyperMixtureState, particles: Int[Array, " chosen"]) -> HyperMixtureState:
         """Return the state of the chosen particles, in the order in which they are named; a particle may be named
@@ -198,18 +200,18 @@ class HyperMixture(eqx.Module):
         mixture = self.mixture.take(state.mixture, particles)
         return HyperMixtureState(mixture, {name: each[:, particles] for name, each in state.log_hyper.items()})
 
-    def beside(self, states: Sequence[HyperMixtureState]) -> HyperMixtureState:
+    def concatenate_particles(self, states: Sequence[HyperMixtureState]) -> HyperMixtureState:
         """Return one state with the particles of several states, one after another."""
-        mixture = self.mixture.beside([state.mixture for state in states])
+        mixture = self.mixture.concatenate_particles([state.mixture for state in states])
         log_hyper = [state.log_hyper for state in states]
         return HyperMixtureState(mixture, jax.tree.map(lambda *each: jnp.concatenate(each, axis=1), *log_hyper))
 
-    def of_labels(self, labels: Int[Array, "row particle"], log_hyper: LogHyper) -> HyperMixtureState:
+    def state_from_labels(self, labels: Int[Array, "row particle"], log_hyper: LogHyper) -> HyperMixtureState:
         """Return the state with these labels and hyper-parameters, its sums computed from the rows.
 
         labels: of each row, (row, particle). log_hyper: log of each hyper-parameter by name.
         """
-        return HyperMixtureState(self.mixture.of_labels(labels, self.prior(log_hyper)), log_hyper)
+        return HyperMixtureState(self.mixture.state_from_labels(labels, self.prior(log_hyper)), log_hyper)
 
     def prior(self, log_hyper: LogHyper) -> Any:
         """Return the natural parameters of a component without rows at the hyper-parameters of each particle, each leaf
@@ -232,7 +234,7 @@ class HyperMixture(eqx.Module):
         temperature: t, from 0 (the start of the annealing path) to 1 (the posterior).
         backward: draw in the reverse order.
         """
-        return self.of_labels(state.labels, self._move_hyper(key, state, temperature, backward))
+        return self.state_from_labels(state.labels, self._move_hyper(key, state, temperature, backward))
 
     # ── moves ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -248,7 +250,7 @@ class HyperMixture(eqx.Module):
         names = list(enumerate(self.courses))
         for number, name in reversed(names) if backward else names:
             key_name = jax.random.fold_in(key, number)
-            shape, rate = self.courses[name].at(temperature)
+            shape, rate = self.courses[name].gamma_at(temperature)
 
             def density(log_value: Array, name: str = name, shape: Array = shape, rate: Array = rate) -> Array:
                 """Return the log density of one hyper-parameter given all else at its logarithm `log_value`, up to a
@@ -278,11 +280,11 @@ class HyperMixture(eqx.Module):
         """
         n_columns = len(start)
         if jax.eval_shape(density, start).shape == start.shape:
-            return slice_moved(key, start, density)
+            return slice_sample(key, start, density)
 
         def one(index: Array, value: Array) -> Array:
             column = n_columns - 1 - index if backward else index
-            moved = slice_moved(
+            moved = slice_sample(
                 jax.random.fold_in(key, column), value[column][None], lambda x: density(value.at[column].set(x[0]))
             )
             return value.at[column].set(moved[0])
@@ -350,8 +352,8 @@ def _anchor_of_hyper_mixture(chain: HyperMixture, key: Key[Array, ""], states: S
 
     states: final states of the first path, one per half of the annealing.
     """
-    anchor, state = settled_labels(chain, key, states)
-    starts = {name: gamma_about(jnp.exp(each)) for name, each in state.log_hyper.items()}
+    anchor, state = anchor_labels(chain, key, states)
+    starts = {name: gamma_around(jnp.exp(each)) for name, each in state.log_hyper.items()}
     courses = {name: course._replace(start=starts[name]) for name, course in chain.courses.items()}
-    about = (chain.mixture.about(anchor), courses)
+    about = (chain.mixture.around_labelling(anchor), courses)
     return Anchor(eqx.tree_at(lambda c: (c.mixture, c.courses), chain, about), 0.0)

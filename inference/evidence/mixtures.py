@@ -118,7 +118,7 @@ class CollapsedMixtureChain(eqx.Module):
         return len(self.weight)
 
     @property
-    def lanes(self) -> int:
+    def efficient_particles(self) -> int:
         """The number of particles up to which doubling them less than doubles the time of a sweep on this chain: 32."""
         return 32
 
@@ -129,9 +129,9 @@ class CollapsedMixtureChain(eqx.Module):
 
     def init(self, key: Key[Array, ""], particles: int) -> CollapsedState:
         """Return the first state, with the labels of `particles` particles drawn from q."""
-        return self.of_labels(self.drawn(key, particles))
+        return self.state_from_labels(self.draw_labels(key, particles))
 
-    def drawn(self, key: Key[Array, ""], particles: int) -> Int[Array, "row particle"]:
+    def draw_labels(self, key: Key[Array, ""], particles: int) -> Int[Array, "row particle"]:
         """Draw labels from q, (row, particle): from the prior, or around a labelling on the second path.
 
         From the prior, weights are drawn first, then labels given the weights.
@@ -139,7 +139,7 @@ class CollapsedMixtureChain(eqx.Module):
         particles: the number of particles.
         """
         if self.anchor is not None:
-            log_q = self._rows(self.anchor)[:, None]
+            log_q = self._as_float(self.anchor)[:, None]
             return jax.random.categorical(key, log_q, shape=(len(self.weight), particles)).astype(jnp.int32)
         key_weights, key_labels = jax.random.split(key)
         exists, a = self.exists(), self._concentration()
@@ -147,7 +147,7 @@ class CollapsedMixtureChain(eqx.Module):
         log_weights = jnp.where(exists, log_gamma, -jnp.inf)
         shape = len(self.weight), particles
         labels = jax.random.categorical(key_labels, log_weights, axis=0, shape=shape).astype(jnp.int32)
-        log_variants = self._rows(self.component.log_variants)
+        log_variants = self._as_float(self.component.log_variants)
         drawn = jax.random.categorical(jax.random.fold_in(key_labels, 0), log_variants, shape=shape)
         return self.names.combine(labels, drawn.astype(jnp.int32))
 
@@ -159,7 +159,7 @@ class CollapsedMixtureChain(eqx.Module):
         temperature: t, from 0 (q) to 1 (the posterior).
         backward: visit the last row first.
         """
-        return self.sweep_rows(key, state, temperature, backward, jax.tree.map(self._rows, self.prior))
+        return self.sweep_rows(key, state, temperature, backward, jax.tree.map(self._as_float, self.prior))
 
     def sweep_rows(
         self, key: Key[Array, ""], state: CollapsedState, temperature: Float[Array, ""], backward: bool, prior: Any
@@ -173,26 +173,26 @@ class CollapsedMixtureChain(eqx.Module):
         prior: λ, the natural parameters of a component without rows, each leaf (…), or (particle, …) if every particle
             has its own.
         """
-        state = self.of_labels(state.labels, prior)  # summed anew, so that rounding does not add up over sweeps
+        state = self.state_from_labels(state.labels, prior)  # summed anew, so that rounding does not add up over sweeps
         uniforms = jax.random.uniform(key, state.labels.shape, state.counts.dtype)
-        order = jnp.argsort(self._rows(self.weight) == 0, stable=True)
-        n_real = (self._rows(self.weight) > 0).sum()
+        order = jnp.argsort(self._as_float(self.weight) == 0, stable=True)
+        n_real = (self._as_float(self.weight) > 0).sum()
 
         def one(place: Array, carry: tuple[CollapsedState, Array]) -> tuple[CollapsedState, Array]:
             """Draw the label of the row in position `place` of the sweep."""
             row = order[n_real - 1 - place if backward else place]
 
             def choose(left: CollapsedState, joining: Joining) -> Int[Array, " particle"]:
-                return self.chosen(self.tempered(joining, row, temperature), uniforms[row])
+                return self.draw_label(self.log_conditional(joining, row, temperature), uniforms[row])
 
-            return self.redrawn(*carry, row, choose, prior)
+            return self.redraw_row(*carry, row, choose, prior)
 
         begin = state, self.normalisers(state.natural).sum(-1)
         return jax.lax.fori_loop(0, n_real, one, begin)[0]
 
     # ── one row ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def redrawn(
+    def redraw_row(
         self,
         state: CollapsedState,
         normaliser: Float[Array, "component particle"],
@@ -215,16 +215,16 @@ class CollapsedMixtureChain(eqx.Module):
         # Only the component that lost the row has a new normaliser.
         component = self.names.components(state.labels[row])
         changed = jax.tree.map(lambda sums: sums[component, jnp.arange(len(component))], left.natural)
-        was = self._places == component
+        was = self._component_numbers == component
         alone = self.normalisers(jax.tree.map(lambda leaf: leaf[None], changed)).sum(-1)
         normaliser = jnp.where(was, alone, normaliser)
-        joining = self.joining(left, row, normaliser)
+        joining = self.score_row(left, row, normaliser)
         label = choose(left, joining)
-        joins = self._places == self.names.components(label)
+        joins = self._component_numbers == self.names.components(label)
         normaliser = jnp.where(joins, self.names.in_variant_of(label, joining.normaliser), normaliser)
         return self.add_row(left, row, label, joining.natural), normaliser
 
-    def tempered(
+    def log_conditional(
         self, joining: Joining, row: Int[Array, ""], temperature: Float[Array, ""] | None
     ) -> Float[Array, "label particle"]:
         """Return log π_t of a row's label given all other labels, up to a constant, (label, particle), in nats.
@@ -237,9 +237,9 @@ class CollapsedMixtureChain(eqx.Module):
             return joining.score
         if self.anchor is None:
             return joining.of_label + temperature * joining.of_row
-        return (1 - temperature) * self._rows(self.anchor)[row][:, None] + temperature * joining.score
+        return (1 - temperature) * self._as_float(self.anchor)[row][:, None] + temperature * joining.score
 
-    def joining(
+    def score_row(
         self, state: CollapsedState, row: Int[Array, ""], normaliser: Float[Array, "component particle"]
     ) -> Joining:
         """Return the scores of a row that is in no component, for each label that it might get.
@@ -250,17 +250,17 @@ class CollapsedMixtureChain(eqx.Module):
 
         def with_row(sums: Array, s: Any) -> Array:
             """Return the sums of each component with the row added in each variant, (label, particle, …)."""
-            each = sums[:, None] + self._rows(s)[row][None, :, None]
+            each = sums[:, None] + self._as_float(s)[row][None, :, None]
             return each.reshape(-1, *sums.shape[1:])
 
         joined = jax.tree.map(with_row, state.natural, self.increments)
         after = self.normalisers(joined).sum(-1)
         of_label, of_row = jnp.log(state.counts + self._concentration()), after - self.names.in_all_variants(normaliser)
-        log_variants = jnp.tile(self._rows(self.component.log_variants), self.capacity)[:, None]
-        tilts = jnp.tile(self._rows(self.tilts)[row], self.capacity)[:, None]
+        log_variants = jnp.tile(self._as_float(self.component.log_variants), self.capacity)[:, None]
+        tilts = jnp.tile(self._as_float(self.tilts)[row], self.capacity)[:, None]
         return Joining(self.names.in_all_variants(of_label) + log_variants, of_row + tilts, joined, after)
 
-    def chosen(
+    def draw_label(
         self, score: Float[Array, "label particle"], uniform: Float[Array, " particle"]
     ) -> Int[Array, " particle"]:
         """Draw a label for each particle in proportion to exp(score), among the labels of existing components,
@@ -281,9 +281,9 @@ class CollapsedMixtureChain(eqx.Module):
 
         row: the number of the row.
         labels: its label in each particle, (particle,).
-        natural: λ + S_k + s_v(row), the sums with the row under each label, from `joining`.
+        natural: λ + S_k + s_v(row), the sums with the row under each label, from `score_row`.
         """
-        joins = self._places == self.names.components(labels)
+        joins = self._component_numbers == self.names.components(labels)
         natural = jax.tree.map(lambda leaf: self.names.in_variant_of(labels, leaf), natural)
         return CollapsedState(
             jax.lax.dynamic_update_index_in_dim(state.labels, labels, row, 0),
@@ -303,14 +303,14 @@ class CollapsedMixtureChain(eqx.Module):
         prior: λ, each leaf (…), or (particle, …).
         """
         label = state.labels[row]
-        leaves = self._places == self.names.components(label)
+        leaves = self._component_numbers == self.names.components(label)
         counts = state.counts - leaves
         emptied = leaves & (counts < 0.5)
 
         def less(sums: Array, s: Any, empty: Any) -> Array:
-            own = self._rows(s)[row][self.names.variants(label)]
+            own = self._as_float(s)[row][self.names.variants(label)]
             left = jnp.where(_with_trailing_axes(leaves, sums), sums - own, sums)
-            return jnp.where(_with_trailing_axes(emptied, sums), self._rows(empty), left)
+            return jnp.where(_with_trailing_axes(emptied, sums), self._as_float(empty), left)
 
         return CollapsedState(state.labels, counts, jax.tree.map(less, state.natural, self.increments, prior))
 
@@ -331,7 +331,7 @@ class CollapsedMixtureChain(eqx.Module):
 
     def log_rows(self, state: CollapsedState) -> Float[Array, " particle"]:
         """Return log p(rows | labels) of each particle, (particle,), in nats, with parameters integrated out."""
-        empty = self.normalisers(jax.tree.map(lambda leaf: self._rows(leaf)[None, None], self.prior)).sum()
+        empty = self.normalisers(jax.tree.map(lambda leaf: self._as_float(leaf)[None, None], self.prior)).sum()
         gains = jnp.where(self.exists(), self.normalisers(state.natural).sum(-1) - empty, 0.0)
         return gains.sum(0) + self.log_carried(state.labels)
 
@@ -359,23 +359,23 @@ class CollapsedMixtureChain(eqx.Module):
         """Return Σ_n log h_v(x_n), the rows' carriers in the variants of their labels, of each particle, (particle,),
         in nats.
         """
-        tilts = jnp.take_along_axis(self._rows(self.tilts), self.names.variants(labels), axis=1).sum(0)
-        return tilts + self._rows(self.carriers).sum()
+        tilts = jnp.take_along_axis(self._as_float(self.tilts), self.names.variants(labels), axis=1).sum(0)
+        return tilts + self._as_float(self.carriers).sum()
 
     def log_labels(self, state: CollapsedState) -> Float[Array, " particle"]:
         """Return log p(labels) of each particle, (particle,), in nats, with weights integrated out."""
         a, total = self._concentration(), self.total_concentration()
         each = jnp.where(self.exists(), gammaln(state.counts + a) - gammaln(a), 0.0).sum(0)
-        of_components = each + gammaln(total) - gammaln(total + self._rows(self.weight).sum())
-        drawn = self._rows(self.component.log_variants)[self.names.variants(state.labels)]
-        return of_components + (self._rows(self.weight)[:, None] * drawn).sum(0)
+        of_components = each + gammaln(total) - gammaln(total + self._as_float(self.weight).sum())
+        drawn = self._as_float(self.component.log_variants)[self.names.variants(state.labels)]
+        return of_components + (self._as_float(self.weight)[:, None] * drawn).sum(0)
 
     def log_labels_ratio(self, state: CollapsedState) -> Float[Array, " particle"]:
         """Return log p(labels) − log q(labels), (particle,), in nats, which is 0 on the path from the prior."""
         if self.anchor is None:
             return jnp.zeros(state.labels.shape[1])
-        chosen = jnp.take_along_axis(self._rows(self.anchor), state.labels, axis=1)
-        return self.log_labels(state) - (self._rows(self.weight)[:, None] * chosen).sum(0)
+        chosen = jnp.take_along_axis(self._as_float(self.anchor), state.labels, axis=1)
+        return self.log_labels(state) - (self._as_float(self.weight)[:, None] * chosen).sum(0)
 
     def log_density(self, state: CollapsedState) -> Float[Array, " particle"]:
         """Return log p(rows, labels) of each particle, (particle,), in nats, with weights and parameters integrated
@@ -392,9 +392,11 @@ class CollapsedMixtureChain(eqx.Module):
         """
         if self.anchor is None:
             return None
-        members = (state.labels[:, :, None] == jnp.arange(self.names.number)) * self._rows(self.weight)[:, None, None]
+        members = (state.labels[:, :, None] == jnp.arange(self.names.number)) * self._as_float(self.weight)[
+            :, None, None
+        ]
         exists = self.exists()[:, 0]
-        log_r = jnp.where(self.names.exist(self.size)[:, 0], self._rows(self.anchor), 0.0)
+        log_r = jnp.where(self.names.exist(self.size)[:, 0], self._as_float(self.anchor), 0.0)
         log_r, members = (each.reshape(*each.shape[:-1], -1, self.names.n_variants) for each in (log_r, members))
         scores = jnp.einsum("nkv,nplv->pkl", log_r, members)
         both = exists[:, None] & exists
@@ -406,7 +408,7 @@ class CollapsedMixtureChain(eqx.Module):
         order: the new number of each component, (particle, component).
         """
         labels = self.relabelled(state.labels, order)
-        return state if labels is None else self.of_labels(labels)
+        return state if labels is None else self.state_from_labels(labels)
 
     def relabelled(
         self, labels: Int[Array, "row particle"], order: Int[Array, "particle component"]
@@ -426,25 +428,25 @@ class CollapsedMixtureChain(eqx.Module):
         """
         return jax.tree.map(lambda leaf: leaf[:, particles], state)
 
-    def beside(self, states: Sequence[CollapsedState]) -> CollapsedState:
+    def concatenate_particles(self, states: Sequence[CollapsedState]) -> CollapsedState:
         """Return one state with the particles of several states, one after another."""
         return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *states)
 
-    def about(self, anchor: Float[np.ndarray, "row component"]) -> "CollapsedMixtureChain":
+    def around_labelling(self, anchor: Float[np.ndarray, "row component"]) -> "CollapsedMixtureChain":
         """Return the chain on the second path, from a q around one labelling.
 
         anchor: log q of each row's label, (row, label), nats.
         """
         return eqx.tree_at(lambda c: c.anchor, self, anchor, is_leaf=lambda leaf: leaf is None)
 
-    def of_labels(self, labels: Int[Array, "row particle"], prior: Any = None) -> CollapsedState:
+    def state_from_labels(self, labels: Int[Array, "row particle"], prior: Any = None) -> CollapsedState:
         """Return the state with these labels, its sums computed from the rows.
 
         labels: (row, particle); −1 for a row in no component.
         prior: λ, the natural parameters of a component without rows, by default the chain's own; each leaf (…), or
             (particle, …).
         """
-        prior = jax.tree.map(self._rows, self.prior) if prior is None else prior
+        prior = jax.tree.map(self._as_float, self.prior) if prior is None else prior
         labels = labels.astype(jnp.int32)
         chosen = labels[:, None, :] == jnp.arange(self.names.number, dtype=jnp.int32)[:, None]
         chosen = chosen.reshape(len(labels), self.capacity, self.names.n_variants, -1)
@@ -452,8 +454,8 @@ class CollapsedMixtureChain(eqx.Module):
         def sums(leaf: Any) -> Array:
             return jnp.einsum("nkvp,nv...->kp...", chosen.astype(leaf.dtype), leaf)
 
-        natural = jax.tree.map(lambda s, empty: empty + sums(self._rows(s)), self.increments, prior)
-        weight = jnp.broadcast_to(self._rows(self.weight)[:, None], (len(labels), self.names.n_variants))
+        natural = jax.tree.map(lambda s, empty: empty + sums(self._as_float(s)), self.increments, prior)
+        weight = jnp.broadcast_to(self._as_float(self.weight)[:, None], (len(labels), self.names.n_variants))
         return CollapsedState(labels, sums(weight), natural)
 
     def normalisers(self, natural: Any) -> Float[Array, "component particle cell"]:
@@ -477,7 +479,7 @@ class CollapsedMixtureChain(eqx.Module):
         return VariantLabels(self.capacity, self.component.n_variants)
 
     @property
-    def _places(self) -> Int[Array, "component one"]:
+    def _component_numbers(self) -> Int[Array, "component one"]:
         """The numbers of the components, (component, 1), in the integer type of the labels."""
         return jnp.arange(self.capacity, dtype=jnp.int32)[:, None]
 
@@ -489,7 +491,7 @@ class CollapsedMixtureChain(eqx.Module):
         """Return the concentration of the weights in the floating type of the session, ()."""
         return jnp.asarray(self.concentration, jnp.result_type(float))
 
-    def _rows(self, leaf: Any) -> Array:
+    def _as_float(self, leaf: Any) -> Array:
         """Return an array, such as one over the rows, in the floating type of the session."""
         return jnp.asarray(leaf, jnp.result_type(float))
 

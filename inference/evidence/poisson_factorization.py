@@ -44,7 +44,7 @@ from scipy.special import gammaln
 
 from lvsearch.inference.annealing.dispatch import evidence_chain, path_needs_fit
 from lvsearch.inference.annealing.draws import log_gamma_draws
-from lvsearch.inference.annealing.hyperparameters import slice_moved
+from lvsearch.inference.annealing.hyperparameters import slice_sample
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, check_size
@@ -150,7 +150,7 @@ class PoissonFactorizationChain(eqx.Module):
         return self.exposed.shape[0] + self.exposed.shape[1] + len(self.cells)
 
     @property
-    def lanes(self) -> int:
+    def efficient_particles(self) -> int:
         """The number of particles up to which doubling them less than doubles the time of a sweep on this chain: 32."""
         return 32
 
@@ -327,7 +327,7 @@ class PoissonFactorizationChain(eqx.Module):
             return of_cells + shape * log_noise - rate * jnp.exp(log_noise)
 
         assert state.log_noise is not None  # where r has a prior it is part of the state
-        return state._replace(log_noise=slice_moved(key, state.log_noise[None], log_density)[0])
+        return state._replace(log_noise=slice_sample(key, state.log_noise[None], log_density)[0])
 
     def _exists(self) -> Array:
         """Return True for the factors that exist, (factor, 1)."""

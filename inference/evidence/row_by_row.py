@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.annealing.dispatch import along_data
-from lvsearch.inference.annealing.prefixes import in_turn, sequential
+from lvsearch.inference.annealing.prefixes import draw_arrival_order, sequential
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture, HyperMixtureState
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
 from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining
@@ -41,9 +41,9 @@ class RowByRow(eqx.Module):
         """The number of rows, padding included."""
         return len(self.order)
 
-    def none_yet(self, key: Key[Array, ""], particles: int) -> CollapsedState:
+    def initial_state(self, key: Key[Array, ""], particles: int) -> CollapsedState:
         """Return the state before any row has come, in which no row has a label (all are −1)."""
-        return self.chain.of_labels(jnp.full((self.places, particles), -1, jnp.int32))
+        return self.chain.state_from_labels(jnp.full((self.places, particles), -1, jnp.int32))
 
     def append(
         self, key: Key[Array, ""], state: CollapsedState, unit: Int[Array, ""]
@@ -55,9 +55,9 @@ class RowByRow(eqx.Module):
         Returns: (the new state, log p(row | the rows before) of each particle in nats, (particle,)).
         """
         row = jnp.asarray(self.order)[unit]
-        joining = self.chain.joining(state, row, self._normalisers(state))
+        joining = self.chain.score_row(state, row, self._normalisers(state))
         score = joining.score
-        label = self.chain.chosen(score, jax.random.uniform(key, score.shape[1:], score.dtype))
+        label = self.chain.draw_label(score, jax.random.uniform(key, score.shape[1:], score.dtype))
         return self.chain.add_row(state, row, label, joining.natural), self._log_predictive(state, score, row)
 
     def remove(
@@ -69,7 +69,7 @@ class RowByRow(eqx.Module):
 
         Returns: (the new state, log p(row | the rows that are left) of each particle in nats, (particle,)).
         """
-        return self.removed(state, unit, self.chain.prior)
+        return self.remove_under(state, unit, self.chain.prior)
 
     def revisit(
         self, key: Key[Array, ""], state: CollapsedState, units: Int[Array, ""], *, backward: bool
@@ -79,7 +79,7 @@ class RowByRow(eqx.Module):
         backward: the last row first.
         """
         # summed anew, so that rounding does not add up over sweeps
-        return self.revisited(key, self.chain.of_labels(state.labels), units, backward, self.chain.prior)
+        return self.revisit_under(key, self.chain.state_from_labels(state.labels), units, backward, self.chain.prior)
 
     def take(self, state: CollapsedState, particles: Int[Array, " chosen"]) -> CollapsedState:
         """Return the state of the chosen particles, in the order in which they are named; a particle may be named
@@ -87,7 +87,7 @@ class RowByRow(eqx.Module):
         """
         return self.chain.take(state, particles)
 
-    def removed(
+    def remove_under(
         self, state: CollapsedState, unit: Int[Array, ""], prior: Any
     ) -> tuple[CollapsedState, Float[Array, " particle"]]:
         """Take the last row out of its component, under a given prior of the components.
@@ -99,10 +99,10 @@ class RowByRow(eqx.Module):
         """
         row = jnp.asarray(self.order)[unit]
         left = self.chain.remove_row(state, row, prior)
-        worth = self._log_predictive(left, self.chain.joining(left, row, self._normalisers(left)).score, row)
+        worth = self._log_predictive(left, self.chain.score_row(left, row, self._normalisers(left)).score, row)
         return left._replace(labels=left.labels.at[row].set(-1)), worth
 
-    def revisited(
+    def revisit_under(
         self, key: Key[Array, ""], state: CollapsedState, units: Int[Array, ""], backward: bool, prior: Any
     ) -> CollapsedState:
         """Return the state with the labels of the first `units` rows drawn again, under a given prior of the
@@ -118,9 +118,9 @@ class RowByRow(eqx.Module):
             uniform = jax.random.uniform(jax.random.fold_in(key, place), carry[1].shape[1:], carry[1].dtype)
 
             def choose(left: CollapsedState, joining: Joining) -> Int[Array, " particle"]:
-                return self.chain.chosen(self.chain.tempered(joining, row, None), uniform)
+                return self.chain.draw_label(self.chain.log_conditional(joining, row, None), uniform)
 
-            return self.chain.redrawn(*carry, row, choose, prior)
+            return self.chain.redraw_row(*carry, row, choose, prior)
 
         return jax.lax.fori_loop(0, units, one, (state, self._normalisers(state)))[0]
 
@@ -162,10 +162,10 @@ class HyperRowByRow(eqx.Module):
         """The number of rows that are not padding."""
         return self.rows.n_units
 
-    def none_yet(self, key: Key[Array, ""], particles: int) -> HyperMixtureState:
+    def initial_state(self, key: Key[Array, ""], particles: int) -> HyperMixtureState:
         """Return the state before any row has come, with hyper-parameters drawn from their priors."""
         labels = jnp.full((self.places, particles), -1, jnp.int32)
-        return self.chain.of_labels(labels, self.chain.drawn_hyper(key, particles))
+        return self.chain.state_from_labels(labels, self.chain.drawn_hyper(key, particles))
 
     def append(
         self, key: Key[Array, ""], state: HyperMixtureState, unit: Int[Array, ""]
@@ -188,7 +188,7 @@ class HyperRowByRow(eqx.Module):
 
         Returns: (the new state, log p(row | the rows that are left) of each particle in nats, (particle,)).
         """
-        mixture, worth = self.rows.removed(state.mixture, unit, self.chain.prior(state.log_hyper))
+        mixture, worth = self.rows.remove_under(state.mixture, unit, self.chain.prior(state.log_hyper))
         return state._replace(mixture=mixture), worth
 
     def revisit(
@@ -203,7 +203,7 @@ class HyperRowByRow(eqx.Module):
             state = self.chain.with_hyper_moved(key_hyper, state, jnp.ones(()), backward)
         # sums are new since the hyper-parameters last moved
         prior = self.chain.prior(state.log_hyper)
-        state = state._replace(mixture=self.rows.revisited(key_rows, state.mixture, units, backward, prior))
+        state = state._replace(mixture=self.rows.revisit_under(key_rows, state.mixture, units, backward, prior))
         return state if backward else self.chain.with_hyper_moved(key_hyper, state, jnp.ones(()), backward)
 
     def take(self, state: HyperMixtureState, particles: Int[Array, " chosen"]) -> HyperMixtureState:
@@ -218,7 +218,7 @@ def _rows_of_mixture_in_turn(chain: CollapsedMixtureChain, key: Key[Array, ""]) 
     """Return the rows of a mixture in an order drawn by the key, or None for a chain on the path around a labelling."""
     if chain.anchor is not None:
         return None
-    return RowByRow(chain, *in_turn(key, np.asarray(chain.weight) > 0))
+    return RowByRow(chain, *draw_arrival_order(key, np.asarray(chain.weight) > 0))
 
 
 @sequential.register

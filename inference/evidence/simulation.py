@@ -101,7 +101,7 @@ def _one_token_a_column_of_images(units: AnnotatedImage) -> AnnotatedImage:
     return AnnotatedImage(units.regions, units.present, *_one_column_for_each_token(units.words, units.counts))
 
 
-def packed(data: Dataset) -> Dataset:
+def pack_simulated(data: Dataset) -> Dataset:
     """Return simulated data in the form that engines expect of such units: one column for equal words, in batches.
 
     data: the field `data` of a `Simulated`.

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
-from lvsearch.inference.annealing.dispatch import Effort, TwoSided, both_ways, pace
+from lvsearch.inference.annealing.dispatch import Effort, TwoSided, both_ways, temperature_profile
 from lvsearch.inference.annealing.generic import GenericChain
 from lvsearch.inference.chains import Chain, State
 from lvsearch.inference.engine.estimate import pad_axes
@@ -65,7 +65,7 @@ def anneal_simulated(chain: Chain, key: Key[Array, ""], simulated: Simulated, wo
     key_pilot, key_paths = jax.random.split(key)
     with jax.enable_x64(True):
         truth = true_state(chain, simulated, work.islands * work.particles)
-    return both_ways(chain, key_paths, work, pace(chain, key_pilot, work), truth)[0]
+    return both_ways(chain, key_paths, work, temperature_profile(chain, key_pilot, work), truth)[0]
 
 
 # ── the state of each chain ─────────────────────────────────────────────────────────────────────────────────────────
@@ -89,7 +89,7 @@ def _true_topic_state(chain: CollapsedTopics, simulated: Simulated, particles: i
         raise ValueError("got a chain of other data than the simulated ones, expected a chain of simulated.data")
     assignment = np.full((len(chain.word), particles), -1, np.int32)
     assignment[own] = topic[order][:, None]
-    return chain.of_topics(jnp.asarray(assignment))
+    return chain.state_of_topics(jnp.asarray(assignment))
 
 
 @true_state.register
@@ -109,7 +109,7 @@ def _true_hyper_topic_state(chain: HyperTopics, simulated: Simulated, particles:
     )
 
 
-_of_labels = kernel(brief=True)(lambda chain, labels, *more: chain.of_labels(labels, *more))
+_state_from_labels = kernel(brief=True)(lambda chain, labels, *more: chain.state_from_labels(labels, *more))
 
 
 @true_state.register
@@ -118,7 +118,7 @@ def _true_mixture_state(chain: CollapsedMixtureChain, simulated: Simulated, part
 
     Weights and parameters are integrated out, so their true values are not used.
     """
-    return _of_labels(chain, _true_labels(simulated, particles))
+    return _state_from_labels(chain, _true_labels(simulated, particles))
 
 
 @true_state.register
@@ -132,7 +132,7 @@ def _true_hyper_mixture_state(chain: HyperMixture, simulated: Simulated, particl
         value = np.atleast_1d(np.asarray(simulated.globals[name].log_value, np.float64))
         return jnp.asarray(np.repeat(value[:, None], particles, axis=1))
 
-    return _of_labels(chain, _true_labels(simulated, particles), {name: copies(name) for name in chain.courses})
+    return _state_from_labels(chain, _true_labels(simulated, particles), {name: copies(name) for name in chain.courses})
 
 
 @true_state.register
@@ -144,7 +144,7 @@ def _true_document_labels(chain: UnigramMixtureChain, simulated: Simulated, part
     (ids,) = simulated.data.unit_ids
     topics = np.zeros(simulated.data.n_units, int)
     topics[ids[ids >= 0]] = np.argmax(simulated.locals["topic"], -1)[ids >= 0]
-    return _of_labels(chain, chain.labels_of(topics, particles))
+    return _state_from_labels(chain, chain.labels_of(topics, particles))
 
 
 @true_state.register

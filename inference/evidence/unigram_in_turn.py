@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.annealing.dispatch import along_data
-from lvsearch.inference.annealing.prefixes import in_turn, sequential
+from lvsearch.inference.annealing.prefixes import draw_arrival_order, sequential
 from lvsearch.inference.evidence.unigram_mixtures import DocumentLabels, UnigramMixtureChain
 
 
@@ -37,9 +37,9 @@ class UnigramsInTurn(eqx.Module):
         """The number of documents, padding included."""
         return len(self.order)
 
-    def none_yet(self, key: Key[Array, ""], particles: int) -> DocumentLabels:
+    def initial_state(self, key: Key[Array, ""], particles: int) -> DocumentLabels:
         """Return the state before any document has come, in which no document has a topic (all are −1)."""
-        return self.chain.of_labels(jnp.full((self.places, particles), -1, jnp.int32))
+        return self.chain.state_from_labels(jnp.full((self.places, particles), -1, jnp.int32))
 
     def append(
         self, key: Key[Array, ""], state: DocumentLabels, unit: Int[Array, ""]
@@ -50,7 +50,7 @@ class UnigramsInTurn(eqx.Module):
 
         Returns: (the new state, log p(document | the documents before) of each particle in nats, (particle,)).
         """
-        after, score = self.chain.redrawn(state, jnp.asarray(self.order)[unit], self._uniform(key, state))
+        after, score = self.chain.redraw_document(state, jnp.asarray(self.order)[unit], self._uniform(key, state))
         return after, score - self._log_seats(state)
 
     def remove(
@@ -62,7 +62,7 @@ class UnigramsInTurn(eqx.Module):
 
         Returns: (the new state, log p(document | the documents that are left) of each particle in nats, (particle,)).
         """
-        left, score = self.chain.redrawn(state, jnp.asarray(self.order)[unit], None)
+        left, score = self.chain.redraw_document(state, jnp.asarray(self.order)[unit], None)
         return left, score - self._log_seats(left)
 
     def revisit(
@@ -77,7 +77,7 @@ class UnigramsInTurn(eqx.Module):
         def one(place: Array, state: DocumentLabels) -> DocumentLabels:
             """Draw the topic of the document in position `place` of the sweep."""
             document = jnp.asarray(self.order)[units - 1 - place if backward else place]
-            return self.chain.redrawn(state, document, self._uniform(jax.random.fold_in(key, place), state))[0]
+            return self.chain.redraw_document(state, document, self._uniform(jax.random.fold_in(key, place), state))[0]
 
         return jax.lax.fori_loop(0, units, one, state)
 
@@ -103,7 +103,7 @@ class UnigramsInTurn(eqx.Module):
 def _documents_in_turn(chain: UnigramMixtureChain, key: Key[Array, ""]) -> UnigramsInTurn:
     """Return the documents of a mixture of unigrams in an order drawn by the key."""
     real = np.concatenate([np.asarray(part.weight) for part in chain.parts]) > 0
-    return UnigramsInTurn(chain, *in_turn(key, real))
+    return UnigramsInTurn(chain, *draw_arrival_order(key, real))
 
 
 @along_data.register

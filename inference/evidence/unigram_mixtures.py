@@ -121,7 +121,7 @@ class UnigramMixtureChain(eqx.Module):
         return sum(len(part.weight) for part in self.parts)
 
     @property
-    def lanes(self) -> int:
+    def efficient_particles(self) -> int:
         """The number of particles up to which doubling them less than doubles the time of a sweep on this chain: 32."""
         return 32
 
@@ -138,7 +138,9 @@ class UnigramMixtureChain(eqx.Module):
         a = self._number(self.concentration)
         log_gamma = jax.random.loggamma(key_weights, a, (self.capacity, particles), dtype=a.dtype)
         log_weights = jnp.where(self._exists(), log_gamma, -jnp.inf)
-        return self.of_labels(jax.random.categorical(key_labels, log_weights, axis=0, shape=(self.elements, particles)))
+        return self.state_from_labels(
+            jax.random.categorical(key_labels, log_weights, axis=0, shape=(self.elements, particles))
+        )
 
     def step(
         self, key: Key[Array, ""], state: DocumentLabels, temperature: Float[Array, ""], *, backward: bool
@@ -155,11 +157,13 @@ class UnigramMixtureChain(eqx.Module):
         def one(place: Array, state: DocumentLabels) -> DocumentLabels:
             """Draw the topic of the document in position `place` of the sweep."""
             document = order[n_real - 1 - place if backward else place]
-            return self.redrawn(state, document, uniforms[document], temperature)[0]
+            return self.redraw_document(state, document, uniforms[document], temperature)[0]
 
-        return jax.lax.fori_loop(0, n_real, one, self.of_labels(state.labels))  # summed anew: rounding ends here
+        return jax.lax.fori_loop(
+            0, n_real, one, self.state_from_labels(state.labels)
+        )  # summed anew: rounding ends here
 
-    def redrawn(
+    def redraw_document(
         self,
         state: DocumentLabels,
         document: Int[Array, ""],
@@ -193,7 +197,7 @@ class UnigramMixtureChain(eqx.Module):
         temperature: Float[Array, ""] | None,
         state: DocumentLabels,
     ) -> tuple[DocumentLabels, Float[Array, " particle"]]:
-        """Draw the topic of a document that lies in one part of the documents, as `redrawn` does for any document.
+        """Draw the topic of a document in one part of the documents, as `redraw_document` does for any document.
 
         part: the documents of one padded length. start: the number of its first document.
         document: the number of the document in the chain's order.
@@ -266,7 +270,7 @@ class UnigramMixtureChain(eqx.Module):
         """
         return jax.tree.map(lambda leaf: leaf[..., particles], state)
 
-    def of_labels(self, labels: Int[Array, "document particle"]) -> DocumentLabels:
+    def state_from_labels(self, labels: Int[Array, "document particle"]) -> DocumentLabels:
         """Return the state with these topics of documents, its counts summed from the documents.
 
         labels: (document, particle); −1 for a document in no topic.

@@ -36,7 +36,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from lvsearch.inference.annealing.draws import log_gamma_draws
-from lvsearch.inference.annealing.hyperparameters import Course, slice_moved
+from lvsearch.inference.annealing.hyperparameters import Course, slice_sample
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows
 from lvsearch.inference.engine.estimate import check_size
@@ -129,7 +129,7 @@ class FactorAnalyzerChain(eqx.Module):
         return len(self.weight)
 
     @property
-    def lanes(self) -> int:
+    def efficient_particles(self) -> int:
         """The number of particles up to which twice as many take less than twice as long."""
         return 32
 
@@ -333,7 +333,7 @@ class FactorAnalyzerChain(eqx.Module):
         log_hyper, particles = dict(state.log_hyper), state.labels.shape[1]
         sums, names = regressions.scale_sums(state.sums, temperature), list(enumerate(self.courses))
         for number, name in reversed(names) if backward else names:
-            shape, rate = self.courses[name].at(self._as_float(temperature))
+            shape, rate = self.courses[name].gamma_at(self._as_float(temperature))
 
             def density(log_value: Array, name: str = name, shape: Array = shape, rate: Array = rate) -> Array:
                 """Return the log density at the temperature of one hyper-parameter, as a density of its log, nats."""
@@ -341,7 +341,7 @@ class FactorAnalyzerChain(eqx.Module):
                 of_h = shape * log_value - rate * jnp.exp(log_value)
                 return of_h + (of_rows if len(of_h) > 1 else of_rows.sum(0, keepdims=True))
 
-            log_hyper[name] = slice_moved(jax.random.fold_in(key, number), log_hyper[name], density)
+            log_hyper[name] = slice_sample(jax.random.fold_in(key, number), log_hyper[name], density)
         return state._replace(log_hyper=log_hyper)
 
     def sweep_at_once(
@@ -479,7 +479,7 @@ class FactorAnalyzerChain(eqx.Module):
         """
         return jax.tree.map(lambda leaf: leaf[..., particles], state)
 
-    def beside(self, states: Sequence[ScoredLabels]) -> ScoredLabels:
+    def concatenate_particles(self, states: Sequence[ScoredLabels]) -> ScoredLabels:
         """Return one state that holds the particles of several states, in their order."""
         return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), *states)
 

@@ -25,7 +25,7 @@ from lvsearch.inference.engine.ascent import AscentTrace
 from lvsearch.inference.engine.estimate import Estimate, beliefs_at, capacity_of, recorded_natural
 from lvsearch.inference.engine.estimator import BaseEstimator, estimator
 from lvsearch.inference.factor_analyzers.kernel import KnownRows, ascend_scored, beliefs_at_labels, responsibilities_at
-from lvsearch.inference.generators import folded, shuffled, split_key
+from lvsearch.inference.generators import fold_in, permutation, split_key
 from lvsearch.inference.mixtures.rows import coordinates_and_carriers
 from lvsearch.inference.mixtures.starts import sequential_pass, split_along_spread
 from lvsearch.models.factor_analyzers import FactorAnalyzerMixture
@@ -98,7 +98,7 @@ class FactorAnalyzerEstimator(BaseEstimator):
         path = self._labels_along_rows(key_path, size)
         with jax.enable_x64(double):
             known_rows = jax.tree.map(lambda leaf: np.asarray(leaf, dtype), self.rows)
-            starts = [path, *(self._labels_in_turn(folded(key_turn, n), known_rows, size) for n in range(PASSES))]
+            starts = [path, *(self._labels_in_turn(fold_in(key_turn, n), known_rows, size) for n in range(PASSES))]
             if start is not None:
                 starts.append(self._labels_from_fit(start, known_rows, size))
             climbed = [self._climb(labels, known_rows, size) for labels in starts]
@@ -138,7 +138,7 @@ class FactorAnalyzerEstimator(BaseEstimator):
         drawn.
         """
         key_order, key_pass = split_key(key)
-        order = shuffled(key_order, self.n_rows)[: self.settings.start_rows]
+        order = permutation(key_order, self.n_rows)[: self.settings.start_rows]
         order = np.concatenate([order, np.arange(self.n_rows, len(known_rows.weight))])  # padding last
         observed = np.broadcast_to(known_rows.known[order, None] > 0, known_rows.coordinates[order].shape)
         part = known_rows.coordinates[order], observed, known_rows.weight[order]
@@ -168,7 +168,7 @@ class FactorAnalyzerEstimator(BaseEstimator):
         Rows beyond the first `start_rows` drawn have label −1, and padding has −1.
         """
         key_order, key_data, key_path = split_key(key, 3)
-        order = shuffled(key_order, self.n_rows)[: self.settings.start_rows]
+        order = permutation(key_order, self.n_rows)[: self.settings.start_rows]
         units, _ = rows_of(self.data)
         part = rows(np.asarray(units.value)[order], np.asarray(units.observed)[order])
         chain = evidence_chain(self.model, part, size, None)

@@ -25,7 +25,7 @@ from jaxtyping import Array, Float
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.engine.ascent import AscentTrace, sweep_until_settled
 from lvsearch.inference.engine.meanfield import Beliefs, globals_bound
-from lvsearch.inference.mixtures.kernel import START_ROUNDS, blank_beliefs, update_weights, with_sums
+from lvsearch.inference.mixtures.kernel import START_ROUNDS, blank_beliefs, update_components_from_sums, update_weights
 from lvsearch.models.contract import Masks, Statistics
 from lvsearch.models.exponential.matrices import cholesky, inverse_from, log_determinant
 from lvsearch.models.factor_analyzers import FactorAnalyzerMixture
@@ -127,7 +127,7 @@ def ascend_scored(
         )
         shares = jax.nn.softmax(found.log_odds, axis=1)
         sums, counts = row_statistics(shares, found.scores, found.covariance, rows), jnp.asarray(rows.weight) @ shares
-        return with_sums(model, update_weights(model, b, counts, on), sums, on), l, bound
+        return update_components_from_sums(model, update_weights(model, b, counts, on), sums, on), l, bound
 
     return sweep_until_settled(sweep, beliefs, None, tolerance, sweeps, rows.weight.dtype)
 
@@ -156,7 +156,9 @@ def beliefs_at_labels(
     none = jnp.zeros((shares.shape[1], scores.shape[1], scores.shape[1]), scores.dtype)
     blank = blank_beliefs(model, rows.coordinates.shape[1], capacity, scores.dtype)
     at_weights = update_weights(model, blank, jnp.asarray(rows.weight) @ shares, on, START_ROUNDS)
-    return with_sums(model, at_weights, row_statistics(shares, everywhere, none, rows), on, START_ROUNDS)
+    return update_components_from_sums(
+        model, at_weights, row_statistics(shares, everywhere, none, rows), on, START_ROUNDS
+    )
 
 
 @kernel(static_argnames=("capacity",), brief=True)

@@ -22,11 +22,11 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.annealing.dispatch import Anchor, along_data, anchored_chain, evidence_chain, patience
-from lvsearch.inference.annealing.hyperparameters import gamma_about
-from lvsearch.inference.annealing.prefixes import in_turn, sequential
+from lvsearch.inference.annealing.hyperparameters import gamma_around
+from lvsearch.inference.annealing.prefixes import draw_arrival_order, sequential
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
-from lvsearch.inference.evidence.mixture_anchors import settled_labels
+from lvsearch.inference.evidence.mixture_anchors import anchor_labels
 from lvsearch.inference.factor_analyzers.candidates import CANDIDATES, Candidates
 from lvsearch.inference.factor_analyzers.chain import FactorAnalyzerChain
 from lvsearch.inference.factor_analyzers.scored_labels import ScoredLabels
@@ -50,7 +50,7 @@ class ScoredRowByRow(eqx.Module):
         """The number of rows, padding included."""
         return len(self.order)
 
-    def none_yet(self, key: Key[Array, ""], particles: int) -> ScoredLabels:
+    def initial_state(self, key: Key[Array, ""], particles: int) -> ScoredLabels:
         """Return the state before any row: hyper-parameters from their prior, and label −1 for every row."""
         labels = jnp.full((self.places, particles), -1, jnp.int32)
         scores = jnp.zeros((self.places, self.chain.component.n_factors, particles))
@@ -140,7 +140,7 @@ def _sequential_of_factor_analyzers(chain: FactorAnalyzerChain, key: Key[Array, 
     """Return the chain's rows in a random order; None for a chain around one labelling."""
     if chain.anchor is not None:
         return None
-    return ScoredRowByRow(chain, *in_turn(key, np.asarray(chain.weight) > 0))
+    return ScoredRowByRow(chain, *draw_arrival_order(key, np.asarray(chain.weight) > 0))
 
 
 @along_data.register
@@ -167,8 +167,8 @@ def _anchored_chain_of_factor_analyzers(
 
     states: the particles at the end of the first path, one state per half.
     """
-    log_r, state = settled_labels(chain, key, states)
-    starts = {name: gamma_about(jnp.exp(each)) for name, each in state.log_hyper.items()}
+    log_r, state = anchor_labels(chain, key, states)
+    starts = {name: gamma_around(jnp.exp(each)) for name, each in state.log_hyper.items()}
     courses = {name: course._replace(start=starts[name]) for name, course in chain.courses.items()}
     about = eqx.tree_at(lambda c: (c.anchor, c.courses), chain, (log_r, courses), is_leaf=lambda leaf: leaf is None)
     return Anchor(about, 0.0)

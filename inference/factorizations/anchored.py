@@ -109,7 +109,7 @@ class AnchoredFactorization(eqx.Module):
         return 2 * LEAPS * self.counts.shape[0] * self.counts.shape[1]
 
     @property
-    def lanes(self) -> int:
+    def efficient_particles(self) -> int:
         """The number of particles up to which twice as many take less than twice as long."""
         return 16
 

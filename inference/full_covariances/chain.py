@@ -35,7 +35,7 @@ from lvsearch.inference.full_covariances.inverses import (
     replace_empty,
 )
 from lvsearch.models.exponential.digamma import log_gamma_positive
-from lvsearch.models.exponential.normal_wishart import LOG_2, LOG_PI, NormalWishartStatistics, halves
+from lvsearch.models.exponential.normal_wishart import LOG_2, LOG_PI, NormalWishartStatistics, gamma_arguments
 from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.finite_mixture import FiniteMixture
 
@@ -86,7 +86,7 @@ class FullCovarianceChain(CollapsedMixtureChain):
 
     # ── one row ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def redrawn(
+    def redraw_row(
         self,
         state: CollapsedState,
         normaliser: Float[Array, "component particle"],
@@ -115,10 +115,12 @@ class FullCovarianceChain(CollapsedMixtureChain):
         state = self._put_in(self._take_out(state, row, z, prior, moves), row, label, z.after, moves)
         for names, sign in ((before, -1.0), (label, 1.0)):
             gain = jnp.take_along_axis(joining.of_row, names[None], axis=0)
-            normaliser = normaliser + jnp.where(self._places == self.names.components(names), sign * gain, 0.0)
+            normaliser = normaliser + jnp.where(
+                self._component_numbers == self.names.components(names), sign * gain, 0.0
+            )
         return state, normaliser
 
-    def joining(
+    def score_row(
         self, state: CollapsedState, row: Int[Array, ""], normaliser: Float[Array, "component particle"]
     ) -> Joining:
         """Return the scores of a row that is in no component, for each label.
@@ -129,7 +131,7 @@ class FullCovarianceChain(CollapsedMixtureChain):
         row: the index of the row.
         normaliser: the log normaliser of each component's posterior, nats.
         """
-        return self._score_row(state, direction(state.natural, self._rows(self.points)[row]), row, normaliser)
+        return self._score_row(state, direction(state.natural, self._as_float(self.points)[row]), row, normaliser)
 
     def add_row(
         self, state: CollapsedState, row: Int[Array, ""], labels: Int[Array, " particle"], natural: Direction
@@ -137,7 +139,7 @@ class FullCovarianceChain(CollapsedMixtureChain):
         """Return the state with a row, which was in no component, added under the given labels.
 
         row: the index of the row.
-        natural: the row's products with each component's inverse matrix, as `joining` returns them.
+        natural: the row's products with each component's inverse matrix, as `score_row` returns them.
         """
         return self._put_in(state, row, labels, natural, True)
 
@@ -157,7 +159,7 @@ class FullCovarianceChain(CollapsedMixtureChain):
 
         prior: natural parameters of an empty component.
         """
-        point = self._rows(self.points)[row]
+        point = self._as_float(self.points)[row]
         leaves, times, _ = self._contribution(row, state.labels[row], True)
         z, alone = direction(state.natural, point), point[:, None, None] / _empty_diagonal(prior)
         empty = Direction(alone, jnp.tensordot(point, alone, 1))
@@ -200,16 +202,16 @@ class FullCovarianceChain(CollapsedMixtureChain):
         """
         own: Inverses = without_row.natural
         n_dims = self.points.shape[1] - 1
-        whole = self._rows(self.increments.half_log_determinant)[row, 0]
-        times = self._rows(self.increments.negative_half_square)[row][:, None]
+        whole = self._as_float(self.increments.half_log_determinant)[row, 0]
+        times = self._as_float(self.increments.negative_half_square)[row][:, None]
         rows = jnp.round(own.degrees - self._prior_degrees).astype(jnp.int32)
-        alike = 0.5 * n_dims * LOG_2 + self._rows(self.log_gammas)[rows] - 0.5 * own.log_determinant
+        alike = 0.5 * n_dims * LOG_2 + self._as_float(self.log_gammas)[rows] - 0.5 * own.log_determinant
         alike = whole * alike - 0.5 * (own.degrees - n_dims) * jnp.log(own.count)
         each = -0.5 * (own.degrees + whole)[:, None] * jnp.log1p(times * z.square[:, None])
         each = each + 0.5 * (own.degrees + whole - n_dims)[:, None] * jnp.log(own.count[:, None] + times)
         of_row = (alike[:, None] + each).reshape(-1, alike.shape[-1])
-        of_row = of_row + jnp.tile(self._rows(self.tilts)[row], self.capacity)[:, None]
-        log_variants = jnp.tile(self._rows(self.component.log_variants), self.capacity)[:, None]
+        of_row = of_row + jnp.tile(self._as_float(self.tilts)[row], self.capacity)[:, None]
+        log_variants = jnp.tile(self._as_float(self.component.log_variants), self.capacity)[:, None]
         of_label = self.names.in_all_variants(jnp.log(without_row.counts + self._concentration())) + log_variants
         return Joining(of_label, of_row, z, self.names.in_all_variants(normaliser) + of_row)
 
@@ -222,15 +224,15 @@ class FullCovarianceChain(CollapsedMixtureChain):
 
         moves: whether the row moves, (particle,) or True.
         """
-        here = (self._places == self.names.components(labels)) & moves
-        times = self._rows(self.increments.negative_half_square)[row][self.names.variants(labels)]
-        return here, jnp.where(here, times, 0.0), here * self._rows(self.increments.half_log_determinant)[row, 0]
+        here = (self._component_numbers == self.names.components(labels)) & moves
+        times = self._as_float(self.increments.negative_half_square)[row][self.names.variants(labels)]
+        return here, jnp.where(here, times, 0.0), here * self._as_float(self.increments.half_log_determinant)[row, 0]
 
     # ── all rows ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def log_rows(self, state: CollapsedState) -> Float[Array, " particle"]:
         """Return log p(rows | labels) of each particle, nats."""
-        prior = jax.tree.map(self._rows, self.prior)
+        prior = jax.tree.map(self._as_float, self.prior)
         return self.gains(state.natural, prior)[0] + self.log_carried(state.labels)
 
     def gains(self, natural: Inverses, prior: Any) -> Float[Array, "cell particle"]:
@@ -245,34 +247,34 @@ class FullCovarianceChain(CollapsedMixtureChain):
         gains = self.normalisers(natural) - self.normalisers(_empty_inverses(prior))
         return jnp.where(self.exists()[..., None], gains, 0.0).sum(0).T
 
-    def of_labels(self, labels: Int[Array, "row particle"], prior: Any = None) -> CollapsedState:
+    def state_from_labels(self, labels: Int[Array, "row particle"], prior: Any = None) -> CollapsedState:
         """Return the state with the given labels, its matrices inverted anew.
 
         prior: natural parameters of an empty component, by default the chain's own; each leaf (…) or (particle, …).
         """
-        prior = jax.tree.map(self._rows, self.prior) if prior is None else prior
+        prior = jax.tree.map(self._as_float, self.prior) if prior is None else prior
         labels = labels.astype(jnp.int32)
-        here = self.names.components(labels)[:, None] == self._places
+        here = self.names.components(labels)[:, None] == self._component_numbers
         times = jnp.take_along_axis(
-            self._rows(self.increments.negative_half_square), self.names.variants(labels), axis=1
+            self._as_float(self.increments.negative_half_square), self.names.variants(labels), axis=1
         )
-        points = self._rows(self.points)
+        points = self._as_float(self.points)
         squares = (points[:, :, None] * points[:, None, :]).reshape(len(points), -1)
         sums = jnp.tensordot(squares, jnp.where(here, times[:, None], 0.0), [[0], [0]])
         side = points.shape[1]
         on_diagonal = jnp.eye(side)[..., None, None] * _empty_diagonal(prior)
         inverse, log_determinant = invert_all(sums.reshape(side, side, self.capacity, -1) + on_diagonal)
-        whole = self._rows(self.increments.half_log_determinant)[:, 0]
+        whole = self._as_float(self.increments.half_log_determinant)[:, 0]
         degrees = self._prior_degrees + jnp.tensordot(whole, here.astype(whole.dtype), 1)
         count = _empty_diagonal(prior)[-1] + sums[-1]
-        counts = jnp.tensordot(self._rows(self.weight), here.astype(whole.dtype), 1)
+        counts = jnp.tensordot(self._as_float(self.weight), here.astype(whole.dtype), 1)
         return CollapsedState(labels, counts, Inverses(degrees, count, log_determinant, inverse))
 
     def normalisers(self, natural: Inverses) -> Float[Array, "component particle cell"]:
         """Return the log normaliser of each component's posterior as one cell, (component, particle, 1), nats."""
         n_dims = self.points.shape[1] - 1
         degrees = natural.degrees
-        log_gamma = log_gamma_positive(halves(degrees, n_dims)).sum(-1) + 0.25 * n_dims * (n_dims - 1) * LOG_PI
+        log_gamma = log_gamma_positive(gamma_arguments(degrees, n_dims)).sum(-1) + 0.25 * n_dims * (n_dims - 1) * LOG_PI
         of_matrix = 0.5 * degrees * (n_dims * LOG_2 - natural.log_determinant) + 0.5 * n_dims * LOG_2PI
         return (log_gamma + of_matrix + 0.5 * (degrees - n_dims) * jnp.log(natural.count))[..., None]
 
@@ -280,14 +282,14 @@ class FullCovarianceChain(CollapsedMixtureChain):
         """Return the state of the chosen particles, in the given order."""
         return jax.tree.map(lambda leaf: leaf[..., particles], state)
 
-    def beside(self, states: Any) -> CollapsedState:
+    def concatenate_particles(self, states: Any) -> CollapsedState:
         """Return one state with the particles of several states, one after another."""
         return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), *states)
 
     @property
     def _prior_degrees(self) -> Array:
         """The degrees of freedom ν of an empty component."""
-        return self._rows(self.prior.half_log_determinant) + (self.points.shape[1] - 1)
+        return self._as_float(self.prior.half_log_determinant) + (self.points.shape[1] - 1)
 
 
 def _empty_diagonal(prior: NormalWishartStatistics) -> Float[Array, "side one particle"]:

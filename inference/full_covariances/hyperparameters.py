@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from lvsearch.inference.annealing.hyperparameters import slice_moved
+from lvsearch.inference.annealing.hyperparameters import slice_sample
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import capacity_of
 from lvsearch.inference.evidence.mixture_hyperparameters import (
@@ -58,7 +58,7 @@ class HyperFullCovariances(HyperMixture):
         """
         chain, n_columns = self.mixture, len(start)
         of_columns = self.component.hyper_axes[name]
-        course = [jnp.broadcast_to(jnp.ravel(each), n_columns) for each in self.courses[name].at(temperature)]
+        course = [jnp.broadcast_to(jnp.ravel(each), n_columns) for each in self.courses[name].gamma_at(temperature)]
         prior_degrees = jnp.asarray(chain.prior.half_log_determinant) + self.n_dims
         exists = chain.exists()
 
@@ -81,7 +81,7 @@ class HyperFullCovariances(HyperMixture):
                 return shape * log_value - rate * jnp.exp(log_value) + temperature * gain
 
             key_column = jax.random.fold_in(key, column) if n_columns > 1 else key
-            moved = slice_moved(key_column, now[None], density)[0]
+            moved = slice_sample(key_column, now[None], density)[0]
             # the move adds (h' − h) e eᵀ to every matrix N
             more = jnp.broadcast_to(jnp.exp(moved) - jnp.exp(now), entry.shape)
             direction = Direction(own.inverse[side], entry)

@@ -156,7 +156,7 @@ class _Run(RowsRun[GroupsEstimator]):
         """
         return float(3 * self.passes + self.settings.rounds * self.settings.climb_passes)
 
-    def first(self, begin: RowsStart) -> tuple[AscentTrace, Float[np.ndarray, " sweep"]]:
+    def first_ascent(self, begin: RowsStart) -> tuple[AscentTrace, Float[np.ndarray, " sweep"]]:
         """Run the ascent from the clusters of all rows together.
 
         Returns its trace, and the bound before each of its passes, nats.
@@ -165,13 +165,13 @@ class _Run(RowsRun[GroupsEstimator]):
         trace = self._from_shares(self._pooled_shares(begin.pooled), self.settings.passes)
         return trace, trace.bound_history()
 
-    def finished(self, standing: Standing) -> AscentTrace:
+    def last_ascent(self, standing: Standing) -> AscentTrace:
         """Run the ascent to its end from the fit that proposals led to, and return its trace."""
         return self._from_shares(standing.shares, self.settings.passes, standing.trace.beliefs)
 
-    def climbed(self, shares: Float[np.ndarray, "row component"]) -> Standing:
+    def climb_from(self, shares: Float[np.ndarray, "row component"]) -> Standing:
         """Run a short ascent from responsibilities of the rows, and return where it ends, as proposals need it."""
-        return self.standing(self._from_shares(shares, self.settings.climb_passes))
+        return self.survey(self._from_shares(shares, self.settings.climb_passes))
 
     def _typed(self, tree: Any) -> Any:
         """Return the arrays of a tree on the device, floating-point ones in this run's precision."""
@@ -258,7 +258,7 @@ class _Run(RowsRun[GroupsEstimator]):
 
     # ── proposals ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def standing(self, trace: AscentTrace) -> Standing:
+    def survey(self, trace: AscentTrace) -> Standing:
         """Return the end of an ascent in the form in which proposals are made from it."""
         seen = survey_units(
             self.model,

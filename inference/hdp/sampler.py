@@ -171,14 +171,14 @@ class FranchiseSampler(eqx.Module):
 
         return jax.vmap(one)(state)
 
-    def outgrown(self, state: FranchiseStates) -> Bool[Array, ""]:
+    def needs_more_room(self, state: FranchiseStates) -> Bool[Array, ""]:
         """Return whether any chain needed more places (array slots) for parts than there are.
 
         Parts are topics or components.
         """
         return jnp.any(state.outgrown) | jnp.any(state.labels >= self.capacity)
 
-    def grown(self, state: FranchiseStates) -> tuple["FranchiseSampler", FranchiseStates]:
+    def with_more_room(self, state: FranchiseStates) -> tuple["FranchiseSampler", FranchiseStates]:
         """Return the sampler with twice as many places (array slots) for parts, and the state unchanged.
 
         Parts are topics or components.

@@ -15,7 +15,14 @@ from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.packing import PackedDocuments, pack
 from lvsearch.inference.engine.describing import Described, describe_units
-from lvsearch.inference.engine.estimate import Estimate, beliefs_at, capacity_of, padded_natural, point_of, recorded_at
+from lvsearch.inference.engine.estimate import (
+    Estimate,
+    beliefs_at,
+    capacity_of,
+    padded_natural,
+    point_of,
+    recorded_beliefs_and_bound,
+)
 from lvsearch.inference.hdp.contents import Contents, contents_of
 from lvsearch.inference.hdp.kernel import Globals, TablePosterior, settle_documents
 from lvsearch.inference.topics import kernel as kernels
@@ -108,7 +115,7 @@ def bound_at(
     """
     capacity = capacity_of(size)
     with jax.enable_x64(True):
-        beliefs, total = recorded_at(model, natural, size, capacity)
+        beliefs, total = recorded_beliefs_and_bound(model, natural, size, capacity)
         seen, log_alpha = globals_of(model, beliefs.mean, packed.members, size, capacity=capacity)
         wide = jax.tree.map(lambda x: np.asarray(x, np.float64), seating)
         settled, bounds = settle_documents(packed.documents.tiles, wide, seen, sweeps=sweeps)

@@ -50,7 +50,7 @@ class IndependentNormalParts(CollapsedMixtureChain):
 
         natural: natural parameters of the components, as of diagonal Gaussians.
         """
-        kappa = self._rows(self.component.number("pseudo_count"))
+        kappa = self._as_float(self.component.number("pseudo_count"))
         shape = natural.log_precision.shape
         a, b, total, count = (leaf.ravel() for leaf in natural)
         return log_marginals(a + 0.5, b, total, count - kappa, kappa).reshape(*shape[:2], -1)

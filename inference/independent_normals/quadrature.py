@@ -35,9 +35,10 @@ POWER, VANISHING = 1 / 3, 6.0
 
 
 def log_marginals(shape: Any, rate: Any, total: Any, count: Any, kappa: Any) -> Array:
-    """Return the log integral over mean and precision of each group of cells, nats (A of the file's docstring).
+    """Return the log integral over mean and precision of each group of cells, (group,), in nats: A of the file's
+    docstring.
 
-    The result has the shape to which the arguments broadcast.
+    Each argument has one value per group, or one value for all groups.
 
     shape: a = α + n/2, the shape of the precision's Gamma with the cells added.
     rate: b = β + Σ y²/2, its rate with the cells added.

@@ -123,13 +123,13 @@ class PartitionSampler(eqx.Module):
 
         return jax.vmap(one)(state.labels, state.alpha) + self.log_carrier
 
-    def outgrown(self, state: PartitionStates) -> Bool[Array, ""]:
+    def needs_more_room(self, state: PartitionStates) -> Bool[Array, ""]:
         """Return True if any chain needed more array slots for components than there are, so that the states are
         invalid.
         """
         return jnp.any(state.outgrown) | jnp.any(state.labels >= self.capacity)
 
-    def grown(self, state: PartitionStates) -> tuple["PartitionSampler", PartitionStates]:
+    def with_more_room(self, state: PartitionStates) -> tuple["PartitionSampler", PartitionStates]:
         """Return (a sampler with twice as many array slots for components, the unchanged states).
 
         state: valid states, from before the sweep that needed more slots.

@@ -17,7 +17,7 @@ from lvsearch.inference.engine.ascent import AscentTrace
 from lvsearch.inference.engine.estimate import Estimate, beliefs_at, capacity_of
 from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.engine.meanfield import Beliefs
-from lvsearch.inference.generators import folded, shuffled, split_key
+from lvsearch.inference.generators import fold_in, permutation, split_key
 from lvsearch.inference.mixtures.improving import RowsEstimator, RowsRun, RowsStart
 from lvsearch.inference.mixtures.kernel import ascend_rows, beliefs_from, survey
 from lvsearch.inference.mixtures.proposals import Standing
@@ -170,7 +170,7 @@ class MixtureRun(RowsRun[MixtureEstimator]):
         """
         return 2 * self.passes + self.settings.proposal_work / self.owner.work(self.size)
 
-    def first(self, begin: RowsStart) -> tuple[AscentTrace, Float[np.ndarray, " sweep"]]:
+    def first_ascent(self, begin: RowsStart) -> tuple[AscentTrace, Float[np.ndarray, " sweep"]]:
         """Climb from all starts; return (the best ascent, its bounds before each sweep in nats, (sweep,)).
 
         begin: the random key, and the fit of another size to start from, if any.
@@ -183,7 +183,7 @@ class MixtureRun(RowsRun[MixtureEstimator]):
         best = max(range(len(ends)), key=lambda n: ends[n][-1] if ends[n].size else -np.inf)  # none without sweeps
         return climbed[best], ends[best]
 
-    def finished(self, standing: Standing) -> AscentTrace:
+    def last_ascent(self, standing: Standing) -> AscentTrace:
         """Climb on from the fit that proposals led to until a sweep gains too little, and return the ascent."""
         return self._ascend(standing.trace.beliefs, self.settings.sweeps)
 
@@ -236,9 +236,9 @@ class MixtureRun(RowsRun[MixtureEstimator]):
 
         begin: the random key, and the fit of another size or None.
         """
-        return [self.from_nothing(begin.key)] if begin.start is None else self.grown(begin.start)
+        return [self.start_from_nothing(begin.key)] if begin.start is None else self.starts_from_smaller(begin.start)
 
-    def from_nothing(self, key: Array) -> Beliefs:
+    def start_from_nothing(self, key: Array) -> Beliefs:
         """Return q(weights, components) to begin with if there is no fit of another size.
 
         If there are many rows, it comes from a complete fit, proposals included, of `sample_rows` of them. A missing
@@ -248,7 +248,7 @@ class MixtureRun(RowsRun[MixtureEstimator]):
         if n_rows <= 2 * few:
             return self._sequential(key)
         key_rows, key_fit = split_key(key)
-        chosen = np.sort(shuffled(key_rows, n_rows)[:few])
+        chosen = np.sort(permutation(key_rows, n_rows)[:few])
         return self.owner.on_rows(chosen).run(self.size, self.dtype).fit(RowsStart(key_fit, None))[0].beliefs
 
     def _sequential(self, key: Array) -> Beliefs:
@@ -258,7 +258,7 @@ class MixtureRun(RowsRun[MixtureEstimator]):
         """
         best, height = None, -np.inf
         for number in range(self.settings.starts):
-            trace = self._ascend(self._one_pass(folded(key, number)), self.settings.start_sweeps)
+            trace = self._ascend(self._one_pass(fold_in(key, number)), self.settings.start_sweeps)
             if best is None or trace.bound_history()[-1] > height:
                 best, height = trace.beliefs, trace.bound_history()[-1]
         assert best is not None
@@ -267,12 +267,12 @@ class MixtureRun(RowsRun[MixtureEstimator]):
     def _one_pass(self, key: Array) -> Beliefs:
         """Return q(weights, components) from one sequential pass over rows in random order."""
         key_order, key_pass = split_key(key)
-        part = self.in_turn(shuffled(key_order, self.prepared.n_rows))
+        part = self.rows_in_order(permutation(key_order, self.prepared.n_rows))
         with one_after_another():
             labels = np.asarray(sequential_pass(self.model, key_pass, *part, self.size, capacity=self.capacity))
-        return self.of_labels(part, labels)
+        return self.beliefs_from_labels(part, labels)
 
-    def in_turn(self, order: Int[np.ndarray, " row"]) -> RowTiles:
+    def rows_in_order(self, order: Int[np.ndarray, " row"]) -> RowTiles:
         """Return the first `start_rows` rows of a given order, as arrays (row, …) padded with rows of weight 0.
 
         order: the numbers of all rows, in the order wanted.
@@ -288,7 +288,7 @@ class MixtureRun(RowsRun[MixtureEstimator]):
         weight = pick(tiles.weight) * (np.arange(length) < len(order))
         return RowTiles(pick(tiles.coordinates).astype(self.dtype), pick(tiles.observed), weight.astype(self.dtype))
 
-    def of_labels(self, part: RowTiles, labels: Int[np.ndarray, " row"]) -> Beliefs:
+    def beliefs_from_labels(self, part: RowTiles, labels: Int[np.ndarray, " row"]) -> Beliefs:
         """Return the q(weights, components) that follows if each row is in one given component.
 
         part: the rows, as arrays (row, …).
@@ -298,7 +298,7 @@ class MixtureRun(RowsRun[MixtureEstimator]):
         shares = (labels[:, None] == np.arange(self.capacity[0])).astype(self.dtype)[None]
         return beliefs_from(self.model, shares, tile, self.size, **self.static)
 
-    def grown(self, start: Estimate) -> list[Beliefs]:
+    def starts_from_smaller(self, start: Estimate) -> list[Beliefs]:
         """Return starts made from a smaller fit: its largest components are split until there are enough.
 
         If components have an order (sticks of a process), a second start leaves the new ones empty. Sticks that no row
@@ -318,18 +318,18 @@ class MixtureRun(RowsRun[MixtureEstimator]):
 
     # ── proposals ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def climbed(self, shares: Float[np.ndarray, "row component"]) -> Standing:
+    def climb_from(self, shares: Float[np.ndarray, "row component"]) -> Standing:
         """Climb a little from given responsibilities, and return the fit in the form that proposals need.
 
         shares: responsibilities, (row, component).
         """
-        return self.standing(self._ascend(self._from_shares(shares), self.settings.climb_sweeps))
+        return self.survey(self._ascend(self._from_shares(shares), self.settings.climb_sweeps))
 
     def _from_shares(self, shares: Float[np.ndarray, "row component"]) -> Beliefs:
         """Return the q(weights, components) that follows from responsibilities (row, component)."""
         return beliefs_from(self.model, self.in_tiles(shares), self.tiles, self.size, **self.static)
 
-    def standing(self, trace: AscentTrace) -> Standing:
+    def survey(self, trace: AscentTrace) -> Standing:
         """Return the end of an ascent in the form that proposals need. Padding rows have responsibilities 0."""
         seen = survey(self.model, trace.beliefs, self.tiles, self.size, **self.static)
         n, weight = self.size[0], self.prepared.tiles.weight.reshape(-1, 1)

@@ -216,25 +216,25 @@ class RowsRun(ABC, Generic[Owner]):
         self.passes = 0
 
     @abstractmethod
-    def first(self, begin: RowsStart) -> tuple[AscentTrace, Float[np.ndarray, " sweep"]]:
+    def first_ascent(self, begin: RowsStart) -> tuple[AscentTrace, Float[np.ndarray, " sweep"]]:
         """Make the first ascent; return (the ascent, the bound before each of its sweeps in nats, (sweep,)).
 
         begin: what to begin from.
         """
 
     @abstractmethod
-    def climbed(self, shares: Float[np.ndarray, "row component"]) -> Standing:
+    def climb_from(self, shares: Float[np.ndarray, "row component"]) -> Standing:
         """Climb a little from given responsibilities, and return the fit in the form that proposals need.
 
         shares: responsibilities, (row, component).
         """
 
     @abstractmethod
-    def finished(self, standing: Standing) -> AscentTrace:
+    def last_ascent(self, standing: Standing) -> AscentTrace:
         """Climb to the end from the fit that proposals led to, and return the ascent."""
 
     @abstractmethod
-    def standing(self, trace: AscentTrace) -> Standing:
+    def survey(self, trace: AscentTrace) -> Standing:
         """Return the end of an ascent in the form in which proposals are made from it."""
 
     @property
@@ -254,14 +254,14 @@ class RowsRun(ABC, Generic[Owner]):
 
         begin: what to begin from.
         """
-        trace, bounds = self.first(begin)
+        trace, bounds = self.first_ascent(begin)
         settings, record = self.owner.settings, ()
         if settings.rounds:
             most, tolerance = self.most_passes, GAIN * self.tolerance
             standing, record = improve(
-                self.standing(trace), self.ideas, self.climbed, tolerance, settings.rounds, lambda: self.passes > most
+                self.survey(trace), self.ideas, self.climb_from, tolerance, settings.rounds, lambda: self.passes > most
             )
-            trace = self.finished(standing) if any(each.accepted for each in record) else standing.trace
+            trace = self.last_ascent(standing) if any(each.accepted for each in record) else standing.trace
         return self.polish(trace), bounds, record
 
     @property

@@ -167,12 +167,14 @@ def update_components(
     on: masks of the entries of each axis that exist, {axis: bool array}.
     rounds: how often both are updated, if there are hyper-parameters.
     """
-    return with_sums(
+    return update_components_from_sums(
         model, beliefs, unpack_sums(model.components, increments, beliefs.natural["components"]), on, rounds
     )
 
 
-def with_sums(model: MixtureModel, beliefs: Beliefs, sums: Any, on: Masks, rounds: int = HYPER_ROUNDS) -> Beliefs:
+def update_components_from_sums(
+    model: MixtureModel, beliefs: Beliefs, sums: Any, on: Masks, rounds: int = HYPER_ROUNDS
+) -> Beliefs:
     """Return q(weights, components) after coordinate steps on component parameters and on their hyper-parameters that
     have priors.
 
@@ -213,10 +215,10 @@ def natural_of(model: MixtureModel, component: Component, sums: Any, on: Masks) 
     if component.estimated:
         return jax.tree.map(lambda total: add(total, 0.0), sums)
     prior = model.prior_natural(component, component.n_dims(sums), on)
-    return jax.tree.map(add, sums, jax.tree.map(lambda leaf: leaf.astype(exists_dtype(sums)), prior))
+    return jax.tree.map(add, sums, jax.tree.map(lambda leaf: leaf.astype(floating_dtype(sums)), prior))
 
 
-def exists_dtype(tree: Any) -> Any:
+def floating_dtype(tree: Any) -> Any:
     """Return the floating-point type of the first leaf of a pytree."""
     return jax.tree.leaves(tree)[0].dtype
 
@@ -326,7 +328,7 @@ def gains_together(component: Component, natural: Any, n_dims: int) -> Float[Arr
 
     Returns: (component, component), symmetric; its diagonal has no meaning.
     """
-    prior = jax.tree.map(lambda leaf: jnp.asarray(leaf, exists_dtype(natural)), component.prior(n_dims))
+    prior = jax.tree.map(lambda leaf: jnp.asarray(leaf, floating_dtype(natural)), component.prior(n_dims))
     own = jax.tree.map(jnp.add, natural, prior) if component.estimated else natural
     alone = log_normalisers(component, own)
 

@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from lvsearch.inference.engine.ascent import AscentTrace
 from lvsearch.inference.mixtures.cuts import Cuts
-from lvsearch.inference.mixtures.starts import emptied
+from lvsearch.inference.mixtures.starts import with_component_emptied
 
 EMPTY = 0.5
 """A component with fewer rows (or tokens) than this is free to be used again."""
@@ -131,11 +131,11 @@ def ideas(
         yield Idea("merge", (kept, gone), _merged(shares, kept, gone))
     if len(used) > 1:
         for gone in used[np.argsort(counts[used], kind="stable")][:most].tolist():
-            yield Idea("delete", (gone,), emptied(shares, gone))
+            yield Idea("delete", (gone,), with_component_emptied(shares, gone))
     for parent in parents[:most].tolist():
         child = int(np.argmin(np.where(np.arange(len(counts)) == parent, np.inf, counts)))
         if child != parent and counts[parent] >= 2:
-            cleared = emptied(shares, child) if counts[child] > EMPTY else shares
+            cleared = with_component_emptied(shares, child) if counts[child] > EMPTY else shares
             yield Idea("birth", (parent, child), _split_off(cleared, cuts.far(coordinates, parent), parent, child))
 
 

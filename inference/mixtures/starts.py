@@ -131,7 +131,7 @@ def split_along_spread(
     return out
 
 
-def emptied(shares: Float[np.ndarray, "row component"], gone: int) -> Float[np.ndarray, "row component"]:
+def with_component_emptied(shares: Float[np.ndarray, "row component"], gone: int) -> Float[np.ndarray, "row component"]:
     """Return responsibilities in which component `gone` has no rows.
 
     Its share of each row goes to the other components, in proportion to their shares of that row. Where they have none,

@@ -8,8 +8,8 @@ from lvsearch.inference.partition_chains.run import (
     RowMixture,
     advance,
     is_enough,
-    lengthened,
     partition_chain,
+    run_one_more_block,
     run_partitions,
 )
 from lvsearch.inference.partition_chains.seating import SeatPrior, Seats, supported_sizes
@@ -25,8 +25,8 @@ __all__ = [
     "Seats",
     "advance",
     "is_enough",
-    "lengthened",
     "partition_chain",
+    "run_one_more_block",
     "run_partitions",
     "supported_sizes",
 ]

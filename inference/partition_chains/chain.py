@@ -211,7 +211,7 @@ class PartitionChain(eqx.Module):
         Returns: (the state after the pass, log-probability of the counted rows' labels, (particle,), nats).
         """
         chain, prior = self.mixture, self._prior(log_hyper)
-        begin = self.mixture.of_labels(plan.labels, prior)
+        begin = self.mixture.state_from_labels(plan.labels, prior)
         uniforms = jax.random.uniform(key, plan.labels.shape, begin.counts.dtype)
         log_variants = jnp.tile(chain.component.log_variants.astype(begin.counts.dtype), self.n_places)[:, None]
         label_of_score = jnp.arange(chain.names.number, dtype=jnp.int32)[:, None]
@@ -235,7 +235,7 @@ class PartitionChain(eqx.Module):
                 drawn.append(of_label - jnp.log(cumulative[-1]))
                 return label
 
-            state, normaliser = chain.redrawn(state, normaliser, row, choose, prior)
+            state, normaliser = chain.redraw_row(state, normaliser, row, choose, prior)
             return state, normaliser, log_proposal + jnp.where(plan.counted[row], drawn[0], 0.0)
 
         normaliser = chain.normalisers(begin.natural).sum(-1)
@@ -268,7 +268,7 @@ class PartitionChain(eqx.Module):
         merged = jnp.where(here & (passed >= 0), together, passed)
         # both at once, so that the program holds what they are worth only once
         prior = jax.tree.map(_with_particles_doubled, self._prior(state.log_hyper))
-        both = self.mixture.of_labels(jnp.concatenate([passed, merged], axis=1), prior)
+        both = self.mixture.state_from_labels(jnp.concatenate([passed, merged], axis=1), prior)
         log_rows = self.mixture.gains(both.natural, prior).sum(0)
         two, one = log_rows[:n_particles], log_rows[n_particles:]
         seated_two, seated_one = (seats.log_partition(each) for each in jnp.split(both.counts, 2, axis=1))
@@ -299,7 +299,7 @@ class PartitionChain(eqx.Module):
         """Return the states with their hyper-parameters moved by slice sampling, given the labels."""
         if self.hyper is None:
             return state
-        mixture = self.mixture.of_labels(state.labels, self._prior(state.log_hyper))
+        mixture = self.mixture.state_from_labels(state.labels, self._prior(state.log_hyper))
         begin = HyperMixtureState(mixture, state.log_hyper)
         ended = self.hyper.with_hyper_moved(key, begin, jnp.ones(()), False)
         worth = self.mixture.gains(ended.mixture.natural, self._prior(ended.log_hyper)).sum(0)

@@ -22,7 +22,7 @@ from lvsearch.inference.diagnostics import bulk_effective_sample_size, rhat
 from lvsearch.inference.engine.estimate import capacity_of
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
-from lvsearch.inference.generators import folded, split_key
+from lvsearch.inference.generators import fold_in, split_key
 from lvsearch.inference.partition_chains.chain import PartitionChain, PartitionState
 from lvsearch.inference.partition_chains.seating import SeatPrior
 from lvsearch.models.finite_mixture import FiniteMixture
@@ -252,7 +252,7 @@ def run_partitions(
     """
     run, make_chain = None, cache(make_chain)
     while run is None or not is_enough(run, precision, most_sweeps):
-        run = lengthened(make_chain, key, run, precision=precision, chains=chains)
+        run = run_one_more_block(make_chain, key, run, precision=precision, chains=chains)
     return run.trace()
 
 
@@ -270,7 +270,7 @@ def is_enough(run: PartitionRun, precision: float, most_sweeps: int) -> bool:
     return run.blocks > 0 and (too_long or (run.is_due and run.trace().is_settled(precision)))
 
 
-def lengthened(
+def run_one_more_block(
     make_chain: Callable[[int], PartitionChain],
     key: Key[Array, ""],
     run: PartitionRun | None,
@@ -297,7 +297,7 @@ def lengthened(
             worth = jnp.zeros(run.labels.shape[1])  # a block begins with a sweep, which knows it anew
             state = PartitionState(jnp.asarray(run.labels), log_hyper, worth)
         spent = 0 if run is None else run.spent
-        state, probability, parts, log_rows = advance(chain, folded(key_run, spent), state)
+        state, probability, parts, log_rows = advance(chain, fold_in(key_run, spent), state)
         parts = np.asarray(parts)
         table = chain.seating.size_given_parts
         size_probability = np.asarray(probability).T if table is None else np.asarray(table)[parts].mean(0)

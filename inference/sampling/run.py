@@ -95,8 +95,8 @@ def run(
         else:
             _check_same_run(after, fresh, record, key, warmup, thin, last, any_shape=hosted)
             position = _Position(jax.tree.unflatten(jax.tree.structure(fresh), after.state), after.sweep)
-            while isinstance(chain, Growing) and bool(chain.outgrown(position.state)):
-                chain, before = chain.grown(position.state)
+            while isinstance(chain, Growing) and bool(chain.needs_more_room(position.state)):
+                chain, before = chain.with_more_room(position.state)
                 position = position._replace(state=before)
             _check_same_density(after, chain, position.state)
             parts = [tuple(np.moveaxis(values, 1, 0) for values in (after.log_density, *after.values))]
@@ -105,8 +105,8 @@ def run(
                 start, n = perf_counter(), min(length, last - position.sweep)
                 state, seen = advance(chain, record, key_sweeps, position.state, position.sweep, n, warmup, thin)
                 jax.block_until_ready(state)
-                if isinstance(chain, Growing) and bool(chain.outgrown(state)):
-                    chain, before = chain.grown(position.state)
+                if isinstance(chain, Growing) and bool(chain.needs_more_room(state)):
+                    chain, before = chain.with_more_room(position.state)
                     position = position._replace(state=before)
                     continue
                 more = _draws_by(position.sweep + n, warmup, thin) - _draws_by(position.sweep, warmup, thin)

@@ -18,7 +18,7 @@ from lvsearch.inference.data.groups import rows_of_groups
 from lvsearch.inference.data.memory import MIB, MemoryPlan, Part
 from lvsearch.inference.data.rows import rows
 from lvsearch.inference.engine.ascent import AscentTrace
-from lvsearch.inference.engine.estimate import Estimate, beliefs_at, capacity_of, recorded_at
+from lvsearch.inference.engine.estimate import Estimate, beliefs_at, capacity_of, recorded_beliefs_and_bound
 from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.engine.meanfield import Beliefs
 from lvsearch.inference.engine.meanfield_starts import blank_globals
@@ -141,7 +141,7 @@ class _Run(RowsRun[HiddenMarkovEstimator]):
         """
         return float(3 * self.passes + self.settings.rounds * self.settings.climb_sweeps)
 
-    def first(self, begin: RowsStart) -> tuple[AscentTrace, Float[np.ndarray, " sweep"]]:
+    def first_ascent(self, begin: RowsStart) -> tuple[AscentTrace, Float[np.ndarray, " sweep"]]:
         """Run the ascent from the states of a mixture of all rows, or of another size's fit.
 
         Returns its trace, and the bound before each of its sweeps, nats.
@@ -150,13 +150,13 @@ class _Run(RowsRun[HiddenMarkovEstimator]):
         trace = self._from_shares(shares, self.settings.sweeps)
         return trace, trace.bound_history() + self.owner.log_carrier
 
-    def finished(self, standing: Standing) -> AscentTrace:
+    def last_ascent(self, standing: Standing) -> AscentTrace:
         """Run the ascent to its end from the fit that proposals led to, and return its trace."""
         return self._ascend(standing.trace.beliefs, self.settings.sweeps)
 
-    def climbed(self, shares: Float[np.ndarray, "row state"]) -> Standing:
+    def climb_from(self, shares: Float[np.ndarray, "row state"]) -> Standing:
         """Run a short ascent from state probabilities of the rows, and return where it ends, as proposals need it."""
-        return self.standing(self._from_shares(shares, self.settings.climb_sweeps))
+        return self.survey(self._from_shares(shares, self.settings.climb_sweeps))
 
     def _ascend(self, beliefs: Beliefs, sweeps: int) -> AscentTrace:
         """Run coordinate ascent from the given q of the parameters, return its trace, and count its sweeps."""
@@ -213,7 +213,7 @@ class _Run(RowsRun[HiddenMarkovEstimator]):
         begin = beliefs_from(self.model, per_batch, self.batches, blank, self.size, capacity=self.capacity)
         return self._ascend(begin, sweeps)
 
-    def standing(self, trace: AscentTrace) -> Standing:
+    def survey(self, trace: AscentTrace) -> Standing:
         """Return the end of an ascent in the form in which proposals are made from it."""
         seen = survey_paths(self.model, trace.beliefs, self.batches, self.size, capacity=self.capacity)
         shares = self._rows_in_order(seen.shares)[:, : self.size[0]]
@@ -300,7 +300,7 @@ def recorded_bound(
     """
     capacity = capacity_of(size)
     with jax.enable_x64(True):
-        beliefs, total = recorded_at(model, natural, size, capacity)
+        beliefs, total = recorded_beliefs_and_bound(model, natural, size, capacity)
         for batch in batches:
             total += float(np.sum(exact_log_totals(model, beliefs.mean, batch, size, capacity=capacity)))
         return total + log_carrier

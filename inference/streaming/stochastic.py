@@ -29,7 +29,7 @@ from lvsearch.inference.data.packing import DocumentTiles, PackedDocuments, devi
 from lvsearch.inference.data.streaming import DocumentPiece, StreamedDocuments, pack_streamed, streamed_layout
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.engine.estimator import estimator
-from lvsearch.inference.generators import folded, shuffled, split_key
+from lvsearch.inference.generators import fold_in, permutation, split_key
 from lvsearch.inference.topics import kernel as kernels
 from lvsearch.inference.topics.estimator import TopicEstimator, exact_alpha
 from lvsearch.models.families import PointSimplex
@@ -146,7 +146,7 @@ def stochastic_topics(
     fitting = cast(TopicEstimator, estimator(model, data))
     total = jnp.asarray(fitting.start_counts(size, capacity, key_start, start, eta))
     for number in range(passes):  # one natural-gradient step for every minibatch, in a new order in every pass
-        order = shuffled(folded(key_order, number), len(minibatches))
+        order = permutation(fold_in(key_order, number), len(minibatches))
         for step, chosen in enumerate(order.tolist(), start=number * len(order)):
             rate = float(schedule(step))
             if not 0 < rate <= 1:

@@ -31,7 +31,7 @@ from lvsearch.inference.sharding import on_host
 from lvsearch.inference.topics import kernel as kernels
 from lvsearch.inference.topics.estimator import TopicEstimator
 from lvsearch.inference.topics.memoized import streamed_plan
-from lvsearch.inference.topics.passes import BatchCounts, PassSettings, passes_in_turn, visited
+from lvsearch.inference.topics.passes import BatchCounts, PassSettings, passes_in_turn, visit_tiles
 from lvsearch.models.lda import LDA
 
 
@@ -145,7 +145,7 @@ class StreamedTopicEstimator(TopicEstimator):
             new, fits, waiting = jnp.zeros_like(weights), [], None
             for piece in self._documents.pieces(batch):
                 gamma = gammas.read(piece.first, piece.last)
-                new, gamma, fit = visited(
+                new, gamma, fit = visit_tiles(
                     rule, weights, scale, piece.tiles, gamma, new, alpha, narrow, np.int32(sweeps)
                 )
                 fits.append(fit)
@@ -206,7 +206,7 @@ class StreamedTopicEstimator(TopicEstimator):
         topics: probability of each word in each topic. alpha: the concentration of the proportions on each topic,
             (topic,).
         """
-        ends = [document_bounds(topics, alpha, counts_of(part)) for part in self.data.in_turn()]
+        ends = [document_bounds(topics, alpha, counts_of(part)) for part in self.data.iter_parts()]
         return fsum(float(each.lower.sum()) for each in ends), fsum(float(each.upper.sum()) for each in ends)
 
     def _documents_with_words(self) -> int:

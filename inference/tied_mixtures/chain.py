@@ -65,7 +65,7 @@ class TiedMixtureChain(CollapsedMixtureChain):
         prior = jax.tree.map(np.asarray, tied_share(chain.prior, size))
         return cls(*own, chain.weight, prior, chain.anchor, capacity)
 
-    def redrawn(
+    def redraw_row(
         self,
         state: CollapsedState,
         normaliser: Float[Array, "one particle"],
@@ -84,12 +84,14 @@ class TiedMixtureChain(CollapsedMixtureChain):
         Returns: (the new state, A with the row at its new label).
         """
         left = self.remove_row(state, row, prior)
-        joining = self.joining(left, row, normaliser)
+        joining = self.score_row(left, row, normaliser)
         label = choose(left, joining)
         before, after = (jnp.take_along_axis(joining.of_row, each[None], axis=0) for each in (state.labels[row], label))
         return self.add_row(left, row, label, joining.natural), normaliser + after - before
 
-    def joining(self, state: CollapsedState, row: Int[Array, ""], normaliser: Float[Array, "one particle"]) -> Joining:
+    def score_row(
+        self, state: CollapsedState, row: Int[Array, ""], normaliser: Float[Array, "one particle"]
+    ) -> Joining:
         """Return the scores of a row that is in no component, for each label that it might get.
 
         state: the labels and sums without the row.
@@ -97,7 +99,7 @@ class TiedMixtureChain(CollapsedMixtureChain):
         normaliser: A, the log-normaliser of all components, (1, particle), nats. Only `normaliser` of the result
             depends on it.
         """
-        s = jax.tree.map(lambda leaf: self._rows(leaf)[row][0], self.increments)
+        s = jax.tree.map(lambda leaf: self._as_float(leaf)[row][0], self.increments)
         joined = jax.tree.map(lambda sums, one: sums + one, state.natural, s)
         degrees, factor, centre, count = tied_parameters(_particles_first(state.natural), self._mask())
         n_dims, share = centre.shape[-1], count / (count + 1)
@@ -113,7 +115,7 @@ class TiedMixtureChain(CollapsedMixtureChain):
         """Return log p(rows | labels) of each particle, (particle,), in nats, with component parameters integrated
         out.
         """
-        prior = jax.tree.map(lambda leaf: self._rows(leaf)[None], self.prior)
+        prior = jax.tree.map(lambda leaf: self._as_float(leaf)[None], self.prior)
         return self.gains(state.natural, prior)[0] + self.log_carried(state.labels)
 
     def gains(self, natural: Any, prior: Any) -> Float[Array, "cell particle"]:
@@ -134,7 +136,7 @@ class TiedMixtureChain(CollapsedMixtureChain):
         component: the kind of component, with all its hyper-parameters given as numbers.
         n_dims: the number of columns.
         """
-        return tied_share(component.prior(n_dims), self._rows(self.size))
+        return tied_share(component.prior(n_dims), self._as_float(self.size))
 
     def normalisers(self, natural: Any) -> Float[Array, "one particle cell"]:
         """Return the log-normaliser of all components of each particle together, (1, particle, 1), nats.

@@ -21,7 +21,7 @@ from lvsearch.inference.data.rows import rows, rows_of
 from lvsearch.inference.devices import one_after_another
 from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.engine.meanfield import Beliefs
-from lvsearch.inference.generators import shuffled, split_key
+from lvsearch.inference.generators import permutation, split_key
 from lvsearch.inference.mixtures.estimator import MixtureEstimator, MixtureRun
 from lvsearch.inference.mixtures.improving import RowsStart
 from lvsearch.models.tied_mixture import TiedMixture
@@ -59,8 +59,8 @@ class TiedRun(MixtureRun):
 
         begin: the random key, and the fit of another size or None.
         """
-        grown = [] if begin.start is None else self.grown(begin.start)
-        return [*grown, self.from_nothing(begin.key), self._along_rows(begin.key)]
+        grown = [] if begin.start is None else self.starts_from_smaller(begin.start)
+        return [*grown, self.start_from_nothing(begin.key), self._along_rows(begin.key)]
 
     def _along_rows(self, key: Array) -> Beliefs:
         """Return q(weights, components) from labels that several particles draw row after row; the best particle's
@@ -69,7 +69,7 @@ class TiedRun(MixtureRun):
         If there are many rows, only `start_rows` of them are labelled.
         """
         key_order, key_data, key_path = split_key(key, 3)
-        order = shuffled(key_order, self.owner.n_rows)[: self.settings.start_rows]
+        order = permutation(key_order, self.owner.n_rows)[: self.settings.start_rows]
         units, _ = rows_of(self.owner.data)
         part = rows(np.asarray(units.value)[order], np.asarray(units.observed)[order])
         chain = evidence_chain(self.model, part, self.size, None)
@@ -80,10 +80,10 @@ class TiedRun(MixtureRun):
             best = int(np.argmax(np.asarray(log_densities(chain, ended))))
             labels = np.asarray(ended.labels)[:, best]
         # The labels, padded to one length, give the beliefs that the ascent starts from.
-        in_turn = self.in_turn(order)
+        in_turn = self.rows_in_order(order)
         wide = np.zeros(len(in_turn.weight), np.int32)
         wide[: len(order)] = labels[: len(order)]
-        return self.of_labels(in_turn, wide)
+        return self.beliefs_from_labels(in_turn, wide)
 
 
 @estimator.register

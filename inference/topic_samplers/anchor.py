@@ -17,8 +17,8 @@ from jaxtyping import Array, Float, Float64, Key
 from scipy.sparse import csr_array
 
 from lvsearch.inference.annealing.dispatch import Anchor, anchored_chain
-from lvsearch.inference.annealing.hyperparameters import gamma_about
-from lvsearch.inference.annealing.particles import drawn, log_densities
+from lvsearch.inference.annealing.hyperparameters import gamma_around
+from lvsearch.inference.annealing.particles import draw_from_q, log_densities
 from lvsearch.inference.topic_samplers.chain import SETTLING, CollapsedTopics, collapsed_topics
 from lvsearch.inference.topic_samplers.chain_hyperparameters import HyperTopics, HyperTopicState
 from lvsearch.inference.topic_samplers.given import GivenFactors, padded
@@ -162,10 +162,10 @@ def _anchored_at_topics_and_hyperparameters(
     if total_course is not None and settled.log_total is not None:
         total = float(np.exp(settled.log_total))
         alpha = np.full(len(alpha), max(total / len(alpha), BROAD))
-        total_course = total_course._replace(start=gamma_about(total))
+        total_course = total_course._replace(start=gamma_around(total))
     if eta_course is not None and settled.log_eta is not None:
         eta = float(np.exp(settled.log_eta))
-        eta_course = eta_course._replace(start=gamma_about(eta))
+        eta_course = eta_course._replace(start=gamma_around(eta))
     anchor = _anchored_at(inner, alpha, eta, settled.topics, key_start)
     return anchor._replace(
         chain=HyperTopics(cast(CollapsedTopics, anchor.chain), total_course, eta_course, chain.longer)
@@ -222,7 +222,7 @@ def from_topics(
     log_topics = np.zeros((padded(counts.shape[1]), len(chain.alpha)))
     log_topics[: counts.shape[1], : len(alpha)] = given.words
     with jax.enable_x64(True):
-        state = drawn(chain, key_draws, particles=START)
+        state = draw_from_q(chain, key_draws, particles=START)
         words = chain.words_of_documents()
         each, squared_errors = log_independent(
             key_samples, words, state.document_topic, chain.alpha, log_topics, samples=SAMPLES

@@ -60,7 +60,7 @@ def bytes_of_tokens(data: Dataset) -> int:
     """Return roughly how many bytes a chain takes that moves every token by itself, however few (document, word) pairs
     hold them.
     """
-    batches = (batch for part in data.in_turn() for batch in part.batches)
+    batches = (batch for part in data.iter_parts() for batch in part.batches)
     return BYTES_PER_TOKEN * sum(int(np.sum(batch.units.counts, dtype=np.float64)) for batch in batches)
 
 

@@ -50,8 +50,8 @@ from lvsearch.inference.topic_samplers.topic_state import (
     TokenPlace,
     TokenRule,
     TopicState,
-    redrawn,
-    redrawn_together,
+    redraw_group,
+    redraw_token,
     total_corrections,
 )
 
@@ -122,9 +122,9 @@ class CollapsedTopics(eqx.Module):
 
         If q has given topics, `SETTLING` sweeps of each document follow.
         """
-        return self.drawn(key, particles)
+        return self.draw_particles(key, particles)
 
-    def drawn(self, key: Key[Array, ""], particles: int, concentrations: Concentrations = OWN) -> TopicState:
+    def draw_particles(self, key: Key[Array, ""], particles: int, concentrations: Concentrations = OWN) -> TopicState:
         """Draw independent particles from q, the distribution at the start of the path, each under its own
         hyper-parameters.
 
@@ -132,17 +132,17 @@ class CollapsedTopics(eqx.Module):
         """
         key_first, key_sweeps = jax.random.split(key)
         start = jnp.zeros(())
-        state = self.swept(key_first, self._empty(particles), start, False, concentrations)
+        state = self.sweep(key_first, self._empty(particles), start, False, concentrations)
         if self.q is None or self.independent:
             return state
 
         def sweep(index: Array, state: TopicState) -> TopicState:
-            return self.swept(jax.random.fold_in(key_sweeps, index), state, start, False, concentrations)
+            return self.sweep(jax.random.fold_in(key_sweeps, index), state, start, False, concentrations)
 
         return jax.lax.fori_loop(0, SETTLING, sweep, state)
 
     @property
-    def lanes(self) -> int:
+    def efficient_particles(self) -> int:
         """The number of particles that run side by side cheaply: up to it, twice as many take less than twice as
         long.
         """
@@ -160,7 +160,7 @@ class CollapsedTopics(eqx.Module):
 
         temperature: the position on the path, from 0 (q) to 1 (the posterior).
         """
-        return self.swept(key, state, temperature, backward)
+        return self.sweep(key, state, temperature, backward)
 
     def log_ratio(self, state: TopicState) -> Float[Array, " particle"]:
         """Return log p(state, data) − log q(state) of each particle, (particle,), in nats.
@@ -234,7 +234,7 @@ class CollapsedTopics(eqx.Module):
         words[document, place] = self.word[real]
         return words
 
-    def of_topics(self, assignment: Int[Array, "token particle"]) -> TopicState:
+    def state_of_topics(self, assignment: Int[Array, "token particle"]) -> TopicState:
         """Return the state in which the tokens have the given topics (−1 for padding), with the counts that follow."""
         return self._state(assignment)
 
@@ -278,7 +278,7 @@ class CollapsedTopics(eqx.Module):
         totals = blank.at[jnp.asarray(self.block)].add(word_topic)
         return TopicState(assignment, counts(self.document, self.n_documents), word_topic, totals)
 
-    def swept(
+    def sweep(
         self,
         key: Key[Array, ""],
         state: TopicState,
@@ -339,14 +339,14 @@ class CollapsedTopics(eqx.Module):
         def one_token(position: Array, state: TopicState) -> TopicState:
             token = n_real - 1 - position if backward else position
             at = TokenPlace(token, document[token], word[token], block[word[token]])
-            return redrawn(state, at, partial(rule.weights, at.document, at.word), uniforms[token])[0]
+            return redraw_token(state, at, partial(rule.weights, at.document, at.word), uniforms[token])[0]
 
         def one_group(position: Array, now: TopicState) -> TopicState:
             group = n_groups - 1 - position if backward else position
             cut = partial(jax.lax.dynamic_slice_in_dim, start_index=group * self.width, slice_size=self.width)
             at = TokenGroup(group * self.width, cut(document), cut(word), cut(self._real))
             weights = partial(rule.weights, at.document, at.word)
-            return redrawn_together(
+            return redraw_group(
                 now, state.assignment, at, weights, rule.log_acceptance, (cut(uniforms), accepting[group])
             )
 

@@ -34,7 +34,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.annealing.dispatch import evidence_chain, first_steps
 from lvsearch.inference.annealing.draws import log_gamma_draws
-from lvsearch.inference.annealing.hyperparameters import Course, gamma_about, slice_moved
+from lvsearch.inference.annealing.hyperparameters import Course, gamma_around, slice_sample
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.topic_samplers.beginning import steps_of_groups, topics_chain
@@ -84,11 +84,11 @@ class HyperTopics(eqx.Module):
         return self.topics.elements
 
     @property
-    def lanes(self) -> int:
+    def efficient_particles(self) -> int:
         """The number of particles that run side by side cheaply: up to it, twice as many take less than twice as
         long.
         """
-        return self.topics.lanes
+        return self.topics.efficient_particles
 
     @property
     def directed(self) -> bool:
@@ -109,7 +109,7 @@ class HyperTopics(eqx.Module):
             return log_gamma_draws(key, jnp.full(particles, shape, jnp.result_type(float))) - jnp.log(rate)
 
         log_total, log_eta = drawn(self.total, key_total), drawn(self.eta, key_eta)
-        topics = self.topics.drawn(key_topics, particles, self._concentrations(log_total, log_eta))
+        topics = self.topics.draw_particles(key_topics, particles, self._concentrations(log_total, log_eta))
         return HyperTopicState(topics, log_total, log_eta)
 
     def step(
@@ -123,7 +123,7 @@ class HyperTopics(eqx.Module):
         if backward:
             state = self._move_hyper(key_hyper, state, temperature)
         concentrations = self._concentrations(state.log_total, state.log_eta)
-        topics = self.topics.swept(key_topics, state.topics, temperature, backward, concentrations)
+        topics = self.topics.sweep(key_topics, state.topics, temperature, backward, concentrations)
         state = state._replace(topics=topics)
         return state if backward else self._move_hyper(key_hyper, state, temperature)
 
@@ -203,10 +203,10 @@ class HyperTopics(eqx.Module):
         if self.total is not None and state.log_total is not None:
             power = jnp.ones(()) if self.topics.q is None else temperature
             start.append(state.log_total)
-            densities.append((*self.total.at(temperature), power, self._documents(state.topics)))
+            densities.append((*self.total.gamma_at(temperature), power, self._documents(state.topics)))
         if self.eta is not None and state.log_eta is not None:
             start.append(state.log_eta)
-            densities.append((*self.eta.at(temperature), temperature, self._words(state.topics)))
+            densities.append((*self.eta.gamma_at(temperature), temperature, self._words(state.topics)))
 
         def density(log_values: Array) -> Array:
             """Return the log density of each hyper-parameter given the topics, up to a constant, (hyper-parameter,
@@ -219,7 +219,7 @@ class HyperTopics(eqx.Module):
                 ]
             )
 
-        moved = iter(slice_moved(key, jnp.stack(start), density))
+        moved = iter(slice_sample(key, jnp.stack(start), density))
         return state._replace(
             log_total=None if self.total is None else next(moved), log_eta=None if self.eta is None else next(moved)
         )
@@ -331,7 +331,7 @@ def hyper_topics(model: LDA, chain: CollapsedTopics, about: LDA | None) -> Hyper
         prior = model.inferred.get(name)
         if prior is None:
             return None
-        return Course(prior, prior if centres is None else gamma_about(centres[name]))
+        return Course(prior, prior if centres is None else gamma_around(centres[name]))
 
     document = chain.document[chain.document >= 0]
     lengths = np.bincount(document) if len(document) else np.zeros(1, np.int64)

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, Int, Key
 from lvsearch.inference.annealing.prefixes import sequential
 from lvsearch.inference.generators import generator
 from lvsearch.inference.topic_samplers.chain import CollapsedTopics
-from lvsearch.inference.topic_samplers.topic_state import TokenPlace, TopicState, redrawn
+from lvsearch.inference.topic_samplers.topic_state import TokenPlace, TopicState, redraw_token
 
 
 class DocumentByDocument(eqx.Module):
@@ -42,9 +42,9 @@ class DocumentByDocument(eqx.Module):
         """The number of documents, including padding."""
         return len(self.ends)
 
-    def none_yet(self, key: Key[Array, ""], particles: int) -> TopicState:
+    def initial_state(self, key: Key[Array, ""], particles: int) -> TopicState:
         """Return the state before any document has arrived, in which no token has a topic (−1). `key` is not used."""
-        return self.chain.of_topics(jnp.full((len(self.tokens), particles), -1, jnp.int32))
+        return self.chain.state_of_topics(jnp.full((len(self.tokens), particles), -1, jnp.int32))
 
     def append(
         self, key: Key[Array, ""], state: TopicState, unit: Int[Array, ""]
@@ -130,7 +130,7 @@ class DocumentByDocument(eqx.Module):
         def weights(of_document: Array, of_word: Array, total: Array) -> Array:
             return jnp.where(alpha > 0, of_document + alpha, 0.0) * (of_word + eta) / (total + total_eta)
 
-        return redrawn(state, at, weights, uniform)
+        return redraw_token(state, at, weights, uniform)
 
     def _log_token(self, total: Float[Array, " particle"], before: Int[Array, ""]) -> Float[Array, " particle"]:
         """Return log p(token | tokens before), (particle,), in nats.

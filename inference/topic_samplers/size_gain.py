@@ -18,11 +18,11 @@ from scipy.special import gammaln
 
 from lvsearch.inference.annealing.between_sizes import Gain, gain_downwards, gain_upwards
 from lvsearch.inference.annealing.dispatch import gain_of_last_part, measures_gains
-from lvsearch.inference.annealing.particles import drawn
+from lvsearch.inference.annealing.particles import draw_from_q
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
-from lvsearch.inference.generators import folded, split_key
+from lvsearch.inference.generators import fold_in, split_key
 from lvsearch.inference.sharding import in_processes
 from lvsearch.inference.topic_samplers.beginning import factors_of
 from lvsearch.inference.topic_samplers.chain import MOST_FROM_PRIOR, CollapsedTopics, collapsed_topics
@@ -160,11 +160,11 @@ def gains_of_last_topics(
 
     def one_group(number: int) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return, for every m, the log weights (upwards, downwards) of one group of paths, each (particle,), nats."""
-        keys = split_key(folded(key, number), 3)
+        keys = split_key(fold_in(key, number), 3)
         with jax.enable_x64(True):
-            upper = drawn(start, keys[0], particles=work.particles)
+            upper = draw_from_q(start, keys[0], particles=work.particles)
             upper, averages = settle(larger, keys[1], upper, work.settling, work.averaging)
-        return [one_gain(m, upper, averages, split_key(folded(keys[2], m), 3)) for m in fewer]
+        return [one_gain(m, upper, averages, split_key(fold_in(keys[2], m), 3)) for m in fewer]
 
     def one_gain(m: int, upper: TopicState, averages: TopicAverages, keys: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return the log weights (upwards, downwards) of paths between K − m topics and a settled chain of K, nats."""

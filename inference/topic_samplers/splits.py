@@ -77,11 +77,11 @@ class TopicSplits(eqx.Module):
         return self.larger.elements
 
     @property
-    def lanes(self) -> int:
+    def efficient_particles(self) -> int:
         """The number of particles that run side by side cheaply: up to it, twice as many take less than twice as
         long.
         """
-        return self.larger.lanes
+        return self.larger.efficient_particles
 
     @property
     def directed(self) -> bool:
@@ -105,13 +105,13 @@ class TopicSplits(eqx.Module):
         topic = jnp.maximum(state.assignment, 0)
         divided = (state.assignment >= 0) & (topic < self.paired)
         second = jax.random.uniform(key, topic.shape, jnp.float32) < jnp.exp(self._log_shares(topic | 1))
-        return self.larger.of_topics(jnp.where(divided & second, topic | 1, state.assignment))
+        return self.larger.state_of_topics(jnp.where(divided & second, topic | 1, state.assignment))
 
     def merge(self, state: TopicState) -> TopicState:
         """Return the state with K topics, in which the first topic of each pair has all tokens of the pair."""
         topic = jnp.maximum(state.assignment, 0)
         merged = jnp.where((state.assignment >= 0) & (topic < self.paired), topic & ~1, state.assignment)
-        return self.smaller.of_topics(merged)
+        return self.smaller.state_of_topics(merged)
 
     def step(
         self, key: Key[Array, ""], state: TopicState, temperature: Float[Array, ""], *, backward: bool

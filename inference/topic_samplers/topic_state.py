@@ -67,7 +67,7 @@ class TokenRule(NamedTuple):
     | field | meaning |
     |---|---|
     | `weights` | unnormalised probability of each topic of a token, (…, topic, particle) |
-    | `log_acceptance` | log Metropolis ratio of tokens drawn together, see `redrawn_together` |
+    | `log_acceptance` | log Metropolis ratio of tokens drawn together, see `redraw_group` |
 
     The arguments of `weights` are the numbers of documents and of words, (…), and the counts of these documents and
     words and of all topics without the tokens, (…, topic, particle).
@@ -77,7 +77,7 @@ class TokenRule(NamedTuple):
     log_acceptance: Callable[[Array, Array, Array], Array]
 
 
-def redrawn(
+def redraw_token(
     state: TopicState,
     at: TokenPlace,
     weights: Callable[[Array, Array, Array], Array],
@@ -131,7 +131,7 @@ class TokenGroup(NamedTuple):
     real: Bool[Array, " place"]
 
 
-def redrawn_together(
+def redraw_group(
     state: TopicState,
     before: Int[Array, "token particle"],
     at: TokenGroup,

@@ -23,7 +23,7 @@ def _described_documents(model: LDA, estimate: Estimate, data: Dataset) -> Descr
     Topics are fixed at their posterior mean. This is the overload of `describe_units` for LDA. Documents on disk are
     described one run of them after the other.
     """
-    found = [_described(model, estimate, part) for part in data.in_turn()]
+    found = [_described(model, estimate, part) for part in data.iter_parts()]
     return found[0] if len(found) == 1 else Described(*(np.concatenate(each) for each in zip(*found, strict=True)))
 
 
@@ -62,5 +62,5 @@ def _bounded_documents(model: LDA, estimate: Estimate, data: Dataset) -> tuple[n
     """
     (n_topics,) = estimate.size
     topics, alpha = padded_topics(point_topics(estimate), exact_alpha(model, n_topics, n_topics))
-    ends = [document_bounds(topics, alpha, counts_of(part)) for part in data.in_turn()]
+    ends = [document_bounds(topics, alpha, counts_of(part)) for part in data.iter_parts()]
     return np.concatenate([each.lower for each in ends]), np.concatenate([each.upper for each in ends])

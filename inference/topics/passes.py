@@ -134,7 +134,9 @@ def passes_in_lanes(
         def one_lane(lane: int) -> tuple[Array, Array]:
             tiles = DocumentTiles(*(_part(np.asarray(leaf)[batch], lane, n_lanes, 0.0) for leaf in packed.tiles))
             gamma, none = _part(gammas, lane, n_lanes, 1.0), jnp.zeros_like(weights)
-            new, gamma, fit = visited(settings.rule, weights, scale, tiles, gamma, none, settings.alpha, eta, sweeps)
+            new, gamma, fit = visit_tiles(
+                settings.rule, weights, scale, tiles, gamma, none, settings.alpha, eta, sweeps
+            )
             own = gammas[_places(len(gammas), lane, n_lanes)]
             own[:] = np.asarray(gamma)[: len(own)]  # waits: what is dispatched ahead holds its counts already
             return new, fit
@@ -198,7 +200,7 @@ def _part(leaf: np.ndarray, lane: int, n_lanes: int, fill: float, axis: int = 0)
     return np.pad(own, [(0, missing if at == axis else 0) for at in range(leaf.ndim)], constant_values=fill)
 
 
-visited = kernel(static_argnames=("rule",), donate_argnames=("counts",))(counted(kernels.visit))
+visit_tiles = kernel(static_argnames=("rule",), donate_argnames=("counts",))(counted(kernels.visit))
 
 
 @kernel(static_argnames=("rule",))

@@ -77,4 +77,4 @@ def _ceilings_of_documents(model: TopicModel, data: Dataset) -> np.ndarray:
 
     No mixture of topics gives a document's words a higher probability than their own frequencies do.
     """
-    return np.concatenate([saturated_ceiling(counts_of(part)) for part in data.in_turn()])
+    return np.concatenate([saturated_ceiling(counts_of(part)) for part in data.iter_parts()])

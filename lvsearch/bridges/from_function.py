@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from lvsearch.bridges.attempts import TooSlow, error_in_words, failed_fit, time_limit
-from lvsearch.models.plain_arguments import real_number, shown, whole_number, yes_or_no
+from lvsearch.models.plain_arguments import real_number, shortened_repr, whole_number, yes_or_no
 from lvsearch.sizing.bracket import Repeats
 from lvsearch.sizing.evidence import Evidence
 from lvsearch.sizing.fit import Fit, FitInfo
@@ -146,7 +146,7 @@ class FunctionEvaluator:
             return float(value), None
         except (TypeError, ValueError, OverflowError) as error:
             expected = "log p(data | size) in nats, or an lv.Evidence"
-            raise ValueError(f"got {shown(value)} for size {size}, expected {expected}") from error
+            raise ValueError(f"got {shortened_repr(value)} for size {size}, expected {expected}") from error
 
 
 def from_function(

@@ -18,7 +18,7 @@ from jaxtyping import Array
 from lvsearch.bridges.attempts import error_in_words, failed_fit
 from lvsearch.bridges.numpyro_program import chain_of
 from lvsearch.inference.annealing.density import DensityChain
-from lvsearch.inference.annealing.tuning import tuned
+from lvsearch.inference.annealing.tuning import tune_step_lengths
 from lvsearch.inference.engine.estimate import capacity_of
 from lvsearch.inference.evidence import Profile, anneal, effort
 from lvsearch.models.kernels import kernel
@@ -213,7 +213,7 @@ class NumpyroEvaluator:
             chain = self.chain(size)
             first = effort(chain, 0)
             particles = max(FEWEST_IN_PILOT, first.islands * first.particles)
-            self._tuned[size] = tuned(chain, jax.random.fold_in(key, PILOT), particles)
+            self._tuned[size] = tune_step_lengths(chain, jax.random.fold_in(key, PILOT), particles)
         chain, profile = self._tuned[size]
         if not np.isfinite(profile.mean[-1]):
             why = f"has log p(data | latents) = {profile.mean[-1]:.3g} on average over draws of the prior"

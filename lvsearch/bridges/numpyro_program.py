@@ -17,7 +17,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from lvsearch.inference.annealing.density import DensityChain, traced
-from lvsearch.inference.annealing.tuning import untuned
+from lvsearch.inference.annealing.tuning import blank_step_lengths
 
 FARTHEST = 700.0
 """The largest absolute coordinate of a draw; coordinates beyond it are set to it. It is about log of the largest
@@ -86,7 +86,9 @@ def chain_of(model: Callable[[Any], Any], size: Any) -> DensityChain:
         return jnp.stack([log_prior, log_joint(summed, u, size) - log_prior])
 
     u = example.astype(float)
-    return DensityChain(traced(draw, key, size), traced(log_densities, u, size), size, untuned(len(u)), sites.work)
+    return DensityChain(
+        traced(draw, key, size), traced(log_densities, u, size), size, blank_step_lengths(len(u)), sites.work
+    )
 
 
 def sites_of(model: Callable[[Any], Any], size: Any) -> Sites:

@@ -299,7 +299,7 @@ def _search_corpus(
     """
     from lvsearch.api import search
 
-    train, test = _split(corpus, held_out, options.seed)
+    train, test = _hold_documents_out(corpus, held_out, options.seed)
     with _workers(options) as executor:
         return search(
             model,
@@ -347,7 +347,7 @@ def _workers(options: argparse.Namespace) -> "AbstractContextManager[WorkerPool 
     return WorkerPool(options.workers)
 
 
-def _split(corpus: "Corpus", fraction: float, seed: int) -> "tuple[Corpus, Corpus | None]":
+def _hold_documents_out(corpus: "Corpus", fraction: float, seed: int) -> "tuple[Corpus, Corpus | None]":
     """Return (documents to train on, documents held out), drawn at random.
 
     If the documents are too few to compare sizes on a part of them, return (all documents, None) and print why.

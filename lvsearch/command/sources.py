@@ -94,7 +94,7 @@ def _read_texts(options: argparse.Namespace) -> "Corpus":
     from lvsearch.data.corpus import Corpus
     from lvsearch.files.packed_files import decode_text, read_text
     from lvsearch.reading.folders import holds_text_files
-    from lvsearch.reading.opening import TEXTS, ending_of, is_counts, texts_in, texts_of
+    from lvsearch.reading.opening import TEXTS, documents_in_file, documents_in_string, ending_of, is_counts
     from lvsearch.texts.analyzer import Analyzer
     from lvsearch.texts.stop_words import chosen_stop_words
 
@@ -109,12 +109,12 @@ def _read_texts(options: argparse.Namespace) -> "Corpus":
     # from standard input, from a file whose ending says its form, or from a file whose form the options say
     if path == STDIN:
         name, content = "standard input", decode_text(sys.stdin.buffer.read(), "standard input", options.encoding)
-        documents = texts_of(content, name, ENDINGS[options.format or "lines"], *columns)
+        documents = documents_in_string(content, name, ENDINGS[options.format or "lines"], *columns)
     elif options.format is None and (is_folder or ending_of(path) in TEXTS):
-        documents = texts_in(path, *columns, options.encoding)
+        documents = documents_in_file(path, *columns, options.encoding)
     else:
         content = read_text(path, options.encoding)
-        documents = texts_of(content, str(path), ENDINGS[options.format or "lines"], *columns)
+        documents = documents_in_string(content, str(path), ENDINGS[options.format or "lines"], *columns)
     analyzer = Analyzer(
         chosen_stop_words(stop_words_of(options)), options.token_pattern, ngram_range=options.ngram_range
     )

@@ -44,14 +44,16 @@ def draw_component_map(
         for place, column in enumerate(right):
             height = heights[row, column]
             if overlap[row, column] >= FAINTEST * max(overlap[row].sum(), 1e-12):
-                _draw_band(axes, float(at_left[row]), float(at_right[place]), float(height), palette.of_part(int(row)))
+                _draw_band(
+                    axes, float(at_left[row]), float(at_right[place]), float(height), palette.colour_of_part(int(row))
+                )
             at_left[row] -= height
             at_right[place] -= height
     sides = ((0.0, left, tops_left, overlap.sum(1)), (1.0, right, tops_right, overlap.sum(0)))
     for side, (x, order, tops, units) in enumerate(sides):
         for place, part in enumerate(order):
             height = units[part] / total
-            colour = palette.of_part(int(part)) if side == 0 else palette.muted
+            colour = palette.colour_of_part(int(part)) if side == 0 else palette.muted
             axes.bar(x, -height, BAR, tops[place], color=colour, linewidth=0, zorder=3)
             text = str(part) if names is None else visible(f"{part} {names[side][part]}")
             axes.annotate(

@@ -16,7 +16,7 @@ from jaxtyping import Int
 
 from lvsearch.files.plain_text import visible
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.models.plain_arguments import listed, real_number, whole_number
+from lvsearch.models.plain_arguments import as_list, real_number, whole_number
 from lvsearch.seeds import checked_seed
 
 D = TypeVar("D", bound="Data")
@@ -243,7 +243,7 @@ class Data(ABC):
 
         Raises ValueError if no unit is chosen, a number is out of range, or the mask has the wrong length.
         """
-        ids = np.asarray(units if isinstance(units, np.ndarray) else listed("units", units))
+        ids = np.asarray(units if isinstance(units, np.ndarray) else as_list("units", units))
         unit, many = self.nouns.unit, self.nouns.units
         if ids.dtype == bool and ids.shape != (self.n_units,):
             raise ValueError(f"got a mask of shape {ids.shape}; expected one entry for each of {len(self):,} {many}")

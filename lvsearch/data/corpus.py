@@ -17,7 +17,7 @@ from lvsearch.files.array_folders import is_array_folder
 from lvsearch.models.plain_arguments import as_path
 from lvsearch.reading.count_files import ROWS, CountOptions
 from lvsearch.reading.document_table import DocumentTable
-from lvsearch.reading.opening import counts_in, is_counts, refuse_text_options, texts_in
+from lvsearch.reading.opening import counts_in, documents_in_file, is_counts, refuse_text_options
 from lvsearch.reading.other_libraries import is_anndata, is_bags
 from lvsearch.reading.stored_corpus import open_stored
 from lvsearch.reading.vocabulary import as_strings
@@ -284,7 +284,9 @@ class Corpus(CountedDocuments):
                 "layer="
             )
         analyzer = Analyzer(chosen_stop_words(stop_words), token_pattern, ngram_range=ngram_range, tokenizer=tokenizer)
-        return cls.from_documents(texts_in(path, *columns, encoding), analyzer, *limits, strict=keep is not None)
+        return cls.from_documents(
+            documents_in_file(path, *columns, encoding), analyzer, *limits, strict=keep is not None
+        )
 
     @classmethod
     def from_documents(

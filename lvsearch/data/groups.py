@@ -21,7 +21,7 @@ from lvsearch.data.points import Points
 from lvsearch.files.string_arrays import has_strings, pack_strings, unpack_strings
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.groups import groups_of_rows
-from lvsearch.models.plain_arguments import listed
+from lvsearch.models.plain_arguments import as_list
 from lvsearch.models.units import GroupOfRows
 from lvsearch.tables.frames import as_frame, first_repeated, is_table
 
@@ -97,7 +97,7 @@ class Groups(Data):
             )
         matrices = [
             group if isinstance(group, np.ma.MaskedArray) else np.asarray(group)  # masked cells are missing
-            for group in listed("groups", groups)
+            for group in as_list("groups", groups)
         ]
         some = [number for number, matrix in enumerate(matrices) if matrix.size]
         flat = next((number for number in some if matrices[number].ndim != 2), None)
@@ -291,4 +291,4 @@ def _name_strings(names: Iterable[Any] | None) -> tuple[str, ...] | None:
     """Return names as a tuple of strings; None stays None. Raises ValueError for a single string."""
     if isinstance(names, str):
         raise ValueError(f"got the string {names[:40]!r} as names; expected a list with one for each group")
-    return None if names is None else tuple(str(name) for name in listed("names", names))
+    return None if names is None else tuple(str(name) for name in as_list("names", names))

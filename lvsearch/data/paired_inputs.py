@@ -11,7 +11,7 @@ from scipy.sparse import csr_array, issparse
 
 from lvsearch.data.corpus import Corpus
 from lvsearch.files.ordinary import require_ordinary
-from lvsearch.models.plain_arguments import listed, numbers
+from lvsearch.models.plain_arguments import as_list, numbers
 from lvsearch.reading.readers import canonical_counts, refuse_masked
 from lvsearch.reading.vocabulary import checked_vocabulary
 from lvsearch.tables.delimited import UnnamedValuesError, check_header, every_value_named
@@ -39,7 +39,7 @@ def regions_of(regions: Any, names: Iterable[Any] | None) -> tuple[np.ndarray, n
             )
         tokens = np.repeat(counts.indices, np.asarray(counts.data, np.int64)).astype(np.int32)
         return tokens, per_image, checked_vocabulary(_default_names("token", names, counts.shape[1]), counts)
-    images = listed("regions", regions)
+    images = as_list("regions", regions)
     for image in images:
         refuse_masked(image, "expected features that are known: leave such regions out")
     lists = [numbers("regions", image) for image in images]
@@ -74,7 +74,7 @@ def captions_of(captions: Any, vocabulary: Iterable[Any] | None, n_images: int) 
 
     Raises ValueError for words outside the vocabulary, and for None without a vocabulary.
     """
-    words = None if vocabulary is None else tuple(str(word) for word in listed("vocabulary", vocabulary))
+    words = None if vocabulary is None else tuple(str(word) for word in as_list("vocabulary", vocabulary))
     if captions is None:
         if words is None:
             raise ValueError("got no captions and no vocabulary; expected the words that captions could have")
@@ -82,10 +82,10 @@ def captions_of(captions: Any, vocabulary: Iterable[Any] | None, n_images: int) 
     if issparse(captions) or isinstance(captions, np.ndarray):
         counts = canonical_counts(captions)
         return Corpus(counts, checked_vocabulary(words, counts))
-    captions = listed("captions", captions)
+    captions = as_list("captions", captions)
     if any(isinstance(image, str) for image in captions):
         raise ValueError("got a caption that is one string; expected a list of words for every image")
-    lists = [[str(word) for word in listed("caption", image)] for image in captions]
+    lists = [[str(word) for word in as_list("caption", image)] for image in captions]
     words = tuple(sorted({word for image in lists for word in image})) if words is None else words
     known = {word: column for column, word in enumerate(words)}
     unknown = next((word for image in lists for word in image if word not in known), None)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from lvsearch.models.plain_arguments import listed
+from lvsearch.models.plain_arguments import as_list
 
 
 def real_matrix(X: Any) -> Float[np.ndarray, "row column"]:
@@ -66,7 +66,7 @@ def name_strings(what: str, values: Iterable[Any] | None, expected: int) -> tupl
     """
     if isinstance(values, str):
         raise ValueError(f"got the string {values[:40]!r} as {what}; expected a list of {expected:,} names")
-    strings = None if values is None else tuple(str(value) for value in listed(what, values))
+    strings = None if values is None else tuple(str(value) for value in as_list(what, values))
     if strings is not None and len(strings) != expected:
         raise ValueError(f"got {len(strings):,} {what}, expected {expected:,}: one for each")
     return strings

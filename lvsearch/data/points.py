@@ -26,7 +26,7 @@ from lvsearch.files.ordinary import read_ordinary
 from lvsearch.files.string_arrays import has_strings, pack_strings, unpack_strings
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import rows
-from lvsearch.models.plain_arguments import listed, yes_or_no
+from lvsearch.models.plain_arguments import as_list, yes_or_no
 from lvsearch.models.units import Row
 from lvsearch.tables.frames import as_frame, first_repeated, is_table
 from lvsearch.tables.number_tables import NumberStyle, advice, first_text, read_numbers
@@ -228,7 +228,7 @@ class Points(Data):
                 also `from_array`.
         """
         header = yes_or_no("header", header)
-        style = NumberStyle(separator, decimal, thousands, tuple(listed("missing_marks", missing_marks)))
+        style = NumberStyle(separator, decimal, thousands, tuple(as_list("missing_marks", missing_marks)))
         table = read_numbers(path, header, row_names, encoding, style)
         points = cls.from_frame(table.frame, missing=missing)
         return replace(points, notes=(*table.notes, *points.notes))

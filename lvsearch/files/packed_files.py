@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from lvsearch.files.ordinary import open_ordinary, require_ordinary
-from lvsearch.models.plain_arguments import as_path, shown
+from lvsearch.models.plain_arguments import as_path, shortened_repr
 
 PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 """Endings of files that hold one packed file, and the functions that open them."""
@@ -207,7 +207,8 @@ def _codec(encoding: str) -> str:
         codec = codecs.lookup(encoding).name
     except (LookupError, TypeError) as error:
         raise ValueError(
-            f"got encoding={shown(encoding)}, which Python does not know; expected one such as utf-8, latin-1 or cp1252"
+            f"got encoding={shortened_repr(encoding)}, which Python does not know; expected one such as utf-8, latin-1 "
+            "or cp1252"
         ) from error
     return "utf-8-sig" if codec == "utf-8" else codec
 

@@ -203,12 +203,12 @@ def retrieve(model: "FittedImages", data: Any, query: str | tuple[str, ...] | li
         raise ValueError(f"got the query {words!r}; expected one or more words of the vocabulary: {unknown!r} are not")
     columns = [images.vocabulary.index(word) for word in words]
     log_p = np.log(caption_distributions(model.estimate, images.dataset()))[:, columns].sum(1)
-    ranking = ranked(log_p)
+    ranking = rank_images(log_p)
     has_all = (images.captions.counts[:, columns].toarray() > 0).all(1)
     return Retrieval(words, ranking, log_p[ranking], has_all[ranking])
 
 
-def ranked(scores: Float[np.ndarray, " images"]) -> Int[np.ndarray, " images"]:
+def rank_images(scores: Float[np.ndarray, " images"]) -> Int[np.ndarray, " images"]:
     """Return the numbers of the images in the order of falling score, (images,).
 
     A score within a relative 1e-9 (`TIED`) of the next higher one is tied with it. Ties keep the order of the images,

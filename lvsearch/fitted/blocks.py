@@ -13,7 +13,7 @@ from lvsearch.fitted.block_plot import draw_blocks
 from lvsearch.fitted.model import FittedModel
 from lvsearch.models.block_model import COLUMN, ROW, LatentBlockModel
 from lvsearch.pictures.captions import Caption, write_caption
-from lvsearch.pictures.style import dressed
+from lvsearch.pictures.style import in_house_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -86,7 +86,7 @@ class FittedBlocks(FittedModel):
 
         ax: the axes to draw on; None for a new figure.
         """
-        axes = dressed(ax, height=6.4)
+        axes = in_house_style(ax, height=6.4)
         write_caption(axes, self.draw_blocks(axes))
         return axes
 

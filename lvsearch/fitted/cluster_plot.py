@@ -9,7 +9,7 @@ from jaxtyping import Float
 from lvsearch.data.points import Points
 from lvsearch.files.plain_text import visible
 from lvsearch.pictures.captions import Caption, write_caption
-from lvsearch.pictures.style import MARKERS, dressed, palette_of
+from lvsearch.pictures.style import MARKERS, in_house_style, palette_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,7 +41,7 @@ def plot_clusters(
     Raises ValueError unless `columns` are two columns of the data.
     """
     chosen = _checked_columns(points, points.columns[:2] if columns is None else columns, 2)
-    axes = dressed(ax, 6.4, 5.2)
+    axes = in_house_style(ax, 6.4, 5.2)
     write_caption(axes, draw_clusters(points, shares, means, covariances, (chosen[0], chosen[1]), axes))
     return axes
 
@@ -69,7 +69,7 @@ def draw_clusters(
         style = {"ha": "center", "va": "center", "weight": "bold", "color": palette.ink, "zorder": 4}
         axes.annotate(str(component), centre, bbox=plate, **style)
         if covariances is not None:
-            _ellipse(axes, centre, covariances[component][np.ix_([x, y], [x, y])], palette.of_part(component))
+            _ellipse(axes, centre, covariances[component][np.ix_([x, y], [x, y])], palette.colour_of_part(component))
     axes.set_xlabel(visible(str(columns[0])), parse_math=False)
     axes.set_ylabel(visible(str(columns[1])), parse_math=False)
     occupied = len(np.unique(of_row))
@@ -97,7 +97,7 @@ def plot_pairs(points: Points, shares: Float[np.ndarray, "row component"], colum
     figure, grid = plt.subplots(n, n, figsize=(2.0 * n, 2.0 * n), squeeze=False, dpi=150, layout="constrained")
     for row, below in enumerate(chosen):
         for column, left in enumerate(chosen):
-            axes = dressed(grid[row, column])
+            axes = in_house_style(grid[row, column])
             x, y = points.columns.index(left), points.columns.index(below)
             if row == column:
                 _histogram(points, shares, x, axes)
@@ -141,7 +141,7 @@ def _scatter(points: Points, shares: Float[np.ndarray, "row component"], x: int,
             points.values[rows, x],
             points.values[rows, y],
             s=18,
-            color=palette.of_part(component),
+            color=palette.colour_of_part(component),
             marker=MARKERS[component % len(MARKERS)],
             alpha=np.clip(shares[rows].max(axis=1), 0.15, 0.9),
             linewidths=0,
@@ -159,7 +159,7 @@ def _histogram(points: Points, shares: Float[np.ndarray, "row component"], x: in
     known = points.observed[:, x]
     parts = np.unique(of_row[known]).tolist()
     values = [points.values[known & (of_row == part), x] for part in parts]
-    axes.hist(values, bins=20, stacked=True, color=[palette.of_part(part) for part in parts])
+    axes.hist(values, bins=20, stacked=True, color=[palette.colour_of_part(part) for part in parts])
     axes.set_yticks([])
 
 

@@ -15,7 +15,7 @@ from lvsearch.inference.engine.unit_scores import site_value
 from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.ibp import IBP
 from lvsearch.pictures.captions import Caption, write_caption
-from lvsearch.pictures.style import dressed
+from lvsearch.pictures.style import in_house_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -83,7 +83,7 @@ class FittedFeatures(FittedModel):
 
         Raises ValueError for a shape with another number of columns.
         """
-        axes = dressed(ax)
+        axes = in_house_style(ax)
         write_caption(axes, draw_loadings(self.loadings(), self.shares(), axes, shape))
         return axes
 

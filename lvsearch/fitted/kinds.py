@@ -91,7 +91,7 @@ def _fitted_type_of_poisson_factorization(model: PoissonFactorization) -> type[F
     return FittedFactorization
 
 
-def fitted(fit: Fit, training: Data) -> FittedModel:
+def as_fitted_model(fit: Fit, training: Data) -> FittedModel:
     """Return a fit that a search made as a `FittedModel`, with methods such as `transform` and `score`.
 
     fit: the record of one size in a search, with its evidence and the evaluator's state.

@@ -21,11 +21,11 @@ from lvsearch.inference.mixtures.occupied import OccupiedCounts, occupied_along,
 from lvsearch.inference.processes import LogPrior, occupied_chains, occupied_sampler
 from lvsearch.models.contract import Model
 from lvsearch.models.plain_arguments import whole_number
-from lvsearch.pictures.style import dressed, palette_of
+from lvsearch.pictures.style import in_house_style, palette_of
 from lvsearch.progress import progress_bar
 from lvsearch.seeds import checked_seed
 from lvsearch.sizing.posterior import format_probability
-from lvsearch.sizing.words import counted, is_or_are, sizes_in_words
+from lvsearch.sizing.words import is_or_are, sizes_in_words, with_noun
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -205,7 +205,7 @@ def in_words(name: str, counts: OccupiedCounts) -> str:
     held = sizes_in_words([(int(size),) for size in counts.sizes[order[:enough]]])
     probability = format_probability(float(counts.probability[best]))
     return (
-        f"{counted(number, name)} {is_or_are(number)} most probable: {probability} "
+        f"{with_noun(number, name)} {is_or_are(number)} most probable: {probability} "
         f"± {_error_in_words(float(counts.standard_error[best]))}; {held} hold{'s' if enough == 1 else ''} 95 %"
     )
 
@@ -265,12 +265,12 @@ def plot_side_by_side(tables: Mapping[str, pd.DataFrame], ax: "Axes | None" = No
     """
     from matplotlib.ticker import MaxNLocator
 
-    axes = dressed(ax, 6.0, 3.4)
+    axes = in_house_style(ax, 6.0, 3.4)
     palette, width = palette_of(axes), 0.8 / max(1, len(tables))
     for place, (name, table) in enumerate(tables.items()):
         shown = table[table["probability_upper"] > SHOWN]
         at = shown["size"] + (place - (len(tables) - 1) / 2) * width
-        axes.bar(at, shown["probability"], 0.9 * width, label=name, color=palette.of_part(place), alpha=0.75)
+        axes.bar(at, shown["probability"], 0.9 * width, label=name, color=palette.colour_of_part(place), alpha=0.75)
         ends = shown["probability_lower"], shown["probability_upper"]
         axes.vlines(at, *ends, color=palette.ink, linewidth=1.2)
     axes.set_xlabel("components (finite: size; process: occupied)")

@@ -13,7 +13,7 @@ from lvsearch.files.plain_text import visible
 from lvsearch.fitted.model import FittedModel
 from lvsearch.models.admixture import Admixture
 from lvsearch.pictures.captions import Caption, write_caption
-from lvsearch.pictures.style import dressed, palette_of
+from lvsearch.pictures.style import in_house_style, palette_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,7 +82,7 @@ class FittedPopulations(FittedModel):
 
         ax: the axes to draw on; None for a new figure.
         """
-        axes = dressed(ax, height=3.2)
+        axes = in_house_style(ax, height=3.2)
         write_caption(axes, self.draw_ancestry(axes))
         return axes
 
@@ -95,7 +95,7 @@ class FittedPopulations(FittedModel):
         order = np.lexsort((-shares[np.arange(len(shares)), leading], leading, named))
         below, palette = np.zeros(len(shares)), palette_of(axes)
         for population, column in enumerate(shares[order].T):
-            colour = palette.of_part(population)
+            colour = palette.colour_of_part(population)
             axes.bar(np.arange(len(shares)), column, bottom=below, width=1.0, color=colour)
             below += column
         if labels is not None:

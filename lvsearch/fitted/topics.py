@@ -18,10 +18,10 @@ from lvsearch.inference.word_mixtures import document_proportions
 from lvsearch.models.families import IndicatorFamily
 from lvsearch.models.topic_model import TopicModel
 from lvsearch.pictures.captions import write_caption
-from lvsearch.pictures.style import dressed
+from lvsearch.pictures.style import in_house_style
 from lvsearch.topics.anndata_output import require_genes, write_anndata
 from lvsearch.topics.coherence import npmi_coherence
-from lvsearch.topics.coloured_text import ColouredText, coloured
+from lvsearch.topics.coloured_text import ColouredText, colour_text
 from lvsearch.topics.coloured_words import ColouredDocument, ColouredWord
 from lvsearch.topics.distinctive_words import (
     Namer,
@@ -267,7 +267,7 @@ class FittedTopics(FittedModel):
         words = self.table(self.model.topic_site)
         vocabulary = tuple(str(word) for word in words.columns)
         top = self.topics().sort_index()["words"].tolist()
-        return coloured(
+        return colour_text(
             text, words.to_numpy(np.float64), self.alpha, vocabulary, top, n_topics=n_topics, threshold=threshold
         )
 
@@ -400,7 +400,7 @@ class FittedTopics(FittedModel):
 
         ax: the axes to draw on; None for a new figure.
         """
-        axes, table = dressed(ax), self.topic_map()
+        axes, table = in_house_style(ax), self.topic_map()
         write_caption(axes, draw_topic_map(table, table.attrs["shown"], axes))
         return axes
 

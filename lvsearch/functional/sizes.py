@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from lvsearch.models.contract import Model, traced
+from lvsearch.models.contract import Model, is_traced
 
 
 class Places(NamedTuple):
@@ -31,12 +31,12 @@ def checked_places(size: Any, extents: Mapping[str, int] | None, capacity: Any) 
     """
     sizes = tuple(size) if isinstance(size, tuple | list) else (size,)
     if capacity is None:
-        if any(traced(n) for n in sizes):
+        if any(is_traced(n) for n in sizes):
             raise ValueError("got a traced size without capacity=, expected the largest size that arrays have room for")
         capacity = sizes
     capacities = tuple(map(int, capacity)) if isinstance(capacity, tuple | list) else (int(capacity),)
     fits = len(sizes) == len(capacities) and all(
-        traced(n) or 1 <= n <= room for n, room in zip(sizes, capacities, strict=True)
+        is_traced(n) or 1 <= n <= room for n, room in zip(sizes, capacities, strict=True)
     )
     if not fits:
         raise ValueError(f"got size={size!r} with capacity={capacity!r}, expected positive sizes, each with its room")

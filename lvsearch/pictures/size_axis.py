@@ -121,7 +121,7 @@ class SizeAxis:
         else:
             every = max(1, math.ceil(len(self.sizes) / most))
             shown = self.sizes[::every]
-            wanted, labels = self.positions(shown), [short(size) for size in shown]
+            wanted, labels = self.positions(shown), [size_text(size) for size in shown]
             axes.tick_params(axis="x", labelrotation=45 if len(shown) > 6 else 0)
         axes.set_xticks([*wanted, *extra], [*labels, *extra.values()])
 
@@ -149,6 +149,6 @@ class SizeAxis:
         return np.array(sorted(taken))
 
 
-def short(size: Size) -> str:
+def size_text(size: Size) -> str:
     """Return a size as text, such as "5" or "3×2"."""
     return "×".join(map(str, size))

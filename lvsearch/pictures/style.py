@@ -41,7 +41,7 @@ class Palette:
     band: str
     series: tuple[str, ...]
 
-    def of_part(self, number: int) -> str:
+    def colour_of_part(self, number: int) -> str:
         """Return the colour of topic or cluster `number`, from 0; the colours of the series repeat."""
         return self.series[number % len(self.series)]
 
@@ -99,7 +99,7 @@ DARK = Palette(
 
 
 @contextmanager
-def using(palette: Palette) -> Iterator[None]:
+def with_palette(palette: Palette) -> Iterator[None]:
     """Give pictures made inside of the context this palette; afterwards matplotlib's settings are as before."""
     import matplotlib
 
@@ -122,7 +122,7 @@ def palette_of(axes: "Axes") -> Palette:
     return DARK if sum(weight * part for weight, part in zip((0.21, 0.72, 0.07), shown, strict=True)) < 0.4 else LIGHT
 
 
-def dressed(ax: "Axes | None", width: float = WIDTH, height: float = HEIGHT) -> "Axes":
+def in_house_style(ax: "Axes | None", width: float = WIDTH, height: float = HEIGHT) -> "Axes":
     """Return axes in the house style: the given axes, or those of a new figure.
 
     ax: matplotlib axes to style, or None for a new figure

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 
 from lvsearch.files.array_folders import is_array_folder, new_array_folder
 from lvsearch.files.storage import refuse_existing
-from lvsearch.models.plain_arguments import as_path, listed
+from lvsearch.models.plain_arguments import as_list, as_path
 from lvsearch.reading.count_blocks import CountSource
 from lvsearch.reading.count_files import ROWS, CountOptions
 from lvsearch.reading.document_table import BlockKind, DocumentTable, TableColumn, as_kind, block_kind, joined_kind
@@ -100,7 +100,7 @@ def convert(
             "layer="
         )
     analyzer = Analyzer(chosen_stop_words(stop_words), token_pattern, ngram_range=ngram_range, tokenizer=tokenizer)
-    texts = TextSource(source, text, id, label, None if keep is None else tuple(listed("keep", keep)), encoding)
+    texts = TextSource(source, text, id, label, None if keep is None else tuple(as_list("keep", keep)), encoding)
     _convert_texts(texts, folder, analyzer, *limits)
     return folder
 

@@ -63,7 +63,7 @@ def counts_in(path: str | os.PathLike[str], options: CountOptions) -> FileCounts
     return FileCounts(read_ldac(path, None if words is None else len(words)), words)
 
 
-def texts_in(
+def documents_in_file(
     path: str | os.PathLike[str], text: Any, id: Any, label: Any, keep: Iterable[Any] | None, encoding: str
 ) -> Documents:
     """Return the documents of a file or a folder of texts, with names, classes and metadata.
@@ -84,12 +84,12 @@ def texts_in(
     if ending not in TEXTS:
         raise ValueError(unknown_ending(path, ending))
     if ending in (LINES, JSON):
-        return texts_of(read_text(path, encoding), path, ending, *columns)
+        return documents_in_string(read_text(path, encoding), path, ending, *columns)
     table = read_table(path, ending, text, id, label, encoding)
     return frame_documents(table.frame, *columns)._replace(notes=table.notes)
 
 
-def texts_of(
+def documents_in_string(
     content: str, name: Any, ending: str, text: Any, id: Any, label: Any, keep: Iterable[Any] | None
 ) -> Documents:
     """Return the documents in a string, such as the content of standard input.

@@ -10,7 +10,7 @@ import pandas as pd
 
 from lvsearch.files.packed_files import open_text
 from lvsearch.reading.folders import LINES, holds_text_files, text_files
-from lvsearch.reading.opening import TEXTS, ending_of, refuse_columns, texts_in, unknown_ending
+from lvsearch.reading.opening import TEXTS, documents_in_file, ending_of, refuse_columns, unknown_ending
 from lvsearch.tables.delimited import (
     check_header,
     dialect_of,
@@ -75,7 +75,7 @@ class TextSource(NamedTuple):
             for frame in _arrow_frames(self) if ending in ARROW else _json_frames(self):
                 yield frame_documents(frame, *columns)
         elif ending in TEXTS:
-            yield texts_in(self.path, *columns, self.encoding)
+            yield documents_in_file(self.path, *columns, self.encoding)
         else:
             raise ValueError(unknown_ending(self.path, ending))
 

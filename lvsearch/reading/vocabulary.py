@@ -6,7 +6,7 @@ from typing import Any
 
 from lvsearch.files.packed_files import read_text
 from lvsearch.files.string_arrays import StoredStrings
-from lvsearch.models.plain_arguments import listed
+from lvsearch.models.plain_arguments import as_list
 
 MOST_UNNAMED = 10_000_000
 """The largest number of terms without names. More are no vocabulary, and their made-up names alone would fill the
@@ -30,7 +30,7 @@ def ordered_terms(vocabulary: Iterable[Any]) -> tuple[str, ...]:
             f"got a {type(vocabulary).__name__} as vocabulary, whose order is not the columns'; expected a list of "
             "terms, the first one naming column 0; for a CountVectorizer pass .get_feature_names_out()"
         )
-    return tuple(str(term) for term in listed("vocabulary", vocabulary))
+    return tuple(str(term) for term in as_list("vocabulary", vocabulary))
 
 
 def checked_vocabulary(vocabulary: Iterable[Any] | None, counts: Any) -> tuple[str, ...]:
@@ -83,7 +83,7 @@ def as_strings(what: str, values: Iterable[Any] | None) -> tuple[str, ...] | Sto
         raise ValueError(f"got the string {values[:40]!r} as {what}; expected a list with one entry per document")
     if isinstance(values, StoredStrings):
         return values
-    return None if values is None else tuple(str(value) for value in listed(what, values))
+    return None if values is None else tuple(str(value) for value in as_list(what, values))
 
 
 def one_per_document(what: str, values: Iterable[Any] | None, counts: Any) -> tuple[str, ...] | StoredStrings | None:

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from lvsearch.pictures.captions import Caption
-from lvsearch.pictures.size_axis import SizeAxis, short
+from lvsearch.pictures.size_axis import SizeAxis, size_text
 from lvsearch.pictures.style import palette_of
 from lvsearch.recommending.recommendation import Recommendation
 from lvsearch.sizing.sizes import Size
@@ -74,10 +74,10 @@ def draw_recommendation(found: Recommendation, axes: "Axes") -> Caption:
         marked=found.size,
         within=0.0,
         label=found.size_names[0].replace("_", " "),
-        scale=f"nats per {nouns.observation}, above {short(found.best)}",
+        scale=f"nats per {nouns.observation}, above {size_text(found.best)}",
     )
     return Caption(
-        f"{short(found.size)} {found.size_names[0]} are recommended",
-        f"Held-out {nouns.units}: paired differences ± 1 standard error to {short(found.best)}, which predicts best; "
-        f"orange: {found.rule}; {found.estimator}",
+        f"{size_text(found.size)} {found.size_names[0]} are recommended",
+        f"Held-out {nouns.units}: paired differences ± 1 standard error to {size_text(found.best)}, which predicts "
+        f"best; orange: {found.rule}; {found.estimator}",
     )

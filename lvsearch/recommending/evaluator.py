@@ -13,12 +13,12 @@ import numpy as np
 from jax.sharding import Mesh
 
 from lvsearch.data.base import Data
-from lvsearch.fitted.kinds import fitted
+from lvsearch.fitted.kinds import as_fitted_model
 from lvsearch.fitted.topics import FittedTopics
 from lvsearch.inference.data.memory import Chunks
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.engine.unit_scores import score_units
-from lvsearch.inference.generators import folded, key_of
+from lvsearch.inference.generators import fold_in, key_of
 from lvsearch.models.contract import Model
 from lvsearch.recommending.recommendation import Recommendation
 from lvsearch.recommending.schedule import PartLimits, next_part
@@ -230,7 +230,7 @@ class PredictiveEvaluator(ModelEvaluator):
         if estimate is None:
             return fit
         began = time.perf_counter()
-        key = folded(key_of(SCORING), part)  # one for all sizes: differences between them share its noise
+        key = fold_in(key_of(SCORING), part)  # one for all sizes: differences between them share its noise
         found = score_units(
             estimate.model, estimate, left_out.dataset(), capacity=capacity_of(fit.size), samples=SAMPLES, key=key
         )
@@ -253,7 +253,7 @@ class PredictiveEvaluator(ModelEvaluator):
         """
         if other.state is None:
             return None
-        first, second = fitted(fit, train), fitted(other, train)
+        first, second = as_fitted_model(fit, train), as_fitted_model(other, train)
         if not isinstance(first, FittedTopics) or not isinstance(second, FittedTopics):
             return None
         return topic_quality(first, second, left_out)

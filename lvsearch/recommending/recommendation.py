@@ -10,7 +10,7 @@ import pandas as pd
 from lvsearch.data.base import Nouns
 from lvsearch.recommending.rule import smallest_within_error
 from lvsearch.sizing.sizes import Size
-from lvsearch.sizing.words import counted
+from lvsearch.sizing.words import with_noun
 
 BOUND = "bound"
 """The word in the name of a scoring method whose scores are bounds on log p."""
@@ -83,7 +83,7 @@ class Recommendation:
     def describe(self) -> str:
         """Return the recommendation in one or two plain sentences."""
         name, nouns = self.size_names[0], self.nouns
-        number = counted(self.size[0], name)
+        number = with_noun(self.size[0], name)
         verb = "predicts" if self.size[0] == 1 else "predict"
         by_bound = ", by a lower bound on log p" if BOUND in self.estimator else ""
         text = f"{number} {verb} new {nouns.units} as well as any size tried (within one standard error{by_bound})"

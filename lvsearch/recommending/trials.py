@@ -13,7 +13,7 @@ from lvsearch.recommending.rule import Comparison, compare_sizes
 from lvsearch.sizing.fit import HeldOutScores
 from lvsearch.sizing.ledger import Visit
 from lvsearch.sizing.sizes import Size
-from lvsearch.sizing.words import counted
+from lvsearch.sizing.words import with_noun
 
 PartScores = Mapping[int, HeldOutScores]
 """{number of a part: the scores of its units}."""
@@ -77,7 +77,7 @@ def recommendation(
     # in words: how units were held out, and by how many fits
     times = max(len(scores) for scores in by_size.values())
     cut = (
-        f"The {nouns.units} held out were given, each size fitted up to {counted(times, 'times')} to the others"
+        f"The {nouns.units} held out were given, each size fitted up to {with_noun(times, 'times')} to the others"
         if same_units
         else f"The {nouns.units} were cut into {parts} parts, up to {times} of them left out one at a time"
     )

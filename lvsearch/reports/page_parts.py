@@ -17,9 +17,9 @@ from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.topics import FittedTopics
 from lvsearch.pictures.captions import Caption
 from lvsearch.pictures.inline_svg import PAGE_HEIGHT, PAGE_WIDTH, inline_svg
-from lvsearch.pictures.style import dressed
+from lvsearch.pictures.style import in_house_style
 from lvsearch.reports.page_content import Drawing, Explorer, Grid, PartRow, Parts, Piece, Unit
-from lvsearch.sizing.words import counted
+from lvsearch.sizing.words import with_noun
 from lvsearch.topics.topic_map import draw_topic_map
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def draw_with_caption(draw: "Callable[[Axes], Caption]", name: str, label: str, 
 
     def dressed_and_drawn(axes: "Axes") -> None:
         """Style the axes, call `draw` on them, and keep the caption that it returns."""
-        captions.append(draw(dressed(axes)))
+        captions.append(draw(in_house_style(axes)))
 
     svg = inline_svg(dressed_and_drawn, name, label, PAGE_WIDTH, height)
     return Drawing(captions[0].title, tuple(captions[0].text.split("\n")), svg)
@@ -262,7 +262,7 @@ def _document(fitted: FittedTopics, number: int) -> Unit:
     pieces = [Piece(f"{w.text} ×{w.count}" if w.count > 1 else w.text, w.topic) for w in document.words[:MOST_PIECES]]
     left_out = len(document.words) - len(pieces)
     if left_out > 0:
-        pieces.append(Piece(f"and {counted(left_out, 'words')} more", None))
+        pieces.append(Piece(f"and {with_noun(left_out, 'words')} more", None))
     label = "" if labels is None else labels[number]
     return Unit(number, document.title, label, _largest_shares(fitted.proportions[number]), tuple(pieces))
 

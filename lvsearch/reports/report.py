@@ -28,7 +28,7 @@ import pandas as pd
 from lvsearch.files.plain_text import markdown, spreadsheet
 from lvsearch.files.storage import write_bytes, write_text
 from lvsearch.fitted.topics import FittedTopics
-from lvsearch.pictures.style import HEIGHT, LIGHT, WIDTH, using
+from lvsearch.pictures.style import HEIGHT, LIGHT, WIDTH, with_palette
 from lvsearch.reports.page import write_page
 from lvsearch.results.card import facts, headline, near_table
 from lvsearch.results.findings import Findings
@@ -118,7 +118,7 @@ def _tables(result: Findings, held_out: pd.DataFrame | None) -> dict[str, pd.Dat
         tables["recommended"] = result.recommended.table()
     if not result.by_prediction:
         tables |= {"posterior": result.posterior(), "bounds": result.bounds()}
-    best = _best(result)
+    best = _best_model(result)
     if isinstance(best, FittedTopics):
         tables["topics"] = best.topics(TOP_WORDS).reset_index()
         tables["topic_words"] = _topic_words(best, best.model.topic_site)
@@ -137,7 +137,7 @@ def _tables(result: Findings, held_out: pd.DataFrame | None) -> dict[str, pd.Dat
     return tables
 
 
-def _best(result: Findings) -> "FittedModel | None":
+def _best_model(result: Findings) -> "FittedModel | None":
     """Return the fitted model of the most probable size; None for a search over a function, which has no models."""
     return None if result.training is None else result.best
 
@@ -177,7 +177,7 @@ def _summary(result: Findings, held_out: pd.DataFrame | None) -> str:
         lines += ["![What other priors say](other_priors.png)", ""]
     lines += [f"- **{fact.name}**: {markdown(fact.text)}" for fact in facts(result, held_out)]
     # 2. tables: topics, evidence, held-out scores
-    best = _best(result)
+    best = _best_model(result)
     topics = pd.DataFrame() if best is None else topics_table(best)
     if best is not None and not topics.empty:
         lines += ["", f"## The topics of {markdown(size_in_words(result, best.size))}", "", *_markdown(topics)]
@@ -223,7 +223,7 @@ def _write_picture(path: Path, draw: Any, height: float = HEIGHT) -> None:
     from matplotlib.figure import Figure
 
     buffer = io.BytesIO()
-    with using(LIGHT):
+    with with_palette(LIGHT):
         figure = Figure(figsize=(WIDTH, height), dpi=DPI, layout="constrained")
         FigureCanvasAgg(figure)
         draw(figure.add_subplot())

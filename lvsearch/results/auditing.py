@@ -15,7 +15,7 @@ from lvsearch.data import Data
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.evidence import effort, evidence_chain
-from lvsearch.inference.evidence.simulation import Simulated, packed, simulated_like
+from lvsearch.inference.evidence.simulation import Simulated, pack_simulated, simulated_like
 from lvsearch.inference.evidence.truth import anneal_simulated
 from lvsearch.inference.generators import generator
 from lvsearch.progress import progress_bar
@@ -55,7 +55,7 @@ def audit_search(result: Findings, sizes: Iterable[Size | int] | None, *, seed: 
     for size in chosen:
         key_data, key_search, key_bracket = jax.random.split(_key_of(seed, size), 3)
         simulated = simulated_like(data, evaluator.model, size, key_data)
-        found = _search_again(result, evaluator, packed(simulated.data), chosen, trials, key_search)
+        found = _search_again(result, evaluator, pack_simulated(simulated.data), chosen, trials, key_search)
         kept = found.state.kept.get(size)
         estimate = None if kept is None else kept.state
         bracket = _bracket_truth(evaluator, simulated, estimate, trials, key_bracket)

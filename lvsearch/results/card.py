@@ -472,14 +472,14 @@ def _picture(result: Findings) -> str:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    from lvsearch.pictures.style import LIGHT, dressed, using
+    from lvsearch.pictures.style import LIGHT, in_house_style, with_palette
     from lvsearch.results.posterior_plots import draw_posterior
 
     buffer = io.BytesIO()
-    with using(LIGHT):  # on a panel of its own, whatever the notebook's settings
+    with with_palette(LIGHT):  # on a panel of its own, whatever the notebook's settings
         figure = Figure(figsize=(6.0, 3.4), dpi=150, layout="constrained")
         FigureCanvasAgg(figure)
-        draw_posterior(result, dressed(figure.add_subplot()))  # its caption is what the card says
+        draw_posterior(result, in_house_style(figure.add_subplot()))  # its caption is what the card says
         figure.savefig(buffer, format="png")
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
 

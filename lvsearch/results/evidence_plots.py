@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from lvsearch.pictures.captions import Caption
-from lvsearch.pictures.size_axis import SizeAxis, short
+from lvsearch.pictures.size_axis import SizeAxis, size_text
 from lvsearch.pictures.style import palette_of
 from lvsearch.results.findings import Findings
 from lvsearch.results.posterior_plots import size_label
@@ -188,7 +188,7 @@ def _draw_estimates_by_time(
     for number, (x, y, visit) in enumerate(zip(spent, relative, visits, strict=True)):
         if len(visits) <= MOST_TICKS or visit.size == found.best or number % math.ceil(len(visits) / MOST_TICKS) == 0:
             axes.annotate(
-                short(visit.size),
+                size_text(visit.size),
                 (float(x), float(y)),
                 (-5, 4),
                 textcoords="offset points",
@@ -255,7 +255,7 @@ def _draw_expansions(result: Findings, axes: "Axes") -> Caption:
     if result.prior.dimension == 1 and not result.diminishing().still_rising:
         level, label = result.diminishing().log_upper, "upper end if gains diminish (assumed)"
         axes.axhline(level, color=palette.accent, linestyle=":", linewidth=1.6, label=label, zorder=3)
-    labels = [short(visit.size) for visit in visits]
+    labels = [size_text(visit.size) for visit in visits]
     every = max(1, math.ceil(len(steps) / MOST_TICKS))
     axes.set_xticks(steps[::every], labels[::every])
     axes.margins(x=0.02)

@@ -67,7 +67,7 @@ def robust_search(
             chain = evidence_chain(evaluator.model, part, (size,), None)
             sampler = _sampler(evaluator.model, chain, key_order)
             key = jax.random.fold_in(key_paths, size)
-            grown = grow(sampler, key, SWEEPS, islands=1, particles=max(PARTICLES, chain.lanes))
+            grown = grow(sampler, key, SWEEPS, islands=1, particles=max(PARTICLES, chain.efficient_particles))
             columns.append(grown.log_evidence[: int(sampler.n_units), 0])
             bar.update()
         found.append(np.stack(columns, -1))

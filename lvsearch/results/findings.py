@@ -11,7 +11,7 @@ import pandas as pd
 
 from lvsearch.comparison.alignment import ComponentMap, component_map
 from lvsearch.data.base import Data
-from lvsearch.fitted.kinds import fitted
+from lvsearch.fitted.kinds import as_fitted_model
 from lvsearch.fitted.model import FittedModel
 from lvsearch.inference.engine.describing import unit_ceilings
 from lvsearch.partitions.mixture_posterior import MixturePosterior, estimate_from_partitions
@@ -31,7 +31,7 @@ from lvsearch.sizing.ledger import (
     near_mode,
     pooled_spread,
     record_of,
-    scaled,
+    scale_evidence,
     standard_error,
     with_evidence_from_gains,
 )
@@ -363,7 +363,7 @@ class Findings:
         kept = self.state.kept.get(size)
         if kept is None or kept.state is None:
             kept = cast(ModelEvaluator, self.evaluator).refit(size)
-        return fitted(kept, training)
+        return as_fitted_model(kept, training)
 
     def with_prior(self: FindingsType, prior: SizePrior) -> FindingsType:
         """Return the same fits under another prior over sizes; nothing is fitted again.
@@ -395,7 +395,7 @@ class Findings:
         """
         training = self._training()
         data = training.like_this(test)
-        known = {size: fitted(fit, training) for size, fit in self.state.kept.items() if fit.state is not None}
+        known = {size: as_fitted_model(fit, training) for size, fit in self.state.kept.items() if fit.state is not None}
         if not self.evaluator.nested:
             sizes = [size for size in self.estimated.sizes if size in known]
             weights = np.array([self.estimated.probability[self.estimated.sizes.index(size)] for size in sizes])
@@ -562,6 +562,6 @@ def _visits_under_prior(
     empty = SearchState()
     search = witness_search(evaluator, prior, settings, empty)
     for visit in visits:
-        search.record(visit.size, scaled(visit.evidence, evaluator.scale))
+        search.record(visit.size, scale_evidence(visit.evidence, evaluator.scale))
         bounds = search.bounds()
         yield replace(visit, log_lower=bounds.log_lower, log_upper=bounds.log_upper)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from lvsearch.pictures.captions import Caption
-from lvsearch.pictures.size_axis import short
+from lvsearch.pictures.size_axis import size_text
 from lvsearch.recommending.differences_plot import draw_differences
 from lvsearch.results.heldout import WITHIN
 from lvsearch.results.posterior_plots import size_label
@@ -30,11 +30,11 @@ def draw_held_out(comparison: pd.DataFrame, axes: "Axes") -> Caption:
         marked=reference,
         within=WITHIN,
         label=size_label(comparison.attrs["unit"]),
-        scale=f"nats per {nouns.observation}, above {short(reference)}",
+        scale=f"nats per {nouns.observation}, above {size_text(reference)}",
     )
     return Caption(
         f"Held-out {nouns.units}: which size predicts best",
         f"{comparison.attrs['n_units']:,} {nouns.units}, {comparison.attrs['n_observations']:,} {nouns.observations}; "
-        f"paired differences ± 1 standard error to {short(reference)}, the most probable size (orange); shaded: within "
-        f"{WITHIN} nats per {nouns.observation}, as good; {comparison.attrs['estimator']}",
+        f"paired differences ± 1 standard error to {size_text(reference)}, the most probable size (orange); shaded: "
+        f"within {WITHIN} nats per {nouns.observation}, as good; {comparison.attrs['estimator']}",
     )

@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from lvsearch.comparison.similarity import ComponentMembers, member_similarity, partners
 from lvsearch.data import Data
-from lvsearch.fitted.kinds import fitted
+from lvsearch.fitted.kinds import as_fitted_model
 from lvsearch.fitted.model import FittedModel
 from lvsearch.inference.compiles import prepare_programs
 from lvsearch.inference.data.dataset import Dataset
@@ -185,7 +185,7 @@ def fitted_from_scratch(
     evidence = "plug-in" if evaluator.plug_in else "bound"
     other = ModelEvaluator(evaluator.base_model, data, evidence=evidence, seed=seed, chunks=evaluator.chunks)
     fit = other.evaluate(size, None, 0)
-    return None if fit.info.failure is not None else fitted(fit, described)
+    return None if fit.info.failure is not None else as_fitted_model(fit, described)
 
 
 def _probable_sizes(result: Findings) -> tuple[list[Size], Float[np.ndarray, " size"]]:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from lvsearch.comparison.component_map_plot import draw_component_map
 from lvsearch.pictures.captions import write_caption
-from lvsearch.pictures.style import dressed
+from lvsearch.pictures.style import in_house_style
 from lvsearch.results.evidence_plots import draw_evidence, draw_progress
 from lvsearch.results.findings import Findings
 from lvsearch.results.held_out_plot import draw_held_out
@@ -38,7 +38,7 @@ def plot_posterior(result: Findings, ax: "Axes | None" = None, kind: str | None 
 
     Raises ValueError for a kind that the result does not have.
     """
-    axes = dressed(ax)
+    axes = in_house_style(ax)
     write_caption(axes, draw_posterior(result, axes, kind))
     return axes
 
@@ -55,7 +55,7 @@ def plot_bounds(result: Findings, ax: "Axes | None" = None) -> "Axes":
     result: the search.
     ax: matplotlib axes; None makes a new figure.
     """
-    axes = dressed(ax)
+    axes = in_house_style(ax)
     write_caption(axes, draw_evidence(result, axes))
     return axes
 
@@ -70,7 +70,7 @@ def plot_lattice(result: Findings, ax: "Axes | None" = None) -> "Axes":
 
     Raises ValueError for another number of size variables.
     """
-    axes = dressed(ax, height=LATTICE_HEIGHT)
+    axes = in_house_style(ax, height=LATTICE_HEIGHT)
     write_caption(axes, draw_lattice(result, axes))
     return axes
 
@@ -83,7 +83,7 @@ def plot_progress(result: Findings, ax: "Axes | None" = None) -> "Axes":
     result: the search.
     ax: matplotlib axes; None makes a new figure.
     """
-    axes = dressed(ax)
+    axes = in_house_style(ax)
     write_caption(axes, draw_progress(result, axes))
     return axes
 
@@ -100,7 +100,7 @@ def plot_component_map(
 
     Raises ValueError if no larger size was tried.
     """
-    axes = dressed(ax)
+    axes = in_house_style(ax)
     write_caption(axes, draw_component_map(result.component_map(size, larger), axes))
     return axes
 
@@ -113,6 +113,6 @@ def plot_held_out(comparison: pd.DataFrame, ax: "Axes | None" = None) -> "Axes":
     comparison: a table from `lvsearch.results.heldout.held_out_comparison`.
     ax: matplotlib axes; None makes a new figure.
     """
-    axes = dressed(ax)
+    axes = in_house_style(ax)
     write_caption(axes, draw_held_out(comparison, axes))
     return axes

@@ -7,7 +7,7 @@ import numpy as np
 
 from lvsearch.files.plain_text import visible
 from lvsearch.pictures.captions import Caption
-from lvsearch.pictures.size_axis import SizeAxis, short
+from lvsearch.pictures.size_axis import SizeAxis, size_text
 from lvsearch.pictures.style import palette_of
 from lvsearch.recommending.differences_plot import draw_recommendation
 from lvsearch.results.findings import Findings
@@ -76,7 +76,7 @@ def _draw_estimate(result: Findings, axes: "Axes") -> Caption:
     axes.vlines(at, 0.0, mean, color=colours, linewidth=2.4, zorder=3)
     axes.scatter(at, mean, s=42, c=colours, zorder=4, linewidths=0)
     best = sizes.index(found.best)
-    text = f"{short(found.best)}: {format_probability(float(mean[best]))}"
+    text = f"{size_text(found.best)}: {format_probability(float(mean[best]))}"
     _annotate_point(axes, float(at[best]), float(mean[best]), text, leftwards=best > len(sizes) / 2)
     where.ticks(axes, found.best)
     axes.set_ylim(0.0, 1.05 if mean.max() > 0.5 else 1.3 * float(mean.max()))

@@ -8,7 +8,7 @@ from lvsearch.results.findings import Findings
 from lvsearch.sizing.bounds import NOT_OF_SIZES, OF_FITS
 from lvsearch.sizing.posterior import SETTLED, format_probability, in_percent, posterior
 from lvsearch.sizing.sizes import Size
-from lvsearch.sizing.words import counted, is_or_are, sizes_in_words
+from lvsearch.sizing.words import is_or_are, sizes_in_words, with_noun
 
 
 def unit_name(result: Findings) -> str:
@@ -32,10 +32,10 @@ def size_in_words(result: Findings, size: Size) -> str:
     names = result.evaluator.size_names
     if names == ("size",):
         return f"size {size[0]}"
-    return " × ".join(counted(number, name.replace("_", " ")) for number, name in zip(size, names, strict=True))
+    return " × ".join(with_noun(number, name.replace("_", " ")) for number, name in zip(size, names, strict=True))
 
 
-def verb(result: Findings, size: Size) -> str:
+def verb_of_size(result: Findings, size: Size) -> str:
     """Return "is" or "are", the verb that agrees with `size_in_words(result, size)`."""
     if len(size) != 1 or result.evaluator.size_names == ("size",):
         return "is"
@@ -175,9 +175,9 @@ def answer(result: Findings) -> str:
     if not table.is_vacuous:
         row = max(table.rows[:-1], key=lambda row: row.probability_lower)
         low, high = format_probability(row.probability_lower), format_probability(row.probability_upper)
-        has = "has" if verb(result, row.size or ()) == "is" else "have"
+        has = "has" if verb_of_size(result, row.size or ()) == "is" else "have"
         return f"{size_in_words(result, row.size or ())} {has} probability {low} to {high} ({table.basis})."
-    has = "has" if verb(result, best) == "is" else "have"
+    has = "has" if verb_of_size(result, best) == "is" else "have"
     return (
         f"No size can be singled out under {kind} bounds {OF_FITS}; {size_in_words(result, best)} {has} the largest "
         f"prior × {result.settings.evidence} evidence of the sizes tried."

@@ -13,10 +13,10 @@ import pandas as pd
 from jaxtyping import Float
 
 from lvsearch.pictures.captions import Caption, write_caption
-from lvsearch.pictures.style import dressed
+from lvsearch.pictures.style import in_house_style
 from lvsearch.scrutiny.other_scores_plot import MARGIN, ROW, draw_other_scores
 from lvsearch.sizing.sizes import Size
-from lvsearch.sizing.words import between_in_words, counted, is_or_are
+from lvsearch.sizing.words import between_in_words, is_or_are, with_noun
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -224,10 +224,11 @@ class OtherScores:
         named = {name: size for name, size in self.chosen.items() if size is not None}
         others = [f"{name} {size[0]}" for name, size in named.items() if name not in self.agreeing]
         what = "one of these" if len(self.together) > 1 else f"{best} too"
-        agree = f"{len(named) - len(others)} of {counted(len(named), 'scores')} name {what}"
+        agree = f"{len(named) - len(others)} of {with_noun(len(named), 'scores')} name {what}"
         return (
-            f"{counted(best, self.size_name)} {is_or_are(best)} most probable{'; ' if len(self.together) > 1 else ', '}"
-            f"{told}. {agree}{'; not so ' + ', '.join(others) if others else ''}."
+            f"{with_noun(best, self.size_name)} {is_or_are(best)} most probable"
+            f"{'; ' if len(self.together) > 1 else ', '}{told}. {agree}"
+            f"{'; not so ' + ', '.join(others) if others else ''}."
         )
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
@@ -238,7 +239,7 @@ class OtherScores:
 
         ax: matplotlib axes; None makes a new figure.
         """
-        axes = dressed(ax, height=self.height)
+        axes = in_house_style(ax, height=self.height)
         write_caption(axes, self.draw(axes))
         return axes
 

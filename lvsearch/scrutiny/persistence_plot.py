@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from lvsearch.files.plain_text import visible
 from lvsearch.pictures.captions import Caption, write_caption
-from lvsearch.pictures.style import dressed, palette_of
+from lvsearch.pictures.style import in_house_style, palette_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +51,7 @@ def plot_persistence(
     ax: the axes to draw on; None for a new figure.
     """
     rows = min(len(table), MOST_ROWS)
-    axes = dressed(ax, height=max(LEAST, MARGIN + ROW * rows))
+    axes = in_house_style(ax, height=max(LEAST, MARGIN + ROW * rows))
     write_caption(axes, draw_persistence(table, found, threshold, kind, axes))
     return axes
 
@@ -70,7 +70,7 @@ def draw_persistence(table: pd.DataFrame, found: Similarities, threshold: float,
     axes.hlines(np.arange(len(order) - 1) + 0.5, -0.02, RIGHT, color=palette.grid, linewidth=0.7, zorder=1)
     for row, component in enumerate(order):
         # other starts below the middle of the row and other sizes above it, since the axis runs downwards
-        colour = palette.of_part(int(component))
+        colour = palette.colour_of_part(int(component))
         for others, marker, size, below in ((found.starts, "|", 6.0, 0.3), (found.sizes, "D", 4.0, -0.3)):
             values = others[:, component]
             axes.plot(

@@ -30,10 +30,10 @@ from jaxtyping import Float64, Int
 from scipy.special import softmax
 
 from lvsearch.pictures.captions import Caption, write_caption
-from lvsearch.pictures.style import dressed
+from lvsearch.pictures.style import in_house_style
 from lvsearch.scrutiny.robustness_plot import draw_robustness
 from lvsearch.sizing.sizes import SizePrior
-from lvsearch.sizing.words import counted, had_not_finished, is_or_are, sizes_in_words
+from lvsearch.sizing.words import had_not_finished, is_or_are, sizes_in_words, with_noun
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -142,7 +142,7 @@ class Robustness:
         taken = int(self.units[-1])
         most = f"{taken:,}" if taken == self.n_units else f"{taken:,} of {self.n_units:,}"
         between = "{} to {}".format(*self.stretch) if self.stretch else "in most samples of the orders some"
-        noun = counted(self.size, self.size_name)
+        noun = with_noun(self.size, self.size_name)
         held = f"{noun} {is_or_are(self.size)} what {between} {self.unit_name} support, the longest stretch"
         if self.grows:
             more = f"{'at least ' if self.limited else ''}{int(self.supported[-1])}"
@@ -178,7 +178,7 @@ class Robustness:
 
         Returns the axes.
         """
-        axes = dressed(ax)
+        axes = in_house_style(ax)
         write_caption(axes, self.draw(axes))
         return axes
 
@@ -189,7 +189,7 @@ class Robustness:
             f"Shade: probability of each size given so many {self.unit_name}. Line: what they support "
             f"(probability {SUPPORTED:.0%}), thick where it is {self.size}. {self.describe()}"
         )
-        noun = counted(self.size, self.size_name)
+        noun = with_noun(self.size, self.size_name)
         return Caption(f"{noun} over the longest stretch of {self.unit_name}", text)
 
     def to_stored(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

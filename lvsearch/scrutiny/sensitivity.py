@@ -19,11 +19,11 @@ import numpy as np
 import pandas as pd
 
 from lvsearch.pictures.captions import Caption, write_caption
-from lvsearch.pictures.style import dressed
+from lvsearch.pictures.style import in_house_style
 from lvsearch.scrutiny.sensitivity_plot import draw_sensitivity
 from lvsearch.sizing.posterior import EstimatedPosterior, estimate_posterior
 from lvsearch.sizing.sizes import Size, SizePrior
-from lvsearch.sizing.words import counted, had_not_finished, sizes_in_words
+from lvsearch.sizing.words import had_not_finished, sizes_in_words, with_noun
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -173,7 +173,7 @@ class Sensitivity:
         """
         if len(self.best) > 1:
             raise ValueError(f"got {len(self.best)} size variables, expected one: read table() instead")
-        axes = dressed(ax)
+        axes = in_house_style(ax)
         write_caption(axes, self.draw(axes))
         return axes
 
@@ -229,7 +229,7 @@ class Sensitivity:
     def _best_in_words(self) -> str:
         """The most probable size of the original search, such as "3 components"."""
         named = zip(self.best, self.size_names, strict=True)
-        return " × ".join(counted(number, name.replace("_", " ")) for number, name in named)
+        return " × ".join(with_noun(number, name.replace("_", " ")) for number, name in named)
 
     def _kept_in_words(self) -> str:
         """Return a sentence about the sizes that may be the best in every variant, and in at least one."""

@@ -29,13 +29,13 @@ from lvsearch.sizing.gains import next_measured
 from lvsearch.sizing.ledger import (
     Trial,
     Visit,
-    bordering,
-    enclosed,
     largest_unvisited,
     near_mode,
     record_of,
-    scaled,
+    scale_evidence,
     unvisited_neighbour,
+    visits_beside,
+    visits_between,
     with_evidence_from_gains,
 )
 from lvsearch.sizing.racing import next_size
@@ -225,11 +225,11 @@ def next_task(
     neighbour = unvisited_neighbour(near, state.visits, prior, search.max_size)
     if neighbour is not None:
         return Task(neighbour, 0, 1, warm=not evaluator.shrinks)
-    for visit in (*near, *enclosed(near, state.visits)):
+    for visit in (*near, *visits_between(near, state.visits)):
         if len(visit.trials) < starts:
             return Task(visit.size, len(visit.trials), 1)
     # Sizes just outside get a second fit, because one unlucky fit may have ended the search there.
-    for visit in bordering(near, state.visits):
+    for visit in visits_beside(near, state.visits):
         if len(visit.trials) < min(SECOND_LOOK, starts):
             return Task(visit.size, len(visit.trials), 1)
     if not settings.exhaustive or settings.max_size is None:
@@ -404,7 +404,7 @@ def _enter(
 
     best: the best fit of the size. trials: the records of all its fits. visits: the records of the sizes tried before.
     """
-    record = search.record(size, scaled(best.evidence, evaluator.scale))
+    record = search.record(size, scale_evidence(best.evidence, evaluator.scale))
     recorded = next((visit for visit in visits if visit.size == record.replaced_by), best)
     bounds = search.bounds()
     return Visit(

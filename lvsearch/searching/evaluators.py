@@ -28,10 +28,10 @@ from lvsearch.inference.evidence import (
     evidence_chain,
     gain_of_last_part,
     measures_gains,
-    pace,
     path_needs_fit,
+    temperature_profile,
 )
-from lvsearch.inference.generators import folded, key_of
+from lvsearch.inference.generators import fold_in, key_of
 from lvsearch.inference.several_processes import (
     broadcast_from_first,
     check_same,
@@ -203,7 +203,7 @@ class ModelEvaluator:
         trial: the number of the attempt at this size, from 0, which decides the length of the paths.
         """
         began = time.perf_counter()
-        key = folded(self._key_of(fit.size, trial), ANNEALING)
+        key = fold_in(self._key_of(fit.size, trial), ANNEALING)
         found = gain_of_last_part(self.model, self.data, fit.size, fit.state, key, trial)
         gain = SizeGain(tuple(found.forward.tolist()), tuple(found.backward.tolist()), found.temperatures)
         info = replace(fit.info, seconds=fit.info.seconds + time.perf_counter() - began)
@@ -237,7 +237,7 @@ class ModelEvaluator:
         try:
             chain = evidence_chain(self.model, self.data, fit.size, fit.state)
             work = effort(chain, trial)
-            key = folded(self._key_of(fit.size, trial), ANNEALING)
+            key = fold_in(self._key_of(fit.size, trial), ANNEALING)
             found = anneal(chain, key, work, self._pace(chain, fit.size, trial, work))
         except (MemoryError, JaxRuntimeError) as error:
             if not out_of_memory(error) or not self._annealed_bytes:
@@ -261,14 +261,14 @@ class ModelEvaluator:
         work: the numbers of temperatures and particles of the paths.
         """
         if path_needs_fit(self.model, self.data):
-            return pace(chain, folded(self._key_of(size, trial), PILOT), work)
+            return temperature_profile(chain, fold_in(self._key_of(size, trial), PILOT), work)
         if size not in self._paces:
-            self._paces[size] = pace(chain, folded(self._key_of(size, 0), PILOT), work)
+            self._paces[size] = temperature_profile(chain, fold_in(self._key_of(size, 0), PILOT), work)
         return self._paces[size]
 
     def _key_of(self, size: Size, trial: int) -> Array:
         """Return the random key of one trial (attempt) at a size, made from the seed, the size and the trial number."""
-        return folded(self._key, *size, trial)
+        return fold_in(self._key, *size, trial)
 
     @property
     def chunks(self) -> Chunks:
@@ -357,7 +357,7 @@ def _rebuild_evaluator(
 def _digest(model: Model, data: Dataset) -> str:
     """Return a SHA-256 hash, in hexadecimal digits, of the model and of all data that its fits see."""
     hashed = hashlib.sha256(repr(model).encode())
-    for part in data.in_turn():
+    for part in data.iter_parts():
         for leaf in map(np.asarray, jax.tree.leaves([batch.units for batch in part.batches])):
             hashed.update(f"{leaf.dtype}{leaf.shape}".encode() + leaf.tobytes())
     return hashed.hexdigest()
@@ -376,5 +376,5 @@ def _origin(size: Size, start: Fit | None) -> str:
 
 def data_ceiling(model: Model, data: Dataset) -> float:
     """Return the model's ceiling: an upper bound on log p(data | any size, any parameters), nats, rounded upwards."""
-    total = math.fsum(model.ceiling(batch.units) for part in data.in_turn() for batch in part.batches)
+    total = math.fsum(model.ceiling(batch.units) for part in data.iter_parts() for batch in part.batches)
     return total + CEILING_SLACK * abs(total) if math.isfinite(total) else total

@@ -15,12 +15,12 @@ from jaxtyping import Float64
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.memory import Chunks
-from lvsearch.inference.generators import folded, key_of
+from lvsearch.inference.generators import fold_in, key_of
 from lvsearch.inference.partition_chains import (
     PartitionChain,
     is_enough,
-    lengthened,
     partition_chain,
+    run_one_more_block,
     supported_sizes,
 )
 from lvsearch.models.contract import Model
@@ -107,8 +107,8 @@ class PartitionEvaluator(ModelEvaluator):
         else:
             log_prior = progress.log_prior
         chains = self._chains.setdefault(log_prior.tobytes(), cache(lambda places: self._chain(log_prior, places)))
-        key = folded(key_of(self._own_seed), CHAINS_KEY)
-        run = lengthened(chains, key, None if progress is None else progress.run, precision=PRECISION)
+        key = fold_in(key_of(self._own_seed), CHAINS_KEY)
+        run = run_one_more_block(chains, key, None if progress is None else progress.run, precision=PRECISION)
         return PartitionProgress(run, log_prior)
 
     def is_long_enough(self, progress: PartitionProgress | None) -> bool:

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from lvsearch.models.plain_arguments import shown
+from lvsearch.models.plain_arguments import shortened_repr
 
 
 @dataclass(frozen=True, init=False)
@@ -29,7 +29,9 @@ class Evidence:
             lower, standard_error = float(lower), float(standard_error)
             upper = lower if upper is None else float(upper)
         except (TypeError, ValueError, OverflowError) as error:
-            raise ValueError(f"Evidence is a number of nats: got {shown((lower, upper, standard_error))}.") from error
+            raise ValueError(
+                f"Evidence is a number of nats: got {shortened_repr((lower, upper, standard_error))}."
+            ) from error
         if any(math.isnan(number) for number in (lower, upper, standard_error)):
             raise ValueError(
                 f"Evidence is not a number: got lower={lower}, upper={upper}, standard_error={standard_error}. "

@@ -207,7 +207,7 @@ class EvidenceCurve:
         normal = antithetic_errors(len(gains) + 1)[::THINNING]
         common, own = normal[:, :1], normal[:, 1:]  # the first column is the error that all gains share
         drawn = gains + errors * (math.sqrt(COMMON_SHARE) * common + math.sqrt(1 - COMMON_SHARE) * own)
-        return falling(drawn, errors**-2.0)
+        return fit_falling(drawn, errors**-2.0)
 
     def relative_to(self, best: int) -> tuple[Float[np.ndarray, " end"], Float[np.ndarray, " end"]]:
         """Return log p(data | size k) − log p(data | size `best`) for k = 1 … end, and its standard error.
@@ -336,7 +336,7 @@ def smooth_gains(
     such a curve within their errors. The last happens where gains end at once. Then only falling gains are assumed.
     """
     # the size where the falling fit of the gains crosses 0, by linear interpolation in log size
-    level = falling(gains[None], np.maximum(errors, 1e-3) ** -2.0)[0]
+    level = fit_falling(gains[None], np.maximum(errors, 1e-3) ** -2.0)[0]
     if not (level[0] > 0 > level[-1]):
         return None
     above = int(np.flatnonzero(level > 0)[-1])
@@ -367,7 +367,7 @@ def _powers(sizes: Int[np.ndarray, " size"], number: int) -> Float[np.ndarray, "
     return np.log(sizes)[:, None] ** np.arange(number)
 
 
-def falling(
+def fit_falling(
     rows: Float[np.ndarray, "draws node"], weights: Float[np.ndarray, " node"]
 ) -> Float[np.ndarray, "draws node"]:
     """Return for each row the nearest row of numbers that never rise, by weighted least squares.

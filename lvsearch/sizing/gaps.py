@@ -67,11 +67,11 @@ def gaps(tried: Sequence[int], known: Mapping[int, float], prior: OneSize, end: 
         possible = inside[log_prior > -math.inf]
         middle = int(possible[np.argmin(np.abs(possible - (low + high) / 2))])
         found.append(Gap(middle, float(log_sum(log_prior) + max(ends, default=-math.inf) + slack)))
-    further = beyond(tried, known, prior, end, slack)
+    further = gap_beyond(tried, known, prior, end, slack)
     return found if further is None else [*found, further]
 
 
-def beyond(
+def gap_beyond(
     tried: Sequence[int], known: Mapping[int, float], prior: OneSize, end: int | None, slack: float
 ) -> Gap | None:
     """Return the run of untried sizes beyond the largest tried size; None where the prior or `end` leaves no size.

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lvsearch.sizing.gaps import Gap, beyond, gaps
+from lvsearch.sizing.gaps import Gap, gap_beyond, gaps
 from lvsearch.sizing.sizes import OpenSize, Size, SizePrior
 
 
@@ -25,22 +25,22 @@ class Line:
     through: Size
     axis: int
 
-    def at(self, number: int) -> Size:
+    def size_at(self, number: int) -> Size:
         """Return the size on the line whose size variable `axis` equals `number`."""
         return (*self.through[: self.axis], number, *self.through[self.axis + 1 :])
 
     def holds(self, size: Size) -> bool:
         """Return True if a size is on the line."""
-        return self.at(size[self.axis]) == size
+        return self.size_at(size[self.axis]) == size
 
     def log_pmf(self, size: Size) -> float:
         """Return the log prior probability of the size on the line whose number is `size[0]`, nats."""
-        return self.prior.log_pmf(self.at(size[0]))
+        return self.prior.log_pmf(self.size_at(size[0]))
 
     def log_mass(self, corner: Size) -> float:
         """Return the log prior mass of the sizes on the line from the number `corner[0]` on, nats."""
         ends: OpenSize = tuple(None if axis == self.axis else n + 1 for axis, n in enumerate(self.through))
-        return self.prior.log_box(self.at(corner[0]), ends)
+        return self.prior.log_box(self.size_at(corner[0]), ends)
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Ladder:
     prior: SizePrior
     largest: Size | None
 
-    def at(self, number: int) -> Size:
+    def size_at(self, number: int) -> Size:
         """Return the size (n, …, n) of the ladder for n = `number`, with each variable cut at its largest value."""
         if self.largest is None:
             return (number,) * self.prior.dimension
@@ -61,7 +61,7 @@ class Ladder:
 
     def log_pmf(self, size: Size) -> float:
         """Return the log prior probability of the rung n = `size[0]`, nats."""
-        return self.prior.log_pmf(self.at(size[0]))
+        return self.prior.log_pmf(self.size_at(size[0]))
 
     def log_mass(self, corner: Size) -> float:
         """Return the log prior mass of all sizes at or above the rung n = `corner[0]` in every variable, nats.
@@ -70,7 +70,7 @@ class Ladder:
         """
         if self.largest is not None and corner[0] > max(self.largest):
             return -math.inf
-        return self.prior.log_mass(self.at(corner[0]))
+        return self.prior.log_mass(self.size_at(corner[0]))
 
 
 @dataclass(frozen=True)
@@ -99,17 +99,17 @@ def hidden_in_lattice(
     slack: nats added to the evidence that neighbouring tried sizes suggest.
     """
     ladder = Ladder(prior, largest)
-    rungs = sorted(max(size) for size in tried if ladder.at(max(size)) == size)
-    on_ladder = {n: known[ladder.at(n)] for n in rungs if ladder.at(n) in known}
-    further = beyond(rungs, on_ladder, ladder, None if largest is None else max(largest), slack)
-    found = [] if further is None else [Hidden(ladder.at(further.size), further.log_weight)]
+    rungs = sorted(max(size) for size in tried if ladder.size_at(max(size)) == size)
+    on_ladder = {n: known[ladder.size_at(n)] for n in rungs if ladder.size_at(n) in known}
+    further = gap_beyond(rungs, on_ladder, ladder, None if largest is None else max(largest), slack)
+    found = [] if further is None else [Hidden(ladder.size_at(further.size), further.log_weight)]
     lines = dict.fromkeys(
         Line(prior, (*size[:axis], 1, *size[axis + 1 :]), axis) for size in counting for axis in range(prior.dimension)
     )
     for line in lines:
         on_line = sorted(size[line.axis] for size in tried if line.holds(size))
-        evidence = {n: known[line.at(n)] for n in on_line if line.at(n) in known}
+        evidence = {n: known[line.size_at(n)] for n in on_line if line.size_at(n) in known}
         end = None if largest is None else largest[line.axis]
         each: list[Gap] = gaps(on_line, evidence, line, end, slack)
-        found += [Hidden(line.at(gap.size), gap.log_weight) for gap in each]
+        found += [Hidden(line.size_at(gap.size), gap.log_weight) for gap in each]
     return found

@@ -164,7 +164,7 @@ class Visit:
         return replace(self, trials=(*self.trials, trial))
 
 
-def scaled(evidence: Evidence, scale: float) -> Evidence:
+def scale_evidence(evidence: Evidence, scale: float) -> Evidence:
     """Return the evidence with both ends and the error divided by `scale`; the result is weighed against the prior.
 
     scale: 1, or the number of tokens if evidence is weighed per token.
@@ -177,7 +177,7 @@ def record_of(visit: Visit, scale: float) -> Record:
 
     scale: the divisor of the log evidence: 1, or the number of tokens.
     """
-    return Record(visit.size, scaled(visit.evidence, scale), visit.replaced_by)
+    return Record(visit.size, scale_evidence(visit.evidence, scale), visit.replaced_by)
 
 
 def pooled_spread(visits: Sequence[Visit]) -> float:
@@ -268,7 +268,7 @@ def near_mode(
     return tuple(visit for visit in ranked if close(visit.size))
 
 
-def enclosed(near: Sequence[Visit], visits: Sequence[Visit]) -> tuple[Visit, ...]:
+def visits_between(near: Sequence[Visit], visits: Sequence[Visit]) -> tuple[Visit, ...]:
     """Return visited sizes that lie between two sizes near the mode along one variable, but are not near it themselves.
 
     The most likely reason is one unlucky fit. So such a size gets as many trials (fits) as its neighbours before it is
@@ -291,7 +291,7 @@ def enclosed(near: Sequence[Visit], visits: Sequence[Visit]) -> tuple[Visit, ...
     return tuple(sorted((v for v in visits if v.size not in sizes and between(v.size)), key=lambda v: len(v.trials)))
 
 
-def bordering(near: Sequence[Visit], visits: Sequence[Visit]) -> tuple[Visit, ...]:
+def visits_beside(near: Sequence[Visit], visits: Sequence[Visit]) -> tuple[Visit, ...]:
     """Return visited sizes just outside the sizes near the mode, that is, one step away along one variable.
 
     A search ends at these sizes, and each may have ended it by one unlucky fit.

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from lvsearch.sizing.logspace import log_sum, log_times
-from lvsearch.sizing.posterior import antithetic_errors, share, softmax, sum_of_others
+from lvsearch.sizing.posterior import antithetic_errors, share_of_total, softmax, sum_of_others
 from lvsearch.sizing.sizes import Mixture, Size
 from lvsearch.sizing.witness import WitnessSearch
 
@@ -79,8 +79,8 @@ def proved_members(prior: Mixture, search: WitnessSearch) -> MemberPosterior:
         _member_names(prior),
         prior.weights,
         None,
-        share(low, sum_of_others(high), undefined=0.0),
-        share(high, sum_of_others(low), undefined=1.0),
+        share_of_total(low, sum_of_others(high), undefined=0.0),
+        share_of_total(high, sum_of_others(low), undefined=1.0),
     )
 
 

@@ -92,8 +92,8 @@ def posterior(bounds: Bounds) -> Posterior:
     """
     lower = np.append(bounds.weights_lower, bounds.unvisited_lower)
     upper = np.append(bounds.weights_upper, bounds.unvisited_upper)
-    probability_lower = share(lower, sum_of_others(upper), undefined=0.0)
-    probability_upper = share(upper, sum_of_others(lower), undefined=1.0)
+    probability_lower = share_of_total(lower, sum_of_others(upper), undefined=0.0)
+    probability_upper = share_of_total(upper, sum_of_others(lower), undefined=1.0)
     mass = bounds.log_unvisited_prior
     columns = zip(
         (*bounds.sizes, None),
@@ -298,7 +298,7 @@ def sum_of_others(terms: Float[np.ndarray, " terms"]) -> Float[np.ndarray, " ter
     return np.logaddexp(before, after)
 
 
-def share(
+def share_of_total(
     own: Float[np.ndarray, " terms"], others: Float[np.ndarray, " terms"], undefined: float
 ) -> Float[np.ndarray, " terms"]:
     """Return e^own / (e^own + e^others), the share of each term in the total, (terms,).

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from lvsearch.models.plain_arguments import listed, real_number, shown, whole_number
+from lvsearch.models.plain_arguments import as_list, real_number, shortened_repr, whole_number
 from lvsearch.sizing.logspace import LOG_HALF, log_one_minus, log_sum
 from lvsearch.sizing.univariate import (
     Geometric,
@@ -107,7 +107,7 @@ class Table(Tabulated):
         try:
             array = np.asarray(probabilities, dtype=np.float64)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"A table needs numbers: got {shown(probabilities)}.") from error
+            raise ValueError(f"A table needs numbers: got {shortened_repr(probabilities)}.") from error
         require(array.ndim >= 1 and 0 < array.size <= LARGEST_TABLE, "A table needs 1 to 4e6 entries", array.shape)
         require(
             bool(np.all(array >= 0.0)), "A table's probabilities must be at least 0 and not NaN", float(array.min())
@@ -345,7 +345,7 @@ class Mixture(SizePrior):
     priors: tuple[SizePrior, ...]
 
     def __init__(self, weights: Sequence[float | int], priors: Sequence[SizePrior]) -> None:
-        weights, priors = listed("weights", weights), listed("priors", priors)
+        weights, priors = as_list("weights", weights), as_list("priors", priors)
         require(len(weights) == len(priors) > 0, "A mixture needs one weight per prior", (len(weights), len(priors)))
         _require_priors(priors)
         weights = [real_number("weights", weight, above=0) for weight in weights]

@@ -25,7 +25,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import betainc, betaln, gammaln
 
-from lvsearch.models.plain_arguments import real_number, shown, yes_or_no
+from lvsearch.models.plain_arguments import real_number, shortened_repr, yes_or_no
 from lvsearch.sizing.logspace import LOG_HALF, log_one_minus, log_ratio_series, log_sum
 
 Size = tuple[int, ...]
@@ -44,7 +44,9 @@ def as_size(size: Size | int, dimension: int) -> Size:
     except (TypeError, ValueError, IndexError):  # the last two of arrays that have no single entry
         values = ()
     if len(values) != dimension or any(value < 1 for value in values):
-        raise ValueError(f"A size is {dimension} positive integer(s): got {shown(size)}. Sizes start at 1, not 0.")
+        raise ValueError(
+            f"A size is {dimension} positive integer(s): got {shortened_repr(size)}. Sizes start at 1, not 0."
+        )
     return values
 
 

@@ -29,7 +29,7 @@ def between_in_words(sizes: Sequence[Size]) -> str:
     return f"{', '.join(runs[:-1])} and {runs[-1]}"
 
 
-def counted(number: int, plural: str) -> str:
+def with_noun(number: int, plural: str) -> str:
     """Return a number with its noun, such as "3 occupied components" or "1 occupied component".
 
     For the number one, the first word that ends in s loses the s.

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from lvsearch.models.plain_arguments import listed
+from lvsearch.models.plain_arguments import as_list
 from lvsearch.texts.counting import checked_texts
 
 SHOWN = 12
@@ -96,7 +96,7 @@ def frame_documents(
         raise ValueError("got several levels of names; expected one: frame.reset_index(), or join them")
     if isinstance(keep, str):
         raise ValueError(f"got keep={keep!r}; expected a list of columns: keep=[{keep!r}]")
-    kept = None if keep is None else listed("keep", keep)
+    kept = None if keep is None else as_list("keep", keep)
     for what, name in (("text", text), ("id", id), ("label", label), *(("keep", name) for name in kept or ())):
         if name not in frame.columns and not (name is None and what in ("id", "label")):
             raise ValueError(

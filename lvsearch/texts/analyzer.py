@@ -7,8 +7,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from lvsearch.models.plain_arguments import shown
-from lvsearch.texts.letters import LEAST_LETTERS, composed, folded, has_digits, is_short, lowered, words_of
+from lvsearch.models.plain_arguments import shortened_repr
+from lvsearch.texts.letters import LEAST_LETTERS, compose, fold_case, has_digits, is_short, to_lower, words_of
 from lvsearch.texts.stop_words import ENGLISH, english_stop_words, listed_stop_words
 
 LEGACY_PATTERN = r"(?u)\b[^\W\d_]{3,}\b"
@@ -89,7 +89,9 @@ class Analyzer:
         if self.tokenizer is not None:
             raise ValueError("got a tokenizer and a token_pattern; expected one of them: both cut texts into words")
         if not isinstance(self.token_pattern, str):
-            raise ValueError(f"got token_pattern={shown(self.token_pattern)}, expected a regular expression as a text")
+            raise ValueError(
+                f"got token_pattern={shortened_repr(self.token_pattern)}, expected a regular expression as a text"
+            )
         try:
             n_groups = re.compile(self.token_pattern).groups
         except re.error as error:
@@ -164,7 +166,7 @@ class Analyzer:
 
     def fold(self, word: str) -> str:
         """Return the folded form of a word, under which it is counted; spellings that differ in case alone share it."""
-        return folded(word) if self.normalize and self.lowercase else word
+        return fold_case(word) if self.normalize and self.lowercase else word
 
     def rule(self, word: str) -> Rule | None:
         """Return the rule that leaves a word out, or None for a word that counts. word: as `fold` returns it."""
@@ -184,10 +186,10 @@ class Analyzer:
 
     def _spelled(self, text: str) -> str:
         """Return a text with accents composed and in lower case, as far as `normalize` and `lowercase` say so."""
-        text = composed(text) if self.normalize else text
+        text = compose(text) if self.normalize else text
         if not self.lowercase:
             return text
-        return composed(lowered(text)) if self.normalize else text.lower()
+        return compose(to_lower(text)) if self.normalize else text.lower()
 
     @cached_property
     def _pattern(self) -> re.Pattern[str] | None:

@@ -138,7 +138,7 @@ def list_documents(texts: Iterable[Any]) -> list[Any]:
             "keys as document_names"
         )
     as_python: Callable[[], list[Any]] | None = getattr(texts, "to_pylist", None)
-    return plain_arguments.listed("texts", texts) if as_python is None else as_python()
+    return plain_arguments.as_list("texts", texts) if as_python is None else as_python()
 
 
 def is_words(document: Any) -> bool:

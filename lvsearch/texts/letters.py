@@ -41,17 +41,17 @@ def words_of(text: str) -> list[str]:
     return (ascii_word_pattern() if text.isascii() else word_pattern()).findall(text)
 
 
-def composed(text: str) -> str:
+def compose(text: str) -> str:
     """Compose letters and their marks (NFC), and remove soft hyphens, which only say where a line may break."""
     return text if text.isascii() else unicodedata.normalize("NFC", text).replace("\u00ad", "")
 
 
-def lowered(text: str) -> str:
+def to_lower(text: str) -> str:
     """Return the text in lower case. The Turkish capital İ becomes i; Python alone would leave a dot behind."""
     return text.replace("\u0130", "i").lower()
 
 
-def folded(word: str) -> str:
+def fold_case(word: str) -> str:
     """Return the folded form of a word, common to all spellings by case: "strasse" for "Straße" and "STRASSE"."""
     return word if word.isascii() else unicodedata.normalize("NFC", word.casefold())
 

@@ -5,7 +5,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from lvsearch.models.plain_arguments import listed
+from lvsearch.models.plain_arguments import as_list
 
 ENGLISH = "english"
 """The language of the default list."""
@@ -51,7 +51,7 @@ def chosen_stop_words(stop_words: str | Iterable[str] | None) -> str | tuple[str
     """
     if stop_words is None or isinstance(stop_words, str):
         return stop_words
-    words = listed("stop_words", stop_words)
+    words = as_list("stop_words", stop_words)
     if not all(isinstance(word, str) for word in words):
         raise ValueError("got stop words that are not all strings; expected 'english', a list of words or None")
     return tuple(sorted(set(words)))

@@ -101,7 +101,7 @@ class ColouredText:
         return axes
 
 
-def coloured(
+def colour_text(
     text: str,
     topics: Float64[np.ndarray, "topic word"],
     alpha: Float64[np.ndarray, " topic"],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lvsearch.files.plain_text import visible
 from lvsearch.pictures.captions import Caption, write_caption
-from lvsearch.pictures.style import LIGHT, dressed, palette_of
+from lvsearch.pictures.style import LIGHT, in_house_style, palette_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -86,7 +86,7 @@ class ColouredDocument:
 
         ax: axes to draw on; None makes new ones.
         """
-        axes = dressed(ax)
+        axes = in_house_style(ax)
         palette = palette_of(axes)
         axes.set_axis_off()
         box = axes.get_window_extent()
@@ -101,7 +101,7 @@ class ColouredDocument:
             if y < 0:
                 left_out += 1
                 continue
-            colour = palette.of_part(word.topic)
+            colour = palette.colour_of_part(word.topic)
             plate = {
                 "boxstyle": "round,pad=0.2",
                 "facecolor": f"{colour}{OPACITY}",
@@ -122,7 +122,7 @@ class ColouredDocument:
 
 def _word_html(text: str, topic: int) -> str:
     """Return a word as HTML, with the colour and the number of its topic."""
-    colour = LIGHT.of_part(topic)
+    colour = LIGHT.colour_of_part(topic)
     style = f"background:{colour}{OPACITY};border-bottom:2px solid {colour};padding:0 .15em"
     return f"<span style='{style}' title='topic {topic}'>{html.escape(text)}<sub>{topic}</sub></span>"
 

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from lvsearch.files.plain_text import visible
 from lvsearch.pictures.captions import Caption, write_caption
-from lvsearch.pictures.style import MARKERS, dressed, palette_of
+from lvsearch.pictures.style import MARKERS, in_house_style, palette_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -107,7 +107,7 @@ def plot_prevalence(table: pd.DataFrame, names: pd.Series, ax: "Axes | None" = N
     names: the name of each topic, indexed by its number.
     ax: axes to draw on; None makes new ones.
     """
-    axes = dressed(ax)
+    axes = in_house_style(ax)
     palette = palette_of(axes)
     groups = list(dict.fromkeys(table["group"]))
     wide = table.pivot_table(index="group", columns="topic", values="mean", sort=False, observed=True).loc[groups]
@@ -118,7 +118,7 @@ def plot_prevalence(table: pd.DataFrame, names: pd.Series, ax: "Axes | None" = N
         rows = table[table["topic"] == topic]
         at = np.arange(len(groups)) + (place - (len(topics) - 1) / 2) * 0.6 / max(1, len(topics))
         mean, lower, upper = (np.asarray(rows[column]) for column in ("mean", "lower", "upper"))
-        colour, marker = palette.of_part(place), MARKERS[place % len(MARKERS)]
+        colour, marker = palette.colour_of_part(place), MARKERS[place % len(MARKERS)]
         label = visible(f"{topic}: {names.loc[topic]}").replace("$", r"\$")
         axes.plot(
             at,

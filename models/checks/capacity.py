@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from lvsearch.models.checks.probe import Probe, called, prior_gradient, unit_gradients
+from lvsearch.models.checks.probe import Probe, call_or_explain, prior_gradient, unit_gradients
 from lvsearch.models.contract import Site, Statistics
 
 TOLERANCE = 1e-9
@@ -47,10 +47,10 @@ def check_capacity(p: Probe) -> str:
     """
     model = p.model
     wide = _wide_masks(p)
-    g = moved_to(model.globals(), p.g, p.on, wide, 0)
-    l = moved_to(model.locals(), p.l, p.on, wide, 1)
-    prior = called("log_prior", model, prior_gradient, model, g, wide)
-    unit = _globals_only(called("log_unit", model, unit_gradients, model, g, l, p.units, wide))
+    g = move_to_masks(model.globals(), p.g, p.on, wide, 0)
+    l = move_to_masks(model.locals(), p.l, p.on, wide, 1)
+    prior = call_or_explain("log_prior", model, prior_gradient, model, g, wide)
+    unit = _globals_only(call_or_explain("log_unit", model, unit_gradients, model, g, l, p.units, wide))
     halves = (
         _Half("log_prior", 0, prior_gradient(model, p.g, p.on), prior),
         _Half("log_unit", 1, _globals_only(unit_gradients(model, p.g, p.l, p.units, p.on)), unit),
@@ -105,15 +105,15 @@ def _check_half(p: Probe, wide: Places, half: _Half) -> float:
     value, wide_value = np.sum(half.narrow[0]), np.sum(half.wide[0])
     at_empty = {name: _largest_at_empty(site, half.wide[1][name], wide, half.lead) for name, site in sites.items()}
     suspects = [name for name, largest in at_empty.items() if largest]
-    if not close(value, wide_value):
+    if not are_close(value, wide_value):
         among = f" (its gradient by {', '.join(map(repr, suspects))} is not 0 there)" if suspects else ""
         raise ValueError(
             f"{where} counts places that hold nothing{among}: got {value:.6g} and {wide_value:.6g} nats at one size, "
             f"{p.size}, as {places}; expected the same. {remedy}"
         )
-    back = moved_to(sites, half.wide[1], wide, p.on, half.lead)
+    back = move_to_masks(sites, half.wide[1], wide, p.on, half.lead)
     for name in sites:
-        if not close(half.narrow[1][name], back[name]):
+        if not are_close(half.narrow[1][name], back[name]):
             raise ValueError(
                 f"{where} has another gradient by the site {name!r} as {places}; expected the same at one size, "
                 f"{p.size}. {remedy}"
@@ -132,7 +132,7 @@ def _globals_only(found: Any) -> tuple[Any, Any]:
     return value, by_globals
 
 
-def moved_to(
+def move_to_masks(
     sites: Mapping[str, Site], statistics: Mapping[str, Statistics], old: Places, new: Places, lead: int
 ) -> dict[str, Statistics]:
     """Return {latent variable: statistics} with the entries that exist moved to the slots where another mask has them.
@@ -178,7 +178,7 @@ def _largest_at_empty(site: Site, gradient: Statistics, on: Places, lead: int) -
     return max(map(outside, jax.tree.leaves(gradient)))
 
 
-def close(a: Any, b: Any) -> bool:
+def are_close(a: Any, b: Any) -> bool:
     """Return True if two pytrees of one structure are equal up to rounding (1e-9 of the largest entry); False for
     NaN.
     """

@@ -1,7 +1,7 @@
 """A check that the log-joint does not depend on padding: the values of missing cells, and elements of no copies.
 
-What is padding depends on the type of unit (observation): `widened` and `disturbed` say it for each type of
-`lvsearch.models.units`.
+What is padding depends on the type of unit (observation): `with_padding` and `with_other_missing_cells` say it for each
+type of `lvsearch.models.units`.
 """
 
 from functools import singledispatch
@@ -10,8 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from lvsearch.models.checks.capacity import close
-from lvsearch.models.checks.probe import Probe, called, local_statistics, unit_gradients
+from lvsearch.models.checks.capacity import are_close
+from lvsearch.models.checks.probe import Probe, call_or_explain, local_statistics, unit_gradients
 from lvsearch.models.contract import Unit
 from lvsearch.models.units import AnnotatedImage, BagOfWords, GroupOfRows, Row
 
@@ -31,9 +31,9 @@ def check_padding(p: Probe, seed: int) -> str:
     name, before = type(p.model).__name__, unit_gradients(p.model, p.g, p.l, p.units, p.on)
     looked = []
     # 1. other contents in cells that were not observed
-    units = disturbed(p.units)
-    if not close(units, p.units):
-        after = called("log_unit", p.model, unit_gradients, p.model, p.g, p.l, units, p.on)
+    units = with_other_missing_cells(p.units)
+    if not are_close(units, p.units):
+        after = call_or_explain("log_unit", p.model, unit_gradients, p.model, p.g, p.l, units, p.on)
         _compare(name, before, after, "reads what was not observed (a missing cell, a word of no copies)")
         looked.append("what was not observed")
     # 2. other statistics of elements that have no copies
@@ -49,14 +49,14 @@ def check_padding(p: Probe, seed: int) -> str:
 
             natural[site_name] = jax.tree.map(scattered, natural[site_name])
         l = local_statistics(p.model, natural, p.units, p.on)
-        after = called("log_unit", p.model, unit_gradients, p.model, p.g, l, p.units, p.on)
+        after = call_or_explain("log_unit", p.model, unit_gradients, p.model, p.g, l, p.units, p.on)
         _compare(name, before, after, f"counts elements of no copies of {', '.join(map(repr, copied))}")
         looked.append(f"{', '.join(copied)} of no copies")
     # 3. empty entries added to every unit
-    units = widened(p.units)
+    units = with_padding(p.units)
     if units is not None:
         l = local_statistics(p.model, _padded(p, units), units, p.on)
-        after = called("log_unit", p.model, unit_gradients, p.model, p.g, l, units, p.on)
+        after = call_or_explain("log_unit", p.model, unit_gradients, p.model, p.g, l, units, p.on)
         _compare(name, before, after, f"counts padding: {EXTRA} empty entries more in every unit")
         looked.append(f"{EXTRA} empty entries more in every unit")
     return "; ".join(looked) or f"units of type {type(p.units).__name__} have no padding here"
@@ -99,13 +99,13 @@ def _compare(name: str, before: Any, after: Any, what: str) -> None:
         "Multiply counts into every term, and mask what is over cells or rows by the unit's `observed` and `present`: "
         "jnp.where(unit.observed, term, 0.0).sum()"
     )
-    if not close(before[0], after[0]):
+    if not are_close(before[0], after[0]):
         raise ValueError(
             f"log_unit of {name} {what}: got a value of a unit that moves by {difference:.6g} nats, "
             f"expected none. {remedy}"
         )
     for site, gradient in before[1][0].items():
-        if not close(gradient, after[1][0][site]):
+        if not are_close(gradient, after[1][0][site]):
             raise ValueError(
                 f"log_unit of {name} {what}: got a gradient by the site {site!r} that moves, expected the "
                 f"same. {remedy}"
@@ -116,7 +116,7 @@ def _compare(name: str, before: Any, after: Any, what: str) -> None:
 
 
 @singledispatch
-def widened(units: Unit) -> Unit | None:
+def with_padding(units: Unit) -> Unit | None:
     """Return the stacked units with 2 empty entries added to each, as in a batch of longer units; None without
     padding.
     """
@@ -124,7 +124,7 @@ def widened(units: Unit) -> Unit | None:
 
 
 @singledispatch
-def disturbed(units: Unit) -> Unit:
+def with_other_missing_cells(units: Unit) -> Unit:
     """Return the stacked units with other contents in cells that are missing; unchanged for types that have none."""
     return units
 
@@ -135,43 +135,43 @@ def _longer(leaf: Any, axis: int) -> np.ndarray:
     return np.pad(values, [(0, EXTRA if a == axis else 0) for a in range(values.ndim)])
 
 
-@widened.register
+@with_padding.register
 def _widened_documents(units: BagOfWords) -> BagOfWords:
     """Return documents with 2 columns of count 0 added to each."""
     return BagOfWords(_longer(units.words, 1), _longer(units.counts, 1))
 
 
-@disturbed.register
+@with_other_missing_cells.register
 def _disturbed_documents(units: BagOfWords) -> BagOfWords:
     """Return documents with word 0 in the columns of count 0."""
     return BagOfWords(np.where(np.asarray(units.counts) > 0, units.words, 0), units.counts)
 
 
-@disturbed.register
+@with_other_missing_cells.register
 def _disturbed_rows(units: Row) -> Row:
     """Return rows with 7.5 in the missing cells."""
     return Row(np.where(units.observed, units.value, ELSEWHERE), units.observed)
 
 
-@widened.register
+@with_padding.register
 def _widened_groups(units: GroupOfRows) -> GroupOfRows:
     """Return groups with 2 rows added to each that do not exist."""
     return GroupOfRows(*(_longer(leaf, 1) for leaf in units))
 
 
-@disturbed.register
+@with_other_missing_cells.register
 def _disturbed_groups(units: GroupOfRows) -> GroupOfRows:
     """Return groups of rows with 7.5 in the missing cells."""
     return GroupOfRows(np.where(units.observed, units.value, ELSEWHERE), units.observed, units.present)
 
 
-@widened.register
+@with_padding.register
 def _widened_images(units: AnnotatedImage) -> AnnotatedImage:
     """Return annotated images with 2 absent regions and 2 caption columns of count 0 added to each."""
     return AnnotatedImage(*(_longer(leaf, 1) for leaf in units))
 
 
-@disturbed.register
+@with_other_missing_cells.register
 def _disturbed_images(units: AnnotatedImage) -> AnnotatedImage:
     """Return annotated images with other contents in absent regions and word 0 in caption columns of count 0."""
     present = np.asarray(units.present).reshape(np.shape(units.present) + (1,) * (np.ndim(units.regions) - 2))

@@ -72,21 +72,21 @@ def unit_gradients(
     """
 
     def one(unit: Unit, lu: dict[str, Statistics]) -> Any:
-        exists = within(model, unit, on)
+        exists = masks_of_unit(model, unit, on)
         by_both = jax.value_and_grad(lambda m, n: model.log_unit(m, n, unit, exists), argnums=(0, 1))
         return by_both(g, lu)
 
     return jax.vmap(one)(units, l)
 
 
-def within(model: Model, unit: Unit, on: Masks) -> dict[str, Any]:
+def masks_of_unit(model: Model, unit: Unit, on: Masks) -> dict[str, Any]:
     """Return {axis: mask of the entries that exist}: the masks of the size `on` together with those of the unit's
     own axes.
     """
     return {**on, **{axis: extent for axis, extent in model.extents(unit).items() if not isinstance(extent, int)}}
 
 
-def called(what: str, model: Model, function: Callable[..., T], *arguments: Any) -> T:
+def call_or_explain(what: str, model: Model, function: Callable[..., T], *arguments: Any) -> T:
     """Return `function(*arguments)`, or raise a ValueError that explains an error from inside it.
 
     what: the method of `Model` that is computed, for the error. model: the model, for the error.
@@ -138,7 +138,7 @@ def probe(
     blank = {n: zeros(s, {**lengths, **extents}) for n, s in sites.items()}
     # globals begin at statistics of 0, locals at random indicators
     g, natural_l = dict(blank), random_indicators(model, units, lengths, seed)
-    _, at_zero = called("log_prior", model, prior_gradient, model, blank, on)
+    _, at_zero = call_or_explain("log_prior", model, prior_gradient, model, blank, on)
     beginning = global_statistics(model, at_zero, on)
     # a site without axes, such as a scale, begins at its prior: 0 is no possible scale
     g |= {n: beginning[n] for n, s in sites.items() if not s.axes}
@@ -150,13 +150,13 @@ def probe(
     if others:
         choosing = {site.gate.site for site in local_sites.values() if site.gate is not None}
         chosen = {name: np.ones_like(value) if name in choosing else value for name, value in l.items()}
-        by_site = called("log_unit", model, unit_gradients, model, g, chosen, units, on)[1][1]
+        by_site = call_or_explain("log_unit", model, unit_gradients, model, g, chosen, units, on)[1][1]
         each = as_numpy(per_copy(model, by_site, units))
         natural_l |= {name: each[name] for name in others}
         l = _replace_not_finite(local_statistics(model, natural_l, units, on), seed)
     # then each global site gets its complete conditional, given the locals
-    by_prior = called("log_prior", model, prior_gradient, model, g, on)[1]
-    by_units = called("log_unit", model, unit_gradients, model, g, l, units, on)[1][0]
+    by_prior = call_or_explain("log_prior", model, prior_gradient, model, g, on)[1]
+    by_units = call_or_explain("log_unit", model, unit_gradients, model, g, l, units, on)[1][0]
     natural_g = jax.tree.map(lambda prior, each: np.asarray(prior) + np.asarray(each).sum(0), by_prior, by_units)
     g = _replace_not_finite(global_statistics(model, natural_g, on), seed)
     return Probe(model, size, capacity, units, extents, on, g, l, natural_g, natural_l)
@@ -202,13 +202,13 @@ def local_statistics(model: Model, natural: dict[str, Statistics], units: Unit, 
     sites = model.locals()
 
     def one(unit: Unit, eta: dict[str, Statistics]) -> dict[str, Statistics]:
-        exists = within(model, unit, on)
-        return {name: expected(site, eta[name], exists) for name, site in sites.items()}
+        exists = masks_of_unit(model, unit, on)
+        return {name: expected_statistics(site, eta[name], exists) for name, site in sites.items()}
 
     return jax.vmap(one)(units, natural)
 
 
-def expected(site: Site, natural: Statistics, on: Masks) -> Statistics:
+def expected_statistics(site: Site, natural: Statistics, on: Masks) -> Statistics:
     """Return E[t] of a latent variable's elements that exist, and 0 for the others.
 
     natural: its natural parameters. on: {axis: mask of the entries that exist}.
@@ -227,7 +227,7 @@ def global_statistics(model: Model, natural: dict[str, Statistics], on: Masks) -
 
     natural: {name: natural parameters}. on: {axis: mask of the entries that exist}.
     """
-    return {name: expected(site, natural[name], on) for name, site in model.globals().items()}
+    return {name: expected_statistics(site, natural[name], on) for name, site in model.globals().items()}
 
 
 @kernel()

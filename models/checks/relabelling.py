@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from lvsearch.models.checks.capacity import close
+from lvsearch.models.checks.capacity import are_close
 from lvsearch.models.checks.probe import Probe, prior_gradient, unit_gradients
 from lvsearch.models.contract import Model, Site, Statistics
 
@@ -33,7 +33,7 @@ def check_relabelling(p: Probe, seed: int) -> str:
     # a hyper-parameter of K numbers may belong to the entries, so the check passes with it renamed or not
     models = (p.model, _renamed(p.model, k, order))
     renamed = min(abs(_relative_change(p, model, axis, order)) for model in models)
-    symmetric = close(renamed, 0.0)
+    symmetric = are_close(renamed, 0.0)
     if symmetric and not np.isclose(said, every):
         raise ValueError(
             f"log_symmetry of {name} is {said:.6g} for {k} distinct entries of {axis!r}, expected log {k}! = "

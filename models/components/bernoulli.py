@@ -8,10 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.components.component import Component, words
+from lvsearch.models.components.component import Component
 from lvsearch.models.components.standard import positive_parameter
 from lvsearch.models.contract import HyperparameterArray
 from lvsearch.models.families import Beta, BetaStatistics, Family, PointProbability
+from lvsearch.models.hyperpriors import as_text
 from lvsearch.models.units import Row
 
 
@@ -45,7 +46,7 @@ class BernoulliComponents(Component):
     def describe(self) -> str:
         if self.estimated:
             return "independent yes-or-no cells (probabilities estimated)"
-        return f"independent yes-or-no cells (probabilities ~ Beta({words(self.ones)}, {words(self.zeros)}))"
+        return f"independent yes-or-no cells (probabilities ~ Beta({as_text(self.ones)}, {as_text(self.zeros)}))"
 
     def check(self, units: Row) -> None:
         values = np.asarray(units.value)[np.asarray(units.observed)]

@@ -14,12 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.components.component import Component, words
+from lvsearch.models.components.component import Component
 from lvsearch.models.components.indicator_names import question_of
 from lvsearch.models.components.standard import positive_parameter
 from lvsearch.models.contract import HyperparameterArray
 from lvsearch.models.exponential.blocks import SimplexBlocks
 from lvsearch.models.families import Dirichlet, Family, PointSimplex
+from lvsearch.models.hyperpriors import as_text
 from lvsearch.models.units import Row
 
 
@@ -85,7 +86,7 @@ class CategoricalComponents(Component):
         columns = f"{len(self.categories)} columns of categories"
         if self.estimated:
             return f"{columns} (probabilities estimated)"
-        return f"{columns} (probabilities ~ Dirichlet, {words(self.concentration)} per category)"
+        return f"{columns} (probabilities ~ Dirichlet, {as_text(self.concentration)} per category)"
 
     def check(self, units: Row) -> None:
         values, observed = np.asarray(units.value), np.asarray(units.observed)

@@ -47,7 +47,7 @@ from jaxtyping import Array, Bool, Float, Int
 from lvsearch.models.contract import Site
 from lvsearch.models.exponential.family import Family, inner
 from lvsearch.models.families import Gamma, GammaStatistics
-from lvsearch.models.hyperpriors import GammaPrior, in_words
+from lvsearch.models.hyperpriors import GammaPrior, as_text
 from lvsearch.models.units import Row
 
 Kind = TypeVar("Kind", bound="Component")
@@ -106,7 +106,7 @@ class Component(eqx.Module):
 
     def describe(self) -> str:
         """Describe the kind and its hyper-parameters in a few words. The default is the class and its fields."""
-        values = ", ".join(f"{entry.name} {words(getattr(self, entry.name))}" for entry in fields(self))
+        values = ", ".join(f"{entry.name} {as_text(getattr(self, entry.name))}" for entry in fields(self))
         return f"{type(self).__name__} ({values})"
 
     @property
@@ -122,7 +122,7 @@ class Component(eqx.Module):
         value = getattr(self, name)
         if isinstance(value, GammaPrior):
             raise ValueError(
-                f"got {name} {in_words(value)}, expected a number: put one in its place : use with_numbers()"
+                f"got {name} {as_text(value)}, expected a number: put one in its place; use with_numbers()"
             )
         return value
 
@@ -453,8 +453,3 @@ def log_normalisers(component: Component, natural: Any) -> Float[Array, " compon
     """
     each = component.prior_family.log_normaliser(natural)
     return each.reshape(len(each), -1).sum(-1)
-
-
-def words(value: Any) -> str:
-    """Describe a hyper-parameter as text: its number, for how many columns it is given, or its prior."""
-    return in_words(value)

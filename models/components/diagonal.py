@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.components.component import Component, words
+from lvsearch.models.components.component import Component
 from lvsearch.models.components.standard import (
     location_and_scale,
     location_parameter,
@@ -20,7 +20,7 @@ from lvsearch.models.components.standard import (
 from lvsearch.models.contract import HyperparameterArray
 from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.families import Family, NormalGamma, NormalGammaStatistics, PointGaussian
-from lvsearch.models.hyperpriors import GammaPrior
+from lvsearch.models.hyperpriors import GammaPrior, as_text
 from lvsearch.models.units import Row
 
 
@@ -111,12 +111,12 @@ class DiagonalComponents(Component):
         if self.estimated:
             return (
                 f"Gaussians with independent columns (estimated, variances at least {self.variance_floor:g} in units "
-                f"of scale {words(self.scale)}, squared)"
+                f"of scale {as_text(self.scale)}, squared)"
             )
-        rate = f"β), β {words(self.rate)}" if "rate" in self.inferred else f"{words(self.rate)})"
+        rate = f"β), β {as_text(self.rate)}" if "rate" in self.inferred else f"{as_text(self.rate)})"
         return (
-            f"Gaussians with independent columns (location {words(self.location)}, scale {words(self.scale)}, "
-            f"pseudo_count {words(self.pseudo_count)}, precision ~ Gamma({words(self.shape)}, rate {rate})"
+            f"Gaussians with independent columns (location {as_text(self.location)}, scale {as_text(self.scale)}, "
+            f"pseudo_count {as_text(self.pseudo_count)}, precision ~ Gamma({as_text(self.shape)}, rate {rate})"
         )
 
     def check(self, units: Row) -> None:

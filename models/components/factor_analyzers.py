@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.components.component import Component, words
+from lvsearch.models.components.component import Component
 from lvsearch.models.components.requirements import refuse_partial_rows
 from lvsearch.models.components.standard import (
     location_and_scale,
@@ -28,7 +28,7 @@ from lvsearch.models.exponential.regression import (
 )
 from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.families import Family
-from lvsearch.models.hyperpriors import GammaPrior
+from lvsearch.models.hyperpriors import GammaPrior, as_text
 from lvsearch.models.units import Row
 
 MOST_FACTORS = 3
@@ -142,12 +142,12 @@ class FactorAnalyzerComponents(Component):
         return {"coefficient": self.n_factors + 1}
 
     def describe(self) -> str:
-        rate = f"β), β {words(self.rate)}" if "rate" in self.inferred else f"{words(self.rate)})"
+        rate = f"β), β {as_text(self.rate)}" if "rate" in self.inferred else f"{as_text(self.rate)})"
         factors = "1 factor" if self.n_factors == 1 else f"{self.n_factors} factors"
         return (
-            f"factor analysers with {factors} (location {words(self.location)}, scale {words(self.scale)}, "
-            f"pseudo_count {words(self.pseudo_count)}, loading_count {words(self.loading_count)}, noise's precision ~ "
-            f"Gamma({words(self.shape)}, rate {rate})"
+            f"factor analysers with {factors} (location {as_text(self.location)}, scale {as_text(self.scale)}, "
+            f"pseudo_count {as_text(self.pseudo_count)}, loading_count {as_text(self.loading_count)}, noise's "
+            f"precision ~ Gamma({as_text(self.shape)}, rate {rate})"
         )
 
     def check(self, units: Row) -> None:

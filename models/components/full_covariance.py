@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.components.component import Component, words
+from lvsearch.models.components.component import Component
 from lvsearch.models.components.requirements import refuse_partial_rows
 from lvsearch.models.components.standard import (
     location_and_scale,
@@ -21,7 +21,7 @@ from lvsearch.models.contract import HyperparameterArray
 from lvsearch.models.exponential.matrices import cholesky, solve_lower
 from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.families import Family, NormalWishart, NormalWishartStatistics
-from lvsearch.models.hyperpriors import GammaPrior
+from lvsearch.models.hyperpriors import GammaPrior, as_text
 from lvsearch.models.units import Row
 
 
@@ -101,8 +101,9 @@ class FullCovarianceComponents(Component):
 
     def describe(self) -> str:
         return (
-            f"Gaussians with full covariance (location {words(self.location)}, scale {words(self.scale)}, pseudo_count "
-            f"{words(self.pseudo_count)}, excess_degrees {words(self.excess_degrees)}, spread {words(self.spread)})"
+            f"Gaussians with full covariance (location {as_text(self.location)}, scale {as_text(self.scale)}, "
+            f"pseudo_count {as_text(self.pseudo_count)}, excess_degrees {as_text(self.excess_degrees)}, "
+            f"spread {as_text(self.spread)})"
         )
 
     def check(self, units: Row) -> None:

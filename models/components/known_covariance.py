@@ -9,12 +9,13 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.components.component import Component, words
+from lvsearch.models.components.component import Component
 from lvsearch.models.components.requirements import refuse_partial_rows
 from lvsearch.models.components.standard import location_parameter, positive_parameter
-from lvsearch.models.contract import HyperparameterArray, hyperparameter, traced
+from lvsearch.models.contract import HyperparameterArray, hyperparameter, is_traced
 from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.families import Family, Gaussian, GaussianStatistics, PointMean
+from lvsearch.models.hyperpriors import as_text
 from lvsearch.models.units import Row
 
 
@@ -43,7 +44,7 @@ class KnownCovarianceComponents(Component):
         array = hyperparameter(covariance)
         if array.ndim < 2:
             array = positive_parameter("covariance", covariance, ndim=1)
-        elif not traced(array) and not _is_covariance(np.asarray(array)):
+        elif not is_traced(array) and not _is_covariance(np.asarray(array)):
             raise ValueError(
                 f"got a covariance matrix of shape {array.shape} that is not symmetric positive definite, expected one "
                 "(D, D), or one variance per column"
@@ -61,11 +62,11 @@ class KnownCovarianceComponents(Component):
         return Gaussian()
 
     def describe(self) -> str:
-        kind = "full covariance" if np.ndim(self.covariance) == 2 else f"variance {words(self.covariance)}"
+        kind = "full covariance" if np.ndim(self.covariance) == 2 else f"variance {as_text(self.covariance)}"
         means = (
             "means estimated"
             if self.estimated
-            else f"location {words(self.location)}, pseudo_count {words(self.pseudo_count)}"
+            else f"location {as_text(self.location)}, pseudo_count {as_text(self.pseudo_count)}"
         )
         return f"Gaussians of known {kind} ({means})"
 

@@ -8,10 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.components.component import Component, words
+from lvsearch.models.components.component import Component
 from lvsearch.models.components.standard import positive_parameter
 from lvsearch.models.contract import HyperparameterArray
 from lvsearch.models.families import Dirichlet, Family, PointSimplex
+from lvsearch.models.hyperpriors import as_text
 from lvsearch.models.units import Row
 
 
@@ -57,7 +58,7 @@ class LevelComponents(Component):
         cells = f"cells of {len(self.levels)} levels ({', '.join(f'{level:g}' for level in self.levels)})"
         if self.estimated:
             return f"{cells}, probabilities estimated"
-        return f"{cells}, probabilities ~ Dirichlet, {words(self.concentration)} per level"
+        return f"{cells}, probabilities ~ Dirichlet, {as_text(self.concentration)} per level"
 
     def check(self, units: Row) -> None:
         values = np.asarray(units.value)[np.asarray(units.observed)]

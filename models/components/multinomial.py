@@ -11,11 +11,12 @@ from jaxtyping import Array, Bool, Float
 from scipy.special import gammaln as scipy_gammaln
 from scipy.special import xlogy
 
-from lvsearch.models.components.component import Component, words
+from lvsearch.models.components.component import Component
 from lvsearch.models.components.requirements import refuse_partial_rows, require_counts
 from lvsearch.models.components.standard import positive_parameter
 from lvsearch.models.contract import HyperparameterArray
 from lvsearch.models.families import Dirichlet, Family, PointSimplex
+from lvsearch.models.hyperpriors import as_text
 from lvsearch.models.units import Row
 
 
@@ -48,7 +49,7 @@ class MultinomialComponents(Component):
     def describe(self) -> str:
         if self.estimated:
             return "multinomial counts (probabilities estimated)"
-        return f"multinomial counts (probabilities ~ Dirichlet, {words(self.concentration)} per column)"
+        return f"multinomial counts (probabilities ~ Dirichlet, {as_text(self.concentration)} per column)"
 
     def check(self, units: Row) -> None:
         refuse_partial_rows(units, "the counts of a row share its total")

@@ -10,11 +10,12 @@ from jaxtyping import Array, Bool, Float
 from scipy.special import gammaln as scipy_gammaln
 from scipy.special import xlogy
 
-from lvsearch.models.components.component import Component, words
+from lvsearch.models.components.component import Component
 from lvsearch.models.components.requirements import require_counts
 from lvsearch.models.components.standard import positive_parameter
 from lvsearch.models.contract import HyperparameterArray
 from lvsearch.models.families import Beta, BetaStatistics, Family
+from lvsearch.models.hyperpriors import as_text
 from lvsearch.models.units import Row
 
 
@@ -55,8 +56,8 @@ class NegativeBinomialComponents(Component):
 
     def describe(self) -> str:
         return (
-            f"independent counts with variance m + m²/{words(self.concentration)} about their means m "
-            f"(shape {words(self.shape)}, rate {words(self.rate)})"
+            f"independent counts with variance m + m²/{as_text(self.concentration)} about their means m "
+            f"(shape {as_text(self.shape)}, rate {as_text(self.rate)})"
         )
 
     def check(self, units: Row) -> None:

@@ -10,11 +10,12 @@ from jaxtyping import Array, Bool, Float
 from scipy.special import gammaln as scipy_gammaln
 from scipy.special import xlogy
 
-from lvsearch.models.components.component import Component, words
+from lvsearch.models.components.component import Component
 from lvsearch.models.components.requirements import require_counts
 from lvsearch.models.components.standard import positive_parameter
 from lvsearch.models.contract import HyperparameterArray
 from lvsearch.models.families import Family, Gamma, GammaStatistics
+from lvsearch.models.hyperpriors import as_text
 from lvsearch.models.units import Row
 
 
@@ -46,7 +47,7 @@ class PoissonComponents(Component):
         return Gamma()
 
     def describe(self) -> str:
-        return f"independent counts (means ~ Gamma({words(self.shape)}, rate {words(self.rate)}))"
+        return f"independent counts (means ~ Gamma({as_text(self.shape)}, rate {as_text(self.rate)}))"
 
     def check(self, units: Row) -> None:
         require_counts(units, "PoissonComponents")

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from lvsearch.models.contract import HyperparameterArray, hyperparameter, refuted
-from lvsearch.models.hyperpriors import GammaPrior, given_or_prior
+from lvsearch.models.contract import HyperparameterArray, hyperparameter, is_known_false
+from lvsearch.models.hyperpriors import GammaPrior, positive_or_gamma_prior
 from lvsearch.models.plain_arguments import numbers
 from lvsearch.models.units import Row
 
@@ -29,7 +29,7 @@ def positive_parameter(name: str, value: Any, ndim: int = 0) -> HyperparameterAr
     Raises ValueError for any other value.
     """
     array = hyperparameter(value)
-    if array.ndim > ndim or array.size == 0 or refuted(array > 0):
+    if array.ndim > ndim or array.size == 0 or is_known_false(array > 0):
         wanted = "one positive number" + (", or one per column" if ndim else "")
         raise ValueError(f"got {name}={value!r}, expected {wanted}")
     return array
@@ -43,7 +43,9 @@ def positive_or_prior(name: str, value: Any, ndim: int = 0) -> HyperparameterArr
 
     Raises ValueError for any other value.
     """
-    return given_or_prior(name, value) if isinstance(value, GammaPrior) else positive_parameter(name, value, ndim)
+    return (
+        positive_or_gamma_prior(name, value) if isinstance(value, GammaPrior) else positive_parameter(name, value, ndim)
+    )
 
 
 def standardised(unit: Row, location: Any, scale: Any) -> Float[Array, " dim"]:

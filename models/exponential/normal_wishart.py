@@ -55,7 +55,7 @@ class NormalWishart(UnitCarrierFamily[NormalWishartStatistics]):
     def log_normaliser(self, natural: NormalWishartStatistics, event_mask: None = None) -> Float[Array, "*element"]:
         degrees, factor, _, count = _parameters(natural)
         n_dims = factor.shape[-1]
-        log_gamma = log_gamma_positive(halves(degrees, n_dims)).sum(-1) + 0.25 * n_dims * (n_dims - 1) * LOG_PI
+        log_gamma = log_gamma_positive(gamma_arguments(degrees, n_dims)).sum(-1) + 0.25 * n_dims * (n_dims - 1) * LOG_PI
         wishart = 0.5 * degrees * (n_dims * LOG_2 - log_determinant(factor)) + log_gamma
         return wishart + 0.5 * n_dims * (LOG_2PI - jnp.log(count))
 
@@ -63,7 +63,7 @@ class NormalWishart(UnitCarrierFamily[NormalWishartStatistics]):
         degrees, factor, centre, count = _parameters(natural)
         n_dims = factor.shape[-1]
         precision = degrees[..., None, None] * inverse_from(factor)
-        expected_log = digamma(halves(degrees, n_dims)).sum(-1) + n_dims * LOG_2 - log_determinant(factor)
+        expected_log = digamma(gamma_arguments(degrees, n_dims)).sum(-1) + n_dims * LOG_2 - log_determinant(factor)
         linear = jnp.einsum("...ij,...j->...i", precision, centre)
         square = n_dims / count + (linear * centre).sum(-1)
         return NormalWishartStatistics(0.5 * expected_log, -0.5 * precision, linear, -0.5 * square)
@@ -76,7 +76,7 @@ class NormalWishart(UnitCarrierFamily[NormalWishartStatistics]):
         centre = (inverse @ mean.precision_mean[..., None])[..., 0]
         count = n_dims / (-2 * mean.negative_half_square - (centre * mean.precision_mean).sum(-1))
         gap = 2 * mean.half_log_determinant - log_determinant(factor)
-        degrees = degrees_of(gap, n_dims)
+        degrees = solve_degrees(gap, n_dims)
         scale = degrees[..., None, None] * inverse
         outer = count[..., None, None] * centre[..., :, None] * centre[..., None, :]
         return NormalWishartStatistics(degrees - n_dims, scale + outer, count[..., None] * centre, count)
@@ -165,12 +165,12 @@ def bartlett(
     degrees: ν, the degrees of freedom, shape (elements…). factor: C.
     """
     n_dims, dtype = factor.shape[-1], factor.dtype
-    log_diagonal = 0.5 * (jax.random.loggamma(key_diagonal, halves(degrees, n_dims), dtype=dtype) + LOG_2)
+    log_diagonal = 0.5 * (jax.random.loggamma(key_diagonal, gamma_arguments(degrees, n_dims), dtype=dtype) + LOG_2)
     below = jnp.tril(jax.random.normal(key_below, factor.shape, dtype), -1)
     return below + jnp.exp(log_diagonal)[..., None] * jnp.eye(n_dims, dtype=dtype), log_diagonal
 
 
-def halves(degrees: Any, n_dims: int) -> Array:
+def gamma_arguments(degrees: Any, n_dims: int) -> Array:
     """Return (ν + 1 − i)/2 for i = 1…D, the arguments of a Wishart's Gamma functions, shape (elements…, D).
 
     degrees: ν, the degrees of freedom, shape (elements…). n_dims: D, the number of columns.
@@ -178,7 +178,7 @@ def halves(degrees: Any, n_dims: int) -> Array:
     return 0.5 * (degrees[..., None] - jnp.arange(n_dims, dtype=degrees.dtype))
 
 
-def degrees_of(gap: Any, n_dims: int) -> Array:
+def solve_degrees(gap: Any, n_dims: int) -> Array:
     """Return the degrees of freedom ν of a Wishart with Σ_i ψ((ν + 1 − i)/2) − D log(ν/2) = gap, shape (elements…).
 
     ψ is the digamma function, and i = 1…D. gap: E[log|Λ|] − log|E[Λ]|, negative. n_dims: D.
@@ -190,7 +190,7 @@ def degrees_of(gap: Any, n_dims: int) -> Array:
         low, high = ends
         middle = 0.5 * (low + high)
         degrees = n_dims - 1 + jnp.exp(middle)
-        below = digamma(halves(degrees, n_dims)).sum(-1) - n_dims * jnp.log(0.5 * degrees) < gap
+        below = digamma(gamma_arguments(degrees, n_dims)).sum(-1) - n_dims * jnp.log(0.5 * degrees) < gap
         return jnp.where(below, middle, low), jnp.where(below, high, middle)
 
     ends = jax.lax.fori_loop(0, BISECTIONS, halve, (jnp.full_like(gap, -25.0), jnp.full_like(gap, 25.0)))

@@ -16,8 +16,8 @@ from lvsearch.models.exponential.normal_wishart import (
     MeanAndPrecisionMatrix,
     NormalWishartStatistics,
     bartlett,
-    degrees_of,
-    halves,
+    gamma_arguments,
+    solve_degrees,
 )
 from lvsearch.models.exponential.scalars import LOG_2PI
 
@@ -47,7 +47,7 @@ class TiedNormalWishart(UnitCarrierFamily[NormalWishartStatistics]):
         exists = _existing(natural, event_mask)
         degrees, factor, _, count = tied_parameters(natural, event_mask)
         n_dims = factor.shape[-1]
-        log_gamma = log_gamma_positive(halves(degrees, n_dims)).sum(-1) + 0.25 * n_dims * (n_dims - 1) * LOG_PI
+        log_gamma = log_gamma_positive(gamma_arguments(degrees, n_dims)).sum(-1) + 0.25 * n_dims * (n_dims - 1) * LOG_PI
         wishart = 0.5 * degrees * (n_dims * LOG_2 - log_determinant(factor)) + log_gamma
         return wishart + 0.5 * n_dims * jnp.where(exists, LOG_2PI - jnp.log(count), 0.0).sum(-1)
 
@@ -55,7 +55,7 @@ class TiedNormalWishart(UnitCarrierFamily[NormalWishartStatistics]):
         degrees, factor, centre, count = tied_parameters(natural, event_mask)
         n_dims = factor.shape[-1]
         precision = degrees[..., None, None] * inverse_from(factor)
-        expected_log = digamma(halves(degrees, n_dims)).sum(-1) + n_dims * LOG_2 - log_determinant(factor)
+        expected_log = digamma(gamma_arguments(degrees, n_dims)).sum(-1) + n_dims * LOG_2 - log_determinant(factor)
         linear = jnp.einsum("...ij,...kj->...ki", precision, centre)
         square = n_dims / count + (linear * centre).sum(-1)
         return _repeat_shared(0.5 * expected_log, precision, linear, square, _existing(natural, event_mask))
@@ -75,7 +75,7 @@ class TiedNormalWishart(UnitCarrierFamily[NormalWishartStatistics]):
         spread = -2 * mean.negative_half_square - (centre * mean.precision_mean).sum(-1)
         count = jnp.where(exists, n_dims / jnp.where(exists, spread, 1.0), 0.0)
         gap = 2 * _averaged(mean.half_log_determinant, exists) - log_determinant(factor)
-        degrees = degrees_of(gap, n_dims)
+        degrees = solve_degrees(gap, n_dims)
         scale = (degrees / number)[..., None, None, None] * inverse[..., None, :, :]
         outer = count[..., None, None] * centre[..., :, None] * centre[..., None, :]
         return NormalWishartStatistics(

@@ -15,7 +15,7 @@ from pathlib import Path
 import jax
 
 import lvsearch as lv
-from lvsearch.inference.evidence import Effort, both_ways, evidence_chain, pace
+from lvsearch.inference.evidence import Effort, both_ways, evidence_chain, temperature_profile
 
 
 def main() -> None:
@@ -36,7 +36,7 @@ def main() -> None:
     print(f"{'temperatures':>12} {'seconds a direction':>20} {'lower end':>12} {'upper end':>12}")
     for temperatures in (1, *options.temperatures):
         work = Effort(temperatures, 1, 1)
-        path = pace(chain, key_pilot, work)
+        path = temperature_profile(chain, key_pilot, work)
         began = time.perf_counter()
         ends, _ = both_ways(chain, key, work, path)
         seconds = (time.perf_counter() - began) / 2

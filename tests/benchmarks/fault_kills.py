@@ -129,7 +129,7 @@ def replaying(bench: Bench, arguments: list[str], seed: int = 0, kill_at_write: 
 
     def task() -> int:
         ModelEvaluator.evaluate = fit  # pyright: ignore[reportAttributeAccessIssue]
-        report._write_picture, report._best = picture, lambda result: None  # pyright: ignore
+        report._write_picture, report._best_model = picture, lambda result: None  # pyright: ignore
         report.topics_table = lambda fitted: pd.DataFrame()  # pyright: ignore[reportAttributeAccessIssue]
         heldout.held_out_comparison = lambda *_: None  # pyright: ignore[reportAttributeAccessIssue]
         if kill_at_write is not None:

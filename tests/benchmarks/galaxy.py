@@ -27,7 +27,7 @@ import pandas as pd
 from scipy.special import gammaln
 
 import lvsearch as lv
-from lvsearch.inference.evidence import Effort, both_ways, evidence_chain, grow, pace, sequential
+from lvsearch.inference.evidence import Effort, both_ways, evidence_chain, grow, sequential, temperature_profile
 from lvsearch.sizing.bracket import Bracket
 
 KNOWN = dict(zip(range(3, 13), (0.061, 0.133, 0.188, 0.196, 0.158, 0.109, 0.068, 0.040, 0.022, 0.012), strict=True))
@@ -59,7 +59,7 @@ def along_rows(chain: Any, key: Any, islands: int, particles: int) -> tuple[floa
 def there_and_back(chain: Any, key: Any, work: Effort) -> tuple[float, float]:
     """(log evidence, its standard error), nats."""
     key_pilot, key_paths = jax.random.split(key)
-    ends, _ = both_ways(chain, key_paths, work, pace(chain, key_pilot, work))
+    ends, _ = both_ways(chain, key_paths, work, temperature_profile(chain, key_pilot, work))
     there, back = tuple(ends.forward.tolist()), tuple(ends.backward.tolist())
     bracket = Bracket(there, back, work.steps, work.islands * work.particles)
     return bracket.estimate, bracket.standard_error

@@ -15,7 +15,7 @@ from numpyro_cases import COUNTS, KNOWN, VALUES, labelled_counts, masked_counts,
 
 import lvsearch as lv
 from lvsearch.bridges.from_numpyro import NumpyroEvaluator
-from lvsearch.inference.annealing.tuning import tuned
+from lvsearch.inference.annealing.tuning import tune_step_lengths
 from lvsearch.inference.evidence import anneal, effort
 from lvsearch.searching.annealed import brackets_of
 
@@ -82,7 +82,7 @@ def test_errors_are_calibrated(name):
     held = []
     for seed in range(120):
         key = jax.random.key(seed)
-        ready, profile = tuned(chain, jax.random.fold_in(key, 1), 64)
+        ready, profile = tune_step_lengths(chain, jax.random.fold_in(key, 1), 64)
         work = effort(ready, 0)
         (bracket,) = brackets_of(anneal(ready, key, work, profile), work)
         held.append(abs(bracket.estimate - exact) < 1.645 * bracket.standard_error)
@@ -122,7 +122,7 @@ def test_a_search_masks_and_reports_what_fails():
         numpyro.factor("never", jnp.where(size == 2, jnp.nan, 0.0))
 
     result = lv.search(lv.from_numpyro(broken_at_two), COUNTS, max_size=3, starts=1, progress=False)
-    assert result.compiles["_advance"] == result.compiles["_settled"] == 1
+    assert result.compiles["_advance"] == result.compiles["_adapt_step_lengths"] == 1
     failures = result.starts().set_index("size")["failure"]
     assert "size 2 has log p(data | latents) = nan" in failures[2]
     assert not failures[1]

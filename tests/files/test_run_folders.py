@@ -47,12 +47,12 @@ def stored(tmp_path: Path) -> Path:
 def test_of_so_few_documents_none_are_held_out(n_documents: int, capsys):
     """A tenth of them is one document at most, on which no two sizes can be compared."""
     few = corpus().select(range(n_documents))
-    assert cli._split(few, 0.1, seed=0) == (few, None)
+    assert cli._hold_documents_out(few, 0.1, seed=0) == (few, None)
     assert f"0.1 of {n_documents} document(s) is too little" in capsys.readouterr().err
 
 
 def test_of_fifteen_documents_two_are_held_out():
-    assert [len(side) for side in cli._split(corpus().select(range(15)), 0.1, seed=0)] == [13, 2]
+    assert [len(side) for side in cli._hold_documents_out(corpus().select(range(15)), 0.1, seed=0)] == [13, 2]
 
 
 def test_a_search_of_twelve_documents_ends_well(tmp_path: Path):

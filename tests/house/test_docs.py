@@ -175,6 +175,16 @@ def test_docstrings_as_the_reference_reads_them():
     assert written[-4:-2] == ["   * - 1", "     - p \\| q"]
 
 
+def test_indented_lines_continue_an_argument():
+    written = restructured(
+        ["Return y.", "", "rate: of it,", "    per row.", "size: of it.", "", "Returns: y,", "    twice."]
+    )
+    assert ".. code-block:: none" not in written
+    assert "per row." in " ".join(written)
+    displayed = restructured(["The value:", "    y = x"])
+    assert ".. code-block:: none" in displayed
+
+
 # --- What the reference holds -----------------------------------------------------------------------------------------
 
 

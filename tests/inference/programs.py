@@ -22,8 +22,8 @@ from numpyro_cases import KNOWN
 
 import lvsearch as lv
 from lvsearch.data.kinds import data_for
-from lvsearch.inference.annealing.particles import drawn
-from lvsearch.inference.annealing.tuning import tuned
+from lvsearch.inference.annealing.particles import draw_from_q
+from lvsearch.inference.annealing.tuning import tune_step_lengths
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine import empirical_bayes, gibbs, meanfield
 from lvsearch.inference.engine.estimate import Estimate
@@ -34,8 +34,8 @@ from lvsearch.inference.evidence import (
     anchored_chain,
     both_ways,
     evidence_chain,
-    pace,
     simulated_like,
+    temperature_profile,
     true_state,
 )
 from lvsearch.inference.features import LinearGaussian
@@ -240,12 +240,12 @@ def annealed(model: Model, data: Any, size: Any, fitted: bool = False) -> None:
     places = size if isinstance(size, tuple) else (size,)
     beliefs = estimate(model, data, size) if fitted else None
     chain = evidence_chain(model, dataset(model, data), places, beliefs)
-    both_ways(chain, KEY, WORK, pace(chain, KEY, WORK))
+    both_ways(chain, KEY, WORK, temperature_profile(chain, KEY, WORK))
     with jax.enable_x64(True):
-        ends = drawn(chain, KEY, particles=WORK.islands * WORK.particles)
+        ends = draw_from_q(chain, KEY, particles=WORK.islands * WORK.particles)
     anchor = anchored_chain(chain, KEY, (ends,))
     if anchor is not None:
-        both_ways(anchor.chain, KEY, WORK, pace(anchor.chain, KEY, WORK))
+        both_ways(anchor.chain, KEY, WORK, temperature_profile(anchor.chain, KEY, WORK))
 
 
 def simulated_truth(model: m.Model, like: Any, size: tuple[int, ...]) -> None:
@@ -256,7 +256,7 @@ def simulated_truth(model: m.Model, like: Any, size: tuple[int, ...]) -> None:
 
 def numpyro_path() -> None:
     chain = lv.from_numpyro(KNOWN["summed_counts"].model).evaluator(KNOWN["summed_counts"].data, 0).chain((2,))
-    tuned(chain, KEY, WORK.islands * WORK.particles)
+    tune_step_lengths(chain, KEY, WORK.islands * WORK.particles)
 
 
 def topics_in_passes() -> None:

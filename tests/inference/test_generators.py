@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
-from lvsearch.inference.generators import folded, generators, key_of, shuffled, split_key
+from lvsearch.inference.generators import fold_in, generators, key_of, permutation, split_key
 
 SEEDS = [0, 12345, 2**31 + 5, -3, 2**40 + 7]
 
@@ -26,28 +26,28 @@ def test_keys_are_split_and_folded_as_on_the_device():
     assert [words(each) for each in split_key(key, 5)] == np.asarray(
         jax.random.key_data(jax.random.split(key, 5))
     ).tolist()
-    assert words(folded(key, 3, 2**32 - 1)) == words(jax.random.fold_in(jax.random.fold_in(key, 3), 2**32 - 1))
-    assert words(folded(key)) == words(key)
+    assert words(fold_in(key, 3, 2**32 - 1)) == words(jax.random.fold_in(jax.random.fold_in(key, 3), 2**32 - 1))
+    assert words(fold_in(key)) == words(key)
 
 
 @pytest.mark.parametrize("number", [0, 1, 2, 60, 5000])
 def test_permutations_are_those_of_the_device(number: int):
     key = jax.random.key(1)
-    assert np.array_equal(shuffled(key, number), jax.random.permutation(key, number))
+    assert np.array_equal(permutation(key, number), jax.random.permutation(key, number))
 
 
 def test_numbers_that_are_no_words_are_refused():
     with pytest.raises(OverflowError):
-        folded(jax.random.key(0), -1)
+        fold_in(jax.random.key(0), -1)
 
 
 def test_other_kinds_of_keys_and_traced_ones_are_left_to_the_device():
     key = jax.random.key(0, impl="rbg")
-    assert words(folded(key, 3)) == words(jax.random.fold_in(key, 3))
+    assert words(fold_in(key, 3)) == words(jax.random.fold_in(key, 3))
     assert [words(each) for each in split_key(key)] == [words(each) for each in jax.random.split(key)]
-    assert np.array_equal(shuffled(key, 9), jax.random.permutation(key, 9))
+    assert np.array_equal(permutation(key, 9), jax.random.permutation(key, 9))
     plain = jax.random.key(0)
-    assert words(jax.jit(lambda key: folded(key, 3))(plain)) == words(folded(plain, 3))
+    assert words(jax.jit(lambda key: fold_in(key, 3))(plain)) == words(fold_in(plain, 3))
 
 
 def test_generators_are_those_of_keys_that_are_split():

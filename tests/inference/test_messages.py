@@ -15,7 +15,7 @@ from lvsearch.files.storage import CorruptFolderError
 from lvsearch.inference import messages, several_processes
 from lvsearch.inference.annealing.dispatch import TwoSided
 from lvsearch.inference.data.memory import Chunks
-from lvsearch.inference.messages import HEAD, MessageError, decoded, encoded
+from lvsearch.inference.messages import HEAD, MessageError, decode, encode
 
 PLAIN = [
     *(None, True, 3, -0.0, float("inf"), "größe\ud800", (1, (2.5, "x")), [1, [None]], {"a": {(2, 3): 1.5}}, 10**40),
@@ -35,8 +35,8 @@ def same(mine: Any, its: Any) -> bool:
 
 @pytest.mark.parametrize("value", PLAIN, ids=repr)
 def test_data_come_back_as_they_were(value: Any):
-    assert same(decoded(encoded(value)), value)
-    assert same(decoded(encoded((value, value)))[1], value)
+    assert same(decode(encode(value)), value)
+    assert same(decode(encode((value, value)))[1], value)
 
 
 @pytest.mark.parametrize(
@@ -45,10 +45,10 @@ def test_data_come_back_as_they_were(value: Any):
     ids=repr,
 )
 def test_arrays_come_back_bit_for_bit(array: Any):
-    found = decoded(encoded([array, 1]))[0]
+    found = decode(encode([array, 1]))[0]
     assert same(found, array)
     assert found.shape == array.shape
-    assert same(decoded(encoded(jax.numpy.ones((2, 2)))), jax.numpy.ones((2, 2)))
+    assert same(decode(encode(jax.numpy.ones((2, 2)))), jax.numpy.ones((2, 2)))
 
 
 @pytest.mark.parametrize("evidence", ["bound", "plug-in"])
@@ -56,7 +56,7 @@ def test_fits_come_back(evidence: str):
     """With and without one's own: another process may have none."""
     for fit in searched(evidence).state.kept.values():
         for own in (fit, None):
-            found = decoded(encoded(fit), own)
+            found = decode(encode(fit), own)
             assert (found.size, found.evidence, found.info, found.brackets) == (
                 fit.size,
                 fit.evidence,
@@ -77,14 +77,14 @@ class Mine(eqx.Module):
 
 def test_classes_and_functions_of_ones_own_are_the_receivers():
     sent, own = Mine(np.arange(3.0), np.exp), Mine(np.zeros(3), np.log)
-    found = decoded(encoded(sent), own)
+    found = decode(encode(sent), own)
     assert type(found) is Mine
     assert found.rule is np.log
     np.testing.assert_array_equal(found.weight, sent.weight)
     with pytest.raises(MessageError, match="expected one of lvsearch"):
-        decoded(encoded(sent))
+        decode(encode(sent))
     with pytest.raises(MessageError, match="none of my own"):
-        decoded(encoded(np.exp))
+        decode(encode(np.exp))
 
 
 ran: list[str] = []
@@ -117,32 +117,32 @@ def test_nothing_of_somebody_else_runs():
     pickled = pickle.dumps(Trap("x"))
     ran.clear()
     with pytest.raises(MessageError):
-        decoded(pickled)
+        decode(pickled)
     for module, name in (("os", "system"), ("lvsearch.inference.messages", "sys.modules"), (__name__, "Trap")):
         with pytest.raises(MessageError, match="expected one of lvsearch"):
-            decoded(record(module, name))
+            decode(record(module, name))
     for module, name in (("lvsearch.api", "search"), ("lvsearch.inference.messages", "MessageError")):
         with pytest.raises(MessageError):
-            decoded(record(module, name))
+            decode(record(module, name))
     assert ran == []
 
 
 def test_changed_messages_are_values_or_refused():
     """One byte of a message anywhere: what comes is a value or a MessageError."""
-    message = encoded({"a": (Chunks(5, 1), np.arange(4.0)), "b": [None, "x", 1.5]})
+    message = encode({"a": (Chunks(5, 1), np.arange(4.0)), "b": [None, "x", 1.5]})
     refused = 0
     for place in range(len(message)):
         for bit in (0, 3, 6):
             changed = bytearray(message)
             changed[place] ^= 1 << bit
             try:
-                decoded(bytes(changed))
+                decode(bytes(changed))
             except MessageError:
                 refused += 1
     assert refused > 100
     for length in range(len(message)):
         with pytest.raises(MessageError):
-            decoded(message[:length])
+            decode(message[:length])
 
 
 def test_errors_go_between_processes_as_words():

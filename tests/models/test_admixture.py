@@ -48,7 +48,7 @@ def test_densities_of_all_assignments():
     every = all_assignments(2, int(COUNTS.sum())).T
     padded = np.full((len(chain.word), every.shape[1]), -1, np.int32)
     padded[: len(every)] = every
-    state = chain.of_topics(jnp.asarray(padded))
+    state = chain.state_of_topics(jnp.asarray(padded))
     expected = log_joint(COUNTS, ALLELES, 2, TOTAL, RATE)
     assert_allclose(chain.log_density(state), expected, atol=1e-5)
     means = np.asarray(chain.topic_means(state))[:5, :2]

@@ -43,7 +43,7 @@ def test_bad_arguments_are_refused(model: object, given: dict[str, object], mess
 
 
 def test_chains_that_sum_one_partition_in_other_orders_agree() -> None:
-    """Three clear clusters: every chain stays in one partition nearly always, whose number differs by rounding alone."""
+    """Every chain stays in one partition nearly always, whose density differs between chains by rounding alone."""
     random, shape = np.random.default_rng(0), (8, 32, 4)
     moved = random.random(shape) < 0.05
     log_rows = -321.123456789 + 1e-12 * np.arange(4) - moved

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from lvsearch.pictures.captions import LARGEST, SMALLEST, Caption, write_caption
 from lvsearch.pictures.inline_svg import colour_variables, inline_svg
 from lvsearch.pictures.size_axis import SizeAxis
-from lvsearch.pictures.style import DARK, LIGHT, Palette, dressed, palette_of, using
+from lvsearch.pictures.style import DARK, LIGHT, Palette, in_house_style, palette_of, with_palette
 from lvsearch.progress import progress_bar
 
 
@@ -48,9 +48,9 @@ def test_text_and_marks_stand_out(palette: Palette):
 
 def test_a_picture_takes_the_palette_of_its_background():
     assert palette_of(axes()) is LIGHT
-    with using(DARK):
+    with with_palette(DARK):
         assert palette_of(axes()) is DARK
-        assert dressed(axes()).xaxis.label.get_color() == DARK.ink
+        assert in_house_style(axes()).xaxis.label.get_color() == DARK.ink
     with plt.style.context("dark_background"):
         assert palette_of(axes()) is DARK
     clear = axes(facecolor="none")
@@ -116,7 +116,7 @@ HOSTILE = '<script> id="x" #1f5a96 $\\frac$ xmlns="http://evil" -->'
 
 def test_a_picture_on_a_page_is_one_element_with_the_colours_of_the_page():
     def draw(ax: Axes) -> None:
-        dressed(ax).plot([0, 1], [0, 1], color=LIGHT.main, clip_on=True)
+        in_house_style(ax).plot([0, 1], [0, 1], color=LIGHT.main, clip_on=True)
         ax.text(0.1, 0.5, HOSTILE, parse_math=False, color=LIGHT.ink)
 
     svg = inline_svg(draw, "one", 'a "label" <b>')

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 import lvsearch as lv
 from lvsearch.data.corpus import Corpus
-from lvsearch.pictures.style import DARK, using
+from lvsearch.pictures.style import DARK, with_palette
 from lvsearch.results.plots import plot_bounds, plot_held_out, plot_posterior, plot_progress
 from lvsearch.sizing.posterior import in_percent
 
@@ -230,7 +230,7 @@ def test_time_is_that_of_the_fits_and_the_best_so_far_never_falls(uncertain, ris
 
 def test_doubled_sizes_are_on_a_logarithmic_axis_and_a_dark_picture_is_dark():
     climbing = searched(lambda size: -10.0 / size[0], prior=lv.sizes.Geometric(0.001), max_size=64)
-    with using(DARK):
+    with with_palette(DARK):
         ax = plot_bounds(climbing)
     assert ax.get_xscale() == ("log" if len(climbing.visits) < 32 else "linear")
     assert ax.xaxis.label.get_color() == DARK.ink

@@ -21,7 +21,7 @@ from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.engine.meanfield import unit_masks
 from lvsearch.inference.evidence import Effort, TwoSided, evidence_chain, sampled_chain
-from lvsearch.inference.evidence.simulation import Simulated, packed, simulated_like
+from lvsearch.inference.evidence.simulation import Simulated, pack_simulated, simulated_like
 from lvsearch.inference.evidence.truth import anneal_simulated, true_state
 from lvsearch.inference.topic_samplers import beginning as topics
 from lvsearch.reports.report import write_report
@@ -70,24 +70,24 @@ def test_documents_keep_their_lengths_and_are_packed_as_a_corpus_is():
     drawn = counts_of(simulated.data)
     assert drawn.shape == counts.shape
     assert drawn.sum(1).tolist() == [41, 0, 6]
-    assert (counts_of(packed(simulated.data)) != drawn).nnz == 0
-    assert packed(simulated.data).batches[0].units.words.shape[1] < 41
+    assert (counts_of(pack_simulated(simulated.data)) != drawn).nnz == 0
+    assert pack_simulated(simulated.data).batches[0].units.words.shape[1] < 41
 
 
 def test_rows_keep_their_order_and_their_missing_cells():
     data = lv.Points.from_array(np.random.default_rng(0).normal(size=(4200, 1))).dataset()  # two batches
     simulated = simulated_like(data, lv.models.FiniteMixture(), (2,), jax.random.key(0))
-    whole, batch = packed(simulated.data), simulated.data.batches[0]
+    whole, batch = pack_simulated(simulated.data), simulated.data.batches[0]
     assert len(whole.batches) == 2
     dealt = data.gather([np.asarray(each.units.value) for each in whole.batches])
     np.testing.assert_array_equal(dealt, simulated.data.gather([batch.units.value]))
-    missing = packed(simulated_like(ROWS.dataset(), lv.models.FiniteMixture(), (2,), jax.random.key(0)).data)
+    missing = pack_simulated(simulated_like(ROWS.dataset(), lv.models.FiniteMixture(), (2,), jax.random.key(0)).data)
     np.testing.assert_array_equal(missing.gather([missing.batches[0].units.observed]), ROWS.observed)
 
 
 def test_images_keep_their_regions_and_their_captions_lengths():
     simulated = simulated_like(IMAGES.dataset(), lv.models.CorrLDA(), (2,), jax.random.key(0))
-    images = packed(simulated.data)
+    images = pack_simulated(simulated.data)
     assert images.gather([np.asarray(b.units.present).sum(1) for b in images.batches]).tolist() == [3, 1, 2]
     assert images.gather([np.asarray(b.units.counts).sum(1) for b in images.batches]).tolist() == [3, 1, 0]
 
@@ -160,7 +160,7 @@ def test_both_ends_are_those_of_the_exact_evidence(monkeypatch: pytest.MonkeyPat
     estimate = None
     if from_fit:
         monkeypatch.setattr(topics, "MOST_FROM_PRIOR", 0)
-        estimate = estimator(MODEL, packed(simulated.data)).fit((2,), jax.random.key(0), None)
+        estimate = estimator(MODEL, pack_simulated(simulated.data)).fit((2,), jax.random.key(0), None)
     chain = evidence_chain(MODEL, simulated.data, (2,), estimate)
     assert (chain.q is not None) == from_fit
     ends = anneal_simulated(chain, jax.random.key(1), simulated, Effort(48, 2, 16))

@@ -16,7 +16,7 @@ import lvsearch as lv
 from lvsearch.command import cli
 from lvsearch.inference.evidence import Effort
 from lvsearch.inference.topic_samplers.word_likelihood import log_word_likelihoods
-from lvsearch.pictures.style import dressed
+from lvsearch.pictures.style import in_house_style
 from lvsearch.scrutiny import other_scores
 from lvsearch.scrutiny.other_scores import OtherScores, SizeScore
 from lvsearch.searching import evaluators
@@ -301,7 +301,7 @@ def test_what_scores_name():
 
 def test_the_picture_has_a_row_for_each_score_and_marks_what_it_names():
     scores = made_up({other_scores.BIC: [5.0, 1.0, 2.0, 7.0], other_scores.STABILITY: [np.nan] * 4})
-    axes = dressed(None)
+    axes = in_house_style(None)
     caption = scores.draw(axes)
     assert [label.get_text() for label in axes.get_yticklabels()] == ["posterior", "BIC", "stability"]
     dots = [line.get_xdata()[0] for line in axes.lines if len(line.get_xdata()) == 1]

@@ -250,7 +250,7 @@ def test_it_goes_onto_the_card_into_the_report_and_into_the_folder(tmp_path: Pat
 
 @pytest.mark.parametrize("palette", [style.LIGHT, style.DARK], ids=["light", "dark"])
 def test_the_picture_has_a_row_for_each_component(palette: style.Palette):
-    with style.using(palette):
+    with style.with_palette(palette):
         axes = found(4).plot()
     assert [label.get_text().split()[0] for label in axes.get_yticklabels()] == [str(k) for k in found(4).table().index]
     assert axes.get_title("left") == "Which of 4 components come back"

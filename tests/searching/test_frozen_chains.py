@@ -11,7 +11,14 @@ from scipy.sparse import csr_array
 
 import lvsearch as lv
 from lvsearch.inference.annealing import dispatch
-from lvsearch.inference.evidence import CollapsedTopics, Effort, TwoSided, both_ways, collapsed_topics, pace
+from lvsearch.inference.evidence import (
+    CollapsedTopics,
+    Effort,
+    TwoSided,
+    both_ways,
+    collapsed_topics,
+    temperature_profile,
+)
 from lvsearch.searching import evaluators
 from lvsearch.sizing.bracket import Bracket
 
@@ -39,7 +46,7 @@ def chain(n_topics: int, counts: np.ndarray = COUNTS) -> CollapsedTopics:
 def annealed(each: CollapsedTopics) -> TwoSided:
     work = Effort(24, 2, 8)
     key_pilot, key = jax.random.split(jax.random.key(0))
-    return both_ways(each, key, work, pace(each, key_pilot, work))[0]
+    return both_ways(each, key, work, temperature_profile(each, key_pilot, work))[0]
 
 
 def bracket(ends: TwoSided) -> Bracket:

@@ -19,7 +19,7 @@ from lvsearch.data.stored import decode_data, encode_data
 from lvsearch.inference.compiles import compiles, compiles_since
 from lvsearch.inference.trees import Allocation, log_joint, tree_hyper
 from lvsearch.searching.evaluators import data_ceiling
-from lvsearch.texts.letters import composed, folded, lowered
+from lvsearch.texts.letters import compose, fold_case, to_lower
 
 PHASES = (Phase.explicit, Phase.generate)  # an example that is not the smallest will do: shrinking fits takes minutes
 EXAMPLES = settings(deadline=None, max_examples=25, derandomize=True, phases=PHASES)
@@ -111,7 +111,7 @@ def test_texts_lose_no_word(texts: list[str]):
     Texts are spelled as corpora spell them first: composed, in lower case, without soft hyphens. Words that differ in
     case alone, such as ß and ss, are one.
     """
-    split = [composed(lowered(composed(text))).split(" ") for text in texts]
+    split = [compose(to_lower(compose(text))).split(" ") for text in texts]
     expected = sum(len([word for word in words if word]) for words in split)
     if not expected:
         with pytest.raises(ValueError, match="without a single word"):
@@ -121,7 +121,7 @@ def test_texts_lose_no_word(texts: list[str]):
     assert corpus.n_tokens == expected
     words = {word for words in split for word in words if word}
     assert words.issuperset(corpus.vocabulary)
-    assert sorted(map(folded, corpus.vocabulary)) == sorted(set(map(folded, words)))
+    assert sorted(map(fold_case, corpus.vocabulary)) == sorted(set(map(fold_case, words)))
 
 
 @MANY

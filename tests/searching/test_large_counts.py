@@ -47,6 +47,6 @@ def test_memory_that_runs_out_all_the_same_is_said_in_words(monkeypatch: pytest.
 
     monkeypatch.setattr(evaluators, "anneal", full)
     nothing = np.zeros(0, np.float64)
-    monkeypatch.setattr(evaluators, "pace", lambda *_: Profile(nothing, nothing, nothing))
+    monkeypatch.setattr(evaluators, "temperature_profile", lambda *_: Profile(nothing, nothing, nothing))
     with pytest.raises(MemoryError, match=r"they take about .*, more than there was\. Where counts are large"):
         lv.search(lv.models.LDA(), np.full((2, 2), 10), max_size=1, starts=1, progress=False)

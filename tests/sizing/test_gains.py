@@ -10,7 +10,7 @@ from lvsearch.sizing.gains import (
     PooledGain,
     SizeGain,
     evidence_curve,
-    falling,
+    fit_falling,
     next_measured,
     pool_gains,
 )
@@ -125,7 +125,7 @@ def test_falling_is_isotonic_regression():
     rng = np.random.default_rng(0)
     rows, weights = rng.normal(size=(20, 7)), rng.uniform(0.1, 3, 7)
     expected = [isotonic_regression(row, sample_weight=weights, increasing=False) for row in rows]
-    np.testing.assert_allclose(falling(rows, weights), expected, atol=1e-12)
+    np.testing.assert_allclose(fit_falling(rows, weights), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("end", [1, 2, 3, 5, 9, 16, 17, 23, 40, 77])

@@ -13,14 +13,14 @@ from lvsearch.sizing.ledger import (
     SD_OF_BEST,
     Trial,
     Visit,
-    bordering,
-    enclosed,
     near_mode,
     pooled_spread,
     record_of,
-    scaled,
+    scale_evidence,
     standard_error,
     unvisited_neighbour,
+    visits_beside,
+    visits_between,
 )
 from lvsearch.sizing.sizes import Size
 
@@ -152,7 +152,7 @@ def test_scale_divides_evidence_but_not_the_prior():
     tilted = lv.sizes.Table([0.4, 0.6])
     assert near_mode(visits, tilted, 1, 1.0, repeatable=False)[0].size == (1,)
     assert near_mode(visits, tilted, 1, 100.0, repeatable=False)[0].size == (2,)
-    assert scaled(lv.Evidence(-8.0, -4.0, 2.0), 4.0) == lv.Evidence(-2.0, -1.0, 0.5)
+    assert scale_evidence(lv.Evidence(-8.0, -4.0, 2.0), 4.0) == lv.Evidence(-2.0, -1.0, 0.5)
     record = record_of(visit(2, -8.0, replaced_by=(1,)), 4.0)
     assert (record.size, record.evidence, record.replaced_by) == ((2,), lv.Evidence(-2.0, 25.0), (1,))
 
@@ -193,23 +193,23 @@ def test_a_further_trial_counts_only_where_it_is_better():
 
 def test_sizes_one_step_outside_border_on_those_near_the_mode():
     visits = [visit(n, 0.0) for n in (1, 3, 4, 5, 6, 8)]
-    assert [v.size for v in bordering([visits[2], visits[3]], visits)] == [(3,), (6,)]
+    assert [v.size for v in visits_beside([visits[2], visits[3]], visits)] == [(3,), (6,)]
     twice = [visits[0], visit(3, 0.0, 1.0), *visits[2:]]
-    assert [v.size for v in bordering([visits[2], visits[3]], twice)] == [(6,), (3,)]
+    assert [v.size for v in visits_beside([visits[2], visits[3]], twice)] == [(6,), (3,)]
     grid = [visit((a, b), 0.0) for a in (1, 2, 3) for b in (1, 2, 3)]
-    assert {v.size for v in bordering([grid[0]], grid)} == {(1, 2), (2, 1)}
-    assert bordering([], grid) == ()
+    assert {v.size for v in visits_beside([grid[0]], grid)} == {(1, 2), (2, 1)}
+    assert visits_beside([], grid) == ()
 
 
 def test_sizes_between_two_near_the_mode_are_enclosed():
     visits = [visit(n, 0.0) for n in (1, 4, 5, 6, 8, 9)]
-    found = enclosed([visits[1], visits[4]], visits)
+    found = visits_between([visits[1], visits[4]], visits)
     assert [v.size for v in found] == [(5,), (6,)]
     few = [visits[1], visit(5, 0.0, 1.0), *visits[3:]]
-    assert [v.size for v in enclosed([visits[1], visits[4]], few)] == [(6,), (5,)]
+    assert [v.size for v in visits_between([visits[1], visits[4]], few)] == [(6,), (5,)]
     grid = [visit((a, b), 0.0) for a in (1, 2, 3) for b in (1, 2, 3)]
     corners = [v for v in grid if v.size in ((1, 2), (3, 2), (3, 3))]
-    assert [v.size for v in enclosed(corners, grid)] == [(2, 2)]
+    assert [v.size for v in visits_between(corners, grid)] == [(2, 2)]
 
 
 def test_an_annealed_size_is_contradicted_by_the_bound_of_its_own_fit():

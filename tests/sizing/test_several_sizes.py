@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp
 
 import lvsearch as lv
-from lvsearch.pictures.style import dressed
+from lvsearch.pictures.style import in_house_style
 from lvsearch.results.lattice_plot import draw_lattice
 from lvsearch.sizing import sizes
 from lvsearch.sizing.evidence import Evidence
@@ -218,7 +218,7 @@ def test_a_limit_that_decides_one_of_the_numbers_stands_in_the_headline():
     assert repr(found).startswith(
         "Still rising at 2 row clusters × 15 column clusters, the most column clusters allowed"
     )
-    axes = dressed(None)
+    axes = in_house_style(None)
     assert draw_lattice(found, axes).title.startswith("Still rising at")  # the picture says what the sentence says
     dotted = {(int(line.get_ydata()[0]), int(line.get_xdata()[0])) for line in axes.get_lines()}
     assert dotted

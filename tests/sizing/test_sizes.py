@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lvsearch.sizing import sizes
-from lvsearch.sizing.words import counted, is_or_are
+from lvsearch.sizing.words import is_or_are, with_noun
 
 INFINITE = [
     sizes.Poisson(10),
@@ -217,11 +217,11 @@ def test_the_weak_prior_makes_every_component_five_percent_less_probable():
 
 
 def test_numbers_of_things_are_read_aloud_right():
-    assert [counted(1, name) for name in ("topics", "occupied components", "nodes at level 1", "data")] == [
+    assert [with_noun(1, name) for name in ("topics", "occupied components", "nodes at level 1", "data")] == [
         "1 topic",
         "1 occupied component",
         "1 node at level 1",
         "1 data",
     ]
-    assert counted(3, "occupied components") == "3 occupied components"
+    assert with_noun(3, "occupied components") == "3 occupied components"
     assert (is_or_are(1), is_or_are(2)) == ("is", "are")

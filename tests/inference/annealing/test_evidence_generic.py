@@ -7,7 +7,7 @@ import test_models as table
 
 from lvsearch.inference.engine.meanfield import ascend
 from lvsearch.inference.engine.meanfield_starts import scattered_start
-from lvsearch.inference.evidence import Effort, anneal, evidence_chain, fitted_chain, flat_chain, pace
+from lvsearch.inference.evidence import Effort, anneal, evidence_chain, fitted_chain, flat_chain, temperature_profile
 from lvsearch.sizing.bracket import Bracket
 
 CASES = [case for case in table.CASES if case.drawable and not case.model.process]
@@ -18,7 +18,7 @@ ROUNDING = 0.01
 
 def bracket(chain, seed):
     key_pilot, key = jax.random.split(jax.random.key(seed))
-    (ends,) = anneal(chain, key, WORK, pace(chain, key_pilot, WORK))
+    (ends,) = anneal(chain, key, WORK, temperature_profile(chain, key_pilot, WORK))
     return Bracket(tuple(ends.forward.tolist()), tuple(ends.backward.tolist()), WORK.steps, 32, ends.anchor_error)
 
 

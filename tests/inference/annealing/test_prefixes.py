@@ -21,7 +21,14 @@ from test_evidence_mixtures import all_labels, chain_of, log_likelihoods, log_pr
 
 from lvsearch.inference.annealing.prefixes import Grown, grow, revisits, sequential, shrink
 from lvsearch.inference.data.documents import documents as documents_of
-from lvsearch.inference.evidence import Effort, GivenFactors, UnigramMixtureChain, both_ways, collapsed_topics, pace
+from lvsearch.inference.evidence import (
+    Effort,
+    GivenFactors,
+    UnigramMixtureChain,
+    both_ways,
+    collapsed_topics,
+    temperature_profile,
+)
 from lvsearch.inference.evidence.row_by_row import RowByRow
 from lvsearch.inference.evidence.unigram_in_turn import UnigramsInTurn
 from lvsearch.inference.topic_samplers.document_by_document import DocumentByDocument
@@ -65,7 +72,7 @@ def z_back(sampler: RowByRow, kind: Kind, n: int, islands: int) -> float:
     log_target = log_priors(n, SIZE) + log_likelihoods(kind, n, SIZE)
     evidence = logsumexp(log_target)
     drawn = np.random.default_rng(5).choice(len(log_target), islands * PARTICLES, p=np.exp(log_target - evidence))
-    posterior = sampler.chain.of_labels(padded(all_labels(n, SIZE)[:, drawn], sampler.chain))
+    posterior = sampler.chain.state_from_labels(padded(all_labels(n, SIZE)[:, drawn], sampler.chain))
     back = shrink(sampler, jax.random.key(4), posterior, SWEEPS, islands=islands)
     return float(z_of(np.exp(evidence - back.log_evidence)))
 
@@ -102,7 +109,7 @@ def test_wrong_weights_and_wrong_sweeps_are_seen(wrong):
         def revisit(self, key, state, units, *, backward):
             if wrong != "revisit":
                 return super().revisit(key, state, units, backward=backward)
-            return self.chain.of_labels(jnp.where(state.labels >= 0, jnp.minimum(state.labels, 1), -1))
+            return self.chain.state_from_labels(jnp.where(state.labels >= 0, jnp.minimum(state.labels, 1), -1))
 
         def remove(self, key, state, unit):
             left, worth = super().remove(key, state, unit)
@@ -121,7 +128,7 @@ def test_wrong_weights_and_wrong_sweeps_are_seen(wrong):
 @kinds
 def test_removing_undoes_appending(kind):
     sampler, key = rows_of(kind, 5), jax.random.key(1)
-    states = [sampler.none_yet(key, 7)]
+    states = [sampler.initial_state(key, 7)]
     gains = []
     for unit in range(5):
         state, gain = sampler.append(jax.random.fold_in(key, unit), states[-1], jnp.asarray(unit))
@@ -148,7 +155,7 @@ def test_ends_meet_where_rows_lie_in_groups():
     """Three groups of 41 rows: 8 sweeps do what hundreds of temperatures do not."""
     chain = chain_of(DIAGONAL._replace(rows=mixture_cases.clusters()), 41, SIZE, 4)
     work = Effort(96, 2, 64)
-    ends, _ = both_ways(chain, jax.random.key(0), work, pace(chain, jax.random.key(1), work))
+    ends, _ = both_ways(chain, jax.random.key(0), work, temperature_profile(chain, jax.random.key(1), work))
     assert ends.moved
     assert ends.anchor_error is None
     assert abs(ends.forward.mean() - ends.backward.mean()) < 0.5
@@ -199,7 +206,7 @@ def test_unigram_mixtures_come_back_to_nothing_with_the_exact_evidence(planted):
     every = np.zeros((sampler.chain.elements, labels.shape[1]), int)
     for document, row in enumerate(labels):
         every += np.asarray(sampler.chain.labels_of(np.eye(n, dtype=int)[document], 1)) * row
-    state = sampler.chain.of_labels(jnp.asarray(every))
+    state = sampler.chain.state_from_labels(jnp.asarray(every))
     log_target = np.asarray(sampler.chain.log_density(state))
     assert logsumexp(log_target) == pytest.approx(exact[-1], abs=1e-9)
     drawn = np.random.default_rng(5).choice(labels.shape[1], 300 * PARTICLES, p=np.exp(log_target - exact[-1]))

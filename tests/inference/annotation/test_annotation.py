@@ -470,7 +470,7 @@ def test_retrieval_ranks_by_the_query():
     word = small().top_words[0]
     found = model.retrieve(corpus, word)
     probability = model.caption_distribution(corpus)[word].to_numpy()
-    np.testing.assert_array_equal(found.ranking, lv.fitted.annotation.ranked(np.log(probability)))
+    np.testing.assert_array_equal(found.ranking, lv.fitted.annotation.rank_images(np.log(probability)))
     np.testing.assert_allclose(probability[found.ranking], np.sort(probability)[::-1], rtol=1e-8)
     relevant = np.array([word in corpus.caption(image) for image in range(len(corpus))])
     np.testing.assert_array_equal(found.relevant, relevant[found.ranking])
@@ -494,9 +494,9 @@ def test_ties_are_by_place_however_sums_were_rounded():
     expected = [1, 3, 5, 6, 0, 4, 2, 7]
     for seed in range(50):
         noise = 1e-14 * np.random.default_rng(seed).integers(-3, 4, len(scores))
-        np.testing.assert_array_equal(lv.fitted.annotation.ranked(scores + noise), expected)
-    np.testing.assert_array_equal(lv.fitted.annotation.ranked(np.array([-1.0, -1.0 + 1e-7])), [1, 0])
-    assert lv.fitted.annotation.ranked(np.zeros(0)).shape == (0,)
+        np.testing.assert_array_equal(lv.fitted.annotation.rank_images(scores + noise), expected)
+    np.testing.assert_array_equal(lv.fitted.annotation.rank_images(np.array([-1.0, -1.0 + 1e-7])), [1, 0])
+    assert lv.fitted.annotation.rank_images(np.zeros(0)).shape == (0,)
 
 
 def test_images_that_are_the_same_are_retrieved_in_their_order():

@@ -150,7 +150,7 @@ def test_a_sweep_leaves_the_posterior_as_it_is():
     with jax.enable_x64(True):
         chain = BlockChain.from_data(model_of("links"), data_of("links"), SIZE, CAPACITY)
         rows = jnp.asarray(np.pad(rows, [(0, len(chain.weight) - 4), (0, 0)]), jnp.int32)
-        state = chain.of_labels(jax.random.key(3), rows, jnp.asarray(columns, jnp.int32))
+        state = chain.state_from_labels(jax.random.key(3), rows, jnp.asarray(columns, jnp.int32))
         for backward in (False, True):
             after = chain.step(jax.random.key(5), state, jnp.ones(()), backward=backward)
             code = np.concatenate([np.asarray(after.rows)[:4], np.asarray(after.columns)])

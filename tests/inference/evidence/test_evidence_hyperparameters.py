@@ -14,7 +14,7 @@ from scipy.special import gammaln, logsumexp
 from scipy.stats import chi2, gamma, kstest
 
 import lvsearch as lv
-from lvsearch.inference.annealing.hyperparameters import slice_moved
+from lvsearch.inference.annealing.hyperparameters import slice_sample
 from lvsearch.inference.data.documents import documents
 from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.evidence import (
@@ -28,8 +28,8 @@ from lvsearch.inference.evidence import (
     collapsed_topics,
     evidence_chain,
     hyper_topics,
-    pace,
     simulated_like,
+    temperature_profile,
 )
 from lvsearch.inference.topic_samplers.anchor import from_topics
 from lvsearch.inference.topic_samplers.chain_hyperparameters import HyperTopicState
@@ -149,7 +149,7 @@ def states(
     inner = chain(q, width).topics
     padded = np.full((len(inner.word), len(assignment)), -1, np.int32)
     padded[order_of(inner)] = assignment.T
-    return HyperTopicState(inner.of_topics(jnp.asarray(padded)), jnp.asarray(log_total), jnp.asarray(log_eta))
+    return HyperTopicState(inner.state_of_topics(jnp.asarray(padded)), jnp.asarray(log_total), jnp.asarray(log_eta))
 
 
 EXACT = float(logsumexp(place("prior", 1.0).log_z))
@@ -270,7 +270,7 @@ def test_slices_leave_a_skewed_density_with_two_modes_as_it_is():
 
         moved = begin
         for index in range(3):
-            moved = slice_moved(jax.random.key(index), moved, density)
+            moved = slice_sample(jax.random.key(index), moved, density)
     before, after = np.asarray(begin), np.asarray(moved)
     assert kstest(np.exp(after[0]), gamma(0.7).cdf).pvalue > 1e-4
     assert np.mean(after[1] > 0) == pytest.approx(0.7, abs=0.015)
@@ -280,7 +280,7 @@ def test_slices_leave_a_skewed_density_with_two_modes_as_it_is():
 def bracket(chain: HyperTopics | CollapsedTopics, seed: int, steps: int = 16) -> Bracket:
     key_pilot, key = jax.random.split(jax.random.key(seed))
     work = Effort(steps, 2, 16)
-    ends = anneal(chain, key, work, pace(chain, key_pilot, work))[0]
+    ends = anneal(chain, key, work, temperature_profile(chain, key_pilot, work))[0]
     return Bracket(tuple(ends.forward.tolist()), tuple(ends.backward.tolist()), steps, 32, ends.anchor_error)
 
 
@@ -340,7 +340,7 @@ def test_a_second_path_begins_where_the_first_one_ended():
     tried = evidence_chain(MODEL, documents(separated()), (3,), None)
     key_pilot, key = jax.random.split(jax.random.key(0))
     work = Effort(24, 2, 8)
-    first, second = anneal(tried, key, work, pace(tried, key_pilot, work))
+    first, second = anneal(tried, key, work, temperature_profile(tried, key_pilot, work))
     assert (first.anchor_error is None, second.anchor_error is None) == (True, False)
     wide, narrow = np.mean(first.backward - first.forward), np.mean(second.backward - second.forward)
     assert narrow < 0.3 * wide

@@ -77,7 +77,7 @@ def test_densities_of_all_labellings(kind):
     chain = chain_of(kind, n, size, 4)
     labels = padded(all_labels(n, size), chain)
     chain = Compiled(chain)
-    state = chain.of_labels(labels)
+    state = chain.state_from_labels(labels)
     likelihood = log_likelihoods(kind, n, size)
     np.testing.assert_allclose(chain.log_ratio(state), likelihood, rtol=0, atol=1e-9)
     np.testing.assert_allclose(chain.log_density(state), likelihood + log_priors(n, size), rtol=0, atol=1e-9)
@@ -100,14 +100,14 @@ def test_padding_contributes_nothing():
     data = Dataset.of_batches((Batch(odd, batch.weight),), (np.where(real, np.arange(8), -1),), {"dim": 2}, 5)
     disturbed = CollapsedMixtureChain.from_data(FiniteMixture(DIAGONAL.component, CONCENTRATION), data, 3, 4)
     labels, key = padded(all_labels(5, 3), chain), jax.random.key(1)
-    begun = [Compiled(one).of_labels(labels) for one in (chain, wider, disturbed)]
+    begun = [Compiled(one).state_from_labels(labels) for one in (chain, wider, disturbed)]
     moved = [step(one, key, state, 0.4) for one, state in zip((chain, wider, disturbed), begun, strict=True)]
     chain, wider, disturbed = map(Compiled, (chain, wider, disturbed))
     for state, new, one in zip(begun[1:], moved[1:], (wider, disturbed), strict=True):
         np.testing.assert_allclose(one.log_density(state), chain.log_density(begun[0]), rtol=1e-13)
         np.testing.assert_array_equal(new.labels[:5], moved[0].labels[:5])
         np.testing.assert_allclose(one.log_density(new), chain.log_density(moved[0]), rtol=1e-13)
-    others = chain.of_labels(jnp.where(real[:, None], labels, 0))
+    others = chain.state_from_labels(jnp.where(real[:, None], labels, 0))
     np.testing.assert_array_equal(chain.log_density(others), chain.log_density(begun[0]))
     assert int(moved[1].labels.max()) == 2
 
@@ -140,7 +140,7 @@ def z_of_transitions(
     chain: Any, n: int, size: int, temperature: float, sweep: np.ndarray, backward: bool, repeats: int
 ) -> float:
     """The largest |z| of the frequencies with which each labelling leads to each other one in one sweep."""
-    start = chain.of_labels(padded(np.repeat(all_labels(n, size), repeats, axis=1), chain))
+    start = chain.state_from_labels(padded(np.repeat(all_labels(n, size), repeats, axis=1), chain))
     labels = np.asarray(step(chain, jax.random.key(7), start, temperature, backward).labels)[:n]
     code = (labels * size ** np.arange(n)[::-1, None]).sum(0).reshape(-1, repeats)
     frequency = np.stack([np.bincount(one, minlength=len(sweep)) for one in code]) / repeats
@@ -212,7 +212,7 @@ def z_of_evidence(kind: Kind, n: int, size: int, seeds: int, particles: int = 20
     evidence = logsumexp(log_target)
     rng = np.random.default_rng(5)
     drawn = rng.choice(len(log_target), (seeds * particles,), p=np.exp(log_target - evidence))
-    posterior = Compiled(chain).of_labels(padded(all_labels(n, size)[:, drawn], chain))
+    posterior = Compiled(chain).state_from_labels(padded(all_labels(n, size)[:, drawn], chain))
     up, many = np.linspace(0, 1, 9) ** 2, seeds * particles
     forward = annealed(chain, jax.random.key(3), None, up, many, False)
     back = annealed(chain, jax.random.key(4), posterior, up[::-1].copy(), many, True)
@@ -252,7 +252,7 @@ def test_sweep_about_a_labelling_draws_from_the_tempered_conditionals():
     n, size, temperature = 3, 3, 0.4
     chain, log_q = about_labels(DIAGONAL, n, size)
     log_p = log_priors(n, size) + log_likelihoods(DIAGONAL, n, size)
-    state = Compiled(chain).of_labels(padded(all_labels(n, size), chain))
+    state = Compiled(chain).state_from_labels(padded(all_labels(n, size), chain))
     np.testing.assert_allclose(Compiled(chain).log_ratio(state), log_p - log_q, rtol=0, atol=1e-9)
     matrices = conditional_matrices((1 - temperature) * log_q + temperature * log_p, n, size)
     for backward in (False, True):
@@ -267,7 +267,7 @@ def test_renamed_states_are_scored_as_what_they_are():
     chain, _ = about_labels(DIAGONAL, n, size)
     labels = padded(all_labels(n, size), chain)
     chain = Compiled(chain)
-    state = chain.of_labels(labels)
+    state = chain.state_from_labels(labels)
     scores = np.asarray(chain.label_scores(state))
     order = np.array([2, 0, 1, 3])
     renamed = chain.relabel(state, jnp.broadcast_to(jnp.asarray(order), (state.labels.shape[1], 4)))
@@ -287,7 +287,7 @@ def test_annealing_about_a_labelling_has_the_exact_evidence(seeds):
     there = annealing.forward(chain, jax.random.key(3), up, islands=seeds, particles=particles)
     rng = np.random.default_rng(5)
     drawn = rng.choice(len(log_target), (seeds * particles,), p=np.exp(log_target - evidence))
-    posterior = Compiled(chain).of_labels(padded(all_labels(n, size)[:, drawn], chain))
+    posterior = Compiled(chain).state_from_labels(padded(all_labels(n, size)[:, drawn], chain))
     back = annealing.backward(chain, jax.random.key(4), posterior, up, islands=seeds)
     assert there.labelled
     for ratio in (np.exp(there.log_evidence - evidence), np.exp(evidence - back.log_evidence)):

@@ -19,7 +19,7 @@ from scipy.special import gammaln, logsumexp
 
 import lvsearch as lv
 from lvsearch.inference.annealing import particles as annealing
-from lvsearch.inference.annealing.hyperparameters import gamma_about
+from lvsearch.inference.annealing.hyperparameters import gamma_around
 from lvsearch.inference.annealing.prefixes import grow, sequential, shrink
 from lvsearch.inference.engine.estimate import beliefs_of, capacity_of, pad_axes
 from lvsearch.inference.engine.estimator import estimator
@@ -58,9 +58,9 @@ def about_labels(chain: HyperMixture) -> HyperMixture:
     size, capacity = int(chain.size), chain.capacity
     lean = np.full((len(chain.mixture.weight), capacity), -np.inf)
     lean[:, :size] = np.log(0.9 * np.random.default_rng(8).dirichlet(np.full(size, 0.6), len(lean)) + 0.1 / size)
-    start = {"pseudo_count": gamma_about(np.array([[0.4]])), "rate": gamma_about(np.array([[0.8], [1.5]]))}
+    start = {"pseudo_count": gamma_around(np.array([[0.4]])), "rate": gamma_around(np.array([[0.8], [1.5]]))}
     courses = {name: course._replace(start=start[name]) for name, course in chain.courses.items()}
-    return eqx.tree_at(lambda c: (c.mixture, c.courses), chain, (chain.mixture.about(lean), courses))
+    return eqx.tree_at(lambda c: (c.mixture, c.courses), chain, (chain.mixture.around_labelling(lean), courses))
 
 
 PATHS = pytest.mark.parametrize("path", [lambda chain: chain, about_labels], ids=["prior", "labelling"])
@@ -138,7 +138,7 @@ def test_density_of_all_labellings_at_every_node():
             "pseudo_count": np.full((1, known.labels.shape[1]), known.model.pseudo_count.log_value[count]),
             "rate": np.repeat(known.model.rate.log_value[rate][:, None], known.labels.shape[1], axis=1),
         }
-        state = chain.of_labels(rows, jax.tree.map(jnp.asarray, log_hyper))
+        state = chain.state_from_labels(rows, jax.tree.map(jnp.asarray, log_hyper))
         log_rows = sum(known.log_rows[:, d, count, node] for d, node in enumerate(rate))
         np.testing.assert_allclose(chain.log_ratio(state), log_rows, rtol=0, atol=1e-9)
         grids = known.model.pseudo_count, known.model.rate
@@ -155,7 +155,7 @@ def test_density_of_full_covariances():
     chain = HyperMixture.from_data(model, dataset(rows), size, 3)
     labels = np.array([[0, 1, 1, 0], [0, 0, 0, 0]]).T
     spread = np.array([[0.7, 0.4], [1.9, 0.9]])
-    state = Compiled(chain).of_labels(padded(labels, chain), {"spread": jnp.log(spread)})
+    state = Compiled(chain).state_from_labels(padded(labels, chain), {"spread": jnp.log(spread)})
     found = np.asarray(Compiled(chain).log_ratio(state))
     for particle in range(2):
         scale = np.sqrt(spread[:, particle])  # a spread of w is one of 1 in a unit √w times as large
@@ -173,7 +173,7 @@ def posterior_states(chain: HyperMixture, draws: int) -> HyperMixtureState:
     known = exact(int(chain.size))
     labels, log_count, log_rate = oracles.posterior_draws(known, draws, np.random.default_rng(5))
     hyper = {"pseudo_count": jnp.asarray(log_count[None]), "rate": jnp.asarray(log_rate)}
-    return jax.jit(HyperMixture.of_labels)(chain, padded(labels, chain), hyper)
+    return jax.jit(HyperMixture.state_from_labels)(chain, padded(labels, chain), hyper)
 
 
 def z_of_evidence(chain: HyperMixture, seeds: int, particles: int = 10, units: bool = False) -> tuple[float, float]:
@@ -258,7 +258,7 @@ def test_dynamic_weights_share_one_concentration():
     assert model.describe().endswith("1.8 over all components")
     chains = [evidence_chain(one, dataset(ROWS), (3,), None) for one in (model, static)]
     labels = jnp.asarray(np.random.default_rng(0).integers(3, size=(len(chains[0].weight), 20)))
-    density = jax.jit(lambda chain: chain.log_density(chain.of_labels(labels)))
+    density = jax.jit(lambda chain: chain.log_density(chain.state_from_labels(labels)))
     densities = [np.asarray(density(chain)) for chain in chains]
     np.testing.assert_allclose(densities[0], densities[1], rtol=1e-12)
     g = model.draw_weights(jax.random.key(0), (3,))

@@ -16,8 +16,8 @@ from scipy.stats import gamma, multivariate_normal
 from sklearn.metrics import adjusted_rand_score
 
 import lvsearch as lv
-from lvsearch.inference.annealing.dispatch import Effort, anchored_chain, both_ways, pace
-from lvsearch.inference.annealing.particles import drawn
+from lvsearch.inference.annealing.dispatch import Effort, anchored_chain, both_ways, temperature_profile
+from lvsearch.inference.annealing.particles import draw_from_q
 from lvsearch.inference.data.rows import rows
 from lvsearch.inference.engine.meanfield import Beliefs, MeanField, ascend, cast
 from lvsearch.inference.engine.meanfield_starts import blank_locals
@@ -156,11 +156,11 @@ def test_evidence_is_the_average_over_the_prior(size):
     expected, error = exact.log_evidence(ROWS, size, 1, 0.8, *PRIOR, draws=1_000_000)
     chain, work = evidence_chain(MODEL, dataset(ROWS), (size,), None), Effort(48, 8, 32)
     with jax.enable_x64(True):
-        ends = drawn(chain, jax.random.key(0), particles=64)
+        ends = draw_from_q(chain, jax.random.key(0), particles=64)
     anchor = anchored_chain(chain, jax.random.key(1), (ends,))
     assert anchor is not None
     for path in (chain, anchor.chain):
-        found, _ = both_ways(path, jax.random.key(2), work, pace(path, jax.random.key(3), work))
+        found, _ = both_ways(path, jax.random.key(2), work, temperature_profile(path, jax.random.key(3), work))
         n = len(found.forward)
         for sign, each in ((1, found.forward), (-1, found.backward)):
             limit = 4.5 * np.hypot(error, each.std() / np.sqrt(n))

@@ -32,7 +32,7 @@ from lvsearch.inference.evidence import (
     true_state,
 )
 from lvsearch.inference.evidence.poisson_factorization import FactorState
-from lvsearch.inference.evidence.simulation import packed
+from lvsearch.inference.evidence.simulation import pack_simulated
 from lvsearch.inference.factorizations.anchor import near_fit
 from lvsearch.inference.factorizations.anchored import AnchoredFactorization, NearState
 from lvsearch.inference.factorizations.trajectories import FAINT, MatrixLines
@@ -390,7 +390,7 @@ def test_true_latents_of_many_counts_begin_backward_paths_above_forward_ones():
     model = lv.models.PoissonFactorization(mean_count=60.0, noise_shape=lv.models.GammaPrior(4.0, 0.4))
     blank = lv.Points.from_array(np.zeros((40, 10))).dataset()
     simulated = simulated_like(blank, model, (3,), jax.random.key(3))
-    data = packed(simulated.data)
+    data = pack_simulated(simulated.data)
     chain = near_fit(model, data, 3, estimator(model, data).fit((3,), jax.random.key(0), None))
     temperatures = np.linspace(0, 1, 201)[1:]
     with jax.enable_x64(True):

@@ -15,7 +15,7 @@ import pytest
 
 from lvsearch.inference.annealing.prefixes import grow, sequential, shrink
 from lvsearch.inference.evidence import CollapsedMixtureChain, HyperMixture, evidence_chain
-from lvsearch.inference.evidence.mixture_anchors import settled_labels
+from lvsearch.inference.evidence.mixture_anchors import anchor_labels
 from lvsearch.inference.full_covariances import FullCovarianceChain, HyperFullCovariances
 from lvsearch.inference.full_covariances.inverses import Inverses, add_square, direction, invert_all
 from lvsearch.models import FiniteMixture
@@ -112,7 +112,7 @@ def test_a_second_path_begins_where_that_of_any_mixture_does(inferred, variants)
     found = []
     for chain in chains(inferred, variants):
         states = [jax.jit(type(chain).init, static_argnums=2)(chain, jax.random.key(i), PARTICLES) for i in (1, 2)]
-        log_q, state = settled_labels(chain, jax.random.key(4), states)
+        log_q, state = anchor_labels(chain, jax.random.key(4), states)
         found.append((log_q, getattr(state, "mixture", state).labels))
     jax.tree.map(partial(np.testing.assert_allclose, rtol=0, atol=1e-8), *found)
 
@@ -123,8 +123,8 @@ def test_components_that_lose_their_rows_are_as_new():
     model = FiniteMixture(FullCovarianceComponents(spread=1e-6))
     chain = FullCovarianceChain.from_data(model, mixture_cases.dataset(values), 2, 2)
     labels = jnp.zeros((len(chain.weight), 1), jnp.int32).at[3].set(1)
-    left = jax.jit(FullCovarianceChain.remove_row)(chain, chain.of_labels(labels), jnp.asarray(3), chain.prior)
-    empty = chain.of_labels(jnp.full_like(labels, -1)).natural
+    left = jax.jit(FullCovarianceChain.remove_row)(chain, chain.state_from_labels(labels), jnp.asarray(3), chain.prior)
+    empty = chain.state_from_labels(jnp.full_like(labels, -1)).natural
     for leaf, fresh in zip(left.natural, empty, strict=True):
         np.testing.assert_array_equal(leaf[..., 1, :], fresh[..., 1, :])
     assert not np.array_equal(left.natural.inverse[..., 0, :], empty.inverse[..., 0, :])

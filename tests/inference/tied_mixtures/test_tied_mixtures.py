@@ -77,13 +77,13 @@ def test_oracle_agrees_with_others():
 def test_densities_of_all_labellings(float64):
     """Three of four places in use, padding in one of them; and what any row makes of each component it joins."""
     chain, every = chain_of(5, 3), tied_oracles.all_labels(5, 3)
-    state = chain.of_labels(padded(every, chain))
+    state = chain.state_from_labels(padded(every, chain))
     likelihood = np.array([tied_oracles.log_marginal(ROWS[:5], one, *PRIOR) for one in every])
     joint = tied_oracles.log_joints(ROWS[:5], 3, CONCENTRATION, *PRIOR)
     np.testing.assert_allclose(chain.log_ratio(state), likelihood, rtol=0, atol=1e-9)
     np.testing.assert_allclose(chain.log_density(state), joint, rtol=0, atol=1e-9)
     left = chain.remove_row(state, jnp.asarray(2), jax.tree.map(jnp.asarray, chain.prior))
-    joining = chain.joining(left, jnp.asarray(2), chain.normalisers(left.natural).sum(-1))
+    joining = chain.score_row(left, jnp.asarray(2), chain.normalisers(left.natural).sum(-1))
     of = {tuple(one): value for one, value in zip(every.tolist(), joint, strict=True)}
     each = [[of[(*one[:2], k, *one[3:])] for one in every.tolist()] for k in range(3)]
     differences = np.asarray(joining.score)[:3] - np.array(each)
@@ -106,7 +106,7 @@ def test_sweeps_leave_the_tempered_posterior(float64, backward):
     target = tied_oracles.log_joints(ROWS[:4], 3, CONCENTRATION, *PRIOR) - (1 - temperature) * likelihood
     probability = np.exp(target - logsumexp(target))
     drawn = every[np.random.default_rng(1).choice(len(every), draws, p=probability)]
-    start = chain.of_labels(padded(drawn, chain))
+    start = chain.state_from_labels(padded(drawn, chain))
 
     def largest_z(at: float) -> float:
         labels = np.asarray(step(chain, jax.random.key(2), start, at, backward).labels)[:4]
@@ -125,7 +125,7 @@ def test_rows_of_a_hyper_prior_have_its_density(float64):
     assert isinstance(chain, HyperMixture)
     labels, numbers = np.array([0, 1, 0, 2, 1, 1]), {"pseudo_count": [0.4], "spread": [0.6, 1.7]}
     log_hyper = {name: jnp.log(jnp.asarray(each))[:, None] for name, each in numbers.items()}
-    state = chain.of_labels(jnp.asarray(np.pad(labels, (0, 2)), jnp.int32)[:, None], log_hyper)
+    state = chain.state_from_labels(jnp.asarray(np.pad(labels, (0, 2)), jnp.int32)[:, None], log_hyper)
     base = np.diag([0.6, 1.7]) @ np.diag(mixture_cases.SCALE**2)
     rows = (ROWS - mixture_cases.LOCATION) @ np.diag(np.diag(base) ** -0.5)  # in which the spread is 1
     marginal = tied_oracles.log_marginal(rows, labels, np.zeros(2), np.ones(2), 0.4, 2.5, 1.0)
@@ -206,8 +206,8 @@ def test_fits_end_where_true_labels_lead():
     fitting = TiedEstimator(model, mixture_cases.dataset(rows))
     with jax.enable_x64(True):
         run = fitting.run((6,), np.float64)
-        part = run.in_turn(np.arange(300))
-        begin = run.of_labels(part, np.pad(labels, (0, len(part.weight) - 300)))
+        part = run.rows_in_order(np.arange(300))
+        begin = run.beliefs_from_labels(part, np.pad(labels, (0, len(part.weight) - 300)))
         trace = ascend_rows(model, begin, run.tiles, (6,), 1e-6, 1000, **run.static)
     led = trace.bound_history()[-1] + fitting.prepared.log_carrier
     assert lv.fit(model, rows, size=6).evidence.lower > led - 0.01

@@ -22,14 +22,14 @@ from lvsearch.inference.evidence import (
     anneal,
     collapsed_topics,
     effort,
-    pace,
+    temperature_profile,
 )
 from lvsearch.inference.topic_samplers import chain as topic_chain
 from lvsearch.inference.topic_samplers.anchor import from_topics
 from lvsearch.inference.topic_samplers.beginning import GROUPED_DRAWS
 from lvsearch.inference.topic_samplers.collapsed import log_joint_of
 from lvsearch.inference.topic_samplers.token_groups import group_width, grouped
-from lvsearch.inference.topic_samplers.topic_state import TopicState, redrawn_together
+from lvsearch.inference.topic_samplers.topic_state import TopicState, redraw_group
 from lvsearch.sizing.bracket import Bracket
 
 COUNTS = np.array([[2, 0, 1], [0, 1, 0], [0, 0, 0], [1, 0, 0]])
@@ -131,9 +131,9 @@ def test_so_does_one_of_groups(q, t, backward):
 
 def test_groups_whose_proposals_were_all_accepted_would_not(monkeypatch):
     def accepting(state: Any, before: Any, at: Any, weights: Any, log_acceptance: Any, uniform: Any) -> TopicState:
-        return redrawn_together(state, before, at, weights, log_acceptance, (uniform[0], 0.0 * uniform[1]))
+        return redraw_group(state, before, at, weights, log_acceptance, (uniform[0], 0.0 * uniform[1]))
 
-    monkeypatch.setattr(topic_chain, "redrawn_together", accepting)
+    monkeypatch.setattr(topic_chain, "redraw_group", accepting)
     monkeypatch.setitem(globals(), "_step", lambda chain, *given, backward: chain.step(*given, backward=backward))
     assert misfit("prior", 1.0, 1.0, False, 2) < 1e-6
 
@@ -157,7 +157,7 @@ def test_first_draws_are_from_q(q):
 def bracket(chain: Any, seed: int, steps: int = 16) -> Bracket:
     key_pilot, key = jax.random.split(jax.random.key(seed))
     work = Effort(steps, 2, 16)
-    (ends,) = anneal(chain, key, work, pace(chain, key_pilot, work))
+    (ends,) = anneal(chain, key, work, temperature_profile(chain, key_pilot, work))
     return Bracket(tuple(ends.forward.tolist()), tuple(ends.backward.tolist()), steps, 32, ends.anchor_error)
 
 
@@ -226,7 +226,7 @@ def test_where_directions_are_far_apart_a_second_path_begins_where_the_first_one
     plain = three_obvious_topics()
     key_pilot, key = jax.random.split(jax.random.key(0))
     work = Effort(24, 2, 8)
-    first, second = anneal(plain, key, work, pace(plain, key_pilot, work))
+    first, second = anneal(plain, key, work, temperature_profile(plain, key_pilot, work))
     assert (first.anchor_error is None, second.anchor_error is None) == (True, False)
     wide, narrow = np.mean(first.backward - first.forward), np.mean(second.backward - second.forward)
     assert narrow < 0.1 * wide
@@ -238,7 +238,7 @@ def test_a_first_path_that_is_bound_to_be_too_wide_is_gone_one_way_only():
     plain = three_obvious_topics()
     key_pilot, key = jax.random.split(jax.random.key(0))
     few, many = Effort(4, 2, 8), Effort(48, 2, 8)
-    profile = pace(plain, key_pilot, few)
+    profile = temperature_profile(plain, key_pilot, few)
     assert HOPELESS * few.steps < len(profile.temperature) <= HOPELESS * many.steps
     (only,) = anneal(plain, key, few, profile)
     _, second = anneal(plain, key, many, profile)

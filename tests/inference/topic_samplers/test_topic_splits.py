@@ -7,7 +7,7 @@ from oracles import lda_posterior
 from scipy.sparse import csr_array
 
 from lvsearch.inference.annealing.between_sizes import gain_downwards, gain_upwards
-from lvsearch.inference.annealing.particles import drawn
+from lvsearch.inference.annealing.particles import draw_from_q
 from lvsearch.inference.topic_samplers.chain import collapsed_topics
 from lvsearch.inference.topic_samplers.size_gain import settle, splits_between, with_alpha
 from lvsearch.inference.topic_samplers.splits import TopicSplits
@@ -31,7 +31,7 @@ def path_to(
     merged[1 : 2 * pairs : 2] = 0.0
     smaller = with_alpha(larger, merged)
     with jax.enable_x64(True):
-        upper, _ = settle(larger, keys[1], drawn(larger, keys[0], particles=PATHS), 30, 1)
+        upper, _ = settle(larger, keys[1], draw_from_q(larger, keys[0], particles=PATHS), 30, 1)
         known = larger.take(upper, jax.numpy.arange(1)) if labelled else upper
         path = splits_between(larger, smaller, settle(larger, keys[2], known, 0, 8)[1], pairs)
         lower, _ = settle(smaller, keys[3], path.merge(upper), 30, 1)
@@ -124,7 +124,9 @@ def test_labels_are_measured_so_that_mixing_over_labellings_costs_nothing():
     larger = collapsed_topics(counts, np.full(2, 0.5), ETA, 4)
     path = splits_between(larger, with_alpha(larger, np.array([1.0, 0.0])), settle_one(larger))
     with jax.enable_x64(True):
-        lower, _ = settle(path.smaller, jax.random.key(3), drawn(path.smaller, jax.random.key(4), particles=500), 2, 1)
+        lower, _ = settle(
+            path.smaller, jax.random.key(3), draw_from_q(path.smaller, jax.random.key(4), particles=500), 2, 1
+        )
     up = gain_upwards(path, jax.random.key(1), lower, TEMPERATURES)
     assert abs(z_score(up, 0.0)) < 4  # p(w) = 1/4, however many topics
     assert up.std() < 0.5
@@ -133,4 +135,4 @@ def test_labels_are_measured_so_that_mixing_over_labellings_costs_nothing():
 def settle_one(chain):
     """Averages of the topics over a short chain."""
     with jax.enable_x64(True):
-        return settle(chain, jax.random.key(0), drawn(chain, jax.random.key(1), particles=4), 2, 4)[1]
+        return settle(chain, jax.random.key(0), draw_from_q(chain, jax.random.key(1), particles=4), 2, 4)[1]

@@ -22,8 +22,8 @@ from lvsearch.inference.evidence import (
     anneal,
     anneal_simulated,
     evidence_chain,
-    pace,
     simulated_like,
+    temperature_profile,
 )
 from lvsearch.inference.likelihood import (
     CollapsedDirichlet,
@@ -286,10 +286,10 @@ def test_sparse_and_dense_paths_have_the_same_densities():
     with jax.enable_x64(True):
         sparse = UnigramMixtureChain.from_data(model, DATA, 3, 8)
         dense = CollapsedMixtureChain.from_data(model.as_rows(), dense_data, 3, 8)
-        ours = float(sparse.log_density(sparse.of_labels(sparse.labels_of(topics, 1)))[0])
+        ours = float(sparse.log_density(sparse.state_from_labels(sparse.labels_of(topics, 1)))[0])
         padded = np.zeros((dense.elements, 1), int)
         padded[: len(COUNTS), 0] = topics
-        theirs = float(dense.log_density(dense.of_labels(jax.numpy.asarray(padded)))[0])
+        theirs = float(dense.log_density(dense.state_from_labels(jax.numpy.asarray(padded)))[0])
     coefficients = (gammaln(COUNTS.sum(1) + 1) - gammaln(COUNTS + 1).sum(1)).sum()
     assert ours == pytest.approx(theirs - coefficients, abs=1e-9)
 
@@ -299,7 +299,7 @@ def test_annealed_evidence_of_mixtures_of_unigrams_is_the_exact_one():
     chain = evidence_chain(model, DATA, (3,), None)
     assert isinstance(chain, UnigramMixtureChain)
     work = Effort(30, 4, 16)
-    (found,) = anneal(chain, jax.random.key(0), work, pace(chain, jax.random.key(1), work))
+    (found,) = anneal(chain, jax.random.key(0), work, temperature_profile(chain, jax.random.key(1), work))
     assert np.mean(found.forward) == pytest.approx(exact, abs=0.1)
     assert np.mean(found.backward) == pytest.approx(exact, abs=0.1)
 

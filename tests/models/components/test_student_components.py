@@ -156,7 +156,7 @@ def multivariate_normal_log(x: np.ndarray, mean: np.ndarray, covariance: np.ndar
 def test_densities_of_all_labellings(component, rows, group):
     n = 3
     chain = chain_of(component, rows[:n])
-    state = chain.of_labels(padded(every_label(n), chain))
+    state = chain.state_from_labels(padded(every_label(n), chain))
     expected = log_joint(component, rows[:n], group, every_label(n))
     assert_allclose(chain.log_density(state), expected, atol=1e-9)
     log_prior = np.asarray(chain.log_labels(state))
@@ -177,7 +177,7 @@ def check_prefixes(component: StudentComponents, rows: np.ndarray, group: GroupM
     assert np.abs(z).max() < Z_LIMIT
     log_target = log_joint(component, rows[:n], group, every_label(n))
     drawn = np.random.default_rng(5).choice(len(log_target), islands * 8, p=np.exp(log_target - logsumexp(log_target)))
-    posterior = sampler.chain.of_labels(padded(every_label(n)[:, drawn], sampler.chain))
+    posterior = sampler.chain.state_from_labels(padded(every_label(n)[:, drawn], sampler.chain))
     back = np.exp(exact[-1] - shrink(sampler, jax.random.key(4), posterior, 3, islands=islands).log_evidence)
     assert abs((back.mean() - 1) / (back.std(ddof=1) / np.sqrt(islands))) < Z_LIMIT
 
@@ -222,7 +222,7 @@ def test_the_true_state_and_hyper_parameters_have_the_models_density():
     hyper = {name: np.exp(np.asarray(each)[:, 0]) for name, each in state.log_hyper.items()}
     given = model.components.with_numbers({"pseudo_count": hyper["pseudo_count"][0], "rate": hyper["rate"]})
     plain = CollapsedMixtureChain.from_data(FiniteMixture(given), simulated.data, SIZE, chain.capacity)
-    same = plain.of_labels(state.labels)
+    same = plain.state_from_labels(state.labels)
     assert_allclose(chain.log_ratio(state), plain.log_ratio(same), rtol=1e-9)
 
 
