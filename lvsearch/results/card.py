@@ -57,6 +57,7 @@ def facts(result: Findings, held_out: pd.DataFrame | None = None) -> tuple[Fact,
     return (
         *([held_out_fact] if held_out is not None else []),
         *found,
+        *([Fact("recommended", result.recommended.describe())] if result.recommended is not None else []),
         *([Fact("fewer units", asked.robustness.describe())] if asked.robustness is not None else []),
         *([Fact("other priors", asked.sensitivity.describe())] if asked.sensitivity is not None else []),
         *([Fact("limit", limit)] if limit else []),

@@ -184,6 +184,15 @@ def answer(result: Findings) -> str:
     )
 
 
+def _advice_for_chains(result: Findings) -> str:
+    """Return what to do where chains over partitions have not settled: more time helps only a search that was cut
+    off.
+    """
+    if result.is_finished:
+        return 'Chains of this length do not answer: compare with evidence="annealed"'
+    return 'Give the search more time (seconds=), or compare with evidence="annealed"'
+
+
 def probability_in_words(result: Findings) -> str:
     """Return the probability of the best size in words, with its 5 % and 95 % points under the errors of the evidence.
 
@@ -194,8 +203,7 @@ def probability_in_words(result: Findings) -> str:
         return (
             f"none yet: after {result.partitions.sweeps} sweeps of each chain R-hat is {result.partitions.rhat:.2f}, "
             f"expected at most {MOST_RHAT}, and the largest Monte Carlo error {result.partitions.largest_error:.3f}, "
-            f"expected at most {result.partitions.precision:g}. Give the search more time (seconds=), or compare with "
-            'evidence="annealed"'
+            f"expected at most {result.partitions.precision:g}. {_advice_for_chains(result)}"
         )
     if not found.is_decided:
         return (

@@ -163,6 +163,7 @@ def test_other_searches_are_asked_and_keep_the_answer(tmp_path: Path):
     assert found == again.recommended
     kept = asked.with_recommended(found)
     assert kept.recommended == found
+    assert f"recommended: {found.describe()}" in kept.summary()
     kept.save(tmp_path / "run")
     assert lv.load(tmp_path / "run").recommended == found
     assert Scrutiny(recommended=found).with_prior(lv.sizes.Poisson(2)).recommended == found  # no prior decided it

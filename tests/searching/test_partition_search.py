@@ -101,6 +101,7 @@ def test_chains_that_are_too_short_give_no_number(monkeypatch: pytest.MonkeyPatc
     assert result.is_finished
     assert result.summary().startswith("No single number yet")
     assert "R-hat is" in result.summary()
+    assert "more time (seconds=)" not in result.summary()  # it made all its sweeps
 
 
 @pytest.mark.parametrize(
