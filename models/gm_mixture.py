@@ -36,8 +36,9 @@ class GMMixture(AnnotatedModel):
     The hyper-parameters are those of `AnnotatedModel`; `concentration` is that of the Dirichlet on the factors'
     weights.
 
-    `nested` is True: Proposition 1 of Chiang & Poole holds for the plug-in form. Proof: duplicate factor k and split
-    its weight θ_k = (θ_k − ε) + ε. Every image keeps its probability exactly.
+    `nested` is True: in the plug-in form, any parameters have equally likely ones at every larger size (Proposition 1
+    of Chiang & Poole). Proof: duplicate factor k and split its weight θ_k = (θ_k − ε) + ε. Every image keeps its
+    probability exactly.
 
     Regions have no labels here: given the factor, the model does not say which word goes with which region (§4.1.1).
     """

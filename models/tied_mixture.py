@@ -59,7 +59,8 @@ class TiedMixture(MixtureModel):
     concentration: a, of the symmetric Dirichlet on the weights.
     dynamic: if True, `concentration` is the total of all components instead of the value of each.
 
-    No cell of a row may be missing. `nested` is False: there is no plug-in form.
+    No cell of a row may be missing. Parameters are always integrated out: there is no form with point estimates
+    (plug-in). So `nested`, which is about that form, is False.
     """
 
     components: Component

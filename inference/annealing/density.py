@@ -187,7 +187,9 @@ class DensityChain(eqx.Module):
         return jax.vmap(lambda u: self.log_densities(u, self.size))(position)
 
     def label_scores(self, state: DensityState) -> None:
-        """Return None, because the prior, where the path begins, does not change when components are renamed."""
+        """Return None, so that no relabellings are drawn: the prior, where the path begins, does not change when
+        components are renamed.
+        """
         del state
 
     def relabel(self, state: DensityState, order: Int[Array, "particle component"]) -> DensityState:

@@ -148,7 +148,8 @@ def anchored_chain(chain: Chain, key: Key[Array, ""], states: Sequence[State]) -
     Such a path is shorter, but stays in one labelling (numbering of the components) and one mode.
 
     chain: the chain on its first path.
-    states: particles of the posterior, one state per half of the annealing.
+    states: where the first path's forward annealing ended: particles of each of its two independent halves, or of the
+        one run if it ran forward only.
     """
     return None
 
@@ -235,8 +236,8 @@ def effort(chain: Chain, trial: int) -> Effort:
 def temperature_profile(chain: Chain, key: Key[Array, ""], work: Effort) -> Profile:
     """Return the profile by which `anneal` spaces its temperatures: the one that a pilot run measures.
 
-    If particles are too few to tell how weights spread, or the path leads along the data, no pilot runs. The profile
-    then spaces temperatures evenly.
+    If particles are too few to tell how weights spread, or the path adds the units one after another instead of raising
+    a temperature (`along_data`), no pilot runs. The profile then spaces temperatures evenly.
 
     work: the particle groups and particles of the annealing; the pilot has as many.
     """
@@ -285,7 +286,8 @@ def _from_an_anchor(
 
     key_anchors, key_paths: the keys for finding q and for the annealing.
     work: numbers of temperatures and particles.
-    states: particles of the posterior, one state per half of the annealing.
+    states: where the first path's forward annealing ended: particles of each of its two independent halves, or of the
+        one run if it ran forward only.
     """
     key_anchor, key_pilot = split_key(key_anchors)
     anchor = anchored_chain(chain, key_anchor, states)

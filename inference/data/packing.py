@@ -187,11 +187,13 @@ def fill_tiles(
 ) -> tuple[DocumentTiles, Int[np.ndarray, "tile slot"]]:
     """Return the documents of counts (documents, words) written into tiles, as a single batch.
 
-    at: the tile of each document, (document,).
-    places: where the documents stand in their tiles.
-    shape: the number of tiles, of blocks in each tile, and of document slots in each tile.
+    A block is 8 places for distinct words, all of one document. A document slot is a document's number in its tile.
 
-    Returns: (the tiles, which document each slot holds (tile, slot), −1 for none).
+    at: the tile of each document, (document,).
+    places: the slot, first block and number of blocks of each document.
+    shape: (tiles, blocks in each tile, document slots in each tile).
+
+    Returns: (the tiles, the number in `counts` of the document in each slot (tile, slot), −1 for none).
     """
     n_tiles, tile_blocks, n_slots = shape
     words = np.zeros((n_tiles, tile_blocks, BLOCK), np.int32)

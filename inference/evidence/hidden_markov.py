@@ -179,7 +179,9 @@ class HiddenMarkovChain(eqx.Module):
         return jax.vmap(one)(state.labels) + self.log_ratio(state)
 
     def label_scores(self, state: PathState) -> None:
-        """Return None, because the prior of paths, where annealing begins, does not change when states are renamed."""
+        """Return None, so that no relabellings are drawn: the prior, where annealing begins, does not change when
+        states are renamed.
+        """
         return
 
     def relabel(self, state: PathState, order: Int[Array, "particle component"]) -> PathState:

@@ -184,7 +184,9 @@ class IndependentNormalChain(eqx.Module):
         return jax.vmap(one, in_axes=-1)(*state)
 
     def label_scores(self, state: NormalState) -> None:
-        """Return None, because the prior, where annealing begins, does not change when components are renamed."""
+        """Return None, so that no relabellings are drawn: the prior, where annealing begins, does not change when
+        components are renamed.
+        """
         return
 
     def relabel(self, state: NormalState, order: Int[Array, "particle component"]) -> NormalState:

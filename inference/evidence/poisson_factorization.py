@@ -254,7 +254,9 @@ class PoissonFactorizationChain(eqx.Module):
         return density
 
     def label_scores(self, state: FactorState) -> None:
-        """Return None, because the prior, where annealing begins, does not change when factors are renamed."""
+        """Return None, so that no relabellings are drawn: the prior, where annealing begins, does not change when
+        factors are renamed.
+        """
         return
 
     def relabel(self, state: FactorState, order: Int[Array, "particle component"]) -> FactorState:

@@ -255,7 +255,9 @@ class UnigramMixtureChain(eqx.Module):
         return jnp.asarray(self.size) * self._number(self.concentration)
 
     def label_scores(self, state: DocumentLabels) -> None:
-        """Return None, because the prior, where annealing begins, does not change when topics are renamed."""
+        """Return None, so that no relabellings are drawn: the prior, where annealing begins, does not change when
+        topics are renamed.
+        """
         return
 
     def relabel(self, state: DocumentLabels, order: Int[Array, "particle component"]) -> DocumentLabels:

@@ -35,9 +35,10 @@ class VariantLabels(NamedTuple):
         return labels // self.n_variants
 
     def variants(self, labels: Int[Array, "*rows"]) -> Int[Array, "*rows"]:
-        """Return the variant in which each row arose, 0 … n_variants − 1, shaped like `labels`.
+        """Return the variant v of each label k V + v, 0 … n_variants − 1, shaped like `labels`.
 
-        It has no meaning for label −1, a row that is in no component.
+        A variant is one of the V ways in which a row may arise in its component, such as one of several precisions. The
+        result has no meaning for label −1, a row that is in no component.
         """
         return labels % self.n_variants
 

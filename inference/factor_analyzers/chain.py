@@ -402,8 +402,8 @@ class FactorAnalyzerChain(eqx.Module):
         """Return by how many nats the annealing path's log density at each particle's state grows between two
         temperatures.
 
-        It is log π_after − log π_before of the unnormalised densities. The base measure of the rows' added shares
-        (`carriers`) is included.
+        It is log π_after − log π_before of the unnormalised densities. Temperature t is the share of every row that
+        counts, so (after − before) × the rows' log base measure (`carriers`) is included.
 
         before, after: the two temperatures.
         """

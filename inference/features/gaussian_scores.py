@@ -37,10 +37,10 @@ class GaussianTerms(NamedTuple):
 def pattern_scores(xp: Any, terms: Any, z, new, sigma_x, sigma_a):
     """Return log p(the row's cells of one pattern | the row's features), (node, candidate, count), nats.
 
-    A node is a matrix of features of the rows placed so far.
+    A node is a matrix of features of the rows placed so far. A pattern is a set of columns observed in the same rows.
 
     xp: NumPy or jax.numpy.
-    terms: the terms of one pattern.
+    terms: one pattern's entries of the class above, without its axis `pattern`.
     z: candidate features of the row, (node, candidate, feature).
     new: numbers of new features, (node, count).
     sigma_x, sigma_a: standard deviations of noise and loadings.

@@ -74,9 +74,10 @@ def log_joints(likelihood: BoundLikelihood, matrices: list[np.ndarray], alpha: f
 
 
 def _reseat_rows(likelihood: BoundLikelihood, Z: Features, alpha: float, width: int, most: int) -> Other:
-    """Return the matrix after every row was given its best features once, in view of all others.
+    """Return the matrix after the rows, one at a time, were each given their best features in view of all others.
 
-    A column that no row has left is a feature in its prior state, and serves as the next new one.
+    A column that no row has any more is a feature in its prior state, and serves as the next new one. The columns of
+    the result are in left order, without empty ones.
 
     alpha: the mean number of features of a row.
     width: how many assignments are kept per row.

@@ -27,9 +27,10 @@ from lvsearch.models.kernels import kernel
 class Units(NamedTuple):
     """Packed units (documents or groups of rows) on the device.
 
-    tiles: the units' members, in blocks of fixed size (tiles) with slots for units.
+    tiles: which members (words or rows) each unit has, and how often, in blocks of fixed size (tiles) with slots for
+        units. A word id in a tile is a position in `members`.
     real: which slots hold a unit.
-    members: the words or rows of all units, as the model knows them.
+    members: all words of the vocabulary, or all rows, as `HierarchicalProcess.log_likelihoods` takes them.
     """
 
     tiles: DocumentTiles
@@ -90,7 +91,7 @@ def step_globals(
     Parts are topics or components; units are documents or groups of rows.
 
     collected: what the units add to these variables.
-    members: the words or rows of all units, as the model knows them.
+    members: all words of the vocabulary, or all rows, as `HierarchicalProcess.log_likelihoods` takes them.
     on: masks of the parts that exist.
     """
 
@@ -130,7 +131,7 @@ def parts_from_shares(
     q of the other shared variables is unchanged.
 
     shares: the probability of each part for every member (word or row), or its expected count.
-    members: the words or rows of all units, as the model knows them.
+    members: all words of the vocabulary, or all rows, as `HierarchicalProcess.log_likelihoods` takes them.
     size, capacity: the truncation, and the number of parts that arrays have room for.
     """
     on = model.active(size, capacity)

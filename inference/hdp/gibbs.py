@@ -159,5 +159,7 @@ def words_of(model: HDP, data: Dataset) -> Members:
 
 
 def word_counts(model: HDP, tokens: Tokens, n_words: int) -> WordCounts:
-    """Return the likelihood of tokens under the model's topics, for a vocabulary of `n_words`."""
+    """Return the likelihood object of an HDP's sampler: the words of its tokens, and the topics' Dirichlet
+    concentration for each of `n_words` words.
+    """
     return WordCounts(tokens.word, np.full(n_words, model.topic_concentration, np.float64))

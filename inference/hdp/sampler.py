@@ -331,11 +331,13 @@ class Seating(NamedTuple):
 
 
 def seating(leaves: tuple[np.ndarray, ...], members: Members) -> Seating:
-    """Return the first chain of a trace's state, with its parts numbered by size.
+    """Return the first chain of a trace's state, with its parts (topics or components) numbered from 0, most members
+    first.
 
-    Parts are topics or components.
+    Empty parts are left out.
 
-    leaves: the state's arrays, in the order of `FranchiseStates`.
+    leaves: the state's arrays, in the order of `FranchiseStates`, each with the chains in front.
+    members: the tokens or rows that the chain moves between parts.
     """
     state = FranchiseStates(*(leaf[0] for leaf in leaves))
     total = np.bincount(state.labels)

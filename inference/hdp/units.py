@@ -44,7 +44,7 @@ class Packed(NamedTuple):
     | `documents` | the units in tiles, blocks of fixed size with slots for units |
     | `real` | which slots hold a unit, (batch, tile, document) |
     | `lengths` | how many members (words or rows) each unit has, (batch, tile, document) |
-    | `members` | the words or rows of all units, as the model knows them |
+    | `members` | all words of the vocabulary, or all rows, as `HierarchicalProcess.log_likelihoods` takes them |
     """
 
     documents: PackedDocuments
@@ -66,7 +66,7 @@ def packed_units(documents: PackedDocuments, members: Any) -> Packed:
     Units are documents or groups of rows.
 
     documents: the units in tiles.
-    members: the words or rows of all units, as the model knows them.
+    members: all words of the vocabulary, or all rows, as `HierarchicalProcess.log_likelihoods` takes them.
     """
     return Packed(documents, documents.documents >= 0, documents.lengths, members)
 
@@ -138,7 +138,7 @@ def globals_of(
     Parts are topics or components; units are documents or groups of rows.
 
     mean: expected statistics of the shared variables.
-    members: the words or rows of all units, as the model knows them.
+    members: all words of the vocabulary, or all rows, as `HierarchicalProcess.log_likelihoods` takes them.
     size, capacity: the truncation, and the number of parts that arrays have room for.
     """
     on = model.active(size, capacity)

@@ -123,8 +123,11 @@ def _log_weights(
         state, log_weight = carry
 
         def one_sweep(r, inner):
-            """Sweep once over the tokens so far, and keep the state with probability in proportion to its predictive
-            probability.
+            """Make sweep `r` over the tokens so far, and keep one state of all sweeps made, drawn in proportion to the
+            probability it gives the next word.
+
+            inner: (state of the last sweep, state kept, sum of the sweeps' unnormalised probabilities of the next
+                word).
             """
             state, kept, sum_ = inner
             step = sweep_keys(keys, position * (sweeps + 1) + r)

@@ -36,12 +36,13 @@ class PartitionState(NamedTuple):
 
     | field | meaning |
     |---|---|
-    | `labels` | (row, particle): array slot and variant of each row's part; −1 for a row in no part |
+    | `labels` | (row, particle): k V + v for a row in array slot k and variant v of V; −1 for a row in no part |
     | `log_hyper` | logarithm of each hyper-parameter by name, (column, particle); no entry if it has no prior |
     | `log_rows` | log p(rows given partition and hyper-parameters), nats, (particle,); 0 before the first sweep |
 
-    `log_rows` leaves out the factors of the rows that depend neither on the partition nor on parameters (carriers), and
-    the probabilities of variants.
+    A component may let its rows arise in one of V variants, such as several precisions; V is 1 for most components.
+    `log_rows` leaves out the variants' probabilities, and the factors of the rows that depend neither on the partition
+    nor on parameters (carriers).
     """
 
     labels: Int[Array, "row particle"]

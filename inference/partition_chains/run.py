@@ -107,7 +107,9 @@ class PartitionTrace(NamedTuple):
     def occupied(self) -> tuple[Float64[np.ndarray, " number"], Float64[np.ndarray, " number"]]:
         """Return the posterior of the number of components that have rows, and its Monte Carlo errors.
 
-        No error is smaller than that of as many independent visits as the chains are worth, one of them in doubt.
+        No error is below √(2 q (1 − q) d), with d = ½ / (n + 1), n the effective number of independent visits, and
+        q = d + p (1 − 2 d) the probability p moved a little towards ½. So a number that was never or always visited has
+        an error too.
 
         Returns: (probabilities of 1, 2, … up to the most that was visited, standard errors), each (number,).
         """
@@ -141,7 +143,7 @@ class PartitionRun(NamedTuple):
 
     | field | meaning |
     |---|---|
-    | `labels` | array slot and variant of each row's part, (row, chain) |
+    | `labels` | array slot k and variant v (of V ways in which a row may arise) of each row, as k V + v, (row, chain) |
     | `log_hyper` | logarithm of each hyper-parameter by name, (column, chain); no entry if it has no prior |
     | `places` | how many array slots for parts there are |
     | `parts` | number of components that have rows after every sweep, (block, sweep, chain) |

@@ -40,7 +40,8 @@ class Quantity(NamedTuple):
 class Recorder(eqx.Module):
     """The base of recorders, which say what is recorded of the states of one type of chain.
 
-    It is a pytree whose `quantities` are static.
+    A subclass has `quantities`, what it records (a tuple of `Quantity`: name, axes, shape), and `values`, which returns
+    their values in the present states. It is a pytree whose `quantities` are static.
     """
 
     quantities: eqx.AbstractVar[tuple[Quantity, ...]]

@@ -219,8 +219,11 @@ def _diagnosed(
 ) -> tuple[float, float, float, float, str]:
     """Return one row of the table of `Trace.diagnostics`: (mean, standard error, R̂, effective draws, note).
 
+    Mean and standard error are of a single number, and NaN for arrays. R̂ is the worst and effective draws the fewest
+    over the elements. What cannot be computed is NaN; the note says why.
+
     draws: the draws of one quantity, (chain, draw, …).
-    labelled: True if the quantity changes when components are renamed; then only the mean is computed.
+    labelled: True if the quantity changes when components are renamed; then all but the mean is NaN.
     """
     nan, (chains, n_draws) = float("nan"), draws.shape[:2]
     elements = np.asarray(draws, np.float64).reshape(chains, n_draws, int(np.prod(draws.shape[2:])))

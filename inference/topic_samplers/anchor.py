@@ -81,8 +81,9 @@ class _TopicChain(Protocol[State]):
 
 
 class _BestParticle(NamedTuple):
-    """Averages over sweeps of one particle: topics (word, topic), log A and log η; None for hyper-parameters that are
-    given.
+    """Averages over sweeps of one particle: topics (word, topic), log of the total concentration A = K α, and log η.
+
+    A hyper-parameter that is given is None.
     """
 
     topics: Float64[np.ndarray, "word topic"]

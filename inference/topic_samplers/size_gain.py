@@ -229,7 +229,7 @@ def settle(
         return state, jax.lax.cond(index < settling, lambda seen, state: seen, recorded, averages, state)
 
     def recorded(averages: TopicAverages, state: TopicState) -> TopicAverages:
-        """Add one state to the averages."""
+        """Return the averages with one of `averaging` states added, with weight 1/averaging."""
         return jax.tree.map(lambda mean, now: mean + (now / averaging).astype(mean.dtype), averages, observed(state))
 
     begin = state, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(observed, state))

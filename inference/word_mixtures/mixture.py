@@ -183,7 +183,8 @@ class UnigramMixtureEstimator(BaseEstimator):
         natural: natural parameters of q(weights) and q(topics) by name.
         temperature: log probabilities are multiplied by this number before normalising; 1 for no annealing.
 
-        Returns: (probabilities r_dk, (document, topic); bound).
+        Returns: (probabilities r_dk, (document, topic); bound). The bound is that of the probabilities at temperature
+            1, whatever `temperature` is.
         """
         if has_point_estimates(self.model):
             log_weights, log_topics, divergence = *log_point_estimates(self.model, natural), 0.0

@@ -162,7 +162,8 @@ def label_regions(model: "FittedImages", data: Any, n_words: int = 2) -> pd.Data
 
 
 def caption_scores(model: "FittedImages", data: Any) -> CaptionScores:
-    """Return log p(caption | image) of each image in nats, with the words that are impossible or unseen in training.
+    """Return log p(caption | image) of each image in nats, how many caption words are all but impossible, and which
+    words no training caption has.
 
     model: a fitted model of images with captions.
     data: images with their captions, as a `PairedCorpus` or a pair (regions, captions).

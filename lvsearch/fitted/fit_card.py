@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from lvsearch.pictures.fact_card import Fact
-from lvsearch.sizing.words import counted
+from lvsearch.sizing.words import with_noun
 
 if TYPE_CHECKING:
     from lvsearch.fitted.model import FittedModel
@@ -47,7 +47,7 @@ def _size_in_words(fit: "FittedModel", size: tuple[int, ...]) -> str:
     """Return a size with its nouns, such as "12 topics", "3 row clusters × 2 column clusters" or "truncation 30"."""
     names = [name.replace("_", " ") for name in fit.model.size_names]
     return " × ".join(
-        f"{name} {number}" if name == "truncation" else counted(number, name)
+        f"{name} {number}" if name == "truncation" else with_noun(number, name)
         for number, name in zip(size, names, strict=True)
     )
 
@@ -95,7 +95,7 @@ def _component_facts(fit: "FittedModel") -> tuple[Fact, ...]:
     names = _names(fit)
     if not names:
         return ()
-    noun = counted(1, fit.model.size_names[0].replace("_", " ")).removeprefix("1 ")
+    noun = with_noun(1, fit.model.size_names[0].replace("_", " ")).removeprefix("1 ")
     noun = "component" if noun == "truncation" else noun
     shown = [Fact(f"{noun} {number}", _shortened(name)) for number, name in enumerate(names[:MOST_COMPONENTS])]
     left_out = len(names) - len(shown)

@@ -103,12 +103,13 @@ def bag_counts(bags: Iterable[Any], vocabulary: Any) -> tuple[csr_array, list[st
 
 
 def _words_in_id_order(vocabulary: Any, largest: int) -> list[str]:
-    """Return a word for each id from 0; ids without a word get a name such as "term7".
+    """Return the words in the order of their ids, from id 0.
 
-    vocabulary: the words in order, or a dictionary between ids and words, in either direction
-    largest: the largest id in the documents
+    vocabulary: the words in order, which are returned as they are; or a dictionary between ids and words, in either
+        direction, in which ids without a word get a name such as "term7"
+    largest: the largest id in the documents; used with a dictionary only
 
-    Raises ValueError for ids that are too large to number words by.
+    Raises ValueError for a dictionary if an id is too large to number words by.
     """
     if not isinstance(vocabulary, Mapping):
         return [str(word) for word in vocabulary]

@@ -165,7 +165,11 @@ class PredictiveEvaluator(ModelEvaluator):
         return recommendation(visits, None if given else self.parts, self.training.nouns, self.size_names, max_size)
 
     def _wanted_parts(self) -> int:
-        """Return the number of parts that together hold enough units and observations to compare two sizes."""
+        """Return on how many parts of the units the sizes that decide the answer are scored.
+
+        Together these parts hold enough units and observations to compare two sizes; they are at least `LEAST_PARTS`,
+        if there are so many. With `held_out` it is the number of fits of each of these sizes, `LEAST_PARTS` at most.
+        """
         if self.held_out is not None:
             return min(LEAST_PARTS, self.parts)
         units, observations = self.training.n_units, max(self.training.n_observations, 1)

@@ -64,7 +64,7 @@ class DroppedWords:
         return pd.DataFrame(rows, columns=["word", "tokens", "rule"])
 
     def notes(self) -> tuple[str, ...]:
-        """Return a sentence for each rule, which names the most frequent words."""
+        """Return a sentence for each rule that left words out, with the most frequent of these words."""
         return tuple(map(str, self.losses))
 
 
