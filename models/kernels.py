@@ -9,8 +9,9 @@ changes.
 Effort. On little data compiling takes nearly all of the time, and nearly all of that is LLVM's optimiser. The ascent of
 a mixture of 60 rows compiles in 0.4 s without the optimiser and in 1.5 s with it. It runs in 0.8 ms both ways, since
 most of that is XLA's own overhead between operations. At 4,000 rows of 10 columns it runs in 9 ms without and 4 ms with
-it. So programs marked `brief` are compiled without it where their arguments have few elements, and programs marked
-`once` whatever their arguments are.
+it. So on a CPU, and only there (`KernelOnCPU`), programs marked `brief` or `short` are compiled with less effort where
+their arguments have few elements, and programs marked `once` whatever their arguments are. Programs marked `serial` run
+in one thread.
 """
 
 from collections.abc import Callable, Mapping, Sequence

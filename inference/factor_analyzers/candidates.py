@@ -1,4 +1,4 @@
-"""Candidates for the component and the scores of one row, and the choice of one of them by importance weights.
+"""Candidates for the component and the scores of one row, their importance weights, and the choice of one by weight.
 
 A row's component and scores f together have no closed form given all other rows. With the parameters integrated out,
 the row is Student's t about a line in f. So J candidates f_kj are drawn in each component k from a distribution q_k
@@ -6,10 +6,11 @@ near that of the scores there, with weights
 
     ω_kj = (what the label adds) Normal(f_kj; 0, I) (what the row adds in k with these scores) / q_k(f_kj).
 
-Their average over j, summed over k, is an unbiased estimate of the row's predictive density, whatever q_k is. To move a
-row, its current scores replace one candidate of its component, and a candidate is chosen in proportion to the weights.
-This leaves π_t, the distribution at the chain's temperature, unchanged and is its own time reversal (Tjelmeland 2004;
-Andrieu, Doucet & Holenstein 2010, §4: iterated importance sampling).
+Their average over j, summed over k, is an unbiased estimate of the row's predictive density, whatever q_k is
+(`row_by_row` computes it; here candidates are only drawn, weighed and chosen). To move a row, its current scores
+replace one candidate of its component, and a candidate is chosen in proportion to the weights. This leaves π_t, the
+distribution at the chain's temperature, unchanged and is its own time reversal (Tjelmeland 2004; Andrieu, Doucet &
+Holenstein 2010, §4: iterated importance sampling).
 """
 
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Mean field of Poisson factorisations on whole matrices: each sweep is three matrix products.
+"""Mean field of Poisson factorisations on whole matrices: all work of a sweep is in products of matrices.
 
 Row n has intensities θ_nk, and factor k has the mean count β_kv in column v. x is a count, a, c and μ are the numbers
 of their Gamma priors, and K is the number of factors. Let G = exp E[log ·] of each Gamma. With q of the allocations
@@ -17,7 +17,10 @@ In the bound, −m becomes
 
     log ∫ Gamma(ε; r, r) ε^x e^(−ε m) dε = log Γ(r + x)/Γ(r) + r log r − (r + x) log(r + m).
 
-Rates are as above, with M E[ε] in the place of M.
+Rates are as above, with M E[ε] in the place of M. `CountMatrix` alone knows of unobserved cells and of noise.
+
+A sweep also sets the scale that each factor and its intensities share (`_rescale`). The loop over sweeps is in
+`estimator`. All of this file is NumPy.
 """
 
 from typing import NamedTuple

@@ -1,4 +1,5 @@
-"""Proposals for topics that no pass over the documents can make: merge two, delete one, split one in two.
+"""Proposals for topics that no pass over the documents can make: merge two, delete one, split one in two
+(a birth).
 
 Each proposal is a new set of expected counts, from which passes go on (the idea is Hughes & Sudderth's, 2013).
 Proposals are ranked by words alone, by the marginal likelihood of a topic's words (its Dirichlet integrated out). The

@@ -1,7 +1,9 @@
-"""The estimator of hidden Markov models: a start from a mixture of the rows, compiled ascent, proposals.
+"""The estimator of hidden Markov models: where a fit begins, how it climbs, and what proposals are made from.
 
-A proposal changes the states of rows (splits or joins states), and is kept if the bound rises after a short ascent. The
-bound is recorded in float64.
+A fit begins at a mixture of the rows, order ignored, or at another size's fit. It climbs by compiled coordinate ascent
+(`kernel`) from state probabilities of the rows. `mixtures.proposals` makes the proposals, such as to split or to join
+states. `mixtures.improving`, whose `RowsEstimator` and `RowsRun` this file extends, tries them from `climb_from` and
+keeps those that raise the bound. The bound is recorded in float64.
 """
 
 from dataclasses import dataclass

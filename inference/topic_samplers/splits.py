@@ -1,9 +1,8 @@
 """A path between LDA with K and with K + m topics, along which m topics are each split into two.
 
 Let z be the topics of all tokens among K + m, of which m pairs are marked, and w the words. Let merge(z) be the same
-with both topics of a pair taken as one. For token i of a pair let r_i(k) be given shares of its two topics, which sum
-to
-1. Then
+with both topics of a pair taken as one. For token i of a pair let r_i(k) be given shares of its two topics, whose
+sum is 1. Then
 
     π_0(z) = p(merge(z), w | K) Π_i r_i(z_i)          Σ_z π_0(z) = p(w | K), exactly
     π_1(z) = p(z, w | K + m)                          Σ_z π_1(z) = p(w | K + m)
@@ -25,11 +24,12 @@ conditional of z_i on the path is
     [(N_dk + α₀) (N_kw + η) / (N_k + Vη) r_i(k)]^(1−t) [(n_dk + α₁) (n_kw + η) / (n_k + Vη)]^t      for the others
 
 The share r_i follows from the log odds of the second topic of a pair, which are a number of the document plus one of
-the word. They are the differences between the two topics in log (n_dk + α₁) + log (n_kw + η) / (n_k + Vη), with counts
-averaged over a chain with K + m topics.
+the word (`document_odds`, `word_odds`).
 
-Relabellings are corrected for at both ends, as on every path (`annealing.relabelling`). The label scores use averages
-of the topics over a chain with K + m topics, and for K those averages with the topics of each pair merged.
+This file has the path alone: its first states (`split`), its sweeps (`step`), its weights (`log_ratio`, `log_switch`).
+`size_gain` makes what the path is given: it chooses the pairs, and `splits_between` there computes the log odds and the
+topics for label scores from averages over a chain with K + m topics. `annealing.between_sizes` runs along the path.
+Relabellings are corrected for at both ends, as on every path (`annealing.relabelling`).
 """
 
 from functools import partial

@@ -9,7 +9,8 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 def as_declared(value: Any) -> Any:
     """Return `value`, a dataclass or NamedTuple, if its fields have the types that its class declares.
 
-    Numbers, texts, truth values and tuples of these are checked, at any depth; other fields are not. Raises TypeError
+    Numbers, texts, truth values, and tuples, dictionaries and dataclasses of these are checked, at any depth. Other
+    fields, such as lists and arrays, are not. Raises TypeError
     naming the first field of another type.
     """
     hints = get_type_hints(type(value))

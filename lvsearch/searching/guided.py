@@ -1,4 +1,6 @@
-"""The interfaces of evaluators that decide themselves which size to fit next."""
+"""Interfaces of evaluators that the search asks which size to fit next: by rules of their own, or by MCMC chains over
+partitions.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

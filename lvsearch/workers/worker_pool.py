@@ -19,7 +19,7 @@ class WorkerPool:
 
     num_workers: the number of processes, at least 1.
 
-    It differs from `concurrent.futures.ProcessPoolExecutor` in three ways. Processes are always spawned, never forked
+    It differs from `concurrent.futures.ProcessPoolExecutor` in four ways. Processes are always spawned, never forked
     from one in which JAX is running. A process that is lost, for example killed for lack of memory, is replaced. At the
     end of the `with`, or of this process, the workers stop at once, whatever they are doing. Ctrl-C goes to this
     process only.
