@@ -1,7 +1,7 @@
 """The documentation: docstrings say what a reader must know, the reference holds every name, pages build and run.
 
-What is checked of docstrings is what a reader cannot find out otherwise: axes of arrays whose annotation does not
-name them, units of log-probabilities, errors that are raised in the function itself, sources of models.
+What is checked of docstrings are facts that a reader cannot find out otherwise: errors that are raised in the function
+itself, sources of models. How well they read is no test: `words.py` counts what a reader may stumble over.
 """
 
 import ast
@@ -23,9 +23,6 @@ import lvsearch
 from lvsearch.models import Component, Model
 
 DOCS = ROOT / "docs"
-SHAPE = re.compile(r"\([^()]*,[^()]*\)|\(\w*\)|\(elements…\)")
-BARE_ARRAY = re.compile(r"numpy\.ndarray|jaxlib\._jax\.Array|jax\.Array")
-LOGARITHM = re.compile(r"(^|_)log_|score|bound|density|evidence|likelihood")
 SOURCE = re.compile(r"\(\d{4}\)|[A-Z]\w+ \d{4}|Eq\. |§")
 
 
@@ -89,34 +86,6 @@ FUNCTIONS = tuple(documented())
 # --- What docstrings say ----------------------------------------------------------------------------------------------
 
 
-def bare_arrays(function: object) -> list[str]:
-    """Arguments, and "return", whose annotation is an array without named axes. Numbers that may be traced
-    are none, nor are dictionaries of arrays, whose entries have names."""
-    names = []
-    for name, annotation in getattr(function, "__annotations__", {}).items():
-        text = re.sub(r"jaxtyping\.\w+\[[^\]]*\]", "", str(annotation))
-        excused = re.search(r"\b(float|int)\b|(dict|Mapping)\[str, ", text)
-        if name != "key" and BARE_ARRAY.search(text) and not excused:
-            names.append(name)
-    return names
-
-
-def test_axes_of_arrays_are_named():
-    missing = {each.name: bare_arrays(each.function) for each in FUNCTIONS if not SHAPE.search(each.own)}
-    assert not {name: arrays for name, arrays in missing.items() if arrays}
-
-
-def test_logarithms_say_nats():
-    silent = [
-        each.name
-        for each in FUNCTIONS
-        if LOGARITHM.search(each.name.rpartition(".")[2])
-        and re.search(r"float|Float|ndarray|Array", str(getattr(each.function, "__annotations__", {}).get("return")))
-        and not re.search(r"\bnats\b|natural logarithm|^0: |^None: ", each.everything)
-    ]
-    assert not silent
-
-
 def raised(function: object) -> set[str]:
     """The exceptions that a function raises by itself."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(function)))  # pyright: ignore[reportArgumentType]
@@ -147,9 +116,6 @@ def test_the_readers_of_docstrings_can_fail():
         """Something."""
         raise ValueError("got nothing")
 
-    assert bare_arrays(silent) == ["values"]
-    assert not SHAPE.search("the values")
-    assert SHAPE.search("values: (rows, columns)")
     assert raised(silent) == {"ValueError"}
     assert not SOURCE.search("A model of 2 parts")
     assert SOURCE.search("Source: Blei (2004)")
