@@ -1,4 +1,7 @@
-"""The Dirichlet-process mixture in its stick-breaking form, with a bound on the evidence of the process itself.
+"""The Dirichlet-process mixture in its stick-breaking form: the weights of components, their prior and its draws.
+
+Only steps 1 and 2 of the story below are written here (`log_weights_prior`, `log_weights`, `draw_weights`). Components,
+assignments and rows, and the whole `log_prior` and `log_unit`, are those of every mixture (`models.mixture`).
 
 Source: Blei (2004), Eq. 5.8–5.11 and §5.3.3; Sethuraman (1994). The generative story:
 
@@ -22,7 +25,8 @@ V_t is the share of the weight left over by the components before t. A latent va
 Departure from the source. The thesis truncates q by q(V_T = 1) = 1. That bounds the truncated model, whose evidence can
 exceed that of the process. Here V_T keeps its Beta(1, α) prior and only q(z_n > T) = 0. Sticks and components beyond T
 have their prior as q and cancel. So the bound is one on the evidence of the process, and it rises with T. As a
-consequence E[log V_T] stands in the last weight, and the posterior of α has shape s₁ + T.
+consequence E[log V_T] stands in the last weight, and the posterior of α has shape s₁ + T. No code is needed for that:
+the last stick is treated like every other.
 """
 
 from collections.abc import Mapping

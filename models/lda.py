@@ -70,11 +70,11 @@ class LDA(TopicModel):
     had, with 0.03, the highest evidence, and its best size also predicted held-out documents best. Compare others with
     `tests/benchmarks/cora_sizes.py --topic-concentration 0.1`.
 
-    `nested` is True: Proposition 1 of Chiang & Poole holds for the plug-in form with a free vector α. Proof: β and α
-    are given for K topics. For K + 1 topics put β'_{K+1} = β_k, α'_k = α_k − ε and α'_{K+1} = ε for any 0 < ε < α_k. By
-    Dirichlet aggregation (θ'_k + θ'_{K+1}, the others) ~ Dirichlet(α). p(w | θ', β') depends on θ' only through that
-    sum, so every document keeps its probability *exactly*; ε → 0 is an empty extra topic. The proof fails where α is
-    fixed or symmetric: the prior then changes with K.
+    `nested` is True, and concerns the plug-in form alone: Proposition 1 of Chiang & Poole holds there with a free
+    vector α. Proof: β and α are given for K topics. For K + 1 topics put β'_{K+1} = β_k, α'_k = α_k − ε and α'_{K+1} =
+    ε for any 0 < ε < α_k. By Dirichlet aggregation (θ'_k + θ'_{K+1}, the others) ~ Dirichlet(α). p(w | θ', β') depends
+    on θ' only through that sum, so every document keeps its probability *exactly*; ε → 0 is an empty extra topic. The
+    proof fails where α is fixed or symmetric: the prior then changes with K.
     """
 
     concentration: HyperparameterArray | GammaPrior

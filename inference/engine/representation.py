@@ -19,10 +19,11 @@ from lvsearch.models.kernels import kernel
 
 
 def differs_in_length(model: Model, units: Unit) -> bool:
-    """Return True if the representations of units may differ in how many elements they have once padding is removed.
+    """Return True if units may differ in how many elements their representation has once padding is removed.
 
-    They may if the model gives each element of the represented variable a number of copies (its multiplicity; an
-    element with 0 copies is padding), or if a unit's own masks decide the length of an axis.
+    The representation of a unit is the expected value of its local variable `model.representation`, such as the topic
+    proportions of a document. Units may differ if the model gives each element of that variable a number of copies (an
+    element with 0 copies is padding), or if a unit's own masks decide the length of one of its axes.
 
     units: a batch of units.
     """

@@ -195,7 +195,10 @@ def _true_factor_state(chain: PoissonFactorizationChain, simulated: Simulated, p
     more = chain.capacity - simulated.size[0]
 
     def copies(log_values: Any) -> Array:
-        """Return an array repeated for every particle on a new last axis, with empty factors added."""
+        """Return log values (row or word, factor), the same for every particle, as (row or word, factor, particle).
+
+        Factors beyond those of the truth are added behind, up to the capacity, with log value 0.
+        """
         padded = np.pad(np.asarray(log_values, np.float64), [(0, 0), (0, more)])
         return jnp.asarray(np.repeat(padded[..., None], particles, axis=-1))
 

@@ -57,9 +57,10 @@ class IndependentNormalParts(CollapsedMixtureChain):
 
 
 def diagonal_form(model: IndependentNormalMixture) -> FiniteMixture:
-    """Return the mixture of diagonal Gaussians with the same hyper-parameters.
+    """Return the mixture of diagonal Gaussians from which `HyperMixture` reads this model's hyper-parameters.
 
-    The precision of the prior of the means stands in the place of the pseudo-count.
+    It is another model. Its pseudo-count is the number that is the prior precision of a mean here; there the prior
+    precision of a mean is the pseudo-count times the component's own precision.
     """
     rate = GammaPrior(model.rate_shape, model.rate_rate)
     components = DiagonalComponents(model.location, model.scale, model.mean_precision, model.shape, rate)

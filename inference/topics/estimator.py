@@ -510,7 +510,9 @@ def point_topics(estimate: Estimate) -> Float[np.ndarray, "topic word"]:
 def _merged_counts(start: Estimate, eta: float, most: int) -> Float[np.ndarray, "topic word"]:
     """Return the expected word counts of a fit's topics, the cheapest merged until there are at most `most`.
 
-    eta: η, which the natural parameters of q(topics) exceed the counts by, plus 1; 1 where topics are points.
+    The counts are the natural parameters of q(topics) + 1 − η, at least 0.
+
+    eta: η, the parameter of the Dirichlet prior on topics; 1 where topics are points.
     """
     return merge_topics(np.maximum(start.natural["topic_word"] + 1.0 - eta, 0.0), most)
 

@@ -65,10 +65,11 @@ class PLSISettings:
 
 
 class Aspects(NamedTuple):
-    """The parameters of pLSI during EM.
+    """The state of EM for pLSI.
 
-    `counts`: expected counts of words in topics, (word, topic).
-    `proportions`: θ, the topic proportions of each document, in the arrays' slots for documents.
+    `counts`: expected counts of words in topics, (word, topic); the topics are these divided by their sums.
+    `proportions`: θ, the topic proportions of each document, (batch, tile, document, topic). Documents are packed into
+        tiles (blocks of fixed size), and tiles into batches.
     """
 
     counts: Float[Array | np.ndarray, "word topic"]

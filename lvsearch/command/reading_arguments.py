@@ -75,7 +75,7 @@ def add_counts(data: argparse._ActionsContainer) -> None:
 
 
 def _two_numbers(text: str) -> tuple[int, int]:
-    """Return the two whole numbers of an argument such as "1,2"; a single number "2" gives (2, 2).
+    """Return the two whole numbers of an argument such as "1,2"; a single number, "2" or "2,", gives (2, 2).
 
     Raises ValueError for anything else.
     """

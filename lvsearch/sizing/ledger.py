@@ -1,6 +1,15 @@
-"""The state of a search as plain data, and pure functions that decide what to do next.
+"""The records of the sizes that a search tried, and pure functions that read errors and candidate sizes from them.
 
-A *trial* is one fit. A *visit* is a size with all its trials, the best of which gives its evidence.
+A *trial* is one fit. A *visit* is a size with all its trials, the best of which gives its evidence. From the visits,
+functions here compute
+
+- the error of each size's log evidence (`pooled_spread`, `standard_error`, `with_evidence_from_gains`),
+- the sizes that cannot be told from the best (`near_mode`), and
+- for the mean-field bound, sizes that deserve another fit or a first one (`visits_between`, `visits_beside`,
+  `unvisited_neighbour`, `largest_unvisited`).
+
+Nothing here picks the next fit or ends a search: `searching.controller.next_task` does, by these lists or, for other
+kinds of evidence, by the rules of `racing` and `gains`.
 """
 
 import math
@@ -261,7 +270,10 @@ def near_mode(
     best = ranked[0].size
 
     def close(size: Size) -> bool:
-        """Return True if a size's log prior plus evidence lies within two standard errors, or log 1000, of the best."""
+        """Return True if a size's log prior plus evidence is little below that of the best size.
+
+        The limit, in nats, is log 1000 or two standard errors of the difference, whichever is larger.
+        """
         reach = max(NEGLIGIBLE, 2.0 * math.hypot(error[size], error[best]))
         return weight[best] - weight[size] <= reach
 

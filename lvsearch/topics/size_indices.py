@@ -57,7 +57,7 @@ def deveaud(topic_word: Float[np.ndarray, "topic word"]) -> float:
     It is Σ over pairs of ½ KL(p ‖ q) + ½ KL(q ‖ p), divided by K (K − 1), for K topics with word distributions p and q.
     The paper calls it a Jensen–Shannon divergence. It is half of Jeffreys' divergence, which has no upper limit: a word
     that one topic almost never uses counts by the logarithm of its tiny probability, which the prior on topics decides.
-    If a probability is 0, the smallest positive number is added to all.
+    If a probability is 0, the smallest positive number is added to all. NaN for fewer than two topics.
 
     topic_word: the probability of each word in each topic.
 

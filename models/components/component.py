@@ -226,10 +226,13 @@ class Component(eqx.Module):
         """Return s_v(x), what one row adds to the natural parameters if it arises in variant v, variants on the leading
         axis.
 
+        Variants are the alternative densities of a row within one component, such as several precisions. Most kinds
+        have one, as here: `increment`, with a leading axis of length 1.
+
         coordinates: the row in the coordinates of `coordinates`, shape (dim,).
         observed: True for cells that are not missing, shape (dim,).
 
-        Where there are several variants, starts and proposals use `increment` in their place.
+        Where there are several variants, starts and proposals of a fit use `increment`, which knows no variants.
         """
         return jax.tree.map(lambda leaf: leaf[None], self.increment(coordinates, observed))
 
