@@ -325,7 +325,12 @@ def both_ways(
             return ends, jax.tree.map(np.asarray, state)
 
     def one_half(number: int) -> tuple[TwoSided, State]:
-        """Run half number `number` on the current device; return its estimates and its last forward state."""
+        """Anneal one of the two independent halves both ways on the current device.
+
+        number: the number of the half, from which its random keys are made.
+
+        Returns: (the estimates of both directions, the state in which the forward path ended).
+        """
         key_forward, key_backward = split_key(fold_in(key, number))
         if along_data(chain):
             return _along_data(chain, key_forward, key_backward, work, truth)

@@ -146,7 +146,7 @@ class PoissonFactorizationChain(eqx.Module):
 
     @property
     def elements(self) -> int:
-        """The number of rows, columns and cells together. For each, its shares of all factors are drawn at once."""
+        """The number of rows, columns and cells with a positive count, padding included: roughly what a sweep costs."""
         return self.exposed.shape[0] + self.exposed.shape[1] + len(self.cells)
 
     @property

@@ -101,9 +101,12 @@ class ScoreProposal(NamedTuple):
 class GivenParameters(NamedTuple):
     """The distribution of rows when the parameters are known and scores integrated out.
 
+    The likelihood of a row is taken to the power of its share, from 0 to 1. Given the row, its scores f then have
+    log density −½ fᵀ LLᵀ f + hᵀ f + constant.
+
     | field | meaning |
     |---|---|
-    | `log_row` | log p(row \\| component) of the share of the row that counts, nats |
+    | `log_row` | log ∫ p(row \\| f, component)^share p(f) df, nats, without −½ share log 2π of each cell |
     | `root` | L, the lower Cholesky root of the precision LLᵀ of the row's scores in the component |
     | `along` | L⁻¹ h, from which the mean of the row's scores is (Lᵀ)⁻¹ `along` = (LLᵀ)⁻¹ h |
     """

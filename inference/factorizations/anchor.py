@@ -158,8 +158,9 @@ def _average_run(chain: AnchoredFactorization, key: Key[Array, ""], state: NearS
     """Make `SETTLING` sweeps at temperature 1, then `AVERAGED` more, and return the averages over the latter."""
 
     def observe(state: NearState) -> tuple[NearState, NearState, Array]:
-        """Return a state's logarithms and its values, averaged over particles, and the mean log p(counts | state)
-        and its square.
+        """Return averages over particles: of a state's logarithms, of their exponentials, and of log p(counts | state).
+
+        The last comes with its square, as an array (average, average²).
         """
         logs, values = (
             jax.tree.map(lambda leaf, of=of: of(leaf).mean(0), state) for of in (lambda leaf: leaf, jnp.exp)

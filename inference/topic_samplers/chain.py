@@ -460,8 +460,9 @@ def collapsed_topics(
     alpha: α, the proportions' concentration on each topic, (topic,).
     eta: η, the concentration of the topics' prior.
     capacity: the least length of arrays over topics.
-    q: log factors (document, topic) and (word, topic) of the distribution at the start. Without those of documents, the
-        chain's evidence lacks that of the given topics (`anchor` adds it). None: the path starts at the prior.
+    q: log factors (document, topic) and (word, topic) of the distribution at the start; None: the path starts at the
+        prior. If its `documents` is None, the start is p(topics of tokens | words, φ, α) at given topics φ. Its log
+        normaliser log p(words | φ, α) is then left at 0, and `anchor.from_topics` puts an estimate in its place.
     widths: number of words in each block of the vocabulary, one block after another; None for a single block.
     width: number of tokens per group; None chooses it, and 1 draws tokens one by one.
 

@@ -107,7 +107,11 @@ def log_words(counts: scipy.sparse.csr_array, allocation: Allocation, topics: Fl
 
 
 def check_allocation(counts: scipy.sparse.csr_array, allocation: Allocation, depth: int) -> None:
-    """Raise ValueError if paths or level counts do not fit the counts, or a node has two parents or two levels."""
+    """Raise ValueError if paths or level counts do not fit the counts, or the paths are no tree.
+
+    Paths are a tree if all start at one root and no node of a level has two parents. That labels are distinct across
+    levels is not checked.
+    """
     paths, level_counts = allocation
     if paths.shape != (counts.shape[0], depth):
         raise ValueError(f"got paths of shape {paths.shape}, expected {(counts.shape[0], depth)}: a node per level")

@@ -250,7 +250,10 @@ def _chains_in_words(result: Findings) -> str:
 
 
 def _occupied(result: Findings) -> tuple[Fact, ...]:
-    """Return a fact about the number of components that some row is in, or () under another prior than the chains'."""
+    """Return a fact about the number of components that some row is in.
+
+    It is () if the prior over sizes was replaced after the chains ran: then that number's posterior is not known.
+    """
     found = result.partitions
     assert found is not None
     text = found.describe_occupied()

@@ -75,8 +75,10 @@ def _check_site(what: str, site: Site, lengths: Mapping[str, int], sources: str)
 
 
 def _check_local(what: str, site: Site, sites: Mapping[str, Site], unit: Unit, lengths: Mapping[str, int]) -> None:
-    """Raise ValueError if the copies or the gate of one local latent variable (site) do not fit its axes and the
-    others.
+    """Raise ValueError if the copies of a local latent variable (site) do not fit its axes, or its gate the others.
+
+    Copies are how many equal draws each element stands for; their shape must fit the axes of the elements. The gate
+    decides which elements exist; it must name a local site that has no gate itself.
 
     what: the variable's name, for the error. sites: all local latent variables by name.
     unit: one unit (observation). lengths: {axis: length} of all axes.

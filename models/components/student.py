@@ -135,10 +135,10 @@ class StudentComponents(Component):
     def variant_increments(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Any:
         """Return what a row adds to the natural parameters in each variant, variants on the leading axis.
 
-        coordinates: the row in the coordinates of `gaussians`, shape (dim,). observed: False for missing cells, (dim,).
+        A variant v multiplies the precision of the row by u_v, one of `multipliers`. So it multiplies all statistics of
+        a Gaussian row by u_v, except the first, which belongs to the log of the precision.
 
-        The precision is multiplied by u. So all statistics of a Gaussian row are multiplied by u, except the first,
-        which belongs to the log of the precision.
+        coordinates: the row in the coordinates of `gaussians`, shape (dim,). observed: False for missing cells, (dim,).
         """
         one = self.increment(coordinates, observed)
         multipliers = jnp.asarray(self.multipliers, coordinates.dtype)
