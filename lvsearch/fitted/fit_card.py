@@ -1,17 +1,15 @@
 """What `print(fit)` and a notebook show of a fit: what it is, its evidence, its components, and what to call next.
 
 Nothing is inferred and no unit is described: everything is read off the fitted parameters and the sizes of the data.
+Every `fit` here is a `lvsearch.fitted.model.FittedModel`, which imports this file.
 """
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lvsearch.pictures.fact_card import Fact
 from lvsearch.sizing.words import with_noun
-
-if TYPE_CHECKING:
-    from lvsearch.fitted.model import FittedModel
 
 MOST_COMPONENTS = 20
 """How many components are listed."""
@@ -21,7 +19,7 @@ MOST_NUMBERS = 20_000_000
 """The number of parameters and data above which components are not named, since naming them would take seconds."""
 
 
-def fit_headline(fit: "FittedModel") -> str:
+def fit_headline(fit: Any) -> str:
     """Return what a fit is in one line: "LDA with 12 topics, fitted to 773 documents (105,000 tokens)"."""
     nouns, units, observations = fit.training.nouns, fit.training.n_units, fit.training.n_observations
     return (
@@ -31,7 +29,7 @@ def fit_headline(fit: "FittedModel") -> str:
     )
 
 
-def fit_facts(fit: "FittedModel") -> tuple[Fact, ...]:
+def fit_facts(fit: Any) -> tuple[Fact, ...]:
     """Return the facts about a fit that stand below its headline."""
     smaller = () if fit.estimate.size == fit.size else (Fact("note", _smaller_in_words(fit)),)
     return (
@@ -43,7 +41,7 @@ def fit_facts(fit: "FittedModel") -> tuple[Fact, ...]:
     )
 
 
-def _size_in_words(fit: "FittedModel", size: tuple[int, ...]) -> str:
+def _size_in_words(fit: Any, size: tuple[int, ...]) -> str:
     """Return a size with its nouns, such as "12 topics", "3 row clusters × 2 column clusters" or "truncation 30"."""
     names = [name.replace("_", " ") for name in fit.model.size_names]
     return " × ".join(
@@ -52,13 +50,13 @@ def _size_in_words(fit: "FittedModel", size: tuple[int, ...]) -> str:
     )
 
 
-def _smaller_in_words(fit: "FittedModel") -> str:
+def _smaller_in_words(fit: Any) -> str:
     """Return a sentence for a size that the search recorded with the better fit of a smaller size."""
     used = _size_in_words(fit, fit.estimate.size)
     return f"this is the fit of {used}: no fit of {_size_in_words(fit, fit.size)} was better, the others are empty"
 
 
-def _evidence_in_words(fit: "FittedModel") -> str:
+def _evidence_in_words(fit: Any) -> str:
     """Return the proved bounds on the log evidence of a fit, in nats, and what they are bounds on."""
     low, high = fit.evidence.lower, fit.evidence.upper
     known = [
@@ -87,7 +85,7 @@ def _is_plug_in(model: Any) -> bool:
     )
 
 
-def _component_facts(fit: "FittedModel") -> tuple[Fact, ...]:
+def _component_facts(fit: Any) -> tuple[Fact, ...]:
     """Return a fact for each of the first 20 components, with its name, and one that counts the others.
 
     () where the components have no names of their own, or where making the names would take long.
@@ -102,7 +100,7 @@ def _component_facts(fit: "FittedModel") -> tuple[Fact, ...]:
     return (*shown, *([Fact("…", f"{left_out} more: fit.component_names()")] if left_out else []))
 
 
-def _names(fit: "FittedModel") -> tuple[str, ...]:
+def _names(fit: Any) -> tuple[str, ...]:
     """Return the names of the components, or () where they have none or where making them would fail or take long."""
     if fit._numbers_read_by_names() > MOST_NUMBERS:
         return ()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -114,7 +115,7 @@ def distinct_names(distinctive: Sequence[Sequence[str]], n_words: int) -> list[s
     return _numbered([" ".join(words[:n_words]) for words in distinctive])
 
 
-def _numbered(names: Sequence[str]) -> list[str]:
+def _numbered(names: Sequence[Any]) -> list[str]:
     """Return the names of all topics, where a name that occurs again gets a number, such as "price market (2)".
 
     Raises ValueError for a name that is no text or empty.

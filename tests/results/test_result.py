@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from small_searches import KINDS, MAX_SIZE, N_DOCUMENTS, N_TERMS, PRIOR, Fake, corpus, fake_search, searched, settings
 
