@@ -114,7 +114,9 @@ def score_sizes(
     seed, found = checked_seed(seed), result.estimated
     given = result.held_out if test is None else test
     unseen = None if given is None else cast(Corpus, require_comparable(training.like_this(given)))
-    chosen = found.sizes if sizes is None else _given_sizes(result, sizes)
+    # a search by gains has a probability for every size up to the largest, but fits of those tried alone
+    fitted = tuple(sorted(visit.size for visit in result.visits if not visit.failed and visit.size in found.sizes))
+    chosen = fitted if sizes is None else _given_sizes(result, sizes)
     prepare_programs()
     scores = _functions_by_kind(unseen is not None, draws, samples)
     # a row per score and a column per size; each size has a random key of its own, made from the seed

@@ -275,7 +275,7 @@ def near_mode(
         The limit, in nats, is log 1000 or two standard errors of the difference, whichever is larger.
         """
         reach = max(NEGLIGIBLE, 2.0 * math.hypot(error[size], error[best]))
-        return weight[best] - weight[size] <= reach
+        return bool(weight[best] - weight[size] <= reach)
 
     return tuple(visit for visit in ranked if close(visit.size))
 

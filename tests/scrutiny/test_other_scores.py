@@ -15,6 +15,8 @@ from scipy.special import gammaln, logsumexp, psi
 import lvsearch as lv
 from lvsearch.command import cli
 from lvsearch.inference.evidence import Effort
+from lvsearch.inference.topic_samplers import chain as topic_chain
+from lvsearch.inference.topic_samplers import size_gain
 from lvsearch.inference.topic_samplers.word_likelihood import log_word_likelihoods
 from lvsearch.pictures.style import in_house_style
 from lvsearch.scrutiny import other_scores
@@ -246,6 +248,19 @@ def test_what_is_not_asked_for_is_left_out():
     assert np.isfinite(table["BIC"][1])
     without = replace(searched(), held_out=None).other_scores(sizes=[2], draws=0, samples=0, progress=False)
     assert not {"log_perplexity", "held-out likelihood"} & set(without.chosen)
+
+
+@pytest.mark.slow
+def test_after_a_search_by_gains_the_sizes_it_fitted_are_scored(monkeypatch: pytest.MonkeyPatch):
+    """Such a search has a probability for every size up to twice the largest that it tried: all of them were fitted."""
+    corpus = searched().training
+    for module in (topic_chain, size_gain):
+        monkeypatch.setattr(module, "MOST_FROM_PRIOR", 0)
+    result = lv.search(lv.models.LDA(TOTAL, ETA), corpus, max_size=24, starts=1, seed=SEED, progress=False)
+    assert result.curve is not None
+    scores = result.other_scores(draws=0, samples=0, progress=False)
+    assert scores.sizes == tuple(sorted(visit.size for visit in result.visits))
+    assert len(scores.sizes) < 12
 
 
 def test_bad_questions_are_refused():
