@@ -41,7 +41,7 @@ from lvsearch.inference.topic_samplers import document_by_document as _documents
 from lvsearch.inference.topic_samplers import size_gain as _size_gain  # noqa: F401 — registers what one topic more gains
 from lvsearch.inference.topic_samplers.chain import CollapsedTopics, collapsed_topics
 from lvsearch.inference.topic_samplers.chain_hyperparameters import HyperTopics, hyper_topics
-from lvsearch.inference.topic_samplers.given import GivenFactors
+from lvsearch.inference.topic_samplers.chain_inputs import GivenFactors
 
 __all__ = [
     "Annealed",

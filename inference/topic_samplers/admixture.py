@@ -9,8 +9,8 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.engine.unit_scores import site_value
-from lvsearch.inference.topic_samplers.beginning import bytes_of_tokens, factors_of
 from lvsearch.inference.topic_samplers.chain import MOST_FROM_PRIOR, CollapsedTopics, collapsed_topics
+from lvsearch.inference.topic_samplers.path_starts import bytes_of_tokens, factors_of
 from lvsearch.models.admixture import Admixture
 
 

@@ -21,7 +21,7 @@ from lvsearch.inference.annealing.hyperparameters import gamma_around
 from lvsearch.inference.annealing.particles import draw_from_q, log_densities
 from lvsearch.inference.topic_samplers.chain import SETTLING, CollapsedTopics, collapsed_topics
 from lvsearch.inference.topic_samplers.chain_hyperparameters import HyperTopics, HyperTopicState
-from lvsearch.inference.topic_samplers.given import GivenFactors, padded
+from lvsearch.inference.topic_samplers.chain_inputs import GivenFactors, padded
 from lvsearch.inference.topic_samplers.independent_documents import log_independent
 from lvsearch.inference.topic_samplers.topic_state import TopicState
 from lvsearch.models.kernels import kernel

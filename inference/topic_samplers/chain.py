@@ -43,7 +43,7 @@ from scipy.sparse import csr_array
 from scipy.special import gammaln
 
 from lvsearch.inference.annealing.dispatch import MANY_LATENTS
-from lvsearch.inference.topic_samplers.given import OWN, Concentrations, GivenFactors, padded
+from lvsearch.inference.topic_samplers.chain_inputs import OWN, Concentrations, GivenFactors, padded
 from lvsearch.inference.topic_samplers.token_groups import group_width, grouped
 from lvsearch.inference.topic_samplers.topic_state import (
     TokenGroup,

@@ -37,9 +37,9 @@ from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.annealing.hyperparameters import Course, gamma_around, slice_sample
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate
-from lvsearch.inference.topic_samplers.beginning import steps_of_groups, topics_chain
 from lvsearch.inference.topic_samplers.chain import CollapsedTopics
-from lvsearch.inference.topic_samplers.given import Concentrations
+from lvsearch.inference.topic_samplers.chain_inputs import Concentrations
+from lvsearch.inference.topic_samplers.path_starts import steps_of_groups, topics_chain
 from lvsearch.inference.topic_samplers.topic_state import TopicState
 from lvsearch.models.exponential.digamma import log_gamma_positive
 from lvsearch.models.lda import LDA

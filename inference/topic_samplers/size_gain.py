@@ -24,9 +24,9 @@ from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.generators import fold_in, split_key
 from lvsearch.inference.sharding import in_processes
-from lvsearch.inference.topic_samplers.beginning import factors_of
 from lvsearch.inference.topic_samplers.chain import MOST_FROM_PRIOR, CollapsedTopics, collapsed_topics
-from lvsearch.inference.topic_samplers.given import GivenFactors
+from lvsearch.inference.topic_samplers.chain_inputs import GivenFactors
+from lvsearch.inference.topic_samplers.path_starts import factors_of
 from lvsearch.inference.topic_samplers.splits import TopicSplits
 from lvsearch.inference.topic_samplers.topic_state import TopicState
 from lvsearch.inference.topics.estimator import point_topics

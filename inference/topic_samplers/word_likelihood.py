@@ -10,8 +10,8 @@ from jaxtyping import Array, Float64, Key
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.sampling.recording import Quantity, Recorder
 from lvsearch.inference.sampling.run import run
-from lvsearch.inference.topic_samplers.beginning import topics_chain
 from lvsearch.inference.topic_samplers.chain import CollapsedTopics
+from lvsearch.inference.topic_samplers.path_starts import topics_chain
 from lvsearch.inference.topic_samplers.topic_state import TopicState
 from lvsearch.models.lda import LDA
 

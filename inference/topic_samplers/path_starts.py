@@ -9,7 +9,7 @@ from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.engine.describing import describe_units
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.topic_samplers.chain import MOST_FROM_PRIOR, CollapsedTopics, collapsed_topics
-from lvsearch.inference.topic_samplers.given import GivenFactors
+from lvsearch.inference.topic_samplers.chain_inputs import GivenFactors
 from lvsearch.inference.topics.estimator import point_topics
 from lvsearch.models.lda import LDA
 
