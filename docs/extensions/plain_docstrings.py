@@ -137,7 +137,7 @@ def _indented_end(lines: list[str], at: int) -> int:
 
 
 def _paragraph_end(lines: list[str], at: int, end: int) -> int:
-    """Where a paragraph ends. Indented lines below an argument, or below "Returns: …", continue it."""
+    """Return where a paragraph ends. Indented lines below an argument, or below "Returns: …", continue it."""
     starts, entry = (">>>", "|"), ENTRY.match(lines[at])
     for i in range(at + 1, end):
         text = lines[i].strip()

@@ -1,4 +1,4 @@
-"""Which quantities of a block model's states are recorded: how many clusters are occupied, their sizes, and labels."""
+"""The recorder of a block model's states: how many clusters are occupied, their sizes, and labels."""
 
 import equinox as eqx
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""What samplers of partitions share: the rows, a chain's state and, without a truncation, p(partition) and draws of α.
+"""Common to samplers of partitions: the rows, a chain's state and, without a truncation, p(partition) and draws of α.
 
 A partition says which rows belong to the same component. Arrays over components have a fixed length, the capacity. An
 entry of such an array is called a place; places without rows are empty.

@@ -44,7 +44,7 @@ MOST_RHAT = 1.05
 """The largest R̂ at which chains count as agreeing."""
 FEWEST_BLOCKS = 8
 """The number of blocks after which chains are first tested for agreement; the first half of all blocks is left out."""
-SAME = 6
+LOG_ROWS_DECIMALS = 6
 """Decimal places, in nats, to which log p(rows | partition) is rounded before chains are compared.
 
 Chains sum the same partition in different orders, and ranks would take the rounding errors for disagreement. R̂ was 2.4
@@ -174,7 +174,7 @@ class PartitionRun(NamedTuple):
         """Return the record of the sweeps since array slots were last added, without the first half of them."""
         late = slice(self.blocks // 2, None)
         parts, log_rows = (np.concatenate(each[late]).T for each in (self.parts, self.log_rows))
-        log_rows = np.round(log_rows, SAME)
+        log_rows = np.round(log_rows, LOG_ROWS_DECIMALS)
         return PartitionTrace(self.size_probability[late].mean(0), parts, log_rows, self.blocks * BLOCK)
 
     def lacks_places(self, precision: float, n_rows: int) -> bool:

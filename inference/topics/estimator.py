@@ -147,11 +147,13 @@ class TopicEstimator(BaseEstimator):
         (n_topics,), (capacity,) = size, capacity_of(size)
         model, refits = self._first_model(start), self.empirical_bayes or bool(self.model.inferred)
         alpha, eta = _alpha(model, n_topics, capacity), _eta(model)
-        warm = start is not None
         if start is not None:
             start = self._merge_gradually(start, model, n_topics)
             self._lay_out(capacity)
-        state, passes = self._collapsed(self.start_counts(n_topics, capacity, key, start, eta), alpha, eta, warm)
+        settings = self.settings
+        most = settings.collapsed_passes if start is None else settings.warm_collapsed_passes
+        pseudo_counts = self.start_counts(n_topics, capacity, key, start, eta)
+        state, passes = self._collapsed(pseudo_counts, alpha, eta, most, settings.tolerance)
         if self.model.inferred:
             model = self._refitted(model, state, n_topics)
             alpha, eta = _alpha(model, n_topics, capacity), _eta(model)
@@ -192,16 +194,14 @@ class TopicEstimator(BaseEstimator):
         model: the model with the hyper-parameters of the passes.
         """
         settings, eta = self.settings, _eta(model)
-        wide = max(eta, settings.collapsed_topic_concentration)
         while (fewer := start.size[0] - max(1, int(start.size[0] * settings.merged_at_once))) > n_topics:
             (capacity,) = capacity_of(start.size)
             self._lay_out(capacity)
             pseudo_counts = np.zeros((self.n_words, capacity), np.float32)
             pseudo_counts[:, :fewer] = _merged_counts(start, eta, fewer).T
             alpha = _alpha(model, fewer, capacity)
-            sweeps, passes = settings.collapsed_sweeps, settings.passes_between_mergers
-            state = self._start_state(pseudo_counts, alpha)
-            state, _ = self._passes(state, alpha, wide, kernels.COLLAPSED, sweeps, passes, -np.inf)
+            passes = settings.passes_between_mergers
+            state, _ = self._collapsed(pseudo_counts, alpha, eta, passes, -np.inf)
             natural = np.asarray(state.total)[:, :fewer].T + np.float32(eta - 1)
             start = Estimate(model, (fewer,), {"topic_word": natural}, -np.inf, np.inf, passes)
         return start
@@ -279,7 +279,8 @@ class TopicEstimator(BaseEstimator):
         alpha[:n_topics] = _plug_in_alpha(self.model, start, n_topics)
         pseudo_counts = self.start_counts(n_topics, capacity, key, start, smoothing)
         if start is None:
-            state, passes = self._collapsed(pseudo_counts, alpha, smoothing, False)
+            most, tolerance = self.settings.collapsed_passes, self.settings.tolerance
+            state, passes = self._collapsed(pseudo_counts, alpha, smoothing, most, tolerance)
         else:
             state, passes = self._start_state(pseudo_counts, alpha), 0
         gamma, total = state.proportions, np.asarray(state.total, np.float64)
@@ -307,7 +308,7 @@ class TopicEstimator(BaseEstimator):
     # ── shared ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _collapsed(
-        self, pseudo_counts: np.ndarray, alpha: np.ndarray, eta: float, warm: bool
+        self, pseudo_counts: np.ndarray, alpha: np.ndarray, eta: float, passes: int, tolerance: float
     ) -> tuple[kernels.Counts, int]:
         """Make collapsed passes from pseudo-counts, with a topic concentration of at least
         `collapsed_topic_concentration`.
@@ -319,15 +320,14 @@ class TopicEstimator(BaseEstimator):
         pseudo_counts: how many tokens of each word each topic begins with, (word, topic).
         alpha: the concentration of the proportions on each topic.
         eta: the concentration of the topics' prior.
-        warm: True if the start is another fit, so that fewer passes are made.
+        passes: the most passes to make.
+        tolerance: passes end when the bound rises by less, in nats per token; −inf makes all of them.
 
         Returns: (the state, how many passes were made).
         """
-        settings = self.settings
-        most = settings.warm_collapsed_passes if warm else settings.collapsed_passes
-        wide, start = max(eta, settings.collapsed_topic_concentration), self._start_state(pseudo_counts, alpha)
-        sweeps, tolerance = settings.collapsed_sweeps, settings.tolerance
-        return self._passes(start, alpha, wide, kernels.COLLAPSED, sweeps, most, tolerance)
+        wide = max(eta, self.settings.collapsed_topic_concentration)
+        start, sweeps = self._start_state(pseudo_counts, alpha), self.settings.collapsed_sweeps
+        return self._passes(start, alpha, wide, kernels.COLLAPSED, sweeps, passes, tolerance)
 
     def start_counts(
         self, n_topics: int, capacity: int, key: Array, start: Estimate | None, smoothing: float
