@@ -229,6 +229,11 @@ REGIMES: dict[str, Callable[[], Regime | Occupied]] = {
 def one_set(regime: Regime, number: int, seed: int, evidence: str) -> dict[str, Any]:
     """One set of data and what the search says of it."""
     truth, data = regime.set_of(number, seed)
+    return {"number": number, "truth": truth, **searched(regime, data, number, evidence)}
+
+
+def searched(regime: Regime, data: Any, seed: int, evidence: str) -> dict[str, Any]:
+    """What one search with a given seed says of one set of data."""
     began = time.perf_counter()
     result = lv.search(
         regime.model,
@@ -236,7 +241,7 @@ def one_set(regime: Regime, number: int, seed: int, evidence: str) -> dict[str, 
         prior=regime.prior,
         evidence=evidence,
         max_size=regime.max_size,
-        seed=number,
+        seed=seed,
         progress=False,
     )
     seconds = time.perf_counter() - began
@@ -245,8 +250,6 @@ def one_set(regime: Regime, number: int, seed: int, evidence: str) -> dict[str, 
     names = ["size"] if isinstance(regime.max_size, int) else list(regime.model.size_names)
     sizes = [tuple(size) for size in table[names].to_numpy().tolist()]
     return {
-        "number": number,
-        "truth": truth,
         "sizes": [plain(size) for size in sizes],
         "log_prior": table["log_prior"].tolist(),
         "log_evidence": table["log_evidence"].tolist(),
