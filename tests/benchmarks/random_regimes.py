@@ -257,7 +257,9 @@ def report(entries: list[dict[str, Any]], planted: float) -> str:
 
 def short(found: Calibration) -> str:
     """The figures of a campaign in one line."""
-    levels = ", ".join(f"{level:.0%}: {found.coverage[level]:.1%} ({found.expected[level]:.1%})" for level in (0.8, 0.95))
+    levels = ", ".join(
+        f"{level:.0%}: {found.coverage[level]:.1%} ({found.expected[level]:.1%})" for level in (0.8, 0.95)
+    )
     return (
         f"{found.sets} sets, {levels}, ranks p {found.rank_p:.3f}, above .95 {found.confident}, wrong "
         f"{found.confident_errors}, log p(truth) {found.log_probability:.2f}, {found.seconds:.1f} s"
