@@ -10,14 +10,14 @@ so that every day tries other sets. Each set is searched twice, with two seeds.
 
 | figure | what it is | where it should be |
 |---|---|---|
-| coverage | how often the smallest set of sizes with 80 or 95 % of the probability has the truth | as expected, or above |
+| coverage | how often the smallest set of sizes with 80 or 95 % has the truth | as expected, or above |
 | rank p | Kolmogorov–Smirnov test of the truth's randomised rank, uniform if the posterior is right | > .01 |
 | confident errors | sizes with a probability above .95 that are not the truth | ≤ 5 % of them |
 | rms z | root mean square of the difference of the two searches over its stated error | .9–1.1 |
 | beyond 3 | share of those differences beyond three errors | ≤ .6 % |
 | no answer | sets of which a search said that it had no single number yet; they are counted nowhere else | |
 
-z compares log evidences of all sizes with a probability of at least .05. It judges the error of sampling alone. An error
+z compares log evidences of sizes with a probability of at least .05. It judges the error of sampling alone. An error
 that both searches share is seen by the ranks.
 """
 
