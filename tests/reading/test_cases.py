@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import shutil
 from argparse import Namespace
 from pathlib import Path
@@ -215,6 +216,65 @@ def test_a_frame_says_its_first_cell_that_is_no_number(cell, said):
         lv.Points.from_frame(frame)
 
 
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ("1\u00a0234.5", "nothing but point or comma between digits"),
+        ("1\u202f234,5", "nothing but point or comma between digits"),
+        ("1'234.5", "nothing but point or comma between digits"),
+        ("1_000", "nothing but point or comma between digits"),
+        ("−1", "a hyphen as minus sign"),  # noqa: RUF001 the sign of typographers
+        ("١٢", "digits 0 to 9"),
+        ("12:30", "times as numbers"),
+        ("5 %", "percentages without their sign"),
+        ("€5", "without the sign of their currency"),
+        ("01.02.2020", "dates as numbers"),
+        ("1/2/2020", "dates as numbers"),
+        ("-", r"missing_marks=\['-'\]"),
+        ("#DIV/0!", "leave the column out"),
+    ],
+)
+def test_numbers_written_in_other_ways_are_named_with_what_to_write(cell, said, tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text(f'a,b\n1,2\n"{cell}",4\n', encoding="utf-8")
+    with pytest.raises(ValueError, match=rf"in the column 'a', row 1 \(line 3\); expected numbers .*{said}"):
+        lv.Points.from_csv(path)
+
+
+@pytest.mark.parametrize("column", [["1", "2"], np.array([1, 2.5], object), pd.Categorical([1, 2])], ids=str)
+def test_numbers_that_a_frame_keeps_as_text_or_objects_are_converted_by_the_advice(column):
+    frame = pd.DataFrame({"a": column, "b": [1, 2]})
+    with pytest.raises(ValueError, match=r"the first 'a', whose cells are numbers kept as text or objects.*to_numeric"):
+        lv.Points.from_frame(frame)
+    frame["a"] = pd.to_numeric(frame["a"])
+    assert lv.Points.from_frame(frame).values.shape == (2, 2)
+
+
+def test_time_differences_in_a_frame_are_named():
+    with pytest.raises(ValueError, match="first 'a' .*times as numbers.*total_seconds"):
+        lv.Points.from_frame(pd.DataFrame({"a": pd.to_timedelta([1, 2], "D")}))
+
+
+def test_a_header_alone_is_no_table_of_numbers(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("a,b\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"x\.csv: got the names of the columns and no row"):
+        lv.Points.from_csv(path)
+
+
+@pytest.mark.parametrize("line", ["sep=;", "SEP=,", '"sep=;"', "sep=;;"])
+def test_the_line_that_tells_excel_the_separator_is_named(line, tmp_path, capsys):
+    path = tmp_path / "x.csv"
+    path.write_text(f"{line}\nid;text\n1;apple pear\n2;iron, tin\n", encoding="utf-8")
+    message = "line 1: got .*a line for Excel alone.*delete that line"
+    for read in (lv.Points.from_csv, lambda path: lv.Corpus.open(path, text="text")):
+        with pytest.raises(ValueError, match=message):
+            read(path)
+    for command in (["convert", str(path)], ["search", "--texts", str(path)]):
+        assert main([*command, "--text-column", "text", "--out", str(tmp_path / "out")]) == 2
+        assert re.search(message, capsys.readouterr().err)
+
+
 # -- packed files, and files that are no text ---------------------------------------------------------------------
 
 
@@ -355,6 +415,15 @@ def test_chinese_with_blanks_between_words():
     assert {"苹果", "水果", "学习"} <= set(corpus.vocabulary)
 
 
+def test_chinese_that_is_not_cut_is_named(tmp_path):
+    """Clauses between punctuation are not as long as phrases of other scripts: eight characters are several words."""
+    path = tmp_path / "x.txt"
+    path.write_text("苹果机器学习很好，我们学习。\n苹果水果学习！\n", encoding="utf-8")
+    (note,) = [note for note in lv.Corpus.open(path).notes if "without blanks" in note]
+    assert note.startswith("2 of 3 tokens in scripts without blanks between words are as long as phrases")
+    assert not [note for note in lv.Corpus.open(CASES / "zh_segmented.txt").notes if "without blanks" in note]
+
+
 def test_arabic_with_marks():
     corpus = both("arabic_marks.txt")
     assert corpus.n_terms == 6
@@ -383,6 +452,19 @@ def test_an_editors_copies_are_no_documents(tmp_path):
     assert read_corpus(options("--texts", str(folder))) == corpus
     found = lv.Corpus.open(lv.convert(folder, tmp_path / "corpus"))
     assert (found, found.notes) == (corpus, corpus.notes)
+
+
+def test_the_files_of_macos_beside_texts_are_named(tmp_path):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for number in range(4):
+        shutil.copy(CASES / "folder_mixed" / f"doc{number}.txt", folder)
+        (folder / f"._doc{number}.txt").write_bytes(b"\x00\x05\x16\x07\x00\x02\x00\x00Mac OS X        ")
+    corpus = lv.Corpus.open(folder)
+    assert corpus.document_names == tuple(f"doc{number}.txt" for number in range(4))
+    assert corpus.notes[0] == "left out 4 files that are hidden: ._doc0.txt, ._doc1.txt, ._doc2.txt, ._doc3.txt"
+    assert read_corpus(options("--texts", str(folder))) == corpus
+    assert lv.Corpus.open(lv.convert(folder, tmp_path / "corpus")) == corpus
 
 
 def test_what_macos_and_windows_leave_in_folders(tmp_path):
