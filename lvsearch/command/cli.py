@@ -175,7 +175,7 @@ def _search(options: argparse.Namespace) -> int:
         keep=options.keep,
         mesh=mesh,
     )
-    return _conclude(result, options.out / REPORT, mesh)
+    return _conclude(result, options.out / REPORT, mesh, as_json=options.json)
 
 
 def _resume(options: argparse.Namespace) -> int:
@@ -193,7 +193,7 @@ def _resume(options: argparse.Namespace) -> int:
             executor=executor,
             mesh=mesh,
         )
-    return _conclude(result, options.folder / REPORT, mesh)
+    return _conclude(result, options.folder / REPORT, mesh, as_json=options.json)
 
 
 def _report(options: argparse.Namespace) -> int:
@@ -204,7 +204,7 @@ def _report(options: argparse.Namespace) -> int:
     # A search that is still running writes its own report in the end: an older one must not take its place.
     with known_folder(options.folder) if options.out is None else new_folder(options.out):
         result = load(options.folder)
-        _conclude(result, options.folder / REPORT if options.out is None else options.out)
+        _conclude(result, options.folder / REPORT if options.out is None else options.out, as_json=options.json)
     return 0
 
 
@@ -371,30 +371,36 @@ def _hold_documents_out(corpus: "Corpus", fraction: float, seed: int) -> "tuple[
     return corpus, None
 
 
-def _conclude(result: "SearchResult", folder: Path, mesh: "Mesh | None" = None) -> int:
+def _conclude(result: "SearchResult", folder: Path, mesh: "Mesh | None" = None, *, as_json: bool = False) -> int:
     """Write the report, print the answer and the topics, and return the exit status: 0, or 130 after an interrupt.
 
     result: the search
     folder: where the report is written
     mesh: the devices of several processes that share the search; then only one of them writes and prints
+    as_json: print one JSON object instead of text
     """
     from lvsearch.inference.several_processes import is_writing_process, wait_for_all
 
     status = INTERRUPTED if result.state.stopped == "interrupted" else 0
     if is_writing_process(mesh):
-        status = _write_and_print(result, folder)
+        status = _write_and_print(result, folder, as_json)
     wait_for_all(mesh)
     return status
 
 
-def _write_and_print(result: "SearchResult", folder: Path) -> int:
-    """Write the report into `folder`, print the answer and the topics, and return the exit status: 0 or 130."""
+def _write_and_print(result: "SearchResult", folder: Path, as_json: bool) -> int:
+    """Write the report into `folder`, print the answer and the topics, and return the exit status: 0 or 130.
+
+    as_json: print one JSON object instead of text
+    """
+    from lvsearch.command.json_answer import json_answer
     from lvsearch.reports.page import NAME
     from lvsearch.reports.report import topics_table, write_report
     from lvsearch.results.card import summary
     from lvsearch.results.heldout import comparable, held_out_comparison
 
     interrupted = result.state.stopped == "interrupted"
+    status = INTERRUPTED if interrupted else 0
     if interrupted and not result.visits:
         print(
             "lvsearch: interrupted before the first fit was done; nothing to report yet: begin it with lvsearch resume",
@@ -408,13 +414,16 @@ def _write_and_print(result: "SearchResult", folder: Path) -> int:
     test = None if interrupted else result.held_out  # earlier versions held out documents too few to compare on
     comparison = held_out_comparison(result, test) if test is not None and comparable(test) else None
     path = write_report(result, folder, held_out=comparison)
+    if as_json:
+        print(json_answer(result, Path(path).with_name(NAME)))
+        return status
     print(f"\n{summary(result, comparison)}")
     topics = topics_table(result.best).map(lambda cell: visible(cell) if isinstance(cell, str) else cell)
     if not topics.empty:
         print(f"\n{topics.to_string(index=False, justify='left', formatters=_left_aligning_formatters(topics))}")
     page = Path(path).with_name(NAME).resolve().as_uri()
     print(f"\nReport: {page}\n(a summary in Markdown, pictures and tables beside it, in {visible(str(folder))})")
-    return INTERRUPTED if interrupted else 0
+    return status
 
 
 def _describe_kept(options: argparse.Namespace) -> str:

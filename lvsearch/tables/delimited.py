@@ -77,7 +77,8 @@ def dialect_of(opened: Opened, name: Any, ending: str) -> Dialect:
         first = next(iter(file), "").strip().strip('"')
     if EXCEL_SEPARATOR.fullmatch(first):
         raise ValueError(
-            f"{name}, line 1: got {first!r}, a line for Excel alone; expected the names of the columns: delete that line"
+            f"{name}, line 1: got {first!r}, a line for Excel alone; expected the names of the columns: delete that "
+            "line"
         )
     with long_fields():
         separator = "\t" if ending == ".tsv" else _separator(opened)

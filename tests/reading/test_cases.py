@@ -223,7 +223,7 @@ def test_a_frame_says_its_first_cell_that_is_no_number(cell, said):
         ("1\u202f234,5", "nothing but point or comma between digits"),
         ("1'234.5", "nothing but point or comma between digits"),
         ("1_000", "nothing but point or comma between digits"),
-        ("−1", "a hyphen as minus sign"),  # noqa: RUF001 the sign of typographers
+        ("−1", "a hyphen as minus sign"),
         ("١٢", "digits 0 to 9"),
         ("12:30", "times as numbers"),
         ("5 %", "percentages without their sign"),
@@ -251,7 +251,7 @@ def test_numbers_that_a_frame_keeps_as_text_or_objects_are_converted_by_the_advi
 
 
 def test_time_differences_in_a_frame_are_named():
-    with pytest.raises(ValueError, match="first 'a' .*times as numbers.*total_seconds"):
+    with pytest.raises(ValueError, match=r"first 'a' .*times as numbers.*total_seconds"):
         lv.Points.from_frame(pd.DataFrame({"a": pd.to_timedelta([1, 2], "D")}))
 
 
