@@ -154,6 +154,7 @@ def _search(options: argparse.Namespace) -> int:
         from lvsearch.inference.several_processes import check_in_first_process
 
         check_in_first_process(mesh, partial(refuse_existing, options.out))
+    _tell(options, f"reading {options.texts or options.corpus}")
     from lvsearch.models import LDA
     from lvsearch.sizing.sizes import parse
 
@@ -180,6 +181,7 @@ def _search(options: argparse.Namespace) -> int:
 
 def _resume(options: argparse.Namespace) -> int:
     """Run `lvsearch resume`: go on with a search from its folder, and report as before. Return the exit status."""
+    _tell(options, f"reading {options.folder}")
     from lvsearch.api import resume
 
     mesh = _mesh(options)
@@ -244,6 +246,7 @@ def _scores(options: argparse.Namespace) -> int:
 
 def _convert(options: argparse.Namespace) -> int:
     """Run `lvsearch convert`: write documents as a corpus to a new folder, print its size and notes, and return 0."""
+    _tell(options, f"reading {options.source}")
     from lvsearch.data.corpus import Corpus
     from lvsearch.reading.converting import convert
 
@@ -269,6 +272,18 @@ def _convert(options: argparse.Namespace) -> int:
     for note in corpus.notes:
         print(visible(f"  {note}"))
     return 0
+
+
+def _tell(options: argparse.Namespace, what: str) -> None:
+    """Print what the command does now on a terminal: imports and reading may take longer than a person waits unasked.
+
+    Nothing is printed with --quiet or into a file, where there is no progress bar either.
+
+    options: the command's options
+    what: a few words, such as "reading docs.txt"
+    """
+    if sys.stderr.isatty() and not getattr(options, "quiet", False):
+        print(visible(f"lvsearch: {what} …"), file=sys.stderr, flush=True)
 
 
 def _search_corpus(

@@ -128,6 +128,23 @@ def test_the_command_asks_by_default_what_python_asks(files, tmp_path, monkeypat
     assert asked["model"].describe() == lv.models.LDA().describe()
 
 
+@pytest.mark.parametrize(("quiet", "terminal"), [(False, True), (True, True), (False, False)])
+def test_the_command_speaks_before_it_reads(quiet, terminal, tmp_path, monkeypatch, capsys):
+    """Before anything slow is imported, on a terminal alone."""
+    path, heard = tmp_path / "docs.txt", []
+    path.write_text("apple pear\n", encoding="utf-8")
+
+    def read(options):
+        heard.append(capsys.readouterr().err)
+        raise ValueError("enough")
+
+    monkeypatch.setattr(cli, "read_corpus", read)
+    monkeypatch.setattr(cli.sys.stderr, "isatty", lambda: terminal, raising=False)
+    given = ["--no-cache", *(["--quiet"] if quiet else [])]
+    assert cli.main(["search", "--texts", str(path), "--out", str(tmp_path / "run"), *given]) == 2
+    assert heard == [f"lvsearch: reading {path} …\n" if terminal and not quiet else ""]
+
+
 def test_json_is_one_object_with_the_documented_keys(run, capsys, tmp_path):
     copy = tmp_path / "run"
     shutil.copytree(run, copy)

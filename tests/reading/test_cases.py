@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 import shutil
+import unicodedata
 from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
@@ -197,6 +198,14 @@ def test_marks_of_missing_cells_are_said():
     assert points.observed.tolist() == [[True, True], [False, True], [True, True]]
 
 
+@pytest.mark.parametrize("names", [("NA", "007"), ("1e5", "True"), ("0x10", "nan"), (" x ", "y, z")])
+def test_names_of_documents_stay_as_written(names, tmp_path):
+    path = tmp_path / "x.csv"
+    pd.DataFrame({"id": names, "text": ["apple", "pear"]}).to_csv(path, index=False)
+    corpus = both(str(path), ("--text-column", "text", "--id-column", "id"), text="text", id="id")
+    assert corpus.document_names == names
+
+
 def test_names_of_rows_stay_as_written(tmp_path):
     assert lv.Points.from_csv(CASES / "row_name_na.csv", row_names="code").row_names == ("DE", "NA", "FR")
     assert lv.Points.from_csv(CASES / "row_name_007.csv", row_names="id").row_names == ("007", "010")
@@ -284,6 +293,35 @@ def test_packed_texts(name, tmp_path):
     corpus = both(name, ("--text-column", "text") if table else (), **table)
     assert (len(corpus), corpus.n_tokens, corpus.vocabulary) == (24, 288, WORDS)
     converted(tmp_path, name, **table)
+
+
+@pytest.mark.parametrize("name", ["x.txt.gz", "x.txt.xz", "x.txt.bz2", "x.zip"])
+def test_texts_packed_in_other_ways(name, tmp_path):
+    import bz2
+    import lzma
+    import zipfile
+
+    content = b"apple pear\r\niron tin\r\n"  # as Windows ends lines
+    packed = {".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}
+    path = tmp_path / name
+    if name == "x.zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("deep/docs.txt", content)
+    else:
+        path.write_bytes(packed[path.suffix](content))
+    corpus = lv.Corpus.open(path)
+    assert corpus.counts.toarray().tolist() == [[1, 0, 1, 0], [0, 1, 0, 1]]
+    assert read_corpus(options("--texts", str(path))) == corpus
+
+
+@pytest.mark.parametrize("name", ["x.tar.gz", "x.docx", "x.pdf", "x.rds"])
+def test_files_that_are_not_read_are_refused_with_what_is(name, tmp_path, capsys):
+    path = tmp_path / name
+    path.write_bytes(b"\x00\x01")
+    with pytest.raises(ValueError, match=rf"{name}: got the ending '\.\w+'; expected one of \.txt.*from_texts"):
+        lv.Corpus.open(path)
+    assert main(["convert", str(path), "--out", str(tmp_path / "corpus")]) == 2
+    assert "expected one of .txt" in capsys.readouterr().err
 
 
 def test_texts_in_utf16_are_refused_by_what_they_are(tmp_path):
@@ -428,6 +466,22 @@ def test_arabic_with_marks():
     corpus = both("arabic_marks.txt")
     assert corpus.n_terms == 6
     assert "مَدْرَسَةٌ" in corpus.vocabulary
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("사과 배 철", {"사과", "배", "철"}),  # Korean words of one syllable
+        ("हिन्दी क्षेत्र", {"हिन्दी", "क्षेत्र"}),  # vowel signs and joined consonants
+        ("שָׁלוֹם עולם", {"שָׁלוֹם", "עולם"}),  # Hebrew with points
+        ("Ελλάδα ΕΛΛΆΔΑ", {"ελλάδα"}),
+        ("l’été aujourd’hui", {"été", "aujourd", "hui"}),
+    ],
+)
+def test_words_of_other_scripts_are_whole(text, words, tmp_path):
+    path = tmp_path / "x.txt"
+    path.write_text(text, encoding="utf-8")
+    assert set(both(str(path)).vocabulary) == {unicodedata.normalize("NFC", word) for word in words}
 
 
 def test_accents_composed_and_decomposed():
