@@ -122,7 +122,7 @@ def sites_of(model: Callable[[Any], Any], size: Any) -> Sites:
         work += int(np.size(site["value"]))
         scaled += [name] if site["scale"] is not None else []
         if site["is_observed"]:
-            _refuse_nan(name, site["value"], site["fn"].log_prob)
+            _refuse_nan(name, site["value"], site["fn"])
             observed.append(name)
             continue
         if site["fn"].support.is_discrete:
@@ -184,17 +184,19 @@ def _refusal(name: str, what: str, instead: str) -> ValueError:
     return ValueError(f"site {name!r} {what}: expected {instead}")
 
 
-def _refuse_nan(name: str, value: Any, log_prob: Callable[[Any], Any]) -> None:
-    """Raise ValueError for observations that are NaN and are not masked: their log-density is no number.
+def _refuse_nan(name: str, value: Any, distribution: Any) -> None:
+    """Raise ValueError for observations that are NaN and are not masked: their log-density is NaN, or −∞ if validated.
 
-    name: the site. value: the observations. log_prob: the log-density, in which masked observations count 0.
+    name: the site. value: the observations. distribution: theirs, in which masked observations count 0.
     """
     missing = np.isnan(np.asarray(value, float))
     if not missing.any():
         return
     with warnings.catch_warnings():  # NumPyro warns of values outside of the support
         warnings.simplefilter("ignore")
-        is_counted = np.isnan(np.asarray(log_prob(value))).any()
+        has_no_density = ~np.isfinite(np.asarray(distribution.log_prob(value)))
+    of_events = tuple(range(-len(distribution.event_shape), 0))
+    is_counted = (has_no_density & missing.any(axis=of_events)).any()
     if is_counted:
         raise _refusal(
             name,

@@ -302,7 +302,9 @@ def test_a_fit_says_the_same_inside_and_outside_of_a_program(model, data, exact)
     np.testing.assert_allclose(inside.score(batch), fit.score(data), rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["transform", "run", "settle", "gibbs", "evidence"])
+@pytest.mark.parametrize(
+    "name", ["transform", "run", *(pytest.param(n, marks=pytest.mark.slow) for n in ("settle", "gibbs", "evidence"))]
+)
 def test_a_model_does_not_keep_the_precision_of_its_first_use(name):
     """In float32, outside of any program, and then in float64: `fit.score` failed for good after `transform`."""
     fit = lv.fit(bernoulli(), BITS, size=2)
