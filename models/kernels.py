@@ -19,10 +19,13 @@ from functools import cache, update_wrapper, wraps
 from typing import Any, ParamSpec, TypeVar
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import get_opaque_trace_state
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 FEW_ELEMENTS = 1 << 13
 """The largest total number of elements of the arguments for which a brief program is compiled with little effort."""
@@ -62,17 +65,40 @@ _OUTSIDE = get_opaque_trace_state()  # JAX's state outside of all programs, wher
 
 
 def full_precision(function: Callable[P, R]) -> Callable[P, R]:
-    """Return the function with matrix products that keep all bits of their factors.
+    """Return the function with matrix products that keep all bits of their factors, and mixed dtypes as JAX's standard.
 
-    Both products that are traced for compilation and products that are computed immediately keep all bits.
+    Both products that are traced for compilation and products that are computed immediately keep all bits. Dtypes of
+    mixed operands are promoted also where the caller has set `jax_numpy_dtype_promotion` to "strict".
     """
 
     @wraps(function)
     def precise(*args: P.args, **kwargs: P.kwargs) -> R:
-        with jax.default_matmul_precision("highest"):
+        with jax.default_matmul_precision("highest"), jax.numpy_dtype_promotion("standard"):
             return function(*args, **kwargs)
 
     return precise
+
+
+def copied_arrays(tree: T) -> T:
+    """Return a pytree with JAX arrays in place of its NumPy arrays, in the session's precision; other leaves stay.
+
+    JAX 0.10 remembers, by the identity of a NumPy array, the JAX array it made of it for a `scan`, `while_loop` or
+    `cond` that runs outside of compiled programs. Later, in another precision, it passes the same one, and the program
+    fails ("expected parameter of size 8 (f64[]) but got buffer of size 4 (f32[])"). So a model would keep the precision
+    in which it was first used. The arrays here are made of copies, whose identities nothing else has.
+    """
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf.copy()) if isinstance(leaf, np.ndarray) else leaf, tree)
+
+
+def copies_arrays(function: Callable[P, R]) -> Callable[P, R]:
+    """Return the function with arguments passed through `copied_arrays`, for functions that run outside of programs."""
+
+    @wraps(function)
+    def on_copies(*args: P.args, **kwargs: P.kwargs) -> R:
+        args, kwargs = copied_arrays((args, kwargs))
+        return function(*args, **kwargs)
+
+    return on_copies
 
 
 def kernel(

@@ -21,7 +21,7 @@ class AscentTrace(NamedTuple):
     |---|---|
     | `beliefs` | q of the global latent variables |
     | `locals` | the part of q(local latent variables) that `beliefs` do not give in closed form; None if it is empty |
-    | `bounds` | the bound before each sweep, nats; nan from entry `sweeps` on |
+    | `bounds` | the bound before each sweep, nats; −inf from entry `sweeps` on, since `jax_debug_nans` stops at NaN |
     | `sweeps` | how many sweeps were made |
     """
 
@@ -68,5 +68,5 @@ def sweep_until_settled(
         settled = (trace.sweeps > 1) & ~(last[1] - last[0] > tolerance)
         return (trace.sweeps < jnp.minimum(sweeps, TRACE_LENGTH)) & ~settled
 
-    start = AscentTrace(beliefs, l, jnp.full(TRACE_LENGTH, jnp.nan, dtype), jnp.asarray(0))
+    start = AscentTrace(beliefs, l, jnp.full(TRACE_LENGTH, -jnp.inf, dtype), jnp.asarray(0))
     return jax.lax.while_loop(going, body, (start, jnp.full(2, -jnp.inf, dtype)))[0]

@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkabl
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.engine.ascent import AscentTrace
@@ -303,15 +303,19 @@ class RowsRun(ABC, Generic[Owner]):
         """
         n, natural, n_dims = self.size[0], trace.beliefs.natural["components"], self.owner.prepared.layout.n_dims
         component = self.owner.components.with_expected_numbers(trace.beliefs.mean)
-        return np.asarray(_gains(component, natural, n_dims=n_dims), np.float64)[:n, :n]
+        exists = np.arange(len(jax.tree.leaves(natural)[0])) < n
+        return np.asarray(_gains(component, natural, exists, n_dims=n_dims), np.float64)[:n, :n]
 
 
 @kernel(static_argnames=("n_dims",), brief=True)
 @counted
-def _gains(component: Component, natural: Any, *, n_dims: int) -> Float[Array, "component component"]:
+def _gains(
+    component: Component, natural: Any, exists: Bool[Array, " component"], *, n_dims: int
+) -> Float[Array, "component component"]:
     """Return, compiled, by how many nats one component explains the rows of two better than two do (`gains_together`).
 
     natural: natural parameters of q(component parameters), components on the leading axis.
+    exists: the components that exist; the others are places (array slots) without one.
     n_dims: the number of columns of the rows' coordinates.
     """
-    return gains_together(component, natural, n_dims)
+    return gains_together(component, natural, exists, n_dims)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.engine.ascent import AscentTrace, sweep_until_settled
@@ -312,11 +312,13 @@ def survey(
     entropies = {name: site_entropy(site, beliefs.natural[name], None, on) for name, site in model.globals().items()}
     component = model.components.with_expected_numbers(beliefs.mean)
     alone = model.posterior_from_own_rows(component, beliefs.natural["components"], on)
-    together = gains_together(component, alone, layout.n_dims)
+    together = gains_together(component, alone, on["component"], layout.n_dims)
     return MixtureSurvey(log_total, model.log_prior(beliefs.mean, on), entropies, counts, shares, together)
 
 
-def gains_together(component: Component, natural: Any, n_dims: int) -> Float[Array, "component component"]:
+def gains_together(
+    component: Component, natural: Any, exists: Bool[Array, " component"], n_dims: int
+) -> Float[Array, "component component"]:
     """Return by how many nats one component explains the rows of components j and k better than two do, up to a
     constant.
 
@@ -324,9 +326,10 @@ def gains_together(component: Component, natural: Any, n_dims: int) -> Float[Arr
     constant A(λ), the same for all pairs, is left out.
 
     natural: τ, the natural parameters of q(component parameters), components on the leading axis.
+    exists: the components that exist; the others are places (array slots) without one.
     n_dims: the number of columns of the rows' coordinates.
 
-    Returns: (component, component), symmetric; its diagonal has no meaning.
+    Returns: (component, component), symmetric; its diagonal has no meaning. It is −∞ where a component does not exist.
     """
     prior = jax.tree.map(lambda leaf: jnp.asarray(leaf, floating_dtype(natural)), component.prior(n_dims))
     own = jax.tree.map(jnp.add, natural, prior) if component.estimated else natural
@@ -335,7 +338,9 @@ def gains_together(component: Component, natural: Any, n_dims: int) -> Float[Arr
     def with_all(one: Any) -> Float[Array, " component"]:
         return log_normalisers(component, jax.tree.map(lambda leaf, o, p: leaf + o - p, own, one, prior))
 
-    return jax.lax.map(with_all, own) - alone[:, None] - alone
+    # places without a component have no normaliser; a NaN there would stop every program under `jax_debug_nans`
+    gains = jax.lax.map(with_all, own) - alone[:, None] - alone
+    return jnp.where(exists[:, None] & exists, gains, -jnp.inf)
 
 
 @kernel(static_argnames=("layout", "capacity"), brief=True)

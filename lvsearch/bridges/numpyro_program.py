@@ -7,6 +7,7 @@ u are the unconstrained coordinates of all continuous latents; discrete latents 
 u) is the ratio of the joint density to p(u).
 """
 
+import warnings
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -95,14 +96,17 @@ def sites_of(model: Callable[[Any], Any], size: Any) -> Sites:
     """Return the NumPyro sites (random variables) of one run of the model.
 
     Raises ValueError, saying what to do, for models whose evidence cannot be computed. These have improper priors,
-    `numpyro.param`, discrete latents without finite support, plates that draw a subsample, priors that are scaled or
-    masked, or no continuous latent. Raises ImportError if discrete latents need funsor and it is missing.
+    `numpyro.param`, discrete latents without finite support or inside of NumPyro's `scan`, plates that draw a
+    subsample, priors that are scaled or masked, observations that are NaN, or no continuous latent. Raises ImportError
+    if discrete latents need funsor and it is missing.
     """
     import numpyro
     from numpyro.distributions import MaskedDistribution
 
-    run = numpyro.handlers.trace(numpyro.handlers.seed(_refuse_improper(model), EXAMPLE)).get_trace(size)
-    continuous, discrete, observed, frames, loose, work = [], [], [], [0], [], 0
+    loops: list[str] = []
+    watched = _list_loops(_refuse_improper(model), loops)
+    run = numpyro.handlers.trace(numpyro.handlers.seed(watched, EXAMPLE)).get_trace(size)
+    continuous, discrete, observed, frames, loose, scaled, work = [], [], [], [0], [], [], 0
     for name, site in run.items():
         if site["type"] in ("param", "mutable"):
             raise _refusal(name, "is a parameter without a prior", "numpyro.sample with a prior: it is integrated out")
@@ -116,7 +120,9 @@ def sites_of(model: Callable[[Any], Any], size: Any) -> Sites:
         batch = site["fn"].batch_shape[::-1]
         loose += [name for dim, length in enumerate(batch, 1) if length > 1 and dim not in dims]
         work += int(np.size(site["value"]))
+        scaled += [name] if site["scale"] is not None else []
         if site["is_observed"]:
+            _refuse_nan(name, site["value"], site["fn"])
             observed.append(name)
             continue
         if site["fn"].support.is_discrete:
@@ -142,6 +148,20 @@ def sites_of(model: Callable[[Any], Any], size: Any) -> Sites:
         raise ValueError(
             "got a model that observes nothing, expected numpyro.sample(…, obs=…) or numpyro.factor: does it get data?"
         )
+    if discrete and loops:
+        raise ValueError(
+            f"got discrete latents ({', '.join(discrete)}) beside numpyro.contrib.control_flow.scan, which are not "
+            "summed out: expected lv.models.HiddenMarkov with lv.Groups, or the forward recursion written out: "
+            "jax.lax.scan over logsumexp(log_alpha[:, None] + jnp.log(transition), 0) + log_likelihood_of_state, its "
+            "end added by numpyro.factor"
+        )
+    if discrete and scaled:
+        raise _refusal(
+            scaled[0],
+            "is scaled beside discrete latents that are summed out, so that a row's density would be a sum of powers",
+            "rows as often as they count, or the discrete latents summed out by the model inside of the scale, as with "
+            "numpyro.distributions.MixtureSameFamily",
+        )
     if discrete and loose:
         raise _refusal(
             loose[0],
@@ -162,6 +182,40 @@ def _refusal(name: str, what: str, instead: str) -> ValueError:
     name: the site. what: what is wrong with it, after its name. instead: what is expected.
     """
     return ValueError(f"site {name!r} {what}: expected {instead}")
+
+
+def _refuse_nan(name: str, value: Any, distribution: Any) -> None:
+    """Raise ValueError for observations that are NaN and are not masked: their log-density is NaN, or −∞ if validated.
+
+    name: the site. value: the observations. distribution: theirs, in which masked observations count 0.
+    """
+    missing = np.isnan(np.asarray(value, float))
+    if not missing.any():
+        return
+    with warnings.catch_warnings():  # NumPyro warns of values outside of the support
+        warnings.simplefilter("ignore")
+        has_no_density = ~np.isfinite(np.asarray(distribution.log_prob(value)))
+    of_events = tuple(range(-len(distribution.event_shape), 0))
+    is_counted = (has_no_density & missing.any(axis=of_events)).any()
+    if is_counted:
+        raise _refusal(
+            name,
+            f"observes NaN in {missing.sum():,} of {missing.size:,} numbers",
+            "numbers; where NaN marks what is missing, leave these rows out, or mask them: numpyro.handlers.mask("
+            "mask=~jnp.isnan(x)) around the site, with any number in their place",
+        )
+
+
+def _list_loops(model: Callable, loops: list[str]) -> Callable:
+    """Return the model, changed so that it adds a word to `loops` for each loop of NumPyro, such as `scan`."""
+    from numpyro.primitives import Messenger
+
+    class Watched(Messenger):
+        def process_message(self, msg: Any) -> None:
+            if msg["type"] == "control_flow":
+                loops.append(msg["type"])
+
+    return Watched(model)
 
 
 def _enumerate_discrete(model: Callable, sites: Sites) -> Callable:

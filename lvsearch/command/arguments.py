@@ -155,6 +155,7 @@ def _add_search(commands: "argparse._SubParsersAction", run: Run) -> None:
         help="then search parts of the documents too: no model is exactly true, and many documents show it",
     )
     search.add_argument("--out", type=Path, required=True, help="a new folder for the search and its report")
+    _add_json(search)
     _add_running(search)
     _add_processes(search)
     search.set_defaults(run=run, keep=KEEP)
@@ -196,7 +197,7 @@ def _add_scores(commands: "argparse._SubParsersAction", run: Run, called: Sequen
     command.add_argument("--out", type=Path, help="a new folder for the search and its report")
     _add_running(command)
     command.set_defaults(run=run, evidence="marginal", per_token=False, robustness=False, keep=SCORES_KEEP)
-    command.set_defaults(coordinator=None, num_processes=None, process_id=None)
+    command.set_defaults(coordinator=None, num_processes=None, process_id=None, json=False)
 
 
 def _add_model(command: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
@@ -204,9 +205,10 @@ def _add_model(command: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
     model = command.add_argument_group("model and prior")
     model.add_argument(
         "--prior",
-        default="poisson:10",
-        help="prior on the number of topics: poisson:RATE, poisson-shifted:RATE, geometric:P, "
-        "negative-binomial:MEAN,CONCENTRATION, uniform:LARGEST, table:P1,P2,… (default: %(default)s)",
+        default="weak",
+        help="prior on the number of topics: weak (each further topic 5 %% less probable), poisson:RATE, "
+        "poisson-shifted:RATE, geometric:P, negative-binomial:MEAN,CONCENTRATION, uniform:LARGEST, table:P1,P2,… "
+        "(default: %(default)s)",
     )
     model.add_argument(
         "--concentration",
@@ -280,6 +282,7 @@ def _add_resume(commands: "argparse._SubParsersAction", run: Run) -> None:
     """Add the command `resume` with its options to the parser's commands; `run` is the function that runs it."""
     resume = _command(commands, "resume", "Go on with a search that was stopped, interrupted or killed.", RESUME_EPILOG)
     resume.add_argument("folder", type=Path, help="the folder of the search")
+    _add_json(resume)
     _add_budget(resume)
     _add_running(resume)
     _add_processes(resume)
@@ -291,6 +294,7 @@ def _add_report(commands: "argparse._SubParsersAction", run: Run) -> None:
     report = _command(commands, "report", "Write the report of a search: pictures, tables, a summary.", REPORT_EPILOG)
     report.add_argument("folder", type=Path, help="the folder of the search")
     report.add_argument("--out", type=Path, help="a new folder (default: report/ in the folder of the search)")
+    _add_json(report)
     _add_cache(report)
     report.set_defaults(run=run)
 
@@ -372,6 +376,13 @@ def _add_running(command: argparse.ArgumentParser) -> None:
         help="number of processes on this machine that make fits; the answer does not depend on it",
     )
     _add_cache(command)
+
+
+def _add_json(command: argparse.ArgumentParser) -> None:
+    """Add the option that prints the answer for programs."""
+    command.add_argument(
+        "--json", action="store_true", help="print the answer as one JSON object, for programs, and nothing else"
+    )
 
 
 def _add_processes(command: argparse.ArgumentParser) -> None:

@@ -154,6 +154,7 @@ def _search(options: argparse.Namespace) -> int:
         from lvsearch.inference.several_processes import check_in_first_process
 
         check_in_first_process(mesh, partial(refuse_existing, options.out))
+    _tell(options, f"reading {options.texts or options.corpus}")
     from lvsearch.models import LDA
     from lvsearch.sizing.sizes import parse
 
@@ -175,11 +176,12 @@ def _search(options: argparse.Namespace) -> int:
         keep=options.keep,
         mesh=mesh,
     )
-    return _conclude(result, options.out / REPORT, mesh)
+    return _conclude(result, options.out / REPORT, mesh, as_json=options.json)
 
 
 def _resume(options: argparse.Namespace) -> int:
     """Run `lvsearch resume`: go on with a search from its folder, and report as before. Return the exit status."""
+    _tell(options, f"reading {options.folder}")
     from lvsearch.api import resume
 
     mesh = _mesh(options)
@@ -193,7 +195,7 @@ def _resume(options: argparse.Namespace) -> int:
             executor=executor,
             mesh=mesh,
         )
-    return _conclude(result, options.folder / REPORT, mesh)
+    return _conclude(result, options.folder / REPORT, mesh, as_json=options.json)
 
 
 def _report(options: argparse.Namespace) -> int:
@@ -204,7 +206,7 @@ def _report(options: argparse.Namespace) -> int:
     # A search that is still running writes its own report in the end: an older one must not take its place.
     with known_folder(options.folder) if options.out is None else new_folder(options.out):
         result = load(options.folder)
-        _conclude(result, options.folder / REPORT if options.out is None else options.out)
+        _conclude(result, options.folder / REPORT if options.out is None else options.out, as_json=options.json)
     return 0
 
 
@@ -244,6 +246,7 @@ def _scores(options: argparse.Namespace) -> int:
 
 def _convert(options: argparse.Namespace) -> int:
     """Run `lvsearch convert`: write documents as a corpus to a new folder, print its size and notes, and return 0."""
+    _tell(options, f"reading {options.source}")
     from lvsearch.data.corpus import Corpus
     from lvsearch.reading.converting import convert
 
@@ -269,6 +272,18 @@ def _convert(options: argparse.Namespace) -> int:
     for note in corpus.notes:
         print(visible(f"  {note}"))
     return 0
+
+
+def _tell(options: argparse.Namespace, what: str) -> None:
+    """Print what the command does now on a terminal: imports and reading may take longer than a person waits unasked.
+
+    Nothing is printed with --quiet or into a file, where there is no progress bar either.
+
+    options: the command's options
+    what: a few words, such as "reading docs.txt"
+    """
+    if sys.stderr.isatty() and not getattr(options, "quiet", False):
+        print(visible(f"lvsearch: {what} …"), file=sys.stderr, flush=True)
 
 
 def _search_corpus(
@@ -371,30 +386,36 @@ def _hold_documents_out(corpus: "Corpus", fraction: float, seed: int) -> "tuple[
     return corpus, None
 
 
-def _conclude(result: "SearchResult", folder: Path, mesh: "Mesh | None" = None) -> int:
+def _conclude(result: "SearchResult", folder: Path, mesh: "Mesh | None" = None, *, as_json: bool = False) -> int:
     """Write the report, print the answer and the topics, and return the exit status: 0, or 130 after an interrupt.
 
     result: the search
     folder: where the report is written
     mesh: the devices of several processes that share the search; then only one of them writes and prints
+    as_json: print one JSON object instead of text
     """
     from lvsearch.inference.several_processes import is_writing_process, wait_for_all
 
     status = INTERRUPTED if result.state.stopped == "interrupted" else 0
     if is_writing_process(mesh):
-        status = _write_and_print(result, folder)
+        status = _write_and_print(result, folder, as_json)
     wait_for_all(mesh)
     return status
 
 
-def _write_and_print(result: "SearchResult", folder: Path) -> int:
-    """Write the report into `folder`, print the answer and the topics, and return the exit status: 0 or 130."""
+def _write_and_print(result: "SearchResult", folder: Path, as_json: bool) -> int:
+    """Write the report into `folder`, print the answer and the topics, and return the exit status: 0 or 130.
+
+    as_json: print one JSON object instead of text
+    """
+    from lvsearch.command.json_answer import json_answer
     from lvsearch.reports.page import NAME
     from lvsearch.reports.report import topics_table, write_report
     from lvsearch.results.card import summary
     from lvsearch.results.heldout import comparable, held_out_comparison
 
     interrupted = result.state.stopped == "interrupted"
+    status = INTERRUPTED if interrupted else 0
     if interrupted and not result.visits:
         print(
             "lvsearch: interrupted before the first fit was done; nothing to report yet: begin it with lvsearch resume",
@@ -408,13 +429,16 @@ def _write_and_print(result: "SearchResult", folder: Path) -> int:
     test = None if interrupted else result.held_out  # earlier versions held out documents too few to compare on
     comparison = held_out_comparison(result, test) if test is not None and comparable(test) else None
     path = write_report(result, folder, held_out=comparison)
+    if as_json:
+        print(json_answer(result, Path(path).with_name(NAME)))
+        return status
     print(f"\n{summary(result, comparison)}")
     topics = topics_table(result.best).map(lambda cell: visible(cell) if isinstance(cell, str) else cell)
     if not topics.empty:
         print(f"\n{topics.to_string(index=False, justify='left', formatters=_left_aligning_formatters(topics))}")
     page = Path(path).with_name(NAME).resolve().as_uri()
     print(f"\nReport: {page}\n(a summary in Markdown, pictures and tables beside it, in {visible(str(folder))})")
-    return INTERRUPTED if interrupted else 0
+    return status
 
 
 def _describe_kept(options: argparse.Namespace) -> str:

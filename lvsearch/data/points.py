@@ -161,10 +161,15 @@ class Points(Data):
         text = [str(n) for n, k in frame.dtypes.items() if not kinds.is_numeric_dtype(k) or kinds.is_complex_dtype(k)]
         if text:
             found = first_text(frame.loc[:, [str(name) == text[0] for name in frame.columns]].iloc[:, 0])
-            where = "" if found is None else f" (row {found[0]}: {str(found[1])!r})"
+            if found is None:  # every cell is a number or missing, in a column of another kind than numbers
+                raise ValueError(
+                    f"got {len(text)} column(s) without numbers, the first {text[0]!r}, whose cells are numbers kept "
+                    f"as text or objects; expected a column of numbers: frame[{text[0]!r}] = "
+                    f"pandas.to_numeric(frame[{text[0]!r}])"
+                )
             raise ValueError(
-                f"got {len(text)} column(s) without numbers, the first {text[0]!r}{where}; expected numbers "
-                f"throughout: {advice('' if found is None else found[1])}"
+                f"got {len(text)} column(s) without numbers, the first {text[0]!r} (row {found[0]}: "
+                f"{str(found[1])!r}); expected numbers throughout: {advice(found[1])}"
             )
         if isinstance(frame.index, pd.MultiIndex) or isinstance(frame.columns, pd.MultiIndex):
             raise ValueError("got several levels of names; expected one: frame.reset_index(), or join them")

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
@@ -24,6 +23,7 @@ from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.engine.unit_scores import site_value
 from lvsearch.models.contract import Model
 from lvsearch.models.families import Categorical
+from lvsearch.models.kernels import copied_arrays
 from lvsearch.pictures.fact_card import html_card, text_card
 from lvsearch.sizing.evidence import Evidence
 from lvsearch.sizing.sizes import Size
@@ -178,8 +178,8 @@ class FittedModel:
         The functions take a batch of new units, made by `lv.functional.batch_of(fit.model, data)`. They work under
         `jit`, `vmap`, `grad` and `shard_map`.
         """
-        natural = jax.tree.map(jnp.asarray, self.estimate.natural)
-        return FittedFunctions(self.model, natural, self.estimate.size)
+        model, natural = copied_arrays((self.model, self.estimate.natural))
+        return FittedFunctions(model, natural, self.estimate.size)
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """Return {name: table} of every global latent variable (one that all units share) with at most two axes.

@@ -6,6 +6,8 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
@@ -14,7 +16,7 @@ from lvsearch.inference.annealing.generic import chain_from_priors
 from lvsearch.inference.annealing.particles import traced_both_ways
 from lvsearch.inference.data.dataset import Batch
 from lvsearch.models.contract import Model
-from lvsearch.models.kernels import full_precision
+from lvsearch.models.kernels import copies_arrays, full_precision
 
 
 class EvidenceEnds(NamedTuple):
@@ -30,6 +32,24 @@ class EvidenceEnds(NamedTuple):
     backward: Float[Array, " island"]
 
 
+@jax.custom_jvp
+def _without_derivative(arrays: Any) -> Any:
+    """Return a pytree of arrays unchanged, and raise ValueError where a derivative is taken through it."""
+    return arrays
+
+
+@_without_derivative.defjvp
+def _refuse_derivative(primals: tuple[Any], tangents: tuple[Any]) -> Any:
+    """Raise the ValueError of `_without_derivative`."""
+    del primals, tangents
+    raise ValueError(
+        "got a derivative of annealed_evidence, which has none: it hangs on draws of labels and on resampling; "
+        "expected the mean of jax.grad(gibbs(size, extents).log_joint) over draws of the posterior (Fisher's "
+        "identity), or the derivative of a bound, mean_field(size, extents).elbo"
+    )
+
+
+@copies_arrays
 @full_precision
 def annealed_evidence(
     model: Model,
@@ -57,8 +77,15 @@ def annealed_evidence(
     is fixed: look at the distance between the two sides. In float32 (outside of `jax.enable_x64`) sums of thousands of
     nats lose tenths.
 
-    Raises ValueError for sizes that are not positive or above the capacity, and for axes without a length.
+    The estimates have no derivative, since they hang on draws of labels and on resampling. The derivative of the
+    evidence is the mean over draws of the posterior of that of the log-joint (Fisher's identity): `jax.grad` of
+    `gibbs(size, extents).log_joint`.
+
+    Raises ValueError for sizes that are not positive or above the capacity, for axes without a length, and where it is
+    differentiated with respect to the model or the batch.
     """
+    numbers, others = eqx.partition((model, batch), eqx.is_inexact_array)
+    model, batch = eqx.combine(_without_derivative(numbers), others)
     places = checked_places(size, extents, capacity)
     require_extents(model, places)
     ids = jnp.arange(len(batch.weight))

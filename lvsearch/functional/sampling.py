@@ -19,7 +19,7 @@ from lvsearch.inference.data.dataset import Batch
 from lvsearch.inference.engine.gibbs import GibbsState, sweep_state
 from lvsearch.inference.engine.meanfield import batch_log_joint
 from lvsearch.models.contract import Model
-from lvsearch.models.kernels import full_precision
+from lvsearch.models.kernels import copies_arrays, full_precision
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class GibbsFunctions:
 
     places: Places
 
+    @copies_arrays
     @full_precision
     def init(self, model: Model, key: Key[Array, ""], batch: Batch) -> GibbsState:
         """Draw a first state of the chain: latent variables are independent, and distributed roughly as their priors
@@ -50,6 +51,7 @@ class GibbsFunctions:
         chain = chain_from_priors(model, (batch,), (jnp.arange(len(batch.weight)),), extents, size, capacity)
         return jax.tree.map(lambda leaf: leaf[0], chain.init(key, 1))
 
+    @copies_arrays
     @full_precision
     def step(self, model: Model, key: Key[Array, ""], state: GibbsState, batch: Batch) -> GibbsState:
         """Draw all local latent variables, then all shared ones, each from its complete conditional; return the new
@@ -63,6 +65,7 @@ class GibbsFunctions:
         new = sweep_state(model, key, state, (batch,), (jnp.arange(len(batch.weight)),), on)
         return jax.tree.map(lambda a, b: a.astype(b.dtype), new, state)
 
+    @copies_arrays
     @full_precision
     def log_joint(self, model: Model, state: GibbsState, batch: Batch) -> Float[Array, ""]:
         """Return log p(state, data | size) in nats.

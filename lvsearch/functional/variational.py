@@ -19,7 +19,7 @@ from lvsearch.inference.engine.meanfield import Beliefs, globals_bound, resident
 from lvsearch.inference.engine.meanfield_starts import blank_globals, blank_locals, scattered_locals
 from lvsearch.inference.engine.representation import representing_value
 from lvsearch.models.contract import Model
-from lvsearch.models.kernels import full_precision
+from lvsearch.models.kernels import copies_arrays, full_precision
 
 
 class MeanFieldState(NamedTuple):
@@ -48,6 +48,7 @@ class MeanFieldFunctions:
     places: Places
     local_sweeps: int
 
+    @copies_arrays
     @full_precision
     def init(self, model: Model, key: Key[Array, ""], batch: Batch) -> MeanFieldState:
         """Return a start in which components differ: random q of the locals, and q of the globals that follows from it.
@@ -63,6 +64,7 @@ class MeanFieldFunctions:
         start = scattered_locals(model, key, blank.mean, batch, jnp.arange(len(weight)), size, capacity=capacity)
         return MeanFieldState(self._globals(model, blank, batch, start), start)
 
+    @copies_arrays
     @full_precision
     def update(self, model: Model, state: MeanFieldState, batch: Batch) -> MeanFieldState:
         """Return q after coordinate steps of every unit's local latent variables, then of the shared ones.
@@ -75,6 +77,7 @@ class MeanFieldFunctions:
             local = _like(sweep_units(model, state.globals.mean, batch, local, on), local)
         return MeanFieldState(self._globals(model, state.globals, batch, local), local)
 
+    @copies_arrays
     def run(self, model: Model, state: MeanFieldState, batch: Batch, steps: int) -> MeanFieldState:
         """Return q after `steps` updates from `state`. Derivatives go through each update.
 
@@ -86,6 +89,7 @@ class MeanFieldFunctions:
 
         return jax.lax.scan(step, state, None, length=steps)[0]
 
+    @copies_arrays
     def settle(
         self, model: Model, state: MeanFieldState, batch: Batch, steps: int, adjoint_steps: int | None = None
     ) -> MeanFieldState:
@@ -102,6 +106,7 @@ class MeanFieldFunctions:
         both = jax.tree.map(jnp.asarray, (model, batch))
         return _run_to_fixed_point(both, self, state, steps, steps if adjoint_steps is None else adjoint_steps)
 
+    @copies_arrays
     @full_precision
     def elbo(self, model: Model, state: MeanFieldState, batch: Batch) -> Float[Array, ""]:
         """Return the evidence lower bound of exactly the q in `state`, in nats. Units (observations) count by their
@@ -114,6 +119,7 @@ class MeanFieldFunctions:
         of_units = unit_bounds(model, state.globals.mean, batch, state.locals, on)
         return globals_bound(model, state.globals, size, capacity=capacity) + (batch.weight * of_units).sum()
 
+    @copies_arrays
     @full_precision
     def transform(
         self, model: Model, state: MeanFieldState, batch: Batch, sweeps: int = 30

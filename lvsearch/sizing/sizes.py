@@ -423,13 +423,13 @@ def from_json(stored: dict[str, Any]) -> SizePrior:
 
 
 def parse(text: str) -> SizePrior:
-    """Return a prior from its command-line form, such as poisson:10 or negative-binomial:20,3.
+    """Return a prior from its command-line form, such as weak, poisson:10 or negative-binomial:20,3.
 
     Raises ValueError for any other text; the message lists all forms.
     """
     expected = (
-        "poisson:RATE, poisson-shifted:RATE, geometric:P, negative-binomial:MEAN,CONCENTRATION, uniform:LARGEST, "
-        "table:P1,P2,…"
+        "weak, poisson:RATE, poisson-shifted:RATE, geometric:P, negative-binomial:MEAN,CONCENTRATION, "
+        "uniform:LARGEST, table:P1,P2,…"
     )
     builders: dict[str, Callable[..., SizePrior]] = {
         "poisson": lambda rate: Poisson(rate),
@@ -441,6 +441,8 @@ def parse(text: str) -> SizePrior:
     }
     if not isinstance(text, str):
         raise ValueError(f"Not a size prior: got {text!r}, expected one of {expected}.")
+    if text.strip() == "weak":  # the default of a search, which has no numbers
+        return weak()
     name, _, numbers = text.partition(":")
     try:
         parameters = [float(number) for number in numbers.split(",")]

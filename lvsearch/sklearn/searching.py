@@ -58,7 +58,7 @@ class SizeSearch(TransformerMixin, BaseEstimator):
             "model__concentration" or "model__components__rate"
         """
         found = super().get_params(deep)
-        if not deep or self.model is None:
+        if not deep or not isinstance(self.model, Model):  # scikit-learn leaves it to `fit` to refuse another value
             return found
         inner = {f"model__{name.replace('.', '__')}": value for name, value in hyperparameters(self.model).items()}
         return found | inner
@@ -73,10 +73,10 @@ class SizeSearch(TransformerMixin, BaseEstimator):
         if not inner:
             return self
         model = self.model
-        if model is None:
+        if not isinstance(model, Model):
             raise ValueError(
-                f"got {next(iter(inner))!r} for {type(self).__name__}(model=None), whose model is made of the data; "
-                "expected a model= to change: such as model=lv.models.LDA()"
+                f"got {next(iter(inner))!r} for {type(self).__name__}(model={model!r}), whose model is made of the "
+                "data; expected a model= to change: such as model=lv.models.LDA()"
             )
         for name, value in inner.items():
             place = name.removeprefix("model__").replace("__", ".")
@@ -176,16 +176,28 @@ class SizeSearch(TransformerMixin, BaseEstimator):
         least = 2 if fitting else 1
         allowed: dict[str, Any] = {"dtype": np.float64, "ensure_min_samples": least, "ensure_all_finite": "allow-nan"}
         checked = np.asarray(validate_data(self, X, reset=fitting, **allowed))
-        missing = np.isnan(checked)
-        if missing.any():
-            row, column = np.argwhere(missing)[0].tolist()
-            name = column if (names := self._names()) is None else repr(names[column])
-            raise ValueError(
-                f"got NaN in {missing.sum():,} of {missing.size:,} cells of X, the first in row {row}, column {name}; "
-                f"{type(self).__name__} takes whole rows: leave out the others or fill them in (SimpleImputer), or let "
-                'the model pass over empty cells: lv.search(model, lv.Points.from_array(X, missing="nan"))'
-            )
+        self._refuse_nan(
+            np.isnan(checked),
+            "takes whole rows: leave out the others or fill them in (SimpleImputer), or let the model pass over empty "
+            'cells: lv.search(model, lv.Points.from_array(X, missing="nan"))',
+        )
         return checked
+
+    def _refuse_nan(self, missing: Any, advice: str) -> None:
+        """Raise ValueError if a cell of X is NaN.
+
+        missing: True for cells that are NaN, (rows, columns), dense or sparse
+        advice: what the estimator expects instead, as the rest of a sentence after its name
+        """
+        rows, columns = missing.nonzero()
+        if not len(rows):
+            return
+        row, column = min(zip(rows.tolist(), columns.tolist(), strict=True))
+        name = column if (names := self._names()) is None else repr(names[column])
+        raise ValueError(
+            f"got NaN in {len(rows):,} of {missing.shape[0] * missing.shape[1]:,} cells of X, the first in row {row}, "
+            f"column {name}; {type(self).__name__} {advice}"
+        )
 
     @staticmethod
     def _index(X: Any) -> tuple[str, ...] | None:

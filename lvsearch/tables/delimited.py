@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 import sys
 import warnings
 from collections import Counter
@@ -17,6 +18,8 @@ MISSING = ("NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "null", "NULL", "No
 """Cells that count as missing, as an empty one does, in columns that are not texts, names or classes."""
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 """The separators that are tried, with their names."""
+EXCEL_SEPARATOR = re.compile(r"\ufeff?sep=.?[,;\t|]*", re.IGNORECASE)
+"""Matches a first line by which Excel is told the separator; whatever else writes it fills it up with separators."""
 LINES_LOOKED_AT = 1000
 """The number of lines from which the separator is inferred."""
 Opened = Callable[[], AbstractContextManager[IO[str]]]
@@ -68,8 +71,15 @@ def dialect_of(opened: Opened, name: Any, ending: str) -> Dialect:
     ending: the ending of the file; ".tsv" has tabs
 
     Raises:
-        ValueError: a quote that fits neither reading, with the number of its line.
+        ValueError: a quote that fits neither reading, with the number of its line; a first line such as "sep=;".
     """
+    with opened() as file:
+        first = next(iter(file), "").strip().strip('"')
+    if EXCEL_SEPARATOR.fullmatch(first):
+        raise ValueError(
+            f"{name}, line 1: got {first!r}, a line for Excel alone; expected the names of the columns: delete that "
+            "line"
+        )
     with long_fields():
         separator = "\t" if ending == ".tsv" else _separator(opened)
         notes = () if separator == "\t" or separator == "," else (f"values are separated by {SEPARATORS[separator]}",)

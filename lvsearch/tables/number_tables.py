@@ -3,6 +3,7 @@
 import io
 import os
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
@@ -21,15 +22,18 @@ from lvsearch.tables.delimited import (
     opened_text,
 )
 
-DECIMAL_COMMA = re.compile(r"(?=.*\d)[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+)?(?:,\d+)?(?:[eE][+-]?\d+)?")
+DECIMAL_COMMA = re.compile(r"(?=.*\d)[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+)?(?:,\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 """Matches a number whose decimal sign is a comma, with or without points between thousands."""
-THOUSANDS_COMMA = re.compile(r"[+-]?(?:\d+|[1-9]\d{0,2}(?:,\d{3})+)(?:\.\d+)?(?:[eE][+-]?\d+)?")
+THOUSANDS_COMMA = re.compile(r"[+-]?(?:\d+|[1-9]\d{0,2}(?:,\d{3})+)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 """Matches a number whose decimal sign is a point, with or without commas between thousands."""
 PERCENT = re.compile(r"[+-]?[\d.,]+\s*%")
 """Matches a percentage. It and the patterns below are for advice in messages."""
 MONEY = re.compile(r"[$€£¥]\s*[\d.,]+|[\d.,]+\s*[$€£¥]")
 DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}(?:[ T]\d.*)?")
+TIME = re.compile(r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?")
 NO_LETTERS = re.compile(r"\W+")
+BETWEEN_THOUSANDS = re.compile(r"(?<=\d)[\s'\u2019_](?=\d)")
+"""Matches blanks, apostrophes and underscores between digits. Pandas takes none of them for a part of a number."""
 
 
 class NumberTable(NamedTuple):
@@ -77,6 +81,8 @@ def read_numbers(
     if header:
         check_header(io.StringIO(content), path, dialect, nameless=row_names)
     frame, assumed, notes = _read_in_style(content, path, dialect, header, row_names, style), style, dialect.notes
+    if not len(frame):
+        raise ValueError(f"{path}: got the names of the columns and no row; expected at least one row of numbers")
     texts = _text_columns(frame)
     if texts and style.decimal is None and style.thousands is None:
         assumed = _style_of(frame, texts, dialect, style, path)
@@ -227,10 +233,18 @@ def advice(cell: Any) -> str:
             "write dates as numbers, for instance as days since the first one, (day - day.min()).dt.days of "
             "pandas.to_datetime(frame[…]), or leave the column out"
         )
+    if hasattr(cell, "total_seconds") or TIME.fullmatch(text):
+        return "write times as numbers, for instance as hours; seconds of a time difference are .dt.total_seconds()"
     if _is_number(text):
         return "write all numbers of a file with one decimal sign: others here have a comma"
     if THOUSANDS_COMMA.fullmatch(text) or DECIMAL_COMMA.fullmatch(text):
         return "say what the comma is, decimal=',' or thousands=',' of lv.Points.from_csv or pandas.read_csv"
+    plain = BETWEEN_THOUSANDS.sub("", unicodedata.normalize("NFKC", text).replace("\N{MINUS SIGN}", "-"))
+    if any(map(str.isdecimal, plain)) and (_reads_as_float(plain) or DECIMAL_COMMA.fullmatch(plain)):
+        return (
+            "write numbers with the digits 0 to 9 and a hyphen as minus sign, and nothing but point or comma between "
+            "digits"
+        )
     if NO_LETTERS.fullmatch(text):
         return f"where {text!r} stands for a missing cell say so: missing='nan', missing_marks=[{text!r}]"
     return (
@@ -270,7 +284,12 @@ def _missing_notes(
 
 
 def _is_number(text: str) -> bool:
-    """Return True if Python's `float` accepts a text."""
+    """Return True if a text is a number as pandas reads it: in the digits 0 to 9, without underscores."""
+    return text.isascii() and "_" not in text and _reads_as_float(text)
+
+
+def _reads_as_float(text: str) -> bool:
+    """Return True if Python's `float` accepts a text; it takes the digits of all scripts."""
     try:
         float(text)
     except ValueError:

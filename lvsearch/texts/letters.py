@@ -18,8 +18,11 @@ ALPHABETS = frozenset({"LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "GEORGIAN", "CO
 """The first words of the Unicode names of letters, in scripts that write every vowel as a letter of its own."""
 UNSPACED = frozenset({"CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"})
 """The first words of the Unicode names of letters, in scripts that put no blanks between words."""
-LONGEST_UNSPACED = 10
-"""The longest word of such a script, in characters; longer ones are mostly phrases that were not cut."""
+LONGEST_UNSPACED, LONGEST_HAN = 10, 5
+"""The longest word of such a script, in characters, and of Chinese characters; longer ones are mostly phrases.
+
+Most words of Chinese characters have one to four of them.
+"""
 
 
 @cache
@@ -69,7 +72,8 @@ def is_short(word: str) -> bool:
 
 def is_uncut(word: str) -> bool:
     """Return True if a word is so long, in a script without blanks between words, that it is probably several words."""
-    return len(word) > LONGEST_UNSPACED and _script(word[0]) in UNSPACED
+    script = _script(word[0])
+    return script in UNSPACED and len(word) > (LONGEST_HAN if script == "CJK" else LONGEST_UNSPACED)
 
 
 def is_unspaced(word: str) -> bool:

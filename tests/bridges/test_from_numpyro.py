@@ -11,10 +11,12 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from numpyro.contrib.control_flow import scan
 from numpyro_cases import COUNTS, KNOWN, VALUES, labelled_counts, masked_counts, normal_means, summed_counts
 
 import lvsearch as lv
 from lvsearch.bridges.from_numpyro import NumpyroEvaluator
+from lvsearch.bridges.numpyro_program import chain_of
 from lvsearch.inference.annealing.tuning import tune_step_lengths
 from lvsearch.inference.evidence import anneal, effort
 from lvsearch.searching.annealed import brackets_of
@@ -210,6 +212,107 @@ def nothing_latent(size, data):
 def test_models_whose_evidence_means_nothing(model, says):
     with pytest.raises(ValueError, match=says):
         lv.search(lv.from_numpyro(model), VALUES, progress=False)
+
+
+def of_a_level(observe):
+    """A model f(size, data) of one latent level, whose observations `observe(level, data)` declares."""
+
+    def model(size, data):
+        observe(numpyro.sample("level", dist.Normal(0.0, 3.0)), data)
+
+    return model
+
+
+def in_plate(level, data):
+    with numpyro.plate("rows", len(data)):
+        numpyro.sample("x", dist.Normal(level), obs=data)
+
+
+def in_plate_scaled(level, data):
+    with numpyro.handlers.scale(scale=2.0):
+        in_plate(level, data)
+
+
+def in_scan(level, data):
+    def step(last, x):
+        numpyro.sample("x", dist.Normal(0.5 * last + level), obs=x)
+        return x, None
+
+    scan(step, 0.0, jnp.asarray(data))
+
+
+def after_the_last(level, data):
+    with numpyro.plate("rows", len(data)):
+        numpyro.sample("x", dist.Normal(0.5 * jnp.concatenate([jnp.zeros(1), data[:-1]]) + level), obs=data)
+
+
+def masked(level, data):
+    data = jnp.asarray(data)
+    with numpyro.plate("rows", len(data)), numpyro.handlers.mask(mask=~jnp.isnan(data)):
+        numpyro.sample("x", dist.Normal(level), obs=jnp.nan_to_num(data))
+
+
+ROWS = np.array([0.3, -1.2, 2.0, 0.7])
+HOLED = np.array([0.3, np.nan, 2.0, 0.7])
+
+
+@pytest.mark.parametrize(
+    ("observe", "data", "same", "as_data"),
+    [
+        (in_plate_scaled, ROWS, in_plate, np.repeat(ROWS, 2)),
+        (in_scan, ROWS, after_the_last, ROWS),
+        (masked, HOLED, in_plate, HOLED[[0, 2, 3]]),
+    ],
+    ids=["scale", "scan", "mask"],
+)
+def test_scaled_observations_count_so_often_and_loops_and_masks_do_what_they_say(observe, data, same, as_data):
+    """log p(data | latents) at draws of the prior, of two models that are one."""
+    with jax.enable_x64(True):
+        one, other = (
+            chain_of(functools.partial(lambda f, d, size: of_a_level(f)(size, d), f, d), jnp.asarray([1]))
+            for f, d in ((observe, data), (same, as_data))
+        )
+        states = [chain.init(jax.random.key(0), 3) for chain in (one, other)]
+        np.testing.assert_array_equal(states[0].position, states[1].position)
+        np.testing.assert_allclose(states[0].log_likelihood, states[1].log_likelihood, rtol=1e-12)
+
+
+def states_in_scan(size, data):
+    with numpyro.plate("states", 2):
+        means = numpyro.sample("means", dist.Normal(0.0, 3.0))
+        transition = numpyro.sample("transition", dist.Dirichlet(jnp.ones(2)))
+
+    def step(state, x):
+        state = numpyro.sample("state", dist.Categorical(transition[state]))
+        numpyro.sample("x", dist.Normal(means[state]), obs=x)
+        return state, None
+
+    scan(step, 0, jnp.asarray(data))
+
+
+def labels_scaled(size, data):
+    means = numpyro.sample("means", dist.Normal(0.0, 3.0).expand([2]).to_event(1))
+    with numpyro.plate("rows", len(data)), numpyro.handlers.scale(scale=2.0):
+        label = numpyro.sample("label", dist.Categorical(jnp.ones(2) / 2))
+        numpyro.sample("x", dist.Normal(means[label]), obs=data)
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "says"),
+    [
+        (of_a_level(in_plate), HOLED, r"site 'x' observes NaN in 1 of 4 numbers: expected numbers.*handlers\.mask"),
+        (
+            states_in_scan,
+            ROWS,
+            r"discrete latents \(state\) beside .*scan.*lv\.models\.HiddenMarkov.*forward recursion",
+        ),
+        (labels_scaled, ROWS, "site '(label|x)' is scaled beside discrete latents"),
+    ],
+    ids=["NaN", "scan", "scale"],
+)
+def test_data_and_loops_without_evidence_are_refused_with_what_to_write(model, data, says):
+    with pytest.raises(ValueError, match=says):
+        lv.search(lv.from_numpyro(model), data, progress=False)
 
 
 def test_batches_beside_labels_need_a_plate():

@@ -1,13 +1,19 @@
 """The command line, called in process on a tiny corpus: what it writes, what it refuses, how it ends."""
 
+import inspect
+import json
+import re
 import shutil
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
 import lvsearch as lv
+from lvsearch import api
 from lvsearch.command import cli
 from lvsearch.fitted.simulated import planted
+from lvsearch.recommending.evaluator import checked_prior
 from lvsearch.searching import controller
 
 ENDING = ["--no-cache", "--quiet"]
@@ -96,6 +102,64 @@ def test_search_prints_answer_topics_and_where_the_report_is(run, capsys, tmp_pa
     assert "share" in printed
     assert f"Report: {(copy / 'report' / 'index.html').resolve().as_uri()}" in printed
     assert (copy / "report" / "index.html").is_file()
+
+
+def test_the_command_asks_by_default_what_python_asks(files, tmp_path, monkeypatch):
+    """Every argument of `lv.search` has the value that it has where a person writes lv.search(LDA(), corpus)."""
+
+    class AskedError(ValueError):
+        pass
+
+    asked = {}
+
+    def record(model, data, **given):
+        asked.update(given, model=model)
+        raise AskedError
+
+    monkeypatch.setattr(api, "search", record)
+    arguments = ["search", "--texts", str(files / "docs.txt"), "--out", str(tmp_path / "run"), *ENDING]
+    assert cli.main(arguments) == 2
+    usual = {name: each.default for name, each in inspect.signature(lv.search).parameters.items()}
+    of_command = {"model", "held_out", "out", "report", "progress"}
+    assert {name: value for name, value in asked.items() if name not in of_command | {"prior"}} == {
+        name: usual[name] for name in asked if name not in of_command | {"prior"}
+    }
+    assert asked["prior"] == checked_prior("marginal", usual["prior"], 1) == lv.sizes.weak()
+    assert asked["model"].describe() == lv.models.LDA().describe()
+
+
+@pytest.mark.parametrize(("quiet", "terminal"), [(False, True), (True, True), (False, False)])
+def test_the_command_speaks_before_it_reads(quiet, terminal, tmp_path, monkeypatch, capsys):
+    """Before anything slow is imported, on a terminal alone."""
+    path, heard = tmp_path / "docs.txt", []
+    path.write_text("apple pear\n", encoding="utf-8")
+
+    def read(options):
+        heard.append(capsys.readouterr().err)
+        raise ValueError("enough")
+
+    monkeypatch.setattr(cli, "read_corpus", read)
+    monkeypatch.setattr(cli.sys.stderr, "isatty", lambda: terminal, raising=False)
+    given = ["--no-cache", *(["--quiet"] if quiet else [])]
+    assert cli.main(["search", "--texts", str(path), "--out", str(tmp_path / "run"), *given]) == 2
+    assert heard == [f"lvsearch: reading {path} …\n" if terminal and not quiet else ""]
+
+
+def test_json_is_one_object_with_the_documented_keys(run, capsys, tmp_path):
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    assert cli.main(["report", str(copy), "--no-cache", "--json"]) == 0
+    found, result = json.loads(capsys.readouterr().out), lv.load(run)
+    page = Path(lv.__file__).parents[1] / "docs" / "how-to" / "topics-in-a-csv.md"
+    documented = re.findall(r"^\| (`.*?) \|", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert set(found) == {key for cell in documented for key in re.findall(r"`(\w+)`", cell)}
+    assert found["size"] == result.best_size[0]
+    assert [row["size"] for row in found["sizes"]] == result.posterior()["size"].tolist()
+    assert found["sizes"][0]["probability"] == pytest.approx(result.posterior()["probability"].iloc[0])
+    assert (found["is_finished"], found["why_unfinished"], found["evidence"], found["seed"]) == (True, None, "bound", 2)
+    assert len(found["topics"]) == result.best_size[0]
+    assert set(found["topics"][0]) == {"topic", "prevalence", "words"}
+    assert Path(found["report"]).is_file()
 
 
 def test_report_goes_to_another_folder_and_leaves_the_search_alone(run, tmp_path):
@@ -232,7 +296,7 @@ def test_help_teaches(command, capsys):
     elif command != ["evaluate"]:
         assert f"  lvsearch {command[0]}" in printed
     if command == ["search"]:
-        assert "(default: poisson:10)" in " ".join(printed.split())
+        assert "(default: weak)" in " ".join(printed.split())
 
 
 def test_wrong_usage_ends_with_status_2(capsys):

@@ -207,6 +207,48 @@ def test_annealed_evidence_has_the_enumerated_number_between_its_ends(float64, s
     assert backward.mean() - forward.mean() < 0.3
 
 
+def test_annealed_evidence_says_that_it_has_no_derivative():
+    """Forwards it would have been a number, though not the slope of the evidence."""
+    batch, extents = functional.batch_of(bernoulli(), BITS)
+
+    def ends(ones):
+        model = FiniteMixture(BernoulliComponents(ones, 1.0))
+        key = jax.random.key(0)
+        found = functional.annealed_evidence(model, key, batch, size=1, extents=extents, steps=2, particles=2)
+        return found.forward.mean()
+
+    for slope in (jax.grad(ends), lambda at: jax.jvp(ends, (at,), (1.0,)), jax.jit(jax.grad(ends))):
+        with pytest.raises(ValueError, match=r"a derivative of annealed_evidence.*Fisher's identity"):
+            slope(1.0)
+
+
+def test_the_slope_of_the_evidence_is_the_mean_slope_of_the_log_joint(float64):
+    """Fisher's identity at one component, whose draws are independent; the evidence is a ratio of beta functions."""
+    batch, extents = functional.batch_of(bernoulli(), BITS)
+    chain = functional.gibbs(1, extents)
+
+    @jax.jit
+    def slopes(key):
+        first, rest = jax.random.split(key)
+
+        def step(state, k):
+            new = chain.step(bernoulli(), k, state, batch)
+
+            def log_joint(ones):
+                return chain.log_joint(FiniteMixture(BernoulliComponents(ones, ZEROS), WEIGHT), new, batch)
+
+            return new, jax.grad(log_joint)(ONES)
+
+        return jax.lax.scan(step, chain.init(bernoulli(), first, batch), jax.random.split(rest, 4000))[1]
+
+    found, ones = np.asarray(slopes(jax.random.key(0))), BITS.sum(0)
+    ahead, behind = (
+        (betaln(a + ones, ZEROS + len(BITS) - ones) - betaln(a, ZEROS)).sum() for a in (ONES + 1e-5, ONES - 1e-5)
+    )
+    error = found.std() / np.sqrt(len(found))
+    assert abs(found.mean() - (ahead - behind) / 2e-5) < 5 * error  # false alarm: 1 in a million
+
+
 def test_gibbs_visits_labellings_as_often_as_their_probability():
     model = bernoulli()
     batch, extents = functional.batch_of(model, BITS)
@@ -258,6 +300,33 @@ def test_a_fit_says_the_same_inside_and_outside_of_a_program(model, data, exact)
     per_unit = jax.jit(lambda f, b: f.log_likelihood(b))(inside, batch)
     np.testing.assert_allclose(per_unit, fit.score_units(data), rtol=1e-5)
     np.testing.assert_allclose(inside.score(batch), fit.score(data), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "name", ["transform", "run", *(pytest.param(n, marks=pytest.mark.slow) for n in ("settle", "gibbs", "evidence"))]
+)
+def test_a_model_does_not_keep_the_precision_of_its_first_use(name):
+    """In float32, outside of any program, and then in float64: `fit.score` failed for good after `transform`."""
+    fit = lv.fit(bernoulli(), BITS, size=2)
+    model, key = fit.model, jax.random.key(0)
+    batch, extents = functional.batch_of(model, BITS)
+    vb, chain = functional.mean_field(2, extents), functional.gibbs(2, extents)
+    if name == "transform":
+        fit.functional().transform(batch)
+        fit.functional().log_likelihood(batch)
+    elif name == "gibbs":
+        jax.lax.scan(
+            lambda s, k: (chain.step(model, k, s, batch), None), chain.init(model, key, batch), jax.random.split(key, 2)
+        )
+    elif name == "evidence":
+        functional.annealed_evidence(model, key, batch, size=2, extents=extents, steps=2, particles=2)
+    else:
+        state = vb.init(model, key, batch)
+        jax.lax.scan(lambda s, _: (vb.update(model, s, batch), None), state, None, length=2)
+        getattr(vb, name)(model, state, batch, 2)
+    assert np.isfinite(fit.score(BITS))
+    with jax.enable_x64(True):
+        assert fit.functional().score(functional.batch_of(model, BITS).batch).dtype == np.float64
 
 
 def test_a_fits_score_has_a_slope_in_the_data(float64, two_groups):

@@ -2,7 +2,9 @@
 
 import gzip
 import json
+import re
 import shutil
+import unicodedata
 from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
@@ -196,6 +198,14 @@ def test_marks_of_missing_cells_are_said():
     assert points.observed.tolist() == [[True, True], [False, True], [True, True]]
 
 
+@pytest.mark.parametrize("names", [("NA", "007"), ("1e5", "True"), ("0x10", "nan"), (" x ", "y, z")])
+def test_names_of_documents_stay_as_written(names, tmp_path):
+    path = tmp_path / "x.csv"
+    pd.DataFrame({"id": names, "text": ["apple", "pear"]}).to_csv(path, index=False)
+    corpus = both(str(path), ("--text-column", "text", "--id-column", "id"), text="text", id="id")
+    assert corpus.document_names == names
+
+
 def test_names_of_rows_stay_as_written(tmp_path):
     assert lv.Points.from_csv(CASES / "row_name_na.csv", row_names="code").row_names == ("DE", "NA", "FR")
     assert lv.Points.from_csv(CASES / "row_name_007.csv", row_names="id").row_names == ("007", "010")
@@ -215,6 +225,65 @@ def test_a_frame_says_its_first_cell_that_is_no_number(cell, said):
         lv.Points.from_frame(frame)
 
 
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ("1\u00a0234.5", "nothing but point or comma between digits"),
+        ("1\u202f234,5", "nothing but point or comma between digits"),
+        ("1'234.5", "nothing but point or comma between digits"),
+        ("1_000", "nothing but point or comma between digits"),
+        ("−1", "a hyphen as minus sign"),
+        ("١٢", "digits 0 to 9"),
+        ("12:30", "times as numbers"),
+        ("5 %", "percentages without their sign"),
+        ("€5", "without the sign of their currency"),
+        ("01.02.2020", "dates as numbers"),
+        ("1/2/2020", "dates as numbers"),
+        ("-", r"missing_marks=\['-'\]"),
+        ("#DIV/0!", "leave the column out"),
+    ],
+)
+def test_numbers_written_in_other_ways_are_named_with_what_to_write(cell, said, tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text(f'a,b\n1,2\n"{cell}",4\n', encoding="utf-8")
+    with pytest.raises(ValueError, match=rf"in the column 'a', row 1 \(line 3\); expected numbers .*{said}"):
+        lv.Points.from_csv(path)
+
+
+@pytest.mark.parametrize("column", [["1", "2"], np.array([1, 2.5], object), pd.Categorical([1, 2])], ids=str)
+def test_numbers_that_a_frame_keeps_as_text_or_objects_are_converted_by_the_advice(column):
+    frame = pd.DataFrame({"a": column, "b": [1, 2]})
+    with pytest.raises(ValueError, match=r"the first 'a', whose cells are numbers kept as text or objects.*to_numeric"):
+        lv.Points.from_frame(frame)
+    frame["a"] = pd.to_numeric(frame["a"])
+    assert lv.Points.from_frame(frame).values.shape == (2, 2)
+
+
+def test_time_differences_in_a_frame_are_named():
+    with pytest.raises(ValueError, match=r"first 'a' .*times as numbers.*total_seconds"):
+        lv.Points.from_frame(pd.DataFrame({"a": pd.to_timedelta([1, 2], "D")}))
+
+
+def test_a_header_alone_is_no_table_of_numbers(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("a,b\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"x\.csv: got the names of the columns and no row"):
+        lv.Points.from_csv(path)
+
+
+@pytest.mark.parametrize("line", ["sep=;", "SEP=,", '"sep=;"', "sep=;;"])
+def test_the_line_that_tells_excel_the_separator_is_named(line, tmp_path, capsys):
+    path = tmp_path / "x.csv"
+    path.write_text(f"{line}\nid;text\n1;apple pear\n2;iron, tin\n", encoding="utf-8")
+    message = "line 1: got .*a line for Excel alone.*delete that line"
+    for read in (lv.Points.from_csv, lambda path: lv.Corpus.open(path, text="text")):
+        with pytest.raises(ValueError, match=message):
+            read(path)
+    for command in (["convert", str(path)], ["search", "--texts", str(path)]):
+        assert main([*command, "--text-column", "text", "--out", str(tmp_path / "out")]) == 2
+        assert re.search(message, capsys.readouterr().err)
+
+
 # -- packed files, and files that are no text ---------------------------------------------------------------------
 
 
@@ -224,6 +293,35 @@ def test_packed_texts(name, tmp_path):
     corpus = both(name, ("--text-column", "text") if table else (), **table)
     assert (len(corpus), corpus.n_tokens, corpus.vocabulary) == (24, 288, WORDS)
     converted(tmp_path, name, **table)
+
+
+@pytest.mark.parametrize("name", ["x.txt.gz", "x.txt.xz", "x.txt.bz2", "x.zip"])
+def test_texts_packed_in_other_ways(name, tmp_path):
+    import bz2
+    import lzma
+    import zipfile
+
+    content = b"apple pear\r\niron tin\r\n"  # as Windows ends lines
+    packed = {".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}
+    path = tmp_path / name
+    if name == "x.zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("deep/docs.txt", content)
+    else:
+        path.write_bytes(packed[path.suffix](content))
+    corpus = lv.Corpus.open(path)
+    assert corpus.counts.toarray().tolist() == [[1, 0, 1, 0], [0, 1, 0, 1]]
+    assert read_corpus(options("--texts", str(path))) == corpus
+
+
+@pytest.mark.parametrize("name", ["x.tar.gz", "x.docx", "x.pdf", "x.rds"])
+def test_files_that_are_not_read_are_refused_with_what_is(name, tmp_path, capsys):
+    path = tmp_path / name
+    path.write_bytes(b"\x00\x01")
+    with pytest.raises(ValueError, match=rf"{name}: got the ending '\.\w+'; expected one of \.txt.*from_texts"):
+        lv.Corpus.open(path)
+    assert main(["convert", str(path), "--out", str(tmp_path / "corpus")]) == 2
+    assert "expected one of .txt" in capsys.readouterr().err
 
 
 def test_texts_in_utf16_are_refused_by_what_they_are(tmp_path):
@@ -355,10 +453,35 @@ def test_chinese_with_blanks_between_words():
     assert {"苹果", "水果", "学习"} <= set(corpus.vocabulary)
 
 
+def test_chinese_that_is_not_cut_is_named(tmp_path):
+    """Clauses between punctuation are not as long as phrases of other scripts: eight characters are several words."""
+    path = tmp_path / "x.txt"
+    path.write_text("苹果机器学习很好，我们学习。\n苹果水果学习！\n", encoding="utf-8")
+    (note,) = [note for note in lv.Corpus.open(path).notes if "without blanks" in note]
+    assert note.startswith("2 of 3 tokens in scripts without blanks between words are as long as phrases")
+    assert not [note for note in lv.Corpus.open(CASES / "zh_segmented.txt").notes if "without blanks" in note]
+
+
 def test_arabic_with_marks():
     corpus = both("arabic_marks.txt")
     assert corpus.n_terms == 6
     assert "مَدْرَسَةٌ" in corpus.vocabulary
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("사과 배 철", {"사과", "배", "철"}),  # Korean words of one syllable
+        ("हिन्दी क्षेत्र", {"हिन्दी", "क्षेत्र"}),  # vowel signs and joined consonants
+        ("שָׁלוֹם עולם", {"שָׁלוֹם", "עולם"}),  # Hebrew with points
+        ("Ελλάδα ΕΛΛΆΔΑ", {"ελλάδα"}),
+        ("l’été aujourd’hui", {"été", "aujourd", "hui"}),
+    ],
+)
+def test_words_of_other_scripts_are_whole(text, words, tmp_path):
+    path = tmp_path / "x.txt"
+    path.write_text(text, encoding="utf-8")
+    assert set(both(str(path)).vocabulary) == {unicodedata.normalize("NFC", word) for word in words}
 
 
 def test_accents_composed_and_decomposed():
@@ -383,6 +506,19 @@ def test_an_editors_copies_are_no_documents(tmp_path):
     assert read_corpus(options("--texts", str(folder))) == corpus
     found = lv.Corpus.open(lv.convert(folder, tmp_path / "corpus"))
     assert (found, found.notes) == (corpus, corpus.notes)
+
+
+def test_the_files_of_macos_beside_texts_are_named(tmp_path):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for number in range(4):
+        shutil.copy(CASES / "folder_mixed" / f"doc{number}.txt", folder)
+        (folder / f"._doc{number}.txt").write_bytes(b"\x00\x05\x16\x07\x00\x02\x00\x00Mac OS X        ")
+    corpus = lv.Corpus.open(folder)
+    assert corpus.document_names == tuple(f"doc{number}.txt" for number in range(4))
+    assert corpus.notes[0] == "left out 4 files that are hidden: ._doc0.txt, ._doc1.txt, ._doc2.txt, ._doc3.txt"
+    assert read_corpus(options("--texts", str(folder))) == corpus
+    assert lv.Corpus.open(lv.convert(folder, tmp_path / "corpus")) == corpus
 
 
 def test_what_macos_and_windows_leave_in_folders(tmp_path):

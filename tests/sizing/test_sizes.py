@@ -166,6 +166,7 @@ def test_priors_are_stored_and_described(prior):
 
 
 def test_command_line_forms():
+    assert sizes.parse("weak") == sizes.weak()
     assert sizes.parse("poisson:10") == sizes.Poisson(10.0)
     assert sizes.parse("poisson-shifted:2.5") == sizes.Poisson(2.5, shifted=True)
     assert sizes.parse("geometric:0.1") == sizes.Geometric(0.1)

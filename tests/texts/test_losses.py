@@ -61,6 +61,54 @@ def test_tokens_in_are_tokens_kept_and_tokens_named(texts, options):
         assert all_tokens == sum(len(words_of(text)) for text in plain)
 
 
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.text(max_size=40), min_size=1, max_size=6), OPTIONS, st.sampled_from([(1, 1), (1, 2), (2, 2), (2, 3)])
+)
+def test_tokens_of_any_characters_are_kept_or_named(texts, options, runs):
+    """Texts of all of Unicode. Without limits nothing but the rules on single words takes tokens away."""
+    try:
+        corpus = lv.Corpus.from_texts(texts, **options, ngram_range=runs)
+    except ValueError as error:
+        assert "without a single word" in str(error) or "got no word in at least" in str(error)  # noqa: PT017
+        return
+    note = next(note for note in corpus.notes if note.startswith("kept "))
+    kept, all_tokens = (int(n.replace(",", "")) for n in re.search(r"([\d,]+) of ([\d,]+) tokens", note).groups())
+    assert kept == corpus.n_tokens == corpus.counts.sum()
+    assert all_tokens == kept + corpus.dropped.n_tokens == kept + corpus.dropped.table()["tokens"].sum()
+    notes = [note for note in corpus.notes if note.startswith("left out ")]
+    said = [int(re.match(r"left out ([\d,]+) token", note)[1].replace(",", "")) for note in notes]
+    assert said == [loss.n_tokens for loss in corpus.dropped.losses]
+    assert len(set(corpus.vocabulary)) == len(corpus.vocabulary)
+    known = corpus.encode(texts)
+    assert known.n_tokens == corpus.n_tokens  # what was counted is found again
+    assert (known.counts != corpus.counts).nnz == 0
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(0, 3), min_size=5, max_size=5), min_size=1, max_size=6).filter(np.any),
+    st.sampled_from([None, "english", ("gene", "worm")]),
+    st.integers(1, 3),
+    st.sampled_from([0.3, 0.5, 1.0]),
+)
+def test_tokens_of_counts_are_kept_or_named_when_they_are_pruned(counts, stop_words, least, most):
+    corpus = lv.Corpus.from_matrix(np.array(counts), ["The", "gene", "worm", "cell", "of"])
+    limits = {"minimum_document_frequency": least, "maximum_document_fraction": most}
+    try:
+        pruned = corpus.pruned(stop_words=stop_words, **limits)
+    except ValueError as error:
+        assert "no word" in str(error)  # noqa: PT017
+        return
+    tokens, words = named(pruned.notes)
+    assert tokens == pruned.dropped.n_tokens
+    assert pruned.n_tokens + tokens == corpus.n_tokens
+    totals = dict(zip(corpus.vocabulary, corpus.term_totals.tolist(), strict=True))
+    lost = {word: totals[word] for word in corpus.vocabulary if word not in pruned.vocabulary}
+    assert {word: count for word, count in words.items() if count} == {w: n for w, n in lost.items() if n}
+    assert set(pruned.dropped.table()["word"]) == set(lost)
+
+
 @settings(max_examples=60, deadline=None)
 @given(TEXTS, st.sampled_from([(1, 1), (1, 2), (2, 3)]))
 def test_what_is_encoded_is_known_unknown_or_named(texts, runs):
