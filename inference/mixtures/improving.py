@@ -160,12 +160,25 @@ class RowsEstimator(BaseEstimator, ABC):
     def fit_with_history(self, size: tuple[int, ...], key: Array, start: Estimate | None = None) -> FitHistory:
         """Fit one size, and return the fit together with its bounds along the way and every proposal tried.
 
+        A fit in float32 that is not a number is made again in float64: with many equal cells in a column, float32 may
+        lose the width of a component.
+
         size: the size variables, such as (number of components,).
         key: a random key.
         start: a fit of a smaller size, whose largest components are split into the new ones; None begins from nothing.
         """
         begin = self.begin(size, key, start)
         double = self.work(size) <= self.settings.double_below
+        history = self._fit_in_precision(size, begin, double=double)
+        if double or not np.isnan(history.estimate.log_lower):
+            return history
+        return self._fit_in_precision(size, begin, double=True)
+
+    def _fit_in_precision(self, size: tuple[int, ...], begin: RowsStart, *, double: bool) -> FitHistory:
+        """Fit one size in float64 or in float32, and return the fit with its history.
+
+        size: the size variables. begin: what the fit begins from. double: True for float64.
+        """
         with jax.enable_x64(double):
             run = self.run(size, np.float64 if double else np.float32)
             ended, bounds, proposals = run.fit(begin)
@@ -295,7 +308,7 @@ class RowsRun(ABC, Generic[Owner]):
     def together(self, trace: AscentTrace) -> Float[np.ndarray, "component component"]:
         """Return by how many nats one component explains the rows of two better than two components do.
 
-        The numbers compare pairs: a constant that is the same for all pairs is left out (`gains_together`).
+        It is negative for a pair that two components explain better (`gains_together`).
 
         trace: the ascent whose q(components) is used.
 

@@ -70,11 +70,12 @@ def best_estimate(result: Findings) -> str:
 
     Examples are "12 topics (74 %); 95 %: 10–14", "12 topics (more than 99 %)", "Still rising at 60 topics, the largest
     allowed", and "No single number yet: the evidence cannot choose between 30 and 60 topics". The sentence begins by
-    saying so if the search did not finish, and ends by saying so if the evidence is the mean-field bound.
+    saying so if the search did not finish. It ends with the sizes that were not compared, and by saying so if the
+    evidence is the mean-field bound.
     """
     by_bound = " (by the mean-field bound, which is not the evidence)" if result.settings.evidence == "bound" else ""
     start = _unfinished(result)
-    found = f"{_most_probable(result)}{by_bound}"
+    found = f"{_most_probable(result)}{_not_compared_in_words(result)}{by_bound}"
     return f"{start}{found}" if start else f"{found[:1].upper()}{found[1:]}"
 
 
@@ -104,6 +105,14 @@ def _range_in_words(result: Findings) -> str:
     if len(together) < 2:
         return ""
     return f"; 95 %: {_first_to_last(together)}"
+
+
+def _not_compared_in_words(result: Findings) -> str:
+    """Return the sizes whose every fit failed, such as "; not compared: 2–3, whose fits failed"; empty if there are
+    none.
+    """
+    sizes = list(result.not_compared)
+    return f"; not compared: {sizes_in_words(sizes)}, whose fits failed" if sizes else ""
 
 
 def _first_to_last(sizes: Sequence[Size]) -> str:
@@ -160,7 +169,7 @@ def short_answer(result: Findings) -> str:
         return f"{start}still rising at {best}" if start else f"Still rising at {best}"
     if not found.is_decided:
         return f"{start}no single number yet" if start else "No single number yet"
-    title = f"{best}{_range_in_words(result)}"
+    title = f"{best}{_range_in_words(result)}{_not_compared_in_words(result)}"
     return f"{start}{title}" if start else f"{title[:1].upper()}{title[1:]}"
 
 

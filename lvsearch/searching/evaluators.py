@@ -168,7 +168,7 @@ class ModelEvaluator:
         origin = _origin(size, start)
         if math.isnan(estimate.log_lower) or math.isnan(estimate.log_upper):
             faults = degenerate_columns(self.data)
-            why = f" ({faults}: a component can shrink there without end; give it a prior with a least width)"
+            why = f" ({faults}: a component can shrink there; give its prior a least width, such as least_rate=1e-8)"
             said = f"the fit of size {size} from {origin} is not a number{why if faults else ''}"
             failure = f"{said}; it is reported, not ranked"
             unknown = Evidence(-math.inf, self.ceiling)
