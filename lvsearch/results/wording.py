@@ -7,7 +7,7 @@ from lvsearch.inference.partition_chains import MOST_RHAT
 from lvsearch.results.findings import Findings
 from lvsearch.sizing.bounds import NOT_OF_SIZES, OF_FITS
 from lvsearch.sizing.posterior import SETTLED, format_probability, in_percent, posterior
-from lvsearch.sizing.racing import TOLERANCE
+from lvsearch.sizing.racing import UNSETTLED
 from lvsearch.sizing.sizes import Size
 from lvsearch.sizing.words import is_or_are, sizes_in_words, with_noun
 
@@ -111,11 +111,11 @@ def _range_in_words(result: Findings) -> str:
 def _errors_in_words(result: Findings) -> str:
     """Return the words that errors of annealed evidence leave the answer open; empty if they do not matter.
 
-    Such as "; not settled: errors of the evidence allow 21 % to 57 %". They matter as long as a search would try sizes
-    again (`lvsearch.sizing.racing.TOLERANCE`): then it ended because all trials were made, or because it was stopped.
+    Such as "; not settled: errors of the evidence allow 21 % to 57 %". They matter where a search would go on if it had
+    trials or time left (`lvsearch.sizing.racing.UNSETTLED`).
     """
     found = result.estimated
-    if found.moved_by_errors <= TOLERANCE or all(visit.annealed is None for visit in result.visits):
+    if found.moved_by_errors <= UNSETTLED or all(visit.annealed is None for visit in result.visits):
         return ""
     row = found.sizes.index(found.best)
     low, high = (in_percent(float(values[row])) for values in (found.probability_lower, found.probability_upper))
