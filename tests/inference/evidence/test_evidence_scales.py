@@ -255,7 +255,7 @@ LEAST, WIDE, ONE = 1e-8, 0.05, GammaPrior(1.0, 1.0)
 
 
 def with_least(name: str, least: float) -> FiniteMixture:
-    """In one column both say the same: a Wishart of one dimension is a Gamma of half the degrees and half the spread."""
+    """In one column both kinds say the same: a Wishart of one dimension is a Gamma of half the degrees and spread."""
     half = GammaPrior(1.0, 0.5)
     component = {
         "diagonal": DiagonalComponents(0.0, 1.0, ONE, 2.0, ONE, least_rate=least),
