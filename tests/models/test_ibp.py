@@ -25,7 +25,7 @@ from lvsearch.searching.annealed import brackets_of
 from lvsearch.sizing.bracket import pooled
 
 Z_LIMIT = 4.5
-SEEDS = {0: 32, 1: 32, 4: 24, 5: 24}
+SEEDS = {0: 32, 1: 32, 4: 24, 5: 24, 6: 24}
 """Sets of the campaign on stated errors, and how often each is annealed."""
 VALUES = np.array([[1.3, -0.2, 0.7], [0.4, 2.1, -1.0], [1.9, 1.7, 0.1]])
 OBSERVED = np.array([[True, True, False], [True, True, True], [False, True, True]])
@@ -235,7 +235,9 @@ def z_of_annealed_evidence(number: int, seeds: int) -> np.ndarray:
 
 @pytest.mark.slow
 def test_errors_of_annealed_evidence_with_missing_cells_are_true():
-    """112 annealings of four sets: the errors are as large as stated, and few are twice as large."""
-    z = np.concatenate([z_of_annealed_evidence(number, seeds) for number, seeds in SEEDS.items()])
-    assert 0.85 < np.sqrt((z**2).mean()) < 1.15
+    """136 annealings of five sets: errors are as large as stated, and few are twice as large; on no set much larger."""
+    by_set = [z_of_annealed_evidence(number, seeds) for number, seeds in SEEDS.items()]
+    z = np.concatenate(by_set)
+    assert 0.9 < np.sqrt((z**2).mean()) < 1.1
     assert (np.abs(z) > 2).mean() <= 0.07
+    assert max(np.sqrt((each**2).mean()) for each in by_set) < 1.35
