@@ -193,9 +193,10 @@ def raftery_lewis(
     epsilon: how far from its stationary distribution the indicator may be after the burn-in.
     """
     values = np.asarray(series)
-    below = (values <= np.quantile(values, quantile)).astype(int)
-    if below.all() or not below.any():  # ties at the quantile: try the other side of the median
-        below = (values < np.median(values)).astype(int)
+    cut = np.quantile(values, quantile)
+    below = (values <= cut).astype(int)
+    if below.all():  # the quantile is the largest value: count the draws strictly below it
+        below = (values < cut).astype(int)
     if below.all() or not below.any():
         return RunLength(0, 1, 1)
     thin = next((k for k in range(1, len(below) // 50 + 1) if _markov_bic(below[::k]) < 0), max(1, len(below) // 50))

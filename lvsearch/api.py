@@ -113,7 +113,8 @@ def search(
         seed: seed of all random numbers; the same seed gives the same result.
         starts: for "marginal" the largest number of annealings per size, each three times as long as the last. For
             "bound" the number of fits of each size near the best. For "plug-in" the number of fits of every size, of
-            which the best counts. All three have 3 by default. For "predictive" the number of parts of the data, of
+            which the best counts. All three have 3 by default, and "marginal" more where data are few and errors of
+            the evidence would decide the answer. For "predictive" the number of parts of the data, of
             which one at a time is left out; default 10.
         grow: begin the first fit of a size from the fit of a smaller one.
         exhaustive: evaluate every size up to `max_size`.
@@ -158,7 +159,7 @@ def search(
     _check_executor_and_mesh(executor, mesh)
     budget, seed, keep = _budget(seconds, width), checked_seed(seed), whole_number("keep", keep, least=1)
     usual = PARTS if evidence == PREDICTIVE else STARTS
-    starts = usual if starts is None else whole_number("starts", starts, least=1)
+    most_trials = usual if starts is None else whole_number("starts", starts, least=1)
     check_flags(grow=grow, exhaustive=exhaustive, per_token=per_token, robustness=robustness, report=report)
     if out is not None:
         several_processes.check_in_first_process(mesh, partial(refuse_existing, Path(out)))  # before slow reading
@@ -173,8 +174,10 @@ def search(
             'Take evidence="annealed"'
         )
     evidence = "marginal" if evidence == ANNEALED else evidence
-    settings = SearchSettings(evidence, per_token, None, seed, starts, grow, exhaustive, keep)
+    settings = SearchSettings(evidence, per_token, None, seed, most_trials, grow, exhaustive, keep)
     evaluator, training, kept_back = _evaluator(model, data, held_out, settings, mesh)
+    if starts is None and isinstance(evaluator, ModelEvaluator):
+        settings = replace(settings, starts=evaluator.usual_trials(settings.starts))
     prior = checked_prior(evidence, prior, len(evaluator.size_names))
     settings = replace(settings, max_size=_limit(evaluator, prior, budget, max_size, exhaustive))
     if isinstance(evaluator, ModelEvaluator):

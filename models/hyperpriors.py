@@ -37,6 +37,15 @@ def as_text(value: Any) -> str:
     return f"{array.item():g}" if array.size == 1 else f"given for {array.shape[0]} columns"
 
 
+def described_rate(rate: Any, least: float) -> str:
+    """Describe the rate of a Gamma and close its bracket, such as "0.5)", or "β), β ~ Gamma(1, rate 1)" with a prior.
+
+    rate: a number, one per column, or a `GammaPrior`. least: what is added to the rate, named unless it is 0.
+    """
+    added = f" + {least:g}" if least else ""
+    return f"β{added}), β {as_text(rate)}" if isinstance(rate, GammaPrior) else f"{as_text(rate)}{added})"
+
+
 def _positive(name: str, value: Any) -> HyperparameterArray:
     """Return one positive number as an array of shape (). Raises ValueError, with `name`, for any other value."""
     array = hyperparameter(value)

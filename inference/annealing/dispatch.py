@@ -233,6 +233,15 @@ def effort(chain: Chain, trial: int) -> Effort:
     return Effort(steps, 2, 4) if elements <= MANY_LATENTS else Effort(steps, 1, 1)
 
 
+def draws_in_one_direction(chain: Chain, trial: int) -> int:
+    """Return how many latent variables one annealing of a chain draws in each direction.
+
+    trial: the number of the annealing, from 0, which decides its length (`effort`).
+    """
+    work = effort(chain, trial)
+    return chain.elements * work.steps * HALVES * work.islands * work.particles
+
+
 def temperature_profile(chain: Chain, key: Key[Array, ""], work: Effort) -> Profile:
     """Return the profile by which `anneal` spaces its temperatures: the one that a pilot run measures.
 

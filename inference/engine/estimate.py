@@ -4,7 +4,7 @@ The arrays of a fit hold existing components only. Compiled programs get them pa
 (`pad_axes`), so that one program serves many sizes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -24,6 +24,8 @@ LARGE_STEP = 64
 """The step between capacities above the last of `CAPACITIES`."""
 ROUNDING = 1e-9
 """The largest relative rounding error of a float64 sum over units."""
+ROUNDING_LOSS = 0.01
+"""The most nats that the bound may lose when a fit is recorded in float32."""
 
 
 class Estimate(NamedTuple):
@@ -226,6 +228,35 @@ def recorded_natural(
     """
     natural = cut_axes(model, beliefs.natural, size, capacity)
     return jax.tree.map(lambda leaf: np.asarray(leaf, dtype), natural)
+
+
+def record_in_single_unless_it_costs(
+    model: Model,
+    beliefs: Beliefs,
+    size: tuple[int, ...],
+    capacity: tuple[int, ...],
+    bound: Callable[[dict[str, Statistics]], float],
+    *,
+    double: bool,
+) -> tuple[dict[str, Statistics], float]:
+    """Return (natural parameters of the global variables as a fit records them, the bound at exactly these in nats).
+
+    They are in float32, unless the fit is in float64 and rounding it costs more than `ROUNDING_LOSS`. That can happen:
+    the rate of a narrow component is the small difference of two large sums. Rounding these would make it too wide, or
+    negative.
+
+    beliefs: q with which the fit ended.
+    size, capacity: how many components exist, and how many array slots there are for them.
+    bound: natural parameters -> the lower bound on the log evidence, in nats.
+    double: True if the fit is in float64.
+    """
+    natural = recorded_natural(model, beliefs, size, capacity)
+    lower = bound(natural)
+    if not double:
+        return natural, lower
+    exact = recorded_natural(model, beliefs, size, capacity, np.float64)
+    unrounded = bound(exact)
+    return (natural, lower) if lower >= unrounded - ROUNDING_LOSS or np.isnan(unrounded) else (exact, unrounded)
 
 
 def just_above(log_likelihood: float) -> float:

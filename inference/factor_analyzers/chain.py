@@ -227,7 +227,7 @@ class FactorAnalyzerChain(eqx.Module):
             return jnp.broadcast_to(self._as_float(self.component.number(name)).reshape(-1, 1), (columns, particles))
 
         counts = number("pseudo_count", 1), number("loading_count", self.component.n_factors)
-        rate = number("rate", self.coordinates.shape[1])
+        rate = number("rate", self.coordinates.shape[1]) + self.component.least_rate
         return RegressionPrior(jnp.concatenate(counts), self._as_float(self.component.shape), rate)
 
     # ── one row ─────────────────────────────────────────────────────────────────────────────────────────────────────

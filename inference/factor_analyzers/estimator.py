@@ -22,7 +22,7 @@ from lvsearch.inference.data.memory import MIB, MemoryPlan, Part
 from lvsearch.inference.data.rows import rows, rows_of
 from lvsearch.inference.devices import one_after_another
 from lvsearch.inference.engine.ascent import AscentTrace
-from lvsearch.inference.engine.estimate import Estimate, beliefs_at, capacity_of, recorded_natural
+from lvsearch.inference.engine.estimate import Estimate, beliefs_at, capacity_of, record_in_single_unless_it_costs
 from lvsearch.inference.engine.estimator import BaseEstimator, estimator
 from lvsearch.inference.factor_analyzers.kernel import KnownRows, ascend_scored, beliefs_at_labels, responsibilities_at
 from lvsearch.inference.generators import fold_in, permutation, split_key
@@ -92,8 +92,15 @@ class FactorAnalyzerEstimator(BaseEstimator):
         key: the random key of the starts.
         start: the fit of a smaller size, from which one more start is made; None for none.
         """
-        capacity, key_turn, key_path = capacity_of(size), *split_key(key)
         double = self.n_rows * size[0] * self.rows.coordinates.shape[1] <= self.settings.double_below
+        estimate = self._fit_in_precision(size, key, start, double=double)
+        if double or not np.isnan(estimate.log_lower):
+            return estimate
+        return self._fit_in_precision(size, key, start, double=True)  # float32 may lose the width of a component
+
+    def _fit_in_precision(self, size: tuple[int, ...], key: Array, start: Estimate | None, *, double: bool) -> Estimate:
+        """Return the best of the ascents from all starts in float64 or in float32; the arguments are those of `fit`."""
+        capacity, key_turn, key_path = capacity_of(size), *split_key(key)
         dtype = np.float64 if double else np.float32
         path = self._labels_along_rows(key_path, size)
         with jax.enable_x64(double):
@@ -103,8 +110,10 @@ class FactorAnalyzerEstimator(BaseEstimator):
                 starts.append(self._labels_from_fit(start, known_rows, size))
             climbed = [self._climb(labels, known_rows, size) for labels in starts]
             ends = [trace.bound_history()[-1] if int(trace.sweeps) else -np.inf for trace in climbed]
-            natural = recorded_natural(self.model, climbed[int(np.argmax(ends))].beliefs, size, capacity)
-        lower = self._bound(natural, size)
+            best = climbed[int(np.argmax(np.nan_to_num(ends, nan=-np.inf)))].beliefs
+        natural, lower = record_in_single_unless_it_costs(
+            self.model, best, size, capacity, lambda n: self._bound(n, size), double=double
+        )
         return Estimate(self.model, size, natural, lower, np.inf, sum(int(trace.sweeps) for trace in climbed))
 
     def _bound(self, natural: Any, size: tuple[int, ...]) -> float:

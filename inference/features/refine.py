@@ -40,13 +40,22 @@ def refine(likelihood: BoundLikelihood, Z: Features, alpha: float, sweeps: int, 
     Z: the matrix to begin with.
     alpha: the mean number of features of a row.
     sweeps: the most steps.
-    width: how many assignments are kept per row.
+    width: how many assignments are kept per row where rows are reseated.
     most: the most features.
+
+    Raises ValueError if Z has more features than that.
     """
+    if Z.shape[1] > most:
+        raise ValueError(f"got a matrix of {Z.shape[1]} features, expected at most {most}: drop some, or raise `most`")
+    steps = (
+        lambda now: _reseat_rows(likelihood, now, alpha, width, most),
+        lambda now: _change_one_column(likelihood, now, alpha),
+        lambda now: _drop_column_and_reseat(likelihood, now, alpha, width, most),
+    )
     score = float(log_joints(likelihood, [Z], alpha)[0])
     for _ in range(sweeps):
-        for step in (_reseat_rows, _change_one_column, _drop_column_and_reseat):
-            candidate = step(likelihood, Z, alpha, width, most)
+        for step in steps:
+            candidate = step(Z)
             value = float(log_joints(likelihood, [candidate], alpha)[0])
             if value > score + LEAST_GAIN:
                 Z, score = candidate, value
@@ -148,10 +157,10 @@ def _best_row(
     return candidates[0, which].copy(), int(new)
 
 
-def _change_one_column(likelihood: BoundLikelihood, Z: Features, alpha: float, width: int, most: int) -> Other:
+def _change_one_column(likelihood: BoundLikelihood, Z: Features, alpha: float) -> Other:
     """Return the best matrix that differs in one column: without it, or with it joined, freed or flipped by another.
 
-    alpha: the mean number of features of a row. width, most: not used.
+    It has no more features than Z, so that no limit on features is needed. alpha: the mean number of features of a row.
     """
     columns = list(Z.T)
     changed = [np.delete(Z, k, axis=1) for k in range(len(columns))]

@@ -1,9 +1,10 @@
 """Hyper-parameters of Gaussians with a full covariance per component, annealed together with the labels.
 
 A component's posterior is a matrix N over D + 1 sides, ν degrees of freedom and κ rows, prior included (`inverses`).
-The diagonal of N of an empty component is (spread of each column, κ). So a hyper-parameter that changes from h to h'
-adds (h' − h) e eᵀ to every N, where e is one of the D + 1 unit vectors. With the log normaliser A, the prior's natural
-parameters λ(h), the sum S_k of a component's statistics, and n the entry of N⁻¹ at e,
+The diagonal of N of an empty component is (spread + s₀ of each column, κ), with s₀ the constant `least_spread`. So a
+hyper-parameter that changes from h to h' adds (h' − h) e eᵀ to every N, where e is one of the D + 1 unit vectors. With
+the log normaliser A, the prior's natural parameters λ(h), the sum S_k of a component's statistics, and n the entry of
+N⁻¹ at e,
 
     A(λ(h') + S_k) − A(λ(h) + S_k) = −½ν log(1 + (h' − h) n) [+ ½(ν − D) log(κ'/κ) where h is κ of the prior],
 
@@ -60,7 +61,7 @@ class HyperFullCovariances(HyperMixture):
         of_columns = self.component.hyper_axes[name]
         course = [jnp.broadcast_to(jnp.ravel(each), n_columns) for each in self.courses[name].gamma_at(temperature)]
         prior_degrees = jnp.asarray(chain.prior.half_log_determinant) + self.n_dims
-        exists = chain.exists()
+        exists, constant = chain.exists(), self.component.least_spread if of_columns else 0.0
 
         def one(index: Array, carry: tuple[Array, Inverses]) -> tuple[Array, Inverses]:
             """Move the entry of one column, and update the inverses."""
@@ -74,7 +75,8 @@ class HyperFullCovariances(HyperMixture):
                 """Return log π_t of this column's entry up to a constant, (1, particle), nats."""
                 more = jnp.exp(log_value) - jnp.exp(now)
                 # A(λ(h') + S_k) − A(λ(h) + S_k), minus the same for an empty component
-                of_matrix = own.degrees * jnp.log1p(more * entry) - prior_degrees * (log_value - now)
+                of_empty = jnp.log(jnp.exp(log_value) + constant) - jnp.log(jnp.exp(now) + constant)
+                of_matrix = own.degrees * jnp.log1p(more * entry) - prior_degrees * of_empty
                 of_count = (own.degrees - self.n_dims) * jnp.log1p(counted * more / own.count)
                 of_count = of_count - counted * (prior_degrees - self.n_dims) * (log_value - now)
                 gain = jnp.where(exists, 0.5 * (of_count - of_matrix), 0.0).sum(0)

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float
 
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.engine.ascent import AscentTrace
-from lvsearch.inference.engine.estimate import Estimate, capacity_of, just_above, recorded_natural
+from lvsearch.inference.engine.estimate import Estimate, capacity_of, just_above, record_in_single_unless_it_costs
 from lvsearch.inference.engine.estimator import BaseEstimator
 from lvsearch.inference.mixtures.cuts import find_cuts
 from lvsearch.inference.mixtures.kernel import gains_together
@@ -27,10 +27,6 @@ from lvsearch.models.kernels import kernel
 
 GAIN = 10
 """A proposal is accepted if it gains this many times the nats that a sweep of the ascent must gain."""
-
-
-ROUNDING_LOSS = 0.01
-"""The most nats that the bound may lose when a fit is recorded in float32."""
 
 
 @runtime_checkable
@@ -160,41 +156,35 @@ class RowsEstimator(BaseEstimator, ABC):
     def fit_with_history(self, size: tuple[int, ...], key: Array, start: Estimate | None = None) -> FitHistory:
         """Fit one size, and return the fit together with its bounds along the way and every proposal tried.
 
+        A fit in float32 that is not a number is made again in float64: with many equal cells in a column, float32 may
+        lose the width of a component.
+
         size: the size variables, such as (number of components,).
         key: a random key.
         start: a fit of a smaller size, whose largest components are split into the new ones; None begins from nothing.
         """
         begin = self.begin(size, key, start)
         double = self.work(size) <= self.settings.double_below
+        history = self._fit_in_precision(size, begin, double=double)
+        if double or not np.isnan(history.estimate.log_lower):
+            return history
+        return self._fit_in_precision(size, begin, double=True)
+
+    def _fit_in_precision(self, size: tuple[int, ...], begin: RowsStart, *, double: bool) -> FitHistory:
+        """Fit one size in float64 or in float32, and return the fit with its history.
+
+        size: the size variables. begin: what the fit begins from. double: True for float64.
+        """
         with jax.enable_x64(double):
             run = self.run(size, np.float64 if double else np.float32)
             ended, bounds, proposals = run.fit(begin)
-        natural, lower = self._recorded(ended, size, run.capacity, double=double)
+        local = on_host(ended.locals)
+        natural, lower = record_in_single_unless_it_costs(
+            self.model, ended.beliefs, size, run.capacity, lambda n: self.bound(n, size, local), double=double
+        )
         upper = just_above(lower) if self.exact else np.inf
         passes = run.passes + (0 if begin.pooled is None else begin.pooled.passes)
         return FitHistory(Estimate(self.model, size, natural, lower, upper, passes), bounds, proposals)
-
-    def _recorded(
-        self, ended: AscentTrace, size: tuple[int, ...], capacity: tuple[int, ...], *, double: bool
-    ) -> tuple[dict[str, Statistics], float]:
-        """Return (natural parameters of q(weights, components) as they are recorded, the bound at exactly these in
-        nats).
-
-        They are in float32, unless the fit is in float64 and rounding it costs more than `ROUNDING_LOSS`. That can
-        happen: the rate of a narrow component is the small difference of two large sums. Rounding these would make it
-        too wide, or negative.
-
-        ended: the last ascent of the fit.
-        double: True if the fit is in float64.
-        """
-        local = on_host(ended.locals)
-        natural = recorded_natural(self.model, ended.beliefs, size, capacity)
-        lower = self.bound(natural, size, local)
-        if not double:
-            return natural, lower
-        exact = recorded_natural(self.model, ended.beliefs, size, capacity, np.float64)
-        unrounded = self.bound(exact, size, local)
-        return (natural, lower) if lower >= unrounded - ROUNDING_LOSS or np.isnan(unrounded) else (exact, unrounded)
 
 
 class RowsRun(ABC, Generic[Owner]):
@@ -295,7 +285,7 @@ class RowsRun(ABC, Generic[Owner]):
     def together(self, trace: AscentTrace) -> Float[np.ndarray, "component component"]:
         """Return by how many nats one component explains the rows of two better than two components do.
 
-        The numbers compare pairs: a constant that is the same for all pairs is left out (`gains_together`).
+        It is negative for a pair that two components explain better (`gains_together`).
 
         trace: the ascent whose q(components) is used.
 

@@ -319,11 +319,10 @@ def survey(
 def gains_together(
     component: Component, natural: Any, exists: Bool[Array, " component"], n_dims: int
 ) -> Float[Array, "component component"]:
-    """Return by how many nats one component explains the rows of components j and k better than two do, up to a
-    constant.
+    """Return by how many nats one component explains the rows of components j and k better than two do.
 
-    It is A(τ_j + τ_k − λ) − A(τ_j) − A(τ_k), with A the prior's log-normaliser and λ its natural parameter. The
-    constant A(λ), the same for all pairs, is left out.
+    It is A(τ_j + τ_k − λ) + A(λ) − A(τ_j) − A(τ_k), with A the prior's log-normaliser and λ its natural parameter: the
+    change of Σ_k [A(τ_k) − A(λ)], the log-probability of the rows given their labels, when j takes the rows of k.
 
     natural: τ, the natural parameters of q(component parameters), components on the leading axis.
     exists: the components that exist; the others are places (array slots) without one.
@@ -334,12 +333,13 @@ def gains_together(
     prior = jax.tree.map(lambda leaf: jnp.asarray(leaf, floating_dtype(natural)), component.prior(n_dims))
     own = jax.tree.map(jnp.add, natural, prior) if component.estimated else natural
     alone = log_normalisers(component, own)
+    empty = log_normalisers(component, jax.tree.map(lambda leaf: leaf[None], prior))[0]
 
     def with_all(one: Any) -> Float[Array, " component"]:
         return log_normalisers(component, jax.tree.map(lambda leaf, o, p: leaf + o - p, own, one, prior))
 
     # places without a component have no normaliser; a NaN there would stop every program under `jax_debug_nans`
-    gains = jax.lax.map(with_all, own) - alone[:, None] - alone
+    gains = jax.lax.map(with_all, own) + empty - alone[:, None] - alone
     return jnp.where(exists[:, None] & exists, gains, -jnp.inf)
 
 

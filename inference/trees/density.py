@@ -109,8 +109,7 @@ def log_words(counts: scipy.sparse.csr_array, allocation: Allocation, topics: Fl
 def check_allocation(counts: scipy.sparse.csr_array, allocation: Allocation, depth: int) -> None:
     """Raise ValueError if paths or level counts do not fit the counts, or the paths are no tree.
 
-    Paths are a tree if all start at one root and no node of a level has two parents. That labels are distinct across
-    levels is not checked.
+    Paths are a tree if all start at one root, no node of a level has two parents and no label is of two levels.
     """
     paths, level_counts = allocation
     if paths.shape != (counts.shape[0], depth):
@@ -125,3 +124,8 @@ def check_allocation(counts: scipy.sparse.csr_array, allocation: Allocation, dep
         pairs = np.unique(paths[:, level - 1 : level + 1], axis=0)
         if len(pairs) != len(np.unique(pairs[:, 1])):
             raise ValueError(f"a node of level {level + 1} has two parents: the paths are no tree")
+    labels, levels = np.unique(np.concatenate([np.unique(column) for column in paths.T]), return_counts=True)
+    if np.any(levels > 1):
+        raise ValueError(
+            f"got node {labels[levels > 1][0]} at two levels, expected labels that are distinct across levels"
+        )

@@ -419,9 +419,13 @@ class FittedTopics(FittedModel):
         """
         require_genes(data, self._words)
         cells = Corpus.from_anndata(data, layer=layer)
+        # Cells of the same names may have other counts, in another layer: their shares are inferred from these.
+        are_fitted = (
+            cells.document_names == self._corpus.document_names and not (cells.counts != self._corpus.counts).nnz
+        )
         write_anndata(
             data,
-            self.proportions if cells.document_names == self._corpus.document_names else self.transform(cells),
+            self.proportions if are_fitted else self.transform(cells),
             self._topic_word,
             {
                 "model": self.model.describe(),

@@ -344,8 +344,11 @@ class Findings:
     def not_compared(self) -> dict[Size, str]:
         """The sizes whose every fit failed, as {size: reason of the last failure}.
 
-        Such a size has no evidence and no probability. It is not ruled out, because nothing was compared.
+        Such a size has no evidence and no probability. It is not ruled out, because nothing was compared. Chains over
+        partitions compare sizes without fits, so that there is none after a search by them.
         """
+        if self.partitions is not None:
+            return {}
         return {visit.size: visit.trials[-1].failure or "" for visit in self.visits if visit.failed}
 
     @property

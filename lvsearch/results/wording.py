@@ -7,6 +7,7 @@ from lvsearch.inference.partition_chains import MOST_RHAT
 from lvsearch.results.findings import Findings
 from lvsearch.sizing.bounds import NOT_OF_SIZES, OF_FITS
 from lvsearch.sizing.posterior import SETTLED, format_probability, in_percent, posterior
+from lvsearch.sizing.racing import UNSETTLED
 from lvsearch.sizing.sizes import Size
 from lvsearch.sizing.words import is_or_are, sizes_in_words, with_noun
 
@@ -70,11 +71,12 @@ def best_estimate(result: Findings) -> str:
 
     Examples are "12 topics (74 %); 95 %: 10–14", "12 topics (more than 99 %)", "Still rising at 60 topics, the largest
     allowed", and "No single number yet: the evidence cannot choose between 30 and 60 topics". The sentence begins by
-    saying so if the search did not finish, and ends by saying so if the evidence is the mean-field bound.
+    saying so if the search did not finish. It ends with the sizes that were not compared, and by saying so if the
+    evidence is the mean-field bound.
     """
     by_bound = " (by the mean-field bound, which is not the evidence)" if result.settings.evidence == "bound" else ""
     start = _unfinished(result)
-    found = f"{_most_probable(result)}{by_bound}"
+    found = f"{_most_probable(result)}{_not_compared_in_words(result)}{by_bound}"
     return f"{start}{found}" if start else f"{found[:1].upper()}{found[1:]}"
 
 
@@ -91,7 +93,7 @@ def _most_probable(result: Findings) -> str:
     chance = in_percent(float(found.probability[found.sizes.index(found.best)]))
     prior, posterior = result.unvisited
     hidden = f"; sizes not tried hold {format_probability(prior)} of the prior" if posterior > HIDDEN else ""
-    return f"{best} ({chance}){_range_in_words(result)}{hidden}"
+    return f"{best} ({chance}){_range_in_words(result)}{_errors_in_words(result)}{hidden}"
 
 
 def _range_in_words(result: Findings) -> str:
@@ -104,6 +106,28 @@ def _range_in_words(result: Findings) -> str:
     if len(together) < 2:
         return ""
     return f"; 95 %: {_first_to_last(together)}"
+
+
+def _errors_in_words(result: Findings) -> str:
+    """Return the words that errors of annealed evidence leave the answer open; empty if they do not matter.
+
+    Such as "; not settled: errors of the evidence allow 21 % to 57 %". They matter where a search would go on if it had
+    trials or time left (`lvsearch.sizing.racing.UNSETTLED`).
+    """
+    found = result.estimated
+    if found.moved_by_errors <= UNSETTLED or all(visit.annealed is None for visit in result.visits):
+        return ""
+    row = found.sizes.index(found.best)
+    low, high = (in_percent(float(values[row])) for values in (found.probability_lower, found.probability_upper))
+    return f"; not settled: errors of the evidence allow {low} to {high}"
+
+
+def _not_compared_in_words(result: Findings) -> str:
+    """Return the sizes whose every fit failed, such as "; not compared: 2–3, whose fits failed"; empty if there are
+    none.
+    """
+    sizes = list(result.not_compared)
+    return f"; not compared: {sizes_in_words(sizes)}, whose fits failed" if sizes else ""
 
 
 def _first_to_last(sizes: Sequence[Size]) -> str:
@@ -160,7 +184,7 @@ def short_answer(result: Findings) -> str:
         return f"{start}still rising at {best}" if start else f"Still rising at {best}"
     if not found.is_decided:
         return f"{start}no single number yet" if start else "No single number yet"
-    title = f"{best}{_range_in_words(result)}"
+    title = f"{best}{_range_in_words(result)}{_not_compared_in_words(result)}"
     return f"{start}{title}" if start else f"{title[:1].upper()}{title[1:]}"
 
 

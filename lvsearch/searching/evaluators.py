@@ -24,6 +24,7 @@ from lvsearch.inference.evidence import (
     Profile,
     anneal,
     bytes_while_annealed,
+    draws_in_one_direction,
     effort,
     evidence_chain,
     gain_of_last_part,
@@ -48,6 +49,8 @@ from lvsearch.sizing.gains import SizeGain
 from lvsearch.sizing.sizes import Size
 
 CEILING_SLACK = 1e-9
+CHEAP_DRAWS = 10_000_000
+"""The most latent variables that an annealing beyond the usual number of them may draw."""
 ANNEALING, PILOT = 0x5EED, 0xF10D
 """Numbers folded into random keys, so that an annealing and its pilot run have other keys than the fit before them."""
 
@@ -168,7 +171,7 @@ class ModelEvaluator:
         origin = _origin(size, start)
         if math.isnan(estimate.log_lower) or math.isnan(estimate.log_upper):
             faults = degenerate_columns(self.data)
-            why = f" ({faults}: a component can shrink there without end; give it a prior with a least width)"
+            why = f" ({faults}: a component can shrink there; give its prior a least width, such as least_rate=1e-8)"
             said = f"the fit of size {size} from {origin} is not a number{why if faults else ''}"
             failure = f"{said}; it is reported, not ranked"
             unknown = Evidence(-math.inf, self.ceiling)
@@ -185,6 +188,19 @@ class ModelEvaluator:
         if self.measures_gains:  # size 1 has no gain; its bound suffices, because only differences are compared
             return self._with_gain(fit, trial) if size > (1,) else fit
         return self._anneal(fit, trial) if self.anneals else fit
+
+    def usual_trials(self, least: int) -> int:
+        """Return how many annealings of a size a search may make where nothing is said: `least`, or more for few data.
+
+        Each further annealing of a size is three times as long. As long as the longest draws at most `CHEAP_DRAWS`
+        latent variables, which takes seconds, errors of the evidence need not decide the answer.
+        """
+        if not self.anneals or self.measures_gains:
+            return least
+        chain, trials = evidence_chain(self.model, self.data, (1,) * len(self.size_names), None), least
+        while draws_in_one_direction(chain, trials) <= CHEAP_DRAWS:
+            trials += 1
+        return trials
 
     def refit(self, size: Size) -> Fit:
         """Return a fit of a size from scratch, with the random key of its first trial, without annealing its evidence.

@@ -145,7 +145,8 @@ class PartitionEvaluator(ModelEvaluator):
 
         progress: the chains so far; None if there are none.
         visits: the records of the sizes fitted so far.
-        prior: the prior over sizes. max_size: the largest size; it is not used.
+        prior: the prior over sizes.
+        max_size: the largest size that is fitted; None for no limit. The chains may have been begun with a larger one.
         keep: the largest number of sizes to fit.
         """
         found = None if progress is None else self.posterior(progress, prior)
@@ -153,7 +154,8 @@ class PartitionEvaluator(ModelEvaluator):
             return (1,)
         if found is None:
             return None
-        order = np.argsort(-found.probability, kind="stable")[: max(1, keep)]
+        allowed = found.probability if max_size is None else found.probability[: max_size[0]]
+        order = np.argsort(-allowed, kind="stable")[: max(1, keep)]
         worth = [int(place) for place in order if place == order[0] or found.probability[place] >= WORTH_A_FIT]
         fitted = {visit.size for visit in visits}
         return next(((place + 1,) for place in worth if (place + 1,) not in fitted), None)

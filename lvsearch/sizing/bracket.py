@@ -24,6 +24,14 @@ Paths anchored in one mode (ten of them, 26, 104 and 416 temperatures): 0.7, 0.6
 3. The truth was mostly above the middle, because paths in both directions miss other modes. Paths from a fit use this
 second share too; their own share has not been measured.
 """
+BETWEEN, NEAR = 12**-0.5, 0.5
+"""The least share of the hysteresis that counts as standard error as far as the hysteresis is at most `NEAR` nats.
+
+The truth may be anywhere between two ends this close: the share is the standard deviation of a uniform distribution.
+Measured on the finite Indian buffet, five sets with missing cells, 96 temperatures, 136 annealings: errors were 0.93
+times as large as stated as a root mean square, at most 1.3 times on one set. With the share above alone they were 1.5
+times as large on that set.
+"""
 CONTRADICTION = 3.0
 """The number of nats by which a lower end may exceed an upper end by chance.
 
@@ -118,7 +126,7 @@ class Bracket:
         """
         if self.anchor_error is None:
             share = HYSTERESIS_SHARE * min(1.0, math.sqrt(SHARE_STEPS / self.steps))
-            return share * self.hysteresis
+            return max(share * self.hysteresis, BETWEEN * min(self.hysteresis, NEAR))
         return math.hypot(ANCHORED_SHARE * self.hysteresis, self.anchor_error)
 
     @property

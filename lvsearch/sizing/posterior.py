@@ -118,6 +118,7 @@ class EstimatedPosterior:
     best: Size  # highest probability; where some are not settled, the highest estimate of prior times evidence
     indistinguishable: tuple[Size, ...]  # sizes that cannot be told from `best`, and `best`: see `estimate_posterior`
     unsettled: tuple[Size, ...] = ()  # rivals of `best` whose standard error is beyond `SETTLED`
+    moved_by_errors: float = 0.0  # Σ_s p(s) (1 − p(s)) · standard error of s in nats: how far errors move the posterior
 
     @property
     def is_decided(self) -> bool:
@@ -195,6 +196,7 @@ def estimate_posterior(
         best=ordered[best],
         indistinguishable=tuple(size for size, one in zip(ordered, close.tolist(), strict=True) if one),
         unsettled=tuple(size for size, one in zip(ordered, unsettled.tolist(), strict=True) if one),
+        moved_by_errors=float((mean * (1 - mean) * errors).sum()),
     )
 
 

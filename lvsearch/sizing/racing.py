@@ -30,8 +30,14 @@ NEGLIGIBLE = 1e-3
 """The smallest probability that untried sizes must be able to hold for the search to try them."""
 SLACK = 3.0
 """Nats by which sizes not tried may be better than their neighbours suggest."""
-TOLERANCE = 0.2
-"""The search ends when standard errors move the posterior by less: Σ_s p(s) (1 − p(s)) · standard error in nats."""
+TOLERANCE = 0.1
+"""The search ends when standard errors move the posterior by less: Σ_s p(s) (1 − p(s)) · standard error in nats.
+
+Two sizes with probabilities 0.75 and 0.25 are then known to 0.07. With 0.2 they were known to 0.15, and on a table of
+five rows and four columns searches ended there.
+"""
+UNSETTLED = 2 * TOLERANCE
+"""Where errors move the posterior by more than this at the end of a search, its headline says so."""
 HOPELESS = 8
 """The search gives up when this many sizes were tried and every one failed."""
 

@@ -69,7 +69,8 @@ class Component(eqx.Module):
     """True if cells are independent given the parameters, each with statistics of its own: one cell has a density."""
     hyper_axes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """{field that may hold a `GammaPrior` in place of a number: its axes}. The axes are () or ("dim",), for one value
-    or one per column. λ is linear in these fields together, and A(λ) is linear in their logarithms together."""
+    or one per column. λ is linear in these fields together, perhaps plus a constant. A(λ) is linear in their logarithms
+    together, or concave with a constant."""
     scored: ClassVar[bool] = False
     """True if each row has latent factor scores besides its component, so that s(x) of a row depends on them."""
     estimated: eqx.AbstractVar[bool]
@@ -326,6 +327,8 @@ def log_prior(component: Component, statistics: Any, hyper: Mapping[str, Any]) -
     hyper: {name: statistics (log h, −h)} of the hyper-parameters that have priors; other entries are ignored.
 
     Estimated parameters have no prior and give 0. A(λ(h)) is linear in log h, so its mean is its value at exp E[log h].
+    Where a constant c is added to h (`least_rate`), −A has log(h + c) in the place of log h, which is convex in log h:
+    the value at exp E[log h] is below its mean then, so that the evidence lower bound stays one.
     """
     leaves = jax.tree.leaves(statistics)
     if component.estimated:

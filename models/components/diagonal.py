@@ -11,6 +11,8 @@ from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.components.component import Component
 from lvsearch.models.components.standard import (
+    LEAST,
+    least_parameter,
     location_and_scale,
     location_parameter,
     positive_or_prior,
@@ -20,14 +22,15 @@ from lvsearch.models.components.standard import (
 from lvsearch.models.contract import HyperparameterArray
 from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.families import Family, NormalGamma, NormalGammaStatistics, PointGaussian
-from lvsearch.models.hyperpriors import GammaPrior, as_text
+from lvsearch.models.hyperpriors import GammaPrior, as_text, described_rate
 from lvsearch.models.units import Row
 
 
 class DiagonalComponents(Component):
     """Gaussians with independent columns: x_d = location_d + scale_d y_d, y_d ~ Normal(μ_d, 1/τ_d).
 
-    The prior is μ_d | τ_d ~ Normal(0, 1/(κτ_d)), τ_d ~ Gamma(a, b), for every column d. Missing cells are left out.
+    The prior is μ_d | τ_d ~ Normal(0, 1/(κτ_d)), τ_d ~ Gamma(a, b + b₀), for every column d. Missing cells are left
+    out.
 
     location, scale: a number, or one per column; the unit in which the other hyper-parameters are expressed. The
         defaults expect data of mean 0 and standard deviation 1; `scaled_to(values)` computes both from the data.
@@ -39,6 +42,8 @@ class DiagonalComponents(Component):
     variance_floor: the smallest variance in the plug-in form, in units of scale². None means that there is no plug-in
         form: without a floor the likelihood grows without bound as a component shrinks onto a row.
     estimated: True in the plug-in form; leave it to `plug_in`.
+    least_rate: b₀, 0 or more, added to every rate. It matters where b has a prior: components cannot all become
+        narrower than about √(b₀/a), in units of scale, so that many equal cells in a column have a finite density.
     """
 
     location: HyperparameterArray
@@ -48,6 +53,7 @@ class DiagonalComponents(Component):
     rate: HyperparameterArray | GammaPrior
     variance_floor: float | None = eqx.field(static=True)
     estimated: bool = eqx.field(static=True)
+    least_rate: float = eqx.field(static=True)
 
     axes: ClassVar[tuple[str, ...]] = ("dim",)
     cellwise: ClassVar[bool] = True
@@ -62,6 +68,7 @@ class DiagonalComponents(Component):
         rate: Any = 0.5,
         variance_floor: float | None = None,
         estimated: bool = False,
+        least_rate: float = 0.0,
     ):
         self.location, self.scale = location_parameter(location), positive_parameter("scale", scale, ndim=1)
         self.pseudo_count = positive_or_prior("pseudo_count", pseudo_count)
@@ -72,6 +79,7 @@ class DiagonalComponents(Component):
             raise ValueError("got estimated parameters without a variance_floor, expected the smallest variance")
         self.variance_floor = None if variance_floor is None else float(variance_floor)
         self.estimated = bool(estimated)
+        self.least_rate = least_parameter("least_rate", least_rate)
 
     @classmethod
     def scaled_to(cls, values: Any, pseudo_count: Any = 0.1, shape: Any = 2.0, rate: Any = 0.5) -> "DiagonalComponents":
@@ -93,11 +101,12 @@ class DiagonalComponents(Component):
         shape is 2, and the rate of each column ~ Gamma(1, rate 1), as in Richardson & Green (1997). A component's
         variance is then a priori, on average, that of the whole column; the data may make it much smaller. pseudo_count
         ~ Gamma(1, rate 1): means spread, on average, as widely as rows do about them; the data may make them spread
-        much wider.
+        much wider. least_rate is 1e-8: widths below a ten-thousandth of a column's count as rounding.
 
         Raises ValueError for a column that does not vary.
         """
-        return cls(*location_and_scale(values), GammaPrior(1.0, 1.0), 2.0, GammaPrior(1.0, 1.0))
+        one = GammaPrior(1.0, 1.0)
+        return cls(*location_and_scale(values), one, 2.0, one, least_rate=LEAST)
 
     @property
     def family(self) -> Family:
@@ -113,7 +122,7 @@ class DiagonalComponents(Component):
                 f"Gaussians with independent columns (estimated, variances at least {self.variance_floor:g} in units "
                 f"of scale {as_text(self.scale)}, squared)"
             )
-        rate = f"β), β {as_text(self.rate)}" if "rate" in self.inferred else f"{as_text(self.rate)})"
+        rate = described_rate(self.rate, self.least_rate)
         return (
             f"Gaussians with independent columns (location {as_text(self.location)}, scale {as_text(self.scale)}, "
             f"pseudo_count {as_text(self.pseudo_count)}, precision ~ Gamma({as_text(self.shape)}, rate {rate})"
@@ -125,7 +134,10 @@ class DiagonalComponents(Component):
     def prior(self, n_dims: int) -> NormalGammaStatistics:
         zero = jnp.zeros(n_dims)
         return NormalGammaStatistics(
-            zero + (self.shape - 0.5), zero + self.number("rate"), zero, zero + self.number("pseudo_count")
+            zero + (self.shape - 0.5),
+            zero + (self.number("rate") + self.least_rate),
+            zero,
+            zero + self.number("pseudo_count"),
         )
 
     def coordinates(self, unit: Row) -> Float[Array, " dim"]:
@@ -158,7 +170,9 @@ class DiagonalComponents(Component):
                 'shrinks onto a row. Give variance_floor=, use evidence="marginal", or KnownCovarianceComponents'
             )
         c = self.at_prior_means()
-        return DiagonalComponents(c.location, c.scale, c.pseudo_count, c.shape, c.rate, c.variance_floor, True)
+        return DiagonalComponents(
+            c.location, c.scale, c.pseudo_count, c.shape, c.rate, c.variance_floor, True, c.least_rate
+        )
 
     def moments(self, statistics: NormalGammaStatistics) -> tuple[Float[Array, " dim"], Float[Array, "dim dim"]]:
         mean, precision = self.family.value(statistics)

@@ -12,6 +12,8 @@ from jaxtyping import Array, Bool, Float
 from lvsearch.models.components.component import Component
 from lvsearch.models.components.requirements import refuse_partial_rows
 from lvsearch.models.components.standard import (
+    LEAST,
+    least_parameter,
     location_and_scale,
     location_parameter,
     positive_or_prior,
@@ -28,7 +30,7 @@ from lvsearch.models.exponential.regression import (
 )
 from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.families import Family
-from lvsearch.models.hyperpriors import GammaPrior, as_text
+from lvsearch.models.hyperpriors import GammaPrior, as_text, described_rate
 from lvsearch.models.units import Row
 
 MOST_FACTORS = 3
@@ -42,7 +44,7 @@ class FactorAnalyzerComponents(Component):
 
     f are the scores of a row on its factors, λ_d the loadings of column d, and τ_d the precision of its noise. So y has
     the covariance ΛΛᵀ + diag(1/τ), where Λ holds the `n_factors` loadings of every column. The prior of each
-    column is τ_d ~ Gamma(a, b_d), μ_d | τ_d ~ Normal(0, 1/(κτ_d)) and, for each loading, λ_dj | τ_d ~ Normal(0,
+    column is τ_d ~ Gamma(a, b_d + b₀), μ_d | τ_d ~ Normal(0, 1/(κτ_d)) and, for each loading, λ_dj | τ_d ~ Normal(0,
     1/(ℓτ_d)). Without its loadings a column is one of `DiagonalComponents`. The share of a column's variance that
     factors explain, relative to its noise, is λ²τ; its prior does not depend on the column's unit. Factors cannot be
     told from their rotations, and no number here depends on the rotation.
@@ -54,6 +56,7 @@ class FactorAnalyzerComponents(Component):
     shape: a.
     rate: b. A number, one per column, or a `GammaPrior`, from which each column has a rate of its own, shared by all
         components.
+    least_rate: b₀, 0 or more, added to every rate, as in `DiagonalComponents`.
 
     No cell of a row may be missing. Only `FactorAnalyzerMixture` takes this kind.
 
@@ -68,6 +71,7 @@ class FactorAnalyzerComponents(Component):
     loading_count: HyperparameterArray | GammaPrior
     shape: HyperparameterArray
     rate: HyperparameterArray | GammaPrior
+    least_rate: float = eqx.field(static=True)
 
     estimated: ClassVar[bool] = False
     scored: ClassVar[bool] = True
@@ -83,6 +87,7 @@ class FactorAnalyzerComponents(Component):
         loading_count: Any = 1.0,
         shape: Any = 2.0,
         rate: Any = 0.5,
+        least_rate: float = 0.0,
     ):
         if not 1 <= n_factors <= MOST_FACTORS:
             raise ValueError(
@@ -95,6 +100,7 @@ class FactorAnalyzerComponents(Component):
         self.loading_count = positive_or_prior("loading_count", loading_count)
         self.shape = positive_parameter("shape", shape)
         self.rate = positive_or_prior("rate", rate, ndim=1)
+        self.least_rate = least_parameter("least_rate", least_rate)
 
     @classmethod
     def scaled_to(
@@ -122,12 +128,12 @@ class FactorAnalyzerComponents(Component):
 
         pseudo_count and the rate of each column ~ Gamma(1, rate 1), and shape is 2, as in `DiagonalComponents.weak`.
         loading_count ~ Gamma(1, rate 1): a factor is expected to move a column as much as its noise does; the data may
-        make it much more.
+        make it much more. least_rate is 1e-8, as there.
 
         Raises ValueError for a column that does not vary.
         """
         one = GammaPrior(1.0, 1.0)
-        return cls(n_factors, *location_and_scale(values), one, one, 2.0, one)
+        return cls(n_factors, *location_and_scale(values), one, one, 2.0, one, LEAST)
 
     @property
     def family(self) -> Family:
@@ -142,7 +148,7 @@ class FactorAnalyzerComponents(Component):
         return {"coefficient": self.n_factors + 1}
 
     def describe(self) -> str:
-        rate = f"β), β {as_text(self.rate)}" if "rate" in self.inferred else f"{as_text(self.rate)})"
+        rate = described_rate(self.rate, self.least_rate)
         factors = "1 factor" if self.n_factors == 1 else f"{self.n_factors} factors"
         return (
             f"factor analysers with {factors} (location {as_text(self.location)}, scale {as_text(self.scale)}, "
@@ -159,7 +165,7 @@ class FactorAnalyzerComponents(Component):
         counts = jnp.where(first, self.number("pseudo_count"), self.number("loading_count"))
         return RegressionStatistics(
             zero + (self.shape - 1 + 0.5 * n),
-            zero + self.number("rate"),
+            zero + (self.number("rate") + self.least_rate),
             jnp.zeros((n_dims, n)),
             jnp.broadcast_to(counts * eye, (n_dims, n, n)),
         )

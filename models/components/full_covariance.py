@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +12,8 @@ from jaxtyping import Array, Bool, Float
 from lvsearch.models.components.component import Component
 from lvsearch.models.components.requirements import refuse_partial_rows
 from lvsearch.models.components.standard import (
+    LEAST,
+    least_parameter,
     location_and_scale,
     location_parameter,
     positive_or_prior,
@@ -28,7 +31,7 @@ from lvsearch.models.units import Row
 class FullCovarianceComponents(Component):
     """Gaussians with free covariance: x = location + scale · y, y ~ Normal(μ, Λ⁻¹).
 
-    The prior is Λ ~ Wishart(ν, (spread · I)⁻¹), μ | Λ ~ Normal(0, (κΛ)⁻¹). No cell of a row may be missing.
+    The prior is Λ ~ Wishart(ν, ((spread + s₀) · I)⁻¹), μ | Λ ~ Normal(0, (κΛ)⁻¹). No cell of a row may be missing.
 
     location, scale: a number, or one per column, as in `DiagonalComponents`; `scaled_to(values)` computes both from
         data.
@@ -38,6 +41,8 @@ class FullCovarianceComponents(Component):
     spread: a component's covariance is around spread / (ν − D − 1) · I, in units of scale². A number, one per column
         (the diagonal of a matrix), or a `GammaPrior`, from which each column has a value of its own, shared by all
         components.
+    least_spread: s₀, 0 or more, added to every spread. It matters where the spread has a prior: with it, many equal
+        cells in a column, or columns that are multiples of each other, have a finite density.
     """
 
     location: HyperparameterArray
@@ -45,6 +50,7 @@ class FullCovarianceComponents(Component):
     pseudo_count: HyperparameterArray | GammaPrior
     excess_degrees: HyperparameterArray
     spread: HyperparameterArray | GammaPrior
+    least_spread: float = eqx.field(static=True)
 
     estimated: ClassVar[bool] = False
     axes: ClassVar[tuple[str, ...]] = ("dim", "dim")
@@ -57,11 +63,13 @@ class FullCovarianceComponents(Component):
         pseudo_count: Any = 0.1,
         excess_degrees: Any = 4.0,
         spread: Any = 0.5,
+        least_spread: float = 0.0,
     ):
         self.location, self.scale = location_parameter(location), positive_parameter("scale", scale, ndim=1)
         self.pseudo_count = positive_or_prior("pseudo_count", pseudo_count)
         self.excess_degrees = positive_parameter("excess_degrees", excess_degrees)
         self.spread = positive_or_prior("spread", spread, ndim=1)
+        self.least_spread = least_parameter("least_spread", least_spread)
 
     @classmethod
     def scaled_to(
@@ -85,11 +93,12 @@ class FullCovarianceComponents(Component):
         excess_degrees is 4, and the spread of each column ~ Gamma(1, rate 1/2), a diagonal form of the hierarchy of
         Malsiner-Walli, Frühwirth-Schnatter & Grün (2016). A component's variance is then a priori, on average, that of
         the whole column; the data may make it much smaller. pseudo_count ~ Gamma(1, rate 1): means spread, on average,
-        as widely as rows do about them; the data may make them spread much wider.
+        as widely as rows do about them; the data may make them spread much wider. least_spread is 2e-8: widths below a
+        ten-thousandth of a column's count as rounding.
 
         Raises ValueError for a column that does not vary.
         """
-        return cls(*location_and_scale(values), GammaPrior(1.0, 1.0), 4.0, GammaPrior(1.0, 0.5))
+        return cls(*location_and_scale(values), GammaPrior(1.0, 1.0), 4.0, GammaPrior(1.0, 0.5), least_spread=2 * LEAST)
 
     @property
     def family(self) -> Family:
@@ -100,10 +109,11 @@ class FullCovarianceComponents(Component):
         return NormalWishart()
 
     def describe(self) -> str:
+        added = f", plus {self.least_spread:g}" if self.least_spread else ""
         return (
             f"Gaussians with full covariance (location {as_text(self.location)}, scale {as_text(self.scale)}, "
             f"pseudo_count {as_text(self.pseudo_count)}, excess_degrees {as_text(self.excess_degrees)}, "
-            f"spread {as_text(self.spread)})"
+            f"spread {as_text(self.spread)}{added})"
         )
 
     def check(self, units: Row) -> None:
@@ -112,7 +122,9 @@ class FullCovarianceComponents(Component):
     def prior(self, n_dims: int) -> NormalWishartStatistics:
         zero = jnp.zeros(n_dims)
         degrees, count = zero.sum() + (self.excess_degrees - 1), zero.sum() + self.number("pseudo_count")
-        return NormalWishartStatistics(degrees, jnp.eye(n_dims) * self.number("spread"), zero, count)
+        return NormalWishartStatistics(
+            degrees, jnp.eye(n_dims) * (self.number("spread") + self.least_spread), zero, count
+        )
 
     def coordinates(self, unit: Row) -> Float[Array, " dim"]:
         return standardised(unit, self.location, self.scale)

@@ -20,6 +20,26 @@ def location_parameter(value: Any) -> HyperparameterArray:
     return array
 
 
+LEAST = 1e-8
+"""What the weakly informative priors add to the variance that is expected of a component, in units of scale².
+
+Widths below about a ten-thousandth of a column's standard deviation then count as rounding. Without it the evidence of
+a table with many equal cells in a column is infinite: the variance of all components can shrink to 0 together.
+"""
+
+
+def least_parameter(name: str, value: Any) -> float:
+    """Return a hyper-parameter that may be 0 as a float, for example what is added to a rate.
+
+    name: the name of the hyper-parameter, for the error.
+
+    Raises ValueError for anything but a finite number of at least 0.
+    """
+    if not (isinstance(value, int | float) and 0 <= value < float("inf")):
+        raise ValueError(f"got {name}={value!r}, expected a number of at least 0")
+    return float(value)
+
+
 def positive_parameter(name: str, value: Any, ndim: int = 0) -> HyperparameterArray:
     """Return a hyper-parameter that must be positive as an array: one number, or with ndim 1 also one per column.
 

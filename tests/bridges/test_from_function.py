@@ -12,6 +12,7 @@ from small_searches import Fake
 import lvsearch as lv
 from lvsearch.bridges.from_function import NOISY_CALLS
 from lvsearch.sizing.bracket import Repeats, pooled
+from lvsearch.sizing.racing import TOLERANCE, UNSETTLED
 
 QUIET = {"progress": False}
 
@@ -78,6 +79,21 @@ def test_sizes_whose_noise_decides_are_called_more_often():
     assert calls[4] > calls[8] == NOISY_CALLS
     fewer = lv.search(lv.from_function(noisier), max_size=8, starts=1, **QUIET)
     assert (fewer.starts().groupby("size")["steps"].sum() == NOISY_CALLS).all()
+
+
+def test_the_headline_says_where_noise_still_decides():
+    """Four sizes alike under noise of two nats, called as seldom as can be; and a curve that decides in spite of it."""
+    alike = lv.search(
+        lv.from_function(lambda size, seed: 2.0 * float(np.random.default_rng(seed).standard_normal())),
+        max_size=4,
+        starts=1,
+        **QUIET,
+    )
+    assert alike.estimated.moved_by_errors > UNSETTLED
+    assert "not settled: errors of the evidence allow " in str(alike).splitlines()[0]
+    decided = lv.search(lv.from_function(lambda size, seed: 40 * curve(size[0]) + noisy(size, seed)), **QUIET)
+    assert decided.estimated.moved_by_errors < TOLERANCE
+    assert "not settled" not in str(decided)
 
 
 def test_an_error_that_a_function_states_is_believed():

@@ -78,6 +78,12 @@ def test_topics_are_written_into_an_anndata():
     np.testing.assert_allclose(own.varm["lvsearch"].sum(axis=0), 1.0, rtol=1e-5)
     assert own.uns["lvsearch"]["topics"] == 2
     assert own.uns["lvsearch"]["probabilities"].tolist() == [0.25, 0.75]
+    swapped = fit.training.counts.toarray()[::-1].copy()
+    own.layers["swapped"] = swapped
+    fit.to_anndata(own, layer="swapped")
+    same = Annotated(swapped, genes, [f"other {n}" for n in range(20)])
+    fit.to_anndata(same)
+    np.testing.assert_allclose(own.obsm["X_lvsearch"], same.obsm["X_lvsearch"], atol=1e-6)
     others = Annotated(np.eye(5, dtype=int)[:3] * 9, genes, ["x", "y", "z"])
     fit.to_anndata(others)
     assert others.obsm["X_lvsearch"].shape == (3, 2)

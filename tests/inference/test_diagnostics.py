@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 from scipy.stats import norm, rankdata
 
-from lvsearch.inference.diagnostics import bulk_effective_sample_size, mean_effective_sample_size, rhat
+from lvsearch.inference.diagnostics import (
+    bulk_effective_sample_size,
+    mean_effective_sample_size,
+    raftery_lewis,
+    rhat,
+)
 
 M, N = 4, 600
 
@@ -69,3 +74,13 @@ def test_chains_that_never_move():
         assert rhat(np.repeat([[2], [3]], n, axis=1)) == np.inf
     with pytest.raises(ValueError, match="at least 4 draws"):
         rhat(np.ones((2, 3)))
+
+
+def test_run_length_is_that_of_the_quantile_where_it_is_the_largest_value():
+    """Of a series of 0, 1 and 2 the quantile 0.9 is 2: what counts is whether a draw is below 2."""
+    rng = np.random.default_rng(0)
+    series = rng.choice(3, size=4000, p=[0.3, 0.3, 0.4]).astype(float)
+    series[1000:] = np.where(series[1000:] == 2, 2, np.repeat([0, 1], 1500))  # only 0 and 1 take turns slowly
+    below = (series < 2).astype(float)
+    assert raftery_lewis(series, 0.9) == raftery_lewis(below, 0.3)
+    assert raftery_lewis(series, 0.9).lag == 1

@@ -17,11 +17,16 @@ from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.engine.estimator import GenericEstimator
 from lvsearch.inference.engine.meanfield import ascend, cast
 from lvsearch.inference.engine.meanfield_starts import scattered_start
+from lvsearch.inference.evidence import anneal, effort, evidence_chain, temperature_profile
 from lvsearch.models import IBP, GammaPrior, Row
 from lvsearch.models.families import GaussianStatistics
 from lvsearch.models.relabelling import log_relabellings
+from lvsearch.searching.annealed import brackets_of
+from lvsearch.sizing.bracket import pooled
 
 Z_LIMIT = 4.5
+SEEDS = {0: 32, 1: 32, 4: 24, 5: 24, 6: 24}
+"""Sets of the campaign on stated errors, and how often each is annealed."""
 VALUES = np.array([[1.3, -0.2, 0.7], [0.4, 2.1, -1.0], [1.9, 1.7, 0.1]])
 OBSERVED = np.array([[True, True, False], [True, True, True], [False, True, True]])
 
@@ -200,3 +205,39 @@ def test_four_features_are_found():
     found = loadings.value / loadings.negative_half_square
     strong = np.abs(found) > 0.5
     assert sorted(tuple(np.flatnonzero(row)) for row in strong) == [(0, 1, 2), (3, 4, 5), (6, 7, 8), (9, 10, 11)]
+
+
+# ── what the annealed evidence says of its own error ────────────────────────────────────────────────────────────────
+
+
+def campaign_set(number: int) -> tuple[np.ndarray, np.ndarray]:
+    """Five rows, three columns, two planted features, a quarter of the cells missing: (values, observed)."""
+    rng = np.random.default_rng(number)
+    features, loadings = rng.random((5, 2)) < 0.5, rng.normal(size=(2, 3)) * 1.3
+    values = (features @ loadings + 0.5 * rng.normal(size=(5, 3))).astype(np.float32)
+    observed = rng.random((5, 3)) < 0.75
+    observed[0] = True
+    return values.astype(np.float64), observed
+
+
+def z_of_annealed_evidence(number: int, seeds: int) -> np.ndarray:
+    """(estimate − exact) / stated error over seeds, for one set, at the cheapest annealing; all three priors Gamma."""
+    values, observed = campaign_set(number)
+    truth = oracles.features_log_evidence(values, observed, 2, *[oracles.gamma_grid(1.0, 1.0, 90)] * 3)
+    data, found = one_batch(np.where(observed, values, 0.0), observed), []
+    for seed in range(seeds):
+        chain = evidence_chain(IBP(), data, (2,), None)
+        work, key = effort(chain, 0), jax.random.key(1000 * number + seed)
+        ends = anneal(chain, key, work, temperature_profile(chain, jax.random.fold_in(key, 7), work))
+        found.append(pooled(brackets_of(ends, work)))
+    return np.array([(each.estimate - truth) / each.standard_error for each in found])
+
+
+@pytest.mark.slow
+def test_errors_of_annealed_evidence_with_missing_cells_are_true():
+    """136 annealings of five sets: errors are as large as stated, and few are twice as large; on no set much larger."""
+    by_set = [z_of_annealed_evidence(number, seeds) for number, seeds in SEEDS.items()]
+    z = np.concatenate(by_set)
+    assert 0.9 < np.sqrt((z**2).mean()) < 1.1
+    assert (np.abs(z) > 2).mean() <= 0.07
+    assert max(np.sqrt((each**2).mean()) for each in by_set) < 1.35

@@ -28,15 +28,18 @@ def gamma_grid(shape: float, rate: float, nodes: int) -> Grid:
 
 
 class Diagonal(NamedTuple):
-    """Independent columns, κ and each column's rate with priors (shape, rate); Gamma shape of precisions `shape`."""
+    """Independent columns, κ and each column's rate with priors (shape, rate); Gamma shape of precisions `shape`.
+
+    least: what is added to every rate."""
 
     pseudo_count: Grid
     rate: Grid
     shape: float
+    least: float = 0.0
 
     def column(self, x: Float[np.ndarray, " row"]) -> Float[np.ndarray, "count rate"]:
         """log p(cells of one component | κ, b), missing cells left out."""
-        k, b = np.exp(self.pseudo_count.log_value)[:, None], np.exp(self.rate.log_value)[None]
+        k, b = np.exp(self.pseudo_count.log_value)[:, None], np.exp(self.rate.log_value)[None] + self.least
         a, centre = self.shape, np.zeros_like(k * b)
         k, b, total = k + 0 * centre, b + 0 * centre, np.zeros_like(centre)
         for value in x[~np.isnan(x)]:

@@ -416,6 +416,8 @@ def test_a_failure_at_size_one_is_reported_and_the_search_goes_on():
         assert result.visits[0].failed
         assert (1,) not in result.standard_errors
         assert result.not_compared == {(1,): "size (1,) is not a number"}
+        if not nested:
+            assert "; not compared: 1, whose fits failed" in result.summary()
         assert result.best_size != (1,)
         assert evaluator.calls[2 if nested else 1][1] is None  # there is no fit to grow from
         assert 1 not in set(result.posterior("estimate")["size"])

@@ -1,10 +1,11 @@
-"""A fit that is not a number names the columns that made it so."""
+"""Columns that leave a component without width: fits under weak priors are numbers; others name the columns."""
 
 import numpy as np
 import pytest
 
 import lvsearch as lv
 from lvsearch.searching.degenerate_columns import degenerate_columns
+from lvsearch.sklearn.mixture_search import KINDS, low_rank
 
 NOISE = np.random.default_rng(0).standard_normal((32, 2))
 HALF_EQUAL = np.where((np.arange(32) < 16)[:, None] & np.array([True, False]), 0.7, NOISE)
@@ -30,3 +31,52 @@ def test_columns_without_width_are_named(rows: np.ndarray, said: str) -> None:
 def test_missing_cells_are_no_repeated_value() -> None:
     holed = np.where((np.arange(32) < 16)[:, None], np.nan, NOISE)
     assert degenerate_columns(lv.Points.from_array(holed, missing="nan").dataset()) == ""
+
+
+TABLES = {
+    "half equal": HALF_EQUAL,
+    "no width": HALF_EQUAL + 6.0 * (np.arange(32) >= 16)[:, None],
+    "proportional": NOISE[:, [0, 0]] * [1.0, 2.0],
+    "far": FAR,
+    "two rows": TWO_ROWS,
+}
+MIXTURES = {**KINDS, "low-rank": lambda values: low_rank(values, 1)}
+FAST = ("half equal", "diag", 2)
+
+
+@pytest.mark.parametrize(
+    ("table", "kind", "size"),
+    [
+        pytest.param(table, kind, size, marks=() if (table, kind, size) == FAST else pytest.mark.slow)
+        for table in TABLES
+        for kind in MIXTURES
+        for size in (1, 2, 3)
+    ],
+)
+def test_fits_under_weak_priors_are_numbers(table: str, kind: str, size: int) -> None:
+    rows = TABLES[table]
+    assert np.isfinite(lv.fit(MIXTURES[kind](rows), rows, size=size).evidence.lower)
+
+
+def test_a_fit_without_a_least_width_says_what_to_do() -> None:
+    one = lv.models.GammaPrior(1.0, 1.0)
+    model = lv.models.FiniteMixture(lv.models.DiagonalComponents(0.0, 1.0, one, 2.0, one))
+    with pytest.raises(ValueError, match=r"column 0 is 0\.7 in 16 of 32 rows.*least_rate=1e-8"):
+        lv.fit(model, HALF_EQUAL, size=2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("table", TABLES)
+def test_chains_compare_every_size(table: str) -> None:
+    search = lv.sklearn.MixtureSearch(covariance_type="diag", max_size=3).fit(TABLES[table])
+    assert search.result_.not_compared == {}
+    assert search.result_.estimated.is_decided
+    assert search.best_size_ > 1 or table == "proportional"
+
+
+@pytest.mark.slow
+def test_annealing_that_misses_the_equal_cells_does_not_decide() -> None:
+    """Paths along the rows seldom come upon a width of almost nothing: the fit's bound shows that they missed it."""
+    result = lv.search(MIXTURES["diag"](HALF_EQUAL), HALF_EQUAL, evidence="annealed", max_size=3, progress=False)
+    assert result.not_compared == {}
+    assert result.best_size == (2,) or not result.estimated.is_decided

@@ -64,6 +64,18 @@ def test_the_exact_posterior_is_what_is_written_here():
     assert enumerated() == pytest.approx(EXACT, abs=1e-3)
 
 
+def test_few_data_may_be_annealed_more_often():
+    """As long as an annealing is cheap, errors of the evidence need not decide; nothing is annealed by a bound."""
+    few = lv.Corpus.from_matrix(COUNTS)
+    many = lv.Corpus.from_matrix(np.full((60, 40), 3))
+
+    def trials(corpus: lv.Corpus, evidence: str) -> int:
+        return evaluators.ModelEvaluator(MODEL, corpus.dataset(), evidence=evidence, seed=0).usual_trials(3)
+
+    assert trials(few, "marginal") > 3
+    assert trials(many, "marginal") == trials(few, "bound") == 3
+
+
 def test_ends_enclose_the_estimate_and_one_component_is_exact():
     table = searched().posterior().set_index("size")
     assert (table["log_evidence_lower"] <= table["log_evidence"]).all()

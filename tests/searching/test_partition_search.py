@@ -67,6 +67,18 @@ def test_another_prior_weighs_the_same_draws_anew() -> None:
     assert "occupied:" not in other.summary()
 
 
+def test_no_size_above_the_largest_is_fitted() -> None:
+    """The chains know larger sizes where they were begun with a larger limit."""
+    evaluator = partition_evaluator.PartitionEvaluator(MODEL, lv.Points.from_array(ROWS).dataset(), seed=0)
+    chains = evaluator.lengthen(None, PRIOR, (SIZES,))
+    while not chains.run.blocks:
+        chains = evaluator.lengthen(chains, PRIOR, (SIZES,))
+    visits = searched().visits[:1]
+    upwards = lv.sizes.Poisson(40)
+    assert evaluator.next_fit(chains, visits, upwards, None, 1) != (2,)
+    assert evaluator.next_fit(chains, visits, upwards, (2,), 1) == (2,)
+
+
 def test_the_answer_is_read() -> None:
     result = searched()
     best = int(enumerated(PRIOR)[0].argmax()) + 1

@@ -31,6 +31,14 @@ def test_errors_hold_the_spread_and_the_hysteresis():
     assert spread.standard_error > math.sqrt((2 / 3 + 2 / 3) / 16)  # widened for their small number
 
 
+def test_close_ends_leave_the_truth_anywhere_between_them():
+    """However many temperatures; ends further apart keep the measured share."""
+    close = Bracket((-5.2,) * 4, (-4.8,) * 4, 24 * 10_000, 16)
+    assert close.standard_error == pytest.approx(0.4 / math.sqrt(12))
+    far = Bracket((-8.0,) * 4, (-4.0,) * 4, 24 * 10_000, 16)
+    assert far.standard_error == pytest.approx(0.5 / math.sqrt(12))
+
+
 def test_a_backward_path_below_the_forward_one_is_noise_not_negative_hysteresis():
     assert Bracket((-5.0, -5.0), (-6.0, -6.0), 24, 16).hysteresis == 0.0
 

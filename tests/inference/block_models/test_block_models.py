@@ -22,6 +22,7 @@ from lvsearch.inference.block_models import BlockChain, BlockStart
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.evidence import flat_chain, forward
+from lvsearch.sizing.racing import TOLERANCE
 
 BITS = np.array([[1, 0, 1], [1, np.nan, 0], [0, 1, 0], [1, 0, 1.0]])
 GRADES = np.array([[1, 3, 3], [2, 1, np.nan], [3, 3, 1], [1, 2, 2.0]])
@@ -42,8 +43,12 @@ def model_of(kind: str) -> lv.models.LatentBlockModel:
     return lv.models.LatentBlockModel(KINDS[kind][0], *CONCENTRATIONS)
 
 
+def points_of(kind: str) -> lv.Points:
+    return lv.Points.from_array(KINDS[kind][1], missing="nan")
+
+
 def data_of(kind: str) -> Dataset:
-    return lv.Points.from_array(KINDS[kind][1], missing="nan").dataset()
+    return points_of(kind).dataset()
 
 
 @cache
@@ -251,3 +256,17 @@ def test_planted_blocks_are_found_shown_and_kept(tmp_path):
     assert again.fit((3, 2)).row_labels().equals(best.row_labels())
     assert again.best.row_labels().equals(result.best.row_labels())
     assert "lattice" in (tmp_path / "run" / "report" / "index.html").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_a_search_of_numbers_goes_on_until_the_posterior_is_known(seed):
+    """Sizes up to 2 × 2 of four rows and three columns. Precisions drawn from a wide prior spread the weights, so that
+    the usual three annealings leave errors that matter."""
+    result = lv.search(model_of("numbers"), points_of("numbers"), max_size=(2, 2), seed=seed, progress=False)
+    sizes = [(k, l) for k in (1, 2) for l in (1, 2)]
+    weights = np.array([result.prior.log_pmf(size) + evidence_of("numbers", size) for size in sizes])
+    truth = np.exp(weights - logsumexp(weights))
+    found = dict(zip(result.estimated.sizes, result.estimated.probability, strict=True))
+    assert result.estimated.moved_by_errors < TOLERANCE
+    assert max(abs(found[size] - p) for size, p in zip(sizes, truth, strict=True)) < 0.1

@@ -247,6 +247,61 @@ def test_columns_that_hang_together_move_one_after_another():
     assert abs(ratio.mean() - 1) < Z_LIMIT * ratio.std(ddof=1) / np.sqrt(len(ratio))
 
 
+# ── a least width ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+TIES = np.array([0.0] * 8 + [-1.1, 0.6])[:, None]
+LEAST, WIDE, ONE = 1e-8, 0.05, GammaPrior(1.0, 1.0)
+
+
+def with_least(name: str, least: float) -> FiniteMixture:
+    """In one column both kinds say the same: a Wishart of one dimension is a Gamma of half the degrees and spread."""
+    half = GammaPrior(1.0, 0.5)
+    component = {
+        "diagonal": DiagonalComponents(0.0, 1.0, ONE, 2.0, ONE, least_rate=least),
+        "full": FullCovarianceComponents(0.0, 1.0, ONE, 4.0, half, least_spread=2 * least),
+    }[name]
+    return FiniteMixture(component, CONCENTRATION)
+
+
+@cache
+def exact_with_ties(least: float) -> float:
+    grids = oracles.gamma_grid(1.0, 1.0, 60), oracles.gamma_grid(1.0, 1.0, 110)
+    return oracles.enumerated(TIES, 2, CONCENTRATION, oracles.Diagonal(*grids, 2.0, least)).log_evidence
+
+
+def test_equal_cells_have_a_finite_evidence_only_with_a_least_width():
+    """Sixteen equal cells in one component and four others in another, as quadrature reaches further down."""
+
+    def log_joint(lowest: float, least: float) -> float:
+        log_value = np.linspace(lowest, 3.4, int(-3 * lowest))
+        grid = oracles.Grid(log_value, log_value - np.exp(log_value) + np.log(log_value[1] - log_value[0]))
+        model = oracles.Diagonal(grid, grid, 2.0, least)
+        both = model.column(np.full(16, 0.7)) + model.column(np.array([-1.0, 0.4, 0.9, -0.2]))
+        return float(logsumexp(both + grid.log_weight[:, None] + grid.log_weight))
+
+    assert log_joint(-60.0, 0.0) > log_joint(-30.0, 0.0) + 20.0
+    assert log_joint(-60.0, LEAST) == pytest.approx(log_joint(-30.0, LEAST), abs=1e-3)
+
+
+@pytest.mark.parametrize("name", ["diagonal", "full"])
+def test_bound_is_finite_and_below_the_evidence_of_equal_cells(name):
+    fit = estimator(with_least(name, LEAST), dataset(TIES)).fit((2,), jax.random.key(0), None)
+    assert np.isfinite(fit.log_lower)
+    assert fit.log_lower < exact_with_ties(LEAST)
+
+
+@pytest.mark.parametrize("name", ["diagonal", pytest.param("full", marks=pytest.mark.slow)])
+def test_annealing_has_the_exact_evidence_of_equal_cells(name):
+    """Along the rows, from the prior: E[p̂] = p(rows). The least width is one that such short paths come upon."""
+    chain = evidence_chain(with_least(name, WIDE), dataset(TIES), (2,), None)
+    sampler = sequential(chain, jax.random.key(2))
+    there = grow(sampler, jax.random.key(3), 4, islands=200, particles=32)
+    ratio = np.exp(there.log_evidence[-1] - exact_with_ties(WIDE))
+    assert abs(ratio.mean() - 1) < Z_LIMIT * ratio.std(ddof=1) / np.sqrt(len(ratio))
+    assert ratio.std(ddof=1) < 2.0  # so that a missing nat would be seen
+
+
 # ── weights ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -192,7 +192,9 @@ def test_refining_climbs_and_keeps_the_bound():
     climbed = refine(fresh, start, 1.0, 30, 32, 100)
     assert joint(X, climbed, 1.0, 0.3, 1.5) >= joint(X, start, 1.0, 0.3, 1.5) + 5
     np.testing.assert_array_equal(climbed, Z)
-    assert refine(fresh, start, 1.0, 30, 32, 3).shape[1] <= 3
+    assert refine(fresh, start, 1.0, 30, 32, start.shape[1]).shape[1] <= start.shape[1]
+    with pytest.raises(ValueError, match="expected at most 1"):
+        refine(fresh, start, 1.0, 30, 32, 1)
 
 
 def test_refining_takes_features_apart_that_only_make_sense_together():

@@ -12,6 +12,7 @@ from mixture_cases import clusters, dataset
 import lvsearch as lv
 from lvsearch.inference.mixtures import FitHistory, MixtureEstimator, MixtureSettings
 from lvsearch.inference.mixtures.cuts import Cuts, find_cuts
+from lvsearch.inference.mixtures.kernel import gains_together
 from lvsearch.inference.mixtures.proposals import Idea, Standing, ideas
 from lvsearch.inference.mixtures.rows import prepare
 from lvsearch.models.dp_mixture import DPMixture
@@ -50,6 +51,27 @@ def test_a_cut_gains_what_the_two_sides_have_over_the_whole(kind, float64):
     sides = [rows[far], rows[~far]]
     apart = sum(kind.log_marginal(side) + len(side) * np.log(len(side)) for side in sides)
     assert found.gains[0] == pytest.approx(apart - kind.log_marginal(rows) - len(rows) * np.log(len(rows)), abs=1e-8)
+
+
+@pytest.mark.parametrize("kind", [cases.DIAGONAL, cases.FULL], ids=lambda kind: kind.name)
+def test_a_merger_gains_what_the_whole_has_over_the_two_groups(kind, float64):
+    """By the marginal likelihoods of the groups: above 0 where one component explains both better."""
+    rows = np.nan_to_num(kind.rows)
+    units, groups = dataset(rows), np.array_split(np.arange(len(rows)), 3)
+    n_dims = rows.shape[1]
+    component, prior = kind.component, kind.component.prior(n_dims)
+    coordinates = jnp.asarray(
+        prepare(FiniteMixture(component), units).tiles.coordinates.reshape(-1, n_dims)[: len(rows)]
+    )
+    increments = jax.vmap(component.increment)(coordinates, jnp.ones(rows.shape, bool))
+    natural = jax.tree.map(
+        lambda leaf, each: jnp.stack([leaf + each[jnp.array(group)].sum(0) for group in groups]), prior, increments
+    )
+    found = np.asarray(gains_together(component, natural, n_dims))
+    for j, k in ((0, 1), (0, 2), (1, 2)):
+        whole = kind.log_marginal(rows[np.concatenate([groups[j], groups[k]])])
+        apart = kind.log_marginal(rows[groups[j]]) + kind.log_marginal(rows[groups[k]])
+        assert found[j, k] == pytest.approx(whole - apart, abs=1e-8)
 
 
 def test_two_groups_in_one_component_are_cut_apart_and_one_group_is_left_whole(float64):

@@ -376,6 +376,7 @@ def test_bad_allocations_and_settings():
     for paths, levels, message in (
         ([[0, 1]], fits, "a node per level"),
         ([[0, 1], [5, 2]], fits, "one root"),
+        ([[0, 0], [0, 1]], fits, "got node 0 at two levels"),
         ([[0, 1], [0, 2]], fits[:2], "level_counts of shape"),
         ([[0, 1], [0, 2]], fits + 1, "add up"),
     ):
