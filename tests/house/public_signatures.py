@@ -6,7 +6,7 @@ The list is `public_names.txt` beside this file, one name a line. `test_public_n
 
 | listed | how |
 |---|---|
-| what the `__all__` of `lv` and of its modules promises (`lv.models`, `lv.sizes`, …) | arguments, and members of classes |
+| what the `__all__` of `lv` and of its modules promises (`lv.models`, …) | arguments, and members of classes |
 | what calls hand to people: results, fits, checks, data | members of classes, whose constructors are no promise |
 
 Of an argument stand its name, how it may be passed, and its default where that is a plain value (`…` is any other).
