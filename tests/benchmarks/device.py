@@ -57,7 +57,7 @@ class Sizes(NamedTuple):
     search_seconds: float
 
 
-REAL = Sizes(1024, 8192, 9000, 194, (100, 1000), 3, 20, 150, 200.0)
+REAL = Sizes(1024, 8192, 9000, 194, (100, 1000), 3, 20, 150, 150.0)
 TINY = Sizes(1, 64, 30, 20, (4, 9), 1, 2, 3, 60.0)
 
 
@@ -167,7 +167,8 @@ def difference(value: Any, other: Any) -> tuple[float, float]:
         if differs.any():
             largest = np.abs(b[np.isfinite(b)]).max(initial=0.0)
             apart = np.abs(a[differs].astype(np.float64) - b[differs]).max()
-            floats = max(floats, float(apart / max(largest, 1e-300)))
+            share = float(apart / max(largest, 1e-300))
+            floats = max(floats, math.inf if math.isnan(share) else share)
     return floats, wrong / max(rest, 1)
 
 
@@ -226,10 +227,12 @@ def passes(sizes: Sizes) -> Iterator[dict[str, Any]]:
             ("mean field", replace(ONCE, mean_field_passes=2)),
         ):
             seconds = seconds_per_pass(data, n_topics, more, 2, sizes.repeats)
+            title = f"pass of LDA, {kind}, K = {n_topics}"
+            if seconds <= 0:  # a difference of two fits, of which a tiny one tells nothing
+                yield row(title, "too short to be timed", note=f"{seconds:.4f} s")
+                continue
             rate = counts.nnz * n_topics / seconds
-            yield row(
-                f"pass of LDA, {kind}, K = {n_topics}", rate / 1e9, "billion pairs/s", f"{seconds:.4f} s", pairs=rate
-            )
+            yield row(title, rate / 1e9, "billion pairs/s", f"{seconds:.4f} s", pairs=rate)
         plan = TopicEstimator(lv.models.LDA(), data, ONCE).memory_plan((n_topics,)).peak_bytes
         stats = jax.local_devices()[0].memory_stats() or {}
         peak = stats.get("peak_bytes_in_use")
@@ -310,14 +313,14 @@ def same_twice(sizes: Sizes) -> Iterator[dict[str, Any]]:
 
 
 PARTS = {
-    "ceilings": Part(ceilings, 0.06),
-    "agreement": Part(agreement, 0.25),
-    "passes": Part(passes, 0.2),
-    "plain": Part(same_twice, 0.05),
-    "ordered": Part(same_twice, 0.05, "--xla_gpu_deterministic_ops=true"),
-    "flushing": Part(same_twice, 0.05, "--xla_gpu_ftz=true"),
+    "ceilings": Part(ceilings, 0.05),
+    "agreement": Part(agreement, 0.18),
+    "passes": Part(passes, 0.17),
+    "plain": Part(same_twice, 0.06),
+    "ordered": Part(same_twice, 0.06, "--xla_gpu_deterministic_ops=true"),
+    "flushing": Part(same_twice, 0.06, "--xla_gpu_ftz=true"),
     "evidence": Part(evidence, 0.1),
-    "search": Part(search, 0.24),
+    "search": Part(search, 0.32),
 }
 """In this order: what the first page cannot do without comes first. Shares of the time add up to 1."""
 

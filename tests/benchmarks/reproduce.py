@@ -73,11 +73,12 @@ def read_figure(output: str, pattern: str) -> tuple[str, ...]:
     return tuple(found[-MOST_LINES:])
 
 
-def plan(is_full: bool, only: Sequence[str] = ()) -> list[tuple[Claim, tuple[str, ...], float]]:
+def plan(is_full: bool, only: Sequence[str] = (), patience: float = 1.0) -> list[tuple[Claim, tuple[str, ...], float]]:
     """Return (claim, arguments of its script, seconds it may take) of every row, in their order.
 
     is_full: whether the problems are those of the figures on record.
     only: names of scripts; all if there are none.
+    patience: a factor of every limit, for slow or busy machines.
 
     Raises ValueError for a name that is no script of any claim.
     """
@@ -89,9 +90,9 @@ def plan(is_full: bool, only: Sequence[str] = ()) -> list[tuple[Claim, tuple[str
         if only and claim.script not in only:
             continue
         if is_full:
-            rows.append((claim, claim.full, 60 * claim.full_minutes))
+            rows.append((claim, claim.full, patience * 60 * claim.full_minutes))
         elif claim.quick is not None:
-            rows.append((claim, claim.quick, claim.quick_seconds))
+            rows.append((claim, claim.quick, patience * claim.quick_seconds))
     return rows
 
 
@@ -196,15 +197,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("claims.md"))
     parser.add_argument("--only", nargs="*", default=[], help="names of scripts")
     parser.add_argument("--minutes", type=float, help="after which no row goes on: 10 for quick, no limit for full")
+    parser.add_argument(
+        "--patience", type=float, default=1.0, help="a factor of all limits, for a slow or busy machine"
+    )
     parser.add_argument("--list", action="store_true", help="print the commands and their limits, and run nothing")
     asked = parser.parse_args()
     is_full = asked.which == "full"
-    rows_to_run = plan(is_full, asked.only)
+    rows_to_run = plan(is_full, asked.only, asked.patience)
     if asked.list:
         for claim, arguments, seconds in rows_to_run:
             print(f"{seconds:6.0f} s at most: python {claim.script} {' '.join(arguments)}")
         return
-    minutes = asked.minutes if asked.minutes is not None else float("inf") if is_full else 10.0
+    minutes = asked.minutes if asked.minutes is not None else float("inf") if is_full else 10.0 * asked.patience
     facts, rows, ends = about_the_machine(), [], time.perf_counter() + 60 * minutes
     for claim, arguments, limit in rows_to_run:
         left = ends - time.perf_counter()

@@ -72,6 +72,7 @@ def test_the_quick_plan_leaves_out_what_is_not_small_and_the_full_one_nothing():
     assert [claim for claim, *_ in full] == list(CLAIMS)
     assert len(quick) >= 20
     assert all(seconds <= 60 for *_, seconds in quick)
+    assert [seconds for *_, seconds in plan(True, patience=3.0)] == [3 * seconds for *_, seconds in full]
     (only,) = plan(False, ["memory.py"])
     assert only[1] == ("--scale", "1", "--topics", "30")
     with pytest.raises(ValueError, match=r"memori\.py"):
