@@ -17,7 +17,6 @@ rows.
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 from scipy.special import gammaln
 
 NEGLIGIBLE = 1e-14
@@ -40,6 +39,8 @@ def log_labelling(scores: Float[np.ndarray, "particle k k"]) -> Float[np.ndarray
 
     scores: S[k, l] of each particle, nats, (particle, K, K).
     """
+    from scipy.sparse.csgraph import connected_components  # imported here: it takes a tenth of a second
+
     _, kind = connected_components(csr_array(np.isfinite(scores[0])), directed=False)
     relabellings = gammaln(np.bincount(kind) + 1.0).sum()
     own = np.trace(scores, axis1=1, axis2=2)
@@ -137,6 +138,8 @@ def _blocks(scaled: Float[np.ndarray, "k k"]) -> list[tuple[np.ndarray, np.ndarr
     """Split a matrix into its connected blocks of non-negligible entries. Return (row numbers, column numbers) of each
     block.
     """
+    from scipy.sparse.csgraph import connected_components
+
     n = len(scaled)
     row, column = np.nonzero(scaled > NEGLIGIBLE)
     graph = csr_array((np.ones(len(row)), (row, column + n)), shape=(2 * n, 2 * n))

@@ -12,7 +12,6 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 import scipy.sparse
-from scipy.cluster.hierarchy import fcluster, linkage
 
 from lvsearch.inference.trees.corpus import canonical
 from lvsearch.inference.trees.density import Allocation, log_joint
@@ -35,6 +34,8 @@ def agglomerated_start(counts: scipy.sparse.csr_array, hyper: TreeHyper, *, cuts
     cuts: about the most combinations of numbers of clusters that are tried on a coarse grid, which takes most of the
         time. With fewer than the default, numbers of clusters are not refined one by one either.
     """
+    from scipy.cluster.hierarchy import fcluster, linkage  # imported here: the import takes a tenth of a second
+
     counts = canonical(counts)
     n_docs = counts.shape[0]
     if n_docs == 1 or hyper.depth == 1:

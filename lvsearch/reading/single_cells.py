@@ -5,7 +5,6 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-from scipy.io import mmread
 from scipy.sparse import csr_array
 
 from lvsearch.files.packed_files import open_unpacked
@@ -59,6 +58,8 @@ def read_tenx(folder: TenxFolder) -> FileCounts:
     Raises:
         ValueError: a matrix of another form; another number of genes or cells than there are names.
     """
+    from scipy.io import mmread  # imported here: few calls need it, and it is slow to import
+
     with open_unpacked(folder.matrix) as file:
         try:
             matrix = csr_array(csr_array(mmread(file, spmatrix=False)).T)

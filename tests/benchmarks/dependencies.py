@@ -3,12 +3,14 @@
     python tests/benchmarks/dependencies.py oldest    # every lower bound of pyproject.toml, exactly
     python tests/benchmarks/dependencies.py newest    # whatever the index gives, upgraded
     python tests/benchmarks/dependencies.py wheel python3.12 python3.13    # does the built wheel work on these?
+    python tests/benchmarks/dependencies.py install dist/*    # do these archives work, each in a fresh environment?
     python tests/benchmarks/dependencies.py licences  # a table of what is installed and under which licence
 
 The first two make a virtual environment in a temporary folder, install this checkout with its test tools into it, print
 what was installed, and run the fast tier there; the exit status is pytest's. Further arguments go to pytest. The third
 builds the wheel once, installs it alone into an environment of each interpreter named, without the checkout in sight,
-and runs what a first day is made of: a search, its table, its picture, its folder, the command line.
+and runs what a first day is made of: a search, its table, its picture, its folder, the command line. The fourth does
+the same with archives that exist, wheels or sdists, on the interpreter that runs the script.
 """
 
 import re
@@ -87,22 +89,41 @@ def run(which: str, further: list[str]) -> int:
         return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 
+def works(archive: Path, interpreter: str, folder: Path) -> bool:
+    """Whether one archive, installed alone into a fresh environment, does all that a first day is made of.
+
+    archive: a wheel or an sdist.
+    interpreter: the command of the Python that the environment is made of.
+    folder: an empty folder for the environment, outside of the checkout.
+    """
+    subprocess.run([interpreter, "-m", "venv", folder / "environment"], check=True)
+    python = folder / "environment" / "bin" / "python"
+    subprocess.run([python, "-m", "pip", "install", "--quiet", archive.resolve()], check=True, cwd=folder)
+    steps = [[python, "-c", FIRST_DAY], [python, "-m", "lvsearch", "--version"], [python, "-m", "pip", "check"]]
+    codes = [subprocess.run(step, cwd=folder, check=False).returncode for step in steps]
+    verdict = f"FAILED, exit codes {codes}" if any(codes) else "works"
+    print(f"{archive.name} on {interpreter}: {verdict}", flush=True)
+    return not any(codes)
+
+
 def try_wheel(interpreters: list[str]) -> int:
     """The number of interpreters on which the wheel does not work."""
-    failed = 0
     with tempfile.TemporaryDirectory(prefix="lvsearch-wheel-") as folder:
         build = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--quiet", "--wheel-dir", folder, str(ROOT)]
         subprocess.run(build, check=True)
         (wheel,) = Path(folder).glob("lvsearch-*.whl")
-        for interpreter in interpreters:
-            place = Path(folder) / Path(interpreter).name / "environment"
-            subprocess.run([interpreter, "-m", "venv", place], check=True)
-            python = place / "bin" / "python"
-            subprocess.run([python, "-m", "pip", "install", "--quiet", wheel], check=True)
-            steps = [[python, "-c", FIRST_DAY], [python, "-m", "lvsearch", "--version"], [python, "-m", "pip", "check"]]
-            codes = [subprocess.run(step, cwd=folder, check=False).returncode for step in steps]
-            failed += any(codes)
-    return failed
+        return sum(not works(wheel, each, empty_folder(folder)) for each in interpreters)
+
+
+def try_archives(archives: list[str]) -> int:
+    """The number of archives that do not work on this interpreter."""
+    with tempfile.TemporaryDirectory(prefix="lvsearch-archives-") as folder:
+        return sum(not works(Path(each), sys.executable, empty_folder(folder)) for each in archives)
+
+
+def empty_folder(parent: str) -> Path:
+    """Make an empty folder inside another one."""
+    return Path(tempfile.mkdtemp(dir=parent))
 
 
 if __name__ == "__main__":
@@ -112,5 +133,7 @@ if __name__ == "__main__":
         sys.exit(run(sys.argv[1], sys.argv[2:]))
     elif sys.argv[1:2] == ["wheel"]:
         sys.exit(try_wheel(sys.argv[2:]))
+    elif sys.argv[1:2] == ["install"]:
+        sys.exit(try_archives(sys.argv[2:]))
     else:
         sys.exit(__doc__)

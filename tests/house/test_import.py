@@ -3,8 +3,21 @@
 import subprocess
 import sys
 
-HEAVY = ("sklearn", "numpyro", "optax", "matplotlib", "IPython", "scipy.stats", "scipy.optimize", "joblib")
-"""Packages that cost a tenth of a second or more each; who calls what needs one, waits for it then."""
+HEAVY = (
+    "sklearn",
+    "numpyro",
+    "optax",
+    "matplotlib",
+    "IPython",
+    "joblib",
+    "scipy.stats",
+    "scipy.optimize",
+    "scipy.cluster",
+    "scipy.spatial",
+    "scipy.sparse.csgraph",
+    "scipy.io",
+)
+"""Packages that cost about a tenth of a second or more each; who calls what needs one, waits for it then."""
 
 REPORT = f"""
 import sys

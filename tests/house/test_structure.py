@@ -31,7 +31,15 @@ MAY_IMPORT = {
     "lvsearch": {"lvsearch"},
 }
 JAX_FAMILY = {"jax", "jaxlib", "equinox", "numpyro", "optax"}
-TOP_LEVEL = {"pyproject.toml", "README.md", "LICENSE", "CONTRIBUTING.md", "CHANGELOG.md", "CITATION.cff"} | {
+TOP_LEVEL = {
+    "pyproject.toml",
+    "MANIFEST.in",
+    "README.md",
+    "LICENSE",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "CITATION.cff",
+    "SECURITY.md",
     "lvsearch",
     "models",
     "inference",
