@@ -190,6 +190,7 @@ def test_errors_cover_over_seeds():
     assert coverage(chain("prior"), EXACT + 1.0, 100) < 0.5  # the test can fail
 
 
+@pytest.mark.smoke
 def test_one_topic_is_exact_and_capacity_does_not_matter(float64):
     truth = oracles.lda_posterior(COUNTS, np.array([0.7]), ETA).log_evidence
     found = bracket(collapsed_topics(csr_array(COUNTS), np.array([0.7]), ETA, 3), 0)
