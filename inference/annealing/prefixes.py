@@ -15,7 +15,6 @@ No unit is ever present in part, so clusters form as their rows arrive. Where ro
 tempered paths hold all of them in one cluster for long and separate them late.
 """
 
-from functools import singledispatch
 from typing import Any, NamedTuple
 
 import jax
@@ -23,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Float64, Key
 
+from lvsearch.inference.annealing.kits import chain_kit
 from lvsearch.inference.annealing.particles import CONSTANT, Population, resampled
 from lvsearch.inference.chains import Chain, Sequential, State
 from lvsearch.inference.compiles import counted
@@ -33,13 +33,13 @@ REMOVED = 0x4E40
 """Folded into a key to separate a unit's removal from the resampling after it."""
 
 
-@singledispatch
 def sequential(chain: Chain, key: Key[Array, ""]) -> Sequential | None:
     """Return the chain's units (rows or documents) in an order drawn with the key, for annealing along the data.
 
-    Returns None for chains whose path is along temperatures.
+    Returns None for chains whose units cannot come one by one (`ChainKit.sequential`).
     """
-    return None
+    make = chain_kit(chain).sequential
+    return None if make is None else make(key)
 
 
 def draw_arrival_order(key: Key[Array, ""], real: Bool[np.ndarray, " place"]) -> tuple[np.ndarray, np.ndarray]:

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from lvsearch.inference.annealing.dispatch import along_data
-from lvsearch.inference.annealing.prefixes import draw_arrival_order, sequential
+from lvsearch.inference.annealing.kits import ChainKit, chain_kit
+from lvsearch.inference.annealing.prefixes import draw_arrival_order
 from lvsearch.inference.evidence.unigram_mixtures import DocumentLabels, UnigramMixtureChain
 
 
@@ -99,14 +99,13 @@ class UnigramsInTurn(eqx.Module):
         return jnp.log(before.documents.sum(0) + self.chain.total_concentration())
 
 
-@sequential.register
-def _documents_in_turn(chain: UnigramMixtureChain, key: Key[Array, ""]) -> UnigramsInTurn:
-    """Return the documents of a mixture of unigrams in an order drawn by the key."""
-    real = np.concatenate([np.asarray(part.weight) for part in chain.parts]) > 0
-    return UnigramsInTurn(chain, *draw_arrival_order(key, real))
+@chain_kit.register
+def _kit_of_unigrams(chain: UnigramMixtureChain) -> ChainKit:
+    """Return the kit of a mixture of unigrams, whose path goes along the documents."""
 
+    def in_turn(key: Key[Array, ""]) -> UnigramsInTurn:
+        """Return the documents in an order drawn by the key."""
+        real = np.concatenate([np.asarray(part.weight) for part in chain.parts]) > 0
+        return UnigramsInTurn(chain, *draw_arrival_order(key, real))
 
-@along_data.register
-def _unigrams_go_along_documents(chain: UnigramMixtureChain) -> bool:
-    """Return True: the annealing path of a mixture of unigrams goes along the documents."""
-    return True
+    return ChainKit(in_turn, along_data=True)

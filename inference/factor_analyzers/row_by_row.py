@@ -14,6 +14,7 @@ newly drawn candidates. Each is the time reversal of the other.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -21,9 +22,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from lvsearch.inference.annealing.dispatch import Anchor, along_data, anchored_chain, evidence_chain, patience
+from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.annealing.hyperparameters import gamma_around
-from lvsearch.inference.annealing.prefixes import draw_arrival_order, sequential
+from lvsearch.inference.annealing.kits import Anchor, ChainKit, chain_kit
+from lvsearch.inference.annealing.prefixes import draw_arrival_order
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.evidence.mixture_anchors import anchor_labels
@@ -135,31 +137,24 @@ def _evidence_chain_of_factor_analyzers(
     return FactorAnalyzerChain.from_data(model, data, size[0], capacity_of(size)[0])
 
 
-@sequential.register
-def _sequential_of_factor_analyzers(chain: FactorAnalyzerChain, key: Key[Array, ""]) -> ScoredRowByRow | None:
-    """Return the chain's rows in a random order; None for a chain around one labelling."""
-    if chain.anchor is not None:
-        return None
-    return ScoredRowByRow(chain, *draw_arrival_order(key, np.asarray(chain.weight) > 0))
+@chain_kit.register
+def _kit_of_factor_analyzers(chain: FactorAnalyzerChain) -> ChainKit:
+    """Return the kit of factor analysers: from the prior the path leads along the rows, and a second path goes around a
+    labelling.
 
-
-@along_data.register
-def _is_along_rows(chain: FactorAnalyzerChain) -> bool:
-    """Return whether the path leads along the rows: False for a chain around one labelling, True for all others."""
-    return chain.anchor is None
-
-
-@patience.register
-def _patience_of_factor_analyzers(chain: FactorAnalyzerChain) -> float:
-    """Return 0: a second path, around one labelling, is annealed whenever the two directions of the first are far
-    apart.
-
-    The second path is cheap, because its first distribution is normalised and as easy to draw from as the prior.
+    The second path is annealed whenever the two directions of the first are far apart. It is cheap, because its first
+    distribution is normalised and as easy to draw from as the prior.
     """
-    return 0.0
+
+    def in_turn(key: Key[Array, ""]) -> ScoredRowByRow:
+        """Return the chain's rows in a random order."""
+        return ScoredRowByRow(chain, *draw_arrival_order(key, np.asarray(chain.weight) > 0))
+
+    from_prior = chain.anchor is None
+    anchored = partial(_anchored_chain_of_factor_analyzers, chain)
+    return ChainKit(in_turn if from_prior else None, from_prior, anchored, patience=0.0)
 
 
-@anchored_chain.register
 def _anchored_chain_of_factor_analyzers(
     chain: FactorAnalyzerChain, key: Key[Array, ""], states: Sequence[ScoredLabels]
 ) -> Anchor:

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float
 
-from lvsearch.inference.annealing.dispatch import MOST_FIRST_STEPS, bytes_while_annealed, first_steps, path_needs_fit
+from lvsearch.inference.annealing.dispatch import MOST_FIRST_STEPS, bytes_while_annealed, path_needs_fit
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.engine.describing import describe_units
@@ -76,19 +76,11 @@ def _path_of_lda_needs_fit(model: LDA, data: Dataset) -> bool:
     return bool(counts_of(data).sum() > MOST_FROM_PRIOR)
 
 
-@first_steps.register
-def _first_steps_of_topics(chain: CollapsedTopics) -> int:
-    """Return the number of temperatures of the cheapest annealing: the overload of `first_steps` for LDA.
-
-    With one topic it is 1: nothing is drawn then, and the evidence is exact.
-    """
-    return 1 if int((np.asarray(chain.alpha) > 0).sum()) == 1 else steps_of_groups(chain)
-
-
-def steps_of_groups(chain: CollapsedTopics) -> int:
+def steps_of_groups(chain: CollapsedTopics, default: int) -> int:
     """Return the number of temperatures of the cheapest annealing.
 
     It is larger if tokens are drawn in groups, which is fast.
+
+    default: the number for tokens that are drawn one by one.
     """
-    default = first_steps.dispatch(object)(chain)
     return default if chain.width == 1 else int(np.clip(GROUPED_DRAWS // chain.elements, default, MOST_FIRST_STEPS))
