@@ -127,7 +127,9 @@ def bound(concentration, alpha, eta, counts):
         gamma = np.ones(n_topics)
         for _ in range(2000):
             weights = np.exp(psi(gamma))[:, None] * np.exp(log_beta)
-            gamma = alpha + (weights / weights.sum(0)) @ row
+            before, gamma = gamma, alpha + (weights / weights.sum(0)) @ row
+            if np.abs(gamma - before).max() < 1e-12:
+                break
         log_theta = psi(gamma) - psi(gamma.sum())
         for word in range(n_words):
             total += row[word] * logsumexp(log_theta + log_beta[:, word])
