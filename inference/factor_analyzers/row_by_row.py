@@ -29,9 +29,8 @@ from lvsearch.inference.annealing.prefixes import draw_arrival_order
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.evidence.mixture_anchors import anchor_labels
-from lvsearch.inference.factor_analyzers.candidates import CANDIDATES, Candidates
+from lvsearch.inference.factor_analyzers.candidates import CANDIDATES, Candidates, ScoredLabels
 from lvsearch.inference.factor_analyzers.chain import FactorAnalyzerChain
-from lvsearch.inference.factor_analyzers.scored_labels import ScoredLabels
 from lvsearch.models.factor_analyzers import FactorAnalyzerMixture
 
 

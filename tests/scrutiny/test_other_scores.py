@@ -23,7 +23,6 @@ from lvsearch.scrutiny import other_scores
 from lvsearch.scrutiny.other_scores import OtherScores, SizeScore
 from lvsearch.searching import evaluators
 from lvsearch.topics.coherence import umass_coherence
-from lvsearch.topics.perplexity import variational_perplexity
 from lvsearch.topics.size_indices import (
     arun,
     bayesian_information_criterion,
@@ -31,6 +30,7 @@ from lvsearch.topics.size_indices import (
     deveaud,
     log_harmonic_mean,
     term_agreement,
+    variational_perplexity,
 )
 
 SEED = 4
