@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.annealing.kits import Anchor, ChainKit, chain_kit
-from lvsearch.inference.annealing.prefixes import draw_arrival_order
+from lvsearch.inference.annealing.prefixes import InTurn
 from lvsearch.inference.evidence.mixture_anchors import anchor_of_mixture
 from lvsearch.inference.evidence.mixture_hyperparameters import (
     HyperMixture,
@@ -29,24 +29,10 @@ from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
 from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining
 
 
-class RowByRow(eqx.Module):
-    """The rows of a mixture in a random order, for annealing along the rows (`Sequential`).
-
-    | field | meaning |
-    |---|---|
-    | `chain` | the chain over labels, on the path from the prior |
-    | `order` | the rows in the order in which they come, padding last, (row,) |
-    | `n_units` | how many rows are not padding |
-    """
+class RowByRow(InTurn):
+    """The rows of a mixture in a random order, for annealing along the rows (`Sequential`)."""
 
     chain: CollapsedMixtureChain
-    order: Int[np.ndarray, " row"]
-    n_units: Int[Array | np.ndarray, ""]
-
-    @property
-    def places(self) -> int:
-        """The number of rows, padding included."""
-        return len(self.order)
 
     def initial_state(self, key: Key[Array, ""], particles: int) -> CollapsedState:
         """Return the state before any row has come, in which no row has a label (all are −1)."""
@@ -87,12 +73,6 @@ class RowByRow(eqx.Module):
         """
         # summed anew, so that rounding does not add up over sweeps
         return self.revisit_under(key, self.chain.state_from_labels(state.labels), units, backward, self.chain.prior)
-
-    def take(self, state: CollapsedState, particles: Int[Array, " chosen"]) -> CollapsedState:
-        """Return the state of the chosen particles, in the order in which they are named; a particle may be named
-        twice.
-        """
-        return self.chain.take(state, particles)
 
     def remove_under(
         self, state: CollapsedState, unit: Int[Array, ""], prior: Any
@@ -220,17 +200,13 @@ class HyperRowByRow(eqx.Module):
         return self.chain.take(state, particles)
 
 
-def _rows_in_turn(chain: CollapsedMixtureChain, key: Key[Array, ""]) -> RowByRow:
-    """Return the rows of a mixture in an order drawn by the key."""
-    return RowByRow(chain, *draw_arrival_order(key, np.asarray(chain.weight) > 0))
-
-
 @chain_kit.register
 def _kit_of_mixture(chain: CollapsedMixtureChain) -> ChainKit:
     """Return the kit of a mixture: from the prior its path goes along the rows, and a second path goes around a
     labelling.
     """
-    return _kit(chain.anchor is None, partial(_rows_in_turn, chain), partial(anchor_of_mixture, chain))
+    in_turn = partial(RowByRow.shuffled, chain, np.asarray(chain.weight) > 0)
+    return _kit(chain.anchor is None, in_turn, partial(anchor_of_mixture, chain))
 
 
 @chain_kit.register
@@ -239,7 +215,7 @@ def _kit_of_hyper_mixture(chain: HyperMixture) -> ChainKit:
 
     def in_turn(key: Key[Array, ""]) -> HyperRowByRow:
         """Return the rows in an order drawn by the key."""
-        return HyperRowByRow(chain, _rows_in_turn(chain.mixture, key))
+        return HyperRowByRow(chain, RowByRow.shuffled(chain.mixture, np.asarray(chain.mixture.weight) > 0, key))
 
     return _kit(chain.mixture.anchor is None, in_turn, partial(anchor_of_hyper_mixture, chain))
 

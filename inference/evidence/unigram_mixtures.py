@@ -32,7 +32,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.annealing.kits import ChainKit, chain_kit
-from lvsearch.inference.annealing.prefixes import draw_arrival_order
+from lvsearch.inference.annealing.prefixes import InTurn
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of, documents
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, check_size
@@ -351,24 +351,10 @@ def _evidence_chain_of_unigrams(
 # ── documents in turn ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class UnigramsInTurn(eqx.Module):
-    """The documents of a mixture of unigrams in a random order, for annealing along the documents (`Sequential`).
-
-    | field | meaning |
-    |---|---|
-    | `chain` | the chain over topics of documents |
-    | `order` | the documents in the order in which they come, padding last, (document,) |
-    | `n_units` | how many documents are not padding |
-    """
+class UnigramsInTurn(InTurn):
+    """The documents of a mixture of unigrams in a random order, for annealing along the documents (`Sequential`)."""
 
     chain: UnigramMixtureChain
-    order: Int[np.ndarray, " document"]
-    n_units: Int[Array | np.ndarray, ""]
-
-    @property
-    def places(self) -> int:
-        """The number of documents, padding included."""
-        return len(self.order)
 
     def initial_state(self, key: Key[Array, ""], particles: int) -> DocumentLabels:
         """Return the state before any document has come, in which no document has a topic (all are −1)."""
@@ -414,12 +400,6 @@ class UnigramsInTurn(eqx.Module):
 
         return jax.lax.fori_loop(0, units, one, state)
 
-    def take(self, state: DocumentLabels, particles: Int[Array, " chosen"]) -> DocumentLabels:
-        """Return the state of the chosen particles, in the order in which they are named; a particle may be named
-        twice.
-        """
-        return self.chain.take(state, particles)
-
     def _uniform(self, key: Key[Array, ""], state: DocumentLabels) -> Float[Array, " particle"]:
         """Draw a uniform number for each particle."""
         return jax.random.uniform(key, state.tokens.shape[1:], state.tokens.dtype)
@@ -435,10 +415,5 @@ class UnigramsInTurn(eqx.Module):
 @chain_kit.register
 def _kit_of_unigrams(chain: UnigramMixtureChain) -> ChainKit:
     """Return the kit of a mixture of unigrams, whose path goes along the documents."""
-
-    def in_turn(key: Key[Array, ""]) -> UnigramsInTurn:
-        """Return the documents in an order drawn by the key."""
-        real = np.concatenate([np.asarray(part.weight) for part in chain.parts]) > 0
-        return UnigramsInTurn(chain, *draw_arrival_order(key, real))
-
-    return ChainKit(in_turn, along_data=True)
+    real = np.concatenate([np.asarray(part.weight) for part in chain.parts]) > 0
+    return ChainKit(partial(UnigramsInTurn.shuffled, chain, real), along_data=True)

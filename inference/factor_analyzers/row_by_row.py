@@ -25,7 +25,7 @@ from jaxtyping import Array, Float, Int, Key
 from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.annealing.hyperparameters import gamma_around
 from lvsearch.inference.annealing.kits import Anchor, ChainKit, chain_kit
-from lvsearch.inference.annealing.prefixes import draw_arrival_order
+from lvsearch.inference.annealing.prefixes import InTurn
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.evidence.mixture_anchors import anchor_labels
@@ -34,22 +34,10 @@ from lvsearch.inference.factor_analyzers.chain import FactorAnalyzerChain
 from lvsearch.models.factor_analyzers import FactorAnalyzerMixture
 
 
-class ScoredRowByRow(eqx.Module):
-    """An annealing path along the rows: a chain, and the order in which its rows arrive.
-
-    chain: the chain over labels and scores.
-    order: indices of rows in the order of arrival, padding last, (row,).
-    n_units: the number of rows without padding.
-    """
+class ScoredRowByRow(InTurn):
+    """An annealing path along the rows of a mixture of factor analysers, which arrive in a random order."""
 
     chain: FactorAnalyzerChain
-    order: Int[np.ndarray, " row"]
-    n_units: Int[Array | np.ndarray, ""]
-
-    @property
-    def places(self) -> int:
-        """The number of rows, padding included."""
-        return len(self.order)
 
     def initial_state(self, key: Key[Array, ""], particles: int) -> ScoredLabels:
         """Return the state before any row: hyper-parameters from their prior, and label −1 for every row."""
@@ -111,10 +99,6 @@ class ScoredRowByRow(eqx.Module):
         state = self.chain.sweep_at_once(key_blocked, state, came, 1.0)
         return self.chain.move_hyperparameters(key_hyper, state, 1.0, backward)
 
-    def take(self, state: ScoredLabels, particles: Int[Array, " chosen"]) -> ScoredLabels:
-        """Return the state of the chosen particles, in the given order."""
-        return self.chain.take(state, particles)
-
     def _log_predictive(self, before: ScoredLabels, found: Candidates, row: Array) -> Float[Array, " particle"]:
         """Return log of the estimate of p(row | the rows before, their labels and scores), nats.
 
@@ -144,12 +128,8 @@ def _kit_of_factor_analyzers(chain: FactorAnalyzerChain) -> ChainKit:
     The second path is annealed whenever the two directions of the first are far apart. It is cheap, because its first
     distribution is normalised and as easy to draw from as the prior.
     """
-
-    def in_turn(key: Key[Array, ""]) -> ScoredRowByRow:
-        """Return the chain's rows in a random order."""
-        return ScoredRowByRow(chain, *draw_arrival_order(key, np.asarray(chain.weight) > 0))
-
     from_prior = chain.anchor is None
+    in_turn = partial(ScoredRowByRow.shuffled, chain, np.asarray(chain.weight) > 0)
     anchored = partial(_anchored_chain_of_factor_analyzers, chain)
     return ChainKit(in_turn if from_prior else None, from_prior, anchored, patience=0.0)
 
