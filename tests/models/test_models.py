@@ -614,7 +614,7 @@ def assert_same(actual: Any, desired: Any) -> None:
 # ── the bound ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-SMOKE = ("IBP", "hLDA", "HDP", "hidden Markov", "Poisson factorization", "block model", "Corr-LDA")
+SMOKE = ("IBP", "hLDA", "HDP", "Poisson factorization", "block model", "Corr-LDA")
 """Cases of the smoke tier: one of each family that no other smoke test fits."""
 
 

@@ -203,7 +203,7 @@ def searched() -> lv.SearchResult:
 
 @cache
 def found() -> OtherScores:
-    return searched().other_scores(draws=3, samples=2, n_words=4, progress=False)
+    return searched().other_scores(draws=3, samples=1, n_words=4, progress=False)
 
 
 @pytest.mark.slow

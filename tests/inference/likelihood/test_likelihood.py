@@ -216,7 +216,7 @@ PEAKED, FLAT = (0.05, 1e-4), (1.0, 1e-4)  # Dirichlet parameter of the topics, Î
 
 @pytest.mark.parametrize(
     "method",
-    ["ais", "mfi", pytest.param("mfi2", marks=pytest.mark.slow), "lr", pytest.param("lrs", marks=pytest.mark.slow)],
+    ["ais", *(pytest.param(method, marks=pytest.mark.slow) for method in ("mfi", "mfi2", "lr", "lrs"))],
 )
 @pytest.mark.parametrize(
     ("sharpness", "alpha"), [*(pytest.param(*case, marks=pytest.mark.slow) for case in (PEAKED, FLAT)), (1.0, 0.02)]
