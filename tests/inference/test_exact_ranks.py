@@ -35,7 +35,7 @@ from lvsearch.inference.sampling.recording import Recorder, recorder
 from lvsearch.models import hyperpriors
 from lvsearch.models.contract import Model
 
-REPLICATES, FEWER, DRAWS, THIN = 800, 150, 7, 3
+REPLICATES, FEWER, DRAWS, THIN = 800, 300, 7, 3
 """Data sets in the slow tier and in the fast one; states beside the true one; sweeps from each to the next."""
 SMALLEST_P = 1e-4
 WARM = 0.4
