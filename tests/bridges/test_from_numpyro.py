@@ -15,7 +15,7 @@ from numpyro_cases import COUNTS, KNOWN, VALUES, labelled_counts, masked_counts,
 
 import lvsearch as lv
 from lvsearch.bridges.from_numpyro import NumpyroEvaluator
-from lvsearch.inference.annealing.density import tune_step_lengths
+from lvsearch.inference.annealing.tuning import tune_step_lengths
 from lvsearch.inference.evidence import anneal, effort
 from lvsearch.searching.annealed import brackets_of
 

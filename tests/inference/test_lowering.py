@@ -71,7 +71,6 @@ def test_faults_are_found():
 
 SLOW = {
     "inference.annealing.between_sizes": {"_smaller_scores", "_split", "_switch"},
-    "inference.annealing.density": {"_adapt_step_lengths"},
     "inference.annealing.particles": {
         "_advance",
         "_advance_serially",
@@ -81,6 +80,7 @@ SLOW = {
         "relabel_all",
     },
     "inference.annealing.prefixes": {"_shrink"},
+    "inference.annealing.tuning": {"_adapt_step_lengths"},
     "inference.annotation.collapsed": {"collapsed_step"},
     "inference.block_models.anchor": {"_average_sweeps", "_state_with_labels"},
     "inference.block_models.truth": {"_completed"},
