@@ -15,7 +15,7 @@ No unit is ever present in part, so clusters form as their rows arrive. Where ro
 tempered paths hold all of them in one cluster for long and separate them late.
 """
 
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -43,6 +43,9 @@ def sequential(chain: Chain, key: Key[Array, ""]) -> Sequential | None:
     return None if make is None else make(key)
 
 
+Turn = TypeVar("Turn", bound="InTurn")
+
+
 class InTurn(eqx.Module):
     """The units of a chain in a random order, for annealing along the data: what all `Sequential` samplers of one unit
     after another share.
@@ -59,7 +62,7 @@ class InTurn(eqx.Module):
     n_units: Int[Array | np.ndarray, ""]
 
     @classmethod
-    def shuffled(cls, chain: Any, real: Bool[np.ndarray, " place"], key: Key[Array, ""]) -> Self:
+    def shuffled(cls: type[Turn], chain: Any, real: Bool[np.ndarray, " place"], key: Key[Array, ""]) -> Turn:
         """Return the units of a chain in an order drawn with the key.
 
         real: which array slots hold units rather than padding, (place,).
