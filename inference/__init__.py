@@ -25,7 +25,6 @@ from lvsearch.inference.likelihood import document_likelihood
 from lvsearch.inference.streaming import streamed as _topic_estimators  # noqa: F401 — registers LDA's kernels
 from lvsearch.inference.streaming.stochastic import robbins_monro, stochastic_topics
 from lvsearch.inference.topics import describing as _topic_describing  # noqa: F401 — registers what topics say
-from lvsearch.inference.topics import scores as _topic_scores  # noqa: F401 — registers how topics score documents
 
 __all__ = [
     "Batch",

@@ -4,6 +4,8 @@ A process has no size (`Model.process`). What a person means by its size is the 
 the data. Components are clusters, topics or the nodes of a tree. A sampler of the process visits each number of
 occupied components with its posterior probability. A sampler registers itself with
 `occupied_sampler.register(ModelType)`.
+
+Under a fit, a component is occupied if at least one element of the data, such as a token, is in it.
 """
 
 from collections.abc import Callable
@@ -16,6 +18,8 @@ from jaxtyping import Array, Float, Int
 
 from lvsearch.inference.chains import Sampler
 from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.engine.estimate import Estimate
+from lvsearch.inference.mixtures.occupied import OccupiedCounts
 from lvsearch.inference.sampling.recording import Recorder
 from lvsearch.models.contract import Model
 
@@ -97,3 +101,25 @@ def occupied_chains(
         visited.append(sampler.chain(jax.random.fold_in(key, number), number, sweeps))
         done()
     return np.stack(visited)
+
+
+# ── under a fit ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@singledispatch
+def occupied_counts(
+    model: Model, estimate: Estimate, data: Dataset, *, draws: int, rng: np.random.Generator
+) -> OccupiedCounts | None:
+    """Return the distribution under q of the number of occupied components, estimated from draws of all local latent
+    variables.
+
+    A component is occupied if it holds an element of some unit. A model type registers a function of its own. The
+    default is None, for models where every unit is in one component, and for models of which nothing is known.
+
+    model: the fitted model, `estimate.model`.
+    estimate: the fit, which has q of the parameters.
+    data: the units whose elements occupy components.
+    draws: how many times all local variables are drawn.
+    rng: the source of the random numbers.
+    """
+    return None

@@ -63,8 +63,7 @@ from lvsearch.models.exponential.indicators import Bernoulli, Categorical
 from lvsearch.models.exponential.markov_chain import MarkovChain, MarkovChainStatistics
 from lvsearch.models.exponential.normal_gamma import MeanAndPrecision, NormalGamma, NormalGammaStatistics
 from lvsearch.models.exponential.normal_wishart import MeanAndPrecisionMatrix, NormalWishart, NormalWishartStatistics
-from lvsearch.models.exponential.point_gaussian import PointGaussian
-from lvsearch.models.exponential.point_means import PointMean, PointProbability
+from lvsearch.models.exponential.point_gaussian import PointGaussian, PointMean, PointProbability
 from lvsearch.models.exponential.regression import (
     NormalGammaRegression,
     RegressionStatistics,

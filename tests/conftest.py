@@ -55,6 +55,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="also run the tests marked slow")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Where smoke tests alone are asked for, files without one are not imported: that would take most of the time."""
+    if config.getoption("-m") == "smoke" and collection_path.name.startswith("test_") and collection_path.is_file():
+        return "mark.smoke" not in collection_path.read_text(encoding="utf-8") or None
+    return None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.stem not in LONGEST)  # the rest stays in its order
     if config.getoption("--slow") or "slow" in (config.getoption("-m") or ""):

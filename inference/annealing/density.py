@@ -20,6 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
+from lvsearch.inference.annealing.kits import chain_kit, plain_kit
+
 LEAPS, TRAJECTORIES = 5, 3
 """Number of leapfrog steps of a trajectory, and number of trajectories of a sweep."""
 SHORTEST = 0.1
@@ -285,3 +287,6 @@ class DensityChain(eqx.Module):
 
         (density, likelihood), gradient = jax.vmap(jax.value_and_grad(tempered, has_aux=True))(position)
         return Place(position, likelihood, density, gradient)
+
+
+chain_kit.register(DensityChain, plain_kit)

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float64, Key
 
 from lvsearch.inference.annealing.between_sizes import Gain
 from lvsearch.inference.annealing.generic import flat_chain
+from lvsearch.inference.annealing.kits import Anchor, chain_kit
 from lvsearch.inference.annealing.particles import CONSTANT, Profile, backward, forward, pilot, schedule
 from lvsearch.inference.annealing.prefixes import grow, sequential, shrink
 from lvsearch.inference.chains import Chain, State
@@ -49,12 +50,10 @@ HALVES = 2
 
 On a mesh each half runs on its own device, of another process where there are several. Results do not depend on timing.
 """
-NEAR, FAR = 10.0, 4000.0
-"""Thresholds for a second path: the distance between both directions in nats, and distance times temperatures.
+NEAR = 10.0
+"""Distance between both directions, in nats, up to which no second path is annealed.
 
-If both are exceeded, a second path is annealed from where the first one ended. On a smooth path the distance falls as
-one over the temperatures, and then more temperatures suffice. Distance times temperatures was 2,000 to 2,600 on corpora
-that leave the number of topics open, and 14,000 on corpora that decide it.
+Beyond it, and beyond the chain's `patience`, a second path is annealed from where the first one ended.
 """
 
 HOPELESS = 3
@@ -80,16 +79,6 @@ class Effort(NamedTuple):
     particles: int
 
 
-class Anchor(NamedTuple):
-    """An annealing path from a q around one labelling (numbering of the components) and one mode of the posterior.
-
-    `chain`: the path. `error`: the standard error of q's own normaliser, in nats; 0 if q is normalised.
-    """
-
-    chain: Chain
-    error: float
-
-
 class TwoSided(NamedTuple):
     """log p(data | size) annealed from q to the posterior and back, nats, one value per particle group.
 
@@ -111,6 +100,8 @@ class TwoSided(NamedTuple):
 @singledispatch
 def evidence_chain(model: Model, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> Chain:
     """Return the best known annealing path to the posterior of a model, as registered for its type.
+
+    By default it is the generic path from the prior, which every log-joint has.
 
     data: the units whose evidence is wanted.
     size: how many components, for each size variable.
@@ -136,56 +127,31 @@ def sampled_chain(model: Model, data: Dataset, size: tuple[int, ...]) -> Chain:
 
 @singledispatch
 def path_needs_fit(model: Model, data: Dataset) -> bool:
-    """Return True if `evidence_chain` gives a better path from a fit of this model and data than without one."""
+    """Return True if `evidence_chain` gives a better path from a fit of this model and data than without one.
+
+    By default it is False, as the generic path makes no use of a fit. A type whose path does registers both.
+    """
     return False
 
 
-@singledispatch
 def anchored_chain(chain: Chain, key: Key[Array, ""], states: Sequence[State]) -> Anchor | None:
     """Return a path to the same posterior from a q around the best of the given particles, or None for chains without
-    one.
-
-    Such a path is shorter, but stays in one labelling (numbering of the components) and one mode.
+    one (`ChainKit.anchored`).
 
     chain: the chain on its first path.
-    states: where the first path's forward annealing ended: particles of each of its two independent halves, or of the
-        one run if it ran forward only.
+    states: where the first path's forward annealing ended.
     """
-    return None
-
-
-@singledispatch
-def along_data(chain: Chain) -> bool:
-    """Return True if this chain's path from the prior leads along the data (`prefixes`), False if along
-    temperatures.
-    """
-    return False
-
-
-@singledispatch
-def patience(chain: Chain) -> float:
-    """Return the limit on (nats between both directions) × (number of temperatures) below which no second path is
-    annealed.
-
-    Below the limit, more temperatures on the path from the prior are expected to suffice. It is 0 for chains whose
-    second path, from a q around one numbering of the components, is cheap and exact.
-    """
-    return FAR
-
-
-@singledispatch
-def first_steps(chain: Chain) -> int:
-    """Return the number of temperatures of the cheapest annealing of this chain.
-
-    By default one particle then draws about `FIRST_DRAWS` latent variables, with at least `FIRST_STEPS` and at most
-    `MOST_FIRST_STEPS` temperatures.
-    """
-    return min(max(FIRST_STEPS, FIRST_DRAWS // max(1, chain.elements)), MOST_FIRST_STEPS)
+    anchored = chain_kit(chain).anchored
+    return None if anchored is None else anchored(key, states)
 
 
 @singledispatch
 def bytes_while_annealed(model: Model, data: Dataset) -> int:
-    """Return roughly how many bytes annealing holds in addition to a fit; 0 where that is less than the fit itself."""
+    """Return roughly how many bytes annealing holds in addition to a fit.
+
+    By default it is 0, for chains that hold less than the fit. A type whose chain holds more, such as a latent variable
+    for every token, registers how much.
+    """
     return 0
 
 
@@ -195,7 +161,8 @@ def measures_gains(model: Model, data: Dataset) -> bool:
     (`gain_of_last_part`).
 
     Otherwise they are compared by the evidence of each size. Gains are needed where data are many, because two paths
-    from a fit or the prior then end too far apart.
+    from a fit or the prior then end too far apart. By default it is False, as no gain can be measured for a type
+    without a path between two sizes: both are registered together.
     """
     return False
 
@@ -220,13 +187,14 @@ def gain_of_last_part(
 def effort(chain: Chain, trial: int) -> Effort:
     """Return the work of annealing a chain once more: temperatures, particle groups and particles.
 
-    Larger data get fewer particles.
+    Larger data get fewer particles. In the cheapest annealing one particle draws about `FIRST_DRAWS` latent variables,
+    with at least `FIRST_STEPS` and at most `MOST_FIRST_STEPS` temperatures, unless the chain says otherwise.
 
     trial: how often this size was annealed before, from 0. Each further annealing has three times as many temperatures.
     """
-    elements = chain.elements
-    steps = first_steps(chain) * GROWTH**trial
-    if elements <= 1_000 and along_data(chain):
+    elements, kit = chain.elements, chain_kit(chain)
+    steps = kit.first_steps(min(max(FIRST_STEPS, FIRST_DRAWS // max(1, elements)), MOST_FIRST_STEPS)) * GROWTH**trial
+    if elements <= 1_000 and kit.along_data:
         return Effort(steps, 2, ISLAND * min(MOST_ALONG_DATA, max(1, 1_000 // elements)))
     if elements <= 20_000:
         return Effort(steps, max(2, chain.efficient_particles // ISLAND), ISLAND)
@@ -246,11 +214,11 @@ def temperature_profile(chain: Chain, key: Key[Array, ""], work: Effort) -> Prof
     """Return the profile by which `anneal` spaces its temperatures: the one that a pilot run measures.
 
     If particles are too few to tell how weights spread, or the path adds the units one after another instead of raising
-    a temperature (`along_data`), no pilot runs. The profile then spaces temperatures evenly.
+    a temperature, no pilot runs. The profile then spaces temperatures evenly.
 
     work: the particle groups and particles of the annealing; the pilot has as many.
     """
-    if work.islands * work.particles < FEWEST_FOR_PILOT or along_data(chain):
+    if work.islands * work.particles < FEWEST_FOR_PILOT or chain_kit(chain).along_data:
         return Profile(np.array([0.0, 1.0]), np.zeros(2), np.zeros(2))
     return pilot(chain, key, islands=work.islands, particles=work.particles)
 
@@ -274,7 +242,7 @@ def anneal(chain: Chain, key: Key[Array, ""], work: Effort, profile: Profile) ->
             return (second,)
     first, states = both_ways(chain, key_first, work, profile)
     apart = float(np.mean(first.backward) - np.mean(first.forward))
-    if first.anchor_error is not None or apart <= NEAR or apart * work.steps <= patience(chain):
+    if first.anchor_error is not None or apart <= NEAR or apart * work.steps <= chain_kit(chain).patience:
         return (first,)
     second = _from_an_anchor(chain, key_anchors, key_second, work, states)
     return (first,) if second is None else (first, second)
@@ -341,7 +309,7 @@ def both_ways(
         Returns: (the estimates of both directions, the state in which the forward path ended).
         """
         key_forward, key_backward = split_key(fold_in(key, number))
-        if along_data(chain):
+        if chain_kit(chain).along_data:
             return _along_data(chain, key_forward, key_backward, work, truth)
         there = forward(chain, key_forward, temperatures, islands=work.islands, particles=work.particles)
         back = backward(
@@ -366,7 +334,7 @@ def _along_data(
     Returns: (the estimates of both directions, the state in which the forward path ended).
     """
     sampler = sequential(chain, fold_in(key_forward, ORDER))
-    assert sampler is not None  # `along_data` is registered for chains that have one
+    assert sampler is not None  # kits say `along_data` where units can come one by one
     sweeps = -(-work.steps // TEMPERATURES_A_SWEEP)
     there = grow(sampler, key_forward, sweeps, islands=work.islands, particles=work.particles)
     back = shrink(sampler, key_backward, there.state if truth is None else truth, sweeps, islands=work.islands)

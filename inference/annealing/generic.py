@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
+from lvsearch.inference.annealing.kits import chain_kit, plain_kit
 from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.engine.gibbs import GibbsState, Tilt, conditional_draw, sweep_state
 from lvsearch.inference.engine.meanfield import cast, expected_statistics, local_lengths, unit_masks
@@ -225,6 +226,9 @@ class GenericChain(eqx.Module):
             for batch, ids, natural in zip(self.batches, self.unit_ids, self.locals, strict=True)
         ]
         return GibbsState(g, tuple(drawn))
+
+
+chain_kit.register(GenericChain, plain_kit)
 
 
 def _log_density(site: Site, natural: Statistics, statistics: Statistics, on: Masks) -> Float[Array, "..."]:

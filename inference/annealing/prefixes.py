@@ -15,14 +15,15 @@ No unit is ever present in part, so clusters form as their rows arrive. Where ro
 tempered paths hold all of them in one cluster for long and separate them late.
 """
 
-from functools import singledispatch
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Float64, Key
+from jaxtyping import Array, Bool, Float, Float64, Int, Key
 
+from lvsearch.inference.annealing.kits import chain_kit
 from lvsearch.inference.annealing.particles import CONSTANT, Population, resampled
 from lvsearch.inference.chains import Chain, Sequential, State
 from lvsearch.inference.compiles import counted
@@ -33,24 +34,52 @@ REMOVED = 0x4E40
 """Folded into a key to separate a unit's removal from the resampling after it."""
 
 
-@singledispatch
 def sequential(chain: Chain, key: Key[Array, ""]) -> Sequential | None:
     """Return the chain's units (rows or documents) in an order drawn with the key, for annealing along the data.
 
-    Returns None for chains whose path is along temperatures.
+    Returns None for chains whose units cannot come one by one (`ChainKit.sequential`).
     """
-    return None
+    make = chain_kit(chain).sequential
+    return None if make is None else make(key)
 
 
-def draw_arrival_order(key: Key[Array, ""], real: Bool[np.ndarray, " place"]) -> tuple[np.ndarray, np.ndarray]:
-    """Draw a random order in which the units arrive.
+Turn = TypeVar("Turn", bound="InTurn")
 
-    real: which array slots hold units rather than padding, (place,).
 
-    Returns: (the slots in the order in which their units come, padding last, (place,); the number of units).
+class InTurn(eqx.Module):
+    """The units of a chain in a random order, for annealing along the data: what all `Sequential` samplers of one unit
+    after another share.
+
+    | field | meaning |
+    |---|---|
+    | `chain` | the chain over the labels of the units, on the path from the prior |
+    | `order` | the array slots in the order in which their units come, padding last, (place,) |
+    | `n_units` | how many units are not padding |
     """
-    order = np.concatenate([generator(key).permutation(np.flatnonzero(real)), np.flatnonzero(~real)])
-    return order, np.asarray(real.sum(), np.int32)
+
+    chain: Any
+    order: Int[np.ndarray, " place"]
+    n_units: Int[Array | np.ndarray, ""]
+
+    @classmethod
+    def shuffled(cls: type[Turn], chain: Any, real: Bool[np.ndarray, " place"], key: Key[Array, ""]) -> Turn:
+        """Return the units of a chain in an order drawn with the key.
+
+        real: which array slots hold units rather than padding, (place,).
+        """
+        order = np.concatenate([generator(key).permutation(np.flatnonzero(real)), np.flatnonzero(~real)])
+        return cls(chain, order, np.asarray(real.sum(), np.int32))
+
+    @property
+    def places(self) -> int:
+        """The number of units, padding included."""
+        return len(self.order)
+
+    def take(self, state: State, particles: Int[Array, " chosen"]) -> State:
+        """Return the state of the chosen particles, in the order in which they are named; a particle may be named
+        twice.
+        """
+        return self.chain.take(state, particles)
 
 
 class Grown(NamedTuple):

@@ -7,6 +7,7 @@ All factors are made broader, so that q covers what the posterior may hold aroun
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
-from lvsearch.inference.annealing.dispatch import Anchor, anchored_chain, patience
+from lvsearch.inference.annealing.kits import Anchor, ChainKit, chain_kit
 from lvsearch.inference.annealing.particles import log_densities
 from lvsearch.inference.block_models.chain import BlockChain
 from lvsearch.inference.block_models.state import BlockStart, BlockState
@@ -33,7 +34,17 @@ DATA_SHARE = 0.5
 """The share of the data's information about blocks and weights that q has: its variances are twice the posterior's."""
 
 
-@anchored_chain.register
+@chain_kit.register
+def _kit_of_blocks(chain: BlockChain) -> ChainKit:
+    """Return the kit of a block model: a second path follows whenever the two directions end far apart.
+
+    That path, from a q about one labelling, is short, and q is normalised, so nothing of it is estimated beforehand. A
+    fit of hundreds of rows and columns leaves little uncertainty around one labelling. With 24 temperatures the path's
+    two ends were within a nat of each other, where the ends of the path from the prior were hundreds of nats apart.
+    """
+    return ChainKit(anchored=partial(_anchor_of_blocks, chain), patience=0.0)
+
+
 def _anchor_of_blocks(chain: BlockChain, key: Key[Array, ""], states: Sequence[BlockState]) -> Anchor:
     """Return the annealing path from a q about the labelling in which the best of some particles ends.
 
@@ -64,17 +75,6 @@ def average_best_particle(chain: BlockChain, key: Key[Array, ""], states: Sequen
 
 
 _state_with_labels = kernel(brief=True)(lambda chain, key, rows, columns: chain.state_from_labels(key, rows, columns))
-
-
-@patience.register
-def _patience_of_blocks(chain: BlockChain) -> float:
-    """Return 0, the limit of `patience`: whenever the two directions end far apart, a second path is annealed at once.
-
-    That path, from a q about one labelling, is short, and q is normalised, so nothing of it is estimated beforehand. A
-    fit of hundreds of rows and columns leaves little uncertainty around one labelling. With 24 temperatures the path's
-    two ends were within a nat of each other, where the ends of the path from the prior were hundreds of nats apart.
-    """
-    return 0.0
 
 
 @kernel()

@@ -26,8 +26,7 @@ from lvsearch.inference.annealing.generic import GenericChain, fitted_chain, fla
 from lvsearch.inference.annealing.particles import Annealed, Profile, backward, forward, pilot, schedule
 from lvsearch.inference.annealing.prefixes import grow, sequential
 from lvsearch.inference.evidence import recorders as _recorders  # noqa: F401 — registers what is recorded of chains
-from lvsearch.inference.evidence import row_by_row as _row_by_row  # noqa: F401 — registers rows that come in turn
-from lvsearch.inference.evidence import unigram_in_turn as _unigram_in_turn  # noqa: F401 — registers such documents
+from lvsearch.inference.evidence import row_by_row as _row_by_row  # noqa: F401 — registers what mixtures offer
 from lvsearch.inference.evidence.hidden_markov import HiddenMarkovChain
 from lvsearch.inference.evidence.independent_normal import IndependentNormalChain
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture
@@ -36,9 +35,7 @@ from lvsearch.inference.evidence.poisson_factorization import PoissonFactorizati
 from lvsearch.inference.evidence.simulation import Simulated, simulated_like
 from lvsearch.inference.evidence.truth import anneal_simulated, true_state
 from lvsearch.inference.evidence.unigram_mixtures import UnigramMixtureChain
-from lvsearch.inference.topic_samplers import admixture as _admixture  # noqa: F401 — registers paths of admixed populations
-from lvsearch.inference.topic_samplers import anchor as _topic_anchor  # noqa: F401 — registers paths from given topics
-from lvsearch.inference.topic_samplers import document_by_document as _documents  # noqa: F401 — registers documents in turn
+from lvsearch.inference.topic_samplers import anchor as _topic_anchor  # noqa: F401 — registers what chains of topics offer
 from lvsearch.inference.topic_samplers import size_gain as _size_gain  # noqa: F401 — registers what one topic more gains
 from lvsearch.inference.topic_samplers.chain import CollapsedTopics, collapsed_topics
 from lvsearch.inference.topic_samplers.chain_hyperparameters import HyperTopics, hyper_topics

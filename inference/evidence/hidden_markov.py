@@ -29,6 +29,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.annealing.draws import log_gamma_draws
+from lvsearch.inference.annealing.kits import chain_kit, plain_kit
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.groups import rows_of_groups
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, check_size
@@ -258,6 +259,9 @@ class HiddenMarkovChain(eqx.Module):
         return jax.tree.map(
             lambda prior, sum: prior + temperature * sum, like, unpack_sums(self.model.components, sums, like)
         )
+
+
+chain_kit.register(HiddenMarkovChain, plain_kit)
 
 
 def _log_simplex(key: Array, concentration: Array, exists: Array) -> Array:

@@ -26,6 +26,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from lvsearch.inference.annealing.dispatch import sampled_chain
 from lvsearch.inference.annealing.draws import log_gamma_draws
+from lvsearch.inference.annealing.kits import chain_kit, plain_kit
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows
 from lvsearch.inference.engine.estimate import capacity_of, check_size
@@ -296,6 +297,9 @@ class IndependentNormalChain(eqx.Module):
         log_gamma = log_gamma_draws(key, jnp.asarray(self.model.concentration) + counts)
         exists = first(jnp.asarray(self.size), self.capacity)[:, None]
         return jax.nn.log_softmax(jnp.where(exists, log_gamma, -jnp.inf), axis=0)
+
+
+chain_kit.register(IndependentNormalChain, plain_kit)
 
 
 @sampled_chain.register

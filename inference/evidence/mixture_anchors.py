@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from lvsearch.inference.annealing.dispatch import Anchor, anchored_chain, patience
+from lvsearch.inference.annealing.kits import Anchor
 from lvsearch.inference.annealing.particles import log_densities
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState
 from lvsearch.models.kernels import kernel
@@ -19,17 +19,7 @@ ANYWHERE = 0.02
 """The probability under q that a row's label is drawn evenly over all labels."""
 
 
-@patience.register
-def _patience_of_mixture(chain: CollapsedMixtureChain) -> float:
-    """Return 0, the limit of `patience`: whenever the two directions end far apart, a second path is annealed at once.
-
-    It is worth its time, since its q around one labelling is normalised and as cheap to draw from as the prior.
-    """
-    return 0.0
-
-
-@anchored_chain.register
-def _anchor_of_mixture(chain: CollapsedMixtureChain, key: Key[Array, ""], states: Sequence[CollapsedState]) -> Anchor:
+def anchor_of_mixture(chain: CollapsedMixtureChain, key: Key[Array, ""], states: Sequence[CollapsedState]) -> Anchor:
     """Return the second path of a mixture, from a q around the labels of the best particle of the first
     (`anchor_labels`).
 

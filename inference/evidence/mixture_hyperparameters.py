@@ -26,9 +26,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
-from lvsearch.inference.annealing.dispatch import Anchor, anchored_chain, evidence_chain, patience
+from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.annealing.hyperparameters import Course, gamma_around, slice_sample
+from lvsearch.inference.annealing.kits import Anchor
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.evidence.mixture_anchors import anchor_labels
@@ -337,17 +338,7 @@ def _evidence_chain_of_mixture(
     return labels_chain(model.components, model, data, size[0])
 
 
-@patience.register
-def _patience_of_hyper_mixture(chain: HyperMixture) -> float:
-    """Return 0, the limit of `patience`: whenever the two directions end far apart, a second path is annealed at once.
-
-    As without hyper-parameters, its q around one labelling is normalised and as cheap to draw from as the prior.
-    """
-    return 0.0
-
-
-@anchored_chain.register
-def _anchor_of_hyper_mixture(chain: HyperMixture, key: Key[Array, ""], states: Sequence[HyperMixtureState]) -> Anchor:
+def anchor_of_hyper_mixture(chain: HyperMixture, key: Key[Array, ""], states: Sequence[HyperMixtureState]) -> Anchor:
     """Return the second path: from a q around the labels of the best particle, with Gammas around its hyper-parameters.
 
     states: final states of the first path, one per half of the annealing.

@@ -45,6 +45,7 @@ from scipy.special import gammaln
 from lvsearch.inference.annealing.dispatch import evidence_chain, path_needs_fit
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.annealing.hyperparameters import slice_sample
+from lvsearch.inference.annealing.kits import chain_kit, plain_kit
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, check_size
@@ -459,6 +460,9 @@ class PoissonFactorizationChain(eqx.Module):
         by = scale_step(key, slope, up, down)
         log_intensities = jnp.where(real, state.log_intensities + by, state.log_intensities)
         return state._replace(log_intensities=log_intensities, log_factors=state.log_factors - by)
+
+
+chain_kit.register(PoissonFactorizationChain, plain_kit)
 
 
 @path_needs_fit.register

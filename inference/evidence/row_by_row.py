@@ -7,6 +7,8 @@ with n_k the number of rows before in component k, and S_k the sum of their stat
 from their priors before any row, and move with every sweep, given the rows so far.
 """
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -15,31 +17,22 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from lvsearch.inference.annealing.dispatch import along_data
-from lvsearch.inference.annealing.prefixes import draw_arrival_order, sequential
-from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture, HyperMixtureState
+from lvsearch.inference.annealing.kits import Anchor, ChainKit, chain_kit
+from lvsearch.inference.annealing.prefixes import InTurn
+from lvsearch.inference.evidence.mixture_anchors import anchor_of_mixture
+from lvsearch.inference.evidence.mixture_hyperparameters import (
+    HyperMixture,
+    HyperMixtureState,
+    anchor_of_hyper_mixture,
+)
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
 from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining
 
 
-class RowByRow(eqx.Module):
-    """The rows of a mixture in a random order, for annealing along the rows (`Sequential`).
-
-    | field | meaning |
-    |---|---|
-    | `chain` | the chain over labels, on the path from the prior |
-    | `order` | the rows in the order in which they come, padding last, (row,) |
-    | `n_units` | how many rows are not padding |
-    """
+class RowByRow(InTurn):
+    """The rows of a mixture in a random order, for annealing along the rows (`Sequential`)."""
 
     chain: CollapsedMixtureChain
-    order: Int[np.ndarray, " row"]
-    n_units: Int[Array | np.ndarray, ""]
-
-    @property
-    def places(self) -> int:
-        """The number of rows, padding included."""
-        return len(self.order)
 
     def initial_state(self, key: Key[Array, ""], particles: int) -> CollapsedState:
         """Return the state before any row has come, in which no row has a label (all are −1)."""
@@ -80,12 +73,6 @@ class RowByRow(eqx.Module):
         """
         # summed anew, so that rounding does not add up over sweeps
         return self.revisit_under(key, self.chain.state_from_labels(state.labels), units, backward, self.chain.prior)
-
-    def take(self, state: CollapsedState, particles: Int[Array, " chosen"]) -> CollapsedState:
-        """Return the state of the chosen particles, in the order in which they are named; a particle may be named
-        twice.
-        """
-        return self.chain.take(state, particles)
 
     def remove_under(
         self, state: CollapsedState, unit: Int[Array, ""], prior: Any
@@ -213,35 +200,36 @@ class HyperRowByRow(eqx.Module):
         return self.chain.take(state, particles)
 
 
-@sequential.register
-def _rows_of_mixture_in_turn(chain: CollapsedMixtureChain, key: Key[Array, ""]) -> RowByRow | None:
-    """Return the rows of a mixture in an order drawn by the key, or None for a chain on the path around a labelling."""
-    if chain.anchor is not None:
-        return None
-    return RowByRow(chain, *draw_arrival_order(key, np.asarray(chain.weight) > 0))
-
-
-@sequential.register
-def _rows_of_hyper_mixture_in_turn(chain: HyperMixture, key: Key[Array, ""]) -> HyperRowByRow | None:
-    """Return the rows of a mixture in an order drawn by the key, or None for a chain on the path around a labelling.
-
-    The hyper-parameters of the mixture have priors.
+@chain_kit.register
+def _kit_of_mixture(chain: CollapsedMixtureChain) -> ChainKit:
+    """Return the kit of a mixture: from the prior its path goes along the rows, and a second path goes around a
+    labelling.
     """
-    rows = sequential(chain.mixture, key)
-    return HyperRowByRow(chain, rows) if isinstance(rows, RowByRow) else None
+    in_turn = partial(RowByRow.shuffled, chain, np.asarray(chain.weight) > 0)
+    return _kit(chain.anchor is None, in_turn, partial(anchor_of_mixture, chain))
 
 
-@along_data.register
-def _mixture_goes_along_rows(chain: CollapsedMixtureChain) -> bool:
-    """Return True for a mixture on the path from the prior, which then goes along the rows; False on the second
-    path.
+@chain_kit.register
+def _kit_of_hyper_mixture(chain: HyperMixture) -> ChainKit:
+    """Return the kit of a mixture whose hyper-parameters have priors, which is that of a mixture."""
+
+    def in_turn(key: Key[Array, ""]) -> HyperRowByRow:
+        """Return the rows in an order drawn by the key."""
+        return HyperRowByRow(chain, RowByRow.shuffled(chain.mixture, np.asarray(chain.mixture.weight) > 0, key))
+
+    return _kit(chain.mixture.anchor is None, in_turn, partial(anchor_of_hyper_mixture, chain))
+
+
+def _kit(
+    from_prior: bool,
+    in_turn: Callable[[Key[Array, ""]], RowByRow | HyperRowByRow],
+    anchored: Callable[[Key[Array, ""], Sequence[Any]], Anchor],
+) -> ChainKit:
+    """Return the kit of a mixture.
+
+    A second path is always worth its time: its q around one labelling is normalised and as cheap to draw from as the
+    prior.
+
+    from_prior: True on the path from the prior, False on the second one, whose rows do not come in turn.
     """
-    return chain.anchor is None
-
-
-@along_data.register
-def _hyper_mixture_goes_along_rows(chain: HyperMixture) -> bool:
-    """Return True for a mixture on the path from the prior, which then goes along the rows; False on the second
-    path.
-    """
-    return chain.mixture.anchor is None
+    return ChainKit(in_turn if from_prior else None, from_prior, anchored, patience=0.0)

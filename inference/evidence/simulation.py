@@ -25,7 +25,7 @@ from lvsearch.inference.data.images import annotated_images, has_tokens
 from lvsearch.inference.data.rows import rows
 from lvsearch.models.contract import Model, Statistics, Unit
 from lvsearch.models.kernels import full_precision
-from lvsearch.models.units import AnnotatedImage, BagOfWords, Row
+from lvsearch.models.units import AnnotatedImage, BagOfWords, GroupOfRows, Row
 
 
 class Simulated(NamedTuple):
@@ -84,8 +84,18 @@ def _simulate(
 def one_a_column(units: Unit) -> Unit:
     """Return units with a column for every single observation, so that no column stands for several copies.
 
-    A type of unit whose columns have counts registers a function of its own; other units are returned as they are.
+    Raises TypeError for a type of unit of which it is not known whether its columns have counts.
     """
+    raise TypeError(
+        f"got units of type {type(units).__name__}, expected a type of which it is known whether a column stands for "
+        "several observations: register how with lvsearch.inference.evidence.simulation.one_a_column"
+    )
+
+
+@one_a_column.register(Row)
+@one_a_column.register(GroupOfRows)
+def _single_cells(units: Row | GroupOfRows) -> Row | GroupOfRows:
+    """Return rows and groups of rows as they are: a cell is one observation."""
     return units
 
 
@@ -111,7 +121,9 @@ def pack_simulated(data: Dataset) -> Dataset:
 
 @singledispatch
 def _pack_by_type(units: Unit, data: Dataset) -> Dataset:
-    """Return simulated data in the form that engines expect, by the type of the units; by default as they are.
+    """Return simulated data in the form that engines expect, by the type of the units.
+
+    By default they are returned as they are. This is valid data for every engine: other forms are only faster.
 
     units: the units of the only batch of `data`.
     """

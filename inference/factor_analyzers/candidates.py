@@ -11,6 +11,8 @@ Their average over j, summed over k, is an unbiased estimate of the row's predic
 replace one candidate of its component, and a candidate is chosen in proportion to the weights. This leaves π_t, the
 distribution at the chain's temperature, unchanged and is its own time reversal (Tjelmeland 2004; Andrieu, Doucet &
 Holenstein 2010, §4: iterated importance sampling).
+
+The state of a chain over labels and scores of rows (`ScoredLabels`) is here too, since candidates are drawn given it.
 """
 
 from typing import NamedTuple
@@ -20,7 +22,30 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from lvsearch.inference.factor_analyzers.regressions import Regressions, log_row, score_proposal
+from lvsearch.inference.factor_analyzers.regressions import Regressions, RegressionSums, log_row, score_proposal
+
+LogHyper = dict[str, Float[Array, "column particle"]]
+"""Log of each hyper-parameter by name, (column, particle), with one column if all columns of the data share a value."""
+
+
+class ScoredLabels(NamedTuple):
+    """Labels and scores of all rows, with particles side by side.
+
+    | field | meaning | shape |
+    |---|---|---|
+    | `labels` | the component of each row, −1 for a row in none | (row, particle) |
+    | `scores` | the coordinates of each row on its component's factors | (row, factor, particle) |
+    | `log_hyper` | log of each hyper-parameter by name | (column, particle) |
+    | `counts` | the number of rows of each component | (component, particle) |
+    | `sums` | sums over the rows of each component, from which the posterior of its parameters follows | |
+    """
+
+    labels: Int[Array, "row particle"]
+    scores: Float[Array, "row factor particle"]
+    log_hyper: LogHyper
+    counts: Float[Array, "component particle"]
+    sums: RegressionSums
+
 
 CANDIDATES = 2
 """The number of candidate scores drawn in each component for one row."""

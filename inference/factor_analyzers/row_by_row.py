@@ -14,6 +14,7 @@ newly drawn candidates. Each is the time reversal of the other.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -21,34 +22,22 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from lvsearch.inference.annealing.dispatch import Anchor, along_data, anchored_chain, evidence_chain, patience
+from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.annealing.hyperparameters import gamma_around
-from lvsearch.inference.annealing.prefixes import draw_arrival_order, sequential
+from lvsearch.inference.annealing.kits import Anchor, ChainKit, chain_kit
+from lvsearch.inference.annealing.prefixes import InTurn
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.evidence.mixture_anchors import anchor_labels
-from lvsearch.inference.factor_analyzers.candidates import CANDIDATES, Candidates
+from lvsearch.inference.factor_analyzers.candidates import CANDIDATES, Candidates, ScoredLabels
 from lvsearch.inference.factor_analyzers.chain import FactorAnalyzerChain
-from lvsearch.inference.factor_analyzers.scored_labels import ScoredLabels
 from lvsearch.models.factor_analyzers import FactorAnalyzerMixture
 
 
-class ScoredRowByRow(eqx.Module):
-    """An annealing path along the rows: a chain, and the order in which its rows arrive.
-
-    chain: the chain over labels and scores.
-    order: indices of rows in the order of arrival, padding last, (row,).
-    n_units: the number of rows without padding.
-    """
+class ScoredRowByRow(InTurn):
+    """An annealing path along the rows of a mixture of factor analysers, which arrive in a random order."""
 
     chain: FactorAnalyzerChain
-    order: Int[np.ndarray, " row"]
-    n_units: Int[Array | np.ndarray, ""]
-
-    @property
-    def places(self) -> int:
-        """The number of rows, padding included."""
-        return len(self.order)
 
     def initial_state(self, key: Key[Array, ""], particles: int) -> ScoredLabels:
         """Return the state before any row: hyper-parameters from their prior, and label −1 for every row."""
@@ -110,10 +99,6 @@ class ScoredRowByRow(eqx.Module):
         state = self.chain.sweep_at_once(key_blocked, state, came, 1.0)
         return self.chain.move_hyperparameters(key_hyper, state, 1.0, backward)
 
-    def take(self, state: ScoredLabels, particles: Int[Array, " chosen"]) -> ScoredLabels:
-        """Return the state of the chosen particles, in the given order."""
-        return self.chain.take(state, particles)
-
     def _log_predictive(self, before: ScoredLabels, found: Candidates, row: Array) -> Float[Array, " particle"]:
         """Return log of the estimate of p(row | the rows before, their labels and scores), nats.
 
@@ -135,31 +120,20 @@ def _evidence_chain_of_factor_analyzers(
     return FactorAnalyzerChain.from_data(model, data, size[0], capacity_of(size)[0])
 
 
-@sequential.register
-def _sequential_of_factor_analyzers(chain: FactorAnalyzerChain, key: Key[Array, ""]) -> ScoredRowByRow | None:
-    """Return the chain's rows in a random order; None for a chain around one labelling."""
-    if chain.anchor is not None:
-        return None
-    return ScoredRowByRow(chain, *draw_arrival_order(key, np.asarray(chain.weight) > 0))
+@chain_kit.register
+def _kit_of_factor_analyzers(chain: FactorAnalyzerChain) -> ChainKit:
+    """Return the kit of factor analysers: from the prior the path leads along the rows, and a second path goes around a
+    labelling.
 
-
-@along_data.register
-def _is_along_rows(chain: FactorAnalyzerChain) -> bool:
-    """Return whether the path leads along the rows: False for a chain around one labelling, True for all others."""
-    return chain.anchor is None
-
-
-@patience.register
-def _patience_of_factor_analyzers(chain: FactorAnalyzerChain) -> float:
-    """Return 0: a second path, around one labelling, is annealed whenever the two directions of the first are far
-    apart.
-
-    The second path is cheap, because its first distribution is normalised and as easy to draw from as the prior.
+    The second path is annealed whenever the two directions of the first are far apart. It is cheap, because its first
+    distribution is normalised and as easy to draw from as the prior.
     """
-    return 0.0
+    from_prior = chain.anchor is None
+    in_turn = partial(ScoredRowByRow.shuffled, chain, np.asarray(chain.weight) > 0)
+    anchored = partial(_anchored_chain_of_factor_analyzers, chain)
+    return ChainKit(in_turn if from_prior else None, from_prior, anchored, patience=0.0)
 
 
-@anchored_chain.register
 def _anchored_chain_of_factor_analyzers(
     chain: FactorAnalyzerChain, key: Key[Array, ""], states: Sequence[ScoredLabels]
 ) -> Anchor:

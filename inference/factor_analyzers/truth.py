@@ -11,8 +11,8 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.evidence.recorders import OCCUPIED
 from lvsearch.inference.evidence.simulation import Simulated
 from lvsearch.inference.evidence.truth import true_state
+from lvsearch.inference.factor_analyzers.candidates import ScoredLabels
 from lvsearch.inference.factor_analyzers.chain import FactorAnalyzerChain
-from lvsearch.inference.factor_analyzers.scored_labels import ScoredLabels
 from lvsearch.inference.sampling.recording import Quantity, Recorder, recorder, rows_of_units
 
 

@@ -32,8 +32,8 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, Int, Key
 
-from lvsearch.inference.annealing.dispatch import first_steps
 from lvsearch.inference.annealing.draws import log_gamma_draws
+from lvsearch.inference.annealing.kits import ChainKit, chain_kit
 from lvsearch.inference.factorizations.rescaling import scale_step
 from lvsearch.inference.factorizations.trajectories import LEAPS, MatrixLines, log_cells
 from lvsearch.models.contract import first
@@ -316,7 +316,7 @@ class AnchoredFactorization(eqx.Module):
         return NearState(rows + by, columns - by, log_noise)
 
 
-@first_steps.register
-def _first_steps_of_factorizations(chain: AnchoredFactorization) -> int:
-    """Return the number of temperatures of the first annealing."""
-    return TEMPERATURES
+@chain_kit.register
+def _kit_of_factorization(chain: AnchoredFactorization) -> ChainKit:
+    """Return the kit of a factorisation around a fit: its first annealing has `TEMPERATURES` temperatures."""
+    return ChainKit(first_steps=lambda default: TEMPERATURES)

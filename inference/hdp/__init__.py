@@ -8,8 +8,7 @@ from lvsearch.inference.hdp.estimator import HDPEstimator, HDPSettings
 from lvsearch.inference.hdp.gibbs import HDPSample, direct_assignment
 from lvsearch.inference.hdp.group_gibbs import GroupsSample, group_direct_assignment
 from lvsearch.inference.hdp.groups import GroupsEstimator, GroupSettings
-from lvsearch.inference.hdp.occupied import occupied_parts
-from lvsearch.inference.hdp.occupied_chains import occupied_shared_components, occupied_topics
+from lvsearch.inference.hdp.occupied import occupied_parts, occupied_shared_components, occupied_topics
 from lvsearch.inference.hdp.predictive import group_predictive_log_density
 
 __all__ = [

@@ -4,6 +4,8 @@ Collapsed passes (`lvsearch.inference.topics.kernel`) find good topics fast. Eve
 its first tables. From there memoized mean field in the two-level stick form can climb the bound on the process. The
 bound is computed in float64 at exactly the values of the shared variables that are returned, with q of the documents
 updated there.
+
+A start has another truncation's topics, merged if they are too many, and new ones from documents.
 """
 
 from collections.abc import Iterator
@@ -14,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
+from scipy.sparse import csr_array
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of
@@ -23,7 +26,6 @@ from lvsearch.inference.engine.estimate import Estimate, beliefs_at, capacity_of
 from lvsearch.inference.engine.estimator import BaseEstimator, estimator
 from lvsearch.inference.hdp.ascent import Units, survey_units
 from lvsearch.inference.hdp.kernel import AscentState, Collected, TablePosterior, memoized_passes, naturals
-from lvsearch.inference.hdp.starts import start_counts
 from lvsearch.inference.hdp.topic_proposals import TopicShares, topic_ideas
 from lvsearch.inference.hdp.units import Packed, bound_at, packed_documents, seat_largest
 from lvsearch.inference.hdp.weights import CorpusWeights, refit_weights, starting_weights, weights_from
@@ -32,6 +34,7 @@ from lvsearch.inference.mixtures.proposals import EMPTY, Idea, Proposal, improve
 from lvsearch.inference.sharding import on_host
 from lvsearch.inference.topics import kernel as kernels
 from lvsearch.inference.topics.memoized import FLOAT32, FLOAT64, layout_within, packing_of, topic_plan
+from lvsearch.inference.topics.merging import merge_topics
 from lvsearch.models.hdp import HDP
 
 MOST_PASSES = 20
@@ -315,3 +318,49 @@ class _Run:
 def _estimator_of_hdp(model: HDP, data: Dataset) -> HDPEstimator:
     """Return the estimator of HDP topics on a data set of documents."""
     return HDPEstimator(model, data)
+
+
+# ── starts ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+DOCUMENTS_PER_TOPIC = 20
+"""The number of documents that a new topic begins with, as for LDA.
+
+Blei (2004, §3.6) has five; with 20 fits end higher.
+"""
+START_WEIGHT = 0.5
+"""The total of the pseudo-counts of new topics, as a share of the tokens of the corpus."""
+
+
+def start_counts(
+    counts: csr_array, n_topics: int, capacity: int, key: Array, start: Estimate | None, smoothing: float
+) -> Float[np.ndarray, "word topic"]:
+    """Return pseudo-counts of words in topics to start from, (word, topic), with zeros for topics up to the capacity.
+
+    No two topics are alike, because equal topics would stay equal.
+
+    counts: (document, word).
+    n_topics: the number of topics.
+    capacity: the number of topics that arrays have room for.
+    start: a fit of another truncation whose topics are kept, or None.
+    smoothing: the Dirichlet concentration of each word in a topic.
+    """
+    random = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
+    n_documents, n_words = counts.shape[0], counts.shape[1]
+    pseudo_counts = np.zeros((n_words, capacity), np.float32)
+    kept = 0
+    if start is not None:
+        expected = np.maximum(start.natural["topic_word"] + 1.0 - smoothing, 0.0)
+        merged = merge_topics(expected, n_topics)
+        kept = len(merged)
+        pseudo_counts[:, :kept] = merged.T
+    new = n_topics - kept
+    few = int(np.clip(n_documents // max(new, 1), 1, DOCUMENTS_PER_TOPIC))
+    deals = -(-new * few // n_documents)  # where topics are more than documents, some share one
+    dealt = np.concatenate([random.permutation(n_documents) for _ in range(deals)] or [np.zeros(0, int)])
+    for topic in range(kept, n_topics):
+        chosen = dealt[(topic - kept) * few : (topic - kept + 1) * few]
+        words = np.asarray(counts[chosen].sum(0), np.float64) + smoothing
+        words *= random.uniform(0.5, 1.5, n_words)
+        pseudo_counts[:, topic] = START_WEIGHT * counts.sum() / n_topics * words / words.sum()
+    return pseudo_counts

@@ -47,8 +47,7 @@ from lvsearch.inference.likelihood.documents import DocumentTile, TopicSet
 from lvsearch.inference.likelihood.gibbs_sweep import BLOCK, block_uniforms, choose, lane_keys, sweep_keys, token_tile
 from lvsearch.inference.likelihood.per_tile import estimate_tiles
 from lvsearch.inference.likelihood.result import Bias, LikelihoodEstimate
-from lvsearch.inference.likelihood.rising import log_rising
-from lvsearch.inference.likelihood.weights import average_of_islands
+from lvsearch.inference.likelihood.weights import average_of_islands, log_rising
 from lvsearch.models.kernels import kernel
 
 WARM = 0.3

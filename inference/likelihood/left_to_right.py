@@ -66,8 +66,7 @@ from lvsearch.inference.likelihood.gibbs_sweep import (
 )
 from lvsearch.inference.likelihood.per_tile import estimate_tiles
 from lvsearch.inference.likelihood.result import Bias, LikelihoodEstimate
-from lvsearch.inference.likelihood.rising import log_rising
-from lvsearch.inference.likelihood.weights import average_of_weights
+from lvsearch.inference.likelihood.weights import average_of_weights, log_rising
 from lvsearch.models.kernels import kernel
 
 WARM_ALPHA = 1.0

@@ -44,8 +44,7 @@ from scipy import sparse
 from lvsearch.inference.likelihood.documents import DocumentTile, TopicSet
 from lvsearch.inference.likelihood.per_tile import estimate_tiles
 from lvsearch.inference.likelihood.result import Bias, LikelihoodEstimate
-from lvsearch.inference.likelihood.rising import log_rising
-from lvsearch.inference.likelihood.weights import average_of_weights
+from lvsearch.inference.likelihood.weights import average_of_weights, log_rising
 from lvsearch.models.kernels import kernel
 
 TILE_CELLS = 1 << 18  # distinct words × samples × documents per call: a megabyte in float32

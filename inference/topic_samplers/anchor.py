@@ -7,6 +7,7 @@ document (`from_topics`). Hyper-parameters with priors begin about the values th
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 import equinox as eqx
@@ -16,13 +17,15 @@ import numpy as np
 from jaxtyping import Array, Float, Float64, Key
 from scipy.sparse import csr_array
 
-from lvsearch.inference.annealing.dispatch import Anchor, anchored_chain
 from lvsearch.inference.annealing.hyperparameters import gamma_around
+from lvsearch.inference.annealing.kits import Anchor, ChainKit, chain_kit
 from lvsearch.inference.annealing.particles import draw_from_q, log_densities
 from lvsearch.inference.topic_samplers.chain import SETTLING, CollapsedTopics, collapsed_topics
 from lvsearch.inference.topic_samplers.chain_hyperparameters import HyperTopics, HyperTopicState
 from lvsearch.inference.topic_samplers.chain_inputs import GivenFactors, padded
+from lvsearch.inference.topic_samplers.document_by_document import documents_in_random_order
 from lvsearch.inference.topic_samplers.independent_documents import log_independent
+from lvsearch.inference.topic_samplers.path_starts import steps_of_groups
 from lvsearch.inference.topic_samplers.topic_state import TopicState
 from lvsearch.models.kernels import kernel
 
@@ -126,9 +129,29 @@ def _average_of_best_particle(chain: _TopicChain[State], key: Key[Array, ""], st
     return _BestParticle(np.asarray(topics[..., highest], np.float64), log_total, log_eta)
 
 
-@anchored_chain.register
+@chain_kit.register
+def _kit_of_topics(chain: CollapsedTopics) -> ChainKit:
+    """Return the kit of LDA: documents come in turn on a path from the prior, and a second path starts at topics.
+
+    With one topic the cheapest annealing has one temperature: nothing is drawn then, and the evidence is exact.
+    """
+    alone = int((np.asarray(chain.alpha) > 0).sum()) == 1
+    return ChainKit(
+        sequential=partial(documents_in_random_order, chain) if chain.q is None else None,
+        anchored=partial(_anchored_at_topics, chain),
+        first_steps=lambda default: 1 if alone else steps_of_groups(chain, default),
+    )
+
+
+@chain_kit.register
+def _kit_of_topics_and_hyperparameters(chain: HyperTopics) -> ChainKit:
+    """Return the kit of LDA with priors of its hyper-parameters: a second path starts at topics and at numbers."""
+    anchored = partial(_anchored_at_topics_and_hyperparameters, chain)
+    return ChainKit(anchored=anchored, first_steps=partial(steps_of_groups, chain.topics))
+
+
 def _anchored_at_topics(chain: CollapsedTopics, key: Key[Array, ""], states: Sequence[TopicState]) -> Anchor | None:
-    """Return the path that starts at the topics of the best particle: the overload of `anchored_chain` for LDA.
+    """Return the path that starts at the topics of the best particle.
 
     It is None if α is too small to draw from the start of such a path.
 
@@ -143,12 +166,10 @@ def _anchored_at_topics(chain: CollapsedTopics, key: Key[Array, ""], states: Seq
     )
 
 
-@anchored_chain.register
 def _anchored_at_topics_and_hyperparameters(
     chain: HyperTopics, key: Key[Array, ""], states: Sequence[HyperTopicState]
 ) -> Anchor | None:
-    """Return the path that starts at topics and hyper-parameters of the best particle: `anchored_chain` for
-    `HyperTopics`.
+    """Return the path that starts at topics and hyper-parameters of the best particle.
 
     It is None if α is given and too small to draw from the start of such a path.
 

@@ -22,10 +22,10 @@ with q_i(k) ∝ θ̂_dk φ_kw. There are three beginnings q:
 The last two begin with one labelling (`relabelling`).
 
 The vocabulary may be divided into blocks, in each of which a topic is a distribution of its own (the alleles of loci,
-`admixture`). Then n_k is the count of the word's block, and V its number of words.
+`path_starts`). Then n_k is the count of the word's block, and V its number of words.
 
 Tokens are visited one after another, each seeing the new topics of all before it. In large corpora they are drawn in
-groups that share neither a document nor a word (`topic_state`, `token_groups`). log Γ is read from tables, because
+groups that share neither a document nor a word (`topic_state`, `chain_inputs`). log Γ is read from tables, because
 counts are whole numbers; float64 costs nothing that way. A path without powers, through posteriors with a larger η,
 would be cheaper. But if topics are strong its ends were much farther apart at as many sweeps.
 """
@@ -43,8 +43,14 @@ from scipy.sparse import csr_array
 from scipy.special import gammaln
 
 from lvsearch.inference.annealing.dispatch import MANY_LATENTS
-from lvsearch.inference.topic_samplers.chain_inputs import OWN, Concentrations, GivenFactors, padded
-from lvsearch.inference.topic_samplers.token_groups import group_width, grouped
+from lvsearch.inference.topic_samplers.chain_inputs import (
+    OWN,
+    Concentrations,
+    GivenFactors,
+    group_width,
+    grouped,
+    padded,
+)
 from lvsearch.inference.topic_samplers.topic_state import (
     TokenGroup,
     TokenPlace,

@@ -32,14 +32,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from lvsearch.inference.annealing.dispatch import evidence_chain, first_steps
+from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.annealing.hyperparameters import Course, gamma_around, slice_sample
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.topic_samplers.chain import CollapsedTopics
 from lvsearch.inference.topic_samplers.chain_inputs import Concentrations
-from lvsearch.inference.topic_samplers.path_starts import steps_of_groups, topics_chain
+from lvsearch.inference.topic_samplers.path_starts import topics_chain
 from lvsearch.inference.topic_samplers.topic_state import TopicState
 from lvsearch.models.exponential.digamma import log_gamma_positive
 from lvsearch.models.lda import LDA
@@ -305,12 +305,6 @@ def _evidence_chain_of_lda(
         numbers = model.with_numbers(*estimate.model.numbers())
     chain = topics_chain(numbers, data, size, estimate)
     return hyper_topics(model, chain, about=None if chain.q is None else numbers)
-
-
-@first_steps.register
-def _first_steps_with_hyperparameters(chain: HyperTopics) -> int:
-    """Return the number of temperatures of the cheapest annealing, the same as for given hyper-parameters."""
-    return steps_of_groups(chain.topics)
 
 
 def hyper_topics(model: LDA, chain: CollapsedTopics, about: LDA | None) -> HyperTopics:

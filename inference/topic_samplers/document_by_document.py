@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from lvsearch.inference.annealing.prefixes import sequential
 from lvsearch.inference.generators import generator
 from lvsearch.inference.topic_samplers.chain import CollapsedTopics
 from lvsearch.inference.topic_samplers.topic_state import TokenPlace, TopicState, redraw_token
@@ -142,14 +141,8 @@ class DocumentByDocument(eqx.Module):
         return jnp.log(total.astype(concentration.dtype)) - jnp.log(before + concentration)
 
 
-@sequential.register
-def _documents_in_random_order(chain: CollapsedTopics, key: Key[Array, ""]) -> DocumentByDocument | None:
-    """Return the chain's documents in a random order of arrival: the overload of `sequential` for LDA.
-
-    It is None for a path that does not start at the prior.
-    """
-    if chain.q is not None:
-        return None
+def documents_in_random_order(chain: CollapsedTopics, key: Key[Array, ""]) -> DocumentByDocument:
+    """Return the documents of a chain from the prior in a random order of arrival."""
     real = np.flatnonzero(chain.word >= 0)
     document = chain.document[real]
     order = generator(key).permutation(np.unique(document))  # documents without tokens have probability 1

@@ -1,16 +1,22 @@
-"""Where annealing paths of LDA start: at the prior, or at the responsibilities of a fit."""
+"""Where annealing paths of LDA start: at the prior, or at the responsibilities of a fit.
+
+Paths of admixed populations are here too: their chain is LDA's collapsed chain with one block of the vocabulary per
+locus.
+"""
 
 import numpy as np
 from jaxtyping import Float
 
-from lvsearch.inference.annealing.dispatch import MOST_FIRST_STEPS, bytes_while_annealed, first_steps, path_needs_fit
+from lvsearch.inference.annealing.dispatch import MOST_FIRST_STEPS, bytes_while_annealed, evidence_chain, path_needs_fit
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.engine.describing import describe_units
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
+from lvsearch.inference.engine.unit_scores import site_value
 from lvsearch.inference.topic_samplers.chain import MOST_FROM_PRIOR, CollapsedTopics, collapsed_topics
 from lvsearch.inference.topic_samplers.chain_inputs import GivenFactors
 from lvsearch.inference.topics.estimator import point_topics
+from lvsearch.models.admixture import Admixture
 from lvsearch.models.lda import LDA
 
 TINY = 1e-30
@@ -76,19 +82,46 @@ def _path_of_lda_needs_fit(model: LDA, data: Dataset) -> bool:
     return bool(counts_of(data).sum() > MOST_FROM_PRIOR)
 
 
-@first_steps.register
-def _first_steps_of_topics(chain: CollapsedTopics) -> int:
-    """Return the number of temperatures of the cheapest annealing: the overload of `first_steps` for LDA.
-
-    With one topic it is 1: nothing is drawn then, and the evidence is exact.
-    """
-    return 1 if int((np.asarray(chain.alpha) > 0).sum()) == 1 else steps_of_groups(chain)
-
-
-def steps_of_groups(chain: CollapsedTopics) -> int:
+def steps_of_groups(chain: CollapsedTopics, default: int) -> int:
     """Return the number of temperatures of the cheapest annealing.
 
     It is larger if tokens are drawn in groups, which is fast.
+
+    default: the number for tokens that are drawn one by one.
     """
-    default = first_steps.dispatch(object)(chain)
     return default if chain.width == 1 else int(np.clip(GROUPED_DRAWS // chain.elements, default, MOST_FIRST_STEPS))
+
+
+# ── admixed populations ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@evidence_chain.register
+def _evidence_chain_of_admixture(
+    model: Admixture, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
+) -> CollapsedTopics:
+    """Return the annealing chain of an admixture model: the overload of `evidence_chain` for `Admixture`.
+
+    It starts at the prior for small data or without a fit, and otherwise at the responsibilities of the fit `estimate`.
+
+    size: (number of populations,).
+    """
+    counts, (n_populations,), (capacity,) = counts_of(data), size, capacity_of(size)
+    model.require_words(counts.shape[1])
+    alpha = np.full(n_populations, float(model.concentration) / n_populations)
+    eta, widths = float(model.allele_concentration), model.alleles
+    if estimate is None or not path_needs_fit(model, data):
+        return collapsed_topics(counts, alpha, eta, capacity, widths=widths)
+    frequencies = np.asarray(site_value(estimate, "frequencies"), np.float64)
+    return collapsed_topics(counts, alpha, eta, capacity, factors_of(estimate, data, frequencies), widths=widths)
+
+
+@bytes_while_annealed.register
+def _bytes_while_admixture_is_annealed(model: Admixture, data: Dataset) -> int:
+    """Return roughly how many bytes the annealing of these genotypes takes."""
+    return bytes_of_tokens(data)
+
+
+@path_needs_fit.register
+def _path_of_admixture_needs_fit(model: Admixture, data: Dataset) -> bool:
+    """Return True if there are too many genotypes for a path from the prior, so that it must start at a fit."""
+    return bool(counts_of(data).sum() > MOST_FROM_PRIOR)

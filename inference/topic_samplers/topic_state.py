@@ -3,7 +3,7 @@
 Particles (independent copies of the state) are on the last axis. So one draw is a vector operation over (topic,
 particle), and documents and words select whole rows.
 
-Tokens that share neither document nor word (`token_groups`) interact only through n_k, the number of tokens in topic k.
+Tokens that share neither document nor word (`chain_inputs`) interact only through n_k, the number of tokens in topic k.
 Let m_k tokens of the group be in topic k, and let b_k = n_k + Vη without them, for V words and topic concentration η.
 Given all tokens outside the group, the joint conditional of the group's topics z_i at temperature t is
 

@@ -35,10 +35,9 @@ from lvsearch.inference.trees.climb import climb
 from lvsearch.inference.trees.corpus import TreeCorpus, sweep_documents
 from lvsearch.inference.trees.density import Allocation, LogJoint, log_joint
 from lvsearch.inference.trees.hyper import DirichletLevels, GEMLevels, TreeHyper, tree_hyper
-from lvsearch.inference.trees.merge import merge_siblings
 from lvsearch.inference.trees.occupied import hyper_of, level_names, occupied_nodes
 from lvsearch.inference.trees.predict import NEW, DocumentPaths, TreeTopics, describe_documents, tree_topics
-from lvsearch.inference.trees.sampler import TreeSampler
+from lvsearch.inference.trees.sampler import TreeSampler, merge_siblings
 from lvsearch.inference.trees.simulate import draw_corpus
 from lvsearch.inference.trees.updates import TreePriors
 

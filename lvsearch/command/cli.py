@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from lvsearch.command.arguments import FORMER_SCORES, KEEP, Runs, parser
 from lvsearch.command.sources import check_sources, read_corpus, stop_words_of
-from lvsearch.files.plain_output import print_any_text
-from lvsearch.files.plain_text import visible
+from lvsearch.files.plain_text import print_any_text, visible
 from lvsearch.interrupts import remember_interrupts, was_interrupted
 from lvsearch.quiet_start import INTERRUPTED, listen_again
 from lvsearch.seeds import checked_seed

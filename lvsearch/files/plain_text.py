@@ -1,9 +1,14 @@
 """Make words, labels and names from data safe for the place where they are shown, and keep them readable.
 
 Terminals obey control characters, Markdown draws links and pictures, and spreadsheets run cells that begin with =.
+
+Output after hours of work must not fail because of a minus sign. Terminals and pipes of some systems know only about
+200 characters. If "−" is missing, a plain sign is printed.
 """
 
+import codecs
 import re
+import sys
 import unicodedata
 
 import pandas as pd
@@ -62,3 +67,35 @@ def _computes(text: str) -> bool:
     """
     begins = (line.strip()[:1] for line in text.replace("\t", "\n").splitlines())
     return any(sign and unicodedata.normalize("NFKC", sign) in FORMULA for sign in begins)
+
+
+# ── terminals ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+PLAIN = {"−": "-", "–": "-", "…": "...", "×": "x", "±": "+/-", "≥": ">=", "≤": "<=", "∞": "inf", "→": "->", "÷": "/"}
+"""The plain signs that replace characters which cannot be printed."""
+NAME = "lvsearch.plain"
+"""The name under which `codecs` knows the error handler of this module."""
+
+
+def print_any_text() -> None:
+    r"""Make standard output and standard error print plain signs for characters that they cannot encode.
+
+    Other characters are escaped, such as \u4e2d.
+    """
+    codecs.register_error(NAME, _in_plain_signs)
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)  # a stream of somebody else may have none
+        if reconfigure is not None:
+            reconfigure(errors=NAME)
+
+
+def _in_plain_signs(error: UnicodeError) -> tuple[str, int]:
+    """Return (plain signs for the characters that cannot be encoded, position at which encoding goes on).
+
+    It is an error handler for `codecs.register_error`.
+    """
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    signs = error.object[error.start : error.end]
+    return "".join(PLAIN.get(sign, sign.encode("ascii", "backslashreplace").decode()) for sign in signs), error.end

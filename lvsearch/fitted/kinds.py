@@ -1,14 +1,21 @@
 """The subclass of `FittedModel` for each type of model, such as `FittedTopics` for topic models.
 
 A type of model whose fits have further methods is registered here with `fitted_type.register`.
+
+The class of a fitted pLSI model, `FittedAspects`, is here too. In pLSI, document proportions have no prior
+distribution, so new documents are scored in another way than under LDA.
 """
 
+from dataclasses import dataclass
 from functools import singledispatch
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
 
 from lvsearch.data.base import Data
 from lvsearch.fitted.annotation import FittedImages
-from lvsearch.fitted.aspects import FittedAspects
 from lvsearch.fitted.blocks import FittedBlocks
 from lvsearch.fitted.clusters import FittedMixture
 from lvsearch.fitted.factorization import FittedFactorization
@@ -18,6 +25,8 @@ from lvsearch.fitted.populations import FittedPopulations
 from lvsearch.fitted.sequences import FittedSequences
 from lvsearch.fitted.stored_fits import load_parts
 from lvsearch.fitted.topics import FittedTopics
+from lvsearch.inference.data.documents import counts_of
+from lvsearch.inference.likelihood import document_likelihood
 from lvsearch.models.admixture import Admixture
 from lvsearch.models.annotated import AnnotatedModel
 from lvsearch.models.block_model import LatentBlockModel
@@ -29,6 +38,41 @@ from lvsearch.models.plsi import PLSI
 from lvsearch.models.poisson_factorization import PoissonFactorization
 from lvsearch.models.topic_model import TopicModel
 from lvsearch.sizing.fit import Fit
+
+SLACK = 1e-9
+"""The amount by which each end of an interval is moved outwards for rounding errors, relative to 1 + |score|."""
+
+
+@dataclass(frozen=True, repr=False)
+class FittedAspects(FittedTopics):
+    """A pLSI model (probabilistic latent semantic indexing), fitted at one size (number of topics).
+
+    `transform` folds new documents in: it fits their proportions with the topics held fixed. Scores treat the
+    proportions of a new document as drawn at random from those of the training documents.
+    """
+
+    def score_units(self, data: Any) -> Float[np.ndarray, " units"]:
+        """Return log p(document) of each document, (documents,), in nats, exactly.
+
+        It is the likelihood averaged over the proportions of the training documents. It is not the likelihood at
+        folded-in proportions, which would be fitted to the scored words.
+
+        data: new or training documents, as a `Corpus`, a matrix of counts, or raw texts.
+
+        Source: Blei (2004), §3.6.1.
+        """
+        counts = counts_of(self.training.like_this(data).dataset())
+        topics = self.table(self.model.topic_site).to_numpy(np.float64)
+        return document_likelihood(topics, self.proportions_prior, counts, method="exact").log_likelihood
+
+    def interval_units(self, data: Any) -> tuple[Float[np.ndarray, " units"], Float[np.ndarray, " units"]]:
+        """Return (lower, upper) bounds on log p(document) of each document, each (documents,), in nats.
+
+        Both are the exact value of `score_units`, moved outwards by rounding errors.
+        """
+        value = self.score_units(data)
+        slack = SLACK * (1 + np.abs(value))
+        return value - slack, value + slack
 
 
 @singledispatch

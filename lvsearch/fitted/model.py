@@ -246,7 +246,7 @@ class FittedModel:
         Raises ValueError for models whose units are not in one component each.
         """
         from lvsearch.inference.mixtures import log_block_count_prior, occupied_under
-        from lvsearch.inference.occupied import occupied_counts
+        from lvsearch.inference.processes import occupied_counts
         from lvsearch.models.dp_mixture import DPMixture
 
         units = self.training if data is None else self.training.like_this(data)

@@ -19,10 +19,8 @@ from lvsearch.models.families import IndicatorFamily
 from lvsearch.models.topic_model import TopicModel
 from lvsearch.pictures.captions import write_caption
 from lvsearch.pictures.style import in_house_style
-from lvsearch.topics.anndata_output import require_genes, write_anndata
 from lvsearch.topics.coherence import npmi_coherence
-from lvsearch.topics.coloured_text import ColouredText, colour_text
-from lvsearch.topics.coloured_words import ColouredDocument, ColouredWord
+from lvsearch.topics.coloured_text import ColouredDocument, ColouredText, ColouredWord, colour_text
 from lvsearch.topics.distinctive_words import (
     Namer,
     TopicSketch,
@@ -32,8 +30,8 @@ from lvsearch.topics.distinctive_words import (
     relevance_scores,
     top_words,
 )
+from lvsearch.topics.other_programs import PyLDAvisInputs, pyldavis_inputs, require_genes, write_anndata
 from lvsearch.topics.prevalence import LEVEL, plot_prevalence, prevalence
-from lvsearch.topics.pyldavis_inputs import PyLDAvisInputs, pyldavis_inputs
 from lvsearch.topics.references import match_references
 from lvsearch.topics.topic_map import draw_topic_map, topic_places
 from lvsearch.topics.topic_shares import label_topics, share_correlations

@@ -1,6 +1,8 @@
 """Fit a model without some of the units and score these units, for a search by prediction (evidence="predictive").
 
 A unit is a document or a row. A trial is one fit of one size and its score. An evaluator makes the trials of a search.
+
+Of topics it also measures how readable they are, and how many of them a fit from another start finds too.
 """
 
 import math
@@ -12,6 +14,7 @@ from typing import Any
 import numpy as np
 from jax.sharding import Mesh
 
+from lvsearch.comparison.similarity import HALF, member_similarity, partners
 from lvsearch.data.base import Data
 from lvsearch.fitted.kinds import as_fitted_model
 from lvsearch.fitted.topics import FittedTopics
@@ -22,7 +25,6 @@ from lvsearch.inference.generators import fold_in, key_of
 from lvsearch.models.contract import Model
 from lvsearch.recommending.recommendation import Recommendation
 from lvsearch.recommending.schedule import PartLimits, next_part
-from lvsearch.recommending.topic_quality import topic_quality
 from lvsearch.recommending.trials import compare_trials, recommendation
 from lvsearch.searching.controller import SearchSettings
 from lvsearch.searching.evaluators import ModelEvaluator
@@ -341,3 +343,26 @@ def checked_prior(evidence: str, prior: SizePrior | None, dimension: int) -> Siz
     if not isinstance(prior, SizePrior):
         raise ValueError(f"got prior={prior!r}, expected one of lv.sizes, such as lv.sizes.Poisson(10)")
     return prior
+
+
+# ── quality of topics ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def topic_quality(first: FittedTopics, second: FittedTopics, new: Data) -> TopicQuality:
+    """Measure the coherence of the topics of a fit, and count the topics that a second fit finds again.
+
+    A topic is found again if a topic of the second fit holds the same tokens: the Jaccard coefficient of the two,
+    corrected for chance, is above ½.
+
+    Args:
+        first: the fit that is measured. Coherence is computed in its training documents.
+        second: a fit of the same documents at the same size from another seed.
+        new: documents that neither fit has seen; topics are matched by their tokens in these documents.
+    """
+    coherence = first.coherence().to_numpy()
+    members, others = (replace(fit, training=new).members() for fit in (first, second))
+    return TopicQuality(
+        coherence=float(coherence.mean()),
+        coherence_error=float(coherence.std(ddof=1) / np.sqrt(len(coherence))) if len(coherence) > 1 else 0.0,
+        found_again=int((partners(member_similarity(members, others)) > HALF).sum()),
+    )

@@ -30,8 +30,7 @@ from lvsearch.reports.page_parts import draw_with_caption, grid_of, parts_of
 from lvsearch.results.card import facts, headline, near_table
 from lvsearch.results.evidence_plots import draw_evidence, draw_progress
 from lvsearch.results.findings import Findings
-from lvsearch.results.held_out_plot import draw_held_out
-from lvsearch.results.lattice_plot import draw_lattice
+from lvsearch.results.plots import draw_held_out, draw_lattice
 from lvsearch.results.posterior_plots import draw_posterior
 from lvsearch.results.wording import limit_in_words
 from lvsearch.scrutiny.persistence_plot import MOST_ROWS

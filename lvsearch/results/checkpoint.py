@@ -1,4 +1,7 @@
-"""Read and write searches: everything that a `SearchResult` holds, in a folder of `lvsearch.files.storage`."""
+"""Read and write searches: everything that a `SearchResult` holds, in a folder of `lvsearch.files.storage`.
+
+MCMC chains over partitions are converted to JSON data and arrays, and back.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -16,13 +19,14 @@ from lvsearch.fitted.stored_fits import decode_estimate, encode_estimate, encode
 from lvsearch.fitted.stored_models import decode_model, encode_module
 from lvsearch.inference.data.memory import Chunks
 from lvsearch.inference.engine.estimate import Estimate
+from lvsearch.inference.partition_chains import PartitionRun
 from lvsearch.recommending.evaluator import model_evaluator
 from lvsearch.results.findings import Findings
 from lvsearch.results.heldout import load_held_out
-from lvsearch.results.stored_chains import decode_progress, encode_progress, progress_arrays
 from lvsearch.scrutiny.scrutiny import Scrutiny
 from lvsearch.searching.controller import SearchSettings, SearchState
 from lvsearch.searching.evaluators import ModelEvaluator
+from lvsearch.searching.guided import PartitionProgress
 from lvsearch.sizing import sizes
 from lvsearch.sizing.bracket import Bracket
 from lvsearch.sizing.evidence import Evidence
@@ -284,3 +288,53 @@ def _decode_settings(entry: Mapping[str, Any]) -> SearchSettings:
     """Return the settings of a search from their stored dictionary."""
     max_size = entry["max_size"]
     return as_declared(SearchSettings(**{**entry, "max_size": None if max_size is None else tuple(max_size)}))
+
+
+# ── chains over partitions ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+HYPER = "hyper-"
+"""The beginning of the name of an array of hyper-parameters in a folder."""
+
+
+def encode_progress(progress: PartitionProgress) -> dict[str, Any]:
+    """Return the settings of the chains over partitions as JSON data; `progress_arrays` returns their arrays.
+
+    The keys are `places` (array slots for components), `spent` (blocks of sweeps run) and `hyper` (names of the
+    hyper-parameters).
+    """
+    run = progress.run
+    return {"places": run.places, "spent": run.spent, "hyper": list(run.log_hyper)}
+
+
+def progress_arrays(progress: PartitionProgress) -> dict[str, np.ndarray]:
+    """Return the states and the recorded draws of the chains over partitions, and the prior, as {name: array}."""
+    run = progress.run
+    hyper = {f"{HYPER}{name}": np.asarray(each) for name, each in run.log_hyper.items()}
+    return {
+        "log_prior": progress.log_prior,
+        "labels": run.labels,
+        "parts": run.parts,
+        "log_rows": run.log_rows,
+        "size_probability": run.size_probability,
+        **hyper,
+    }
+
+
+def decode_progress(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> PartitionProgress:
+    """Return the chains over partitions that `encode_progress` and `progress_arrays` took apart.
+
+    entry: the JSON data of `encode_progress`. arrays: {name: array} of `progress_arrays`.
+
+    Raises TypeError or KeyError where something is missing or does not fit together.
+    """
+    if not conforms(dict(entry), dict[str, Any]) or not isinstance(entry["places"], int):
+        raise TypeError("'partitions' is no description of chains")
+    names = ("labels", "parts", "log_rows", "size_probability")
+    labels, parts, log_rows, size_probability = (np.asarray(arrays[name]) for name in names)
+    n_chains = labels.shape[1]
+    if parts.shape != log_rows.shape or parts.shape[2] != n_chains or size_probability.shape[:2] != parts.shape[::2]:
+        raise TypeError("the arrays of chains over partitions do not belong together")
+    hyper = {name: np.asarray(arrays[f"{HYPER}{name}"]) for name in entry["hyper"]}
+    run = PartitionRun(labels, hyper, entry["places"], parts, log_rows, size_probability, int(entry["spent"]))
+    return PartitionProgress(run, np.asarray(arrays["log_prior"]))

@@ -21,9 +21,8 @@ from lvsearch.results.checkpoint import load_findings, save_result
 from lvsearch.results.fewer_units import robust_search
 from lvsearch.results.findings import Findings
 from lvsearch.results.heldout import SAMPLES, held_out_comparison, require_comparable
-from lvsearch.results.occupied_sizes import occupied_sizes
+from lvsearch.results.more_posteriors import occupied_sizes, prior_members
 from lvsearch.results.persisting import persistence_of
-from lvsearch.results.prior_members import prior_members
 from lvsearch.results.scoring import score_sizes
 from lvsearch.results.varying import vary
 from lvsearch.scrutiny.audit import Audit

@@ -33,7 +33,6 @@ from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.seeds import LARGEST_SEED, checked_seed
 from lvsearch.sizing.sizes import Size, as_size
 from lvsearch.topics.coherence import npmi_coherence, umass_coherence
-from lvsearch.topics.perplexity import variational_perplexity
 from lvsearch.topics.size_indices import (
     arun,
     bayesian_information_criterion,
@@ -41,6 +40,7 @@ from lvsearch.topics.size_indices import (
     deveaud,
     log_harmonic_mean,
     term_agreement,
+    variational_perplexity,
 )
 
 WARMUP, THIN = 100, 5

@@ -16,6 +16,8 @@ The size at which it stays for the longest stretch of log m is reported, like th
 This is not a probability that the size is true, and nothing is proved. The estimates are forward ones, which are low on
 average. Their noise is averaged over the orders and not bounded: tenths of nats for mixtures of some hundred rows, and
 nats for topics. `tests/benchmarks/README.md` shows how often the size was right where models were wrong on purpose.
+
+The picture shows which sizes different numbers of units support.
 """
 
 import warnings
@@ -29,14 +31,15 @@ import pandas as pd
 from jaxtyping import Float64, Int
 from scipy.special import softmax
 
+from lvsearch.files.plain_text import visible
 from lvsearch.pictures.captions import Caption, write_caption
-from lvsearch.pictures.style import in_house_style
-from lvsearch.scrutiny.robustness_plot import draw_robustness
+from lvsearch.pictures.style import in_house_style, palette_of
 from lvsearch.sizing.sizes import SizePrior
 from lvsearch.sizing.words import had_not_finished, is_or_are, sizes_in_words, with_noun
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
 
 SUPPORTED = 0.95
 """Units support a size k if the probability of size k or more, given these units, is at least this number."""
@@ -247,3 +250,54 @@ def _largest_supported(probability: Float64[np.ndarray, "mark size"]) -> Int[np.
     at_least = np.cumsum(probability[:, ::-1], axis=1)[:, ::-1]
     at_least[:, 0] = 1.0  # exactly, without rounding errors
     return (at_least >= SUPPORTED).sum(1)
+
+
+# ── the picture ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def draw_robustness(
+    units: Int[np.ndarray, " mark"],
+    probability: Float64[np.ndarray, "mark size"],
+    supported: Int[np.ndarray, " mark"],
+    size: int,
+    names: tuple[str, str],
+    axes: "Axes",
+) -> None:
+    """Draw the probability of each size given m units as shades, and the largest supported size as a line.
+
+    The line is thick where it is `size`.
+
+    units: the numbers of units m, increasing.
+    probability: of each size 1, 2, … given m units.
+    supported: the largest size that m units support.
+    size: the size that is supported over the longest stretch.
+    names: the plural nouns of units and components, such as ("rows", "components").
+    """
+    from matplotlib.colors import LinearSegmentedColormap
+
+    palette, n_sizes = palette_of(axes), probability.shape[1]
+    shades = LinearSegmentedColormap.from_list("probability", [palette.background, palette.band, palette.main])
+    edges = np.append(units, units[-1] * 1.05)
+    # the square root makes sizes with a probability of a few hundredths visible
+    axes.pcolormesh(
+        edges, np.arange(n_sizes + 1) + 0.5, np.sqrt(probability.T), cmap=shades, vmin=0.0, vmax=1.3, linewidth=0
+    )
+    axes.step(edges, np.append(supported, supported[-1]), where="post", color=palette.ink, linewidth=1.4, zorder=4)
+    held = np.where(supported == size, float(size), np.nan)
+    axes.step(
+        edges,
+        np.append(held, held[-1]),
+        where="post",
+        color=palette.accent,
+        linewidth=4.5,
+        zorder=5,
+        solid_capstyle="butt",
+    )
+    axes.grid(visible=False)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.set_yticks(np.arange(1, n_sizes + 1))
+    axes.set_ylim(0.5, n_sizes + 0.5)
+    axes.set_xlim(units[0], edges[-1])
+    axes.set_xlabel(f"number of {visible(names[0])} taken", parse_math=False)
+    axes.set_ylabel(f"number of {visible(names[1])}", parse_math=False)

@@ -7,10 +7,12 @@ change the answer more than any one of them does.
 
 The evidence of a whole variant, log Σ_k p(k) p(data | k), shows which values the data favour. Choosing the best value
 and forgetting the choice would be wrong. A prior on the hyper-parameter (`GammaPrior`) integrates over all values.
+
+The picture shows the answers of the search under changed hyper-parameters.
 """
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from lvsearch.files.plain_text import visible
 from lvsearch.pictures.captions import Caption, write_caption
-from lvsearch.pictures.style import in_house_style
-from lvsearch.scrutiny.sensitivity_plot import draw_sensitivity
+from lvsearch.pictures.style import in_house_style, palette_of
 from lvsearch.sizing.posterior import EstimatedPosterior, estimate_posterior
 from lvsearch.sizing.sizes import Size, SizePrior
 from lvsearch.sizing.words import had_not_finished, sizes_in_words, with_noun
@@ -242,3 +244,47 @@ def _posterior_of(variant: Variant) -> EstimatedPosterior:
     """Return the posterior over sizes of a variant, which must have one: its search found an answer."""
     assert variant.posterior is not None  # called for variants of `answered` only
     return variant.posterior
+
+
+# ── the picture ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+LARGEST = 260.0
+"""The area of a dot of probability 1, in square points."""
+SHOWN = 0.003
+"""The smallest probability that gets a dot."""
+
+
+def draw_sensitivity(
+    names: Sequence[str],
+    posteriors: Sequence[EstimatedPosterior],
+    surviving: Sequence[Size],
+    size_name: str,
+    axes: "Axes",
+) -> None:
+    """Draw a row of dots for each posterior, the first on top, with areas that are the probabilities of sizes.
+
+    names: the label of each row. posteriors: the posterior over sizes of each row.
+    surviving: the sizes that are shaded, which may be the best in every row.
+    size_name: the plural noun that sizes count, such as "components".
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    palette = palette_of(axes)
+    for (size,) in surviving:
+        axes.axvspan(size - 0.5, size + 0.5, color=palette.band, linewidth=0, zorder=0)
+    shown: list[int] = []
+    for row, found in enumerate(posteriors):
+        sizes, probability = np.array(found.sizes)[:, 0], found.probability
+        kept = probability >= SHOWN
+        colours = [palette.accent if (size,) == found.best else palette.main for size in sizes[kept].tolist()]
+        axes.scatter(
+            sizes[kept], np.full(kept.sum(), row), s=LARGEST * probability[kept], c=colours, linewidths=0, zorder=3
+        )
+        shown += sizes[kept].tolist()
+    axes.set_yticks(range(len(names)), [visible(name) for name in names], parse_math=False)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_xlim(min(shown) - 0.8, max(shown) + 0.8)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.grid(axis="x", visible=False)
+    axes.set_xlabel(f"number of {visible(size_name.replace('_', ' '))}", parse_math=False)

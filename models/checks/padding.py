@@ -119,13 +119,19 @@ def _compare(name: str, before: Any, after: Any, what: str) -> None:
 def with_padding(units: Unit) -> Unit | None:
     """Return the stacked units with 2 empty entries added to each, as in a batch of longer units; None without
     padding.
+
+    By default it is None, as an array that is no list of entries has nothing to pad. The report of the check then says
+    that units of this type have no padding, so that the author of another type sees that it was not looked at.
     """
     return None
 
 
 @singledispatch
 def with_other_missing_cells(units: Unit) -> Unit:
-    """Return the stacked units with other contents in cells that are missing; unchanged for types that have none."""
+    """Return the stacked units with other contents in cells that are missing.
+
+    By default they are unchanged, as a type of unit has no missing cells unless it registers how they are marked.
+    """
     return units
 
 

@@ -1,4 +1,6 @@
-"""The mean and precision of a Gaussian at one point: the plug-in counterpart of the Normal–Gamma."""
+"""Families with all mass at one point: the plug-in counterparts of the Normal–Gamma, of `Gaussian` (precision known)
+and of `Beta`.
+"""
 
 from typing import ClassVar
 
@@ -7,6 +9,8 @@ from jaxtyping import Array, Float
 
 from lvsearch.models.exponential.family import Family, NumpyroDistribution, RandomKey
 from lvsearch.models.exponential.normal_gamma import MeanAndPrecision, NormalGamma, NormalGammaStatistics
+from lvsearch.models.exponential.scalars import Beta, BetaStatistics, Gaussian, GaussianStatistics
+from lvsearch.models.exponential.simplex import PointSimplex
 
 
 class PointGaussian(Family[NormalGammaStatistics]):
@@ -67,3 +71,86 @@ class PointGaussian(Family[NormalGammaStatistics]):
         import numpyro.distributions as dist
 
         return dist.Delta(jnp.stack(self.value(self.mean(natural)), axis=-1), event_dim=1)
+
+
+# ── means ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class PointMean(Family[GaussianStatistics]):
+    """A family with all mass at one x, the maximiser η₁/η₂ of η₁x + η₂(−x²/2).
+
+    It makes the mean of a Gaussian of known precision a plug-in estimate. The likelihood of n observations of unit
+    precision has η = (Σy, n), so x is their average; 0 where there are none. A point has entropy 0, and A(η) = ⟨η, t⟩.
+    """
+
+    event_ndim: ClassVar[int] = 0
+    statistics_type: ClassVar[type | None] = GaussianStatistics
+
+    def log_normaliser(self, natural: GaussianStatistics, event_mask: None = None) -> Float[Array, "..."]:
+        mean = self.mean(natural)
+        return natural.value * mean.value + natural.negative_half_square * mean.negative_half_square
+
+    def mean(self, natural: GaussianStatistics, event_mask: None = None) -> GaussianStatistics:
+        seen = natural.negative_half_square > 0
+        value = jnp.where(seen, natural.value / jnp.where(seen, natural.negative_half_square, 1), 0)
+        return GaussianStatistics(value, -0.5 * value**2)
+
+    def natural(self, mean: GaussianStatistics, event_mask: None = None) -> GaussianStatistics:
+        """Return the natural parameters of one observation with this mean. They are unique only up to their scale."""
+        return GaussianStatistics(mean.value, jnp.ones_like(mean.value))
+
+    def entropy(self, natural: GaussianStatistics, event_mask: None = None) -> Float[Array, "..."]:
+        return jnp.zeros_like(natural.value)
+
+    def sample(self, key: RandomKey, natural: GaussianStatistics, event_mask: None = None) -> GaussianStatistics:
+        return self.mean(natural)
+
+    def point(self, natural: GaussianStatistics, event_mask: None = None) -> GaussianStatistics:
+        return self.mean(natural)
+
+    def value(self, statistics: GaussianStatistics, event_mask: None = None) -> Float[Array, "..."]:
+        return Gaussian().value(statistics)
+
+    def to_numpyro(self, natural: GaussianStatistics) -> NumpyroDistribution:
+        import numpyro.distributions as dist
+
+        return dist.Delta(self.mean(natural).value)
+
+
+class PointProbability(Family[BetaStatistics]):
+    """A family with all mass at one v in (0, 1), the maximiser of ⟨η, (log v, log(1 − v))⟩: a plug-in estimate.
+
+    η are counts of ones and zeros. v and 1 − v are at least 1e-30, as in `PointSimplex`.
+    """
+
+    event_ndim: ClassVar[int] = 0
+    statistics_type: ClassVar[type | None] = BetaStatistics
+
+    def log_normaliser(self, natural: BetaStatistics, event_mask: None = None) -> Float[Array, "..."]:
+        mean = self.mean(natural)
+        return natural.log_value * mean.log_value + natural.log_complement * mean.log_complement
+
+    def mean(self, natural: BetaStatistics, event_mask: None = None) -> BetaStatistics:
+        log = PointSimplex().mean(jnp.stack(natural, axis=-1))
+        return BetaStatistics(log[..., 0], log[..., 1])
+
+    def natural(self, mean: BetaStatistics, event_mask: None = None) -> BetaStatistics:
+        """Return the natural parameters of one observation with this mean. They are unique only up to their scale."""
+        return BetaStatistics(jnp.exp(mean.log_value), jnp.exp(mean.log_complement))
+
+    def entropy(self, natural: BetaStatistics, event_mask: None = None) -> Float[Array, "..."]:
+        return jnp.zeros_like(natural.log_value)
+
+    def sample(self, key: RandomKey, natural: BetaStatistics, event_mask: None = None) -> BetaStatistics:
+        return self.mean(natural)
+
+    def point(self, natural: BetaStatistics, event_mask: None = None) -> BetaStatistics:
+        return self.mean(natural)
+
+    def value(self, statistics: BetaStatistics, event_mask: None = None) -> Float[Array, "..."]:
+        return Beta().value(statistics)
+
+    def to_numpyro(self, natural: BetaStatistics) -> NumpyroDistribution:
+        import numpyro.distributions as dist
+
+        return dist.Delta(jnp.exp(self.mean(natural).log_value))

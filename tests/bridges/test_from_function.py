@@ -55,6 +55,7 @@ def test_a_function_with_a_seed_is_called_with_others_and_repeatably():
     assert not first.posterior().equals(other.posterior())
 
 
+@pytest.mark.smoke
 def test_calls_that_agree_are_exact():
     calls = []
     result = lv.search(lv.from_function(lambda size: calls.append(size) or curve(size[0])), max_size=6, **QUIET)

@@ -253,6 +253,7 @@ def test_a_folder_that_holds_something_is_left_alone(command, run, files, tmp_pa
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
+@pytest.mark.smoke
 def test_mistakes_end_in_one_line_before_anything_is_written(files, tmp_path, capsys):
     texts, out = ["--texts", str(files / "docs.txt")], ["--out", str(tmp_path / "run")]
     for wrong, said in (
@@ -286,6 +287,7 @@ def test_a_damaged_corpus_is_named(files, tmp_path, capsys):
 # ── help and cache ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("command", [[], ["demo"], ["search"], ["resume"], ["report"], ["scores"], ["evaluate"]])
 def test_help_teaches(command, capsys):
     assert cli.main([*command, "--help"]) == 0

@@ -35,7 +35,10 @@ def images() -> FittedModel:
     return lv.fit(lv.models.CorrLDA(), lv.PairedCorpus.from_arrays([ROWS[:3], ROWS[3:]], COUNTS[:2]), size=2)
 
 
-@pytest.mark.parametrize("make", [documents, clusters, process, states, images])
+@pytest.mark.parametrize(
+    "make",
+    [*(pytest.param(make, marks=pytest.mark.smoke) for make in (documents, clusters, states)), process, images],
+)
 def test_a_fit_comes_back_to_the_bit(make: Callable[[], FittedModel], tmp_path):
     fit = make()
     fit.save(tmp_path / "fit")

@@ -146,6 +146,7 @@ def room_of(name: str) -> str:
     return ".".join(parts[: 3 if parts[1] == "inference" else 2])
 
 
+@pytest.mark.smoke
 def test_no_file_and_no_room_imports_itself_through_others():
     """TopologicalSorter raises CycleError, which names the circle."""
     files = imports()
@@ -156,6 +157,7 @@ def test_no_file_and_no_room_imports_itself_through_others():
     tuple(TopologicalSorter(rooms).static_order())
 
 
+@pytest.mark.smoke
 def test_one_file_is_one_module():
     """After importing everything, no file has been loaded under two names."""
     for name in MODULES:
@@ -254,6 +256,7 @@ def test_promised_names_exist_and_are_documented():
 # --- What is enforced -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.smoke
 def test_canary_wrong_shapes_and_types_raise():
     """The shape checks are on, in each room: without this, annotations rot unseen."""
     from lvsearch.inference.data.dataset import Batch, Dataset
@@ -309,6 +312,7 @@ def test_canary_functions_made_anew_are_checked_about_themselves():
     assert float(made(2.0, float)(jnp.ones(2), jnp.zeros(2), 1.5)[0]) == 2
 
 
+@pytest.mark.smoke
 def test_warnings_are_errors():
     import warnings
 

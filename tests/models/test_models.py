@@ -614,6 +614,16 @@ def assert_same(actual: Any, desired: Any) -> None:
 # ── the bound ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+SMOKE = ("IBP", "hLDA", "HDP", "Poisson factorization", "block model", "Corr-LDA")
+"""Cases of the smoke tier: one of each family that no other smoke test fits."""
+
+
+@pytest.mark.parametrize(
+    "fitted",
+    [pytest.param(c, marks=pytest.mark.smoke) if c.name in SMOKE else c for c in CASES],
+    ids=[c.name for c in CASES],
+    indirect=True,
+)
 def test_bound_is_below_the_exact_evidence(fitted):
     """At the start and at the end; the gap at the end is that of mean field, not of a missing term."""
     assert fitted.bound(fitted.start.beliefs, fitted.start.locals) <= fitted.exact(fitted.start.beliefs) + 1e-9

@@ -45,6 +45,7 @@ def table(name: str, encoding: str = "utf-8") -> str:
 # -- tables -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("name", ["docs.csv", "docs.tsv", "docs.jsonl", "DOCS.CSV.gz", "docs.jsonl.gz"])
 def test_tables(name):
     corpus = lv.Corpus.open(table(name), text="body", id="id")
@@ -112,6 +113,7 @@ def test_parquet_without_its_reader(monkeypatch):
 # -- texts --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.smoke
 def test_lines_and_folders():
     assert len(lv.Corpus.open(written("docs.txt", "apple pear\n\niron tin\n"))) == 3
     for name in ("b/iron.txt", "a/pear.txt", "a/deep/plum.txt", "a/not.md"):
@@ -177,6 +179,7 @@ def test_bytes_of_another_encoding_are_named_with_their_place():
 UCI = "4\n3\n6\n1 1 2\n1 3 1\n3 2 3\n4 1 1\n4 2 1\n4 3 1\n"
 
 
+@pytest.mark.smoke
 def test_counts_of_other_programs():
     mmwrite("counts.mtx", csr_array(COUNTS))
     written("docword.nips.txt.gz", UCI)

@@ -29,6 +29,7 @@ def saved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return result, folder
 
 
+@pytest.mark.smoke
 def test_loading_gives_the_same_search(saved: tuple[SearchResult, Path]):
     result, folder = saved
     loaded = lv.load(folder)
@@ -41,6 +42,7 @@ def test_loading_gives_the_same_search(saved: tuple[SearchResult, Path]):
     assert loaded.evaluator.ceiling == result.evaluator.ceiling
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(
     ("stopped", "why"),
     [

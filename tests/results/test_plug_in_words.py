@@ -76,7 +76,9 @@ def test_the_best_of_the_usual_fits_is_within_a_nat_of_the_best_of_many():
     assert ends[0] == pytest.approx(ends[1], abs=1.0)
 
 
-@pytest.mark.parametrize("result", [searched, settled], ids=["a model", "a function"])
+@pytest.mark.parametrize(
+    "result", [pytest.param(searched, id="a model"), pytest.param(settled, id="a function", marks=pytest.mark.smoke)]
+)
 @pytest.mark.parametrize("write", [headline, summary, card], ids=lambda write: write.__name__)
 def test_words_say_of_what(result, write):
     text = write(result())

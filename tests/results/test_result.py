@@ -37,6 +37,7 @@ def held_out() -> lv.Corpus:
 # ── tables ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(
     ("evidence", "kind", "columns", "has_unvisited"),
     [

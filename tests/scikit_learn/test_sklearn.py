@@ -168,6 +168,7 @@ def test_what_is_no_count_is_refused_and_unfitted_ones_say_so():
         MixtureSearch(covariance_type="spherical").fit(np.random.default_rng(0).normal(size=(9, 2)))
 
 
+@pytest.mark.smoke
 def test_clones_have_the_parameters_and_no_fit():
     search = TopicSearch(lv.models.LDA(concentration=2.0), prior=lv.sizes.Poisson(3), random_state=7, **QUICK)
     again = clone(search)

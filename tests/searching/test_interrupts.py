@@ -16,7 +16,7 @@ from small_searches import PRIOR, Fake, corpus, fake_search, searched, settings
 
 import lvsearch as lv
 from lvsearch.command import cli
-from lvsearch.files.plain_output import print_any_text
+from lvsearch.files.plain_text import print_any_text
 from lvsearch.interrupts import postpone_interrupts, remember_interrupts, was_interrupted
 
 

@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 
 import lvsearch as lv
 from lvsearch.pictures.style import in_house_style
-from lvsearch.results.lattice_plot import draw_lattice
+from lvsearch.results.plots import draw_lattice
 from lvsearch.sizing import sizes
 from lvsearch.sizing.evidence import Evidence
 from lvsearch.sizing.witness import WitnessSearch

@@ -30,7 +30,7 @@ from lvsearch.inference.evidence import (
     temperature_profile,
 )
 from lvsearch.inference.evidence.row_by_row import RowByRow
-from lvsearch.inference.evidence.unigram_in_turn import UnigramsInTurn
+from lvsearch.inference.evidence.unigram_mixtures import UnigramsInTurn
 from lvsearch.inference.topic_samplers.document_by_document import DocumentByDocument
 from lvsearch.models import MixtureOfUnigrams
 

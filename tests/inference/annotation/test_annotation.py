@@ -36,8 +36,8 @@ from lvsearch.inference.annotation.describing import collapsed_factors
 from lvsearch.inference.annotation.estimator import AnnotationEstimator, AnnotationSettings
 from lvsearch.inference.annotation.seeds import cluster
 from lvsearch.inference.annotation.tasks import caption_distributions, region_distributions
+from lvsearch.inference.annotation.tiles import in_tiles
 from lvsearch.inference.data.dataset import Batch, Dataset
-from lvsearch.inference.data.tiles import in_tiles
 from lvsearch.inference.engine.describing import describe_units
 from lvsearch.inference.engine.estimate import beliefs_of, capacity_of, pad_axes
 from lvsearch.inference.engine.estimator import GenericEstimator

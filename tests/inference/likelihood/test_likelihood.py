@@ -17,8 +17,7 @@ from lvsearch.inference.likelihood.exact import cost
 from lvsearch.inference.likelihood.left_to_right import _log_weights as chain_log_weights
 from lvsearch.inference.likelihood.mean_field_importance import _log_weights
 from lvsearch.inference.likelihood.result import LikelihoodEstimate
-from lvsearch.inference.likelihood.rising import log_rising
-from lvsearch.inference.likelihood.weights import average_of_weights
+from lvsearch.inference.likelihood.weights import average_of_weights, log_rising
 
 ALPHA = np.array([0.05, 0.9, 0.3])
 FALSE_ALARM = 1e-4  # of every z-test here, two-sided
@@ -217,7 +216,7 @@ PEAKED, FLAT = (0.05, 1e-4), (1.0, 1e-4)  # Dirichlet parameter of the topics, Î
 
 @pytest.mark.parametrize(
     "method",
-    ["ais", "mfi", pytest.param("mfi2", marks=pytest.mark.slow), "lr", pytest.param("lrs", marks=pytest.mark.slow)],
+    ["ais", *(pytest.param(method, marks=pytest.mark.slow) for method in ("mfi", "mfi2", "lr", "lrs"))],
 )
 @pytest.mark.parametrize(
     ("sharpness", "alpha"), [*(pytest.param(*case, marks=pytest.mark.slow) for case in (PEAKED, FLAT)), (1.0, 0.02)]

@@ -229,6 +229,7 @@ def test_an_interruption_keeps_what_was_drawn_and_can_be_gone_on_with(sweeps, tm
     assert_same(small_run(after=lv.load_trace(tmp_path / "trace")), whole)
 
 
+@pytest.mark.smoke
 def test_a_folder_gives_the_trace_back(tmp_path):
     trace = small_run()
     lv.save_trace(trace, tmp_path / "trace")

@@ -26,9 +26,9 @@ from lvsearch.inference.evidence import (
 )
 from lvsearch.inference.topic_samplers import chain as topic_chain
 from lvsearch.inference.topic_samplers.anchor import from_topics
+from lvsearch.inference.topic_samplers.chain_inputs import group_width, grouped
 from lvsearch.inference.topic_samplers.collapsed import log_joint_of
 from lvsearch.inference.topic_samplers.path_starts import GROUPED_DRAWS
-from lvsearch.inference.topic_samplers.token_groups import group_width, grouped
 from lvsearch.inference.topic_samplers.topic_state import TopicState, redraw_group
 from lvsearch.sizing.bracket import Bracket
 
@@ -190,6 +190,7 @@ def test_errors_cover_over_seeds():
     assert coverage(chain("prior"), EXACT + 1.0, 100) < 0.5  # the test can fail
 
 
+@pytest.mark.smoke
 def test_one_topic_is_exact_and_capacity_does_not_matter(float64):
     truth = oracles.lda_posterior(COUNTS, np.array([0.7]), ETA).log_evidence
     found = bracket(collapsed_topics(csr_array(COUNTS), np.array([0.7]), ETA, 3), 0)
