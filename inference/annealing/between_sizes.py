@@ -65,11 +65,13 @@ class Gain(NamedTuple):
     | `forward` | estimates of paths from the smaller size, (path,): low on average |
     | `backward` | estimates of paths from the larger size, (path,): high on average |
     | `temperatures` | number of temperatures of each path |
+    | `sizes` | larger size − smaller size |
     """
 
     forward: Float64[np.ndarray, " path"]
     backward: Float64[np.ndarray, " path"]
     temperatures: int
+    sizes: int = 1
 
 
 def gain_upwards(

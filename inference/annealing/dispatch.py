@@ -171,7 +171,9 @@ def measures_gains(model: Model, data: Dataset) -> bool:
 def gain_of_last_part(
     model: Model, data: Dataset, size: tuple[int, ...], estimate: Estimate, key: Key[Array, ""], trial: int
 ) -> Gain:
-    """Measure log p(data | size) − log p(data | size − 1), in nats, in the mode of the fit `estimate`.
+    """Measure log p(data | size) − log p(data | size − m), in nats, in the mode of the fit `estimate`.
+
+    m is 1, or a few where sizes are so large that the gains of single components depend on the fit (`Gain.sizes`).
 
     size: the larger of the two sizes.
     estimate: a fit of this size.

@@ -9,6 +9,8 @@ from jaxtyping import Float, Int
 
 CANDIDATES = 8
 """How many pairs of topics are compared exactly before each merger."""
+ALIKE = 2.0
+"""How many times as much as the cheapest merger others may cost that are averaged with it."""
 
 
 def merge_topics(counts: Float[np.ndarray, "topic word"], size: int) -> Float[np.ndarray, "size word"]:
@@ -79,6 +81,21 @@ def cheapest_pairs(counts: Float[np.ndarray, "topic word"], number: int) -> list
         if len(chosen) == number or candidates >= len(counts) ** 2:
             return chosen
         candidates *= 2  # too many of these pairs shared a topic
+
+
+def alike_pairs(counts: Float[np.ndarray, "topic word"], most: int) -> list[tuple[int, int]]:
+    """Return the disjoint pairs of `cheapest_pairs` whose merger costs at most `ALIKE` times that of the cheapest.
+
+    Where two topics share one subject, their merger is cheap, and mergers of others cost many times as much. Mergers
+    that cost about as much as each other say the same of the number of topics.
+
+    counts: expected word counts of each topic, none negative.
+    most: the largest number of pairs, at most half as many as there are topics.
+    """
+    pairs = cheapest_pairs(counts, most)
+    own = _self_information(counts)
+    costs = [own[a] + own[b] - _self_information((counts[a] + counts[b])[None])[0] for a, b in pairs]
+    return [pair for pair, cost in zip(pairs, costs, strict=True) if cost <= ALIKE * costs[0]]
 
 
 def _self_information(counts: np.ndarray) -> np.ndarray:

@@ -212,7 +212,7 @@ class ModelEvaluator:
         return fitting.evaluate(size, None, 0)
 
     def _with_gain(self, fit: Fit, trial: int) -> Fit:
-        """Return the fit with a measured gain: log evidence of its size minus that of the next smaller size, nats.
+        """Return the fit with a measured gain: log evidence of its size minus that of a smaller size, nats.
 
         A gain that is not a number makes the fit a failure.
 
@@ -221,12 +221,10 @@ class ModelEvaluator:
         began = time.perf_counter()
         key = fold_in(self._key_of(fit.size, trial), ANNEALING)
         found = gain_of_last_part(self.model, self.data, fit.size, fit.state, key, trial)
-        gain = SizeGain(tuple(found.forward.tolist()), tuple(found.backward.tolist()), found.temperatures)
+        gain = SizeGain(tuple(found.forward.tolist()), tuple(found.backward.tolist()), found.temperatures, found.sizes)
         info = replace(fit.info, seconds=fit.info.seconds + time.perf_counter() - began)
         if not gain.is_finite:
-            failure = (
-                f"what size {fit.size} gains over the next smaller one is not a number; it is reported, not ranked"
-            )
+            failure = f"what size {fit.size} gains over a smaller one is not a number; it is reported, not ranked"
             return replace(fit, info=replace(info, failure=failure))
         return replace(fit, info=info, gains=(gain,))
 

@@ -30,14 +30,19 @@ from scipy.special import ndtri, stdtrit
 from lvsearch.sizing.posterior import TOGETHER, EstimatedPosterior, antithetic_errors, softmax
 from lvsearch.sizing.sizes import SizePrior
 
-DISTANCE_SHARE = 0.2
-"""The standard error of a gain that comes from the distance of its two directions, as a share of this distance.
+PATH_SHARE = 0.1
+"""The standard error of a gain from paths that do not end quite in the middle, as a share of the two ends' distance.
 
-It stands for two errors. The paths of one fit do not end quite in the middle: on a planted corpus (116,000 tokens, 20
-topics, the 32nd topic) the middle was −183, −162, −163, −162 and −162 nats with 30, 60, 120, 240 and 480 temperatures,
-and the distance 199, 123, 77, 65 and 32. Another fit of the same size lies in another mode, whose gain differs, which
-the paths of one fit do not show: on Cora the gains of seven sizes between 91 and 256 topics lay about a smooth curve by
-0.21 of their distances (root mean square).
+Measured on a planted corpus (116,000 tokens, 20 topics, the 32nd topic). With 30, 60, 120, 240 and 480 temperatures the
+middle was −183, −162, −163, −162 and −162 nats, and the distance 199, 123, 77, 65 and 32. So 30 temperatures are off by
+a tenth of their distance, and longer paths by less.
+"""
+FIT_SHARE = 0.17
+"""The standard error of the gain of one component from the mode that its fit lies in, as a share of the same distance.
+
+Another fit of the same size lies in another mode, whose gain differs, and the paths of one fit do not show it. On Cora
+the gains of seven sizes between 91 and 256 topics lay about a smooth curve by 0.21 of their distances (root mean
+square), a tenth of which is the paths'. Gains averaged over several components differ by less.
 """
 COMMON_SHARE = 0.3
 """The share of the variance of gains' errors that all sizes have in common: the two directions may lag unequally."""
@@ -53,7 +58,7 @@ At least `FEWEST_ON_A_CURVE` gains are needed.
 MOST_SCATTER = 3.0
 """How many times larger than stated the errors of gains may be, about a smooth curve through them.
 
-Two fits of one size lie in different modes, whose gains may differ by still more than `DISTANCE_SHARE` says. Where
+Two fits of one size lie in different modes, whose gains may differ by still more than `FIT_SHARE` says. Where
 gains end at once, no curve comes as near.
 """
 BEYOND = 2
@@ -62,40 +67,46 @@ BEYOND = 2
 
 @dataclass(frozen=True)
 class SizeGain:
-    """One measurement of a gain, log p(data | size) − log p(data | size − 1), annealed in both directions, nats.
+    """One measurement of a gain, log p(data | size) − log p(data | size − m), annealed in both directions, nats.
 
     | field | meaning |
     |---|---|
     | `forward` | one estimate per path from the smaller size: low on average |
     | `backward` | one estimate per path from the larger size: high on average |
     | `temperatures` | number of sweeps of each path |
+    | `sizes` | m: how far the two sizes are apart |
     """
 
     forward: tuple[float, ...]
     backward: tuple[float, ...]
     temperatures: int
+    sizes: int = 1
 
     @property
     def estimate(self) -> float:
-        """The estimate of the gain: the middle of the mean forward and the mean backward estimate, nats."""
-        return float(np.mean(self.forward) + np.mean(self.backward)) / 2
+        """The gain of one component, averaged over the m last: the middle of the mean forward and backward estimates.
+
+        It is in nats, and counts as the gain at `size`. There it is too high by what gains fall over m/2 sizes.
+        """
+        return float(np.mean(self.forward) + np.mean(self.backward)) / (2 * self.sizes)
 
     @property
     def distance(self) -> float:
-        """The distance by which the backward paths end above the forward ones on average, nats; at least 0."""
-        return max(0.0, float(np.mean(self.backward) - np.mean(self.forward)))
+        """By how many nats a component the backward paths end above the forward ones on average; at least 0."""
+        return max(0.0, float(np.mean(self.backward) - np.mean(self.forward))) / self.sizes
 
     @property
     def standard_error(self) -> float:
         """The standard error of `estimate`, nats.
 
-        It joins the spread of the paths, widened for few paths, with a fifth of the distance of the two directions.
+        It joins the spread of the paths, widened for few paths, with two shares of the distance of the two directions:
+        for paths that do not end quite in the middle, and for other fits of the same size.
         """
         n = len(self.forward)
-        middles = (np.array(self.forward) + np.array(self.backward)) / 2
+        middles = (np.array(self.forward) + np.array(self.backward)) / (2 * self.sizes)
         spread = float(np.std(middles, ddof=1) / math.sqrt(n)) if n > 1 else 0.0
         widened = spread * float(stdtrit(max(1, n - 1), 0.84) / ndtri(0.84))  # few paths: Student's one-sigma point
-        return math.hypot(widened, DISTANCE_SHARE * self.distance)
+        return math.hypot(widened, PATH_SHARE * self.distance, FIT_SHARE * self.distance / math.sqrt(self.sizes))
 
     @property
     def is_finite(self) -> bool:
@@ -105,7 +116,7 @@ class SizeGain:
 
 @dataclass(frozen=True)
 class PooledGain:
-    """The gain of one size over the next smaller one from all its measurements: log evidence and its error, nats."""
+    """The gain of one component from all measurements at a size: log evidence and its error, nats."""
 
     estimate: float
     standard_error: float
@@ -145,7 +156,7 @@ class MeasuredSize(Protocol):
 
     @property
     def gain(self) -> PooledGain | None:
-        """The gain of log evidence over the next smaller size, from all measurements; None if it was not measured."""
+        """The gain of log evidence of one component, from all measurements; None if it was not measured."""
         ...
 
     @property
@@ -161,7 +172,7 @@ class EvidenceCurve:
     | field | shape | meaning |
     |---|---|---|
     | `measured` | (measured,) | sizes whose gain was measured, in increasing order |
-    | `gains`, `errors` | (measured,) | log evidence minus that of the next smaller size, and standard errors, nats |
+    | `gains`, `errors` | (measured,) | what one component more gains in log evidence, and standard errors, nats |
     | `contradicted` | (measured,) | whether a gain lies too far below that of a larger size, and is left out |
     | `end` | | the largest size that is given a probability |
     """

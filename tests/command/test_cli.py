@@ -257,7 +257,7 @@ def test_a_folder_that_holds_something_is_left_alone(command, run, files, tmp_pa
 def test_mistakes_end_in_one_line_before_anything_is_written(files, tmp_path, capsys):
     texts, out = ["--texts", str(files / "docs.txt")], ["--out", str(tmp_path / "run")]
     for wrong, said in (
-        (["--prior", "poison:10"], "expected one of poisson:RATE"),
+        (["--prior", "poison:10"], "expected one of weak, poisson:RATE"),
         (["--held-out", "1.5"], "expected a fraction"),
         (["--vocabulary", str(files / "vocab.txt")], "without --corpus"),
         (["--evidence", "plug-in"], "say when to stop"),

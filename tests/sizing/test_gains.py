@@ -40,6 +40,13 @@ def test_a_gain_is_the_middle_of_its_directions_and_its_error_grows_with_their_d
     assert far.standard_error > near.standard_error > 0.4
 
 
+def test_a_gain_over_several_components_is_one_component_s_and_depends_less_on_the_fit():
+    one, four = SizeGain((10.0, 12.0), (110.0, 112.0), 24), SizeGain((40.0, 48.0), (440.0, 448.0), 24, sizes=4)
+    assert four.estimate == one.estimate == 61.0
+    assert four.distance == one.distance == 100.0
+    assert 10 < four.standard_error < one.standard_error < 21
+
+
 def test_a_gain_whose_paths_ended_in_no_number_says_so():
     assert not SizeGain((1.0, math.nan), (2.0, 3.0), 60).is_finite
     assert SizeGain((1.0,), (2.0,), 60).is_finite

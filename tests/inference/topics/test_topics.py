@@ -29,7 +29,7 @@ from lvsearch.inference.engine.meanfield import (
 from lvsearch.inference.topics import kernel as kernels
 from lvsearch.inference.topics import passes
 from lvsearch.inference.topics.estimator import TopicEstimator, TopicSettings
-from lvsearch.inference.topics.merging import merge_topics
+from lvsearch.inference.topics.merging import alike_pairs, cheapest_pairs, merge_topics
 from lvsearch.inference.topics.passes import PassSettings, passes_in_lanes
 from lvsearch.models.exponential.digamma import digamma_positive, exp_digamma, log_gamma_positive
 from lvsearch.models.lda import LDA
@@ -367,6 +367,17 @@ def test_mean_field_passes_never_lower_the_bound(float64):
 
 
 # ── merging ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_pairs_are_alike_where_their_mergers_cost_about_the_same():
+    """Topics 0 and 1 share one subject, 2 and 3 another; all other mergers cost tens of times as much."""
+    counts = 100.0 * np.kron(np.eye(5), np.ones(4))
+    counts = np.concatenate([counts[:1], counts[:2], counts[1:]])
+    counts[0, 0] += 60
+    counts[2, 4] += 70
+    assert cheapest_pairs(counts, 3)[:2] == [(0, 1), (2, 3)]
+    assert alike_pairs(counts, 3) == [(0, 1), (2, 3)]
+    assert alike_pairs(counts, 1) == [(0, 1)]
 
 
 def test_merging_joins_the_most_similar_topics():
