@@ -59,10 +59,11 @@ def test_fits_under_weak_priors_are_numbers(table: str, kind: str, size: int) ->
 
 
 def test_a_fit_without_a_least_width_says_what_to_do() -> None:
-    one = lv.models.GammaPrior(1.0, 1.0)
-    model = lv.models.FiniteMixture(lv.models.DiagonalComponents(0.0, 1.0, one, 2.0, one))
+    """The priors of `weak` without it."""
+    rows, one = TABLES["no width"], lv.models.GammaPrior(1.0, 1.0)
+    model = lv.models.FiniteMixture(lv.models.DiagonalComponents.scaled_to(rows, one, 2.0, one))
     with pytest.raises(ValueError, match=r"column 0 is 0\.7 in 16 of 32 rows.*least_rate=1e-8"):
-        lv.fit(model, HALF_EQUAL, size=2)
+        lv.fit(model, rows, size=2)
 
 
 @pytest.mark.slow
