@@ -253,7 +253,6 @@ def test_a_folder_that_holds_something_is_left_alone(command, run, files, tmp_pa
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
-@pytest.mark.smoke
 def test_mistakes_end_in_one_line_before_anything_is_written(files, tmp_path, capsys):
     texts, out = ["--texts", str(files / "docs.txt")], ["--out", str(tmp_path / "run")]
     for wrong, said in (
@@ -301,6 +300,7 @@ def test_help_teaches(command, capsys):
         assert "(default: weak)" in " ".join(printed.split())
 
 
+@pytest.mark.smoke
 def test_wrong_usage_ends_with_status_2(capsys):
     assert cli.main(["search"]) == 2
     assert "required" in capsys.readouterr().err

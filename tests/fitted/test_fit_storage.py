@@ -37,7 +37,7 @@ def images() -> FittedModel:
 
 @pytest.mark.parametrize(
     "make",
-    [*(pytest.param(make, marks=pytest.mark.smoke) for make in (documents, clusters, states)), process, images],
+    [*(pytest.param(make, marks=pytest.mark.smoke) for make in (documents, clusters)), process, states, images],
 )
 def test_a_fit_comes_back_to_the_bit(make: Callable[[], FittedModel], tmp_path):
     fit = make()
