@@ -34,6 +34,13 @@ from lvsearch.models.finite_mixture import FiniteMixture
 class HyperFullCovariances(HyperMixture):
     """The annealing chain over labels and hyper-parameters of Gaussians with a full covariance per component."""
 
+    @property
+    def _gaussians(self) -> FullCovarianceComponents:
+        """The Gaussians of the mixture: the kind of component itself, or those that Student components are made of."""
+        kind = self.component.gaussians if isinstance(self.component, StudentComponents) else self.component
+        assert isinstance(kind, FullCovarianceComponents)  # as registered below
+        return kind
+
     def _move_hyper(self, key: Array, state: HyperMixtureState, temperature: Array, backward: bool) -> LogHyper:
         """Return log of every hyper-parameter after a slice move of each given labels and the others; reversed if
         `backward`.
@@ -61,7 +68,7 @@ class HyperFullCovariances(HyperMixture):
         of_columns = self.component.hyper_axes[name]
         course = [jnp.broadcast_to(jnp.ravel(each), n_columns) for each in self.courses[name].gamma_at(temperature)]
         prior_degrees = jnp.asarray(chain.prior.half_log_determinant) + self.n_dims
-        exists, constant = chain.exists(), self.component.least_spread if of_columns else 0.0
+        exists, constant = chain.exists(), self._gaussians.least_spread if of_columns else 0.0
 
         def one(index: Array, carry: tuple[Array, Inverses]) -> tuple[Array, Inverses]:
             """Move the entry of one column, and update the inverses."""

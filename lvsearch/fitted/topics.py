@@ -418,9 +418,8 @@ class FittedTopics(FittedModel):
         require_genes(data, self._words)
         cells = Corpus.from_anndata(data, layer=layer)
         # Cells of the same names may have other counts, in another layer: their shares are inferred from these.
-        are_fitted = (
-            cells.document_names == self._corpus.document_names and not (cells.counts != self._corpus.counts).nnz
-        )
+        same_names = cells.document_names == self._corpus.document_names
+        are_fitted = same_names and abs(cells.counts - self._corpus.counts).sum() == 0
         write_anndata(
             data,
             self.proportions if are_fitted else self.transform(cells),

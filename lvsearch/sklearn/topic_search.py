@@ -106,7 +106,7 @@ class TopicSearch(SizeSearch):
     def _data(self, X: Any, *, fitting: bool) -> Data:
         """Return X as a checked corpus. fitting: True for the rows to train on, False for new rows over their words."""
         allowed: dict[str, Any] = {"accept_sparse": "csr", "ensure_all_finite": "allow-nan"}
-        counts = validate_data(self, X, reset=fitting, ensure_min_samples=2 if fitting else 1, **allowed)
+        counts: Any = validate_data(self, X, reset=fitting, ensure_min_samples=2 if fitting else 1, **allowed)
         if np.issubdtype(counts.dtype, np.floating):
             self._refuse_nan(counts != counts, "takes counts of words: write 0 where a word does not occur")
         check_non_negative(counts, type(self).__name__)
