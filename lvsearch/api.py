@@ -176,13 +176,13 @@ def search(
     evidence = "marginal" if evidence == ANNEALED else evidence
     settings = SearchSettings(evidence, per_token, None, seed, most_trials, grow, exhaustive, keep)
     evaluator, training, kept_back = _evaluator(model, data, held_out, settings, mesh)
-    if starts is None and isinstance(evaluator, ModelEvaluator):
-        settings = replace(settings, starts=evaluator.usual_trials(settings.starts))
     prior = checked_prior(evidence, prior, len(evaluator.size_names))
     settings = replace(settings, max_size=_limit(evaluator, prior, budget, max_size, exhaustive))
     if isinstance(evaluator, ModelEvaluator):
         largest = (CHECKED_SIZE,) * prior.dimension if settings.max_size is None else settings.max_size
         check_own(evaluator.model, evaluator.data, tuple(min(CHECKED_SIZE, number) for number in largest))
+        if starts is None:
+            settings = replace(settings, starts=evaluator.usual_trials(settings.starts))
     result = SearchResult(evaluator, prior, settings, SearchState(), training, 0.0, held_out=kept_back)
     if robustness:
         check_robust(result)

@@ -39,7 +39,7 @@ def agglomerated_start(counts: scipy.sparse.csr_array, hyper: TreeHyper, *, cuts
     counts = canonical(counts)
     n_docs = counts.shape[0]
     if n_docs == 1 or hyper.depth == 1:
-        return levels_by_share(counts, np.zeros((n_docs, hyper.depth), np.int64))
+        return levels_by_share(counts, np.tile(np.arange(hyper.depth), (n_docs, 1)))  # one node a level
     # squared distances between documents: 2 − 2 cosine of the weighted, normalised rows
     has = counts.astype(bool).astype(np.float64)
     frequency = np.asarray(has.sum(0)).ravel()

@@ -117,6 +117,15 @@ CLAIMS = (
         full_minutes=30,
     ),
     Claim(
+        "Do answers hold where models, shapes and priors are drawn at random?",
+        "random_regimes.py",
+        words("--sets 3 --families bernoulli known diagonal --seed 0"),
+        words("--sets 500"),
+        r"^all:|without an answer",
+        bar="95 % sets hold the truth as often as expected; rms z within .9 and 1.1",
+        full_minutes=240,
+    ),
+    Claim(
         "How often is the number of clusters that a search finds by default the planted one?",
         "planted_clusters.py",
         words("--tables 1 --most-rows 300"),

@@ -67,7 +67,7 @@ def test_a_merger_gains_what_the_whole_has_over_the_two_groups(kind, float64):
     natural = jax.tree.map(
         lambda leaf, each: jnp.stack([leaf + each[jnp.array(group)].sum(0) for group in groups]), prior, increments
     )
-    found = np.asarray(gains_together(component, natural, n_dims))
+    found = np.asarray(gains_together(component, natural, jnp.ones(3, bool), n_dims))
     for j, k in ((0, 1), (0, 2), (1, 2)):
         whole = kind.log_marginal(rows[np.concatenate([groups[j], groups[k]])])
         apart = kind.log_marginal(rows[groups[j]]) + kind.log_marginal(rows[groups[k]])
