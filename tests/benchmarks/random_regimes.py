@@ -80,12 +80,12 @@ class Columns:
 def with_missing(regime: Regime, share: float, seed: int) -> Regime:
     """The same regime, with a share of the cells missing at random; every row keeps at least one."""
 
-    def draw(key: Any, size: Any) -> np.ndarray:
+    def draw(key: Any, size: Any) -> lv.Points:
         values = np.array(regime.draw(key, size), np.float64)
         rng = np.random.default_rng(seed)
         gone = rng.random(values.shape) < share
         gone[np.arange(len(values)), rng.integers(values.shape[1], size=len(values))] = False
-        return np.where(gone, np.nan, values)
+        return lv.Points.from_array(np.where(gone, np.nan, values), missing="nan")
 
     return Regime(regime.model, regime.prior, regime.max_size, draw)
 
