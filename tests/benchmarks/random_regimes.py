@@ -17,8 +17,8 @@ so that every day tries other sets. Each set is searched twice, with two seeds.
 | beyond 3 | share of those differences beyond three errors | ≤ .6 % |
 | no answer | sets of which a search said that it had no single number yet; they are counted nowhere else | |
 
-z compares log evidences of sizes with a probability of at least .05. It judges the error of sampling alone. An error
-that both searches share is seen by the ranks.
+z compares log evidences, or log probabilities, of sizes with a probability of at least .05. It judges the error of
+sampling alone. An error that both searches share is seen by the ranks.
 """
 
 import argparse
@@ -215,8 +215,12 @@ def one_set(number: int, seed: int, families: list[str]) -> dict[str, Any]:
 
 
 def differences(entry: dict[str, Any]) -> list[float]:
-    """The differences of the two searches' log evidences over their stated errors, of sizes that are probable."""
-    second = entry["second"]
+    """The differences of the two searches over their stated errors, of sizes that are probable.
+
+    They are of log evidences. Chains over partitions, which have no brackets, know these up to a constant that both
+    searches fix by a fit. There log probabilities are compared.
+    """
+    second, name = entry["second"], "log_evidence" if any(entry["brackets"]) else "probability"
     place = {str(size): row for row, size in enumerate(second["sizes"])}
     found = []
     for row, size in enumerate(entry["sizes"]):
@@ -224,8 +228,10 @@ def differences(entry: dict[str, Any]) -> list[float]:
         if other is None or not entry["probability"][row] >= FEWEST_PROBABLE:
             continue
         error = np.hypot(entry["standard_error"][row], second["standard_error"][other])
+        values = np.array([entry[name][row], second[name][other]])
+        first, again = values if name == "log_evidence" else np.log(np.maximum(values, np.finfo(float).tiny))
         if np.isfinite(error) and error > 0:
-            found.append((entry["log_evidence"][row] - second["log_evidence"][other]) / error)
+            found.append((first - again) / error)
     return found
 
 
