@@ -27,7 +27,7 @@ BESIDE_THE_PACKAGE = {
     "pyproject.toml",
     "setup.cfg",
 }
-"""What an sdist may hold at its top."""
+"""The names that an sdist may hold at its top."""
 
 
 def package_version(root: Path = ROOT) -> str:

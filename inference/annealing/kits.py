@@ -1,4 +1,4 @@
-"""What each type of chain offers the annealer beside its own path along temperatures: one record for each type.
+"""The class `ChainKit`: a record, for each type of chain, of what it offers the annealer beside its own path.
 
 A type of chain without a record is refused. A chain that is annealed as if it had no better path gives wide ends, and
 nothing says so; hence a chain says that it has none (`plain_kit`).
@@ -31,7 +31,7 @@ class Anchor(NamedTuple):
 
 
 class ChainKit(NamedTuple):
-    """What a chain offers the annealer beside its path along temperatures.
+    """A record of what a chain offers the annealer beside its path along temperatures.
 
     | field | meaning |
     |---|---|

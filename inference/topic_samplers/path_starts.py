@@ -1,4 +1,4 @@
-"""Where annealing paths of LDA start: at the prior, or at the responsibilities of a fit.
+"""The starts of annealing paths of LDA: at the prior, or at the responsibilities of a fit.
 
 Paths of admixed populations are here too: their chain is LDA's collapsed chain with one block of the vocabulary per
 locus.

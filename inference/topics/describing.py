@@ -87,7 +87,7 @@ for N tokens, which is far below float64's resolution.
 """
 
 SAMPLES_PER_PARTICLE = 4
-"""How many samples of other methods cost as much as one particle of annealed importance sampling, which goes 50 steps.
+"""The number of samples of other methods that cost as much as one particle of annealed sampling, which goes 50 steps.
 
 With a quarter as many particles, the sum over documents still has an error far below the spread over documents.
 """

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 CANDIDATES = 8
 """How many pairs of topics are compared exactly before each merger."""
 ALIKE = 2.0
-"""How many times as much as the cheapest merger others may cost that are averaged with it."""
+"""Mergers are averaged with the cheapest one if they cost at most so many times as much."""
 
 
 def merge_topics(counts: Float[np.ndarray, "topic word"], size: int) -> Float[np.ndarray, "size word"]:
@@ -66,11 +66,7 @@ def cheapest_pairs(counts: Float[np.ndarray, "topic word"], number: int) -> list
     candidates = CANDIDATES * number
     while True:
         rows, columns = closest_pairs(counts, candidates)
-        own = _self_information(counts)
-        costs = [
-            own[a] + own[b] - _self_information((counts[a] + counts[b])[None])[0]
-            for a, b in zip(rows, columns, strict=True)
-        ]
+        costs = _merger_costs(counts, list(zip(rows.tolist(), columns.tolist(), strict=True)))
         chosen: list[tuple[int, int]] = []
         free = np.ones(len(counts), bool)
         for index in np.argsort(costs, kind="stable"):
@@ -93,9 +89,14 @@ def alike_pairs(counts: Float[np.ndarray, "topic word"], most: int) -> list[tupl
     most: the largest number of pairs, at most half as many as there are topics.
     """
     pairs = cheapest_pairs(counts, most)
-    own = _self_information(counts)
-    costs = [own[a] + own[b] - _self_information((counts[a] + counts[b])[None])[0] for a, b in pairs]
+    costs = _merger_costs(counts, pairs)
     return [pair for pair, cost in zip(pairs, costs, strict=True) if cost <= ALIKE * costs[0]]
+
+
+def _merger_costs(counts: Float[np.ndarray, "topic word"], pairs: list[tuple[int, int]]) -> list[float]:
+    """Return the cost of merging each pair of topics, in nats (see `merge_topics`)."""
+    own = _self_information(counts)
+    return [float(own[a] + own[b] - _self_information((counts[a] + counts[b])[None])[0]) for a, b in pairs]
 
 
 def _self_information(counts: np.ndarray) -> np.ndarray:
