@@ -1,4 +1,4 @@
-"""Samplers of the number of occupied parts of a two-level process: under q of a fit, and from chains by direct assignment.
+"""Samplers of the number of occupied parts of a two-level process: under q of a fit, and by direct assignment.
 
 A part is a topic or a component, and a member a token or a row. A part is occupied if it has some member. Chains have
 starts that are far apart. A chain begins with all members in one part, with many
