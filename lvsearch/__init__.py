@@ -18,36 +18,33 @@ from lvsearch import quiet_start as _quiet_start  # noqa: F401 — first, so tha
 
 from importlib import import_module
 from importlib.metadata import version
-from types import ModuleType
-from typing import TYPE_CHECKING
-
-from lvsearch import distributed, functional, inference, models
-from lvsearch.api import fit, load, resume, search
-from lvsearch.bridges.from_function import from_function
-from lvsearch.bridges.from_numpyro import from_numpyro
-from lvsearch.bridges.to_numpyro import to_numpyro
-from lvsearch.data import datasets
-from lvsearch.data.corpus import Corpus
-from lvsearch.data.genotypes import Genotypes
-from lvsearch.data.groups import Groups
-from lvsearch.data.paired_corpus import PairedCorpus
-from lvsearch.data.points import Points
-from lvsearch.fitted.kinds import load_fit
-from lvsearch.fitted.model import FittedModel
-from lvsearch.fitted.occupied_posterior import OccupiedPosterior, occupied
-from lvsearch.fitted.sampling import load_trace, sample, save_trace
-from lvsearch.partitions.mixture_posterior import MixturePosterior, mixture_posterior
-from lvsearch.reading.converting import convert
-from lvsearch.results.result import SearchResult
-from lvsearch.sizing import sizes
-from lvsearch.sizing.evidence import Evidence
-from lvsearch.sizing.witness import WitnessSearch
-from lvsearch.trees.topic_tree import TopicTree
-from lvsearch.trees.tree_fits import FittedTree, fit_tree, load_tree, mean_field_tree
-from lvsearch.workers.worker_pool import WorkerPool
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lvsearch import sklearn
+    from lvsearch import distributed, functional, inference, models, sklearn
+    from lvsearch.api import fit, load, resume, search
+    from lvsearch.bridges.from_function import from_function
+    from lvsearch.bridges.from_numpyro import from_numpyro
+    from lvsearch.bridges.to_numpyro import to_numpyro
+    from lvsearch.data import datasets
+    from lvsearch.data.corpus import Corpus
+    from lvsearch.data.genotypes import Genotypes
+    from lvsearch.data.groups import Groups
+    from lvsearch.data.paired_corpus import PairedCorpus
+    from lvsearch.data.points import Points
+    from lvsearch.fitted.kinds import load_fit
+    from lvsearch.fitted.model import FittedModel
+    from lvsearch.fitted.occupied_posterior import OccupiedPosterior, occupied
+    from lvsearch.fitted.sampling import load_trace, sample, save_trace
+    from lvsearch.partitions.mixture_posterior import MixturePosterior, mixture_posterior
+    from lvsearch.reading.converting import convert
+    from lvsearch.results.result import SearchResult
+    from lvsearch.sizing import sizes
+    from lvsearch.sizing.evidence import Evidence
+    from lvsearch.sizing.witness import WitnessSearch
+    from lvsearch.trees.topic_tree import TopicTree
+    from lvsearch.trees.tree_fits import FittedTree, fit_tree, load_tree, mean_field_tree
+    from lvsearch.workers.worker_pool import WorkerPool
 
 __all__ = [
     "Corpus",
@@ -92,15 +89,65 @@ __all__ = [
 
 __version__ = version("lvsearch")
 
+PUBLIC_MODULES = {
+    "datasets": "lvsearch.data.datasets",
+    "distributed": "lvsearch.distributed",
+    "functional": "lvsearch.functional",
+    "inference": "lvsearch.inference",
+    "models": "lvsearch.models",
+    "sizes": "lvsearch.sizing.sizes",
+    "sklearn": "lvsearch.sklearn",
+}
+"""The full name of each public module."""
+MODULE_OF = {
+    "Corpus": "lvsearch.data.corpus",
+    "Evidence": "lvsearch.sizing.evidence",
+    "FittedModel": "lvsearch.fitted.model",
+    "FittedTree": "lvsearch.trees.tree_fits",
+    "Genotypes": "lvsearch.data.genotypes",
+    "Groups": "lvsearch.data.groups",
+    "MixturePosterior": "lvsearch.partitions.mixture_posterior",
+    "OccupiedPosterior": "lvsearch.fitted.occupied_posterior",
+    "PairedCorpus": "lvsearch.data.paired_corpus",
+    "Points": "lvsearch.data.points",
+    "SearchResult": "lvsearch.results.result",
+    "TopicTree": "lvsearch.trees.topic_tree",
+    "WitnessSearch": "lvsearch.sizing.witness",
+    "WorkerPool": "lvsearch.workers.worker_pool",
+    "convert": "lvsearch.reading.converting",
+    "fit": "lvsearch.api",
+    "fit_tree": "lvsearch.trees.tree_fits",
+    "from_function": "lvsearch.bridges.from_function",
+    "from_numpyro": "lvsearch.bridges.from_numpyro",
+    "load": "lvsearch.api",
+    "load_fit": "lvsearch.fitted.kinds",
+    "load_trace": "lvsearch.fitted.sampling",
+    "load_tree": "lvsearch.trees.tree_fits",
+    "mean_field_tree": "lvsearch.trees.tree_fits",
+    "mixture_posterior": "lvsearch.partitions.mixture_posterior",
+    "occupied": "lvsearch.fitted.occupied_posterior",
+    "resume": "lvsearch.api",
+    "sample": "lvsearch.fitted.sampling",
+    "save_trace": "lvsearch.fitted.sampling",
+    "search": "lvsearch.api",
+    "to_numpyro": "lvsearch.bridges.to_numpyro",
+}
+"""The module in which each public class and function is defined."""
 
-def __getattr__(name: str) -> ModuleType:
-    """Import and return `lv.sklearn` when it is first used, because scikit-learn takes most of a second to import.
+
+def __getattr__(name: str) -> Any:
+    """Import and return a public name when it is first used, so that `import lvsearch` itself takes no time.
 
     Raises AttributeError for any other name.
     """
-    if name != "sklearn":
+    if name in PUBLIC_MODULES:
+        found = import_module(PUBLIC_MODULES[name])
+    elif name in MODULE_OF:
+        found = getattr(import_module(MODULE_OF[name]), name)
+    else:
         raise AttributeError(f"module 'lvsearch' has no attribute {name!r}")
-    return import_module("lvsearch.sklearn")
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:

@@ -3,6 +3,10 @@
 import subprocess
 import sys
 
+import pytest
+
+import lvsearch
+
 HEAVY = (
     "sklearn",
     "numpyro",
@@ -36,7 +40,22 @@ def report(statement: str) -> dict[str, list[str]]:
 
 
 def test_import_loads_nothing_heavy_and_starts_no_device():
-    assert report("import lvsearch") == {"initialised": ["False"], "heavy": []}
+    assert report("import lvsearch; lvsearch.search, lvsearch.models") == {"initialised": ["False"], "heavy": []}
+
+
+def test_import_itself_loads_neither_numpy_nor_jax():
+    """Every public name is imported when it is first used."""
+    look = "import sys, lvsearch; print(*sorted({'numpy', 'scipy', 'jax'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def test_every_public_name_is_found_where_the_package_says():
+    assert sorted([*lvsearch.PUBLIC_MODULES, *lvsearch.MODULE_OF]) == sorted(lvsearch.__all__)
+    for name in lvsearch.__all__:
+        assert getattr(lvsearch, name) is not None
+    with pytest.raises(AttributeError, match="module 'lvsearch' has no attribute 'serach'"):
+        lvsearch.serach  # noqa: B018
 
 
 def test_the_report_sees_what_it_looks_for():
