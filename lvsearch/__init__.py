@@ -18,6 +18,7 @@ from lvsearch import quiet_start as _quiet_start  # noqa: F401 — first, so tha
 
 from importlib import import_module
 from importlib.metadata import version
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ MODULE_OF = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import and return a public name when it is first used, so that `import lvsearch` itself takes no time.
+    """Import and return a public name or a module when it is first used, so that `import lvsearch` itself takes no time.
 
     Raises AttributeError for any other name.
     """
@@ -144,6 +145,8 @@ def __getattr__(name: str) -> Any:
         found = import_module(PUBLIC_MODULES[name])
     elif name in MODULE_OF:
         found = getattr(import_module(MODULE_OF[name]), name)
+    elif not name.startswith("_") and find_spec(f"lvsearch.{name}") is not None:
+        found = import_module(f"lvsearch.{name}")
     else:
         raise AttributeError(f"module 'lvsearch' has no attribute {name!r}")
     globals()[name] = found
