@@ -137,7 +137,7 @@ MODULE_OF = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import and return a public name or a module when it is first used, so that `import lvsearch` itself takes no time.
+    """Import and return a public name or a module when it is first used, so that `import lvsearch` takes no time.
 
     Raises AttributeError for any other name.
     """

@@ -39,7 +39,7 @@ from lvsearch.models.contract import (
 from lvsearch.models.families import Dirichlet
 from lvsearch.models.hierarchical_process import TABLES, Axes, HierarchicalProcess, Level, checked_tables
 from lvsearch.models.hyperpriors import GammaPrior, as_text, positive_or_gamma_prior
-from lvsearch.models.topic_model import TopicModel
+from lvsearch.models.topic_model import TopicModel, saturated_log_likelihood
 from lvsearch.models.units import BagOfWords
 
 CORPUS_PRIOR, DOCUMENT_PRIOR = GammaPrior(1.0, 0.1), GammaPrior(1.0, 1.0)
@@ -154,8 +154,7 @@ class HDP(HierarchicalProcess, TopicModel):
         Proof: given topics and proportions every token of document d has one distribution over words. Σ_w n_w log p_w
         over the simplex is greatest at p_w = n_w / N (Gibbs' inequality). An average is at most the maximum.
         """
-        counts = np.asarray(units.counts, np.float64)
-        return float(_xlogx(counts).sum() - _xlogx(counts.sum(-1)).sum())
+        return saturated_log_likelihood(units)
 
     def draw_unit(
         self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
@@ -167,8 +166,3 @@ class HDP(HierarchicalProcess, TopicModel):
         """
         words = jax.random.categorical(key, l["table"] @ l["pointer"] @ g["topic_word"])
         return BagOfWords(words.astype(unit.words.dtype), unit.counts)
-
-
-def _xlogx(x: np.ndarray) -> np.ndarray:
-    """Return x log x elementwise, and 0 where x is 0."""
-    return x * np.log(np.where(x > 0, x, 1.0))

@@ -60,6 +60,7 @@ from lvsearch.models.contract import (
 )
 from lvsearch.models.families import Beta, BetaStatistics, Categorical, Dirichlet
 from lvsearch.models.plain_arguments import whole_number
+from lvsearch.models.topic_model import saturated_log_likelihood
 from lvsearch.models.units import BagOfWords
 
 MOST_LEVELS = 100
@@ -273,8 +274,7 @@ class HLDA(Model):
         Proof: given topics, path and proportions every token of document d has one distribution over words. Σ_w n_w log
         p_w over the simplex is greatest at p_w = n_w / N (Gibbs' inequality). An average is at most the maximum.
         """
-        counts = np.asarray(units.counts, np.float64)
-        return float(_xlogx(counts).sum() - _xlogx(counts.sum(-1)).sum())
+        return saturated_log_likelihood(units)
 
     def plug_in(self) -> "HLDA":
         """Raise ValueError: the model has no plug-in form."""
@@ -390,8 +390,3 @@ def _per_level(name: str, value: Any, depth: int) -> HyperparameterArray:
     if is_known_false(array > 0):
         raise ValueError(f"{name} must be positive, got {value!r}")
     return array * np.ones(depth)
-
-
-def _xlogx(x: np.ndarray) -> np.ndarray:
-    """Return x log x elementwise, and 0 where x is 0."""
-    return x * np.log(np.where(x > 0, x, 1.0))

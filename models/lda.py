@@ -49,7 +49,7 @@ from lvsearch.models.contract import (
 from lvsearch.models.families import Categorical, Dirichlet, Family, Gamma, GammaStatistics, PointSimplex
 from lvsearch.models.hyperpriors import GammaPrior, as_text, positive_or_gamma_prior
 from lvsearch.models.relabelling import log_relabellings
-from lvsearch.models.topic_model import TopicModel
+from lvsearch.models.topic_model import TopicModel, saturated_log_likelihood
 from lvsearch.models.units import BagOfWords
 
 HYPER = 0xA1FA
@@ -268,9 +268,7 @@ class LDA(TopicModel):
         Proof: for any θ, β every token of document d has the distribution θᵀβ. Σ_w n_w log p_w over the simplex is
         greatest at p_w = n_w / N (Gibbs' inequality). An average over θ or β is at most the maximum.
         """
-        counts = np.asarray(units.counts, np.float64)
-        lengths = counts.sum(-1)
-        return float(_xlogx(counts).sum() - _xlogx(lengths).sum())
+        return saturated_log_likelihood(units)
 
     def plug_in(self) -> "LDA":
         """Return the model with point estimates of the topics, which no longer have a prior.
@@ -364,8 +362,3 @@ def _positive_or_prior(name: str, value: Any, estimated: bool = False) -> Hyperp
     if array.size == 0 or is_known_false(array > 0):
         raise ValueError(f"{name} must be positive, got {value!r}; small values make sparse draws, 0 is not a prior")
     return array
-
-
-def _xlogx(x: np.ndarray) -> np.ndarray:
-    """Return x log x elementwise, and 0 where x is 0."""
-    return x * np.log(np.where(x > 0, x, 1.0))

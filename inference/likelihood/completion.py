@@ -88,11 +88,11 @@ def document_completion(topics: Any, alpha: Any, observed: Any, held_out: Any) -
         )
     theta = expected_proportions(topics, alpha, seen)
     word_topic = _topic_set(topics, alpha).word_topic
-    row_of = np.repeat(np.arange(rest.shape[0]), np.diff(rest.indptr))
-    probability = np.einsum("ek,ek->e", theta[row_of], word_topic[rest.indices])
+    document = np.repeat(np.arange(rest.shape[0]), np.diff(rest.indptr))
+    probability = np.einsum("ek,ek->e", theta[document], word_topic[rest.indices])
     with np.errstate(divide="ignore"):
         terms = rest.data * np.log(np.where(np.isnan(probability), 0.0, probability))
-    score = np.bincount(row_of, weights=terms, minlength=rest.shape[0]).astype(np.float64)
+    score = np.bincount(document, weights=terms, minlength=rest.shape[0]).astype(np.float64)
     return DocumentCompletion(score, np.asarray(rest.sum(axis=1)).astype(np.int64))
 
 

@@ -41,12 +41,14 @@ faster.
 """
 
 
-ONE_OF = 24
-"""At most one topic of so many is merged on a path between sizes, and at least one.
+ONE_OF = 6
+"""From `FEWEST_FOR_SEVERAL` topics on, at most one topic of so many is merged on a path between sizes, and at least one.
 
-What a single topic gains depends on the fit: on Cora, three fits of 96 topics gave 4, 41 and 9 nats for the last topic,
-and 30, 35 and 20 nats a topic for the last four.
+What a single topic gains depends on the fit. On Cora with 128 topics, the five last topics of four fits gained 17, 54,
+77 and 85 nats each, the ten last ones of three fits 24, 48 and 57, and the 21 last ones of two fits 43 and 43.
 """
+FEWEST_FOR_SEVERAL = 48
+"""With fewer topics, one topic is merged at a time."""
 
 
 class GainEffort(NamedTuple):
@@ -108,7 +110,7 @@ def _gain_of_last_topic(
     model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate, key: Key[Array, ""], trial: int
 ) -> Gain:
     """Return the gain in log evidence of the last topics, K over K − m, in nats: the overload of `gain_of_last_part`
-    for LDA. m is 1 below 48 topics, and from there on up to one in 24, if mergers of so many pairs cost about the same.
+    for LDA. m is 1 below 48 topics, and from there on up to one in 6, if mergers of so many pairs cost about the same.
 
     Hyper-parameters that have priors are fixed at the fit's numbers. At other likely numbers the gain differs by
     little, because the evidence is flat in them there.
@@ -118,7 +120,8 @@ def _gain_of_last_topic(
     """
     work = EFFORTS[min(trial, len(EFFORTS) - 1)]
     model = cast(LDA, estimate.model)
-    fewer = len(alike_pairs(_expected_counts(model, estimate), max(1, size[0] // ONE_OF)))
+    most = max(1, size[0] // ONE_OF) if size[0] >= FEWEST_FOR_SEVERAL else 1
+    fewer = len(alike_pairs(_expected_counts(model, estimate), most))
     return gains_of_last_topics(model, data, size, estimate, key, work, (fewer,))[0]
 
 

@@ -25,7 +25,8 @@ from lvsearch.scrutiny.scrutiny import NOTHING_ASKED
 from lvsearch.searching.controller import SearchState, Task, step, witness_search
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing.bracket import Bracket
-from lvsearch.sizing.sizes import Size, Table, as_size
+from lvsearch.sizing.sizes import Size, Table
+from lvsearch.sizing.univariate import as_sizes
 
 MOST_SIZES = 3
 """The number of sizes that are audited when the caller names none."""
@@ -47,7 +48,7 @@ def audit_search(result: Findings, sizes: Iterable[Size | int] | None, *, seed: 
     Raises ValueError if the search has no model, no data or no annealed evidence, and for an empty list of sizes.
     """
     evaluator, training = audited_search(result)
-    chosen = _default_sizes(result) if sizes is None else _given_sizes(result, sizes)
+    chosen = _default_sizes(result) if sizes is None else as_sizes(sizes, result.prior.dimension)
     data = training.dataset()
     trials = len(next(visit for visit in result.visits if visit.size == result.best_size).trials)
     bar = progress_bar(len(chosen), "audit", "data set", wanted=progress)
@@ -172,19 +173,6 @@ def _default_sizes(result: Findings) -> tuple[Size, ...]:
     found = result.estimated
     possible = [row for row in np.argsort(-found.probability, kind="stable") if found.probability[row] > 0]
     return tuple(sorted(found.sizes[row] for row in possible[:MOST_SIZES]))
-
-
-def _given_sizes(result: Findings, sizes: Iterable[Size | int]) -> tuple[Size, ...]:
-    """Return the sizes that the caller asked for, as sorted tuples without repeats.
-
-    result: the search; its prior says how many size variables there are.
-
-    Raises ValueError if `sizes` is empty.
-    """
-    chosen = tuple(sorted({as_size(size, result.prior.dimension) for size in sizes}))
-    if not chosen:
-        raise ValueError("got no sizes, expected at least one, or None for the most probable ones")
-    return chosen
 
 
 def _key_of(seed: int, size: Size) -> Key[Array, ""]:

@@ -31,7 +31,8 @@ from lvsearch.scrutiny import other_scores as kinds
 from lvsearch.scrutiny.other_scores import OtherScores, ScoreKind, SizeScore
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.seeds import LARGEST_SEED, checked_seed
-from lvsearch.sizing.sizes import Size, as_size
+from lvsearch.sizing.sizes import Size
+from lvsearch.sizing.univariate import as_sizes
 from lvsearch.topics.coherence import npmi_coherence, umass_coherence
 from lvsearch.topics.size_indices import (
     arun,
@@ -116,7 +117,7 @@ def score_sizes(
     unseen = None if given is None else cast(Corpus, require_comparable(training.like_this(given)))
     # a search by gains has a probability for every size up to the largest, but fits of those tried alone
     fitted = tuple(sorted(visit.size for visit in result.visits if not visit.failed and visit.size in found.sizes))
-    chosen = fitted if sizes is None else _given_sizes(result, sizes)
+    chosen = fitted if sizes is None else as_sizes(sizes, result.prior.dimension)
     prepare_programs()
     scores = _functions_by_kind(unseen is not None, draws, samples)
     # a row per score and a column per size; each size has a random key of its own, made from the seed
@@ -261,16 +262,3 @@ def _scored_search(result: Findings) -> tuple[ModelEvaluator, Corpus]:
         )
     audited_search(result)  # raises where the evidence is not annealed
     return evaluator, training
-
-
-def _given_sizes(result: Findings, sizes: Iterable[Size | int]) -> tuple[Size, ...]:
-    """Return the sizes that the caller asked for, as sorted tuples without repeats.
-
-    result: the search; its prior says how many size variables there are.
-
-    Raises ValueError if `sizes` is empty.
-    """
-    chosen = tuple(sorted({as_size(size, result.prior.dimension) for size in sizes}))
-    if not chosen:
-        raise ValueError("got no sizes, expected at least one, or None for those that the search tried")
-    return chosen

@@ -18,6 +18,7 @@ form, never as one minus a distribution function that is near one. Zero mass is 
 import math
 import operator
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +49,19 @@ def as_size(size: Size | int, dimension: int) -> Size:
             f"A size is {dimension} positive integer(s): got {shortened_repr(size)}. Sizes start at 1, not 0."
         )
     return values
+
+
+def as_sizes(sizes: Iterable[Size | int], dimension: int) -> tuple[Size, ...]:
+    """Return sizes as sorted tuples without repeats.
+
+    dimension: the number of size variables.
+
+    Raises ValueError if there are none, or one is not a size.
+    """
+    chosen = tuple(sorted({as_size(size, dimension) for size in sizes}))
+    if not chosen:
+        raise ValueError("got no sizes, expected at least one, or None for the usual ones")
+    return chosen
 
 
 def require(condition: bool, rule: str, got: Any) -> None:

@@ -1,0 +1,38 @@
+"""Searches that compare sizes by what one topic more gains: they find the planted number.
+
+Such searches are for corpora of more than 20,000 words. Here the limit is lowered, so that a small one takes seconds.
+"""
+
+import numpy as np
+import pytest
+
+import lvsearch as lv
+from lvsearch.inference.topic_samplers import path_starts, size_gain
+
+PLANTED = 3
+
+
+@pytest.fixture
+def few_words_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes are compared by gains from 1,000 words on."""
+    for module in (size_gain, path_starts):
+        monkeypatch.setattr(module, "MOST_FROM_PRIOR", 1000)
+
+
+def corpus() -> lv.Corpus:
+    """80 documents of 40 words from three topics over 30 words, each document mostly about one."""
+    rng = np.random.default_rng(3)
+    topics = rng.dirichlet(np.full(30, 0.1), PLANTED)
+    proportions = rng.dirichlet(np.full(PLANTED, 0.3), 80)
+    return lv.Corpus.from_matrix(np.stack([rng.multinomial(40, each @ topics) for each in proportions]))
+
+
+def test_the_planted_number_is_found_and_fits_begin_with_more_topics(few_words_are_many: None):
+    result = lv.search(lv.models.LDA(1.0, 0.1), corpus(), max_size=4, starts=1, progress=False)
+    found = result.estimated
+    assert found.best == (PLANTED,)
+    assert found.probability[PLANTED - 1] > 0.9
+    first = result.visits[1]  # the first size whose gain is measured
+    assert first.size == (4,)
+    assert first.trials[0].start == "merged from 6"
+    assert all(visit.gain is not None for visit in result.visits if visit.size > (1,))
