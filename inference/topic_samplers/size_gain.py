@@ -42,7 +42,7 @@ faster.
 
 
 ONE_OF = 6
-"""From `FEWEST_FOR_SEVERAL` topics on, at most one topic of so many is merged on a path between sizes, and at least one.
+"""From `FEWEST_FOR_SEVERAL` topics on, at most one topic in so many is merged on a path between sizes.
 
 What a single topic gains depends on the fit. On Cora with 128 topics, the five last topics of four fits gained 17, 54,
 77 and 85 nats each, the ten last ones of three fits 24, 48 and 57, and the 21 last ones of two fits 43 and 43.
