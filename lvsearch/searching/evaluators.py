@@ -175,7 +175,7 @@ class ModelEvaluator:
         began = time.perf_counter()
         key = self._key_of(size, trial)
         more, begin = None, None if start is None else start.state
-        if start is None and self.measures_gains and self.shrinks:
+        if start is None and self.measures_gains and self.shrinks and size > (1,):
             more = tuple(math.ceil(BEGINS_WITH * number) for number in size)
             begin = self._fit(more, self._key_of(more, trial), None)
         estimate = self._fit(size, key, begin)

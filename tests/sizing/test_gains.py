@@ -187,6 +187,19 @@ def test_fits_that_differ_by_more_than_they_say_widen_the_range():
     assert held >= 36
 
 
+def test_a_gain_that_is_an_average_counts_at_the_middle_of_its_sizes():
+    """Gains end after 150 components. Taken for the gains of the largest of their sizes, averages put it at 163."""
+    sizes = np.array([64, 91, 128, 152, 166, 181, 215, 256, 300])
+    visits = []
+    for size in sizes:
+        merged = np.arange(size - size // 6, size) + 1
+        gain = float(np.mean(-95.0 * np.log(merged / 150.5)))
+        visits.append(Measured((int(size),), PooledGain(gain, 1.0, float(size // 6))))
+    curve = evidence_curve(visits)
+    assert curve is not None
+    assert abs(curve.answer(Uniform(600)).best - 150) <= 1
+
+
 def test_sizes_that_the_prior_allows_are_reached_though_smaller_ones_gain_nothing():
     gain, found, trials = noisy_truth(9, np.random.default_rng(0), 10.0), {}, {1: 1}
     prior = Table([0.0] * 39 + [0.5, 0.5])
