@@ -174,9 +174,9 @@ class ModelEvaluator:
             return self._anneal_again(size, trial)
         began = time.perf_counter()
         key = self._key_of(size, trial)
-        more, begin = None, None if start is None else start.state
-        if start is None and self.measures_gains and self.shrinks and size > (1,):
-            more = tuple(math.ceil(BEGINS_WITH * number) for number in size)
+        more = self._size_to_merge(size) if start is None else None
+        begin = None if start is None else start.state
+        if more is not None:
             begin = self._fit(more, self._key_of(more, trial), None)
         estimate = self._fit(size, key, begin)
         seconds = time.perf_counter() - began
@@ -200,6 +200,15 @@ class ModelEvaluator:
         if self.measures_gains:  # size 1 has no gain; its bound suffices, because only differences are compared
             return self._with_gain(fit, trial) if size > (1,) else fit
         return self._anneal(fit, trial) if self.anneals else fit
+
+    def _size_to_merge(self, size: Size) -> Size | None:
+        """Return the larger size whose fit a fit from scratch begins with and merges; None where there is none.
+
+        Only fits whose gains are measured begin so, see `BEGINS_WITH`.
+        """
+        if not (self.measures_gains and self.shrinks) or size == (1,):
+            return None
+        return tuple(math.ceil(BEGINS_WITH * number) for number in size)
 
     def usual_trials(self, least: int) -> int:
         """Return how many annealings of a size a search may make where nothing is said: `least`, or more for few data.
@@ -311,7 +320,7 @@ class ModelEvaluator:
 
     def memory_plan(self, size: Size) -> MemoryPlan:
         """Return the largest amount of memory that a fit of this size, or the annealing of its evidence, needs."""
-        plan = self._estimator.memory_plan(size)
+        plan = self._estimator.memory_plan(self._size_to_merge(size) or size)
         if self._annealed_bytes <= plan.peak_bytes:
             return plan
         return replace(plan, parts=(Part("tokens that are annealed", self._annealed_bytes),))
