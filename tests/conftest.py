@@ -29,9 +29,9 @@ sys.path.extend(sorted({str(file.parent) for file in Path(__file__).parent.rglob
 os.environ.setdefault("MPLBACKEND", "Agg")  # no test opens a window
 # Which line an operation came from is looked up for each that is lowered, and read by nobody here.
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
-# What one worker has compiled, the other and the processes that tests start (commands, notebooks) need not, nor need the
-# next session: the folder stays, and what was not read for two weeks goes. A folder that is already given is taken
-# instead (an empty one: every program is compiled). What compiles faster than it is written and read is not kept.
+# What one worker has compiled, the other and the processes that tests start (commands, notebooks) need not compile. Nor
+# does the next session: the folder stays, and programs not read for two weeks go. A folder that is already given is
+# taken instead (an empty one: every program is compiled). What compiles faster than it is written and read is not kept.
 # Programs hold instructions of the machine that compiled them, so each machine has a folder of its own.
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     PROGRAMS = Path(__file__).resolve().parents[1] / ".pytest_cache" / "programs" / (platform.node() or "here")

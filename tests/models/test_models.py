@@ -1007,7 +1007,16 @@ def test_simulate_draws_from_the_model(fitted):
     assert np.all(np.isfinite(log_units))
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+LOOKED_AT = ("LDA", "IBP", "DP mixture", "HDP", "hidden Markov", "block model")
+"""Cases that `check` looks at in the fast tier: one of each structure that it goes through in a way of its own (memory,
+sticks, tables, elements that interact, two sizes). What it looks for is asked of every case above."""
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(c, marks=() if c.name in LOOKED_AT else pytest.mark.slow) for c in CASES],
+    ids=[c.name for c in CASES],
+)
 def test_the_contract_is_kept(case):
     """What `lv.models.check` looks for in models of one's own, in ours; a symmetry where the row says that there is, of
     a single size: others it says it has not looked at."""
