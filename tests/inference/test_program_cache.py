@@ -1,5 +1,5 @@
-"""Compiled programs are kept where one says, and nowhere where one says so. A process decides once: what the environment
-says is tried in one process that forgets its decision, the rest in processes of their own."""
+"""Compiled programs are kept where one says, and nowhere where one says so. A process decides once: what the
+environment says is tried in one process that forgets its decision, the rest in processes of their own."""
 
 import json
 import os

@@ -317,6 +317,7 @@ def test_one_of_them_may_be_given(name):
     assert all(abs(b.estimate - exact) <= 4 * b.standard_error + 0.01 for b in found)
 
 
+@pytest.mark.slow  # the densities of priors of any width are in the fast tier
 def test_sharp_priors_are_given_numbers(float64):
     """And the exact evidence of given numbers comes back."""
     import oracles

@@ -170,8 +170,9 @@ def test_occupied_posterior_has_the_table_form():
     assert occupied_table(occupied_along(np.array([1, 2, 2]))).log_prior.isna().all()
     mapped = finite.component_map(2)
     assert mapped.overlap.shape == (2, 3)
+    features = lv.fit(lv.models.IBP(), rows, size=1)
     with pytest.raises(ValueError, match="no occupied components"):
-        finite.best.occupied_under_fit()
+        features.occupied_under_fit()
 
 
 def test_component_map_finds_permutations_and_splits():
