@@ -989,16 +989,39 @@ def test_ceiling_is_above_the_exact_evidence(fitted):
     assert np.isfinite(ceiling) == fitted.case.certified
 
 
+def cut_to_size(fitted: Fitted) -> MeanField:
+    return change_state(fitted.model, fitted.end, lambda leaf, axis: np.take(leaf, [0, 1, 2], axis))
+
+
 @pytest.mark.parametrize("fitted", [c for c in CASES if c.drawable], ids=lambda c: c.name, indirect=True)
+def test_simulate_has_the_shapes_of_the_contract(fitted):
+    """Traced and not run: compiling it takes as long as fitting."""
+    units = jax.tree.map(np.ones_like, fitted.batches[0].units)
+    g, l, drawn = jax.eval_shape(
+        lambda key: fitted.model.simulate(key, fitted.size, units, fitted.case.data.extents), jax.random.key(0)
+    )
+    cut = cut_to_size(fitted)
+    assert jax.tree.map(np.shape, drawn) == jax.tree.map(np.shape, units)
+    assert jax.tree.map(np.shape, g) == jax.tree.map(np.shape, cut.beliefs.mean)
+    assert jax.tree.map(np.shape, l) == jax.tree.map(np.shape, cut.locals[0].mean)
+
+
+DRAWN = ("finite mixture", "IBP", "HDP", "hidden Markov", "Poisson factorization", "block model")
+"""Cases whose simulated numbers are looked at in the fast tier: rows, features, tables, sequences, counts, two sizes.
+Documents, images and genotypes are simulated where the density of their true latents is tested."""
+
+
+@pytest.mark.parametrize(
+    "fitted",
+    [pytest.param(c, marks=() if c.name in DRAWN else pytest.mark.slow) for c in CASES if c.drawable],
+    ids=[c.name for c in CASES if c.drawable],
+    indirect=True,
+)
 def test_simulate_draws_from_the_model(fitted):
-    """Shapes of the contract, finite numbers, another draw for another key."""
+    """Finite numbers of which the model has a density, another draw for another key."""
     units = jax.tree.map(np.ones_like, fitted.batches[0].units)
     simulate = jax.jit(lambda key: fitted.model.simulate(key, fitted.size, units, fitted.case.data.extents))
     g, l, drawn = simulate(jax.random.key(0))
-    assert jax.tree.map(np.shape, drawn) == jax.tree.map(np.shape, units)
-    cut = change_state(fitted.model, fitted.end, lambda leaf, axis: np.take(leaf, [0, 1, 2], axis))
-    assert jax.tree.map(np.shape, g) == jax.tree.map(np.shape, cut.beliefs.mean)
-    assert jax.tree.map(np.shape, l) == jax.tree.map(np.shape, cut.locals[0].mean)
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves((g, l, drawn)))
     other = simulate(jax.random.key(1))
     assert not np.array_equal(jax.tree.leaves(g)[0], jax.tree.leaves(other[0])[0])

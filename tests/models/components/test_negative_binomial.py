@@ -76,7 +76,7 @@ def test_draws_have_the_moments_that_are_said():
     statistics = COMPONENT.family.point(COMPONENT.family.statistics_type(jnp.array([2.0, 3.0]), jnp.array([1.5, 2.5])))
     unit = Row(np.zeros(2), np.ones(2, bool))
     keys = jax.random.split(jax.random.key(0), 40_000)
-    drawn = np.asarray(jax.vmap(lambda key: COMPONENT.draw(key, statistics, unit))(keys))
+    drawn = np.asarray(jax.jit(jax.vmap(lambda key: COMPONENT.draw(key, statistics, unit)))(keys))
     mean, covariance = map(np.asarray, COMPONENT.moments(statistics))
     v = np.exp(np.asarray(statistics.log_value))
     assert mean == pytest.approx(nbinom.mean(R, 1 - v))
