@@ -54,7 +54,7 @@ def checked(function: FunctionType) -> Callable[..., Any]:
         __tracebackhide__ = True
         if not checks:
             checks.append(checks_of(function))
-        ((once, shaped),) = checks
+        once, shaped = checks[0]  # of two threads that call it first, both write it
         if not shaped:
             return once(*args, **kwargs)
         with _jaxtyped("context"):
