@@ -128,7 +128,7 @@ def biased(log_ratios) -> bool:
         ("mfi", 200),
         pytest.param("mfi2", 200, marks=pytest.mark.slow),
         ("ais", 16),
-        ("lr", 40),
+        pytest.param("lr", 40, marks=pytest.mark.slow),  # its chains one by one, below
         pytest.param("lrs", 40, marks=pytest.mark.slow),
     ],
 )
@@ -136,7 +136,7 @@ def biased(log_ratios) -> bool:
     "scale", [pytest.param(1.0, id="ordinary", marks=pytest.mark.slow), pytest.param(0.02, id="small")]
 )
 def test_estimates_are_unbiased_on_p(small, method, samples, scale):
-    """One of each family; that the errors of all four are what they say is asked below, in the fast tier too."""
+    """Two families in the fast tier; that the errors of all are what they say is asked below, in the fast tier too."""
     topics, counts, _ = small
     errors, _ = scores(topics, ALPHA * scale, counts[:5], method, 100, samples)
     assert not biased(errors)

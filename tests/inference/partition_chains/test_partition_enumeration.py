@@ -170,7 +170,7 @@ def test_errors_are_as_large_as_they_say() -> None:
 # ── planted ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("bug", ["a new part", "the way back"])
+@pytest.mark.parametrize("bug", ["the way back", pytest.param("a new part", marks=pytest.mark.slow)])
 def test_a_wrong_chain_is_seen(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A new part that weighs twice as much as it should, and jumps that forget the probability of their proposal."""
     if bug == "a new part":
