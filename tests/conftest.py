@@ -10,6 +10,7 @@ import platform
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from jaxlib.version import __version__ as jaxlib_version
@@ -36,10 +37,11 @@ os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     PROGRAMS = Path(__file__).resolve().parents[1] / ".pytest_cache" / "programs" / (platform.node() or "here")
     PROGRAMS.mkdir(parents=True, exist_ok=True)
-    for program in PROGRAMS.iterdir():
-        used = program.stat()
-        if max(used.st_atime, used.st_mtime) < time.time() - 14 * 24 * 3600:
-            program.unlink(missing_ok=True)  # another session may sweep too
+    for program in PROGRAMS.parent.glob("*/*"):
+        with suppress(FileNotFoundError):  # another session may sweep too
+            used = program.stat()
+            if max(used.st_atime, used.st_mtime) < time.time() - 14 * 24 * 3600:
+                program.unlink()
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(PROGRAMS)  # workers inherit the variable
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
     os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
