@@ -6,9 +6,11 @@ in `lvsearch` are checked (`--jaxtyping-packages` in pyproject.toml; `test_struc
 
 import gc
 import os
+import platform
 import sys
-import tempfile
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from jaxlib.version import __version__ as jaxlib_version
@@ -28,13 +30,20 @@ sys.path.extend(sorted({str(file.parent) for file in Path(__file__).parent.rglob
 os.environ.setdefault("MPLBACKEND", "Agg")  # no test opens a window
 # Which line an operation came from is looked up for each that is lowered, and read by nobody here.
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
-# What one worker has compiled, the other and the processes that tests start (commands, notebooks) need not. The folder
-# begins empty and goes with the session; a folder that is already given stays. What compiles faster than it is written
-# and read is not kept.
+# What one worker has compiled, the other and the processes that tests start (commands, notebooks) need not compile. Nor
+# does the next session: the folder stays, and programs not read for two weeks go. A folder that is already given is
+# taken instead (an empty one: every program is compiled). What compiles faster than it is written and read is not kept.
+# Programs hold instructions of the machine that compiled them, so each machine has a folder of its own.
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-    CACHE = tempfile.TemporaryDirectory(prefix="lvsearch-tests-")  # workers inherit the variable
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = CACHE.name
-    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
+    PROGRAMS = Path(__file__).resolve().parents[1] / ".pytest_cache" / "programs" / (platform.node() or "here")
+    PROGRAMS.mkdir(parents=True, exist_ok=True)
+    for program in PROGRAMS.parent.glob("*/*"):
+        with suppress(FileNotFoundError):  # another session may sweep too
+            used = program.stat()
+            if max(used.st_atime, used.st_mtime) < time.time() - 14 * 24 * 3600:
+                program.unlink()
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(PROGRAMS)  # workers inherit the variable
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
     os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
 import checked_calls  # noqa: E402

@@ -48,22 +48,30 @@ def jaxtyped(function: Any = None, *, typechecker: Any = None) -> Any:
 def checked(function: FunctionType) -> Callable[..., Any]:
     if not function.__annotations__ or hasattr(function, "__wrapped__"):  # of a class, checked with its methods
         return function
+    checks: list[tuple[Callable[..., Any], bool]] = []  # written by the first call: most functions are never called
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        if not checks:
+            checks.append(checks_of(function))
+        once, shaped = checks[0]  # of two threads that call it first, both write it
+        if not shaped:
+            return once(*args, **kwargs)
+        with _jaxtyped("context"):
+            return once(*args, **kwargs)
+
+    call.checks = checks
+    return update_wrapper(call, function)
+
+
+def checks_of(function: FunctionType) -> tuple[Callable[..., Any], bool]:
+    """What checks a call of this function, and whether shapes are among what it checks."""
     which = function.__code__, f"{function.__module__}.{function.__qualname__}"
     hints, (known, once, shaped) = str(function.__annotations__), _written.get(which, ("", function, False))
     if known != hints:
         once, shaped = written_for(hollow(function))
         _written[which] = hints, once, shaped
-    once = rebound(once, function)
-    if not shaped:
-        return once
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        __tracebackhide__ = True
-        with _jaxtyped("context"):
-            return once(*args, **kwargs)
-
-    call.checks = once
-    return update_wrapper(call, function)
+    return rebound(once, function), shaped
 
 
 def hollow(function: FunctionType) -> FunctionType:

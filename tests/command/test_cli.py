@@ -194,7 +194,7 @@ def test_ctrl_c_keeps_what_is_done_and_resume_finishes(run, files, tmp_path, mon
 
 def test_texts_are_read_line_by_line(files, tmp_path):
     arguments = ["search", "--texts", str(files / "docs.txt"), "--max-size", "1", "--held-out", "0", "--starts", "1"]
-    assert cli.main([*arguments, "--out", str(tmp_path / "run"), *ENDING]) == 0
+    assert cli.main([*arguments, "--evidence", "bound", "--out", str(tmp_path / "run"), *ENDING]) == 0
     result = lv.load(tmp_path / "run")
     assert len(result.training) == 60
     assert result.training.n_tokens == 1800

@@ -89,17 +89,21 @@ def test_density_is_lower_far_away():
     np.testing.assert_allclose(fit.log_density().iloc[0], density.iloc[0])
 
 
-def test_known_covariance_bernoulli_and_multinomial_have_moments():
+@pytest.mark.slow  # as of the kinds below: a mean of each cell, and a covariance that follows from it
+def test_bernoulli_components_have_moments():
+    bits = (np.random.default_rng(1).random((300, 2)) < [0.2, 0.9]).astype(float)
+    bernoulli = lv.fit(lv.models.FiniteMixture(lv.models.BernoulliComponents(1.0, 1.0)), bits, size=1, seed=0)
+    np.testing.assert_allclose(bernoulli.means().loc[0], bits.mean(axis=0), atol=0.01)
+    assert set(np.unique(bernoulli.sample(50).drop(columns="component"))) == {0.0, 1.0}
+
+
+def test_known_covariance_and_multinomial_have_moments():
     rng = np.random.default_rng(1)
     covariance = np.array([[2.0, 0.5], [0.5, 1.0]])
     rows = rng.multivariate_normal([3.0, -1.0], covariance, size=300)
     known = lv.fit(lv.models.FiniteMixture(lv.models.KnownCovarianceComponents(covariance)), rows, size=1, seed=0)
     np.testing.assert_allclose(known.covariances()[0], covariance, rtol=1e-5)
     np.testing.assert_allclose(known.means().loc[0], rows.mean(axis=0), atol=0.1)
-    bits = (rng.random((300, 2)) < [0.2, 0.9]).astype(float)
-    bernoulli = lv.fit(lv.models.FiniteMixture(lv.models.BernoulliComponents(1.0, 1.0)), bits, size=1, seed=0)
-    np.testing.assert_allclose(bernoulli.means().loc[0], bits.mean(axis=0), atol=0.01)
-    assert set(np.unique(bernoulli.sample(50).drop(columns="component"))) == {0.0, 1.0}
     counts = rng.multinomial(30, [0.5, 0.3, 0.2], size=40).astype(float)
     multinomial = lv.fit(lv.models.FiniteMixture(lv.models.MultinomialComponents(1.0)), counts, size=1, seed=0)
     np.testing.assert_allclose(multinomial.means().loc[0], [0.5, 0.3, 0.2], atol=0.03)

@@ -37,7 +37,11 @@ def images() -> FittedModel:
 
 @pytest.mark.parametrize(
     "make",
-    [*(pytest.param(make, marks=pytest.mark.smoke) for make in (documents, clusters)), process, states, images],
+    [
+        *(pytest.param(make, marks=pytest.mark.smoke) for make in (documents, clusters)),
+        process,
+        *(pytest.param(make, marks=pytest.mark.slow) for make in (states, images)),
+    ],
 )
 def test_a_fit_comes_back_to_the_bit(make: Callable[[], FittedModel], tmp_path):
     fit = make()
@@ -57,7 +61,9 @@ def _arrays(described: Any) -> list[Any]:
 
 
 def test_folders_of_another_kind_say_what_they_hold(tmp_path):
-    search = lv.search(lv.models.FiniteMixture(), lv.Points.from_array(ROWS), max_size=2, progress=False)
+    search = lv.search(
+        lv.models.FiniteMixture(), lv.Points.from_array(ROWS), max_size=2, starts=1, evidence="bound", progress=False
+    )
     search.best.save(tmp_path / "fit")
     search.save(tmp_path / "run")
     assert_array_equal(lv.load_fit(tmp_path / "fit").labels(), search.best.labels())

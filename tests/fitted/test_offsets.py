@@ -39,7 +39,14 @@ def is_truth(labels: np.ndarray) -> bool:
     return len({*zip(TRUTH, labels, strict=True)}) == 3
 
 
-@pytest.mark.parametrize("name", models())
+QUICK = ("diagonal", "full", "weak")
+"""In the fast tier: columns one by one, columns together, and scales that are inferred. The rest puts the origin into
+the rows as these do."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in models()]
+)
 def test_a_mixture_of_unix_times_puts_every_row_into_its_cluster(name: str) -> None:
     values = rows()
     fit = lv.fit(models()[name], values, size=3, seed=0)

@@ -9,8 +9,10 @@ import pkgutil
 import re
 import subprocess
 import sys
+import threading
 import zipfile
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -18,7 +20,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import pytest
-from checked_calls import jaxtyped
+from checked_calls import checks_of, jaxtyped
 from jaxtyping import Array, Float, TypeCheckError
 
 import lvsearch
@@ -310,6 +312,25 @@ def test_canary_functions_made_anew_are_checked_about_themselves():
         with pytest.raises(TypeCheckError):
             one(jnp.ones(2), jnp.zeros(2), 1.5)
     assert float(made(2.0, float)(jnp.ones(2), jnp.zeros(2), 1.5)[0]) == 2
+
+
+def test_canary_two_threads_may_be_the_first_to_call(monkeypatch):
+    both = threading.Barrier(2, timeout=60)
+
+    def at_once(function: Any) -> Any:
+        both.wait()
+        return checks_of(function)
+
+    monkeypatch.setattr("checked_calls.checks_of", at_once)
+
+    @jaxtyped
+    def doubled(value: int) -> int:
+        return 2 * value
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(doubled, (1, 2))) == [2, 4]
+    with pytest.raises(TypeCheckError):
+        doubled("1")  # pyright: ignore
 
 
 @pytest.mark.smoke

@@ -125,14 +125,16 @@ def test_every_model_is_fitted_here():
     assert classes - {Model} == {type(model) for model, _, _ in FITS}
 
 
-def test_kernels_of_fits_and_of_quick_calls_are_lowered_for_accelerators(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["first", "every"])
+def test_kernels_of_fits_and_of_quick_calls_are_lowered_for_accelerators(monkeypatch: pytest.MonkeyPatch, every: bool):
+    """In the fast tier the first program of each kernel is lowered, and all are looked through."""
     watch = Watch(monkeypatch)
     watch.follow(fits())
     watch.follow(QUICK)
     others = {f"{module}.{name}" for module, names in SLOW.items() for name in names} | ON_THE_HOST.keys()
     left = watch.known.keys() - watch.names() - watch.inside
     assert left <= others, "a new kernel: have a fit or a call in `programs` lead to it"
-    watch.check()
+    watch.check(every)
 
 
 @pytest.mark.slow

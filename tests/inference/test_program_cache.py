@@ -1,6 +1,7 @@
-"""Compiled programs are kept where one says, and nowhere where one says so. Each case is a process of its own: it is
-decided once."""
+"""Compiled programs are kept where one says, and nowhere where one says so. A process decides once: what the
+environment says is tried in one process that forgets its decision, the rest in processes of their own."""
 
+import json
 import os
 import subprocess
 import sys
@@ -26,15 +27,18 @@ BEGIN = "from lvsearch.inference.compiles import prepare_programs; prepare_progr
 COMMAND = "from lvsearch.command import cli; cli.main(['report', 'nothing', {!r}, {!r}][:{}])"
 
 
+def bare(home: Path) -> dict[str, str]:
+    """The environment of a user with this home, who has set nothing."""
+    given = ("JAX_", "LVSEARCH_", "XDG_", "XLA_")
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(given)}
+    return variables | {"HOME": str(home), "JAX_PLATFORMS": "cpu"}
+
+
 def run(home: Path, first: str = "", work: str = BEGIN, **environment: str) -> tuple[str, int, str]:
     """(JAX's folder, programs read from it, what was said) of a process whose user has this home."""
-    variables = {
-        name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "LVSEARCH_", "XDG_", "XLA_"))
-    }
-    variables |= {"HOME": str(home), "JAX_PLATFORMS": "cpu", **environment}
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT.format(first=first, work=work)],
-        env=variables,
+        env=bare(home) | environment,
         capture_output=True,
         text=True,
         check=True,
@@ -58,21 +62,49 @@ def test_the_second_process_reads_what_the_first_compiled(tmp_path: Path):
     assert kept <= set(Path(folder).iterdir())
 
 
-@pytest.mark.parametrize("variable", ["LVSEARCH_CACHE", "XDG_CACHE_HOME"])
-def test_the_folder_is_the_one_that_is_named(variable: str, tmp_path: Path):
-    folder, _, _ = run(tmp_path, **{variable: str(tmp_path / "named")})
-    expected = tmp_path / "named" / ("lvsearch" if variable == "XDG_CACHE_HOME" else "")
-    assert Path(folder).parent == expected
+AGAIN = """
+import json, os, sys
+import jax
+from lvsearch.inference import program_cache
+folders = []
+for environment in json.loads(sys.argv[1]):
+    os.environ.update(environment)
+    jax.config.update("jax_compilation_cache_dir", environment.get("JAX_COMPILATION_CACHE_DIR"))  # as JAX reads it
+    program_cache._decided = False
+    program_cache.keep_programs()
+    folders.append(jax.config.jax_compilation_cache_dir)
+    for name in environment:
+        del os.environ[name]
+print(json.dumps(folders))
+"""
 
 
-@pytest.mark.parametrize("environment", [{"LVSEARCH_CACHE": "off"}, {"JAX_COMPILATION_CACHE_DIR": "jax"}])
-def test_nothing_is_changed_where_somebody_said_so(environment: dict[str, str], tmp_path: Path):
-    folder, _, said = run(
-        tmp_path, **{name: value.replace("jax", str(tmp_path / "jax")) for name, value in environment.items()}
+def test_the_folder_is_the_one_that_is_named_and_none_where_somebody_said_so(tmp_path: Path):
+    """One that cannot be made is done without; JAX's own stays."""
+    (tmp_path / "file").write_text("")
+    places = {name: str(tmp_path / name) for name in ("own", "user", "jax", "file/folder")}
+    environments = [
+        {"LVSEARCH_CACHE": places["own"]},
+        {"XDG_CACHE_HOME": places["user"]},
+        {"LVSEARCH_CACHE": "off"},
+        {"JAX_COMPILATION_CACHE_DIR": places["jax"]},
+        {"LVSEARCH_CACHE": places["file/folder"]},
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", AGAIN, json.dumps(environments)],
+        env=bare(tmp_path),
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    assert folder == str(tmp_path / "jax") if "JAX_COMPILATION_CACHE_DIR" in environment else folder == "None"
-    assert not said
+    own, user, off, jax, impossible = json.loads(done.stdout)
+    assert Path(own).parent == tmp_path / "own"
+    assert Path(user).parent == tmp_path / "user" / "lvsearch"
+    assert jax == places["jax"]
+    assert off is impossible is None
     assert not (tmp_path / ".cache").exists()
+    said = [line for line in done.stderr.splitlines() if "compiled programs" in line]
+    assert len(said) == 2  # where a folder was made, and nowhere else
 
 
 @pytest.mark.slow
@@ -84,12 +116,6 @@ def test_the_command_line_has_the_last_word(tmp_path: Path):
     assert (folder, said) == ("None", "")
     folder, _, _ = run(tmp_path, COMMAND.format("", "", 2), work="")  # a report fits nothing
     assert Path(folder).parent == tmp_path / ".cache" / "lvsearch"
-
-
-def test_a_folder_that_cannot_be_made_is_done_without(tmp_path: Path):
-    (tmp_path / "file").write_text("")
-    folder, _, said = run(tmp_path, LVSEARCH_CACHE=str(tmp_path / "file" / "folder"))
-    assert (folder, said) == ("None", "")
 
 
 def test_what_was_used_last_stays(tmp_path: Path):

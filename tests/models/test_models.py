@@ -739,30 +739,56 @@ def test_padding_contributes_exactly_nothing(fitted):
         assert all(np.all(np.asarray(leaf) == 0) for leaf in jax.tree.leaves(silent))
 
 
+@partial(jax.jit, static_argnames=("capacity",))
+def log_joint_alone(
+    model: Model, g: Any, l: Any, batches: tuple[Batch, ...], size: Any, *, capacity: tuple[int, ...]
+) -> Any:
+    """The value of `log_joint_gradients`, compiled in a third of the time."""
+    on = model.active(size, capacity)
+    total = model.log_prior(g, on)
+    for batch, lb in zip(batches, l, strict=True):
+        total += (batch.weight * jax.vmap(lambda unit, lu: model.log_unit(g, lu, unit, on))(batch.units, lb)).sum()
+    return total
+
+
+def one_place_more(fitted: Fitted) -> tuple[MeanField, tuple[int, ...]]:
+    def padded(leaf: Any, axis: int) -> Any:
+        return np.pad(leaf, [(0, 1 if a == axis else 0) for a in range(leaf.ndim)])
+
+    return change_state(fitted.model, fitted.end, padded), tuple(places + 1 for places in fitted.capacity)
+
+
 def test_capacity_contributes_exactly_nothing(fitted):
-    """Components beyond the size: zero statistics and gradients, and one more of them changes no number."""
+    """Components beyond the size: zero statistics, which are gradients at the end, and one more of them changes no
+    number."""
     g, l = fitted.end.beliefs.mean, means(fitted.end.locals)
-    value, gradient = log_joint_gradients(fitted.model, g, l, fitted.batches, fitted.size, capacity=fitted.capacity)
+    value, _ = log_joint_gradients(fitted.model, g, l, fitted.batches, fitted.size, capacity=fitted.capacity)
     beyond = change_state(fitted.model, fitted.end, lambda leaf, axis: np.take(leaf, [NUMBER], axis))
     exactly_zero = [leaf for b in (beyond.beliefs, *beyond.locals) for leaf in jax.tree.leaves(sized(fitted, b.mean))]
     assert all(np.all(np.asarray(leaf) == 0) for leaf in exactly_zero)
 
-    def padded(leaf: Any, axis: int) -> Any:
-        return np.pad(leaf, [(0, 1 if a == axis else 0) for a in range(leaf.ndim)])
-
-    wider = change_state(fitted.model, fitted.end, padded)
-    more = tuple(places + 1 for places in fitted.capacity)
-    wide_value, wide_gradient = log_joint_gradients(
+    wider, more = one_place_more(fitted)
+    wide_value = log_joint_alone(
         fitted.model, wider.beliefs.mean, means(wider.locals), fitted.batches, fitted.size, capacity=more
     )
     np.testing.assert_allclose(wide_value, value, rtol=1e-14)
-    assert_close(wide_gradient[0], gradient[0])
-    by_globals = on_axes(fitted.model.globals(), wide_gradient[1], lambda leaf, axis: np.take(leaf, [-1], axis))
-    assert all(np.all(np.asarray(leaf) == 0) for leaf in jax.tree.leaves(sized(fitted, by_globals)))
     assert_close(
         globals_bound(fitted.model, wider.beliefs, fitted.size, capacity=more),
         globals_bound(fitted.model, fitted.end.beliefs, fitted.size, capacity=fitted.capacity),
     )
+
+
+@pytest.mark.slow  # the gradients are compiled a second time
+def test_one_place_more_has_no_gradient(fitted):
+    g, l = fitted.end.beliefs.mean, means(fitted.end.locals)
+    _, gradient = log_joint_gradients(fitted.model, g, l, fitted.batches, fitted.size, capacity=fitted.capacity)
+    wider, more = one_place_more(fitted)
+    _, wide_gradient = log_joint_gradients(
+        fitted.model, wider.beliefs.mean, means(wider.locals), fitted.batches, fitted.size, capacity=more
+    )
+    assert_close(wide_gradient[0], gradient[0])
+    by_globals = on_axes(fitted.model.globals(), wide_gradient[1], lambda leaf, axis: np.take(leaf, [-1], axis))
+    assert all(np.all(np.asarray(leaf) == 0) for leaf in jax.tree.leaves(sized(fitted, by_globals)))
 
 
 # ── symmetries ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -989,16 +1015,39 @@ def test_ceiling_is_above_the_exact_evidence(fitted):
     assert np.isfinite(ceiling) == fitted.case.certified
 
 
+def cut_to_size(fitted: Fitted) -> MeanField:
+    return change_state(fitted.model, fitted.end, lambda leaf, axis: np.take(leaf, [0, 1, 2], axis))
+
+
 @pytest.mark.parametrize("fitted", [c for c in CASES if c.drawable], ids=lambda c: c.name, indirect=True)
+def test_simulate_has_the_shapes_of_the_contract(fitted):
+    """Traced and not run: compiling it takes as long as fitting."""
+    units = jax.tree.map(np.ones_like, fitted.batches[0].units)
+    g, l, drawn = jax.eval_shape(
+        lambda key: fitted.model.simulate(key, fitted.size, units, fitted.case.data.extents), jax.random.key(0)
+    )
+    cut = cut_to_size(fitted)
+    assert jax.tree.map(np.shape, drawn) == jax.tree.map(np.shape, units)
+    assert jax.tree.map(np.shape, g) == jax.tree.map(np.shape, cut.beliefs.mean)
+    assert jax.tree.map(np.shape, l) == jax.tree.map(np.shape, cut.locals[0].mean)
+
+
+DRAWN = ("finite mixture", "IBP", "HDP", "hidden Markov", "Poisson factorization", "block model")
+"""Cases whose simulated numbers are looked at in the fast tier: rows, features, tables, sequences, counts, two sizes.
+Documents, images and genotypes are simulated where the density of their true latents is tested."""
+
+
+@pytest.mark.parametrize(
+    "fitted",
+    [pytest.param(c, marks=() if c.name in DRAWN else pytest.mark.slow) for c in CASES if c.drawable],
+    ids=[c.name for c in CASES if c.drawable],
+    indirect=True,
+)
 def test_simulate_draws_from_the_model(fitted):
-    """Shapes of the contract, finite numbers, another draw for another key."""
+    """Finite numbers of which the model has a density, another draw for another key."""
     units = jax.tree.map(np.ones_like, fitted.batches[0].units)
     simulate = jax.jit(lambda key: fitted.model.simulate(key, fitted.size, units, fitted.case.data.extents))
     g, l, drawn = simulate(jax.random.key(0))
-    assert jax.tree.map(np.shape, drawn) == jax.tree.map(np.shape, units)
-    cut = change_state(fitted.model, fitted.end, lambda leaf, axis: np.take(leaf, [0, 1, 2], axis))
-    assert jax.tree.map(np.shape, g) == jax.tree.map(np.shape, cut.beliefs.mean)
-    assert jax.tree.map(np.shape, l) == jax.tree.map(np.shape, cut.locals[0].mean)
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves((g, l, drawn)))
     other = simulate(jax.random.key(1))
     assert not np.array_equal(jax.tree.leaves(g)[0], jax.tree.leaves(other[0])[0])
@@ -1007,7 +1056,16 @@ def test_simulate_draws_from_the_model(fitted):
     assert np.all(np.isfinite(log_units))
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+LOOKED_AT = ("LDA", "IBP", "DP mixture", "HDP", "hidden Markov", "block model")
+"""Cases that `check` looks at in the fast tier: one of each structure that it goes through in a way of its own (memory,
+sticks, tables, elements that interact, two sizes). What it looks for is asked of every case above."""
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(c, marks=() if c.name in LOOKED_AT else pytest.mark.slow) for c in CASES],
+    ids=[c.name for c in CASES],
+)
 def test_the_contract_is_kept(case):
     """What `lv.models.check` looks for in models of one's own, in ours; a symmetry where the row says that there is, of
     a single size: others it says it has not looked at."""

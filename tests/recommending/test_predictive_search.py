@@ -155,12 +155,20 @@ def test_it_has_no_posterior():
             ask()
 
 
-def test_other_searches_are_asked_and_keep_the_answer(tmp_path: Path):
+@pytest.mark.slow  # the whole search by prediction once more
+def test_other_searches_are_asked_and_answer_as_one_by_prediction():
     """The fits are those of a search by prediction with the same seed: so is the answer."""
     asked = searched("bound")
-    assert asked.recommended is None
     found = replace(asked, settings=replace(asked.settings, seed=1, max_size=(3,))).recommend(progress=False)
     assert found == topics().recommended
+
+
+def test_other_searches_keep_the_answer(tmp_path: Path):
+    """That of the smallest question: one size."""
+    asked = searched("bound")
+    assert asked.recommended is None
+    found = replace(asked, settings=replace(asked.settings, seed=1, max_size=(1,))).recommend(progress=False)
+    assert found.size == (1,)
     kept = asked.with_recommended(found)
     assert kept.recommended == found
     assert f"recommended: {found.describe()}" in kept.summary()

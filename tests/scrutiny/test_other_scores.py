@@ -277,7 +277,7 @@ def test_bad_questions_are_refused():
     mixture = lv.models.FiniteMixture(lv.models.DiagonalComponents.scaled_to(rows))
     settings = {"max_size": 1, "starts": 1, "progress": False}
     with pytest.raises(ValueError, match="expected LDA"):
-        lv.search(mixture, rows, **settings).other_scores()
+        lv.search(mixture, rows, evidence="bound", **settings).other_scores()
     with pytest.raises(ValueError, match="expected annealed evidence"):
         lv.search(lv.models.LDA(), result.training, evidence="bound", **settings).other_scores()
 

@@ -22,8 +22,8 @@ def model(concentration: float = 1.0, rate: float = 0.5) -> lv.models.FiniteMixt
 
 
 @cache
-def searched() -> lv.SearchResult:
-    return lv.search(model(), ROWS, **SETTINGS)
+def searched(concentration: float = 1.0) -> lv.SearchResult:
+    return lv.search(model(concentration), ROWS, **SETTINGS)
 
 
 @cache
@@ -50,7 +50,7 @@ def test_every_variant_is_the_search_of_that_model():
     variants = {variant.name: variant for variant in found().variants}
     assert list(variants) == ["as searched", "concentration ÷ 4", "concentration × 4"]
     for name, concentration in (("as searched", 1.0), ("concentration ÷ 4", 0.25), ("concentration × 4", 4.0)):
-        posterior = lv.search(model(concentration), ROWS, **SETTINGS).posterior()
+        posterior = searched(concentration).posterior()
         assert variants[name].posterior.probability.tolist() == posterior["probability"].tolist()
         whole = logsumexp(posterior["log_prior"] + posterior["log_evidence"])
         assert variants[name].log_evidence == pytest.approx(whole, abs=1e-9)
@@ -94,7 +94,7 @@ def test_it_is_kept_and_shown_with_the_search(tmp_path):
     prior = lv.sizes.Table([0.9, 0.1])
     anew = kept.with_prior(prior).scrutiny.sensitivity.variants
     for changed, concentration in zip(anew, (1.0, 0.25, 4.0), strict=True):
-        posterior = lv.search(model(concentration), ROWS, **SETTINGS).with_prior(prior).posterior()
+        posterior = searched(concentration).with_prior(prior).posterior()
         assert changed.posterior.probability.tolist() == posterior["probability"].tolist()
     assert lv.resume(tmp_path / "run", progress=False).scrutiny.sensitivity == found()  # of the same fits: it stays
 

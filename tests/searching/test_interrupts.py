@@ -145,7 +145,14 @@ sys.meta_path.insert(0, Finder())
 """
 
 
-@pytest.mark.parametrize("name", ["jax", "jax.numpy", "pandas", "lvsearch.api", "lvsearch.command.cli"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "jax",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("jax.numpy", "pandas", "lvsearch.api")),
+        "lvsearch.command.cli",
+    ],
+)
 def test_while_the_command_is_imported_one_line_is_said(name: str, tmp_path: Path):
     """Ctrl-C comes at the import of a module, as from a person in the first second."""
     (tmp_path / "sitecustomize.py").write_text(PRESSED_AT.format(name=name))

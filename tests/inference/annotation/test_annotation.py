@@ -274,19 +274,20 @@ def test_corr_lda_labels_simulated_regions(evidence):
     assert np.mean(labels["words"].to_numpy() == truth) > 0.9
 
 
-def test_bound_rises_with_every_pass():
+@pytest.mark.parametrize("kind", [CorrLDA, *(pytest.param(k, marks=pytest.mark.slow) for k in (GMLDA, GMMixture))])
+def test_bound_rises_with_every_pass(kind):
     data = small().corpus.dataset()
-    for kind in MODELS:
-        few, more = (
-            AnnotationEstimator(kind(), data, AnnotationSettings(passes=n, tolerance=0.0)).fit(
-                (4,), jax.random.key(1), None
-            )
-            for n in (2, 12)
+    few, more = (
+        AnnotationEstimator(kind(), data, AnnotationSettings(passes=n, tolerance=0.0)).fit(
+            (4,), jax.random.key(1), None
         )
-        assert more.log_lower > few.log_lower
-        assert (few.passes, more.passes) == (2, 12)
+        for n in (2, 12)
+    )
+    assert more.log_lower > few.log_lower
+    assert (few.passes, more.passes) == (2, 12)
 
 
+@pytest.mark.slow  # that a sweep is the printed one is in the fast tier
 def test_collapsed_passes_find_a_better_start():
     """Eight simulated factors of 40 tokens: a bound far above that of mean field alone from the same clusters."""
     random, n_images = np.random.default_rng(0), 300
@@ -580,6 +581,7 @@ def test_ceilings_are_above(float64):
 # ── sizes ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow  # fits of images are in the fast tier, and searches that are stored
 def test_search_finds_the_number_of_factors(tmp_path):
     result = lv.search(
         CorrLDA(),

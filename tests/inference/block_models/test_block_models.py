@@ -122,7 +122,9 @@ def test_the_generic_path_gives_the_same(kind):
     assert abs(z_of_evidence(estimates(chain, 3, steps=12), evidence_of(kind))) < Z_LIMIT
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", ["links", "numbers", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("ratings", "counts"))]
+)
 def test_one_block_is_conjugate(kind):
     """Size 1 × 1: nothing but the cells together."""
     cells = KINDS[kind][1]

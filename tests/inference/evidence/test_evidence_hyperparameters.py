@@ -226,7 +226,7 @@ def misfits(q: str, t: float, at: float, backward: bool, width: int = 1) -> tupl
 
 @pytest.mark.parametrize("backward", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("t", [0.4, *(pytest.param(t, marks=pytest.mark.slow) for t in (0.0, 1.0))])
-@pytest.mark.parametrize("q", ["prior", "responsibilities", "topics"])
+@pytest.mark.parametrize("q", ["prior", "responsibilities", pytest.param("topics", marks=pytest.mark.slow)])
 def test_a_step_leaves_its_place_on_the_path_as_it_is(q, t, backward):
     """Fixed keys; over keys one of these 54 fails by chance in 1 of 180."""
     assert min(misfits(q, t, t, backward)) > 1e-4
@@ -317,6 +317,7 @@ def test_one_of_them_may_be_given(name):
     assert all(abs(b.estimate - exact) <= 4 * b.standard_error + 0.01 for b in found)
 
 
+@pytest.mark.slow  # the densities of priors of any width are in the fast tier
 def test_sharp_priors_are_given_numbers(float64):
     """And the exact evidence of given numbers comes back."""
     import oracles

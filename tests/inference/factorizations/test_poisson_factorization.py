@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import poisson_oracles as oracles
 import pytest
+from compiled import Compiled
 from scipy.special import gammaln
 from scipy.stats import gamma, kstest, nbinom, poisson
 
@@ -282,22 +283,28 @@ def near(model: lv.models.PoissonFactorization, cells: np.ndarray, size: int) ->
     return near_fit(model, data, size, estimator(model, data).fit((size,), jax.random.key(0), None))
 
 
+@cache
+def about_three() -> AnchoredFactorization:
+    """About a fit of three factors."""
+    return near(INFERRED, CELLS, 3)
+
+
 def test_densities_near_a_fit_are_those_of_scipy():
     """log p(state, counts) and log q, of counts whose noise has a shape that is inferred."""
-    chain, rng = near(INFERRED, CELLS, 2), np.random.default_rng(0)
+    chain, rng = about_three(), np.random.default_rng(0)
     theta, beta, r = rng.gamma(1.0, 1.0, (3, 5, 8)), rng.gamma(1.0, 1.0, (3, 3, 8)), rng.gamma(8.0, 0.5, 3)
     with jax.enable_x64(True):
         state = NearState(*map(jnp.log, (theta, beta, r)))
         density, ratio = jax.jit(lambda c, s: (c.log_density(s), c.log_ratio(s)))(chain, state)
-    mean = np.einsum("pnk,pvk->pnv", theta[..., :2], beta[..., :2])
+    mean = np.einsum("pnk,pvk->pnv", theta[..., :3], beta[..., :3])
     wide = r[:, None, None]
     expected = np.nansum(nbinom.logpmf(CELLS, wide, wide / (wide + mean)), axis=(1, 2))
-    expected += gamma.logpdf(theta[..., :2], A / 2, scale=1 / A).sum((1, 2)) + gamma.logpdf(r, 8.0, scale=0.5)
-    expected += gamma.logpdf(beta[..., :2], C, scale=MU / C).sum((1, 2))
+    expected += gamma.logpdf(theta[..., :3], A / 3, scale=1 / A).sum((1, 2)) + gamma.logpdf(r, 8.0, scale=0.5)
+    expected += gamma.logpdf(beta[..., :3], C, scale=MU / C).sum((1, 2))
     np.testing.assert_allclose(density, expected, rtol=1e-9)
     q = chain.start
-    about = gamma.logpdf(theta, q.intensities, scale=1 / q.intensity_rates)[..., :2].sum((1, 2))
-    about += gamma.logpdf(beta, q.factors, scale=1 / q.factor_rates)[..., :2].sum((1, 2))
+    about = gamma.logpdf(theta, q.intensities, scale=1 / q.intensity_rates)[..., :3].sum((1, 2))
+    about += gamma.logpdf(beta, q.factors, scale=1 / q.factor_rates)[..., :3].sum((1, 2))
     about += gamma.logpdf(r, q.noise, scale=1 / q.noise_rate)
     np.testing.assert_allclose(density - ratio, about, rtol=1e-6)
 
@@ -364,24 +371,23 @@ def test_entries_too_small_for_counts_to_tell_are_drawn_from_the_tail(count: int
 def test_labels_are_scored_by_where_they_go():
     """What q says of a state under new labels is what the scores said before; three factors tell an order from its
     inverse."""
-    chain = near(MODEL, CELLS, 3)
-    order = jnp.asarray([[1, 2, 0, *range(3, chain.capacity)]])
+    chain, places = Compiled(about_three()), about_three().capacity
+    order = jnp.asarray([[1, 2, 0, *range(3, places)]])
     with jax.enable_x64(True):
-        state = jax.jit(lambda c, key: c.init(key, 1))(chain, jax.random.key(0))
+        state = jax.jit(lambda c, key: c.init(key, 1))(about_three(), jax.random.key(0))
         scores, after = chain.label_scores(state)[0], chain.label_scores(chain.relabel(state, order))[0]
     was = np.argsort(order[0])  # factor k is what factor was[k] was
-    np.testing.assert_allclose(np.diag(after), np.asarray(scores)[np.arange(chain.capacity), was], rtol=1e-6)
+    np.testing.assert_allclose(np.diag(after), np.asarray(scores)[np.arange(places), was], rtol=1e-6)
     assert not np.allclose(np.diag(after)[:3], np.diag(scores)[:3])
 
 
 def test_many_counts_are_annealed_from_a_fit():
-    counts = np.full((30, 30), 30.0)
-    few, many = (lv.Points.from_array(table).dataset() for table in (counts[:10], counts))
-    assert not path_needs_fit(NOISY, few)
-    assert path_needs_fit(NOISY, many)
-    fit = estimator(NOISY, many).fit((1,), jax.random.key(0), None)
-    assert isinstance(evidence_chain(NOISY, many, (1,), fit), AnchoredFactorization)
-    assert isinstance(evidence_chain(NOISY, few, (1,), fit), PoissonFactorizationChain)
+    few, many = (lv.Points.from_array(CELLS * times, missing="nan").dataset() for times in (1, 1e5))
+    assert not path_needs_fit(INFERRED, few)
+    assert path_needs_fit(INFERRED, many)
+    fit = estimator(INFERRED, many).fit((3,), jax.random.key(0), None)
+    assert isinstance(evidence_chain(INFERRED, many, (3,), fit), AnchoredFactorization)
+    assert isinstance(evidence_chain(INFERRED, few, (3,), fit), PoissonFactorizationChain)
 
 
 @pytest.mark.slow

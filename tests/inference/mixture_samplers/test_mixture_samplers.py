@@ -357,7 +357,8 @@ def test_slice_weights_are_those_of_the_partition():
     counts, alpha = jnp.array([0.0, 3, 0, 1]), 1.3
     keys = jax.random.split(jax.random.key(0), 20_000)
     with jax.enable_x64(True):
-        log_weights, log_beyond = jax.vmap(lambda k: draw_log_weights(k, counts, jnp.asarray(alpha)))(keys)
+        draw = jax.jit(jax.vmap(lambda k: draw_log_weights(k, counts, jnp.asarray(alpha))))
+        log_weights, log_beyond = draw(keys)
         weights, beyond = np.exp(log_weights), np.exp(log_beyond)
     np.testing.assert_allclose(weights.sum(1) + beyond, 1, rtol=1e-12)
     rest, passed = alpha / (4 + alpha), alpha / (1 + alpha)

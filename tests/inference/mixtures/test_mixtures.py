@@ -29,6 +29,12 @@ from lvsearch.models.units import Row
 
 SIZE = (3,)
 by_kind = pytest.mark.parametrize("kind", cases.KINDS, ids=lambda kind: kind.name)
+TWO_KINDS = [
+    pytest.param(kind, id=kind.name, marks=() if kind.name in ("full covariance", "Bernoulli") else pytest.mark.slow)
+    for kind in cases.KINDS
+]
+"""In the fast tier: cells that hang together, and cells by themselves. What the others have of their own is tested
+alone: packing, marginals, densities."""
 
 
 def unit(row: np.ndarray) -> Row:
@@ -85,7 +91,7 @@ def test_packing_is_the_inner_product(kind, float64):
 # ── the kernel ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@by_kind
+@pytest.mark.parametrize("kind", TWO_KINDS)
 def test_kernel_is_the_generic_engine(kind, float64):
     """Bound, sums and one sweep, at a random state: a DP with a Gamma prior, so that every weight site is there."""
     model, data = DPMixture(kind.component, GammaPrior(2.0, 1.5)), dataset(kind.rows)
@@ -218,8 +224,16 @@ def test_search_over_mixtures_is_stored(tmp_path):
 # ── predictive density ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("name", ["DiagonalComponents", "FullCovarianceComponents", "KnownCovarianceComponents"])
-@pytest.mark.parametrize("process", [False, True])
+@pytest.mark.parametrize(
+    ("process", "name"),
+    [
+        (False, "FullCovarianceComponents"),
+        (True, "DiagonalComponents"),
+        pytest.param(True, "FullCovarianceComponents", marks=pytest.mark.slow),
+        pytest.param(False, "DiagonalComponents", marks=pytest.mark.slow),
+        *(pytest.param(process, "KnownCovarianceComponents", marks=pytest.mark.slow) for process in (False, True)),
+    ],
+)
 def test_predictive_density_integrates_to_one(name, process):
     """By the trapezium rule over the line, mapped by sinh so that tails count: finite and Dirichlet-process."""
     rows = clusters()[:, :1]

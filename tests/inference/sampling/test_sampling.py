@@ -103,11 +103,18 @@ def test_occupied_components_of_a_process():
 @pytest.mark.parametrize(
     ("model", "data", "size", "label", "counts"),
     [
-        (lv.models.MixtureOfUnigrams(), COUNTS, 2, "topic", "documents"),
-        (lv.models.LatentBlockModel(), (COUNTS > 1).astype(float), (2, 2), "row_cluster_of_unit", "rows"),
-        (lv.models.HiddenMarkov(mixture_cases.KNOWN.component), [ROWS, ROWS[:2]], 2, "state", "rows"),
+        pytest.param(lv.models.MixtureOfUnigrams(), COUNTS, 2, "topic", "documents", id="unigrams"),
+        pytest.param(
+            *(lv.models.LatentBlockModel(), (COUNTS > 1).astype(float), (2, 2), "row_cluster_of_unit", "rows"),
+            id="blocks",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            *(lv.models.HiddenMarkov(mixture_cases.KNOWN.component), [ROWS, ROWS[:2]], 2, "state", "rows"),
+            id="states",
+            marks=pytest.mark.slow,
+        ),
     ],
-    ids=["unigrams", "blocks", "states"],
 )
 def test_labels_of_every_unit_are_recorded_where_they_are_asked_for(model, data, size, label, counts):
     """These chains recorded the log density alone, and of states no row, whatever was asked."""

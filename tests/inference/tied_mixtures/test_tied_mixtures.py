@@ -15,6 +15,7 @@ import numpy as np
 import partition_oracles
 import pytest
 import tied_oracles
+from compiled import Compiled
 from scipy.integrate import quad
 from scipy.special import logsumexp
 from scipy.stats import gamma, multivariate_normal
@@ -76,13 +77,14 @@ def test_oracle_agrees_with_others():
 
 def test_densities_of_all_labellings(float64):
     """Three of four places in use, padding in one of them; and what any row makes of each component it joins."""
-    chain, every = chain_of(5, 3), tied_oracles.all_labels(5, 3)
-    state = chain.state_from_labels(padded(every, chain))
+    plain, every = chain_of(5, 3), tied_oracles.all_labels(5, 3)
+    chain = Compiled(plain)
+    state = chain.state_from_labels(padded(every, plain))
     likelihood = np.array([tied_oracles.log_marginal(ROWS[:5], one, *PRIOR) for one in every])
     joint = tied_oracles.log_joints(ROWS[:5], 3, CONCENTRATION, *PRIOR)
     np.testing.assert_allclose(chain.log_ratio(state), likelihood, rtol=0, atol=1e-9)
     np.testing.assert_allclose(chain.log_density(state), joint, rtol=0, atol=1e-9)
-    left = chain.remove_row(state, jnp.asarray(2), jax.tree.map(jnp.asarray, chain.prior))
+    left = chain.remove_row(state, jnp.asarray(2), jax.tree.map(jnp.asarray, plain.prior))
     joining = chain.score_row(left, jnp.asarray(2), chain.normalisers(left.natural).sum(-1))
     of = {tuple(one): value for one, value in zip(every.tolist(), joint, strict=True)}
     each = [[of[(*one[:2], k, *one[3:])] for one in every.tolist()] for k in range(3)]

@@ -188,6 +188,7 @@ def test_geweke():
     assert geweke_z(0).max() < Z_LIMIT
 
 
+@pytest.mark.slow  # the power of the test above, at the same sizes
 def test_geweke_finds_a_wrong_denominator(monkeypatch):
     """The planted bug: the thesis' misprint, no division by n_k + Vη."""
 

@@ -235,15 +235,20 @@ def test_where_directions_are_far_apart_a_second_path_begins_where_the_first_one
     assert lower < np.mean(second.backward) + 3.0  # nothing is contradicted
 
 
-def test_a_first_path_that_is_bound_to_be_too_wide_is_gone_one_way_only():
+@pytest.mark.parametrize("compared", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_first_path_that_is_bound_to_be_too_wide_is_gone_one_way_only(compared):
+    """compared: with the number that the same path has where steps are many, both ways."""
     plain = three_obvious_topics()
     key_pilot, key = jax.random.split(jax.random.key(0))
     few, many = Effort(4, 2, 8), Effort(48, 2, 8)
     profile = temperature_profile(plain, key_pilot, few)
     assert HOPELESS * few.steps < len(profile.temperature) <= HOPELESS * many.steps
     (only,) = anneal(plain, key, few, profile)
-    _, second = anneal(plain, key, many, profile)
     assert only.anchor_error is not None
+    assert np.isfinite([only.forward, only.backward]).all()
+    if not compared:
+        return
+    _, second = anneal(plain, key, many, profile)
     quick, slow = (float(np.mean(ends.forward + ends.backward) / 2) for ends in (only, second))
     assert quick == pytest.approx(slow, abs=2.0)
 

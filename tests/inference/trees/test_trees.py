@@ -120,7 +120,9 @@ def test_conditionals_equal_enumeration(hyper, float64):
     assert chisquare(observed, probabilities * n).pvalue > SMALLEST_P
 
 
-@HYPERS
+@pytest.mark.parametrize(
+    "hyper", [pytest.param(DIRICHLET, id="Dirichlet"), pytest.param(GEM, id="GEM", marks=pytest.mark.slow)]
+)
 def test_chains_visit_states_as_often_as_they_are_probable(hyper, float64):
     """4,000 chains of 12 sweeps on six tokens: the frequency of every tree, and of every occupancy of levels."""
     exact, _ = oracle.posterior(DOCUMENTS, hyper, N_WORDS)

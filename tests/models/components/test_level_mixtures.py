@@ -23,7 +23,7 @@ def log_marginal(rows: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize(
-    "model", [FiniteMixture, HiddenMarkov, DPMixture, pytest.param(HDPMixture, marks=pytest.mark.slow)]
+    "model", [FiniteMixture, *(pytest.param(m, marks=pytest.mark.slow) for m in (HiddenMarkov, DPMixture, HDPMixture))]
 )
 def test_one_component_is_exact(model):
     data = lv.Groups.from_arrays([ROWS[:3], ROWS[3:]]) if model in (HiddenMarkov, HDPMixture) else ROWS

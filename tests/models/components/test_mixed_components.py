@@ -123,15 +123,28 @@ def test_clusters_of_a_mixed_table_are_found_kept_and_read(tmp_path):
     again = lv.load_fit(tmp_path / "fit")
     assert again.model.components.columns == component.columns
     assert_array_equal(again.transform(points), fit.transform(points))
+
+
+@pytest.mark.slow  # chains take a component by its marginals, which have their exact numbers above
+def test_occupied_clusters_of_a_mixed_table():
+    frame, _ = planted(np.random.default_rng(0))
+    points = lv.Points.from_categories(frame, numbers=["height", "weight", "visits"])
+    component = MixedComponents.scaled_to(points.values, points.columns)
     process = lv.occupied(DPMixture(component), points, draws=200, chains=2, progress=False)
     assert process.posterior()["probability"].sum() == pytest.approx(1, abs=1e-6)
 
 
 def test_numbers_and_categories_by_default():
+    frame, _ = planted(np.random.default_rng(1))
+    points = lv.Points.from_categories(frame, numbers=["height", "weight", "visits"])
+    assert MixedComponents.scaled_to(points.values, points.columns).columns == ((0, 1, 2), (3, 4, 5))
+
+
+@pytest.mark.slow  # a fit of parts that are given is in the fast tier
+def test_clusters_are_found_by_default_components():
     frame, kind = planted(np.random.default_rng(1))
     points = lv.Points.from_categories(frame, numbers=["height", "weight", "visits"])
     component = MixedComponents.scaled_to(points.values, points.columns)
-    assert component.columns == ((0, 1, 2), (3, 4, 5))
     assert adjusted_rand_score(kind, lv.fit(FiniteMixture(component), points, size=3).labels()) > 0.9
 
 

@@ -129,7 +129,8 @@ def test_rows_are_mixtures_of_widths_and_drawn_so():
     unit = Row(jnp.asarray(cases.VALUES[0]), jnp.ones(2, bool))
     each = [multivariate_normal_log(cases.VALUES[0], mean, covariance / u) for u in FULL.multipliers]
     assert float(log_likelihood(FULL, statistics, unit)[1]) == pytest.approx(logsumexp(FULL.log_variants + each))
-    drawn = np.asarray(jax.vmap(lambda key: FULL.draw(key, one, unit))(jax.random.split(jax.random.key(1), 20_000)))
+    draw = jax.jit(jax.vmap(lambda key: FULL.draw(key, one, unit)))
+    drawn = np.asarray(draw(jax.random.split(jax.random.key(1), 20_000)))
     centre, spread = FULL.moments(one)
     deviation = np.sqrt(np.diag(spread))
     assert_allclose((drawn.mean(0) - centre) / deviation, 0, atol=5 / np.sqrt(20_000))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.special
 import scipy.stats
+from compiled import Compiled
 
 from lvsearch.models import families as f
 
@@ -219,7 +220,7 @@ def log_carrier(family, statistics):
 def test_density_matches_scipy_and_numpyro(case, float64):
     """log h + ⟨η, t⟩ − A at drawn values: SciPy's and NumPyro's log density of `value`."""
     natural = to_jax(case.natural)
-    statistics = case.family.sample(jax.random.key(7), natural)
+    statistics = Compiled(case.family).sample(jax.random.key(7), natural)
     ours = inner(natural, statistics, case.family.event_ndim) - np.asarray(case.family.log_normaliser(natural))
     ours = ours + log_carrier(case.family, statistics)
     value = case.family.value(statistics)
@@ -236,7 +237,7 @@ def test_numpyro_draws_have_our_mean(case):
     natural = pick(to_jax(jax.tree.map(np.float32, case.natural)), (0, 2))
     draws = case.family.to_numpyro(natural).sample(jax.random.key(3), (4000,))
     repeated = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (4000, *leaf.shape)), natural)
-    value = case.family.value(case.family.sample(jax.random.key(4), repeated))
+    value = case.family.value(Compiled(case.family).sample(jax.random.key(4), repeated))
     ours = np.asarray(jnp.stack(value, -1) if isinstance(value, tuple) else value, np.float64)
     theirs = np.asarray(draws, np.float64)
     assert ours.shape == theirs.shape
@@ -258,7 +259,7 @@ def test_sampled_statistics_have_the_expected_mean(case):
     """Mean over 8,000 draws within 4.5 standard errors, for each of at most 24 coordinates (false alarms: 2e-4)."""
     natural = to_jax(jax.tree.map(np.float32, case.natural))
     repeated = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (8_000, *leaf.shape)), natural)
-    drawn = jax.jit(case.family.sample)(jax.random.key(11), repeated)
+    drawn = Compiled(case.family).sample(jax.random.key(11), repeated)
     for t, expected in zip(jax.tree.leaves(drawn), jax.tree.leaves(case.family.mean(natural)), strict=True):
         t = np.asarray(t, np.float64)
         error = t.std(0) / np.sqrt(len(t)) + 1e-5 * (1 + np.abs(expected))
@@ -268,7 +269,7 @@ def test_sampled_statistics_have_the_expected_mean(case):
 def test_draws_are_reproducible_and_elements_independent(case):
     natural = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf[0, 2], (500, *leaf[0, 2].shape)), to_jax(case.natural))
     natural = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), natural)
-    first, again = (case.family.sample(jax.random.key(5), natural) for _ in range(2))
+    first, again = (Compiled(case.family).sample(jax.random.key(5), natural) for _ in range(2))
     assert_trees_close(first, again, rtol=0, atol=0)
     t = np.asarray(jax.tree.leaves(first)[0], np.float64).reshape(500, -1)
     centred = t - t.mean(0)
@@ -343,7 +344,7 @@ def masked(request):
 @pytest.mark.parametrize("garbage", [0.0, -1.0, -7.0, np.inf, np.nan])
 def test_masked_equals_the_smaller_unmasked(masked, garbage, float64):
     """Whatever stands in the entries that do not exist, results are those of the smaller family and 0 there."""
-    family, natural = masked
+    family, natural = Compiled(masked[0]), masked[1]
     whole = jnp.asarray(np.where(EXISTS, natural, garbage))
     small = jnp.asarray(natural[..., EXISTS])
     np.testing.assert_allclose(family.log_normaliser(whole, EXISTS), family.log_normaliser(small), rtol=1e-13)
@@ -384,7 +385,7 @@ def test_gradients_under_masks_are_finite(masked, exists):
 
 
 def test_nothing_exists_gives_nothing(masked):
-    family, natural = masked
+    family, natural = Compiled(masked[0]), masked[1]
     none = np.zeros(4, bool)
     natural = jnp.asarray(natural, jnp.float32)
     for result in (
@@ -574,7 +575,7 @@ def test_dirichlet_inversion_over_many_scales(entries, float64):
     concentration = 10 ** np.concatenate([np.random.default_rng(1).uniform(*ends, (20, entries)) for ends in exponents])
     natural = jnp.asarray(concentration - 1)
     mean = f.Dirichlet().mean(natural)
-    np.testing.assert_allclose(f.Dirichlet().natural(mean) + 1, concentration, rtol=1e-7)
+    np.testing.assert_allclose(Compiled(f.Dirichlet()).natural(mean) + 1, concentration, rtol=1e-7)
 
 
 def test_gamma_inversion_over_many_scales(float64):
