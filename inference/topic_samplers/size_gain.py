@@ -7,7 +7,7 @@ begins with the two merged, and runs until it has settled. On the path between t
 pair have a choice (`splits`).
 """
 
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -122,22 +122,22 @@ def _gain_of_last_topic(
     model = cast(LDA, estimate.model)
     most = max(1, size[0] // ONE_OF) if size[0] >= FEWEST_FOR_SEVERAL else 1
     fewer = len(alike_pairs(_expected_counts(model, estimate), most))
-    return gains_of_last_topics(model, data, size, estimate, key, work, (fewer,))[0]
+    return gain_of_last_topics(model, data, size, estimate, key, work, fewer)
 
 
-def gains_of_last_topics(
+def gain_of_last_topics(
     model: LDA,
     data: Dataset,
     size: tuple[int, ...],
     estimate: Estimate,
     key: Key[Array, ""],
     work: GainEffort,
-    fewer: tuple[int, ...] = (1,),
-) -> tuple[Gain, ...]:
-    """Measure how much K topics gain over K − m topics, log p(data | K) − log p(data | K − m), for every m of `fewer`.
+    fewer: int = 1,
+) -> Gain:
+    """Measure how much K topics gain over K − m topics, log p(data | K) − log p(data | K − m).
 
-    The gain is that of the posterior mode in which the fit lies. One chain with K topics serves all m. With K − m
-    topics, each of the m disjoint pairs that are cheapest to merge is one topic.
+    The gain is that of the posterior mode in which the fit lies. With K − m topics, each of the m disjoint pairs that
+    are cheapest to merge is one topic.
 
     model: an LDA whose hyper-parameters are numbers.
     data: the documents.
@@ -145,56 +145,46 @@ def gains_of_last_topics(
     estimate: a fit of size K.
     key: a random key.
     work: numbers of sweeps and paths.
-    fewer: how many topics fewer, each at most K // 2.
+    fewer: m, how many topics fewer, at most K // 2.
 
-    Returns: for each m the log weights of the paths in both directions, nats.
+    Returns: the log weights of the paths in both directions, nats.
 
-    Raises ValueError if K is too small for the largest m.
+    Raises ValueError if K is too small for m.
     """
-    (n_topics,) = size
-    most = max(fewer)
-    if n_topics < 2 * most:
-        raise ValueError(f"got size {n_topics}, expected at least {2 * most}: {most} pairs of its topics are merged")
+    (n_topics,), m = size, fewer
+    if n_topics < 2 * m:
+        raise ValueError(f"got size {n_topics}, expected at least {2 * m}: {m} pairs of its topics are merged")
     counts, capacity = counts_of(data), max(LEAST_CAPACITY, *capacity_of(size))
     total, eta = (float(np.sum(each)) for each in model.numbers())
     topics = point_topics(estimate)
     factors = factors_of(estimate, data, topics)
-    # The cheapest pairs to merge come first, because `TopicSplits` splits the first topics.
-    pairs = cheapest_pairs(_expected_counts(model, estimate), most)
-    paired = [topic for pair in pairs for topic in pair]
-    order = np.array([*paired, *(k for k in range(n_topics) if k not in paired)])
+    # The topics to merge come first, as `TopicSplits` has them: one of each pair, then the others of the pairs.
+    first, second = zip(*cheapest_pairs(_expected_counts(model, estimate), m), strict=True)
+    order = np.array([*first, *second, *(k for k in range(n_topics) if k not in {*first, *second})])
     factors = GivenFactors(*(each[:, order] for each in factors))
     start = collapsed_topics(counts, np.full(n_topics, total / n_topics), eta, capacity, factors)
     larger = eqx.tree_at(
         lambda chain: (chain.q, chain.log_start), start, (None, np.zeros(())), is_leaf=lambda x: x is None
     )
+    # The smaller chain keeps K places. The second topic of each pair, merged into the first, does not exist.
+    merged_alpha = np.full(n_topics, total / (n_topics - m))
+    merged_alpha[m : 2 * m] = 0.0
+    smaller = with_alpha(larger, merged_alpha)
     temperatures = np.linspace(0.0, 1.0, work.temperatures + 1)[1:]
 
-    def one_group(number: int) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return, for every m, the log weights (upwards, downwards) of one group of paths, each (particle,), nats."""
-        keys = split_key(fold_in(key, number), 3)
+    def one_group(number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the log weights (upwards, downwards) of one group of paths, each (particle,), nats."""
+        keys = split_key(fold_in(key, number), 5)
         with jax.enable_x64(True):
             upper = draw_from_q(start, keys[0], particles=work.particles)
             upper, averages = settle(larger, keys[1], upper, work.settling, work.averaging)
-        return [one_gain(m, upper, averages, split_key(fold_in(keys[2], m), 3)) for m in fewer]
-
-    def one_gain(m: int, upper: TopicState, averages: TopicAverages, keys: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return the log weights (upwards, downwards) of paths between K − m topics and a settled chain of K, nats."""
-        # The smaller chain keeps K places. The second topic of each pair, merged into the first, does not exist.
-        merged_alpha = np.full(n_topics, total / (n_topics - m))
-        merged_alpha[1 : 2 * m : 2] = 0.0
-        smaller = with_alpha(larger, merged_alpha)
         path = splits_between(larger, smaller, averages, m)
         with jax.enable_x64(True):
-            lower, _ = settle(smaller, keys[0], path.merge(upper), work.settling_merged, 1)
-        return gain_upwards(path, keys[1], lower, temperatures), gain_downwards(path, keys[2], upper, temperatures)
+            lower, _ = settle(smaller, keys[2], path.merge(upper), work.settling_merged, 1)
+        return gain_upwards(path, keys[3], lower, temperatures), gain_downwards(path, keys[4], upper, temperatures)
 
-    groups = in_processes(one_group, work.groups)
-    found = []
-    for index in range(len(fewer)):
-        up, down = (np.concatenate([group[index][way] for group in groups]) for way in (0, 1))
-        found.append(Gain(up, down, work.temperatures, fewer[index]))
-    return tuple(found)
+    up, down = (np.concatenate(way) for way in zip(*in_processes(one_group, work.groups), strict=True))
+    return Gain(up, down, work.temperatures, m)
 
 
 def _expected_counts(model: LDA, estimate: Estimate) -> Float[np.ndarray, "topic word"]:
@@ -207,7 +197,7 @@ def _expected_counts(model: LDA, estimate: Estimate) -> Float[np.ndarray, "topic
 def splits_between(
     larger: CollapsedTopics, smaller: CollapsedTopics, averages: TopicAverages, pairs: int = 1
 ) -> TopicSplits:
-    """Return the path along which topics 0, 2, 4, … of the smaller chain are each split into two.
+    """Return the path along which the first topics of the smaller chain are each split into two.
 
     larger, smaller: the chains with the topics split and merged.
     averages: averages of the larger chain, which say how likely each token is to be in either topic of a pair.
@@ -217,7 +207,7 @@ def splits_between(
     exists = larger.alpha > 0
     size = in_document.sum(0)  # mean tokens of each topic, plus α
     merged = topics.copy()
-    first, second = slice(0, 2 * pairs, 2), slice(1, 2 * pairs, 2)
+    first, second = slice(0, pairs), slice(pairs, 2 * pairs)
     both = size[first] + size[second]
     merged[:, first] = (topics[:, first] * size[first] + topics[:, second] * size[second]) / both
     log_topics = np.stack([np.log(np.where(exists & (each > 0), each, 1.0)) for each in (merged, topics)])
@@ -225,7 +215,7 @@ def splits_between(
         np.log(each[:, second] / each[:, first]).astype(np.float32)
         for each in (in_document, np.where(topics > 0, topics, 1.0))
     )
-    return TopicSplits(larger, smaller, of_documents, of_words, log_topics.astype(np.float32), paired=2 * pairs)
+    return TopicSplits(larger, smaller, of_documents, of_words, log_topics.astype(np.float32), pairs=pairs)
 
 
 @kernel(static_argnames=("averaging",), serial=True)

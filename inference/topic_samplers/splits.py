@@ -51,7 +51,7 @@ class TopicSplits(eqx.Module):
     """The annealing path from K to K + m topics of one corpus. It is a `Chain` that starts at the posterior with K
     topics.
 
-    The topics of the j-th pair have numbers 2j and 2j + 1; with K topics the second of them does not exist. At
+    The topics of the j-th of m pairs have numbers j and m + j; with K topics the second of them does not exist. At
     temperature 0 the path has the distribution π_0' (K topics, pairs divided at random), at 1 the posterior π_1 with K
     + m topics.
 
@@ -61,7 +61,7 @@ class TopicSplits(eqx.Module):
     | `smaller` | | the chain with K topics, on arrays of the same lengths |
     | `document_odds`, `word_odds` | (document, pair), (word, pair) | summands of the log odds of the second topic |
     | `log_topics` | (2, word, topic) | log topics for label scores, with K and with K + m topics |
-    | `paired` | | 2m: how many topics, the first ones, belong to pairs |
+    | `pairs` | | m, the number of pairs: the first 2m topics belong to pairs |
     """
 
     larger: CollapsedTopics
@@ -69,7 +69,7 @@ class TopicSplits(eqx.Module):
     document_odds: Float[Array | np.ndarray, "document pair"]
     word_odds: Float[Array | np.ndarray, "word pair"]
     log_topics: Float[Array | np.ndarray, "two word topic"]
-    paired: int = eqx.field(static=True)
+    pairs: int = eqx.field(static=True)
 
     @property
     def elements(self) -> int:
@@ -103,14 +103,16 @@ class TopicSplits(eqx.Module):
         state: draws of the posterior with K topics; the second topic of every pair is empty.
         """
         topic = jnp.maximum(state.assignment, 0)
-        divided = (state.assignment >= 0) & (topic < self.paired)
-        second = jax.random.uniform(key, topic.shape, jnp.float32) < jnp.exp(self._log_shares(topic | 1))
-        return self.larger.state_of_topics(jnp.where(divided & second, topic | 1, state.assignment))
+        second = topic + self.pairs
+        divided = (state.assignment >= 0) & (topic < self.pairs)
+        moves = jax.random.uniform(key, topic.shape, jnp.float32) < jnp.exp(self._log_shares(second))
+        return self.larger.state_of_topics(jnp.where(divided & moves, second, state.assignment))
 
     def merge(self, state: TopicState) -> TopicState:
         """Return the state with K topics, in which the first topic of each pair has all tokens of the pair."""
         topic = jnp.maximum(state.assignment, 0)
-        merged = jnp.where((state.assignment >= 0) & (topic < self.paired), topic & ~1, state.assignment)
+        is_second = (topic >= self.pairs) & (topic < 2 * self.pairs)
+        merged = jnp.where(is_second, topic - self.pairs, state.assignment)
         return self.smaller.state_of_topics(merged)
 
     def step(
@@ -130,12 +132,12 @@ class TopicSplits(eqx.Module):
         Topics outside the pairs contribute equally to both and cancel.
         """
         topic = jnp.maximum(state.assignment, 0)
-        divided = (state.assignment >= 0) & (topic < self.paired)
+        divided = (state.assignment >= 0) & (topic < 2 * self.pairs)
         exact = jnp.result_type(float)
         log_shares = jnp.where(divided, self._log_shares(topic), 0.0).astype(exact).sum(0)
         counts = (state.document_topic, state.word_topic, state.topic_total)
-        first, second = zip(*(_pairs(each, self.paired) for each in counts), strict=True)
-        together = [_pair_sums(each, self.paired) for each in counts]
+        first, second = zip(*(_pairs(each, self.pairs) for each in counts), strict=True)
+        together = [_pair_sums(each, self.pairs) for each in counts]
         # terms of both topics of each pair at the larger size, minus those of the merged topic at the smaller size
         apart = self._log_topics(self.larger, 0, *first) + self._log_topics(self.larger, 1, *second)
         return apart - self._log_topics(self.smaller, 0, *together) - log_shares
@@ -149,7 +151,7 @@ class TopicSplits(eqx.Module):
         topic = jnp.arange(len(self.larger.alpha))[:, None]
         counts = state.document_topic.astype(jnp.int32)
         after, before = (jnp.asarray(each.log_gamma_document)[topic, counts] for each in (self.larger, self.smaller))
-        return jnp.where(topic >= self.paired, after - before, 0.0).sum((0, 1))
+        return jnp.where(topic >= 2 * self.pairs, after - before, 0.0).sum((0, 1))
 
     def log_density(self, state: TopicState) -> Float[Array, " particle"]:
         """Return log p(words, tokens' topics | K + m topics) of each particle, (particle,), in nats."""
@@ -199,7 +201,7 @@ class TopicSplits(eqx.Module):
         in_document, with_word, total: counts of these topics, (document, pair, particle), (word, …) and (1, …).
         """
         in_document, with_word, total = (each.astype(jnp.int32) for each in (in_document, with_word, total))
-        topic = jnp.arange(place, self.paired, 2)[:, None]
+        topic = place * self.pairs + jnp.arange(self.pairs)[:, None]
         documents = jnp.asarray(chain.log_gamma_document)[topic, in_document].sum((0, 1))
         words = jnp.asarray(chain.log_gamma_word)[with_word].sum((0, 1))
         return documents + words + jnp.asarray(chain.log_gamma_topic)[0, total].sum((0, 1))
@@ -212,18 +214,18 @@ class TopicSplits(eqx.Module):
         document, word = (
             jnp.maximum(jnp.asarray(each), 0)[:, None] for each in (self.larger.document, self.larger.word)
         )
-        pair = jnp.minimum(topic // 2, self.paired // 2 - 1)
+        pair = jnp.minimum(topic, 2 * self.pairs - 1) % self.pairs
         odds = jnp.asarray(self.document_odds)[document, pair] + jnp.asarray(self.word_odds)[word, pair]
         second = _clipped_share(jax.nn.sigmoid(odds))
-        return jnp.log(jnp.where(topic % 2 == 1, second, 1 - second))
+        return jnp.log(jnp.where(topic >= self.pairs, second, 1 - second))
 
     def _with_partner(self, counts: Array) -> Array:
         """Return counts in which both topics of each pair have the counts of the pair together, (…, topic, particle).
 
         counts: counts of each topic, (…, topic, particle).
         """
-        both = jnp.repeat(_pair_sums(counts, self.paired), 2, axis=-2)
-        return jnp.concatenate([both, counts[..., self.paired :, :]], axis=-2)
+        both = _pair_sums(counts, self.pairs)
+        return jnp.concatenate([both, both, counts[..., 2 * self.pairs :, :]], axis=-2)
 
     def _merged_counts(self, state: TopicState) -> TopicState:
         """Return the state whose counts are those with both topics of each pair merged.
@@ -241,31 +243,35 @@ class TopicSplits(eqx.Module):
         """
         eta, vocabulary = (jnp.asarray(each, jnp.float32) for each in (self.larger.eta, self.larger.vocabulary))
         split_alpha = jnp.asarray(self.larger.alpha, jnp.float32)[:, None]
-        merged_alpha = jnp.asarray(self.smaller.alpha, jnp.float32)[: self.paired : 2, None]
-        odds = jnp.asarray(self.document_odds), jnp.asarray(self.word_odds)
+        merged_alpha = jnp.asarray(self.smaller.alpha, jnp.float32)[: self.pairs, None]
+        # odds, not their logs: the share of a token then needs no exponential
+        odds = jnp.exp(jnp.asarray(self.document_odds)), jnp.exp(jnp.asarray(self.word_odds))
         base = vocabulary * eta
         # Powers in π_t: t for topics of pairs, 1 for topics outside the pairs, 1 − t for merged topics.
         powers = jnp.concatenate(
-            [jnp.where(jnp.arange(len(self.larger.alpha)) < self.paired, t, 1.0), self._once_per_pair(1 - t)]
+            [jnp.where(jnp.arange(len(self.larger.alpha)) < 2 * self.pairs, t, 1.0), self._once_per_pair(1 - t)]
         )
 
         def weights(of_document: Array, of_word: Array, in_document: Array, with_word: Array, total: Array) -> Array:
             weight = (in_document + split_alpha) * (with_word + eta) / (total + base)
             weight = jnp.where(split_alpha > 0, weight, 0.0)
-            documents, words, totals = (_pairs(each, self.paired) for each in (in_document, with_word, total))
-            merged = [first + second for first, second in (documents, words, totals)]
-            share = _clipped_share(jax.nn.sigmoid(odds[0][of_document] + odds[1][of_word]))[..., None]
-            together = (merged[0] + merged_alpha) * (merged[1] + eta) / (merged[2] + base)
-            drawn = []
-            for member, of_member in enumerate((1 - share, share)):
-                apart = (documents[member] + split_alpha[member : self.paired : 2]) * (words[member] + eta)
-                apart = apart / (totals[member] + base)
-                drawn.append(jnp.exp((1 - t) * jnp.log(together * of_member) + t * jnp.log(apart)))
-            of_pairs = jnp.stack(drawn, axis=-2).reshape(*weight.shape[:-2], self.paired, weight.shape[-1])
-            return jax.lax.dynamic_update_slice_in_dim(weight, of_pairs, 0, axis=-2)
+
+            def on_the_path() -> Array:
+                merged = [_pair_sums(each, self.pairs) for each in (in_document, with_word, total)]
+                together = (merged[0] + merged_alpha) * (merged[1] + eta) / (merged[2] + base)
+                ratio = odds[0][of_document] * odds[1][of_word]
+                share = _clipped_share(ratio / (1 + ratio))[..., None]
+                drawn = []
+                for apart, of_member in zip(_pairs(weight, self.pairs), (1 - share, share), strict=True):
+                    start = together * of_member
+                    drawn.append(start * jnp.exp(t * jnp.log(apart / start)))
+                return jnp.concatenate([*drawn, weight[..., 2 * self.pairs :, :]], axis=-2)
+
+            # A branch, because its result is stored: XLA would compute the powers again for each use of a weight.
+            return jax.lax.cond(t < 1, on_the_path, lambda: weight)
 
         def log_acceptance(total: Array, coming: Array, leaving: Array) -> Array:
-            both = (jnp.concatenate([each, _pair_sums(each, self.paired)]) for each in (total, coming, leaving))
+            both = (jnp.concatenate([each, _pair_sums(each, self.pairs)]) for each in (total, coming, leaving))
             counts, come, left = both
             return (powers[:, None] * total_corrections(counts + base.astype(total.dtype), come, left)).sum(0)
 
@@ -273,25 +279,25 @@ class TopicSplits(eqx.Module):
 
     def _once_per_pair(self, value: Array) -> Array:
         """Return an array (pair,) that repeats one number."""
-        return jnp.broadcast_to(value, (self.paired // 2,))
+        return jnp.broadcast_to(value, (self.pairs,))
 
 
-def _pairs(counts: Array, paired: int) -> tuple[Array, Array]:
+def _pairs(counts: Array, pairs: int) -> tuple[Array, Array]:
     """Return (counts of the first topics of all pairs, counts of the second), each (…, pair, particle).
 
     counts: (…, topic, particle).
-    paired: how many topics, the first ones, belong to pairs.
+    pairs: the number of pairs, m; their topics are the first 2m.
     """
-    return counts[..., 0:paired:2, :], counts[..., 1:paired:2, :]
+    return counts[..., :pairs, :], counts[..., pairs : 2 * pairs, :]
 
 
-def _pair_sums(counts: Array, paired: int) -> Array:
+def _pair_sums(counts: Array, pairs: int) -> Array:
     """Return the counts of both topics of each pair together, (…, pair, particle).
 
     counts: (…, topic, particle).
-    paired: how many topics, the first ones, belong to pairs.
+    pairs: the number of pairs, m; their topics are the first 2m.
     """
-    first, second = _pairs(counts, paired)
+    first, second = _pairs(counts, pairs)
     return first + second
 
 

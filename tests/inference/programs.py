@@ -46,7 +46,7 @@ from lvsearch.inference.mixture_samplers.chain import chain_rows
 from lvsearch.inference.mixtures.predictive import predictive_log_density
 from lvsearch.inference.partition_chains import run as partition_chains
 from lvsearch.inference.sequences import most_probable_paths
-from lvsearch.inference.topic_samplers.size_gain import GainEffort, gains_of_last_topics
+from lvsearch.inference.topic_samplers.size_gain import GainEffort, gain_of_last_topics
 from lvsearch.models.checks import normalisers
 from lvsearch.models.contract import Model
 from lvsearch.models.kernels import full_precision
@@ -305,7 +305,7 @@ def gain_of_a_topic() -> None:
     fitted = estimate(m.LDA(), COUNTS, 3)
     assert isinstance(fitted.model, m.LDA)
     work = GainEffort(temperatures=2, settling=1, averaging=1, settling_merged=1, groups=1)
-    gains_of_last_topics(fitted.model, dataset(m.LDA(), COUNTS), (3,), fitted, KEY, work)
+    gain_of_last_topics(fitted.model, dataset(m.LDA(), COUNTS), (3,), fitted, KEY, work)
 
 
 def climbed_hyperparameters() -> None:

@@ -36,7 +36,7 @@ def made_path(n_topics: int, width: int, labelled: bool, pairs: int) -> tuple[To
     keys = jax.random.split(jax.random.key(n_topics), 4)
     larger = collapsed_topics(csr_array(COUNTS), np.full(n_topics, TOTAL / n_topics), ETA, 4, width=width)
     merged = np.full(n_topics, TOTAL / (n_topics - pairs))
-    merged[1 : 2 * pairs : 2] = 0.0
+    merged[pairs : 2 * pairs] = 0.0
     smaller = with_alpha(larger, merged)
     with jax.enable_x64(True):
         upper, _ = settle(larger, keys[1], draw_from_q(larger, keys[0], particles=PATHS), 30, 1)
