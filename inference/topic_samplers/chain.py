@@ -318,9 +318,27 @@ class CollapsedTopics(eqx.Module):
             return jnp.where(alpha > 0, (in_document + alpha) * (with_word + eta) / base, 0.0)
 
         def log_acceptance(total: Array, coming: Array, leaving: Array) -> Array:
-            return total_corrections(total + (eta * widths[0]).astype(total.dtype), coming, leaving).sum(0)
+            return self.corrections(total, coming, leaving).sum(0)
 
         return self.redraw_all(key, state, False, lambda _: TokenRule(weights, log_acceptance), None)
+
+    def corrections(
+        self,
+        total: Float[Array, "topic particle"],
+        coming: Float[Array, "topic particle"],
+        leaving: Float[Array, "topic particle"],
+    ) -> Float[Array, "topic particle"]:
+        """Return `total_corrections` under the chain's own η, with log Γ from a table, (topic, particle), nats.
+
+        total: tokens in each topic without the group, whole numbers.
+        coming, leaving: how many tokens of the group are proposed for each topic, and are now in it.
+        """
+        table = jnp.asarray(self.log_gamma_topic)[0].astype(total.dtype)  # minus log Γ, but for a constant
+        joined, left = (
+            table.at[(total + each).astype(jnp.int32)].get(mode="promise_in_bounds") for each in (coming, leaving)
+        )
+        base = total + jnp.asarray(self.eta * self.widths[0], total.dtype)
+        return (coming - leaving) * jnp.log(base) + joined - left
 
     def redraw_all(
         self,

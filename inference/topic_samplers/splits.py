@@ -41,7 +41,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.topic_samplers.chain import CollapsedTopics
-from lvsearch.inference.topic_samplers.topic_state import TokenRule, TopicState, total_corrections
+from lvsearch.inference.topic_samplers.topic_state import TokenRule, TopicState
 
 LEAST_SHARE = 1e-4
 """The smallest share of a token for either topic of a pair, so that no token is lost to one of them for good."""
@@ -273,7 +273,7 @@ class TopicSplits(eqx.Module):
         def log_acceptance(total: Array, coming: Array, leaving: Array) -> Array:
             both = (jnp.concatenate([each, _pair_sums(each, self.pairs)]) for each in (total, coming, leaving))
             counts, come, left = both
-            return (powers[:, None] * total_corrections(counts + base.astype(total.dtype), come, left)).sum(0)
+            return (powers[:, None] * self.larger.corrections(counts, come, left)).sum(0)
 
         return TokenRule(weights, log_acceptance)
 
