@@ -41,7 +41,6 @@ def check_page(page: Path, folder: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.slow
 def test_readme_examples(tmp_path):
     check_page(ROOT / "README.md", tmp_path)
 
