@@ -49,7 +49,7 @@ REDUCED = {
         "SIZES, STEPS, TOPIC_STEPS = (1, 2), (4, 8), 4\n"
         "GALAXY_STEPS, GALAXY_LARGEST, GALAXY_CHAINS, GALAXY_DRAWS, GALAXY_THIN = 20, 5, 4, 100, 1\n"
         "CORA_TOPICS, CORA_STEPS = 3, (1, 2)\n"
-        "GAIN_SIZES, GAIN_WORK = (3, 4), (2, 1, 1, 1)",
+        "GAIN_LARGEST = 3",
         pictures=3,
         slow=True,
     ),
