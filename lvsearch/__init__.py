@@ -12,7 +12,7 @@ result.best.topics()
 in `lv.models`, priors over sizes in `lv.sizes`.
 """
 
-from lvsearch import quiet_start as _quiet_start  # noqa: F401 — first, so that Ctrl-C is heard meanwhile
+from lvsearch import quiet_start as _quiet_start  # noqa: F401 — first, so that Ctrl-C is heard while the rest is imported
 
 # isort: split
 

@@ -290,7 +290,8 @@ def fit(
     data: the data, or raw input for it, as `search` takes it.
     size: a number, or a tuple for several size variables.
     evidence: "marginal" or "bound" for the mean-field fit, "plug-in" for estimated parameters.
-    seed: seed of the starts; the fits are those that a search with this seed makes from scratch.
+    seed: seed of the starts; the fits are those that a search with this seed makes from scratch. (A search of LDA on
+        more than 20,000 words begins with fits of more topics.)
     starts: the number of fits.
     mesh: devices that share the units (observations), as for `search`.
 

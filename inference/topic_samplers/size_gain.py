@@ -1,10 +1,10 @@
-"""The gain of one more topic, log p(w | K) − log p(w | K − 1) of LDA, by annealing in both directions between the
-sizes.
+"""The gain of further topics, log p(w | K) − log p(w | K − m) of LDA, annealed in both directions between the sizes.
 
-Here w are the words of the documents and K the number of topics. A chain with K topics begins with the responsibilities
-of a fit, and runs until it has settled. The two topics whose merger costs least are marked. A chain with K − 1 topics
-begins with the two merged, and runs until it has settled. On the path between the two chains only the tokens of that
-pair have a choice (`splits`).
+Here w are the words of the documents, K is the number of topics, and m is 1 or, where topics are many, more. A chain
+with K topics begins with the responsibilities of a fit, and runs until it has settled. The m disjoint pairs of topics
+whose merger costs least are marked. A chain with K − m topics begins with these pairs merged, and runs until it has
+settled. On the path between the two chains only the tokens of the pairs have a choice (`splits`, where K is the smaller
+size).
 """
 
 from typing import NamedTuple, cast
@@ -41,11 +41,11 @@ faster.
 """
 
 
-ONE_OF = 6
-"""From `FEWEST_FOR_SEVERAL` topics on, at most one topic in so many is merged on a path between sizes.
+TOPICS_PER_PAIR = 6
+"""From `FEWEST_FOR_SEVERAL` topics on, at most one pair of topics is merged for this many topics.
 
-What a single topic gains depends on the fit. On Cora with 128 topics, the five last topics of four fits gained 17, 54,
-77 and 85 nats each, the ten last ones of three fits 24, 48 and 57, and the 21 last ones of two fits 43 and 43.
+What a single topic gains depends on the fit. On Cora, going from 128 − m to 128 topics, fits gained on average: 17, 54,
+77 and 85 nats a topic with m = 5 (four fits); 24, 48 and 57 with m = 10 (three fits); 43 and 43 with m = 21 (two fits).
 """
 FEWEST_FOR_SEVERAL = 48
 """With fewer topics, one topic is merged at a time."""
@@ -110,7 +110,8 @@ def _gain_of_last_topic(
     model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate, key: Key[Array, ""], trial: int
 ) -> Gain:
     """Return the gain in log evidence of the last topics, K over K − m, in nats: the overload of `gain_of_last_part`
-    for LDA. m is 1 below 48 topics, and from there on up to one in 6, if mergers of so many pairs cost about the same.
+    for LDA. m is 1 below 48 topics. From there on it counts the pairs that cost at most twice the cheapest (`ALIKE`),
+    among the cheapest K // 6.
 
     Hyper-parameters that have priors are fixed at the fit's numbers. At other likely numbers the gain differs by
     little, because the evidence is flat in them there.
@@ -120,7 +121,7 @@ def _gain_of_last_topic(
     """
     work = EFFORTS[min(trial, len(EFFORTS) - 1)]
     model = cast(LDA, estimate.model)
-    most = max(1, size[0] // ONE_OF) if size[0] >= FEWEST_FOR_SEVERAL else 1
+    most = max(1, size[0] // TOPICS_PER_PAIR) if size[0] >= FEWEST_FOR_SEVERAL else 1
     fewer = len(alike_pairs(_expected_counts(model, estimate), most))
     return gain_of_last_topics(model, data, size, estimate, key, work, fewer)
 

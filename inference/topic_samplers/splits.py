@@ -9,7 +9,7 @@ sum is 1. Then
 
 So annealing from draws of π_0 to π_1 estimates p(w | K + m) / p(w | K), and back from draws of π_1 its reciprocal (the
 idea of annealed reversible jump, Karagiannis & Andrieu 2013, used for evidence). Only the tokens of the pairs have a
-choice on the way. The ends of the two directions are therefore hundreds of times nearer to each other than those of two
+choice on the way. The ends of the two directions are therefore tens of times nearer to each other than those of two
 paths from the prior.
 
 Let A be the total concentration of the proportions' prior. Topics outside the pairs differ between π_0 and π_1 in their

@@ -288,11 +288,16 @@ def _gains_in_words(result: Findings) -> str:
 
 
 def _gain_in_words(result: Findings, size: int) -> str:
-    """Return the measured gain of log evidence from size − 1 to `size` in words, such as "21: −200 ± 12 nats"."""
+    """Return the measured gain of log evidence in words, such as "21: −200 ± 12 nats", or "123–128: +52 ± 9 nats each".
+
+    The second form is the mean gain over several sizes, the last of which is `size`.
+    """
     visit = next(visit for visit in result.visits if visit.size == (size,))
     assert visit.gain is not None
     gain, error = (value / result.evaluator.scale for value in (visit.gain.estimate, visit.gain.standard_error))
-    return f"{size}: {gain:+,.0f} ± {error:,.0f} nats".replace("-", "−")
+    first = round(size - visit.gain.sizes + 1)
+    over, each = (f"{first}–{size}", " each") if first < size else (str(size), "")
+    return f"{over}: {gain:+,.0f} ± {error:,.0f} nats{each}".replace("-", "−")
 
 
 def _annealed_error(result: Findings) -> str:

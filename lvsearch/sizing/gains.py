@@ -5,15 +5,15 @@ evidences, so gains at all sizes give the evidence of every size relative to eve
 is known to tens of nats where the evidence itself is known to thousands, because only two components differ between its
 two ends.
 
-Assumed, and printed: gains fall as sizes grow. Sizes between two measured ones need a rule. Gains either lie on a
-smooth curve about the size where they end (`smooth_gains`), or they fall in an unknown way. For the unknown way, half
-of the draws fall evenly in log k, and the other half at one random place between the two sizes. Below the smallest
+It is assumed, and printed, that gains fall as sizes grow. Sizes between two measured ones need a rule. Gains may lie on
+a smooth curve about the size where they end (`smooth_gains`). If they do not, half of the draws fall evenly in log k,
+and the other half at one random place between the two sizes. Below the smallest
 measured size and beyond the largest one, gains are equal to the nearest measured one.
 
-Not assumed: that every chain was in the best mode. A chain in a poor mode shows a gain that is too small. Such a chain
-has one component twice, or two in one, and giving back a duplicate component costs nothing. So a size that may gain
-nothing, below a larger size that surely gains, contradicts the assumption. That size is measured again, and left out
-while the contradiction lasts.
+It is not assumed that every chain was in the best mode. A chain in a poor mode shows a gain that is too small. Such a
+chain has one component twice, or two in one, and giving back a duplicate component costs nothing. So a size that may
+gain nothing, below a larger size that surely gains, contradicts the assumption. That size is measured again, and left
+out while the contradiction lasts.
 """
 
 import math
@@ -40,13 +40,14 @@ topics, the last ten) paths of 24 and of 60 temperatures gave 24, 21 and 23, 22 
 and 97.
 """
 FIT_SHARE = 0.17
-"""The standard error of the gain of one component from the mode that its fit lies in, as a share of the same distance.
+"""The standard error of one component's gain because fits differ, as a share of the distance of the path's two ends.
 
 Another fit of the same size lies in another mode, whose gain differs, and the paths of one fit do not show it. On Cora
 the gains of seven sizes between 91 and 256 topics lay about a smooth curve by 0.21 of their distances (root mean
-square), a tenth of which is the paths'. Gains averaged over several components differ by less. Later fits, which began
-with half as many topics again, differ by less than is stated: gains of four searches with 128 topics (the last 21) had
-a standard deviation of 4 nats where 7 to 9 are stated; with 256 topics (the last 42) 2 nats where 2 are stated.
+square), with the part that comes from the paths (`PATH_SHARE`). The error of a mean over m components is divided by √m.
+Later fits, which began with half as many topics again, differ about as much as is stated, or less: gains of four
+searches with 128 topics (the last 21) had a standard deviation of 4 nats where 7 to 9 are stated; with 256 topics (the
+last 42) 2 nats where 2 are stated.
 """
 COMMON_SHARE = 0.3
 """The share of the variance of gains' errors that all sizes have in common: the two directions may lag unequally."""
@@ -488,7 +489,7 @@ ENOUGH_ON_A_CURVE = 9
 FARTHEST = 1 << 14
 """The largest size that is ever looked at, where neither the prior nor a limit ends before."""
 LOOKS = 2
-"""The number of fits of each of the two sizes between which gains change their sign."""
+"""The least number of fits of the most probable size and of the next larger one, where these were measured."""
 
 
 @dataclass(frozen=True)
@@ -589,7 +590,8 @@ def _size_to_repeat(
 ) -> NextSize | None:
     """Return the size whose gain to measure again, or None if errors no longer decide the answer.
 
-    The most probable size and the next larger one come first, then the least certain gain within the 95 % range.
+    The most probable size and the next larger one come first, where they were measured. Then comes the least certain
+    gain within the 95 % range.
 
     curve: the gains measured so far.
     trials: the number of measurements of each size tried, {size: trials}. most_trials: the largest number allowed.

@@ -13,7 +13,7 @@ PLANTED = 3
 
 
 @pytest.fixture
-def few_words_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def gains_from_1000_words_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sizes are compared by gains from 1,000 words on."""
     for module in (size_gain, path_starts):
         monkeypatch.setattr(module, "MOST_FROM_PRIOR", 1000)
@@ -27,7 +27,7 @@ def corpus() -> lv.Corpus:
     return lv.Corpus.from_matrix(np.stack([rng.multinomial(40, each @ topics) for each in proportions]))
 
 
-def test_the_planted_number_is_found_and_fits_begin_with_more_topics(few_words_are_many: None):
+def test_the_planted_number_is_found_and_fits_begin_with_more_topics(gains_from_1000_words_on: None):
     result = lv.search(lv.models.LDA(1.0, 0.1), corpus(), max_size=4, starts=1, progress=False)
     found = result.estimated
     assert found.best == (PLANTED,)
