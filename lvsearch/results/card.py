@@ -21,6 +21,7 @@ from lvsearch.results.wording import (
 )
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing.fit import SelfDescribed
+from lvsearch.sizing.gains import PooledGain
 from lvsearch.sizing.posterior import format_probability, in_percent, posterior
 from lvsearch.sizing.words import sizes_in_words
 
@@ -263,7 +264,7 @@ def _occupied(result: Findings) -> tuple[Fact, ...]:
 def _gains_in_words(result: Findings) -> str:
     """Return a phrase with the measured evidence gains at the sizes around the best, and the assumption in between.
 
-    A gain is the log evidence of a size minus that of the size before it.
+    A gain is the log evidence of a size minus that of the size before it, or the mean of several such differences.
     """
     curve = result.curve
     assert curve is not None
@@ -271,7 +272,8 @@ def _gains_in_words(result: Findings) -> str:
     (best,) = result.best_size
     below, above = curve.measured[curve.measured <= best], curve.measured[curve.measured > best]
     beside = [*below[-1:].tolist(), *above[:1].tolist()]
-    said = ", ".join(f"{name} {_gain_in_words(result, size)}" for size in beside)
+    gains = {visit.size[0]: visit.gain for visit in result.visits if visit.gain is not None}
+    said = ", ".join(f"{name} {gain_in_words(size, gains[size], result.evaluator.scale)}" for size in beside)
     left_out = curve.measured[curve.contradicted].tolist()
     doubted = (
         f". Left out, because a larger size gains more: {', '.join(map(str, left_out))}: its fits may have missed the "
@@ -287,17 +289,17 @@ def _gains_in_words(result: Findings) -> str:
     )
 
 
-def _gain_in_words(result: Findings, size: int) -> str:
-    """Return the measured gain of log evidence in words, such as "21: −200 ± 12 nats", or "123–128: +52 ± 9 nats each".
+def gain_in_words(size: int, gain: PooledGain, scale: float = 1.0) -> str:
+    """Return a measured gain of log evidence in words, such as "21: −200 ± 12 nats", or "124–128: +52 ± 9 nats each".
 
     The second form is the mean gain over several sizes, the last of which is `size`.
+
+    scale: the divisor of the log evidence.
     """
-    visit = next(visit for visit in result.visits if visit.size == (size,))
-    assert visit.gain is not None
-    gain, error = (value / result.evaluator.scale for value in (visit.gain.estimate, visit.gain.standard_error))
-    first = round(size - visit.gain.sizes + 1)
+    first = round(size - gain.sizes + 1)
     over, each = (f"{first}–{size}", " each") if first < size else (str(size), "")
-    return f"{over}: {gain:+,.0f} ± {error:,.0f} nats{each}".replace("-", "−")
+    estimate, error = gain.estimate / scale, gain.standard_error / scale
+    return f"{over}: {estimate:+,.0f} ± {error:,.0f} nats{each}".replace("-", "−")
 
 
 def _annealed_error(result: Findings) -> str:

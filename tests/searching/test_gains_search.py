@@ -8,6 +8,8 @@ import pytest
 
 import lvsearch as lv
 from lvsearch.inference.topic_samplers import path_starts, size_gain
+from lvsearch.results.card import gain_in_words
+from lvsearch.sizing.gains import PooledGain
 
 PLANTED = 3
 
@@ -35,4 +37,10 @@ def test_the_planted_number_is_found_and_fits_begin_with_more_topics(gains_from_
     first = result.visits[1]  # the first size whose gain is measured
     assert first.size == (4,)
     assert first.trials[0].start == "merged from 6"
+    assert "topic 3: +" in str(result)
     assert all(visit.gain is not None for visit in result.visits if visit.size > (1,))
+
+
+def test_a_gain_says_over_which_sizes_it_is_a_mean():
+    assert gain_in_words(21, PooledGain(-200.0, 12.4)) == "21: −200 ± 12 nats"
+    assert gain_in_words(128, PooledGain(52.2, 9.0, 5.0)) == "124–128: +52 ± 9 nats each"
