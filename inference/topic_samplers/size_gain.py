@@ -42,13 +42,13 @@ faster.
 
 
 TOPICS_PER_PAIR = 6
-"""From `FEWEST_FOR_SEVERAL` topics on, at most one pair of topics is merged for this many topics.
+"""The least number of topics for each pair that is merged on a path, from `FEWEST_FOR_SEVERAL` topics on.
 
 What a single topic gains depends on the fit. On Cora, going from 128 − m to 128 topics, fits gained on average: 17, 54,
 77 and 85 nats a topic with m = 5 (four fits); 24, 48 and 57 with m = 10 (three fits); 43 and 43 with m = 21 (two fits).
 """
 FEWEST_FOR_SEVERAL = 48
-"""With fewer topics, one topic is merged at a time."""
+"""The least number of topics at which several pairs are merged at once; with fewer, one pair is."""
 
 
 class GainEffort(NamedTuple):

@@ -65,7 +65,7 @@ def checked(function: FunctionType) -> Callable[..., Any]:
 
 
 def checks_of(function: FunctionType) -> tuple[Callable[..., Any], bool]:
-    """What checks a call of this function, and whether shapes are among what it checks."""
+    """Return (the function that checks its calls, whether shapes are among what it checks)."""
     which = function.__code__, f"{function.__module__}.{function.__qualname__}"
     hints, (known, once, shaped) = str(function.__annotations__), _written.get(which, ("", function, False))
     if known != hints:

@@ -164,7 +164,7 @@ def test_other_searches_are_asked_and_answer_as_one_by_prediction():
 
 
 def test_other_searches_keep_the_answer(tmp_path: Path):
-    """That of the smallest question: one size."""
+    """Return the search by prediction that asks least: of one size."""
     asked = searched("bound")
     assert asked.recommended is None
     found = replace(asked, settings=replace(asked.settings, seed=1, max_size=(1,))).recommend(progress=False)

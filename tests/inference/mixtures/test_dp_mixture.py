@@ -30,15 +30,8 @@ N_DRAWS = 4000
 
 # ── the bound ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-TWO_KINDS = [
-    pytest.param(kind, id=kind.name, marks=() if kind.name in ("full covariance", "Bernoulli") else pytest.mark.slow)
-    for kind in cases.KINDS
-]
-"""In the fast tier: cells that hang together, and cells by themselves. What the others have of their own is tested
-alone: packing, marginals, densities."""
 
-
-@pytest.mark.parametrize("kind", TWO_KINDS)
+@pytest.mark.parametrize("kind", cases.TWO_KINDS)
 @pytest.mark.parametrize(
     "concentration",
     [pytest.param(2.0, id="given"), pytest.param(GammaPrior(2.0, 1.5), id="Gamma", marks=pytest.mark.slow)],

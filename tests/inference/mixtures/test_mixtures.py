@@ -29,12 +29,6 @@ from lvsearch.models.units import Row
 
 SIZE = (3,)
 by_kind = pytest.mark.parametrize("kind", cases.KINDS, ids=lambda kind: kind.name)
-TWO_KINDS = [
-    pytest.param(kind, id=kind.name, marks=() if kind.name in ("full covariance", "Bernoulli") else pytest.mark.slow)
-    for kind in cases.KINDS
-]
-"""In the fast tier: cells that hang together, and cells by themselves. What the others have of their own is tested
-alone: packing, marginals, densities."""
 
 
 def unit(row: np.ndarray) -> Row:
@@ -91,7 +85,7 @@ def test_packing_is_the_inner_product(kind, float64):
 # ── the kernel ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("kind", TWO_KINDS)
+@pytest.mark.parametrize("kind", cases.TWO_KINDS)
 def test_kernel_is_the_generic_engine(kind, float64):
     """Bound, sums and one sweep, at a random state: a DP with a Gamma prior, so that every weight site is there."""
     model, data = DPMixture(kind.component, GammaPrior(2.0, 1.5)), dataset(kind.rows)
