@@ -52,9 +52,9 @@ CEILING_SLACK = 1e-9
 FIRST_FIT_FACTOR = 1.5
 """The size of the first fit over that of the fit that is merged from it, where gains are measured.
 
-A fit that is given no other fit to begin from makes a first fit of its own. A fit that starts from nothing has some components twice, and
-such a component gains nothing. What five topics gained on average on Cora at 128 topics, in nats, and how much higher
-the bound on the evidence was than that of the fit from nothing, with two seeds:
+A fit that is given no other fit to begin from makes a first fit of its own. A fit that starts from nothing has some
+components twice, and such a component gains nothing. What five topics gained on average on Cora at 128 topics, in nats,
+and how much higher the bound on the evidence was than that of the fit from nothing, with two seeds:
 
 | the fit begins with | gain | bound |
 |---|---|---|
