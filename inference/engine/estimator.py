@@ -57,6 +57,13 @@ class Estimator(Protocol):
         """
         ...
 
+    def first_fit(self, size: tuple[int, ...], key: Array) -> Estimate:
+        """Return a fit from nothing whose components will be merged, and which is not used otherwise.
+
+        size: how many components, for each size variable. key: the random key of the start.
+        """
+        ...
+
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
         """Return the most memory that one fit of this size holds, by kind of array, if it works in the present
         chunks.
@@ -92,6 +99,15 @@ class BaseEstimator:
         other = copy(self)
         other.chunks = chunks
         return other
+
+    def first_fit(self, size: tuple[int, ...], key: Array) -> Estimate:
+        """Return a fit from nothing whose components will be merged, and which is not used otherwise.
+
+        A subclass may leave out what merging does not need, such as the bound on the evidence.
+
+        size: how many components, for each size variable. key: the random key of the start.
+        """
+        return self.fit(size, key, None)
 
 
 class GenericEstimator(BaseEstimator):

@@ -5,7 +5,7 @@ locus.
 """
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from lvsearch.inference.annealing.dispatch import MOST_FIRST_STEPS, bytes_while_annealed, evidence_chain, path_needs_fit
 from lvsearch.inference.data.dataset import Dataset
@@ -15,11 +15,14 @@ from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.engine.unit_scores import site_value
 from lvsearch.inference.topic_samplers.chain import MOST_FROM_PRIOR, CollapsedTopics, collapsed_topics
 from lvsearch.inference.topic_samplers.chain_inputs import GivenFactors
+from lvsearch.inference.topic_samplers.topic_state import BELOW_ONE
 from lvsearch.inference.topics.estimator import point_topics
 from lvsearch.models.admixture import Admixture
 from lvsearch.models.lda import LDA
 
 TINY = 1e-30
+TOKENS_TIMES_TOPICS = 1 << 22
+"""How many weights of tokens under topics are held at once while topics are drawn on the host."""
 GROUPED_DRAWS = 8_000_000
 """The number of latent variables that one particle draws in the cheapest annealing, if tokens are drawn in groups."""
 
@@ -56,6 +59,26 @@ def factors_of(estimate: Estimate, data: Dataset, topics: Float[np.ndarray, "top
     """
     proportions = describe_units(estimate.model, estimate, data).representation
     return GivenFactors(*(np.log(np.maximum(each, TINY)) for each in (proportions, topics.T)))
+
+
+def draw_topics_of_tokens(
+    chain: CollapsedTopics, factors: GivenFactors, random: np.random.Generator, particles: int
+) -> Int[np.ndarray, "token particle"]:
+    """Draw a topic for each token of a chain by the responsibilities of a fit; −1 at empty places, (token, particle).
+
+    The probability of topic k is in proportion to θ_dk φ_kw, whatever other tokens have.
+
+    factors: log θ of the documents and log φ of the topics, which both have the same order of topics.
+    """
+    documents, words = (np.asarray(each, np.float32) for each in factors)
+    assignment = np.full((len(chain.word), particles), -1, np.int32)
+    real = np.flatnonzero(chain.word >= 0)
+    for some in np.array_split(real, 1 + real.size * documents.shape[1] // TOKENS_TIMES_TOPICS):
+        log_weights = documents[chain.document[some]] + words[chain.word[some]]
+        ends = np.cumsum(np.exp(log_weights - log_weights.max(1, keepdims=True)), axis=1)
+        aims = random.random((particles, len(some)), np.float32) * (BELOW_ONE * ends[:, -1])
+        assignment[some] = np.stack([(ends[:, :-1] <= aim[:, None]).sum(1) for aim in aims], axis=1)
+    return assignment
 
 
 BYTES_PER_TOKEN = 300

@@ -18,15 +18,14 @@ from scipy.special import gammaln
 
 from lvsearch.inference.annealing.between_sizes import Gain, gain_downwards, gain_upwards
 from lvsearch.inference.annealing.dispatch import gain_of_last_part, measures_gains
-from lvsearch.inference.annealing.particles import draw_from_q
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
-from lvsearch.inference.generators import fold_in, split_key
+from lvsearch.inference.generators import fold_in, generator, split_key
 from lvsearch.inference.sharding import in_processes
 from lvsearch.inference.topic_samplers.chain import MOST_FROM_PRIOR, CollapsedTopics, collapsed_topics
 from lvsearch.inference.topic_samplers.chain_inputs import GivenFactors
-from lvsearch.inference.topic_samplers.path_starts import factors_of
+from lvsearch.inference.topic_samplers.path_starts import draw_topics_of_tokens, factors_of
 from lvsearch.inference.topic_samplers.splits import TopicSplits
 from lvsearch.inference.topic_samplers.topic_state import TopicState
 from lvsearch.inference.topics.estimator import point_topics
@@ -163,10 +162,7 @@ def gain_of_last_topics(
     first, second = zip(*cheapest_pairs(_expected_counts(model, estimate), m), strict=True)
     order = np.array([*first, *second, *(k for k in range(n_topics) if k not in {*first, *second})])
     factors = GivenFactors(*(each[:, order] for each in factors))
-    start = collapsed_topics(counts, np.full(n_topics, total / n_topics), eta, capacity, factors)
-    larger = eqx.tree_at(
-        lambda chain: (chain.q, chain.log_start), start, (None, np.zeros(())), is_leaf=lambda x: x is None
-    )
+    larger = collapsed_topics(counts, np.full(n_topics, total / n_topics), eta, capacity)
     # The smaller chain keeps K places. The second topic of each pair, merged into the first, does not exist.
     merged_alpha = np.full(n_topics, total / (n_topics - m))
     merged_alpha[m : 2 * m] = 0.0
@@ -176,13 +172,19 @@ def gain_of_last_topics(
     def one_group(number: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the log weights (upwards, downwards) of one group of paths, each (particle,), nats."""
         keys = split_key(fold_in(key, number), 5)
+        assignment = draw_topics_of_tokens(larger, factors, generator(keys[0]), work.particles)
         with jax.enable_x64(True):
-            upper = draw_from_q(start, keys[0], particles=work.particles)
-            upper, averages = settle(larger, keys[1], upper, work.settling, work.averaging)
+            upper, averages = settle(larger, keys[1], _with_counts(larger, assignment), work.settling, work.averaging)
         path = splits_between(larger, smaller, averages, m)
         with jax.enable_x64(True):
             lower, _ = settle(smaller, keys[2], path.merge(upper), work.settling_merged, 1)
-        return gain_upwards(path, keys[3], lower, temperatures), gain_downwards(path, keys[4], upper, temperatures)
+        ways = [lambda: gain_upwards(path, keys[3], lower, temperatures)]
+        ways.append(lambda: gain_downwards(path, keys[4], upper, temperatures))
+        if number % 2 == 0:
+            return ways[0](), ways[1]()
+        # every second group begins with the other direction, so that both programs are compiled at the same time
+        down = ways[1]()
+        return ways[0](), down
 
     up, down = (np.concatenate(way) for way in zip(*in_processes(one_group, work.groups), strict=True))
     return Gain(up, down, work.temperatures, m)
@@ -219,9 +221,16 @@ def splits_between(
     return TopicSplits(larger, smaller, of_documents, of_words, log_topics.astype(np.float32), pairs=pairs)
 
 
-@kernel(static_argnames=("averaging",), serial=True)
+_with_counts = kernel(brief=True)(lambda chain, assignment: chain.state_of_topics(assignment))
+
+
+@kernel(serial=True)
 def settle(
-    chain: CollapsedTopics, key: Key[Array, ""], state: TopicState, settling: int | Int[Array, ""], averaging: int
+    chain: CollapsedTopics,
+    key: Key[Array, ""],
+    state: TopicState,
+    settling: int | Int[Array, ""],
+    averaging: int | Int[Array, ""],
 ) -> tuple[TopicState, TopicAverages]:
     """Sweep a chain under its posterior, first `settling` times, then `averaging` times while averages are taken.
 

@@ -244,8 +244,9 @@ class TopicSplits(eqx.Module):
         eta, vocabulary = (jnp.asarray(each, jnp.float32) for each in (self.larger.eta, self.larger.vocabulary))
         split_alpha = jnp.asarray(self.larger.alpha, jnp.float32)[:, None]
         merged_alpha = jnp.asarray(self.smaller.alpha, jnp.float32)[: self.pairs, None]
+        merged_alpha = jnp.concatenate([merged_alpha, merged_alpha])
         # odds, not their logs: the share of a token then needs no exponential
-        odds = jnp.exp(jnp.asarray(self.document_odds)), jnp.exp(jnp.asarray(self.word_odds))
+        odds = [jnp.exp(jnp.concatenate([-each, each], axis=1)) for each in (self.document_odds, self.word_odds)]
         base = vocabulary * eta
         # Powers in π_t: t for topics of pairs, 1 for topics outside the pairs, 1 − t for merged topics.
         powers = jnp.concatenate(
@@ -257,15 +258,15 @@ class TopicSplits(eqx.Module):
             weight = jnp.where(split_alpha > 0, weight, 0.0)
 
             def on_the_path() -> Array:
-                merged = [_pair_sums(each, self.pairs) for each in (in_document, with_word, total)]
+                # One array over both topics of all pairs: XLA would compute two arrays again for each use.
+                merged = [
+                    self._with_partner(each)[..., : 2 * self.pairs, :] for each in (in_document, with_word, total)
+                ]
                 together = (merged[0] + merged_alpha) * (merged[1] + eta) / (merged[2] + base)
                 ratio = odds[0][of_document] * odds[1][of_word]
-                share = _clipped_share(ratio / (1 + ratio))[..., None]
-                drawn = []
-                for apart, of_member in zip(_pairs(weight, self.pairs), (1 - share, share), strict=True):
-                    start = together * of_member
-                    drawn.append(start * jnp.exp(t * jnp.log(apart / start)))
-                return jnp.concatenate([*drawn, weight[..., 2 * self.pairs :, :]], axis=-2)
+                start = together * _clipped_share(ratio / (1 + ratio))[..., None]
+                drawn = start * jnp.exp(t * jnp.log(weight[..., : 2 * self.pairs, :] / start))
+                return jnp.concatenate([drawn, weight[..., 2 * self.pairs :, :]], axis=-2)
 
             # A branch, because its result is stored: XLA would compute the powers again for each use of a weight.
             return jax.lax.cond(t < 1, on_the_path, lambda: weight)

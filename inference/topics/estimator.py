@@ -138,6 +138,23 @@ class TopicEstimator(BaseEstimator):
         (capacity,) = capacity_of(size)
         return topic_plan(self._packing, capacity, layout_within(self._packing, capacity, self.chunks))
 
+    def first_fit(self, size: tuple[int, ...], key: Array) -> Estimate:
+        """Return a fit by collapsed passes alone, without a bound on the evidence (−∞), for topics that are merged.
+
+        size: (number of topics,). key: the random key of the start.
+        """
+        if self.plug_in:
+            return self.fit(size, key, None)
+        (n_topics,), (capacity,) = size, capacity_of(size)
+        self._lay_out(capacity)
+        model = self._first_model(None)
+        alpha, eta = _alpha(model, n_topics, capacity), _eta(model)
+        most, tolerance = self.settings.collapsed_passes, self.settings.tolerance
+        state, passes = self._collapsed(
+            self.start_counts(n_topics, capacity, key, None, eta), alpha, eta, most, tolerance
+        )
+        return self._collapsed_estimate(model, state, n_topics, passes)
+
     # ── marginal ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _fit_marginal(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
@@ -202,9 +219,13 @@ class TopicEstimator(BaseEstimator):
             alpha = _alpha(model, fewer, capacity)
             passes = settings.passes_between_mergers
             state, _ = self._collapsed(pseudo_counts, alpha, eta, passes, -np.inf)
-            natural = np.asarray(state.total)[:, :fewer].T + np.float32(eta - 1)
-            start = Estimate(model, (fewer,), {"topic_word": natural}, -np.inf, np.inf, passes)
+            start = self._collapsed_estimate(model, state, fewer, passes)
         return start
+
+    def _collapsed_estimate(self, model: LDA, state: kernels.Counts, n_topics: int, passes: int) -> Estimate:
+        """Return the state of collapsed passes as a fit of which no bound on the evidence is known."""
+        natural = np.asarray(state.total)[:, :n_topics].T + np.float32(_eta(model) - 1)
+        return Estimate(model, (n_topics,), {"topic_word": natural}, -np.inf, np.inf, passes)
 
     def _marginal_bound(self, model: LDA, natural: np.ndarray, gamma: Any, capacity: int) -> float:
         """Return the lower bound on the log evidence at exactly the given parameters, in nats, computed in float64.

@@ -3,6 +3,7 @@
 import hashlib
 import math
 import time
+from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -186,8 +187,9 @@ class ModelEvaluator:
         larger = self._size_to_merge(size) if start is None else None
         initial = None if start is None else start.state
         if larger is not None:
-            initial = self._fit(larger, self._key_of(larger, trial), None)
-        estimate = self._fit(size, key, initial)
+            key_larger = self._key_of(larger, trial)
+            initial = self._in_memory(larger, lambda estimator: estimator.first_fit(larger, key_larger))
+        estimate = self._in_memory(size, lambda estimator: estimator.fit(size, key, initial))
         seconds = time.perf_counter() - began
         origin = _origin(size, start.size if start is not None else larger)
         if math.isnan(estimate.log_lower) or math.isnan(estimate.log_upper):
@@ -362,16 +364,16 @@ class ModelEvaluator:
             "and not of the counts, and which is no estimate of the evidence"
         )
 
-    def _fit(self, size: Size, key: Array, start: Estimate | None) -> Estimate:
+    def _in_memory(self, size: Size, fit: Callable[[Estimator], Estimate]) -> Estimate:
         """Return a fit of one size, made with smaller and smaller chunks of data until it has room in memory.
 
-        key: the random key of the fit. start: the estimate to begin from; None begins from scratch.
+        fit: makes the fit with an estimator.
 
         Raises MemoryError if there is no room even with the smallest chunks.
         """
         while True:
             try:
-                return self._estimator.fit(size, key, start)
+                return fit(self._estimator)
             except (MemoryError, JaxRuntimeError) as error:
                 if not out_of_memory(error) or spans_processes(self.mesh):  # other processes would keep their chunks
                     raise
