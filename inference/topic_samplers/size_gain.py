@@ -46,6 +46,8 @@ TOPICS_PER_PAIR = 6
 What a single topic gains depends on the fit. On Cora, going from 128 − m to 128 topics, fits gained on average: 17, 54,
 77 and 85 nats a topic with m = 5 (four fits); 24, 48 and 57 with m = 10 (three fits); 43 and 43 with m = 21 (two fits).
 """
+PAIRS_TOGETHER = 8
+"""More pairs than this are a multiple of it, so that sizes of about the same length of arrays share a program."""
 FEWEST_FOR_SEVERAL = 48
 """The least number of topics at which several pairs are merged at once; with fewer, one pair is."""
 
@@ -110,7 +112,7 @@ def _gain_of_last_topic(
 ) -> Gain:
     """Return the gain in log evidence of the last topics, K over K − m, in nats: the overload of `gain_of_last_part`
     for LDA. m is 1 below 48 topics. From there on it counts the pairs that cost at most twice the cheapest (`ALIKE`),
-    among the cheapest K // 6.
+    among the cheapest K // 6, rounded down to a multiple of 8.
 
     Hyper-parameters that have priors are fixed at the fit's numbers. At other likely numbers the gain differs by
     little, because the evidence is flat in them there.
@@ -122,6 +124,7 @@ def _gain_of_last_topic(
     model = cast(LDA, estimate.model)
     most = max(1, size[0] // TOPICS_PER_PAIR) if size[0] >= FEWEST_FOR_SEVERAL else 1
     fewer = len(alike_pairs(_expected_counts(model, estimate), most))
+    fewer -= fewer % PAIRS_TOGETHER if fewer > PAIRS_TOGETHER else 0
     return gain_of_last_topics(model, data, size, estimate, key, work, fewer)
 
 

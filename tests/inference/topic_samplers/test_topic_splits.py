@@ -11,6 +11,8 @@ from scipy.sparse import csr_array
 from lvsearch.inference.annealing.between_sizes import gain_downwards, gain_upwards
 from lvsearch.inference.annealing.particles import draw_from_q
 from lvsearch.inference.topic_samplers.chain import collapsed_topics
+from lvsearch.inference.topic_samplers.chain_inputs import GivenFactors
+from lvsearch.inference.topic_samplers.path_starts import draw_topics_of_tokens
 from lvsearch.inference.topic_samplers.size_gain import settle, splits_between, with_alpha
 from lvsearch.inference.topic_samplers.splits import TopicSplits
 
@@ -153,3 +155,19 @@ def settle_one(chain):
     """Averages of the topics over a short chain."""
     with jax.enable_x64(True):
         return settle(chain, jax.random.key(0), draw_from_q(chain, jax.random.key(1), particles=4), 2, 4)[1]
+
+
+def test_first_topics_of_tokens_are_drawn_by_the_responsibilities_of_a_fit():
+    """Weights are θ_dk φ_kw; slots without a token stay empty; a topic of probability 0 is never drawn."""
+    proportions = np.array([[0.6, 0.3, 0.1, 0.0], [0.1, 0.1, 0.8, 0.0], [0.25, 0.5, 0.25, 0.0]])
+    topics = np.array([[0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1], [0.25, 0.25, 0.25, 0.25], [1.0, 0.0, 0.0, 0.0]])
+    with np.errstate(divide="ignore"):
+        factors = GivenFactors(np.log(proportions), np.log(topics.T))
+    chain = collapsed_topics(csr_array(COUNTS), np.full(4, 0.5), ETA, 8, width=2)
+    drawn = draw_topics_of_tokens(chain, factors, np.random.default_rng(0), PATHS)
+    real = chain.word >= 0
+    assert real.sum() == COUNTS.sum() and (drawn[~real] == -1).all()
+    weights = proportions[chain.document[real]] * topics.T[chain.word[real]]
+    seen = (drawn[real][:, :, None] == np.arange(4)).mean(1)
+    np.testing.assert_allclose(seen, weights / weights.sum(1, keepdims=True), atol=5 * 0.5 / np.sqrt(PATHS))
+    assert (seen[:, 3] == 0).all()
