@@ -157,6 +157,6 @@ def _draw_labelling(
     return state, log_labelling(np.asarray(scores(chain, state)))
 
 
-_split = kernel(brief=True)(lambda chain, key, state: chain.split(key, state))
-_switch = kernel(brief=True)(lambda chain, state: chain.log_switch(state))
-_smaller_scores = kernel(brief=True)(lambda chain, state: chain.smaller_label_scores(state))
+_split = kernel(once=True)(lambda chain, key, state: chain.split(key, state))
+_switch = kernel(once=True)(lambda chain, state: chain.log_switch(state))
+_smaller_scores = kernel(once=True)(lambda chain, state: chain.smaller_label_scores(state))

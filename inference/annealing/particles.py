@@ -359,6 +359,9 @@ def resampled(chain: Selectable, key: Array, population: Population, islands: in
     """
     weights = jnp.asarray(population.log_weight).reshape(islands, -1)
     particles = weights.shape[1]
+    if particles == 1:  # nothing to choose: the same result by a much smaller program
+        taken = jnp.where(1.0 < jnp.asarray(least), weights[:, 0], 0.0)
+        return Population(population.state, weights[:, 0] - taken, population.log_total + taken)
     share = jax.nn.softmax(weights, axis=1)
     poor = 1.0 / (share**2).sum(1) < least * particles
     # systematic: equally spaced points, shifted by one uniform draw, choose the particles whose shares they fall into
@@ -416,7 +419,7 @@ _log_ratio = kernel(brief=True)(lambda chain, state: chain.log_ratio(state))
 _log_gain = kernel(brief=True)(lambda chain, state, before, after: chain.log_gain(state, before, after))
 
 
-@kernel(brief=True)
+@kernel(once=True)
 def label_scores(chain: Any, state: Any) -> Float[Array, "particle component component"] | None:
     """Return the scores from which relabellings of each particle are drawn, in nats; None where q is symmetric in the
     labels.
@@ -426,7 +429,7 @@ def label_scores(chain: Any, state: Any) -> Float[Array, "particle component com
     return chain.label_scores(state)
 
 
-@kernel(brief=True)
+@kernel(once=True)
 def relabel_all(chain: Any, state: Any, order: Int[Array | np.ndarray, "particle component"]) -> Any:
     """Return the states with the components of each particle renamed: component l becomes order[l] (`Chain.relabel`).
 

@@ -70,8 +70,6 @@ LANES, FEWEST_LANES, MOST_LANES = 2048, 32, 128
 
 With 16 topics, 32, 64, 128 and 256 particles take 2.9, 3.4, 5.6 and 10.7 microseconds per token on one core.
 """
-ACCEPTING = 0xACC
-"""A number folded into a key, so that a group's acceptance has other random numbers than its draws."""
 
 
 class CollapsedTopics(eqx.Module):
@@ -358,7 +356,9 @@ class CollapsedTopics(eqx.Module):
         document, word, block = (jnp.maximum(jnp.asarray(leaf), 0) for leaf in (self.document, self.word, self.block))
         rule = rule_for(of_particles)
         n_tokens, particles = state.assignment.shape
-        uniforms = jax.random.uniform(key, (n_tokens, particles), jnp.float32)
+        # one number for each token, and one for the acceptance of each group
+        n_numbers = n_tokens if self.width == 1 else n_tokens + n_tokens // self.width
+        uniforms = jax.random.uniform(key, (n_numbers, particles), jnp.float32)
 
         def one_token(position: Array, state: TopicState) -> TopicState:
             token = n_real - 1 - position if backward else position
@@ -371,7 +371,7 @@ class CollapsedTopics(eqx.Module):
             at = TokenGroup(group * self.width, cut(document), cut(word), cut(self._real))
             weights = partial(rule.weights, at.document, at.word)
             return redraw_group(
-                now, state.assignment, at, weights, rule.log_acceptance, (cut(uniforms), accepting[group])
+                now, state.assignment, at, weights, rule.log_acceptance, (cut(uniforms), uniforms[n_tokens + group])
             )
 
         # tokens one by one, or groups of one particle; several particles of groups take turns
@@ -382,7 +382,6 @@ class CollapsedTopics(eqx.Module):
             return self._one_by_one(key, state, backward, rule_for, of_particles)
         of_group = self._real.reshape(-1, self.width).any(1)
         n_groups = of_group.sum()
-        accepting = jax.random.uniform(jax.random.fold_in(key, ACCEPTING), (len(of_group), 1), jnp.float32)
         return jax.lax.fori_loop(0, n_groups, one_group, state)
 
     def _one_by_one(

@@ -224,7 +224,7 @@ def splits_between(
     return TopicSplits(larger, smaller, of_documents, of_words, log_topics.astype(np.float32), pairs=pairs)
 
 
-_with_counts = kernel(brief=True)(lambda chain, assignment: chain.state_of_topics(assignment))
+_with_counts = kernel(once=True)(lambda chain, assignment: chain.state_of_topics(assignment))
 
 
 @kernel(serial=True)

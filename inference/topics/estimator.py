@@ -211,9 +211,10 @@ class TopicEstimator(BaseEstimator):
         model: the model with the hyper-parameters of the passes.
         """
         settings, eta = self.settings, _eta(model)
+        # Arrays keep the first length throughout: a program for every shorter one would take longer than it saves.
+        (capacity,) = capacity_of(start.size)
+        self._lay_out(capacity)
         while (fewer := start.size[0] - max(1, int(start.size[0] * settings.merged_at_once))) > n_topics:
-            (capacity,) = capacity_of(start.size)
-            self._lay_out(capacity)
             pseudo_counts = np.zeros((self.n_words, capacity), np.float32)
             pseudo_counts[:, :fewer] = _merged_counts(start, eta, fewer).T
             alpha = _alpha(model, fewer, capacity)

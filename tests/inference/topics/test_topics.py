@@ -403,7 +403,6 @@ def test_a_first_fit_has_topics_and_no_bound_and_a_fit_of_fewer_topics_begins_wi
     assert np.isfinite(merged.log_lower) and merged.natural["topic_word"].shape == (3, N_WORDS)
 
 
-
 def test_recorded_marginal_bound_is_that_of_the_carried_state(monkeypatch):
     """Evaluated again at the natural parameters and the model that the estimate carries: the same bits."""
     estimator = TopicEstimator(LDA(1.9, ETA), data(), SETTINGS)
