@@ -360,7 +360,7 @@ def resampled(chain: Selectable, key: Array, population: Population, islands: in
     weights = jnp.asarray(population.log_weight).reshape(islands, -1)
     particles = weights.shape[1]
     if particles == 1:  # nothing to choose: the same result by a much smaller program
-        taken = jnp.where(1.0 < jnp.asarray(least), weights[:, 0], 0.0)
+        taken = jnp.where(jnp.asarray(least) > 1.0, weights[:, 0], 0.0)
         return Population(population.state, weights[:, 0] - taken, population.log_total + taken)
     share = jax.nn.softmax(weights, axis=1)
     poor = 1.0 / (share**2).sum(1) < least * particles

@@ -166,7 +166,8 @@ def test_first_topics_of_tokens_are_drawn_by_the_responsibilities_of_a_fit():
     chain = collapsed_topics(csr_array(COUNTS), np.full(4, 0.5), ETA, 8, width=2)
     drawn = draw_topics_of_tokens(chain, factors, np.random.default_rng(0), PATHS)
     real = chain.word >= 0
-    assert real.sum() == COUNTS.sum() and (drawn[~real] == -1).all()
+    assert real.sum() == COUNTS.sum()
+    assert (drawn[~real] == -1).all()
     weights = proportions[chain.document[real]] * topics.T[chain.word[real]]
     seen = (drawn[real][:, :, None] == np.arange(4)).mean(1)
     np.testing.assert_allclose(seen, weights / weights.sum(1, keepdims=True), atol=5 * 0.5 / np.sqrt(PATHS))

@@ -396,11 +396,13 @@ def test_merging_joins_the_most_similar_topics():
 def test_a_first_fit_has_topics_and_no_bound_and_a_fit_of_fewer_topics_begins_with_it():
     estimator = TopicEstimator(LDA(1.9, ETA), data(), SETTINGS)
     first = estimator.first_fit((5,), jax.random.key(0))
-    assert first.log_lower == -np.inf and 0 < first.passes <= SETTINGS.collapsed_passes
+    assert first.log_lower == -np.inf
+    assert 0 < first.passes <= SETTINGS.collapsed_passes
     tokens = (first.natural["topic_word"] + 1 - ETA).sum()
     assert tokens == pytest.approx(counts().sum(), rel=1e-4)
     merged = estimator.fit((3,), jax.random.key(1), first)
-    assert np.isfinite(merged.log_lower) and merged.natural["topic_word"].shape == (3, N_WORDS)
+    assert np.isfinite(merged.log_lower)
+    assert merged.natural["topic_word"].shape == (3, N_WORDS)
 
 
 def test_recorded_marginal_bound_is_that_of_the_carried_state(monkeypatch):
