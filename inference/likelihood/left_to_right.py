@@ -66,7 +66,7 @@ from lvsearch.inference.likelihood.gibbs_sweep import (
 )
 from lvsearch.inference.likelihood.per_tile import estimate_tiles
 from lvsearch.inference.likelihood.result import Bias, LikelihoodEstimate
-from lvsearch.inference.likelihood.weights import average_of_weights, log_rising
+from lvsearch.inference.likelihood.weights import average_of_chains, log_rising
 from lvsearch.models.kernels import kernel
 
 WARM_ALPHA = 1.0
@@ -179,7 +179,7 @@ def doubted(estimate: LikelihoodEstimate, log_weights: np.ndarray, last: np.ndar
     log_weights: log weight of every chain, (document, chain), nats.
     last: the last step's part of each log weight.
     """
-    taken = average_of_weights(log_weights - last).log_likelihood - estimate.log_likelihood
+    taken = average_of_chains(log_weights - last).log_likelihood - estimate.log_likelihood
     return estimate._replace(standard_error=np.hypot(estimate.standard_error, np.maximum(taken, 0.0) / 2))
 
 
@@ -233,7 +233,7 @@ class LeftToRight:
                 sweeps,
             )
             log_weights = np.asarray(log_weights, np.float64)
-            estimate = average_of_weights(log_weights)
+            estimate = average_of_chains(log_weights)
             return doubted(estimate, log_weights, np.asarray(last, np.float64)) if fall > slow else estimate
 
         # a tile has the same number of lanes whatever the length of its documents
