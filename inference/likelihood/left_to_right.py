@@ -37,7 +37,8 @@ whole topics, which these chains do not.
        shrink with the sweeps. Twenty chains find a mode of a tenth of them in seven runs of eight, ten in two of three
 
 log p̂ is low by Jensen's inequality, by half its squared error if that is small. Chains are independent, so the error
-comes from the spread of W.
+comes from the spread of W. At 50 topics log W has a standard deviation of 1 to 3 nats, and twenty chains may have none
+of the large weights that make up the mean. The error allows for that (`average_of_chains`).
 
 Departures from Buntine: the weights, and (A). Also, §3.6 as printed uses the sweep at l, which conditions on j_l, for
 p(j_l | ·), which is biased. The order of a bag of words is by word index.
