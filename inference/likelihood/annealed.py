@@ -37,17 +37,23 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.scipy.special import logsumexp
 from jaxtyping import Array, Bool, Float, Float64, Int, Key
 from scipy import sparse
 from scipy.special import gammaln
 from scipy.special import logsumexp as logsumexp_of_floats
 
 from lvsearch.inference.likelihood.documents import DocumentTile, TopicSet
-from lvsearch.inference.likelihood.gibbs_sweep import BLOCK, block_uniforms, choose, lane_keys, sweep_keys, token_tile
+from lvsearch.inference.likelihood.gibbs_sweep import (
+    BLOCK,
+    choose,
+    document_keys,
+    document_uniforms,
+    running_sums,
+    token_tile,
+)
 from lvsearch.inference.likelihood.per_tile import estimate_tiles
 from lvsearch.inference.likelihood.result import Bias, LikelihoodEstimate
-from lvsearch.inference.likelihood.weights import average_of_islands, log_rising
+from lvsearch.inference.likelihood.weights import average_of_islands
 from lvsearch.models.kernels import kernel
 
 WARM = 0.3
@@ -59,6 +65,7 @@ spread is one and a half times that at .3.
 
 CYCLES = 20  # of the mean field
 FLOOR = 0.02  # share of q_l that goes to topics in proportion to β alone: no possible topic is out of reach
+SPARE = 3  # uniform draws per particle and step beside those of tokens: one to resample, two to relabel
 LANES = 1024  # documents × particles per call: enough to hide the loop's overhead, few enough to stay in cache
 IMPOSSIBLE = -1e4  # log of a probability of 0, as sums of it must stay finite
 
@@ -73,6 +80,7 @@ class TokenParticles(NamedTuple):
     log_weight: Float[Array, "document particle"]  # since the particle's group was last resampled
     log_mean: Float[Array, "document island"]  # sum of the logs of the mean weights at which it was
     variance: Float[Array, "document island"]  # sum of the squared relative errors of those means
+    spare: Float[Array, "draw document particle"]  # uniform draws for the next step's resampling and relabelling
 
 
 class Document(NamedTuple):
@@ -85,6 +93,9 @@ class Document(NamedTuple):
     log_q: log of the mean field from which particles start.
     real: 1 for a token, 0 for padding.
     longest: the number of tokens of the longest document.
+    log_urn: log of (α_t + n) / A for n = 0, 1, …, with A = max(Σα, 1) (`log_urns`).
+    log_rising: log of (α_t)_n / A^n for n = 0, 1, ….
+    log_total: log of (Σα)_L / A^L, for the L tokens of each document.
     """
 
     alpha: Float[Array, " topic"]
@@ -92,6 +103,9 @@ class Document(NamedTuple):
     log_q: Float[Array, "position topic document"]
     real: Float[Array, "position document"]  # 1 for a token, 0 for padding
     longest: Int[Array, ""]  # tokens of the longest document
+    log_urn: Float[Array, "topic count"]
+    log_rising: Float[Array, "topic count"]
+    log_total: Float[Array, " document"]
 
 
 def log_mean_field(
@@ -117,9 +131,10 @@ def log_mean_field(
         return normalised(beta * (jnp.maximum(rest, 0.0) + alpha[None, :, None]))
 
     q = lax.fori_loop(0, CYCLES, cycle, normalised(beta))
-    # In logs, since FLOOR times a small β may underflow float32. A q of 0 where p is above 0 would bias the estimate.
-    floor = jnp.log(FLOOR) + log_of(beta) - jnp.log(jnp.sum(beta, axis=1, keepdims=True))
-    return jnp.where(is_possible(beta), jnp.logaddexp(jnp.log(1 - FLOOR) + log_of(q), floor), IMPOSSIBLE)
+    mixed = log_of((1 - FLOOR) * q + FLOOR * normalised(beta))
+    # Below float32's range the part of β is computed in logs. A q of 0 where p is above 0 would bias the estimate.
+    floor = np.log(FLOOR) + log_of(beta) - jnp.log(jnp.sum(beta, axis=1, keepdims=True))
+    return jnp.where(is_possible(beta), jnp.maximum(mixed, floor), IMPOSSIBLE)
 
 
 def is_possible(probability: Float[Array, "..."]) -> Bool[Array, "..."]:
@@ -135,32 +150,47 @@ def log_of(probability: Float[Array, "..."]) -> Float[Array, "..."]:
 
 def log_tilt(particles: TokenParticles, document: Document) -> Float[Array, "document particle"]:
     """Return log p(words, topics of tokens) − log q(topics of tokens) of each particle, nats."""
-    alpha, real = document.alpha, document.real
-    per_token = jnp.take_along_axis((document.log_beta - document.log_q)[..., None], particles.topic[:, None], axis=1)
-    rising = jnp.sum(log_rising(alpha[:, None, None], particles.counts), axis=0)
-    total = log_rising(jnp.sum(alpha), jnp.sum(real, axis=0))[:, None]
-    return jnp.sum(per_token[:, 0] * real[..., None], axis=0) + rising - total
+    ratio = (document.log_beta - document.log_q)[..., None]
+    per_token = jnp.take_along_axis(ratio, particles.topic[:, None], axis=1, mode="clip")[:, 0]
+    topics = jnp.arange(len(document.alpha))[:, None, None]
+    rising = jnp.sum(value_at(document.log_rising, topics, particles.counts), axis=0)
+    return jnp.sum(per_token * document.real[..., None], axis=0) + rising - document.log_total[:, None]
 
 
-def start(keys: Key[Array, "document particle"], document: Document, islands: int) -> TokenParticles:
-    """Return particles with the topic of every token drawn from the mean field.
+def value_at(
+    table: Float[Array, "topic count"], topic: Int[Array, "..."], count: Float[Array, "..."]
+) -> Float[Array, "..."]:
+    """Return the entries of a table of all topics and counts, each at its topic and its whole count."""
+    return jnp.take(table, topic * table.shape[1] + count.astype(jnp.int32), mode="clip")
 
-    islands: the number of particle groups.
+
+def log_urns(
+    alpha: Float64[np.ndarray, " topic"], most: int
+) -> tuple[Float64[np.ndarray, "row count"], Float64[np.ndarray, "row count"]]:
+    """Return the log of (a + n) / A, and of its products (a)_n / A^n, for n = 0 … most and A = max(Σα, 1).
+
+    There is a row for every a = α_t, and a last one for a = Σα. The counts of all topics add up to the last row's, so
+    the powers of A cancel in (1) and (3). Without them the products of α = 10⁶ have logs of thousands of nats, of which
+    float32 would lose hundredths.
+
+    Where programs computed log Γ and powers instead, these were most of what XLA compiled. Tables are also faster.
+    """
+    total = alpha.sum()
+    log_urn = np.log((np.append(alpha, total)[:, None] + np.arange(most + 1)) / max(total, 1.0))
+    return log_urn, np.pad(np.cumsum(log_urn[:, :-1], axis=1), ((0, 0), (1, 0)))
+
+
+def unplaced(document: Document, islands: int, particles: int) -> TokenParticles:
+    """Return particles with all tokens in topic 0 and equal weights, before the first sweep places the tokens.
+
+    islands, particles: the number of particle groups, and how many particles each has.
     """
     n_positions, n_topics, n_documents = document.log_q.shape
-    uniforms = block_uniforms(sweep_keys(keys, 0), 0, n_positions)
-    draw = lambda log_q, u: choose(jnp.broadcast_to(jnp.exp(log_q)[..., None], (*log_q.shape, keys.shape[1])), u)  # noqa: E731
-    topic = lax.map(lambda pair: draw(*pair), (document.log_q, uniforms))
-
-    def add(position, counts):
-        """Return the topic counts with the tokens at one position added."""
-        hot = jnp.arange(n_topics)[:, None, None] == topic[position]
-        return counts + jnp.where(hot, document.real[position][None, :, None], 0.0)
-
-    none = jnp.zeros((n_topics, *keys.shape), document.log_q.dtype)
-    counts = lax.fori_loop(0, n_positions, add, none)
-    of_island = jnp.zeros((n_documents, islands), none.dtype)
-    return TokenParticles(topic, counts, jnp.zeros_like(none[0]), of_island, of_island)
+    lanes, dtype = (n_documents, islands * particles), document.log_q.dtype
+    lengths = jnp.broadcast_to(jnp.sum(document.real, axis=0)[:, None], lanes)
+    counts = jnp.zeros((n_topics, *lanes), dtype).at[0].set(lengths)
+    topic, none = jnp.zeros((n_positions, *lanes), jnp.int32), jnp.zeros((n_documents, islands), dtype)
+    return TokenParticles(topic, counts, jnp.zeros(lanes, dtype), none, none, jnp.zeros((SPARE, *lanes), dtype))
 
 
 def resample(particles: TokenParticles, uniform: Float[Array, "document island"]) -> TokenParticles:
@@ -171,27 +201,31 @@ def resample(particles: TokenParticles, uniform: Float[Array, "document island"]
     n_documents, islands = uniform.shape
     size = particles.log_weight.shape[1] // islands
     log_weight = particles.log_weight.reshape(n_documents, islands, size)
-    log_sum, effective = sum_of_weights(log_weight)
+    largest, weight, total, effective = sum_of_weights(log_weight)
     uneven = effective < size / 2
-    running = jnp.cumsum(jnp.exp(log_weight - log_sum[..., None]), axis=2)
-    points = (jnp.arange(size) + uniform[..., None]) / size * running[..., -1:]
-    parent = jnp.sum(points[..., :, None] >= running[..., None, :-1], axis=3, dtype=jnp.int32)
-    parent = jnp.where(uneven[..., None], parent, jnp.arange(size, dtype=jnp.int32))
-    parent = (parent + size * jnp.arange(islands, dtype=jnp.int32)[:, None]).reshape(n_documents, -1)
-    log_mean = particles.log_mean + jnp.where(uneven, log_sum - jnp.log(size), 0.0)
+    running = running_sums(jnp.moveaxis(weight, 2, 0))  # (particle, document, island)
+    points = (jnp.arange(size)[:, None, None] + uniform) / size * running[-1]
+    parent = jnp.sum(points >= running[:-1, None], axis=0, dtype=jnp.int32)  # (particle, document, island)
+    parent = jnp.where(uneven, parent, jnp.arange(size, dtype=jnp.int32)[:, None, None])
+    parent = parent + size * jnp.arange(islands, dtype=jnp.int32)
+    parent = jnp.moveaxis(parent, 0, 2).reshape(n_documents, -1)
+    log_mean = particles.log_mean + jnp.where(uneven, largest + jnp.log(total / size), 0.0)
     kept = jnp.where(uneven[..., None], 0.0, log_weight).reshape(n_documents, -1)
-    take = lambda values: jnp.take_along_axis(values, parent[None], axis=2)  # noqa: E731
+    take = lambda values: jnp.take_along_axis(values, parent[None], axis=2, mode="clip")  # noqa: E731
     variance = particles.variance + jnp.where(uneven, error_of_mean(effective, size), 0.0)
-    return TokenParticles(take(particles.topic), take(particles.counts), kept, log_mean, variance)
+    return TokenParticles(take(particles.topic), take(particles.counts), kept, log_mean, variance, particles.spare)
 
 
 def sum_of_weights(log_weight: Float[Array, "document island particle"]):
-    """Return the log of the sum of each group's weights, and Kish's effective number of particles (Σw)²/Σw².
+    """Return each group's largest log weight, its weights over the largest, their sum, and their effective number.
 
-    Both are (document, island).
+    The effective number is Kish's, (Σw)²/Σw². The weights are (document, island, particle), the others (document,
+    island).
     """
-    log_sum = logsumexp(log_weight, axis=2)
-    return log_sum, jnp.exp(2 * log_sum - logsumexp(2 * log_weight, axis=2))
+    largest = jnp.max(log_weight, axis=2)
+    weight = jnp.exp(log_weight - largest[..., None])
+    total = jnp.sum(weight, axis=2)
+    return largest, weight, total, total**2 / jnp.sum(weight**2, axis=2)
 
 
 def error_of_mean(effective: Float[Array, "document island"], size: int) -> Float[Array, "document island"]:
@@ -203,7 +237,7 @@ def error_of_mean(effective: Float[Array, "document island"], size: int) -> Floa
 
 
 def relabel(
-    keys: Key[Array, "document particle"],
+    uniforms: Float[Array, "2 document particle"],
     s: Float[Array, ""],
     particles: TokenParticles,
     log_table: Float[Array, "position topic document"],
@@ -214,72 +248,80 @@ def relabel(
 
     The topic is that of a token chosen at random in each particle.
 
+    uniforms: two uniform draws for each particle, which choose the token and the new topic.
     s: the position on the annealing path, from 0 to 1.
     log_table: log of the path's weight of each topic for every token, without the proportions' part, nats.
     """
-    n_topics = len(document.alpha)
-    which, where = block_uniforms(keys, 0, 2)
+    topics = jnp.arange(len(document.alpha))[:, None, None]
+    which, where = uniforms
     # a random token's topic: topics in proportion to their tokens, which the move does not change
     old = choose(particles.counts, which)
     moving = (particles.topic == old) * document.real[..., None]
     size = jnp.sum(moving, axis=0)
     per_token = jnp.einsum("ldp,lkd->kdp", moving, log_table, precision=lax.Precision.HIGHEST)
-    log_weight = per_token + s * log_rising(document.alpha[:, None, None], size[None])
-    is_old = jnp.arange(n_topics)[:, None, None] == old
+    log_weight = per_token + s * value_at(document.log_rising, topics, size)
+    is_old = topics == old
     allowed = is_old | (particles.counts == 0)
     log_weight = jnp.where(allowed, log_weight, -jnp.inf)
     new = choose(jnp.exp(log_weight - jnp.max(log_weight, axis=0)), where)
     topic = jnp.where(moving > 0, new, particles.topic)
-    is_new = jnp.arange(n_topics)[:, None, None] == new
+    is_new = topics == new
     counts = jnp.where(is_new, size, jnp.where(is_old, 0.0, particles.counts))
     return particles._replace(topic=topic, counts=counts)
 
 
 def sweep(
-    keys: Key[Array, "document particle"],
+    keys: Key[Array, " document"],
+    step: Int[Array, ""],
     s: Float[Array, ""],
     particles: TokenParticles,
     table: Float[Array, "position topic document"],
     document: Document,
 ) -> TokenParticles:
-    """Draw the topic of every token again, given the topics of the others.
+    """Draw the topic of every token again, given the topics of the others, and the spare uniforms of the next step.
 
+    keys: one key for each document.
+    step: the number of this sweep, with which the keys are folded.
     s: the position on the annealing path, from 0 to 1.
     table: the path's weight of each topic for every token, without the proportions' part, up to a factor for each
         position.
     """
-    alpha, real = document.alpha, document.real
-    topics = jnp.arange(len(alpha))[:, None, None]
+    real, urns = document.real, jnp.exp(s * document.log_urn)
+    topics = jnp.arange(len(urns))[:, None, None]
     size = min(BLOCK, len(table))
-    count_of = lambda counts, topic: jnp.take_along_axis(counts, topic[None], axis=0)[0]  # noqa: E731
+    most_blocks = -(-len(table) // size)  # of the padded length, which no other document of the tile changes
+    count_of = lambda counts, topic: jnp.take_along_axis(counts, topic[None], axis=0, mode="clip")[0]  # noqa: E731
 
     def one_token(position, uniform, state):
         """Draw the topic of one token again, and update the counts."""
-        topic, counts, urn = state  # urn: (C_t + α_t)^s, computed again only for the two topics that change
+        topic, counts, urn = state  # urn: ((C_t + α_t) / A)^s, read again only for the two topics that change
         here, old = real[position][:, None], topic[position]
         less = count_of(counts, old) - here
         hot = topics == old
         counts = jnp.where(hot, less, counts)
-        urn = jnp.where(hot, (less + alpha[old]) ** s, urn)
+        urn = jnp.where(hot, value_at(urns, old, less), urn)
         new = choose(urn * table[position][:, :, None], uniform)
         more = count_of(counts, new) + here
         hot = topics == new
         return (
             topic.at[position].set(new),
             jnp.where(hot, more, counts),
-            jnp.where(hot, (more + alpha[new]) ** s, urn),
+            jnp.where(hot, value_at(urns, new, more), urn),
         )
 
-    def block(b, state):
-        """Draw the topics of one block of positions again."""
-        uniforms = block_uniforms(keys, b + 1, size)
+    def block(b, carry):
+        """Draw the topics of one block of positions again; the spare uniforms are those of the first block."""
+        state, spare = carry
+        uniforms = document_uniforms(keys, step * most_blocks + b, size + SPARE, particles.topic.shape[2])
         end = jnp.minimum(size, document.longest - b * size)
-        return lax.fori_loop(0, end, lambda i, held: one_token(b * size + i, uniforms[i], held), state)
+        state = lax.fori_loop(0, end, lambda i, held: one_token(b * size + i, uniforms[i], held), state)
+        return state, jnp.where(b == 0, uniforms[size:], spare)
 
-    urn = (particles.counts + alpha[:, None, None]) ** s
+    urn = value_at(urns, topics, particles.counts)
     blocks = (document.longest + size - 1) // size
-    topic, counts, _ = lax.fori_loop(0, blocks, block, (particles.topic, particles.counts, urn))
-    return particles._replace(topic=topic, counts=counts)
+    state = (particles.topic, particles.counts, urn)
+    (topic, counts, _), spare = lax.fori_loop(0, blocks, block, (state, particles.spare))
+    return particles._replace(topic=topic, counts=counts, spare=spare)
 
 
 @kernel(static_argnames=("islands", "particles"))
@@ -287,6 +329,8 @@ def _log_islands(
     word_topic: Float[Array, "word topic"],
     alpha: Float[Array, " topic"],
     warm: Float[Array, " topic"],
+    log_urn: Float[Array, "row count"],
+    log_rising: Float[Array, "row count"],
     steps: Int[Array, ""],
     words: Int[Array, "document position"],
     counts: Int[Array, "document position"],
@@ -303,32 +347,46 @@ def _log_islands(
 
     word_topic: p(word | topic). alpha: Dirichlet parameters of the topic proportions.
     warm: the concentration of the mean field from which particles start.
+    log_urn, log_rising: tables of `alpha` and of its sum (`log_urns`).
     steps: how many steps the path has.
     words, counts: a tile's tokens, and 1 for each (0 for padding).
     rows: the number of each document in the corpus, with which its key is folded.
     islands, particles: how many groups, and how many particles each has.
     """
     beta, real = token_tile(word_topic, words, counts)
-    longest = jnp.max(jnp.sum(counts, axis=1))
-    document = Document(alpha, log_of(beta), log_mean_field(warm, beta, real), real, longest)
-    keys = lane_keys(key, rows, islands * particles)
+    lengths = jnp.sum(counts, axis=1)
+    document = Document(
+        alpha,
+        log_of(beta),
+        log_mean_field(warm, beta, real),
+        real,
+        jnp.max(lengths),
+        log_urn[:-1],
+        log_rising[:-1],
+        log_rising[-1][lengths],
+    )
+    keys = document_keys(key, rows)
 
     def step(i, state: TokenParticles) -> TokenParticles:
-        """Make one step of the path: weigh, resample, relabel, sweep."""
-        s = (i + 1).astype(beta.dtype) / steps
-        move_keys = sweep_keys(keys, i + 1)
-        moved = state._replace(log_weight=state.log_weight + log_tilt(state, document) / steps)
-        # one uniform for each group, that of its first particle
-        first = block_uniforms(sweep_keys(move_keys, 1), 0, 1)[0][:, ::particles]
-        moved = resample(moved, first)
-        log_table = (1 - s) * document.log_q + s * document.log_beta
-        moved = relabel(sweep_keys(move_keys, 2), s, moved, log_table, document)
-        table = jnp.exp(log_table - jnp.max(log_table, axis=1, keepdims=True))
-        return sweep(move_keys, s, moved, table, document)
+        """Make one step of the path: weigh, resample, relabel, sweep.
 
-    end = lax.fori_loop(0, steps, step, start(keys, document, islands))
-    log_sum, effective = sum_of_weights(end.log_weight.reshape(len(words), islands, particles))
-    return end.log_mean + log_sum - jnp.log(particles), end.variance + error_of_mean(effective, particles)
+        Step 0 makes the independent draws of q: at s = 0 a sweep draws every token from q, wherever the tokens were
+        before. It weighs nothing.
+        """
+        s = i.astype(beta.dtype) / steps
+        rise = jnp.where(i > 0, 1.0, 0.0).astype(beta.dtype) / steps
+        moved = state._replace(log_weight=state.log_weight + log_tilt(state, document) * rise)
+        # one uniform for each group, that of its first particle
+        moved = resample(moved, state.spare[0, :, ::particles])
+        log_table = (1 - s) * document.log_q + s * document.log_beta
+        moved = relabel(state.spare[1:], s, moved, log_table, document)
+        table = jnp.exp(log_table - jnp.max(log_table, axis=1, keepdims=True))
+        return sweep(keys, i, s, moved, table, document)
+
+    end = lax.fori_loop(0, steps + 1, step, unplaced(document, islands, particles))
+    largest, _, total, effective = sum_of_weights(end.log_weight.reshape(len(words), islands, particles))
+    log_mean = end.log_mean + largest + jnp.log(total / particles)
+    return log_mean, end.variance + error_of_mean(effective, particles)
 
 
 def log_of_single_topics(tile: DocumentTile, word_topic, alpha) -> Float64[np.ndarray, " document"]:
@@ -382,7 +440,8 @@ class AnnealedImportance:
         """
         islands = min(self.islands, samples)
         particles = samples // islands
-        warm = np.maximum(topics.active().alpha, WARM)
+        prior = topics.active().alpha
+        warm = np.maximum(prior, WARM)
 
         def one_tile(tile: DocumentTile, word_topic, alpha) -> LikelihoodEstimate:
             """Estimate log p of the documents of one tile.
@@ -393,6 +452,7 @@ class AnnealedImportance:
                 word_topic,
                 alpha,
                 jnp.asarray(warm, alpha.dtype),
+                *(jnp.asarray(table, alpha.dtype) for table in log_urns(prior, tile.words.shape[1])),
                 self.steps,
                 tile.words,
                 tile.counts,

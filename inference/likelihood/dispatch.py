@@ -86,10 +86,10 @@ def document_likelihood(
         L tokens, W distinct words, K topics. ᵃ if some α_k < 1: for the descent to α, up to 100 L K per chain of lr, as
         much again per 2 sweeps of lrs.
 
-    Errors of mfi, mfi2, lr and lrs are not known to be true. A set of topics that explains the document but was never
-    sampled adds nothing to their spread, and two of their errors hold in half to nine tenths of documents. Errors of
-    ais come from groups of particles that search independently (`tests/benchmarks/document_likelihood_coverage.py`).
-    Below α = 10⁻⁴ they are not known to be true either.
+    Two errors of ais, of lrs and of lr hold in 95 to 97 % of 240 documents of 30 to 300 tokens, at 50 topics and α from
+    .01 to 1 (`tests/benchmarks/document_likelihood_coverage.py`). Errors of ais are a third of those of the others.
+    At α of 10⁻⁴ and below none is known to be true. Errors of mfi and mfi2 are too small. A set of topics that explains
+    the document but was never sampled adds nothing to their spread.
 
     Sampling runs in float32, or in float64 inside `jax.enable_x64(True)`. Deciding sums are always float64. A word with
     probability zero under every topic gives −inf and a warning. If fewer than 20 effective samples carry an estimate

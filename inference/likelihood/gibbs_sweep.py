@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
@@ -29,17 +30,22 @@ class Assignment(NamedTuple):
     counts: Float[Array, "topic document chain"]
 
 
+def running_sums(weight: Float[Array, "topic ..."]) -> Float[Array, "topic ..."]:
+    """Return the running sums of weights over the first axis."""
+    n_topics = weight.shape[0]
+    if n_topics > MOST_TOPICS_BY_MATRIX:
+        return jnp.cumsum(weight, axis=0)
+    # a literal: XLA would write out the loop that fills the triangle, half a second of every compilation
+    triangle = np.tril(np.ones((n_topics, n_topics), weight.dtype))
+    return jnp.tensordot(triangle, weight, axes=1, precision=lax.Precision.HIGHEST)
+
+
 def choose(weight: Float[Array, "topic document chain"], uniform: Float[Array, "document chain"]):
     """Draw a topic for each document and chain in proportion to `weight`, (document, chain).
 
     uniform: one uniform draw for each; the running sum of the weights is inverted at it.
     """
-    n_topics = weight.shape[0]
-    if n_topics <= MOST_TOPICS_BY_MATRIX:
-        triangle = jnp.tril(jnp.ones((n_topics, n_topics), weight.dtype))
-        running = jnp.tensordot(triangle, weight, axes=1, precision=lax.Precision.HIGHEST)
-    else:
-        running = jnp.cumsum(weight, axis=0)
+    running = running_sums(weight)
     return jnp.sum(uniform * running[-1] >= running[:-1], axis=0, dtype=jnp.int32)
 
 
@@ -97,6 +103,25 @@ def sweep(keys: Key[Array, "document chain"], n_positions, state, alpha, beta, r
     return lax.fori_loop(0, (n_positions + size - 1) // size, block, state)
 
 
+def document_keys(key: Key[Array, " "], rows: Int[Array, " document"]) -> Key[Array, " document"]:
+    """Return a key for each document, which depends on its row in the corpus, so it is the same in any batch.
+
+    rows: the number of each document in the corpus.
+    """
+    return jax.vmap(lambda row: jax.random.fold_in(key, row))(rows)
+
+
+def document_uniforms(
+    keys: Key[Array, " document"], number: Int[Array, ""], size: int, chains: int
+) -> Float[Array, "position document chain"]:
+    """Return uniform draws of `size` positions for each document and chain.
+
+    number: the number of these draws among those of a document, with which its key is folded.
+    """
+    draw = lambda key: jax.random.uniform(jax.random.fold_in(key, number), (size, chains))  # noqa: E731
+    return jnp.moveaxis(jax.vmap(draw)(keys), 0, 1)
+
+
 def lane_keys(key: Key[Array, " "], rows: Int[Array, " document"], chains: int) -> Key[Array, "document chain"]:
     """Return a key for each document and chain.
 
@@ -105,8 +130,8 @@ def lane_keys(key: Key[Array, " "], rows: Int[Array, " document"], chains: int) 
     rows: the number of each document in the corpus.
     chains: the number of chains of each document.
     """
-    by_document = jax.vmap(lambda row: jax.random.fold_in(key, row))(rows)
-    return jax.vmap(lambda k: jax.vmap(lambda chain: jax.random.fold_in(k, chain))(jnp.arange(chains)))(by_document)
+    by_chain = lambda k: jax.vmap(lambda chain: jax.random.fold_in(k, chain))(jnp.arange(chains))  # noqa: E731
+    return jax.vmap(by_chain)(document_keys(key, rows))
 
 
 def sweep_keys(keys: Key[Array, "document chain"], step) -> Key[Array, "document chain"]:

@@ -37,7 +37,8 @@ whole topics, which these chains do not.
        shrink with the sweeps. Twenty chains find a mode of a tenth of them in seven runs of eight, ten in two of three
 
 log p̂ is low by Jensen's inequality, by half its squared error if that is small. Chains are independent, so the error
-comes from the spread of W.
+comes from the spread of W. At 50 topics log W has a standard deviation of 1 to 3 nats, and twenty chains may have none
+of the large weights that make up the mean. The error allows for that (`average_of_chains`).
 
 Departures from Buntine: the weights, and (A). Also, §3.6 as printed uses the sweep at l, which conditions on j_l, for
 p(j_l | ·), which is biased. The order of a bag of words is by word index.
@@ -66,7 +67,7 @@ from lvsearch.inference.likelihood.gibbs_sweep import (
 )
 from lvsearch.inference.likelihood.per_tile import estimate_tiles
 from lvsearch.inference.likelihood.result import Bias, LikelihoodEstimate
-from lvsearch.inference.likelihood.weights import average_of_weights, log_rising
+from lvsearch.inference.likelihood.weights import average_of_chains, log_rising
 from lvsearch.models.kernels import kernel
 
 WARM_ALPHA = 1.0
@@ -179,7 +180,7 @@ def doubted(estimate: LikelihoodEstimate, log_weights: np.ndarray, last: np.ndar
     log_weights: log weight of every chain, (document, chain), nats.
     last: the last step's part of each log weight.
     """
-    taken = average_of_weights(log_weights - last).log_likelihood - estimate.log_likelihood
+    taken = average_of_chains(log_weights - last).log_likelihood - estimate.log_likelihood
     return estimate._replace(standard_error=np.hypot(estimate.standard_error, np.maximum(taken, 0.0) / 2))
 
 
@@ -233,7 +234,7 @@ class LeftToRight:
                 sweeps,
             )
             log_weights = np.asarray(log_weights, np.float64)
-            estimate = average_of_weights(log_weights)
+            estimate = average_of_chains(log_weights)
             return doubted(estimate, log_weights, np.asarray(last, np.float64)) if fall > slow else estimate
 
         # a tile has the same number of lanes whatever the length of its documents

@@ -28,12 +28,12 @@ class DocumentLikelihood:
     `bias`: "unbiased" on p, so low by about half a squared standard error on log p. "lower" or "upper" stays on that
         side on average, however many samples; for "bounds" it is the certified lower end.
     `standard_error`: on the log scale, 0 for deterministic methods. It is the spread of the samples, and more than that
-        if few of them share the weight (`average_of_weights`). It is no more than the certified interval leaves room
-        for. An estimate outside that interval stays as it is, with an error that reaches the far end at 2, and a
-        warning.
+        if few of them share the weight (`average_of_weights`, `average_of_chains`). It is no more than the certified
+        interval leaves room for. An estimate outside that interval stays as it is, with an error that reaches the far
+        end at 2, and a warning.
     `effective_sample_size`: the number of independent samples, chains or particle groups worth the same, NaN for
         deterministic methods. Below ten or so an error is a guess, except for "ais", whose eight particle groups have a
-        Student's error.
+        Student's error, and for "lrs" and "lr", whose errors allow for it.
     `lower`, `upper`: certified ends, of method "bounds" only.
     `method`, `samples`, `seconds`: the method, its number of samples (None without), and the time it took.
     """

@@ -27,12 +27,13 @@ from lvsearch.inference.likelihood.annealed import (
     log_mean_field,
     log_of,
     log_of_single_topics,
+    log_urns,
     relabel,
-    start,
     sweep,
+    unplaced,
 )
 from lvsearch.inference.likelihood.documents import DocumentTile
-from lvsearch.inference.likelihood.gibbs_sweep import lane_keys, token_tile
+from lvsearch.inference.likelihood.gibbs_sweep import document_keys, token_tile
 from lvsearch.inference.likelihood.weights import average_of_islands
 
 
@@ -71,6 +72,7 @@ def test_islands_are_unbiased(ambiguous, alpha):
         jnp.asarray(topics.T, jnp.float32),
         jnp.asarray(prior, jnp.float32),
         jnp.asarray(np.maximum(prior, 0.3), jnp.float32),
+        *(jnp.asarray(table, jnp.float32) for table in log_urns(prior, 16)),
         6,
         tokens,
         real,
@@ -114,14 +116,81 @@ def test_moves_keep_counts_and_topics_together():
     mask = jnp.asarray(mask)
     log_q = log_mean_field(jnp.maximum(alpha, 0.3), beta, mask)
     assert np.all(np.isfinite(log_q))
-    document = Document(alpha, log_of(beta), log_q, mask, jnp.asarray(16))
-    keys = lane_keys(jax.random.key(0), jnp.arange(2), 6)
-    state = start(keys, document, islands=2)
-    for s in (0.2, 0.9):
+    log_urn, log_rising = (jnp.asarray(table, jnp.float32) for table in log_urns(np.asarray(alpha, np.float64), 16))
+    lengths = real.sum(axis=1)
+    document = Document(
+        alpha, log_of(beta), log_q, mask, jnp.asarray(16), log_urn[:-1], log_rising[:-1], log_rising[-1][lengths]
+    )
+    keys = document_keys(jax.random.key(0), jnp.arange(2))
+    state = unplaced(document, islands=2, particles=3)
+    for step, s in enumerate((0.0, 0.2, 0.9)):
         log_table = (1 - s) * document.log_q + s * document.log_beta
-        state = relabel(keys, jnp.asarray(s), state, log_table, document)
-        state = sweep(keys, jnp.asarray(s), state, jnp.exp(log_table), document)
+        state = relabel(state.spare[1:], jnp.asarray(s), state, log_table, document)
+        state = sweep(keys, jnp.asarray(step), jnp.asarray(s), state, jnp.exp(log_table), document)
         assert_consistent(state, document)
+
+
+def test_the_first_step_draws_every_token_from_the_mean_field():
+    """After step 0 the topics of each token have the shares of q, wherever the tokens were before."""
+    topics = np.random.default_rng(1).dirichlet(np.full(6, 0.5), 3)
+    words, real = np.array([[0, 1, 2, 3]]), np.ones((1, 4), int)
+    beta, mask = token_tile(jnp.asarray(topics.T, jnp.float32), words, real)
+    alpha, mask = jnp.full(3, 0.01, jnp.float32), jnp.asarray(mask)
+    log_q = log_mean_field(jnp.maximum(alpha, 0.3), beta, mask)
+    log_urn, log_rising = (jnp.asarray(table, jnp.float32) for table in log_urns(np.full(3, 0.01), 4))
+    document = Document(
+        alpha, log_of(beta), log_q, mask, jnp.asarray(4), log_urn[:-1], log_rising[:-1], log_rising[-1][jnp.array([4])]
+    )
+    n_particles = 20_000
+    state = unplaced(document, islands=1, particles=n_particles)
+    state = relabel(state.spare[1:], jnp.asarray(0.0), state, log_q, document)
+    keys = document_keys(jax.random.key(0), jnp.arange(1))
+    state = sweep(keys, jnp.asarray(0), jnp.asarray(0.0), state, jnp.exp(log_q), document)
+    found = (np.asarray(state.topic)[:, :, None] == np.arange(3)[:, None]).mean(axis=3)  # (position, document, topic)
+    expected = np.exp(np.asarray(log_q, np.float64)).transpose(0, 2, 1)
+    assert np.all(np.abs(found - expected) < 4 * np.sqrt(expected * (1 - expected) / n_particles) + 1e-4)
+    # positions are independent: so are the topics of the first two tokens
+    pair = np.asarray(state.topic)[:2, 0] @ (np.asarray(state.topic)[:2, 0].T) / n_particles
+    means = np.asarray(state.topic)[:2, 0].mean(axis=1)
+    assert abs(pair[0, 1] - means[0] * means[1]) < 4 / np.sqrt(n_particles)
+
+
+@pytest.mark.parametrize("alpha", [1e-30, 0.01, 50.0, 1e6])
+def test_tables_hold_rising_factorials(alpha):
+    """The topics' entries and the total's differ by the log of (1)'s prior, in float32 also where α is 10⁶."""
+    counts = np.array([[0, 3, 17, 80], [100, 0, 0, 0]])
+    prior = alpha * np.array([1.0, 0.7, 0.2, 0.4])
+    log_urn, log_rising = (table.astype(np.float32) for table in log_urns(prior, 100))
+    found = log_rising[np.arange(4), counts].sum(axis=1) - log_rising[-1, counts.sum(axis=1)]
+    # Π (α)_n / (Σα)_L with whole products in place of Γ, whose logs cancel at 10⁶
+    logs = [sum(np.log(a + np.arange(n)).sum() for a, n in zip(prior, row, strict=True)) for row in counts]
+    totals = [np.log(prior.sum() + np.arange(row.sum())).sum() for row in counts]
+    np.testing.assert_allclose(found, np.subtract(logs, totals), rtol=1e-6, atol=2e-5)
+    np.testing.assert_allclose(log_urn[:-1, 5], np.log((prior + 5) / max(prior.sum(), 1)), rtol=1e-6)
+
+
+def test_the_program_is_small_enough_to_compile_in_seconds():
+    """A generator of random keys is a loop of its own, and log Γ some four hundred lines: there were 20 and 2,000."""
+    shape = lambda *axes: jax.ShapeDtypeStruct(axes, jnp.float32)  # noqa: E731
+    whole = lambda *axes: jax.ShapeDtypeStruct(axes, jnp.int32)  # noqa: E731
+    n_topics, n_words, height, length = 50, 200, 2, 64
+    lowered = _log_islands.lower(
+        shape(n_words, n_topics),
+        shape(n_topics),
+        shape(n_topics),
+        shape(n_topics + 1, length + 1),
+        shape(n_topics + 1, length + 1),
+        whole(),
+        whole(height, length),
+        whole(height, length),
+        whole(height),
+        jax.eval_shape(lambda: jax.random.key(0)),
+        islands=16,
+        particles=32,
+    )
+    text = lowered.as_text()
+    assert len(text.splitlines()) < 1300
+    assert text.count("stablehlo.while") <= 7
 
 
 def assert_consistent(state: TokenParticles, document: Document) -> None:
@@ -157,10 +226,11 @@ def test_two_annealings_agree_where_nothing_can_be_enumerated():
 @pytest.mark.slow
 def test_stated_errors_hold_on_the_campaign_s_documents():
     """The campaign's table of every cell, on fewer documents: the pooled share within 2 errors is near 95 %."""
-    table = pooled(measure(["ais"], 12, None))
-    n = table.loc["ais", "documents"]
-    assert table.loc["ais", "within_2"] > 0.95 - 3 * np.sqrt(0.95 * 0.05 / n)
-    assert table.loc["ais", "within_4"] > 0.98
+    table = pooled(measure(["ais", "lrs"], 12, None))
+    for method in ("ais", "lrs"):
+        n = table.loc[method, "documents"]
+        assert table.loc[method, "within_2"] > 0.95 - 3 * np.sqrt(0.95 * 0.05 / n)
+        assert table.loc[method, "within_4"] > 0.98
 
 
 def test_islands_that_cannot_lose_a_topic_say_so(ambiguous):
