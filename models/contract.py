@@ -276,6 +276,10 @@ class Model(eqx.Module):
         natural: {name: natural parameters} of the latent variables that all units share.
         """
 
+    def alternatives(self) -> tuple[str, ...]:
+        """Return phrases that name models to compare with this one where data leave the number of components open."""
+        return ()
+
     def ceiling(self, units: Any) -> float:
         """Return an upper bound on log p(data | any size, any parameters), in nats; `inf`, the default, if there is
         none.

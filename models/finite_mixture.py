@@ -79,6 +79,13 @@ class FiniteMixture(MixtureModel):
         )
         self.dynamic = bool(dynamic)
 
+    def alternatives(self) -> tuple[str, ...]:
+        """Return phrases that name models to compare with this one where data leave the number of components open."""
+        others = [] if self.dynamic else ["weights that leave most components without rows (dynamic=True)"]
+        if self.components.inferred:
+            others.append(f"components whose widths are given ({type(self.components).__name__}.scaled_to(rows))")
+        return tuple(others)
+
     def describe(self) -> str:
         """Describe the model in one line.
 

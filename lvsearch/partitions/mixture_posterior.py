@@ -183,6 +183,15 @@ class MixturePosterior:
             }
         )
 
+    def occupied_set(self) -> tuple[list[int], int, float]:
+        """Return (the most probable numbers of occupied components that hold 95 % between them, in increasing order;
+        the most probable one; its probability).
+        """
+        order = np.argsort(-self.occupied_probability, kind="stable")
+        enough = int(np.searchsorted(np.cumsum(self.occupied_probability[order]), HELD)) + 1
+        held = sorted(int(place) + 1 for place in order[:enough])
+        return held, int(order[0]) + 1, float(self.occupied_probability[order[0]])
+
     def describe_occupied(self) -> str | None:
         """Return a sentence on the number of occupied components; None if nothing is known of it."""
         return _in_words("occupied components", self.occupied_probability) if len(self.occupied_probability) else None

@@ -40,7 +40,7 @@ from lvsearch.sizing.sizes import Size
 NAME = "index.html"
 ROW_HEIGHT = 0.32
 """The height of a row in the picture of components that persist, in inches."""
-FIRST = ("probability", "topics", "fewer units", "not tried")
+FIRST = ("probability", "number open", "topics", "fewer units", "not tried")
 """The facts at the top; held-out data come before them if they were compared."""
 ELSEWHERE = ("limit", "search", "prior", "versions")
 """The facts that are shown in another place of the page."""

@@ -17,6 +17,7 @@ from lvsearch.results.wording import (
     bounds_in_words,
     limit_in_words,
     observation_name,
+    open_number_in_words,
     probability_in_words,
 )
 from lvsearch.searching.evaluators import ModelEvaluator
@@ -53,7 +54,7 @@ def facts(result: Findings, held_out: pd.DataFrame | None = None) -> tuple[Fact,
         found = () if result.recommended is None else result.recommended.facts()
         return (*(Fact(*each) for each in found), *_failures_fact(result), *_search_facts(result))
     found, asked = _probability_fact(result), result.scrutiny
-    limit = limit_in_words(result)
+    limit, number_open = limit_in_words(result), open_number_in_words(result)
     held_out_fact = Fact("held-out", _held_out_in_words(result, held_out))
     return (
         *([held_out_fact] if held_out is not None else []),
@@ -61,6 +62,7 @@ def facts(result: Findings, held_out: pd.DataFrame | None = None) -> tuple[Fact,
         *([Fact("recommended", result.recommended.describe())] if result.recommended is not None else []),
         *([Fact("fewer units", asked.robustness.describe())] if asked.robustness is not None else []),
         *([Fact("other priors", asked.sensitivity.describe())] if asked.sensitivity is not None else []),
+        *([Fact("number open", number_open)] if number_open else []),
         *([Fact("limit", limit)] if limit else []),
         *_evidence_facts(result),
         *([Fact("audit", asked.audit.describe())] if asked.audit is not None else []),

@@ -62,6 +62,10 @@ def kind_of(result: Findings, kind: str | None) -> str:
     return kind
 
 
+OPEN = 2
+"""The ratio of the largest to the smallest size of a 95 % set above which the number counts as open."""
+FEWEST_OPEN = 9
+"""The least number of sizes in a 95 % set for the number to count as open."""
 HIDDEN = 0.05
 """The share of the posterior that sizes not tried may hold before the headline mentions them."""
 
@@ -90,10 +94,49 @@ def _most_probable(result: Findings) -> str:
         return f"no single number yet: chains over partitions do not agree, and name {_candidates_in_words(result)}"
     if not found.is_decided:
         return f"no single number yet: the evidence cannot choose between {_candidates_in_words(result)}"
+    if is_number_open(result):
+        return _rows_held_in_words(result)
     chance = in_percent(float(found.probability[found.sizes.index(found.best)]))
     prior, posterior = result.unvisited
     hidden = f"; sizes not tried hold {format_probability(prior)} of the prior" if posterior > HIDDEN else ""
     return f"{best} ({chance}){_range_in_words(result)}{_errors_in_words(result)}{hidden}"
+
+
+def is_number_open(result: Findings) -> bool:
+    """Return True if chains over partitions leave the number of components open, so that the prior decides much of it.
+
+    The number counts as open if the 95 % set has many sizes (`FEWEST_OPEN`), of which the largest is more than `OPEN`
+    times the smallest. Then the number of components that hold rows is the answer, because it says at least what the
+    data look like. It is False if that number is not known, which is so once the prior over sizes was replaced.
+    """
+    if result.partitions is None or not result.estimated.is_decided or not len(result.partitions.occupied_probability):
+        return False
+    together = [size[0] for size in result.estimated.indistinguishable]
+    return max(together) > OPEN * min(together) and max(together) - min(together) >= FEWEST_OPEN - 1
+
+
+def _rows_held_in_words(result: Findings) -> str:
+    """Return the answer where the number is open, such as "7–33 components hold rows (95 %), most probably 16 (6 %);
+    the data leave the number open".
+    """
+    assert result.partitions is not None
+    held, best, chance = result.partitions.occupied_set()
+    return (
+        f"{_first_to_last([(number,) for number in held])} {unit_name(result)} hold rows (95 %), most probably {best} "
+        f"({in_percent(chance)}); the data leave the number open"
+    )
+
+
+def open_number_in_words(result: Findings) -> str | None:
+    """Return what it means that the data leave the number open, and what to do; None if they do not."""
+    if not is_number_open(result):
+        return None
+    advice = ["a narrower prior over sizes (prior=)", *result.evaluator.model.alternatives()]
+    return (
+        f"{_first_to_last(result.estimated.indistinguishable)} {unit_name(result)} hold 95 %. Several components can "
+        "share what one explains, so that the answer rests on the priors as much as on the data. Say beforehand what "
+        f"is known, and compare: {', or '.join(advice)}"
+    )
 
 
 def _range_in_words(result: Findings) -> str:
@@ -184,6 +227,9 @@ def short_answer(result: Findings) -> str:
         return f"{start}still rising at {best}" if start else f"Still rising at {best}"
     if not found.is_decided:
         return f"{start}no single number yet" if start else "No single number yet"
+    if is_number_open(result):
+        title = _rows_held_in_words(result).partition(", ")[0]
+        return f"{start}{title}"
     title = f"{best}{_range_in_words(result)}{_not_compared_in_words(result)}"
     return f"{start}{title}" if start else f"{title[:1].upper()}{title[1:]}"
 

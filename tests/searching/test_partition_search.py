@@ -11,6 +11,7 @@ import pytest
 from scipy.special import logsumexp
 
 import lvsearch as lv
+from lvsearch.results import wording
 from lvsearch.searching import partition_evaluator
 from lvsearch.searching.partition_evaluator import MOST_SWEEPS, PRECISION
 
@@ -93,6 +94,22 @@ def test_the_answer_is_read() -> None:
     for draw in (result.plot_posterior, result.plot_bounds, result.plot_progress):
         draw()
     assert result.predict(ROWS).estimate is not None
+
+
+def test_an_open_number_is_told_by_the_components_that_hold_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The headline was "17 components (4 %); 95 %: 6–54" for galaxies, which nobody can act on."""
+    result = searched()
+    assert result.partitions is not None
+    assert "number open" not in result.summary()  # the range of these few rows is wide, but has few numbers
+    monkeypatch.setattr(wording, "FEWEST_OPEN", 2)
+    held, best, _ = result.partitions.occupied_set()
+    told = result.summary()
+    assert told.startswith(f"{held[0]}–{held[-1]} components hold rows (95 %), most probably {best} (")
+    assert "number open" in told
+    assert "dynamic=True" in told  # what to do
+    assert "components hold rows" in result._repr_html_()
+    other = result.with_prior(OTHER_PRIOR)  # nothing is known of the components that hold rows
+    assert "hold rows" not in other.summary()
 
 
 def test_a_search_that_was_cut_off_goes_on_to_the_same_answer(tmp_path: Path) -> None:
