@@ -100,6 +100,10 @@ class BaseEstimator:
         other.chunks = chunks
         return other
 
+    def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
+        """Return the fit of the model at one size (`Estimator.fit`); every subclass has its own."""
+        raise NotImplementedError(f"{type(self).__name__} has no fit")
+
     def first_fit(self, size: tuple[int, ...], key: Array) -> Estimate:
         """Return a fit from nothing whose components will be merged, and which is not used otherwise.
 

@@ -215,7 +215,7 @@ def _draw_topics(
     """
     places, n_topics, particles = weight.shape
     n_stretches = next((each for each in STRETCHES if n_topics >= 2 * each and n_topics % each == 0), 1)
-    sums = sum(weight[:, first : first + n_stretches] for first in range(0, n_topics, n_stretches))
+    sums = _running_sums([weight[:, first : first + n_stretches] for first in range(0, n_topics, n_stretches)])[-1]
     ends = _running_sums([sums[:, each] for each in range(n_stretches)])
     aim = uniform * (BELOW_ONE * ends[-1])
     passed = [end <= aim for end in ends[:-1]]

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from lvsearch.inference.partition_chains import MOST_RHAT
 from lvsearch.results.findings import Findings
+from lvsearch.searching.partition_evaluator import PartitionEvaluator
 from lvsearch.sizing.bounds import NOT_OF_SIZES, OF_FITS
 from lvsearch.sizing.posterior import SETTLED, format_probability, in_percent, posterior
 from lvsearch.sizing.racing import UNSETTLED
@@ -131,7 +132,8 @@ def open_number_in_words(result: Findings) -> str | None:
     """Return what it means that the data leave the number open, and what to do; None if they do not."""
     if not is_number_open(result):
         return None
-    advice = ["a narrower prior over sizes (prior=)", *result.evaluator.model.alternatives()]
+    others = result.evaluator.model.alternatives() if isinstance(result.evaluator, PartitionEvaluator) else ()
+    advice = ["a narrower prior over sizes (prior=)", *others]
     return (
         f"{_first_to_last(result.estimated.indistinguishable)} {unit_name(result)} hold 95 %. Several components can "
         "share what one explains, so that the answer rests on the priors as much as on the data. Say beforehand what "
