@@ -276,8 +276,11 @@ class Model(eqx.Module):
         natural: {name: natural parameters} of the latent variables that all units share.
         """
 
-    def alternatives(self) -> tuple[str, ...]:
-        """Return phrases that name models to compare with this one where data leave the number of components open."""
+    def suggestions_if_open(self) -> tuple[str, ...]:
+        """Return phrases that suggest other priors or components to try where data leave the number of components open.
+
+        There are none by default.
+        """
         return ()
 
     def ceiling(self, units: Any) -> float:

@@ -79,11 +79,16 @@ class FiniteMixture(MixtureModel):
         )
         self.dynamic = bool(dynamic)
 
-    def alternatives(self) -> tuple[str, ...]:
-        """Return phrases that name models to compare with this one where data leave the number of components open."""
-        others = [] if self.dynamic else ["weights that leave most components without rows (dynamic=True)"]
-        if self.components.inferred:
-            others.append(f"components whose widths are given ({type(self.components).__name__}.scaled_to(rows))")
+    def suggestions_if_open(self) -> tuple[str, ...]:
+        """Return phrases that suggest other priors or components to try where data leave the number open."""
+        others = (
+            [] if self.dynamic else ["a prior on weights under which needless components stay empty (dynamic=True)"]
+        )
+        kind = type(self.components)
+        if self.components.inferred and hasattr(kind, "scaled_to"):
+            others.append(
+                f"components whose typical width is fixed in advance, not inferred ({kind.__name__}.scaled_to(rows))"
+            )
         return tuple(others)
 
     def describe(self) -> str:

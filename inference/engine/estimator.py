@@ -57,8 +57,8 @@ class Estimator(Protocol):
         """
         ...
 
-    def first_fit(self, size: tuple[int, ...], key: Array) -> Estimate:
-        """Return a fit from nothing whose components will be merged, and which is not used otherwise.
+    def fit_to_merge(self, size: tuple[int, ...], key: Array) -> Estimate:
+        """Return a fit at a large size, from a random start, which serves only to be merged to a smaller size.
 
         size: how many components, for each size variable. key: the random key of the start.
         """
@@ -101,11 +101,14 @@ class BaseEstimator:
         return other
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
-        """Return the fit of the model at one size (`Estimator.fit`); every subclass has its own."""
+        """Return the fit of the model at one size (`Estimator.fit`). Every subclass has its own.
+
+        Raises NotImplementedError if a subclass has none.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no fit")
 
-    def first_fit(self, size: tuple[int, ...], key: Array) -> Estimate:
-        """Return a fit from nothing whose components will be merged, and which is not used otherwise.
+    def fit_to_merge(self, size: tuple[int, ...], key: Array) -> Estimate:
+        """Return a fit at a large size, from a random start, which serves only to be merged to a smaller size.
 
         A subclass may leave out what merging does not need, such as the bound on the evidence.
 

@@ -65,7 +65,7 @@ spread is one and a half times that at .3.
 
 CYCLES = 20  # of the mean field
 FLOOR = 0.02  # share of q_l that goes to topics in proportion to β alone: no possible topic is out of reach
-SPARE = 3  # uniform draws per particle and step beside those of tokens: one to resample, two to relabel
+SPARE = 3  # extra uniform draws per particle and step: one for resampling, two for relabelling
 LANES = 1024  # documents × particles per call: enough to hide the loop's overhead, few enough to stay in cache
 IMPOSSIBLE = -1e4  # log of a probability of 0, as sums of it must stay finite
 
@@ -153,11 +153,11 @@ def log_tilt(particles: TokenParticles, document: Document) -> Float[Array, "doc
     ratio = (document.log_beta - document.log_q)[..., None]
     per_token = jnp.take_along_axis(ratio, particles.topic[:, None], axis=1, mode="clip")[:, 0]
     topics = jnp.arange(len(document.alpha))[:, None, None]
-    rising = jnp.sum(value_at(document.log_rising, topics, particles.counts), axis=0)
+    rising = jnp.sum(look_up(document.log_rising, topics, particles.counts), axis=0)
     return jnp.sum(per_token * document.real[..., None], axis=0) + rising - document.log_total[:, None]
 
 
-def value_at(
+def look_up(
     table: Float[Array, "topic count"], topic: Int[Array, "..."], count: Float[Array, "..."]
 ) -> Float[Array, "..."]:
     """Return the entries of a table of all topics and counts, each at its topic and its whole count."""
@@ -173,14 +173,15 @@ def log_urns(
     the powers of A cancel in (1) and (3). Without them the products of α = 10⁶ have logs of thousands of nats, of which
     float32 would lose hundredths.
 
-    Where programs computed log Γ and powers instead, these were most of what XLA compiled. Tables are also faster.
+    Tables replace log Γ and powers inside the compiled program, which made up most of its compile time and were slower.
+    (a + n is the weight of a topic with n tokens in Pólya's urn.)
     """
     total = alpha.sum()
     log_urn = np.log((np.append(alpha, total)[:, None] + np.arange(most + 1)) / max(total, 1.0))
     return log_urn, np.pad(np.cumsum(log_urn[:, :-1], axis=1), ((0, 0), (1, 0)))
 
 
-def unplaced(document: Document, islands: int, particles: int) -> TokenParticles:
+def initial_particles(document: Document, islands: int, particles: int) -> TokenParticles:
     """Return particles with all tokens in topic 0 and equal weights, before the first sweep places the tokens.
 
     islands, particles: the number of particle groups, and how many particles each has.
@@ -259,7 +260,7 @@ def relabel(
     moving = (particles.topic == old) * document.real[..., None]
     size = jnp.sum(moving, axis=0)
     per_token = jnp.einsum("ldp,lkd->kdp", moving, log_table, precision=lax.Precision.HIGHEST)
-    log_weight = per_token + s * value_at(document.log_rising, topics, size)
+    log_weight = per_token + s * look_up(document.log_rising, topics, size)
     is_old = topics == old
     allowed = is_old | (particles.counts == 0)
     log_weight = jnp.where(allowed, log_weight, -jnp.inf)
@@ -289,7 +290,7 @@ def sweep(
     real, urns = document.real, jnp.exp(s * document.log_urn)
     topics = jnp.arange(len(urns))[:, None, None]
     size = min(BLOCK, len(table))
-    most_blocks = -(-len(table) // size)  # of the padded length, which no other document of the tile changes
+    most_blocks = -(-len(table) // size)  # of the padded length: draws do not depend on other documents
     count_of = lambda counts, topic: jnp.take_along_axis(counts, topic[None], axis=0, mode="clip")[0]  # noqa: E731
 
     def one_token(position, uniform, state):
@@ -299,14 +300,14 @@ def sweep(
         less = count_of(counts, old) - here
         hot = topics == old
         counts = jnp.where(hot, less, counts)
-        urn = jnp.where(hot, value_at(urns, old, less), urn)
+        urn = jnp.where(hot, look_up(urns, old, less), urn)
         new = choose(urn * table[position][:, :, None], uniform)
         more = count_of(counts, new) + here
         hot = topics == new
         return (
             topic.at[position].set(new),
             jnp.where(hot, more, counts),
-            jnp.where(hot, value_at(urns, new, more), urn),
+            jnp.where(hot, look_up(urns, new, more), urn),
         )
 
     def block(b, carry):
@@ -317,7 +318,7 @@ def sweep(
         state = lax.fori_loop(0, end, lambda i, held: one_token(b * size + i, uniforms[i], held), state)
         return state, jnp.where(b == 0, uniforms[size:], spare)
 
-    urn = value_at(urns, topics, particles.counts)
+    urn = look_up(urns, topics, particles.counts)
     blocks = (document.longest + size - 1) // size
     state = (particles.topic, particles.counts, urn)
     (topic, counts, _), spare = lax.fori_loop(0, blocks, block, (state, particles.spare))
@@ -371,7 +372,7 @@ def _log_islands(
         """Make one step of the path: weigh, resample, relabel, sweep.
 
         Step 0 makes the independent draws of q: at s = 0 a sweep draws every token from q, wherever the tokens were
-        before. It weighs nothing.
+        before. Weights do not change in step 0.
         """
         s = i.astype(beta.dtype) / steps
         rise = jnp.where(i > 0, 1.0, 0.0).astype(beta.dtype) / steps
@@ -383,7 +384,7 @@ def _log_islands(
         table = jnp.exp(log_table - jnp.max(log_table, axis=1, keepdims=True))
         return sweep(keys, i, s, moved, table, document)
 
-    end = lax.fori_loop(0, steps + 1, step, unplaced(document, islands, particles))
+    end = lax.fori_loop(0, steps + 1, step, initial_particles(document, islands, particles))
     largest, _, total, effective = sum_of_weights(end.log_weight.reshape(len(words), islands, particles))
     log_mean = end.log_mean + largest + jnp.log(total / particles)
     return log_mean, end.variance + error_of_mean(effective, particles)

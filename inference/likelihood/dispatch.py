@@ -86,8 +86,9 @@ def document_likelihood(
         L tokens, W distinct words, K topics. ᵃ if some α_k < 1: for the descent to α, up to 100 L K per chain of lr, as
         much again per 2 sweeps of lrs.
 
-    Two errors of ais, of lrs and of lr hold in 95 to 97 % of 240 documents of 30 to 300 tokens, at 50 topics and α from
-    .01 to 1 (`tests/benchmarks/document_likelihood_coverage.py`). Errors of ais are a third of those of the others.
+    The truth lies within two stated errors of ais, lrs and lr in 95 to 97 % of 240 documents of 30 to 300 tokens, drawn
+    from the model at 50 topics and α from .01 to 1 (`tests/benchmarks/document_likelihood_coverage.py`). Errors of lrs
+    and lr are two to six times those of ais there.
     At α of 10⁻⁴ and below none is known to be true. Errors of mfi and mfi2 are too small. A set of topics that explains
     the document but was never sampled adds nothing to their spread.
 

@@ -21,7 +21,7 @@ from lvsearch.models.admixture import Admixture
 from lvsearch.models.lda import LDA
 
 TINY = 1e-30
-TOKENS_TIMES_TOPICS = 1 << 22
+MOST_WEIGHTS_AT_ONCE = 1 << 22
 """How many weights of tokens under topics are held at once while topics are drawn on the host."""
 GROUPED_DRAWS = 8_000_000
 """The number of latent variables that one particle draws in the cheapest annealing, if tokens are drawn in groups."""
@@ -73,7 +73,7 @@ def draw_topics_of_tokens(
     documents, words = (np.asarray(each, np.float32) for each in factors)
     assignment = np.full((len(chain.word), particles), -1, np.int32)
     real = np.flatnonzero(chain.word >= 0)
-    for some in np.array_split(real, 1 + real.size * documents.shape[1] // TOKENS_TIMES_TOPICS):
+    for some in np.array_split(real, 1 + real.size * documents.shape[1] // MOST_WEIGHTS_AT_ONCE):
         log_weights = documents[chain.document[some]] + words[chain.word[some]]
         ends = np.cumsum(np.exp(log_weights - log_weights.max(1, keepdims=True)), axis=1)
         aims = random.random((particles, len(some)), np.float32) * (BELOW_ONE * ends[:, -1])

@@ -46,8 +46,11 @@ TOPICS_PER_PAIR = 6
 What a single topic gains depends on the fit. On Cora, going from 128 − m to 128 topics, fits gained on average: 17, 54,
 77 and 85 nats a topic with m = 5 (four fits); 24, 48 and 57 with m = 10 (three fits); 43 and 43 with m = 21 (two fits).
 """
-PAIRS_TOGETHER = 8
-"""More pairs than this are a multiple of it, so that sizes of about the same length of arrays share a program."""
+PAIRS_STEP = 8
+"""Above this, the number of merged pairs is rounded down to a multiple of it.
+
+Array shapes then take few values, and sizes share compiled programs.
+"""
 FEWEST_FOR_SEVERAL = 48
 """The least number of topics at which several pairs are merged at once; with fewer, one pair is."""
 
@@ -112,7 +115,7 @@ def _gain_of_last_topic(
 ) -> Gain:
     """Return the gain in log evidence of the last topics, K over K − m, in nats: the overload of `gain_of_last_part`
     for LDA. m is 1 below 48 topics. From there on it counts the pairs that cost at most twice the cheapest (`ALIKE`),
-    among the cheapest K // 6, rounded down to a multiple of 8.
+    among the cheapest K // 6; more than 8 are rounded down to a multiple of 8.
 
     Hyper-parameters that have priors are fixed at the fit's numbers. At other likely numbers the gain differs by
     little, because the evidence is flat in them there.
@@ -124,7 +127,7 @@ def _gain_of_last_topic(
     model = cast(LDA, estimate.model)
     most = max(1, size[0] // TOPICS_PER_PAIR) if size[0] >= FEWEST_FOR_SEVERAL else 1
     fewer = len(alike_pairs(_expected_counts(model, estimate), most))
-    fewer -= fewer % PAIRS_TOGETHER if fewer > PAIRS_TOGETHER else 0
+    fewer -= fewer % PAIRS_STEP if fewer > PAIRS_STEP else 0
     return gain_of_last_topics(model, data, size, estimate, key, work, fewer)
 
 
@@ -181,13 +184,12 @@ def gain_of_last_topics(
         path = splits_between(larger, smaller, averages, m)
         with jax.enable_x64(True):
             lower, _ = settle(smaller, keys[2], path.merge(upper), work.settling_merged, 1)
-        ways = [lambda: gain_upwards(path, keys[3], lower, temperatures)]
-        ways.append(lambda: gain_downwards(path, keys[4], upper, temperatures))
         if number % 2 == 0:
-            return ways[0](), ways[1]()
-        # every second group begins with the other direction, so that both programs are compiled at the same time
-        down = ways[1]()
-        return ways[0](), down
+            up = gain_upwards(path, keys[3], lower, temperatures)
+            return up, gain_downwards(path, keys[4], upper, temperatures)
+        # odd groups run downwards first, so that two threads compile the two programs in parallel
+        down = gain_downwards(path, keys[4], upper, temperatures)
+        return gain_upwards(path, keys[3], lower, temperatures), down
 
     up, down = (np.concatenate(way) for way in zip(*in_processes(one_group, work.groups), strict=True))
     return Gain(up, down, work.temperatures, m)

@@ -138,8 +138,10 @@ class TopicEstimator(BaseEstimator):
         (capacity,) = capacity_of(size)
         return topic_plan(self._packing, capacity, layout_within(self._packing, capacity, self.chunks))
 
-    def first_fit(self, size: tuple[int, ...], key: Array) -> Estimate:
-        """Return a fit by collapsed passes alone, without a bound on the evidence (−∞), for topics that are merged.
+    def fit_to_merge(self, size: tuple[int, ...], key: Array) -> Estimate:
+        """Return a fit from collapsed passes only. Its lower bound is set to −∞, because merging does not need it.
+
+        Plug-in models get an ordinary fit.
 
         size: (number of topics,). key: the random key of the start.
         """

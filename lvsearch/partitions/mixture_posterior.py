@@ -183,9 +183,9 @@ class MixturePosterior:
             }
         )
 
-    def occupied_set(self) -> tuple[list[int], int, float]:
-        """Return (the most probable numbers of occupied components that hold 95 % between them, in increasing order;
-        the most probable one; its probability).
+    def occupied_summary(self) -> tuple[list[int], int, float]:
+        """Return the 95 % credible set of the number of occupied components (in increasing order), its mode, and the
+        mode's probability.
         """
         order = np.argsort(-self.occupied_probability, kind="stable")
         enough = int(np.searchsorted(np.cumsum(self.occupied_probability[order]), HELD)) + 1

@@ -63,10 +63,10 @@ def kind_of(result: Findings, kind: str | None) -> str:
     return kind
 
 
-OPEN = 2
-"""The ratio of the largest to the smallest size of a 95 % set above which the number counts as open."""
-FEWEST_OPEN = 9
-"""The least number of sizes in a 95 % set for the number to count as open."""
+RATIO_OPEN = 2
+"""The ratio of the largest to the smallest size of a 95 % set above which the number may count as open."""
+LEAST_WIDTH_OPEN = 9
+"""The least width of the range from the smallest to the largest size, both counted, for the number to count as open."""
 HIDDEN = 0.05
 """The share of the posterior that sizes not tried may hold before the headline mentions them."""
 
@@ -106,14 +106,15 @@ def _most_probable(result: Findings) -> str:
 def is_number_open(result: Findings) -> bool:
     """Return True if chains over partitions leave the number of components open, so that the prior decides much of it.
 
-    The number counts as open if the 95 % set has many sizes (`FEWEST_OPEN`), of which the largest is more than `OPEN`
-    times the smallest. Then the number of components that hold rows is the answer, because it says at least what the
-    data look like. It is False if that number is not known, which is so once the prior over sizes was replaced.
+    The number counts as open if the range of the 95 % set is wide (`LEAST_WIDTH_OPEN`) and its largest size is more
+    than `RATIO_OPEN` times the smallest. In that case the headline gives the number of components that hold rows, which
+    describes the data themselves. Returns False if the posterior of that number is not available, for example after
+    `with_prior`.
     """
     if result.partitions is None or not result.estimated.is_decided or not len(result.partitions.occupied_probability):
         return False
     together = [size[0] for size in result.estimated.indistinguishable]
-    return max(together) > OPEN * min(together) and max(together) - min(together) >= FEWEST_OPEN - 1
+    return max(together) > RATIO_OPEN * min(together) and max(together) - min(together) + 1 >= LEAST_WIDTH_OPEN
 
 
 def _rows_held_in_words(result: Findings) -> str:
@@ -121,7 +122,7 @@ def _rows_held_in_words(result: Findings) -> str:
     the data leave the number open".
     """
     assert result.partitions is not None
-    held, best, chance = result.partitions.occupied_set()
+    held, best, chance = result.partitions.occupied_summary()
     return (
         f"{_first_to_last([(number,) for number in held])} {unit_name(result)} hold rows (95 %), most probably {best} "
         f"({in_percent(chance)}); the data leave the number open"
@@ -132,12 +133,13 @@ def open_number_in_words(result: Findings) -> str | None:
     """Return what it means that the data leave the number open, and what to do; None if they do not."""
     if not is_number_open(result):
         return None
-    others = result.evaluator.model.alternatives() if isinstance(result.evaluator, PartitionEvaluator) else ()
+    others = result.evaluator.model.suggestions_if_open() if isinstance(result.evaluator, PartitionEvaluator) else ()
     advice = ["a narrower prior over sizes (prior=)", *others]
     return (
-        f"{_first_to_last(result.estimated.indistinguishable)} {unit_name(result)} hold 95 %. Several components can "
-        "share what one explains, so that the answer rests on the priors as much as on the data. Say beforehand what "
-        f"is known, and compare: {', or '.join(advice)}"
+        f"with empty components counted, the model has {_first_to_last(result.estimated.indistinguishable)} "
+        f"{unit_name(result)} (95 %). Rows of one cluster can be described by one component or by several, so that the "
+        "priors strongly influence this range. If something is known about the number or the widths, put it into the "
+        f"prior, search again, and see how far the answer moves. You can try: {'; '.join(advice)}"
     )
 
 

@@ -188,8 +188,10 @@ class ModelEvaluator:
         initial = None if start is None else start.state
         if larger is not None:
             key_larger = self._key_of(larger, trial)
-            initial = self._in_memory(larger, lambda estimator: estimator.first_fit(larger, key_larger))
-        estimate = self._in_memory(size, lambda estimator: estimator.fit(size, key, initial))
+            initial = self._fit_with_smaller_chunks(
+                larger, lambda estimator: estimator.fit_to_merge(larger, key_larger)
+            )
+        estimate = self._fit_with_smaller_chunks(size, lambda estimator: estimator.fit(size, key, initial))
         seconds = time.perf_counter() - began
         origin = _origin(size, start.size if start is not None else larger)
         if math.isnan(estimate.log_lower) or math.isnan(estimate.log_upper):
@@ -364,10 +366,10 @@ class ModelEvaluator:
             "and not of the counts, and which is no estimate of the evidence"
         )
 
-    def _in_memory(self, size: Size, fit: Callable[[Estimator], Estimate]) -> Estimate:
+    def _fit_with_smaller_chunks(self, size: Size, fit: Callable[[Estimator], Estimate]) -> Estimate:
         """Return a fit of one size, made with smaller and smaller chunks of data until it has room in memory.
 
-        fit: makes the fit with an estimator.
+        fit: takes the estimator and returns its fit. It is called again with smaller chunks if memory did not suffice.
 
         Raises MemoryError if there is no room even with the smallest chunks.
         """

@@ -104,7 +104,7 @@ SLOW = {
     "inference.sequences.paths": {"_viterbi_states"},
     "inference.topic_samplers.anchor": {"_averaged"},
     "inference.topic_samplers.independent_documents": {"log_independent"},
-    "inference.topic_samplers.size_gain": {"settle"},
+    "inference.topic_samplers.size_gain": {"_with_counts", "settle"},
     "models.checks.normalisers": {"_gradient_and_mean"},
     "models.checks.probe": {"global_statistics", "local_statistics", "per_copy", "prior_gradient", "unit_gradients"},
 }

@@ -30,7 +30,7 @@ def corpus() -> lv.Corpus:
 
 
 def test_the_planted_number_is_found_and_fits_begin_with_more_topics(gains_from_1000_words_on: None):
-    result = lv.search(lv.models.LDA(1.0, 0.1), corpus(), max_size=4, starts=1, progress=False)
+    result = lv.search(lv.models.LDA(1.0, 0.1), corpus(), max_size=4, progress=False)
     found = result.estimated
     assert found.best == (PLANTED,)
     assert found.probability[PLANTED - 1] > 0.9

@@ -101,8 +101,8 @@ def test_an_open_number_is_told_by_the_components_that_hold_rows(monkeypatch: py
     result = searched()
     assert result.partitions is not None
     assert "number open" not in result.summary()  # the range of these few rows is wide, but has few numbers
-    monkeypatch.setattr(wording, "FEWEST_OPEN", 2)
-    held, best, _ = result.partitions.occupied_set()
+    monkeypatch.setattr(wording, "LEAST_WIDTH_OPEN", 2)
+    held, best, _ = result.partitions.occupied_summary()
     told = result.summary()
     assert told.startswith(f"{held[0]}–{held[-1]} components hold rows (95 %), most probably {best} (")
     assert "number open" in told

@@ -24,13 +24,13 @@ from lvsearch.inference.likelihood.annealed import (
     Document,
     TokenParticles,
     _log_islands,
+    initial_particles,
     log_mean_field,
     log_of,
     log_of_single_topics,
     log_urns,
     relabel,
     sweep,
-    unplaced,
 )
 from lvsearch.inference.likelihood.documents import DocumentTile
 from lvsearch.inference.likelihood.gibbs_sweep import document_keys, token_tile
@@ -122,7 +122,7 @@ def test_moves_keep_counts_and_topics_together():
         alpha, log_of(beta), log_q, mask, jnp.asarray(16), log_urn[:-1], log_rising[:-1], log_rising[-1][lengths]
     )
     keys = document_keys(jax.random.key(0), jnp.arange(2))
-    state = unplaced(document, islands=2, particles=3)
+    state = initial_particles(document, islands=2, particles=3)
     for step, s in enumerate((0.0, 0.2, 0.9)):
         log_table = (1 - s) * document.log_q + s * document.log_beta
         state = relabel(state.spare[1:], jnp.asarray(s), state, log_table, document)
@@ -142,7 +142,7 @@ def test_the_first_step_draws_every_token_from_the_mean_field():
         alpha, log_of(beta), log_q, mask, jnp.asarray(4), log_urn[:-1], log_rising[:-1], log_rising[-1][jnp.array([4])]
     )
     n_particles = 20_000
-    state = unplaced(document, islands=1, particles=n_particles)
+    state = initial_particles(document, islands=1, particles=n_particles)
     state = relabel(state.spare[1:], jnp.asarray(0.0), state, log_q, document)
     keys = document_keys(jax.random.key(0), jnp.arange(1))
     state = sweep(keys, jnp.asarray(0), jnp.asarray(0.0), state, jnp.exp(log_q), document)

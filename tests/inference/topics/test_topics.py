@@ -393,9 +393,9 @@ def test_merging_joins_the_most_similar_topics():
 # ── the estimator ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_first_fit_has_topics_and_no_bound_and_a_fit_of_fewer_topics_begins_with_it():
+def test_a_fit_to_merge_has_topics_and_no_bound_and_a_fit_of_fewer_topics_begins_with_it():
     estimator = TopicEstimator(LDA(1.9, ETA), data(), SETTINGS)
-    first = estimator.first_fit((5,), jax.random.key(0))
+    first = estimator.fit_to_merge((5,), jax.random.key(0))
     assert first.log_lower == -np.inf
     assert 0 < first.passes <= SETTINGS.collapsed_passes
     tokens = (first.natural["topic_word"] + 1 - ETA).sum()
