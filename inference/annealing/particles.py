@@ -360,8 +360,9 @@ def resampled(chain: Selectable, key: Array, population: Population, islands: in
     weights = jnp.asarray(population.log_weight).reshape(islands, -1)
     particles = weights.shape[1]
     if particles == 1:  # nothing to choose: the same result by a much smaller program
-        taken = jnp.where(jnp.asarray(least) > 1.0, weights[:, 0], 0.0)
-        return Population(population.state, weights[:, 0] - taken, population.log_total + taken)
+        taken, weight = jnp.asarray(least) > 1.0, weights[:, 0]
+        log_total = population.log_total + jnp.where(taken, weight, 0.0)
+        return Population(population.state, jnp.where(taken, 0.0, weight), log_total)
     share = jax.nn.softmax(weights, axis=1)
     poor = 1.0 / (share**2).sum(1) < least * particles
     # systematic: equally spaced points, shifted by one uniform draw, choose the particles whose shares they fall into

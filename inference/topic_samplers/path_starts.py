@@ -22,7 +22,7 @@ from lvsearch.models.lda import LDA
 
 TINY = 1e-30
 MOST_WEIGHTS_AT_ONCE = 1 << 22
-"""How many weights of tokens under topics are held at once while topics are drawn on the host."""
+"""The host draws topics for so many tokens at once that their weights under all topics are about this many."""
 GROUPED_DRAWS = 8_000_000
 """The number of latent variables that one particle draws in the cheapest annealing, if tokens are drawn in groups."""
 

@@ -152,8 +152,8 @@ def redraw_group(
     topic = jnp.arange(state.topic_total.shape[1], dtype=jnp.int32)[:, None]
     assigned = jax.lax.dynamic_slice_in_dim(before, at.first, len(at.document))
     leaving = (topic == assigned[:, None]).astype(jnp.float32).sum(0)
-    # The group leaves the stored counts before they are read. On a CPU this takes a third of the time of reading them
-    # with the group and subtracting it, which XLA would do again for each use.
+    # The group leaves the stored counts before they are read. Subtracting it from what was read took longer on a CPU:
+    # XLA did so again for each use.
     documents = _with_added(state.document_topic, at.document, assigned, -1.0)
     words = _with_added(state.word_topic, at.word, assigned, -1.0)
     total = state.topic_total[0] - leaving
@@ -197,7 +197,7 @@ def _with_added(counts: Array, row: Array, topic: Int[Array, "place particle"], 
     _, n_topics, particles = counts.shape
     place = (row[:, None] * n_topics + jnp.maximum(topic, 0)) * particles + jnp.arange(particles, dtype=jnp.int32)
     amounts = jnp.where(topic >= 0, amount, 0.0)
-    # one index instead of three: scatters are loops on a CPU, and this one takes two thirds of the time
+    # one index instead of three: scatters are loops on a CPU, and this one takes three quarters of the time
     return counts.reshape(-1).at[place].add(amounts, mode="promise_in_bounds").reshape(counts.shape)
 
 

@@ -187,10 +187,8 @@ class MixturePosterior:
         """Return the 95 % credible set of the number of occupied components (in increasing order), its mode, and the
         mode's probability.
         """
-        order = np.argsort(-self.occupied_probability, kind="stable")
-        enough = int(np.searchsorted(np.cumsum(self.occupied_probability[order]), HELD)) + 1
-        held = sorted(int(place) + 1 for place in order[:enough])
-        return held, int(order[0]) + 1, float(self.occupied_probability[order[0]])
+        best = int(np.argmax(self.occupied_probability))
+        return _credible_set(self.occupied_probability), best + 1, float(self.occupied_probability[best])
 
     def describe_occupied(self) -> str | None:
         """Return a sentence on the number of occupied components; None if nothing is known of it."""
@@ -298,13 +296,21 @@ def _in_words(name: str, probability: Float64[np.ndarray, " number"]) -> str:
 
     name: what is counted, in the plural. probability: of the numbers 1, 2, ….
     """
-    order = np.argsort(-probability, kind="stable")
-    enough = int(np.searchsorted(np.cumsum(probability[order]), HELD)) + 1
-    best = int(order[0]) + 1
-    held = sizes_in_words([(int(place) + 1,) for place in order[:enough]])
+    best, held = int(np.argmax(probability)) + 1, _credible_set(probability)
     subject = f"{best} {name} are" if best > 1 else f"{best} {name.removesuffix('s')} is"
     share = format_probability(float(probability[best - 1]))
-    return f"{subject} most probable ({share}); {held} hold{'s' if enough == 1 else ''} 95 %."
+    together = sizes_in_words([(each,) for each in held])
+    return f"{subject} most probable ({share}); {together} hold{'s' if len(held) == 1 else ''} 95 %."
+
+
+def _credible_set(probability: Float64[np.ndarray, " number"]) -> list[int]:
+    """Return the most probable numbers that hold 95 % between them, in increasing order.
+
+    probability: of the numbers 1, 2, ….
+    """
+    order = np.argsort(-probability, kind="stable")
+    enough = int(np.searchsorted(np.cumsum(probability[order]), HELD)) + 1
+    return sorted((order[:enough] + 1).tolist())
 
 
 def estimate_from_partitions(found: MixturePosterior) -> EstimatedPosterior:

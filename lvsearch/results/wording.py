@@ -96,7 +96,7 @@ def _most_probable(result: Findings) -> str:
     if not found.is_decided:
         return f"no single number yet: the evidence cannot choose between {_candidates_in_words(result)}"
     if is_number_open(result):
-        return _rows_held_in_words(result)
+        return ", ".join(_rows_held_in_words(result))
     chance = in_percent(float(found.probability[found.sizes.index(found.best)]))
     prior, posterior = result.unvisited
     hidden = f"; sizes not tried hold {format_probability(prior)} of the prior" if posterior > HIDDEN else ""
@@ -117,15 +117,16 @@ def is_number_open(result: Findings) -> bool:
     return max(together) > RATIO_OPEN * min(together) and max(together) - min(together) + 1 >= LEAST_WIDTH_OPEN
 
 
-def _rows_held_in_words(result: Findings) -> str:
-    """Return the answer where the number is open, such as "7–33 components hold rows (95 %), most probably 16 (6 %);
-    the data leave the number open".
+def _rows_held_in_words(result: Findings) -> tuple[str, str]:
+    """Return the answer where the number is open, in two parts: "7–33 components hold rows (95 %)" and "most probably
+    16 (6 %); the data leave the number open".
     """
     assert result.partitions is not None
     held, best, chance = result.partitions.occupied_summary()
+    numbers = _first_to_last([(number,) for number in held])
     return (
-        f"{_first_to_last([(number,) for number in held])} {unit_name(result)} hold rows (95 %), most probably {best} "
-        f"({in_percent(chance)}); the data leave the number open"
+        f"{numbers} {unit_name(result)} hold rows (95 %)",
+        f"most probably {best} ({in_percent(chance)}); the data leave the number open",
     )
 
 
@@ -232,8 +233,7 @@ def short_answer(result: Findings) -> str:
     if not found.is_decided:
         return f"{start}no single number yet" if start else "No single number yet"
     if is_number_open(result):
-        title = _rows_held_in_words(result).partition(", ")[0]
-        return f"{start}{title}"
+        return f"{start}{_rows_held_in_words(result)[0]}{_not_compared_in_words(result)}"
     title = f"{best}{_range_in_words(result)}{_not_compared_in_words(result)}"
     return f"{start}{title}" if start else f"{title[:1].upper()}{title[1:]}"
 

@@ -1,4 +1,4 @@
-"""How many components do velocities, lakes and enzymes support, under the prior of Richardson & Green (1997)?
+"""Compare posteriors of the number of components with independent samplers, under Richardson & Green's prior (1997).
 
     python tests/benchmarks/galaxy.py [--along rows] [--islands 8] [--particles 2048] [--largest 14] [--seed 0]
     python tests/benchmarks/galaxy.py --data enzyme --along partitions
@@ -41,7 +41,7 @@ KNOWN_EVIDENCE = {
     "acidity": {3: (-198.22, 0.03)},
     "enzyme": {2: (-76.65, 0.12), 3: (-74.13, 0.11), 4: (-73.63, 0.23)},
 }
-"""Log evidence and its standard error by number of components, nats."""
+"""Log evidence and its standard error by number of components, nats; an error of 0 was not recorded."""
 MOST = 30
 
 
@@ -157,15 +157,22 @@ def annealed(model: Any, rows: np.ndarray, arguments: argparse.Namespace) -> lis
             estimate, error = there_and_back(chain, key, Effort(arguments.steps, 2, arguments.particles or 64))
         estimates.append(estimate)
         of_data = KNOWN_EVIDENCE[arguments.data]
-        known = ", known {:.2f} ± {:.2f}".format(*of_data[size]) if size in of_data else ""
+        known = f", known {in_words(*of_data[size])}" if size in of_data else ""
         seconds = time.perf_counter() - began
         print(f"{size}: {estimate:.2f} ± {error:.2f}{known} ({seconds:.0f} s)", flush=True)
     return estimates
 
 
+def in_words(value: float, error: float) -> str:
+    """A known log evidence, with its standard error where that was recorded."""
+    return f"{value:.2f} ± {error:.2f}" if error else f"{value:.2f} (its error was not recorded)"
+
+
 def compare_evidence(log_evidence: np.ndarray, error: np.ndarray, known: dict[int, tuple[float, float]]) -> None:
     """Differences of log evidence to the smallest number that is known, in nats and in joint standard errors."""
-    first, *others = sorted(size for size in known if np.isfinite(log_evidence[size - 1]))
+    first, *others = sorted(size for size in known if np.isfinite(log_evidence[size - 1])) or [0]
+    if not others:
+        print("log evidence: fewer than two known sizes were drawn, nothing to compare")
     for size in others:
         difference, truth = log_evidence[size - 1] - log_evidence[first - 1], known[size][0] - known[first][0]
         joint = np.sqrt(error[size - 1] ** 2 + error[first - 1] ** 2 + known[size][1] ** 2 + known[first][1] ** 2)

@@ -10,6 +10,7 @@ from scipy.sparse import csr_array
 
 from lvsearch.inference.annealing.between_sizes import gain_downwards, gain_upwards
 from lvsearch.inference.annealing.particles import draw_from_q
+from lvsearch.inference.topic_samplers import path_starts
 from lvsearch.inference.topic_samplers.chain import collapsed_topics
 from lvsearch.inference.topic_samplers.chain_inputs import GivenFactors
 from lvsearch.inference.topic_samplers.path_starts import draw_topics_of_tokens
@@ -157,8 +158,10 @@ def settle_one(chain):
         return settle(chain, jax.random.key(0), draw_from_q(chain, jax.random.key(1), particles=4), 2, 4)[1]
 
 
-def test_first_topics_of_tokens_are_drawn_by_the_responsibilities_of_a_fit():
+@pytest.mark.parametrize("at_once", [8, 1 << 22])
+def test_first_topics_of_tokens_are_drawn_by_the_responsibilities_of_a_fit(monkeypatch, at_once):
     """Weights are θ_dk φ_kw; slots without a token stay empty; a topic of probability 0 is never drawn."""
+    monkeypatch.setattr(path_starts, "MOST_WEIGHTS_AT_ONCE", at_once)
     proportions = np.array([[0.6, 0.3, 0.1, 0.0], [0.1, 0.1, 0.8, 0.0], [0.25, 0.5, 0.25, 0.0]])
     topics = np.array([[0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1], [0.25, 0.25, 0.25, 0.25], [1.0, 0.0, 0.0, 0.0]])
     with np.errstate(divide="ignore"):
