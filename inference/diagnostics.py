@@ -26,6 +26,15 @@ from scipy.special import ndtri
 
 Draws = Float[np.ndarray, "chain draw"] | Int[np.ndarray, "chain draw"]
 
+MOST_RHAT = 1.05
+"""The largest R̂ at which chains count as agreeing.
+
+The mean over M chains then has an error of about √((R̂² − 1) / M) standard deviations of what is drawn: .16 with 4
+chains, .08 with 16.
+"""
+FEWEST_EFFECTIVE = 100
+"""The fewest effective draws, of all chains together, that make an answer."""
+
 
 # ── several chains ──────────────────────────────────────────────────────────────────────────────────────────────────
 

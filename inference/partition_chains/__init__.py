@@ -2,7 +2,6 @@
 
 from lvsearch.inference.partition_chains.chain import PartitionChain, PartitionState
 from lvsearch.inference.partition_chains.run import (
-    MOST_RHAT,
     PartitionRun,
     PartitionTrace,
     RowMixture,
@@ -15,7 +14,6 @@ from lvsearch.inference.partition_chains.run import (
 from lvsearch.inference.partition_chains.seating import SeatPrior, Seats, supported_sizes
 
 __all__ = [
-    "MOST_RHAT",
     "PartitionChain",
     "PartitionRun",
     "PartitionState",

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, Float64, Int, Key
 
 from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.diagnostics import bulk_effective_sample_size, rhat
+from lvsearch.inference.diagnostics import MOST_RHAT, bulk_effective_sample_size, rhat
 from lvsearch.inference.engine.estimate import capacity_of
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
@@ -40,8 +40,6 @@ of the last block. `FULL_SHARE`, times the precision, holds for all kept draws: 
 """
 CHAINS = 16
 """The number of independent chains, side by side on the last axis of every array."""
-MOST_RHAT = 1.05
-"""The largest R̂ at which chains count as agreeing."""
 FEWEST_BLOCKS = 8
 """The number of blocks after which chains are first tested for agreement; the first half of all blocks is left out."""
 LOG_ROWS_DECIMALS = 6

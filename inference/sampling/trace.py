@@ -8,12 +8,16 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Float64
 
-from lvsearch.inference.diagnostics import bulk_effective_sample_size, mean_effective_sample_size, rhat
+from lvsearch.inference.diagnostics import (
+    FEWEST_EFFECTIVE,
+    MOST_RHAT,
+    bulk_effective_sample_size,
+    mean_effective_sample_size,
+    rhat,
+)
 from lvsearch.inference.sampling.recording import Quantity
 
 LOG_DENSITY = "log_density"
-MOST_RHAT, FEWEST_EFFECTIVE = 1.05, 100
-"""The largest R̂, and the fewest effective draws of all chains together, at which chains count as agreeing."""
 FEWEST_DRAWS = 4
 """The fewest draws of a chain for which diagnostics are computed: each of its halves must be able to vary."""
 

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 
 from lvsearch.data.kinds import data_for
 from lvsearch.inference.compiles import prepare_programs
-from lvsearch.inference.diagnostics import bulk_effective_sample_size, rhat
+from lvsearch.inference.diagnostics import FEWEST_EFFECTIVE, MOST_RHAT, bulk_effective_sample_size, rhat
 from lvsearch.inference.mixtures.occupied import OccupiedCounts, occupied_along, occupied_over_chains
 from lvsearch.inference.processes import LogPrior, occupied_chains, occupied_sampler
 from lvsearch.models.contract import Model
@@ -34,8 +34,6 @@ Z_95 = 1.6448536269514722
 """The 95 % point of a Gaussian, in standard deviations from the mean; −Z_95 is the 5 % point."""
 SHOWN = 1e-3
 """A picture leaves out numbers whose 95 % point of the probability is below this."""
-MOST_RHAT, FEWEST_EFFECTIVE = 1.05, 100
-"""The largest R̂, and the smallest number of effective draws of all chains together, of chains that give an answer."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)

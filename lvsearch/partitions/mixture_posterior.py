@@ -16,8 +16,8 @@ from jaxtyping import Float64
 
 from lvsearch.data.kinds import data_for
 from lvsearch.inference.compiles import prepare_programs
+from lvsearch.inference.diagnostics import MOST_RHAT
 from lvsearch.inference.partition_chains import (
-    MOST_RHAT,
     PartitionTrace,
     RowMixture,
     partition_chain,

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from lvsearch.inference.partition_chains import MOST_RHAT
+from lvsearch.inference.diagnostics import MOST_RHAT
 from lvsearch.results.findings import Findings
 from lvsearch.searching.partition_evaluator import PartitionEvaluator
 from lvsearch.sizing.bounds import NOT_OF_SIZES, OF_FITS
