@@ -46,13 +46,11 @@ from lvsearch.models.components.component import Component, draw_hyper
 from lvsearch.models.contract import Gate, HyperparameterArray, Masks, Site, Statistics
 from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.families import VectorGaussian, VectorGaussianStatistics
-from lvsearch.models.finite_mixture import FiniteMixture
-from lvsearch.models.mixture import MixtureModel, component_rows
-from lvsearch.models.relabelling import log_relabellings
+from lvsearch.models.finite_mixture import DirichletMixture, FiniteMixture
 from lvsearch.models.units import Row
 
 
-class FactorAnalyzerMixture(MixtureModel):
+class FactorAnalyzerMixture(DirichletMixture):
     """A mixture of `size` factor analysers, with `components.n_factors` factors in each.
 
     components: such as `FactorAnalyzerComponents.weak(values, n_factors=2)`. The default has one factor and expects
@@ -68,9 +66,7 @@ class FactorAnalyzerMixture(MixtureModel):
     concentration: HyperparameterArray
     dynamic: bool = eqx.field(static=True)
 
-    size_names: ClassVar[tuple[str, ...]] = ("components",)
     nested: ClassVar[bool] = False
-    ordered: ClassVar[bool] = False
 
     def __init__(self, components: Component | None = None, concentration: Any = 1.0, dynamic: bool = False):
         components = FactorAnalyzerComponents() if components is None else components
@@ -89,51 +85,9 @@ class FactorAnalyzerMixture(MixtureModel):
         assert isinstance(self.components, FactorAnalyzerComponents)  # the constructor checked it
         return self.components
 
-    @property
-    def weighted(self) -> FiniteMixture:
-        """A `FiniteMixture` with this model's prior on the weights; its components are the default ones and are not
-        used.
-        """
-        return FiniteMixture(concentration=self.concentration, dynamic=self.dynamic)
-
     def describe(self) -> str:
         """Describe the model in one line, such as "FactorAnalyzerMixture: factor analysers with 2 factors (…); …"."""
-        weights = self.weighted.describe().rpartition("; ")[2]
-        return f"FactorAnalyzerMixture: {self.components.describe()}; {weights}"
-
-    # ── weights ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def concentration_at(self, size: Any) -> Any:
-        """Return a, the concentration of each component's weight if there are `size` components."""
-        return self.weighted.concentration_at(size)
-
-    def weight_sites(self) -> dict[str, Site]:
-        """Return {"weights": the latent variable of the components' weights}."""
-        return self.weighted.weight_sites()
-
-    def log_weights(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, " component"]:
-        """Return the log of each component's weight, in nats, shape (component,)."""
-        return self.weighted.log_weights(g, on)
-
-    def log_weights_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
-        """Return log Dirichlet(weights | a, …, a), the log prior density of the weights, in nats.
-
-        g: {"weights": log weights, shape (component,)}. on: {"component": mask of the components that exist}.
-        """
-        return self.weighted.log_weights_prior(g, on)
-
-    def expected_weights(self, natural: Mapping[str, Statistics]) -> tuple[Float[np.ndarray, " component"], float]:
-        """Return (the mean of the weights' Dirichlet, shape (component,), and 0.0, the mass of further components).
-
-        natural: {"weights": natural parameters of the Dirichlet}.
-        """
-        return self.weighted.expected_weights(natural)
-
-    def draw_weights(self, key: Array, size: tuple[int, ...]) -> dict[str, Statistics]:
-        """Draw the weights of the components from their prior, and return {"weights": log weights, shape
-        (component,)}.
-        """
-        return self.weighted.draw_weights(key, size)
+        return f"FactorAnalyzerMixture: {self.components.describe()}; {self.describe_weights()}"
 
     # ── rows ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -207,15 +161,6 @@ class FactorAnalyzerMixture(MixtureModel):
         l = {"component": jax.nn.one_hot(chosen, size[0]), "scores": scores}
         keys = jax.random.split(key_data, n_rows)
         return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
-
-    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """Return log(K! / Π_j m_j!) in nats, for K components in groups of m_j identical ones: the log number of
-        relabellings.
-
-        Components without rows are the most common such group. size: (K,).
-        natural: {name: natural parameters} of the globals.
-        """
-        return log_relabellings(component_rows(size[0], natural, ("weights", "components")))
 
     def plug_in(self) -> "FactorAnalyzerMixture":
         """Raise ValueError: the model has no plug-in form."""

@@ -38,70 +38,27 @@ from lvsearch.models.mixture import MixtureModel, component_rows
 from lvsearch.models.relabelling import log_relabellings
 
 
-class FiniteMixture(MixtureModel):
-    """A mixture of `size` components of one kind.
+class DirichletMixture(MixtureModel):
+    """The base class of mixtures of `size` components whose weights have a symmetric Dirichlet prior.
 
-    components: the kind of components and their prior, such as `DiagonalComponents.scaled_to(values)`. The default
-        expects standardised columns.
-    concentration: of the symmetric Dirichlet on the weights, *per component*. With 1, the default, all divisions of the
-        rows into component sizes are equally probable, and a larger K pays for components that it does not need. None,
-        together with estimated components, means weights that are parameters: the plug-in form.
-    dynamic: if True, `concentration` is the total α of all components, and each of the K components has α/K. A *static*
-        mixture of finite mixtures (Miller & Harrison 2018) has the same a at every size. In a *dynamic* one
-        (Frühwirth-Schnatter, Malsiner-Walli & Grün 2021) components without rows cost little: the size of the model
-        says less about the data, and the number of occupied components says more.
-
-    `nested` is True: Proposition 1 of Chiang & Poole holds for the plug-in form, whose weights are free. Proof: given π
-    and θ for K components, put for K + 1 components θ'_{K+1} = θ_k for any k, π'_{K+1} = ε and π'_k = π_k − ε. Every
-    row keeps its density exactly.
+    | field | meaning |
+    |---|---|
+    | `concentration` | a, the Dirichlet parameter of each weight; None where weights are estimated |
+    | `dynamic` | True if `concentration` is the total α of all components, of which each of K has α/K |
     """
 
-    components: Component
-    concentration: HyperparameterArray | None
-    dynamic: bool = eqx.field(static=True)
+    concentration: eqx.AbstractVar[HyperparameterArray | None]
+    dynamic: eqx.AbstractVar[bool]
 
     size_names: ClassVar[tuple[str, ...]] = ("components",)
-    nested: ClassVar[bool] = True
     ordered: ClassVar[bool] = False
 
-    def __init__(self, components: Component | None = None, concentration: Any = 1.0, dynamic: bool = False):
-        self.components = DiagonalComponents() if components is None else required_component(components)
-        if (concentration is None) != self.components.estimated:
-            raise ValueError(
-                f"got concentration={concentration!r} with components whose parameters are "
-                f"{'' if self.components.estimated else 'not '}estimated, expected None exactly where they are: leave "
-                "both to plug_in()"
-            )
-        self.concentration = (
-            None
-            if concentration is None
-            else positive_parameter("concentration", concentration_parameter("concentration", concentration))
-        )
-        self.dynamic = bool(dynamic)
-
-    def suggestions_if_open(self) -> tuple[str, ...]:
-        """Return phrases that suggest other priors or components to try where data leave the number open."""
-        others = (
-            [] if self.dynamic else ["a prior on weights under which needless components stay empty (dynamic=True)"]
-        )
-        kind = type(self.components)
-        if self.components.inferred and hasattr(kind, "scaled_to"):
-            others.append(
-                f"components whose typical width is fixed in advance, not inferred ({kind.__name__}.scaled_to(rows))"
-            )
-        return tuple(others)
-
-    def describe(self) -> str:
-        """Describe the model in one line.
-
-        Such as "FiniteMixture: Gaussians of known variance 1 (…); weights ~ Dirichlet, 1 per component".
-        """
+    def describe_weights(self) -> str:
+        """Describe the weights in a few words, such as "weights ~ Dirichlet, 1 per component"."""
         if self.concentration is None:
-            return f"FiniteMixture: {self.components.describe()}; weights estimated"
+            return "weights estimated"
         spread = "over all components" if self.dynamic else "per component"
-        return (
-            f"FiniteMixture: {self.components.describe()}; weights ~ Dirichlet, {as_text(self.concentration)} {spread}"
-        )
+        return f"weights ~ Dirichlet, {as_text(self.concentration)} {spread}"
 
     def concentration_at(self, size: Any) -> Any:
         """Return a, the concentration of each component's weight if there are `size` components.
@@ -159,6 +116,65 @@ class FiniteMixture(MixtureModel):
         natural: {name: natural parameters} of the globals.
         """
         return log_relabellings(component_rows(size[0], natural, ("weights", "components")))
+
+
+class FiniteMixture(DirichletMixture):
+    """A mixture of `size` components of one kind.
+
+    components: the kind of components and their prior, such as `DiagonalComponents.scaled_to(values)`. The default
+        expects standardised columns.
+    concentration: of the symmetric Dirichlet on the weights, *per component*. With 1, the default, all divisions of the
+        rows into component sizes are equally probable, and a larger K pays for components that it does not need. None,
+        together with estimated components, means weights that are parameters: the plug-in form.
+    dynamic: if True, `concentration` is the total α of all components, and each of the K components has α/K. A *static*
+        mixture of finite mixtures (Miller & Harrison 2018) has the same a at every size. In a *dynamic* one
+        (Frühwirth-Schnatter, Malsiner-Walli & Grün 2021) components without rows cost little: the size of the model
+        says less about the data, and the number of occupied components says more.
+
+    `nested` is True: Proposition 1 of Chiang & Poole holds for the plug-in form, whose weights are free. Proof: given π
+    and θ for K components, put for K + 1 components θ'_{K+1} = θ_k for any k, π'_{K+1} = ε and π'_k = π_k − ε. Every
+    row keeps its density exactly.
+    """
+
+    components: Component
+    concentration: HyperparameterArray | None
+    dynamic: bool = eqx.field(static=True)
+
+    nested: ClassVar[bool] = True
+
+    def __init__(self, components: Component | None = None, concentration: Any = 1.0, dynamic: bool = False):
+        self.components = DiagonalComponents() if components is None else required_component(components)
+        if (concentration is None) != self.components.estimated:
+            raise ValueError(
+                f"got concentration={concentration!r} with components whose parameters are "
+                f"{'' if self.components.estimated else 'not '}estimated, expected None exactly where they are: leave "
+                "both to plug_in()"
+            )
+        self.concentration = (
+            None
+            if concentration is None
+            else positive_parameter("concentration", concentration_parameter("concentration", concentration))
+        )
+        self.dynamic = bool(dynamic)
+
+    def suggestions_if_open(self) -> tuple[str, ...]:
+        """Return phrases that suggest other priors or components to try where data leave the number open."""
+        others = (
+            [] if self.dynamic else ["a prior on weights under which needless components stay empty (dynamic=True)"]
+        )
+        kind = type(self.components)
+        if self.components.inferred and hasattr(kind, "scaled_to"):
+            others.append(
+                f"components whose typical width is fixed in advance, not inferred ({kind.__name__}.scaled_to(rows))"
+            )
+        return tuple(others)
+
+    def describe(self) -> str:
+        """Describe the model in one line.
+
+        Such as "FiniteMixture: Gaussians of known variance 1 (…); weights ~ Dirichlet, 1 per component".
+        """
+        return f"FiniteMixture: {self.components.describe()}; {self.describe_weights()}"
 
     def plug_in(self) -> "FiniteMixture":
         """Return the model with weights and components estimated by maximum likelihood.

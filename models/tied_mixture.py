@@ -34,7 +34,6 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from lvsearch.models.components import FullCovarianceComponents
@@ -43,15 +42,13 @@ from lvsearch.models.contract import HyperparameterArray, Masks, Site, Statistic
 from lvsearch.models.exponential.family import inner
 from lvsearch.models.exponential.normal_wishart import NormalWishartStatistics
 from lvsearch.models.exponential.tied_normal_wishart import TiedNormalWishart, tied_marginals, tied_share
-from lvsearch.models.finite_mixture import FiniteMixture
-from lvsearch.models.mixture import MixtureModel, component_rows
-from lvsearch.models.relabelling import log_relabellings
+from lvsearch.models.finite_mixture import DirichletMixture, FiniteMixture
 
 # the axes of the statistics of the components' parameters
 AXES = ("component", "dim", "dim")
 
 
-class TiedMixture(MixtureModel):
+class TiedMixture(DirichletMixture):
     """A mixture of `size` Gaussians in which each has its own mean and all share one covariance.
 
     components: the prior on the means and on the covariance: `FullCovarianceComponents.weak(values)`, or
@@ -67,9 +64,7 @@ class TiedMixture(MixtureModel):
     concentration: HyperparameterArray
     dynamic: bool = eqx.field(static=True)
 
-    size_names: ClassVar[tuple[str, ...]] = ("components",)
     nested: ClassVar[bool] = False
-    ordered: ClassVar[bool] = False
 
     def __init__(self, components: Component | None = None, concentration: Any = 1.0, dynamic: bool = False):
         components = FullCovarianceComponents() if components is None else components
@@ -93,36 +88,6 @@ class TiedMixture(MixtureModel):
         Such as "TiedMixture: one covariance for all; Gaussians with full covariance (…); weights ~ Dirichlet, …".
         """
         return self.independent.describe().replace("FiniteMixture:", "TiedMixture: one covariance for all;", 1)
-
-    # ── weights ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def weight_sites(self) -> dict[str, Site]:
-        """Return {"weights": the latent variable of the components' weights}."""
-        return self.independent.weight_sites()
-
-    def log_weights(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, " component"]:
-        """Return the log of each component's weight, in nats, shape (component,)."""
-        return self.independent.log_weights(g, on)
-
-    def log_weights_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
-        """Return log Dirichlet(weights | a, …, a), the log prior density of the weights, in nats.
-
-        g: {"weights": log weights, shape (component,)}. on: {"component": mask of the components that exist}.
-        """
-        return self.independent.log_weights_prior(g, on)
-
-    def expected_weights(self, natural: Mapping[str, Statistics]) -> tuple[Float[np.ndarray, " component"], float]:
-        """Return (the mean of the weights' Dirichlet, shape (component,), and 0.0, the mass of further components).
-
-        natural: {"weights": natural parameters of the Dirichlet}.
-        """
-        return self.independent.expected_weights(natural)
-
-    def draw_weights(self, key: Array, size: tuple[int, ...]) -> dict[str, Statistics]:
-        """Draw the weights of the components from their prior, and return {"weights": log weights, shape
-        (component,)}.
-        """
-        return self.independent.draw_weights(key, size)
 
     # ── components ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -205,15 +170,6 @@ class TiedMixture(MixtureModel):
         products = inner(TiedNormalWishart(), natural(component.with_expected_numbers(g)), statistics, mask)
         log_components = products - TiedNormalWishart().log_normaliser(natural(geometric), mask)
         return self.log_weights_prior(g, on) + log_hyper_prior(component, g) + log_components
-
-    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
-        """Return log(K! / Π_j m_j!) in nats, for K components in groups of m_j identical ones: the log number of
-        relabellings.
-
-        Components without rows are the most common such group. size: (K,).
-        natural: {name: natural parameters} of the globals.
-        """
-        return log_relabellings(component_rows(size[0], natural, ("weights", "components")))
 
     def plug_in(self) -> "TiedMixture":
         """Raise ValueError: the model has no plug-in form."""

@@ -6,10 +6,10 @@ scores it under every part and puts it into one of them. There are two kinds of 
 
 - A *sweep* lets every row join any part or a new one (collapsed Gibbs sampling; Neal 2000, algorithm 3).
 - A *jump* splits one part in two, or merges two, by the sequentially allocated sampler of Dahl (2005). Two rows are
-  drawn, often ones that are near each other, because parts of distant rows are seldom merged. If both are in one part, each begins a part of its own. The other rows of that part then join one of the two in
-  turn, with the probabilities of the sweep. If the two rows are in two parts, these become one. The probability of the
-  way back is that of the same pass with the labels as they are. The result is accepted or refused by
-  Metropolis–Hastings.
+  drawn, often ones that are near each other, because parts of distant rows are seldom merged. If both are in one part,
+  each begins a part of its own. The other rows of that part then join one of the two in turn, with the probabilities of
+  the sweep. If the two rows are in two parts, these become one. The probability of the way back is that of the same
+  pass with the labels as they are. The result is accepted or refused by Metropolis–Hastings.
 
 The prior of the partition comes from `seating`. The probability of a row's values in a part comes from the collapsed
 chain of the model (`evidence.mixtures` and its kinds), which knows conjugate components of every kind. Hyper-parameters
@@ -29,7 +29,6 @@ from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
 from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining
 from lvsearch.inference.generators import generator, split_key
 from lvsearch.inference.partition_chains.seating import SeatPrior, Seats
-
 
 MOST_CANDIDATES = 32
 """The most rows among which the second row of a split-merge jump is sought: a power of two."""
