@@ -6,11 +6,9 @@ from lvsearch.inference import factor_analyzers as _factor_analyzers  # noqa: F4
 from lvsearch.inference import factorizations as _factorizations  # noqa: F401 — registers the estimator of counts
 from lvsearch.inference import full_covariances as _full_covariances  # noqa: F401 — registers paths of such mixtures
 from lvsearch.inference import hdp as _hdp  # noqa: F401 — registers the estimator of HDP topics
-from lvsearch.inference import independent_normals as _independent_normals  # noqa: F401 — registers paths of such mixtures
 from lvsearch.inference import mixture_samplers as _mixture_samplers  # noqa: F401 — registers the sampler of mixtures
 from lvsearch.inference import mixtures as _mixtures  # noqa: F401 — registers the estimator of mixtures
 from lvsearch.inference import sequences as _sequences  # noqa: F401 — registers the estimator of hidden Markov models
-from lvsearch.inference import tied_mixtures as _tied_mixtures  # noqa: F401 — registers tied mixtures
 from lvsearch.inference import trees
 from lvsearch.inference import word_mixtures as _word_mixtures  # noqa: F401 — registers the baselines' estimators
 from lvsearch.inference.annotation import estimator as _annotation  # noqa: F401 — registers the estimator of images

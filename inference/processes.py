@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Int
 from lvsearch.inference.chains import Sampler
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate
-from lvsearch.inference.mixtures.occupied import OccupiedCounts
+from lvsearch.inference.mixtures.partitions import OccupiedCounts
 from lvsearch.inference.sampling.recording import Recorder
 from lvsearch.models.contract import Model
 

@@ -23,27 +23,24 @@ from lvsearch.models.components import (
     StudentComponents,
 )
 from lvsearch.models.components.component import Component
-from lvsearch.models.contract import Gate, Masks, Model, Site, first, hyperparameter
+from lvsearch.models.contract import Gate, Masks, Model, Site, first, hyperparameter, log_relabellings
 from lvsearch.models.corr_lda import CorrLDA
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.factor_analyzers import FactorAnalyzerMixture
 from lvsearch.models.finite_mixture import FiniteMixture
 from lvsearch.models.gm_lda import GMLDA
 from lvsearch.models.gm_mixture import GMMixture
-from lvsearch.models.hdp import HDP
-from lvsearch.models.hdp_mixture import HDPMixture
+from lvsearch.models.hdp import HDP, HDPMixture
 from lvsearch.models.hidden_markov import HiddenMarkov
 from lvsearch.models.hlda import HLDA
 from lvsearch.models.ibp import IBP, GammaPrior
 from lvsearch.models.independent_normal import IndependentNormalMixture
 from lvsearch.models.lda import LDA
-from lvsearch.models.mixture_of_unigrams import MixtureOfUnigrams
+from lvsearch.models.mixture_of_unigrams import MixtureOfUnigrams, Unigram
 from lvsearch.models.plsi import PLSI
 from lvsearch.models.poisson_factorization import PoissonFactorization
 from lvsearch.models.registry import register
-from lvsearch.models.relabelling import log_relabellings
 from lvsearch.models.tied_mixture import TiedMixture
-from lvsearch.models.unigram import Unigram
 from lvsearch.models.units import AnnotatedImage, BagOfWords, GroupOfRows, Row
 
 __all__ = [

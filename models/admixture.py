@@ -37,7 +37,7 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float, Int
 from scipy.special import xlogy
 
-from lvsearch.models.components.standard import positive_parameter
+from lvsearch.models.components.arguments import positive_parameter
 from lvsearch.models.contract import (
     HyperparameterArray,
     Masks,
@@ -46,10 +46,10 @@ from lvsearch.models.contract import (
     Statistics,
     concentration_parameter,
     first,
+    log_relabellings,
 )
-from lvsearch.models.exponential.blocks import SimplexBlocks
+from lvsearch.models.exponential.simplex import SimplexBlocks
 from lvsearch.models.families import Categorical, Dirichlet
-from lvsearch.models.relabelling import log_relabellings
 from lvsearch.models.topic_model import log_symmetric_dirichlet
 from lvsearch.models.units import BagOfWords
 

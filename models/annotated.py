@@ -27,10 +27,10 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
+from lvsearch.models.components.arguments import required_numbers
 from lvsearch.models.components.component import Component, draw_parameters, draw_rows, log_likelihoods, log_prior
+from lvsearch.models.components.counts import MultinomialComponents
 from lvsearch.models.components.diagonal import DiagonalComponents
-from lvsearch.models.components.multinomial import MultinomialComponents
-from lvsearch.models.components.requirements import required_numbers
 from lvsearch.models.contract import (
     HyperparameterArray,
     Masks,
@@ -40,9 +40,9 @@ from lvsearch.models.contract import (
     first,
     hyperparameter,
     is_known_false,
+    log_relabellings,
 )
 from lvsearch.models.families import Dirichlet
-from lvsearch.models.relabelling import log_relabellings
 from lvsearch.models.units import AnnotatedImage, Row
 
 

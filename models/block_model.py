@@ -38,15 +38,22 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.components.bernoulli import BernoulliComponents
+from lvsearch.models.components.arguments import positive_parameter, required_numbers
+from lvsearch.models.components.categorical import BernoulliComponents
 from lvsearch.models.components.component import Component
-from lvsearch.models.components.requirements import required_numbers
-from lvsearch.models.components.standard import positive_parameter
-from lvsearch.models.contract import HyperparameterArray, Masks, Model, Site, Statistics, concentration_parameter, first
+from lvsearch.models.contract import (
+    HyperparameterArray,
+    Masks,
+    Model,
+    Site,
+    Statistics,
+    concentration_parameter,
+    first,
+    log_relabellings,
+)
 from lvsearch.models.exponential.family import inner
 from lvsearch.models.families import Categorical, Dirichlet
 from lvsearch.models.hyperpriors import as_text
-from lvsearch.models.relabelling import log_relabellings
 from lvsearch.models.units import Row
 
 ROW, COLUMN = "row_cluster", "column_cluster"

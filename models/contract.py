@@ -20,6 +20,9 @@ The log-joint has two parts, so that data can come in batches:
 | capacity | the number of places (array slots) for components; at least the size, so some places are empty |
 | `on` | {axis name: mask of the entries that exist}, which leaves out empty places |
 
+`log_relabellings` computes what most models return from `log_symmetry`: the log number of distinct ways to relabel the
+exchangeable components of a fit.
+
 References: Blei (2004), §2.1–2.2.
 """
 
@@ -38,6 +41,36 @@ from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.families import Family
 from lvsearch.models.plain_arguments import numbers
+
+
+def log_relabellings(rows: np.ndarray) -> float:
+    """Return log(K! / Π_j m_j!) in nats: the log number of distinct ways to relabel K components.
+
+    m_j are the sizes of the groups of equal components; exchanging equal components gives no new relabelling.
+
+    rows: one component in each row, shape (K, numbers). Components are equal if their numbers agree within 1e-3,
+        relative or absolute.
+    """
+    return float(_log_factorial(len(rows)) - sum(_log_factorial(m) for m in _group_sizes(rows)))
+
+
+def _log_factorial(n: int) -> float:
+    """Return log n! in nats."""
+    return float(np.log(np.arange(1, n + 1)).sum())
+
+
+def _group_sizes(rows: np.ndarray) -> list[int]:
+    """Return the sizes of the groups of equal rows; a row belongs to the first group whose first row it equals.
+
+    rows: shape (row, numbers). Numbers are equal if they agree within 1e-3, relative or absolute.
+    """
+    left, sizes = rows, []
+    while len(left):
+        same = np.isclose(left, left[0], rtol=1e-3, atol=1e-3).all(-1)
+        sizes.append(int(same.sum()))
+        left = left[~same]
+    return sizes
+
 
 Statistics = Any
 """A pytree of arrays: the sufficient statistics of one latent variable, elements on the leading axes, event axis

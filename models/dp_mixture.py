@@ -38,9 +38,9 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
 
+from lvsearch.models.components.arguments import required_numbers
 from lvsearch.models.components.component import Component
 from lvsearch.models.components.diagonal import DiagonalComponents
-from lvsearch.models.components.requirements import required_numbers
 from lvsearch.models.contract import HyperparameterArray, Masks, Site, Statistics
 from lvsearch.models.families import Beta, BetaStatistics, Gamma, GammaStatistics
 from lvsearch.models.hyperpriors import UNIT_PRIOR, GammaPrior, as_text, positive_or_gamma_prior

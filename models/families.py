@@ -59,11 +59,13 @@ expect an absolute error near 1e-7 · concentration · log(concentration). Use f
 """
 
 from lvsearch.models.exponential.family import Family, IndicatorFamily, UnitCarrierFamily
-from lvsearch.models.exponential.indicators import Bernoulli, Categorical
-from lvsearch.models.exponential.markov_chain import MarkovChain, MarkovChainStatistics
-from lvsearch.models.exponential.normal_gamma import MeanAndPrecision, NormalGamma, NormalGammaStatistics
-from lvsearch.models.exponential.normal_wishart import MeanAndPrecisionMatrix, NormalWishart, NormalWishartStatistics
-from lvsearch.models.exponential.point_gaussian import PointGaussian, PointMean, PointProbability
+from lvsearch.models.exponential.indicators import Bernoulli, Categorical, MarkovChain, MarkovChainStatistics
+from lvsearch.models.exponential.normal_wishart import (
+    MeanAndPrecisionMatrix,
+    NormalWishart,
+    NormalWishartStatistics,
+    TiedNormalWishart,
+)
 from lvsearch.models.exponential.regression import (
     NormalGammaRegression,
     RegressionStatistics,
@@ -79,9 +81,14 @@ from lvsearch.models.exponential.scalars import (
     Gaussian,
     GaussianStatistics,
     KnownPrecisionGaussian,
+    MeanAndPrecision,
+    NormalGamma,
+    NormalGammaStatistics,
+    PointGaussian,
+    PointMean,
+    PointProbability,
 )
 from lvsearch.models.exponential.simplex import Dirichlet, PointSimplex
-from lvsearch.models.exponential.tied_normal_wishart import TiedNormalWishart
 
 __all__ = [
     "Bernoulli",

@@ -27,15 +27,20 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
 
+from lvsearch.models.components.arguments import positive_parameter, required_component
 from lvsearch.models.components.component import Component
 from lvsearch.models.components.diagonal import DiagonalComponents
-from lvsearch.models.components.requirements import required_component
-from lvsearch.models.components.standard import positive_parameter
-from lvsearch.models.contract import HyperparameterArray, Masks, Site, Statistics, concentration_parameter
+from lvsearch.models.contract import (
+    HyperparameterArray,
+    Masks,
+    Site,
+    Statistics,
+    concentration_parameter,
+    log_relabellings,
+)
 from lvsearch.models.families import Dirichlet, PointSimplex
 from lvsearch.models.hyperpriors import as_text
 from lvsearch.models.mixture import MixtureModel, component_rows
-from lvsearch.models.relabelling import log_relabellings
 
 
 class DirichletMixture(MixtureModel):

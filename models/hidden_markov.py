@@ -31,10 +31,9 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
+from lvsearch.models.components.arguments import positive_parameter, required_numbers
 from lvsearch.models.components.component import Component, draw_parameters, draw_rows, log_likelihood, log_prior
 from lvsearch.models.components.diagonal import DiagonalComponents
-from lvsearch.models.components.requirements import required_numbers
-from lvsearch.models.components.standard import positive_parameter
 from lvsearch.models.contract import (
     HyperparameterArray,
     Masks,
@@ -44,10 +43,10 @@ from lvsearch.models.contract import (
     concentration_parameter,
     first,
     is_known_false,
+    log_relabellings,
 )
 from lvsearch.models.families import Dirichlet, MarkovChain, MarkovChainStatistics, PointSimplex
 from lvsearch.models.hyperpriors import as_text
-from lvsearch.models.relabelling import log_relabellings
 from lvsearch.models.units import GroupOfRows, Row
 
 

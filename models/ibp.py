@@ -34,7 +34,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.contract import HyperparameterArray, Masks, Model, Site, Statistics, first
+from lvsearch.models.contract import HyperparameterArray, Masks, Model, Site, Statistics, first, log_relabellings
 from lvsearch.models.families import (
     Bernoulli,
     Beta,
@@ -45,7 +45,6 @@ from lvsearch.models.families import (
     GaussianStatistics,
 )
 from lvsearch.models.hyperpriors import UNIT_PRIOR, GammaPrior, as_text, positive_or_gamma_prior
-from lvsearch.models.relabelling import log_relabellings
 from lvsearch.models.units import Row
 
 LOG_2PI = float(np.log(2 * np.pi))

@@ -38,14 +38,13 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.components.standard import location_parameter, positive_parameter, standardised
-from lvsearch.models.contract import HyperparameterArray, Masks, Model, Site, Statistics, first
+from lvsearch.models.components.arguments import location_parameter, positive_parameter, standardised
+from lvsearch.models.contract import HyperparameterArray, Masks, Model, Site, Statistics, first, log_relabellings
 from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.families import Categorical, Dirichlet, Gamma, GammaStatistics, Gaussian, GaussianStatistics
 from lvsearch.models.hyperpriors import as_text
 from lvsearch.models.mixture import component_rows
 from lvsearch.models.plain_arguments import numbers
-from lvsearch.models.relabelling import log_relabellings
 from lvsearch.models.units import Row
 
 

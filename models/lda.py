@@ -45,10 +45,10 @@ from lvsearch.models.contract import (
     first,
     hyperparameter,
     is_known_false,
+    log_relabellings,
 )
 from lvsearch.models.families import Categorical, Dirichlet, Family, Gamma, GammaStatistics, PointSimplex
 from lvsearch.models.hyperpriors import GammaPrior, as_text, positive_or_gamma_prior
-from lvsearch.models.relabelling import log_relabellings
 from lvsearch.models.topic_model import TopicModel, saturated_log_likelihood
 from lvsearch.models.units import BagOfWords
 

@@ -32,9 +32,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.contract import Masks, Site, Statistics, first
+from lvsearch.models.contract import Masks, Site, Statistics, first, log_relabellings
 from lvsearch.models.families import Categorical, PointSimplex
-from lvsearch.models.relabelling import log_relabellings
 from lvsearch.models.topic_model import TopicModel, saturated_log_likelihood
 from lvsearch.models.units import BagOfWords
 

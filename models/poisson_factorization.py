@@ -55,7 +55,7 @@ from jaxtyping import Array, Bool, Float
 from scipy.special import gammaln as scipy_gammaln
 from scipy.special import xlogy
 
-from lvsearch.models.components.standard import positive_parameter
+from lvsearch.models.components.arguments import positive_parameter
 from lvsearch.models.contract import (
     HyperparameterArray,
     Masks,
@@ -64,11 +64,11 @@ from lvsearch.models.contract import (
     Statistics,
     concentration_parameter,
     first,
+    log_relabellings,
 )
 from lvsearch.models.families import Categorical, Gamma, GammaStatistics
 from lvsearch.models.hyperpriors import GammaPrior, as_text, positive_or_gamma_prior
 from lvsearch.models.plain_arguments import numbers
-from lvsearch.models.relabelling import log_relabellings
 from lvsearch.models.units import Row
 
 NOISE = 0x5012E

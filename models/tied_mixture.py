@@ -40,8 +40,12 @@ from lvsearch.models.components import FullCovarianceComponents
 from lvsearch.models.components.component import Component, log_hyper_prior
 from lvsearch.models.contract import HyperparameterArray, Masks, Site, Statistics
 from lvsearch.models.exponential.family import inner
-from lvsearch.models.exponential.normal_wishart import NormalWishartStatistics
-from lvsearch.models.exponential.tied_normal_wishart import TiedNormalWishart, tied_marginals, tied_share
+from lvsearch.models.exponential.normal_wishart import (
+    NormalWishartStatistics,
+    TiedNormalWishart,
+    tied_marginals,
+    tied_share,
+)
 from lvsearch.models.finite_mixture import DirichletMixture, FiniteMixture
 
 # the axes of the statistics of the components' parameters

@@ -1,8 +1,6 @@
 """Latent block models at one size: their annealed path, and fits that begin where a short annealing ended."""
 
-from lvsearch.inference.block_models import anchor as _anchor  # noqa: F401 — registers the path about one labelling
-from lvsearch.inference.block_models import recording as _recording  # noqa: F401 — registers what is recorded
-from lvsearch.inference.block_models import truth as _truth  # noqa: F401 — registers where simulated data begin
+from lvsearch.inference.block_models import recording as _recording  # noqa: F401 — registers what is recorded, and true states
 from lvsearch.inference.block_models.chain import BlockChain
 from lvsearch.inference.block_models.estimator import BlockEstimator
 from lvsearch.inference.block_models.state import BlockStart, BlockState

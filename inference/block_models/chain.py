@@ -33,8 +33,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.annealing.dispatch import evidence_chain, path_needs_fit
 from lvsearch.inference.annealing.draws import log_gamma_draws
-from lvsearch.inference.block_models.packing import CellLayout, layout_of, packed_cells
-from lvsearch.inference.block_models.state import BlockStart, BlockState
+from lvsearch.inference.block_models.state import BlockStart, BlockState, CellLayout, layout_of, packed_cells
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows
 from lvsearch.inference.engine.describing import describe_units

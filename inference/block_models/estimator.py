@@ -1,29 +1,175 @@
-"""The estimator of block models: mean field from where a short annealing ended.
+"""Fits and annealed paths of block models that begin near one labelling, which a short annealing found.
 
-Coordinate ascent alone stops at the first division of the rows that fits some division of the columns. On 100 × 80
-planted cells of 4 × 3 blocks it stops 2,200 nats below the evidence from scattered labels, and 70 nats below from an
-annealing. A smaller size's fit is tried as a start beside it, and the better of the two is kept.
+*The estimator*: mean field from where a short annealing ended. Coordinate ascent alone stops at the first division of
+the rows that fits some division of the columns. On 100 × 80 planted cells of 4 × 3 blocks it stops 2,200 nats below the
+evidence from scattered labels, and 70 nats below from an annealing. A smaller size's fit is tried as a start beside it,
+and the better of the two is kept.
+
+*The second annealed path* starts from a q about one labelling, and is shorter. Candidates are the particles with which
+a first path ended, and particles at the labels of a fit. All make some sweeps in the posterior, and the one whose joint
+probability is highest then gives the factors of q. These are averages over further sweeps of the conditional
+probabilities of its labels, and of the natural parameters of its blocks and weights. All factors are made broader, so
+that q covers what the posterior may hold around them. The path does the rest.
 """
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Key
 
 from lvsearch.inference.annealing.dispatch import effort
-from lvsearch.inference.annealing.particles import forward
-from lvsearch.inference.block_models.anchor import describe_best_particle
+from lvsearch.inference.annealing.kits import Anchor, ChainKit, chain_kit
+from lvsearch.inference.annealing.particles import forward, log_densities
 from lvsearch.inference.block_models.chain import BlockChain
-from lvsearch.inference.block_models.packing import layout_of
-from lvsearch.inference.block_models.state import BlockState
+from lvsearch.inference.block_models.state import BlockStart, BlockState, layout_of
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, beliefs_of, capacity_of, cut_axes
 from lvsearch.inference.engine.estimator import GenericEstimator, estimator, exact_bound
 from lvsearch.inference.engine.meanfield import MeanField, ascend
 from lvsearch.inference.engine.meanfield_starts import scattered_start
-from lvsearch.inference.generators import generator
+from lvsearch.inference.generators import fold_in, generator
 from lvsearch.models.block_model import COLUMN, LatentBlockModel
+from lvsearch.models.kernels import kernel
+
+ANCHOR_SETTLING, AVERAGED = 10, 20
+"""The number of sweeps before the averages begin, and the number of sweeps that are averaged."""
+SETTLED = 16
+"""How many particles of the first path make these sweeps: those with the highest joint probability."""
+FITTED = 8
+"""How many particles begin with the labels of a fit."""
+ANYWHERE = 0.02
+"""The probability under q that a label is drawn evenly from all clusters."""
+DATA_SHARE = 0.5
+"""The share of the data's information about blocks and weights that q has: its variances are twice the posterior's."""
+
+
+@chain_kit.register
+def _kit_of_blocks(chain: BlockChain) -> ChainKit:
+    """Return the kit of a block model: a second path follows whenever the two directions end far apart.
+
+    That path, from a q about one labelling, is short, and q is normalised, so nothing of it is estimated beforehand. A
+    fit of hundreds of rows and columns leaves little uncertainty around one labelling. With 24 temperatures the path's
+    two ends were within a nat of each other, where the ends of the path from the prior were hundreds of nats apart.
+    """
+    return ChainKit(anchored=partial(_anchor_of_blocks, chain), patience=0.0)
+
+
+def _anchor_of_blocks(chain: BlockChain, key: Key[Array, ""], states: Sequence[BlockState]) -> Anchor:
+    """Return the annealing path from a q about the labelling in which the best of some particles ends.
+
+    chain: the block model's chain on its first path.
+    states: final states of the first path, one per half of the annealing.
+    """
+    known = average_best_particle(chain, key, states)
+    return Anchor(eqx.tree_at(lambda c: c.start, chain, _broaden(chain, known), is_leaf=lambda x: x is None), 0.0)
+
+
+def average_best_particle(chain: BlockChain, key: Key[Array, ""], states: Sequence[BlockState]) -> BlockStart:
+    """Return averages over the sweeps of the particle that ends with the highest joint probability.
+
+    These are the probabilities of its labels, the numbers of rows and columns in each cluster, and the sums of each
+    block.
+
+    states: particles of the posterior. Particles at the labels of a fit join them if the chain has such labels.
+    """
+    with jax.enable_x64(True):
+        together = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), *states)
+        order = np.argsort(-np.asarray(log_densities(chain, together)), kind="stable")
+        together = chain.take(together, jnp.asarray(order[:SETTLED]))
+        if chain.fitted is not None:
+            rows, columns = (np.repeat(labels[:, None], FITTED, axis=1) for labels in chain.fitted)
+            fits = _state_with_labels(chain, fold_in(key, FITTED), jnp.asarray(rows), jnp.asarray(columns))
+            together = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), together, fits)
+        return _select_highest(*_average_sweeps(chain, key, together))
+
+
+_state_with_labels = kernel(brief=True)(lambda chain, key, rows, columns: chain.state_from_labels(key, rows, columns))
+
+
+@kernel()
+def _average_sweeps(chain: BlockChain, key: Key[Array, ""], state: BlockState) -> tuple[BlockStart, Array]:
+    """Sweep all particles in the posterior, and average what describes them over the later sweeps.
+
+    Returns: (averages shaped like a `BlockStart`, with labels as probabilities and particles on the last axis; the
+        average log-joint of each particle in nats, (particle,)).
+    """
+
+    def one(index: Array, carry: tuple[BlockState, tuple[BlockStart, Array]]) -> tuple[BlockState, tuple]:
+        """Make sweep number `index` and add its share to the averages."""
+        state = chain.step(jax.random.fold_in(key, index), carry[0], jnp.ones(()), backward=False)
+        share = jnp.where(index < ANCHOR_SETTLING, 0.0, 1 / AVERAGED)
+        return state, jax.tree.map(lambda mean, now: mean + share * now, carry[1], _observe(chain, state))
+
+    begin = state, jax.tree.map(jnp.zeros_like, _observe(chain, state))
+    return jax.lax.fori_loop(0, ANCHOR_SETTLING + AVERAGED, one, begin)[1]
+
+
+def _observe(chain: BlockChain, state: BlockState) -> tuple[BlockStart, Array]:
+    """Return what describes each particle, shaped like a `BlockStart`, and the log-joint of each, (particle,), in nats.
+
+    Labels are given as probabilities, clusters by their numbers of rows and columns, blocks by the sums of their cells'
+    statistics. Particles are on the last axis.
+    """
+    rows, columns = chain.counts(state)
+    sums = chain.sums(state.rows, state.columns)
+    row_labels, column_labels = (
+        jax.nn.softmax(scores, axis=1)
+        for scores in (
+            state.row_weights + chain.row_likelihoods(state),
+            state.column_weights + chain.column_likelihoods(state),
+        )
+    )
+    return BlockStart(row_labels, column_labels, rows, columns, sums), chain.log_density(state)
+
+
+_observe_once = kernel(brief=True)(_observe)
+
+
+def describe_best_particle(chain: BlockChain, state: BlockState) -> BlockStart:
+    """Return what describes the particle with the highest joint probability, shaped like a `BlockStart`.
+
+    Labels are given as probabilities, clusters by their numbers of rows and columns, blocks by the sums of their cells'
+    statistics.
+    """
+    with jax.enable_x64(True):
+        return _select_highest(*_observe_once(chain, state))
+
+
+def _select_highest(known: BlockStart, log_density: Array) -> BlockStart:
+    """Return the averages of the particle whose joint probability is highest.
+
+    known: the averages, with particles on the last axis. log_density: log of the joint probability, (particle,), nats.
+    """
+    best = int(np.argmax(np.asarray(log_density)))
+    return BlockStart(*(np.asarray(leaf)[..., best] for leaf in known))
+
+
+def _broaden(chain: BlockChain, known: BlockStart) -> BlockStart:
+    """Return q about one labelling from a particle's averages, made broader than the posterior around that labelling.
+
+    Labels are mixed with even ones, and what the data say about weights and blocks is weakened.
+
+    known: probabilities of labels, rows and columns in each cluster, and sums of each block.
+    """
+    sides = []
+    for probability, number in zip((known.rows, known.columns), chain.size, strict=True):
+        exists = np.arange(probability.shape[1]) < int(number)
+        mixed = (1 - ANYWHERE) * probability + ANYWHERE * exists / exists.sum()
+        sides.append(np.log(np.where(exists, mixed / mixed.sum(1, keepdims=True), 1.0)))
+    model = chain.model
+    return BlockStart(
+        sides[0],
+        sides[1],
+        np.asarray(model.row_concentration) + DATA_SHARE * known.row_weights,
+        np.asarray(model.column_concentration) + DATA_SHARE * known.column_weights,
+        np.asarray(chain.prior) + DATA_SHARE * known.blocks,
+    )
+
 
 SETTLING = 20
 """The number of sweeps at the last temperature."""

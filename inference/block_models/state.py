@@ -1,9 +1,81 @@
-"""The latent variables of block models as arrays of many particles, and the factors of a q about one labelling."""
+"""The arrays that the chain of block models reads and moves: packed statistics of cells, states, and q of a labelling.
 
-from typing import NamedTuple
+The statistics of one cell are packed on one axis (`CellLayout`), so that blocks of every kind of component are one
+array. The latent variables of many particles lie side by side (`BlockState`). `BlockStart` holds the factors of a q
+about one labelling.
+"""
 
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
+
+from lvsearch.models.block_model import LatentBlockModel
+from lvsearch.models.components import Component
+from lvsearch.models.kernels import kernel
+from lvsearch.models.units import Row
+
+
+class CellLayout(NamedTuple):
+    """The layout by which the arrays of a cell's statistics lie side by side on one axis.
+
+    `shapes` are the shapes of the arrays of one cell. `structure` is the pytree that they are the leaves of.
+    """
+
+    structure: Any
+    shapes: tuple[tuple[int, ...], ...]
+
+    @property
+    def length(self) -> int:
+        """The number of numbers that the statistics of one cell have."""
+        return sum(map(math.prod, self.shapes))
+
+    def pack(self, statistics: Any) -> Float[Array, "*cells number"]:
+        """Return the arrays of a cell's statistics, each (cells…, its own shape…), as one array (cells…, number).
+
+        statistics: a pytree with the structure of the layout.
+        """
+        leaves = jax.tree.leaves(statistics)
+        flat = [
+            jnp.asarray(leaf).reshape(*jnp.shape(leaf)[: jnp.ndim(leaf) - len(shape)], math.prod(shape))
+            for leaf, shape in zip(leaves, self.shapes, strict=True)
+        ]
+        return jnp.concatenate(flat, axis=-1)
+
+    def unpack(self, numbers: Float[Array | np.ndarray, "*cells number"]) -> Any:
+        """Return one array (cells…, number) taken apart into the arrays of a cell's statistics: the inverse of `pack`.
+
+        Returns: a pytree with the structure of the layout, each leaf (cells…, its own shape…).
+        """
+        leaves, start = [], 0
+        for shape in self.shapes:
+            end = start + math.prod(shape)
+            leaves.append(numbers[..., start:end].reshape(*numbers.shape[:-1], *shape))
+            start = end
+        return jax.tree.unflatten(self.structure, leaves)
+
+
+def layout_of(component: Component) -> CellLayout:
+    """Return the layout of a component whose cells have statistics of their own (`Component.cellwise`)."""
+    one = jax.eval_shape(lambda: component.prior(1))
+    return CellLayout(jax.tree.structure(one), tuple(leaf.shape[1:] for leaf in jax.tree.leaves(one)))
+
+
+@kernel(brief=True)
+def packed_cells(
+    model: LatentBlockModel, rows: Row
+) -> tuple[Float[Array, "row dim number"], Float[Array, ""], Float[Array, " number"]]:
+    """Return the statistics of all cells, packed, with their carriers and the prior of the blocks.
+
+    Returns: (s(x_nd), the statistics of each cell (row, dim, number); Σ over observed cells of log h(x) in nats; λ, the
+        natural parameters of a block's prior (number,)).
+    """
+    layout = layout_of(model.component)
+    cells, carriers = jax.vmap(model.increments)(rows), jax.vmap(model.log_carrier)(rows)
+    return layout.pack(cells), carriers.sum(), layout.pack(model.block_prior())
 
 
 class BlockState(NamedTuple):

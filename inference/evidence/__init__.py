@@ -28,12 +28,11 @@ from lvsearch.inference.annealing.prefixes import grow, sequential
 from lvsearch.inference.evidence import recorders as _recorders  # noqa: F401 — registers what is recorded of chains
 from lvsearch.inference.evidence import row_by_row as _row_by_row  # noqa: F401 — registers what mixtures offer
 from lvsearch.inference.evidence.hidden_markov import HiddenMarkovChain
-from lvsearch.inference.evidence.independent_normal import IndependentNormalChain
+from lvsearch.inference.evidence.independent_normal import IndependentNormalChain, IndependentNormalParts, log_marginals
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
 from lvsearch.inference.evidence.poisson_factorization import PoissonFactorizationChain
-from lvsearch.inference.evidence.simulation import Simulated, simulated_like
-from lvsearch.inference.evidence.truth import anneal_simulated, true_state
+from lvsearch.inference.evidence.simulation import Simulated, anneal_simulated, simulated_like, true_state
 from lvsearch.inference.evidence.unigram_mixtures import UnigramMixtureChain
 from lvsearch.inference.topic_samplers import anchor as _topic_anchor  # noqa: F401 — registers what chains of topics offer
 from lvsearch.inference.topic_samplers import size_gain as _size_gain  # noqa: F401 — registers what one topic more gains
@@ -52,6 +51,7 @@ __all__ = [
     "HyperMixture",
     "HyperTopics",
     "IndependentNormalChain",
+    "IndependentNormalParts",
     "PoissonFactorizationChain",
     "Profile",
     "Simulated",
@@ -73,6 +73,7 @@ __all__ = [
     "gain_of_last_part",
     "grow",
     "hyper_topics",
+    "log_marginals",
     "measures_gains",
     "path_needs_fit",
     "pilot",

@@ -49,9 +49,8 @@ from lvsearch.inference.annealing.kits import chain_kit, plain_kit
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, check_size
-from lvsearch.inference.factorizations.anchor import near_fit
-from lvsearch.inference.factorizations.anchored import AnchoredFactorization
-from lvsearch.inference.factorizations.rescaling import scale_step
+from lvsearch.inference.factorizations.anchored import AnchoredFactorization, near_fit
+from lvsearch.inference.factorizations.moves import scale_step
 from lvsearch.models.contract import first
 from lvsearch.models.families import GammaStatistics
 from lvsearch.models.hyperpriors import GammaPrior

@@ -42,14 +42,16 @@ from lvsearch.inference.data.rows import padded_rows
 from lvsearch.inference.engine.estimate import check_size
 from lvsearch.inference.evidence.variant_labels import VariantLabels
 from lvsearch.inference.factor_analyzers import regressions
-from lvsearch.inference.factor_analyzers.candidates import (
+from lvsearch.inference.factor_analyzers.regressions import (
     Candidates,
     LogHyper,
+    RegressionPrior,
+    Regressions,
+    RegressionSums,
     ScoredLabels,
     choose_candidate,
     draw_candidates,
 )
-from lvsearch.inference.factor_analyzers.regressions import RegressionPrior, Regressions, RegressionSums
 from lvsearch.inference.mixtures.rows import coordinates_and_carriers
 from lvsearch.models.components import FactorAnalyzerComponents
 from lvsearch.models.contract import HyperparameterArray, first

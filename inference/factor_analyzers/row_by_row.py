@@ -29,8 +29,8 @@ from lvsearch.inference.annealing.prefixes import InTurn
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.evidence.mixture_anchors import anchor_labels
-from lvsearch.inference.factor_analyzers.candidates import CANDIDATES, Candidates, ScoredLabels
 from lvsearch.inference.factor_analyzers.chain import FactorAnalyzerChain
+from lvsearch.inference.factor_analyzers.regressions import CANDIDATES, Candidates, ScoredLabels
 from lvsearch.models.factor_analyzers import FactorAnalyzerMixture
 
 

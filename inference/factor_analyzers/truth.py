@@ -9,10 +9,9 @@ from jaxtyping import Array, Int
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.evidence.recorders import OCCUPIED
-from lvsearch.inference.evidence.simulation import Simulated
-from lvsearch.inference.evidence.truth import true_state
-from lvsearch.inference.factor_analyzers.candidates import ScoredLabels
+from lvsearch.inference.evidence.simulation import Simulated, true_state
 from lvsearch.inference.factor_analyzers.chain import FactorAnalyzerChain
+from lvsearch.inference.factor_analyzers.regressions import ScoredLabels
 from lvsearch.inference.sampling.recording import Quantity, Recorder, recorder, rows_of_units
 
 

@@ -22,10 +22,12 @@ from lvsearch.inference.factorizations.kernel import (
     Gammas,
     Priors,
     bound,
+    log_noise_integral,
+    log_noise_prior,
+    most_probable_noise,
     sweep,
     update_intensities,
 )
-from lvsearch.inference.factorizations.noise import log_noise_integral, log_noise_prior, most_probable_noise
 from lvsearch.models.families import GammaStatistics
 from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.poisson_factorization import PoissonFactorization

@@ -1,6 +1,6 @@
-"""Annealed paths for mixtures of Gaussians with a full covariance per component, whose inverse matrices are stored."""
+"""Mixtures of Gaussians with covariance matrices, one per component or one for all: annealed paths, and fits."""
 
-from lvsearch.inference.full_covariances.chain import FullCovarianceChain
-from lvsearch.inference.full_covariances.hyperparameters import HyperFullCovariances
+from lvsearch.inference.full_covariances.chain import FullCovarianceChain, HyperFullCovariances
+from lvsearch.inference.full_covariances.tied import TiedEstimator, TiedMixtureChain
 
-__all__ = ["FullCovarianceChain", "HyperFullCovariances"]
+__all__ = ["FullCovarianceChain", "HyperFullCovariances", "TiedEstimator", "TiedMixtureChain"]

@@ -15,8 +15,7 @@ from scipy.sparse import csr_array
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.data.groups import rows_of_groups
-from lvsearch.models.hdp import HDP
-from lvsearch.models.hdp_mixture import HDPMixture
+from lvsearch.models.hdp import HDP, HDPMixture
 from lvsearch.models.hierarchical_process import HierarchicalProcess
 from lvsearch.models.kernels import kernel
 

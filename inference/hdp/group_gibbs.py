@@ -23,7 +23,7 @@ from lvsearch.inference.hdp.sampler import Members, run_one_chain
 from lvsearch.inference.mixtures.partitions import by_appearance
 from lvsearch.inference.sampling import Trace
 from lvsearch.models.components import Component, log_normalisers
-from lvsearch.models.hdp_mixture import HDPMixture, Rows
+from lvsearch.models.hdp import HDPMixture, Rows
 
 FIRST_CAPACITY = 16
 """The number of places (array slots) for components at first. It is doubled whenever a sweep needs more."""

@@ -36,7 +36,7 @@ from lvsearch.inference.mixtures.rows import prior_of
 from lvsearch.models.contract import Statistics
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.families import BetaStatistics, GammaStatistics
-from lvsearch.models.hdp_mixture import HDPMixture
+from lvsearch.models.hdp import HDPMixture
 from lvsearch.models.hyperpriors import GammaPrior
 
 

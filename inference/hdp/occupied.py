@@ -26,11 +26,10 @@ from lvsearch.inference.hdp.sampler import (
     states_of_partitions,
 )
 from lvsearch.inference.hdp.units import seat_units
-from lvsearch.inference.mixtures.occupied import OccupiedCounts
+from lvsearch.inference.mixtures.partitions import OccupiedCounts
 from lvsearch.inference.mixtures.starts import nearest_rows, start_groups
 from lvsearch.inference.processes import LogPrior, OccupiedSampler, occupied_counts, occupied_sampler, process_sampler
-from lvsearch.models.hdp import HDP
-from lvsearch.models.hdp_mixture import HDPMixture
+from lvsearch.models.hdp import HDP, HDPMixture
 from lvsearch.models.hierarchical_process import HierarchicalProcess
 
 SEATING_SWEEPS = 10

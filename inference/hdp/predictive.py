@@ -14,7 +14,7 @@ from lvsearch.inference.data.rows import rows_of
 from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.hdp.units import packed_alone, shares_at_means
 from lvsearch.inference.mixtures.predictive import weighted_predictive
-from lvsearch.models.hdp_mixture import HDPMixture
+from lvsearch.models.hdp import HDPMixture
 
 
 def group_predictive_log_density(

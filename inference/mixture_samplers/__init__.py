@@ -12,11 +12,9 @@ afresh in each sweep.
 """
 
 from lvsearch.inference.diagnostics import RunLength, autocorrelation, raftery_lewis
-from lvsearch.inference.mixture_samplers.blocked import blocked_gibbs
-from lvsearch.inference.mixture_samplers.collapsed import collapsed_gibbs
 from lvsearch.inference.mixture_samplers.occupied import occupied_components
-from lvsearch.inference.mixture_samplers.slices import slice_sampler
-from lvsearch.inference.mixture_samplers.trace import MixtureTrace
+from lvsearch.inference.mixture_samplers.sampler import MixtureTrace
+from lvsearch.inference.mixture_samplers.sweeps import blocked_gibbs, collapsed_gibbs, slice_sampler
 
 __all__ = [
     "MixtureTrace",

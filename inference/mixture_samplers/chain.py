@@ -15,8 +15,7 @@ from jaxtyping import Array, Float, Int
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import rows_of
-from lvsearch.inference.mixtures.packing import pack_increments, pack_statistics
-from lvsearch.inference.mixtures.rows import coordinates_and_carriers, increments
+from lvsearch.inference.mixtures.rows import coordinates_and_carriers, increments, pack_increments, pack_statistics
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.hyperpriors import GammaPrior
 

@@ -5,16 +5,14 @@ Here are the kernels, starts and proposals of the fits, predictive densities, an
 
 from lvsearch.inference.mixtures.estimator import MixtureEstimator, MixtureSettings
 from lvsearch.inference.mixtures.improving import FitHistory
-from lvsearch.inference.mixtures.occupied import (
-    OccupiedCounts,
-    occupied_along,
-    occupied_over_chains,
-    occupied_under,
-)
 from lvsearch.inference.mixtures.partitions import (
+    OccupiedCounts,
     chinese_restaurant,
     log_block_count_prior,
     log_partition_prior,
+    occupied_along,
+    occupied_over_chains,
+    occupied_under,
     polya_urn,
     stick_breaking,
 )

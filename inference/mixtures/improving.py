@@ -16,9 +16,8 @@ from lvsearch.inference.compiles import counted
 from lvsearch.inference.engine.ascent import AscentTrace
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, just_above, record_in_single_unless_it_costs
 from lvsearch.inference.engine.estimator import BaseEstimator
-from lvsearch.inference.mixtures.cuts import find_cuts
 from lvsearch.inference.mixtures.kernel import gains_together
-from lvsearch.inference.mixtures.proposals import Idea, Proposal, Standing, ideas, improve
+from lvsearch.inference.mixtures.proposals import Idea, Proposal, Standing, find_cuts, ideas, improve
 from lvsearch.inference.mixtures.rows import PreparedRows, RowTiles, cast_tiles
 from lvsearch.inference.sharding import on_devices, on_host, split
 from lvsearch.models.components import Component

@@ -25,14 +25,14 @@ from lvsearch.inference.compiles import counted
 from lvsearch.inference.engine.ascent import AscentTrace, sweep_until_settled
 from lvsearch.inference.engine.meanfield import Beliefs, expected_statistics, globals_bound, site_entropy
 from lvsearch.inference.engine.meanfield_starts import blank_globals
-from lvsearch.inference.mixtures.packing import (
+from lvsearch.inference.mixtures.rows import (
     PackedColumns,
+    RowTiles,
     pack_increment,
     pack_statistics,
     pack_variants,
     unpack_sums,
 )
-from lvsearch.inference.mixtures.rows import RowTiles
 from lvsearch.models.components import Component, log_hyper_prior, log_normalisers
 from lvsearch.models.contract import Masks, Statistics
 from lvsearch.models.kernels import kernel

@@ -1,7 +1,18 @@
-"""The rows of a data set in the coordinates of a kind of component, cut into the tiles that the mixture kernels
-read.
+"""The rows of a data set as the kernels of mixtures read them: in coordinates, in tiles, and as packed statistics.
+
+Rows are in the coordinates of a kind of component, and cut into tiles. Their sufficient statistics are flattened to
+vectors, so that a sweep over the rows is two matrix products.
+
+The log-likelihood of row n under component k is ⟨E[t(θ_k)], s(x_n)⟩ + log h(x_n). Here t(θ_k) and s(x_n) are sufficient
+statistics of the parameters and of the row, and log h is the carrier. Packed, the former form a matrix W (component,
+statistic) and the latter a matrix Φ (row, statistic). Then the E-step is Φ Wᵀ, and the sums of the M-step are Rᵀ Φ,
+with R the responsibilities.
+
+A symmetric matrix is packed as its upper triangle, with off-diagonal entries doubled in W. Columns of Φ that are the
+same in every complete row, such as the one that counts rows, are left out of the products.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -11,11 +22,152 @@ from jaxtyping import Array, Bool, Float, Int
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import rows_of
-from lvsearch.inference.mixtures.packing import PackedColumns, layout_of
 from lvsearch.models.components import Component
 from lvsearch.models.kernels import kernel
 from lvsearch.models.mixture import MixtureModel
 from lvsearch.models.units import Row
+
+
+class PackedColumns(NamedTuple):
+    """The columns of the rows' packed sufficient statistics: which of them vary from row to row, and the others'
+    values.
+
+    It is static in compiled programs.
+
+    `n_dims`: how many columns the data have.
+    `varying`: positions of the packed columns that vary.
+    `constants`: (position, value) of each other packed column.
+    """
+
+    n_dims: int
+    varying: tuple[int, ...]
+    constants: tuple[tuple[int, float], ...]
+
+    @property
+    def constant_columns(self) -> tuple[Int[np.ndarray, " constant"], Float[np.ndarray, " constant"]]:
+        """(Positions of the packed columns that are the same in every row, the values of these columns)."""
+        columns = np.array([column for column, _ in self.constants], int)
+        return columns, np.array([value for _, value in self.constants], float)
+
+
+def layout_of(component: Component, n_dims: int, complete: bool) -> PackedColumns:
+    """Return which columns of the packed sufficient statistics vary from row to row, for this kind of component.
+
+    n_dims: how many columns the data have.
+    complete: True if every cell of every row is observed, padding aside. If False, all packed columns vary.
+    """
+    probe = np.random.default_rng(0).uniform(0.1, 0.9, (2, n_dims))
+    values, varies = map(np.asarray, _probed(component, probe))
+    varying = varies | (not complete)
+    constants = tuple((int(c), float(values[c])) for c in np.flatnonzero(~varying))
+    return PackedColumns(n_dims, tuple(np.flatnonzero(varying).tolist()), constants)
+
+
+@kernel(brief=True)
+def _probed(
+    component: Component, probe: Float[Array | np.ndarray, "row dim"]
+) -> tuple[Float[Array, " packed"], Bool[Array, " packed"]]:
+    """Return the packed sufficient statistics of the first of some complete rows, and which entries vary.
+
+    An entry varies if it differs between the rows. An entry that is 0 counts as varying too, since it may be 0 at these
+    values only. For example, the indicator of a level is 0 in all cells between levels.
+
+    probe: made-up rows without missing cells, (row, dim).
+
+    Returns: (values in the first row's first variant, (packed,); True where an entry varies, (packed,)).
+    """
+    each = jax.vmap(lambda row: pack_variants(component, row, jnp.ones(row.shape, bool)))(probe)
+    every = each.reshape(-1, each.shape[-1])
+    return every[0], (jnp.ptp(every, axis=0) >= 1e-12) | (every[0] == 0)
+
+
+def pack_increment(component: Component, coordinates: Any, observed: Any) -> Float[Array, " packed"]:
+    """Return s(x), the sufficient statistics of one row, as one vector, (packed,).
+
+    coordinates, observed: the row, and which of its cells are not missing, (dim,).
+    """
+    return _packed(component, component.increment(coordinates, observed))
+
+
+def pack_variants(component: Component, coordinates: Any, observed: Any) -> Float[Array, "variant packed"]:
+    """Return the sufficient statistics s_v(x) of one row in each variant v in which it may arise, (variant, packed).
+
+    coordinates, observed: the row, and which of its cells are not missing, (dim,).
+    """
+    return jax.vmap(partial(_packed, component))(component.variant_increments(coordinates, observed))
+
+
+def _packed(component: Component, increment: Any) -> Float[Array, " packed"]:
+    """Return the sufficient statistics of one row as one vector, with symmetric matrices as their upper triangles.
+
+    increment: the statistics as a pytree.
+    """
+    parts = []
+    for leaf, ndim in _leaves(component, increment):
+        parts.append(leaf[_triangle(leaf)] if ndim == 2 else leaf.reshape(-1))
+    return jnp.concatenate(parts)
+
+
+@kernel(brief=True)
+def pack_increments(component: Component, coordinates: Any, observed: Any) -> Float[Array, "row packed"]:
+    """Return s(x), the sufficient statistics of each row, as vectors, (row, packed).
+
+    coordinates, observed: the rows, and which of their cells are not missing, (row, dim).
+    """
+    return jax.vmap(partial(pack_increment, component))(coordinates, observed)
+
+
+def pack_statistics(component: Component, statistics: Any) -> Float[Array, "component packed"]:
+    """Return the sufficient statistics t(θ) of component parameters as vectors, (component, packed).
+
+    The inner product of such a vector and a packed row is ⟨t(θ), s(x)⟩: off-diagonal entries of symmetric matrices are
+    doubled here.
+
+    statistics: t(θ) as a pytree with components on the leading axis.
+    """
+    parts = []
+    for leaf, ndim in _leaves(component, statistics):
+        if ndim == 2:
+            rows, columns = _triangle(leaf)
+            parts.append(leaf[:, rows, columns] * np.where(rows == columns, 1, 2).astype(leaf.dtype))
+        else:
+            parts.append(leaf.reshape(len(leaf), -1))
+    return jnp.concatenate(parts, axis=1)
+
+
+def unpack_sums(component: Component, sums: Float[Array, "component packed"], like: Any) -> Any:
+    """Return sums of packed sufficient statistics of rows as a pytree of the components' natural parameters.
+
+    This undoes `pack_increments` for sums over rows.
+
+    sums: the packed sums, (component, packed).
+    like: a pytree whose shape the result gets, components on the leading axis.
+    """
+    leaves, start = [], 0
+    for leaf, ndim in _leaves(component, like):
+        if ndim == 2:
+            rows, columns = _triangle(leaf)
+            upper = sums[:, start : start + len(rows)]
+            matrix = jnp.zeros(leaf.shape, sums.dtype).at[:, rows, columns].set(upper)
+            leaves.append(matrix.at[:, columns, rows].set(upper))
+            start += len(rows)
+        else:
+            n = int(np.prod(leaf.shape[1:]))
+            leaves.append(sums[:, start : start + n].reshape(leaf.shape))
+            start += n
+    return jax.tree.unflatten(jax.tree.structure(like), leaves)
+
+
+def _leaves(component: Component, statistics: Any) -> list[tuple[Any, int]]:
+    """Return (leaf, how many event axes it has) for each leaf of statistics; a leaf with 2 is a symmetric matrix."""
+    leaves = jax.tree.leaves(statistics)
+    return list(zip(leaves, component.family.field_event_ndims or (0,) * len(leaves), strict=True))
+
+
+def _triangle(matrix: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the row and column numbers of the upper triangle, diagonal included, of a square matrix."""
+    return np.triu_indices(matrix.shape[-1])
+
 
 TILE = 1024
 """The number of rows of a tile. With 60 components and 150 statistics its arrays stay in a core's cache."""

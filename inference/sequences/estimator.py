@@ -27,8 +27,8 @@ from lvsearch.inference.engine.meanfield_starts import blank_globals
 from lvsearch.inference.mixtures.estimator import MixtureEstimator, MixtureSettings
 from lvsearch.inference.mixtures.improving import RowsEstimator, RowsRun, RowsStart
 from lvsearch.inference.mixtures.kernel import survey
-from lvsearch.inference.mixtures.packing import pack_increment
 from lvsearch.inference.mixtures.proposals import Standing
+from lvsearch.inference.mixtures.rows import pack_increment
 from lvsearch.inference.mixtures.starts import split_along_spread
 from lvsearch.inference.sequences.kernel import Sequences, ascend_paths, beliefs_from, exact_log_totals, survey_paths
 from lvsearch.models.components import Component

@@ -1,8 +1,8 @@
-"""Mean field for hidden Markov models with all sequences of a batch side by side, in scaled probabilities.
+"""Recursions over all sequences of a batch side by side: the mean field of hidden Markov models, and Viterbi's paths.
 
 Row n has a hidden state z_n. ρ are the probabilities of the first state, A those of the transitions, and θ_k the
-parameters of state k's rows. The result is that of the generic mean field. With E[log ρ], E[log A] and the rows'
-expected log densities l_nk, q(path) is a Markov chain with the potentials exp E[log A] and exp l. Let Z be its
+parameters of state k's rows. The result of the mean field is that of the generic one. With E[log ρ], E[log A] and the
+rows' expected log densities l_nk, q(path) is a Markov chain with the potentials exp E[log A] and exp l. Let Z be its
 normaliser. The bound is Σ_sequences log Z + log_prior(E[t]) + H[globals] in nats (Beal 2003, §3.4), with expected
 statistics E[t] and the entropy H of q of all parameters.
 
@@ -10,23 +10,29 @@ The recursions run on probabilities, where every row is divided by its sum (Rabi
 product, where the exponential family's own recursion takes sums of exponentials. Potentials are kept above `floor`
 times the largest, so that no sum is 0 in any precision. Recorded bounds are computed by the family's recursion, which
 needs no floor.
+
+`most_probable_paths` returns the most probable path of hidden states of every sequence, at a fit's parameters.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from lvsearch.inference.compiles import counted
+from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.ascent import AscentTrace, sweep_until_settled
-from lvsearch.inference.engine.meanfield import Beliefs, expected_statistics, globals_bound
-from lvsearch.inference.mixtures.packing import pack_statistics, unpack_sums
+from lvsearch.inference.engine.estimate import Estimate, capacity_of, padded_natural, point_of
+from lvsearch.inference.engine.meanfield import Beliefs, cast, expected_statistics, globals_bound, unit_masks
+from lvsearch.inference.engine.representation import in_data_order
+from lvsearch.inference.mixtures.rows import pack_statistics, unpack_sums
 from lvsearch.models.contract import Masks, Statistics
 from lvsearch.models.families import MarkovChain, MarkovChainStatistics
 from lvsearch.models.hidden_markov import HiddenMarkov
 from lvsearch.models.kernels import kernel
+from lvsearch.models.units import GroupOfRows
 
 UNROLL = 4
 """The number of rows in one iteration of a compiled loop.
@@ -294,3 +300,52 @@ def exact_log_totals(
     size, capacity: the number of states, and the number that arrays have room for.
     """
     return MarkovChain().log_normaliser(*path_potentials(model, g, batch, model.active(size, capacity)))
+
+
+def most_probable_paths(estimate: Estimate, data: Dataset) -> list[Int[np.ndarray, " row"]]:
+    """Return the most probable path of each sequence (Viterbi), at the posterior means of all parameters.
+
+    A path is the hidden state of every row of the sequence, (row,). It is computed in float64.
+
+    Raises ValueError for fits of other models than `HiddenMarkov`.
+    """
+    model, size = estimate.model, estimate.size
+    if not isinstance(model, HiddenMarkov):
+        raise ValueError(
+            f"got a fit of {type(model).__name__}, expected one of HiddenMarkov: only its units have paths"
+        )
+    capacity, per_batch = capacity_of(size), []
+    with jax.enable_x64(True):
+        wide = padded_natural(model, estimate.natural, size, capacity, np.float64)
+        g = point_of(model, wide, size, capacity=capacity)
+        for batch in cast(data, np.float64).batches:
+            states = np.asarray(_viterbi_states(model, g, batch.units, size, capacity=capacity))
+            per_batch.append([row[here] for row, here in zip(states, np.asarray(batch.units.present), strict=True)])
+    return in_data_order(data, per_batch)
+
+
+@kernel(static_argnames=("capacity",), brief=True)
+@counted
+def _viterbi_states(
+    model: HiddenMarkov,
+    g: dict[str, Statistics],
+    units: GroupOfRows,
+    size: tuple[Array | int, ...],
+    *,
+    capacity: tuple[int, ...],
+) -> Int[Array, "_ _"]:
+    """Return the most probable state of each row, (sequence, row), padding included.
+
+    g: parameter values in the form of sufficient statistics, by variable.
+    units: the sequences of one batch.
+    size, capacity: the number of states, and the number that arrays have room for.
+    """
+    on, site, family = model.active(size, capacity), model.locals()["path"], MarkovChain()
+
+    def one(unit: Any) -> Array:
+        exists = unit_masks(model, unit, on)
+        blank = family.zeros((len(unit.present), *capacity, *capacity), jnp.result_type(float))
+        natural = jax.grad(lambda path: model.log_unit(g, {"path": path}, unit, exists))(blank)
+        return family.value(family.mode(natural, site.event_mask(exists)))
+
+    return jax.vmap(one)(units)

@@ -28,8 +28,7 @@ from lvsearch.inference.engine.estimate import ROUNDING, Estimate, just_above
 from lvsearch.inference.engine.estimator import BaseEstimator, estimator
 from lvsearch.inference.word_mixtures.starts import seeded_counts
 from lvsearch.models.families import PointSimplex
-from lvsearch.models.mixture_of_unigrams import MixtureOfUnigrams
-from lvsearch.models.unigram import Unigram
+from lvsearch.models.mixture_of_unigrams import MixtureOfUnigrams, Unigram
 
 FIRST_TEMPERATURE = 0.5
 """The annealing starts at this number divided by the mean number of tokens per document.

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from lvsearch.files.plain_text import visible
-from lvsearch.models.components.indicator_names import indicator_name, number_name
+from lvsearch.models.components.categorical import indicator_name, number_name
 
 
 def indicators(
@@ -22,7 +22,7 @@ def indicators(
 
     Returns:
         values, (rows, categories) of 0 and 1; observed, True where the answer is known, same shape; names,
-        "column=category" for each, as `lvsearch.models.components.indicator_names` writes them.
+        "column=category" for each, as `lvsearch.models.components.categorical` writes them.
 
     Raises ValueError for empty cells without `missing`, columns of fewer than two categories, and `numbers` that are no
     columns of numbers.

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from lvsearch.data.kinds import data_for
 from lvsearch.inference.compiles import prepare_programs
 from lvsearch.inference.diagnostics import FEWEST_EFFECTIVE, MOST_RHAT, bulk_effective_sample_size, rhat
-from lvsearch.inference.mixtures.occupied import OccupiedCounts, occupied_along, occupied_over_chains
+from lvsearch.inference.mixtures.partitions import OccupiedCounts, occupied_along, occupied_over_chains
 from lvsearch.inference.processes import LogPrior, occupied_chains, occupied_sampler
 from lvsearch.models.contract import Model
 from lvsearch.models.plain_arguments import whole_number

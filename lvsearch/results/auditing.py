@@ -15,8 +15,7 @@ from lvsearch.data import Data
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.evidence import effort, evidence_chain
-from lvsearch.inference.evidence.simulation import Simulated, pack_simulated, simulated_like
-from lvsearch.inference.evidence.truth import anneal_simulated
+from lvsearch.inference.evidence.simulation import Simulated, anneal_simulated, pack_simulated, simulated_like
 from lvsearch.inference.generators import generator
 from lvsearch.progress import progress_bar
 from lvsearch.results.findings import Findings

@@ -12,13 +12,9 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import numpy as np
 
-from lvsearch.models.checks.capacity import check_capacity
-from lvsearch.models.checks.declared import check_declared
-from lvsearch.models.checks.multilinear import check_multilinear
-from lvsearch.models.checks.normalisers import check_normalisers
-from lvsearch.models.checks.padding import check_padding
+from lvsearch.models.checks.invariance import check_capacity, check_padding, check_relabelling
 from lvsearch.models.checks.probe import check_proper, probe
-from lvsearch.models.checks.relabelling import check_relabelling
+from lvsearch.models.checks.sites import check_declared, check_multilinear, check_normalisers
 from lvsearch.models.contract import Model, Unit
 
 UNITS = 4

@@ -1,7 +1,11 @@
 """The kinds of components that a mixture can have, one kind in each file, all with the interface of `Component`."""
 
-from lvsearch.models.components.bernoulli import BernoulliComponents
-from lvsearch.models.components.categorical import CategoricalComponents
+from lvsearch.models.components.categorical import (
+    BernoulliComponents,
+    CategoricalComponents,
+    GenotypeComponents,
+    LevelComponents,
+)
 from lvsearch.models.components.component import (
     Component,
     draw_hyper,
@@ -11,16 +15,11 @@ from lvsearch.models.components.component import (
     log_predictive,
     log_prior,
 )
+from lvsearch.models.components.counts import MultinomialComponents, NegativeBinomialComponents, PoissonComponents
+from lvsearch.models.components.covariances import FullCovarianceComponents, KnownCovarianceComponents
 from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.components.factor_analyzers import FactorAnalyzerComponents
-from lvsearch.models.components.full_covariance import FullCovarianceComponents
-from lvsearch.models.components.genotypes import GenotypeComponents
-from lvsearch.models.components.known_covariance import KnownCovarianceComponents
-from lvsearch.models.components.levels import LevelComponents
 from lvsearch.models.components.mixed import MixedComponents
-from lvsearch.models.components.multinomial import MultinomialComponents
-from lvsearch.models.components.negative_binomial import NegativeBinomialComponents
-from lvsearch.models.components.poisson import PoissonComponents
 from lvsearch.models.components.student import StudentComponents
 
 __all__ = [

@@ -1,8 +1,21 @@
-"""Components of independent columns of categories: latent classes.
+r"""Components of cells and columns with a few possible values: yes or no, levels, categories, genotypes.
 
-Source: Lazarsfeld & Henry (1968); as a mixture of products of multinomials, Goodman (1974), Linzer & Lewis (2011).
+| kind | rows |
+|---|---|
+| `BernoulliComponents` | independent yes-or-no cells |
+| `LevelComponents` | independent cells, each with one of a few values: ratings, grades, answers |
+| `CategoricalComponents` | independent columns of categories as indicators: latent classes |
+| `GenotypeComponents` | individuals with some copies of an allele at every locus |
+
+Source of latent classes: Lazarsfeld & Henry (1968); as a mixture of products of multinomials, Goodman (1974), Linzer &
+Lewis (2011).
+
+Columns of 0 and 1 that stand for answers to a question have names "question=category" (`indicator_name`). The first "="
+ends the question, so that a category may hold any ("age=>=10"). A "=" inside a question, or in the name of a column of
+numbers, is written "\=", and a backslash in such a name is written twice.
 """
 
+import re
 import warnings
 from collections.abc import Sequence
 from itertools import groupby
@@ -14,14 +27,187 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from lvsearch.models.components.arguments import positive_parameter, require_counts
 from lvsearch.models.components.component import Component
-from lvsearch.models.components.indicator_names import question_of
-from lvsearch.models.components.standard import positive_parameter
 from lvsearch.models.contract import HyperparameterArray
-from lvsearch.models.exponential.blocks import SimplexBlocks
-from lvsearch.models.families import Dirichlet, Family, PointSimplex
+from lvsearch.models.exponential.simplex import SimplexBlocks
+from lvsearch.models.families import Beta, BetaStatistics, Dirichlet, Family, PointProbability, PointSimplex
 from lvsearch.models.hyperpriors import as_text
 from lvsearch.models.units import Row
+
+_QUESTION = re.compile(r"((?:\\.|[^\\=])*)=", re.DOTALL)
+
+
+def indicator_name(question: Any, category: Any) -> str:
+    """Return the name of the column that is 1 where the answer to a question is `category`: "question=category"."""
+    return f"{number_name(question)}={category}"
+
+
+def number_name(column: Any) -> str:
+    """Return the name of a column of numbers with "=" and backslashes escaped, so that no indicator has the same
+    name.
+    """
+    return str(column).replace("\\", "\\\\").replace("=", "\\=")
+
+
+def question_of(name: str) -> str | None:
+    """Return the question in the name of an indicator, still escaped; None for the name of a column of numbers."""
+    found = _QUESTION.match(name)
+    return None if found is None else found.group(1)
+
+
+class BernoulliComponents(Component):
+    """Independent cells of 0 or 1: x_d ~ Bernoulli(v_d), v_d ~ Beta(ones, zeros). Missing cells are left out.
+
+    ones, zeros: pseudo-counts of cells with 1 and with 0, positive.
+    estimated: True in the plug-in form, where probabilities are point estimates; leave it to `plug_in`.
+    """
+
+    ones: HyperparameterArray
+    zeros: HyperparameterArray
+    estimated: bool = eqx.field(static=True)
+
+    axes: ClassVar[tuple[str, ...]] = ("dim",)
+    elliptical: ClassVar[bool] = False
+    cellwise: ClassVar[bool] = True
+
+    def __init__(self, ones: Any = 0.5, zeros: Any = 0.5, estimated: bool = False):
+        self.ones, self.zeros = positive_parameter("ones", ones), positive_parameter("zeros", zeros)
+        self.estimated = estimated
+
+    @property
+    def family(self) -> Family:
+        return PointProbability() if self.estimated else self.prior_family
+
+    @property
+    def prior_family(self) -> Family:
+        return Beta()
+
+    def describe(self) -> str:
+        if self.estimated:
+            return "independent yes-or-no cells (probabilities estimated)"
+        return f"independent yes-or-no cells (probabilities ~ Beta({as_text(self.ones)}, {as_text(self.zeros)}))"
+
+    def check(self, units: Row) -> None:
+        values = np.asarray(units.value)[np.asarray(units.observed)]
+        wrong = values[(values != 0) & (values != 1)]
+        if wrong.size:
+            raise ValueError(
+                f"got a cell with {float(wrong[0])!r} for BernoulliComponents, expected 0 or 1 in every cell"
+            )
+
+    def prior(self, n_dims: int) -> BetaStatistics:
+        zero = jnp.zeros(n_dims)
+        return BetaStatistics(zero + (self.ones - 1), zero + (self.zeros - 1))
+
+    def coordinates(self, unit: Row) -> Float[Array, " dim"]:
+        return jnp.where(unit.observed, jnp.asarray(unit.value), 0.0)
+
+    def increment(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> BetaStatistics:
+        return BetaStatistics(coordinates, jnp.where(observed, 1 - coordinates, 0))
+
+    def log_carrier(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Float[Array, ""]:
+        return jnp.zeros((), coordinates.dtype)
+
+    def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
+        """Return an upper bound on each row's log-probability, 0 nats, shape (rows,): a probability is at most 1."""
+        return np.zeros(len(units.value))
+
+    def plug_in(self) -> "BernoulliComponents":
+        return BernoulliComponents(self.ones, self.zeros, estimated=True)
+
+    def moments(self, statistics: BetaStatistics) -> tuple[Float[Array, " dim"], Float[Array, "dim dim"]]:
+        probability = jnp.exp(statistics.log_value)
+        return probability, jnp.diag(probability * (1 - probability))
+
+    def draw(self, key: Array, statistics: BetaStatistics, unit: Row) -> Float[Array, " dim"]:
+        probability = jnp.exp(statistics.log_value)
+        return (jax.random.uniform(key, probability.shape) < probability).astype(probability.dtype)
+
+
+class LevelComponents(Component):
+    """Independent cells of a few values: x_d = levels_c with probability θ_dc, θ_d ~ Dirichlet(concentration, …).
+
+    levels: the values that a cell may have, two or more, such as (1, 2, 3, 4, 5). Their order and distances have no
+        meaning.
+    concentration: pseudo-counts of every level, positive.
+
+    Missing cells are left out.
+    """
+
+    levels: tuple[float, ...] = eqx.field(static=True)
+    concentration: HyperparameterArray
+    estimated: bool = eqx.field(static=True)
+
+    axes: ClassVar[tuple[str, ...]] = ("dim", "level")
+    elliptical: ClassVar[bool] = False
+    cellwise: ClassVar[bool] = True
+
+    def __init__(self, levels: Any = (1, 2, 3, 4, 5), concentration: Any = 1.0, estimated: bool = False):
+        given = np.unique(np.asarray(levels, np.float64))
+        if given.size < 2 or given.size != np.size(levels) or not np.all(np.isfinite(given)):
+            raise ValueError(f"got levels={levels!r}, expected two or more distinct numbers, such as (1, 2, 3, 4, 5)")
+        self.levels = tuple(given.tolist())
+        self.concentration = positive_parameter("concentration", concentration)
+        self.estimated = estimated
+
+    @property
+    def family(self) -> Family:
+        return PointSimplex() if self.estimated else self.prior_family
+
+    @property
+    def prior_family(self) -> Family:
+        return Dirichlet()
+
+    @property
+    def own_extents(self) -> dict[str, int]:
+        return {"level": len(self.levels)}
+
+    def describe(self) -> str:
+        cells = f"cells of {len(self.levels)} levels ({', '.join(f'{level:g}' for level in self.levels)})"
+        if self.estimated:
+            return f"{cells}, probabilities estimated"
+        return f"{cells}, probabilities ~ Dirichlet, {as_text(self.concentration)} per level"
+
+    def check(self, units: Row) -> None:
+        values = np.asarray(units.value)[np.asarray(units.observed)]
+        wrong = values[~np.isin(values, self.levels)]
+        if wrong.size:
+            raise ValueError(
+                f"got a cell with {float(wrong[0])!r} for LevelComponents, expected one of its levels, "
+                f"{', '.join(f'{level:g}' for level in self.levels)}: give all values of the data as levels="
+            )
+
+    def prior(self, n_dims: int) -> Float[Array, "dim level"]:
+        return jnp.zeros((n_dims, len(self.levels))) + (self.concentration - 1)
+
+    def coordinates(self, unit: Row) -> Float[Array, " dim"]:
+        """Return the index of each cell's value among the sorted levels, shape (dim,); 0 for missing cells."""
+        value = jnp.asarray(unit.value)
+        place = jnp.argmin(jnp.abs(value[..., None] - jnp.asarray(self.levels, value.dtype)), axis=-1)
+        return jnp.where(unit.observed, place.astype(value.dtype), 0.0)
+
+    def increment(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Float[Array, "dim level"]:
+        chosen = coordinates[..., None] == jnp.arange(len(self.levels))
+        return jnp.where(observed[..., None], chosen, False).astype(coordinates.dtype)
+
+    def log_carrier(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Float[Array, ""]:
+        return jnp.zeros((), coordinates.dtype)
+
+    def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
+        """Return an upper bound on each row's log-probability, 0 nats, shape (rows,): a probability is at most 1."""
+        return np.zeros(len(units.value))
+
+    def plug_in(self) -> "LevelComponents":
+        return LevelComponents(self.levels, self.concentration, estimated=True)
+
+    def moments(self, statistics: Float[Array, "dim level"]) -> tuple[Float[Array, " dim"], Float[Array, "dim dim"]]:
+        share, levels = jnp.exp(statistics), jnp.asarray(self.levels)
+        mean = share @ levels
+        return mean, jnp.diag(share @ levels**2 - mean**2)
+
+    def draw(self, key: Array, statistics: Float[Array, "dim level"], unit: Row) -> Float[Array, " dim"]:
+        return jnp.asarray(self.levels, statistics.dtype)[jax.random.categorical(key, statistics, axis=-1)]
 
 
 class CategoricalComponents(Component):
@@ -143,3 +329,51 @@ class CategoricalComponents(Component):
             for j, (end, n) in enumerate(zip(ends, self.categories, strict=True))
         ]
         return jnp.concatenate(chosen).astype(statistics.dtype)
+
+
+class GenotypeComponents(CategoricalComponents):
+    """Populations without admixture: each copy at locus j has an allele ~ Categorical(θ_j), θ_j ~
+    Dirichlet(concentration, …).
+
+    Copies are independent: Hardy–Weinberg and linkage equilibrium within populations.
+
+    A row holds the counts of alleles, locus after locus: `categories[j]` cells for locus j. They sum to 2 for a
+    diploid, and to 0 where the genotype is missing. Copies are told apart, as in `Admixture`, so the density has no
+    multinomial coefficient. `GenotypeComponents.from_columns(corpus.vocabulary)` finds the loci.
+
+    Source: Pritchard, Stephens & Donnelly (2000), the model without admixture.
+    """
+
+    def describe(self) -> str:
+        return super().describe().replace("columns of categories", "loci")
+
+    def check(self, units: Row) -> None:
+        n_columns = np.shape(units.value)[-1]
+        if n_columns != sum(self.categories):
+            raise ValueError(
+                f"got rows of {n_columns} cells for {sum(self.categories)} alleles of {len(self.categories)} loci, "
+                "expected one cell for each"
+            )
+        observed = np.asarray(units.observed)
+        if not (observed.all(-1) | ~observed.any(-1)).all():
+            raise ValueError("got missing cells, expected counts of 0 where a genotype is missing")
+        require_counts(units, "GenotypeComponents")
+
+    def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
+        """Return an upper bound on each row's log-probability, 0 nats, shape (rows,): a probability is at most 1."""
+        return np.zeros(len(units.value))
+
+    def plug_in(self) -> "GenotypeComponents":
+        return GenotypeComponents(categories=self.categories, concentration=self.concentration, estimated=True)
+
+    def draw(self, key: Array, statistics: Float[Array, " dim"], unit: Row) -> Float[Array, " dim"]:
+        """Draw allele counts of one individual, shape (dim,), with as many copies at each locus as `unit` has.
+
+        statistics: log-probabilities of the alleles of its population, shape (dim,).
+        """
+        ends, drawn = np.cumsum(self.categories), []
+        for j, (end, n) in enumerate(zip(ends, self.categories, strict=True)):
+            copies = jnp.asarray(unit.value)[end - n : end].sum()
+            share = jnp.exp(statistics[end - n : end])
+            drawn.append(jax.random.multinomial(jax.random.fold_in(key, j), copies, share, dtype=statistics.dtype))
+        return jnp.concatenate(drawn)

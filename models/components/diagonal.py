@@ -9,8 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.components.component import Component
-from lvsearch.models.components.standard import (
+from lvsearch.models.components.arguments import (
     LEAST,
     least_parameter,
     location_and_scale,
@@ -19,6 +18,7 @@ from lvsearch.models.components.standard import (
     positive_parameter,
     standardised,
 )
+from lvsearch.models.components.component import Component
 from lvsearch.models.contract import HyperparameterArray
 from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.families import Family, NormalGamma, NormalGammaStatistics, PointGaussian

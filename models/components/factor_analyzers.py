@@ -9,17 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.components.component import Component
-from lvsearch.models.components.requirements import refuse_partial_rows
-from lvsearch.models.components.standard import (
+from lvsearch.models.components.arguments import (
     LEAST,
     least_parameter,
     location_and_scale,
     location_parameter,
     positive_or_prior,
     positive_parameter,
+    refuse_partial_rows,
     standardised,
 )
+from lvsearch.models.components.component import Component
 from lvsearch.models.contract import HyperparameterArray
 from lvsearch.models.exponential.matrices import cholesky, log_determinant, solve_lower
 from lvsearch.models.exponential.regression import (

@@ -11,8 +11,8 @@ from jaxtyping import Array, Bool, Float, Int
 from scipy.special import gammaln, roots_genlaguerre
 
 from lvsearch.models.components.component import Component
+from lvsearch.models.components.covariances import FullCovarianceComponents
 from lvsearch.models.components.diagonal import DiagonalComponents
-from lvsearch.models.components.full_covariance import FullCovarianceComponents
 from lvsearch.models.families import Family
 from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.units import Row

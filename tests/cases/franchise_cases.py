@@ -16,8 +16,7 @@ from lvsearch.inference.hdp.franchise import Franchise, MemberLikelihood
 from lvsearch.inference.hdp.gibbs import WordCounts
 from lvsearch.inference.hdp.group_gibbs import RowEmission
 from lvsearch.models.components import DiagonalComponents
-from lvsearch.models.hdp import HDP
-from lvsearch.models.hdp_mixture import HDPMixture
+from lvsearch.models.hdp import HDP, HDPMixture
 from lvsearch.models.hierarchical_process import HierarchicalProcess
 from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.units import Row

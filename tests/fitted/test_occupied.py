@@ -25,8 +25,7 @@ from lvsearch.inference.trees import hyper_of
 from lvsearch.models.components import KnownCovarianceComponents
 from lvsearch.models.contract import Model
 from lvsearch.models.dp_mixture import DPMixture
-from lvsearch.models.hdp import HDP
-from lvsearch.models.hdp_mixture import HDPMixture
+from lvsearch.models.hdp import HDP, HDPMixture
 from lvsearch.models.hlda import HLDA
 
 Z_LIMIT = 4.5

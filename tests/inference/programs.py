@@ -41,13 +41,13 @@ from lvsearch.inference.evidence import (
 from lvsearch.inference.features import LinearGaussian
 from lvsearch.inference.hdp.estimator import HDPEstimator, HDPSettings
 from lvsearch.inference.likelihood.completion import document_completion
-from lvsearch.inference.mixture_samplers import trace as label_traces
+from lvsearch.inference.mixture_samplers import sampler as label_traces
 from lvsearch.inference.mixture_samplers.chain import chain_rows
 from lvsearch.inference.mixtures.predictive import predictive_log_density
 from lvsearch.inference.partition_chains import run as partition_chains
 from lvsearch.inference.sequences import most_probable_paths
 from lvsearch.inference.topic_samplers.size_gain import GainEffort, gain_of_last_topics
-from lvsearch.models.checks import normalisers
+from lvsearch.models.checks import sites
 from lvsearch.models.contract import Model
 from lvsearch.models.kernels import full_precision
 
@@ -327,7 +327,7 @@ def swept_once() -> None:
 def of_a_family() -> None:
     """What a check does for families of one's own."""
     model = m.FiniteMixture()
-    normalisers._gradient_and_mean(model.globals()["weights"].family, estimate(model, ROWS, 2).natural["weights"])
+    sites._gradient_and_mean(model.globals()["weights"].family, estimate(model, ROWS, 2).natural["weights"])
 
 
 def statistics_of_a_batch() -> None:

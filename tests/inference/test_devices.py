@@ -12,7 +12,7 @@ import lvsearch as lv
 from lvsearch.inference import devices
 from lvsearch.inference.feature_samplers import collapsed_gibbs as feature_gibbs
 from lvsearch.inference.feature_samplers import compiled as features
-from lvsearch.inference.mixture_samplers.blocked import blocked_gibbs
+from lvsearch.inference.mixture_samplers.sweeps import blocked_gibbs
 from lvsearch.inference.mixtures import estimator as mixtures
 from lvsearch.inference.topic_samplers import collapsed as topics
 from lvsearch.inference.trees import corpus as trees

@@ -19,8 +19,8 @@ from lvsearch.inference.engine.meanfield import ascend, cast
 from lvsearch.inference.engine.meanfield_starts import scattered_start
 from lvsearch.inference.evidence import anneal, effort, evidence_chain, temperature_profile
 from lvsearch.models import IBP, GammaPrior, Row
+from lvsearch.models.contract import log_relabellings
 from lvsearch.models.families import GaussianStatistics
-from lvsearch.models.relabelling import log_relabellings
 from lvsearch.searching.annealed import brackets_of
 from lvsearch.sizing.bracket import pooled
 

@@ -70,8 +70,7 @@ from lvsearch.models.families import PointSimplex
 from lvsearch.models.finite_mixture import FiniteMixture
 from lvsearch.models.gm_lda import GMLDA
 from lvsearch.models.gm_mixture import GMMixture
-from lvsearch.models.hdp import HDP
-from lvsearch.models.hdp_mixture import HDPMixture
+from lvsearch.models.hdp import HDP, HDPMixture
 from lvsearch.models.hidden_markov import HiddenMarkov
 from lvsearch.models.hlda import HLDA
 from lvsearch.models.ibp import IBP, GammaPrior

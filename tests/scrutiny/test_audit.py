@@ -21,8 +21,13 @@ from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.engine.meanfield import unit_masks
 from lvsearch.inference.evidence import Effort, TwoSided, evidence_chain, sampled_chain
-from lvsearch.inference.evidence.simulation import Simulated, pack_simulated, simulated_like
-from lvsearch.inference.evidence.truth import anneal_simulated, true_state
+from lvsearch.inference.evidence.simulation import (
+    Simulated,
+    anneal_simulated,
+    pack_simulated,
+    simulated_like,
+    true_state,
+)
 from lvsearch.inference.topic_samplers import path_starts as topics
 from lvsearch.reports.report import write_report
 from lvsearch.results import auditing

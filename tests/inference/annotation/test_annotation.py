@@ -31,11 +31,9 @@ from oracles import all_assignments, log_dirichlet_multinomial, one_hot
 from scipy.special import digamma, logsumexp, softmax
 
 import lvsearch as lv
-from lvsearch.inference.annotation.collapsed import collapsed_sweep
-from lvsearch.inference.annotation.describing import collapsed_factors
-from lvsearch.inference.annotation.estimator import AnnotationEstimator, AnnotationSettings
-from lvsearch.inference.annotation.seeds import cluster
-from lvsearch.inference.annotation.tasks import caption_distributions, region_distributions
+from lvsearch.inference.annotation.estimator import AnnotationEstimator, AnnotationSettings, collapsed_sweep
+from lvsearch.inference.annotation.predictions import caption_distributions, collapsed_factors, region_distributions
+from lvsearch.inference.annotation.starts import cluster
 from lvsearch.inference.annotation.tiles import in_tiles
 from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.engine.describing import describe_units

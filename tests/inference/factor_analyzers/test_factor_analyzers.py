@@ -23,8 +23,12 @@ from lvsearch.inference.engine.meanfield import Beliefs, MeanField, ascend, cast
 from lvsearch.inference.engine.meanfield_starts import blank_locals
 from lvsearch.inference.evidence import evidence_chain
 from lvsearch.inference.factor_analyzers import FactorAnalyzerChain, regressions
-from lvsearch.inference.factor_analyzers.estimator import FactorAnalyzerEstimator, principal_scores
-from lvsearch.inference.factor_analyzers.kernel import ascend_scored, beliefs_at_labels
+from lvsearch.inference.factor_analyzers.estimator import (
+    FactorAnalyzerEstimator,
+    ascend_scored,
+    beliefs_at_labels,
+    principal_scores,
+)
 from lvsearch.models import (
     DiagonalComponents,
     FactorAnalyzerComponents,

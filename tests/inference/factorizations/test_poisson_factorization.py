@@ -34,9 +34,8 @@ from lvsearch.inference.evidence import (
 )
 from lvsearch.inference.evidence.poisson_factorization import FactorState
 from lvsearch.inference.evidence.simulation import pack_simulated
-from lvsearch.inference.factorizations.anchor import near_fit
-from lvsearch.inference.factorizations.anchored import AnchoredFactorization, NearState
-from lvsearch.inference.factorizations.trajectories import FAINT, MatrixLines
+from lvsearch.inference.factorizations.anchored import AnchoredFactorization, NearState, near_fit
+from lvsearch.inference.factorizations.moves import FAINT, MatrixLines
 from lvsearch.models.families import GammaStatistics
 from lvsearch.models.units import Row
 

@@ -22,8 +22,7 @@ from lvsearch.inference.hdp import direct_assignment, franchise, gibbs, group_di
 from lvsearch.inference.hdp.group_gibbs import row_emission
 from lvsearch.inference.hdp.sampler import FranchiseSampler, states_of_partitions
 from lvsearch.inference.topic_samplers.collapsed import Tokens, expand
-from lvsearch.models.hdp import HDP
-from lvsearch.models.hdp_mixture import HDPMixture
+from lvsearch.models.hdp import HDP, HDPMixture
 from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.units import Row
 

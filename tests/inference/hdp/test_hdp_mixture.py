@@ -27,7 +27,7 @@ from lvsearch.inference.hdp.kernel import TablePosterior, log_weights_of, stick_
 from lvsearch.inference.hdp.units import Packed, bound_at, globals_of, packed_alone, seat_largest
 from lvsearch.inference.mixtures import MixtureSettings
 from lvsearch.models.families import BetaStatistics, GammaStatistics
-from lvsearch.models.hdp_mixture import HDPMixture
+from lvsearch.models.hdp import HDPMixture
 from lvsearch.models.hyperpriors import GammaPrior
 
 PRIORS = GammaPrior(2.0, 1.5), GammaPrior(3.0, 2.0)

@@ -28,12 +28,17 @@ from lvsearch.inference.mixture_samplers import (
     raftery_lewis,
     slice_sampler,
 )
-from lvsearch.inference.mixture_samplers.blocked import blocked_sweep, log_stick_occupancy, truncated_weights
 from lvsearch.inference.mixture_samplers.chain import ChainRows, LabelState, log_occupancy, log_partition
-from lvsearch.inference.mixture_samplers.collapsed import collapsed_sweep
 from lvsearch.inference.mixture_samplers.sampler import PartitionStates, partition_sampler
-from lvsearch.inference.mixture_samplers.slices import draw_log_weights, slice_sweep
-from lvsearch.inference.mixtures.packing import pack_increment
+from lvsearch.inference.mixture_samplers.sweeps import (
+    blocked_sweep,
+    collapsed_sweep,
+    draw_log_weights,
+    log_stick_occupancy,
+    slice_sweep,
+    truncated_weights,
+)
+from lvsearch.inference.mixtures.rows import pack_increment
 from lvsearch.models.components import DiagonalComponents, KnownCovarianceComponents
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.families import Beta, BetaStatistics, Gamma, GammaStatistics
@@ -263,7 +268,7 @@ def test_geweke_finds_a_wrong_likelihood(sampler):
 @pytest.mark.slow
 def test_partition_frequencies_find_a_wrong_likelihood(monkeypatch):
     """The slice sampler's."""
-    monkeypatch.setattr("lvsearch.inference.mixture_samplers.slices.slice_sweep", SHARP["slice"])
+    monkeypatch.setattr("lvsearch.inference.mixture_samplers.sweeps.slice_sweep", SHARP["slice"])
     assert np.abs(frequency_z(SAMPLERS[2], cases.DIAGONAL, 1.3, 6000)).max() > 1.5 * Z_LIMIT
 
 

@@ -11,9 +11,8 @@ from mixture_cases import clusters, dataset
 
 import lvsearch as lv
 from lvsearch.inference.mixtures import FitHistory, MixtureEstimator, MixtureSettings
-from lvsearch.inference.mixtures.cuts import Cuts, find_cuts
 from lvsearch.inference.mixtures.kernel import gains_together
-from lvsearch.inference.mixtures.proposals import Idea, Standing, ideas
+from lvsearch.inference.mixtures.proposals import Cuts, Idea, Standing, find_cuts, ideas
 from lvsearch.inference.mixtures.rows import prepare
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.finite_mixture import FiniteMixture

@@ -19,8 +19,14 @@ from lvsearch.inference.engine.meanfield_starts import scattered_start
 from lvsearch.inference.mixtures import MixtureEstimator, MixtureSettings, predictive_log_density
 from lvsearch.inference.mixtures.estimator import recorded_bound
 from lvsearch.inference.mixtures.kernel import ascend_rows, row_sums
-from lvsearch.inference.mixtures.packing import layout_of, pack_increment, pack_statistics, unpack_sums
-from lvsearch.inference.mixtures.rows import cast_tiles, prepare
+from lvsearch.inference.mixtures.rows import (
+    cast_tiles,
+    layout_of,
+    pack_increment,
+    pack_statistics,
+    prepare,
+    unpack_sums,
+)
 from lvsearch.models.components import log_likelihood, log_predictive
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.finite_mixture import FiniteMixture

@@ -15,7 +15,7 @@ import tied_oracles
 from scipy.special import logsumexp
 
 import lvsearch as lv
-from lvsearch.inference.independent_normals import log_marginals
+from lvsearch.inference.evidence import log_marginals
 from lvsearch.inference.partition_chains import (
     PartitionChain,
     PartitionTrace,

@@ -11,7 +11,7 @@ from scipy.special import gammaln
 import lvsearch as lv
 from lvsearch.models import BernoulliComponents, CategoricalComponents, FiniteMixture
 from lvsearch.models.components import log_likelihood, log_predictive, log_prior
-from lvsearch.models.exponential.blocks import SimplexBlocks
+from lvsearch.models.exponential.simplex import SimplexBlocks
 from lvsearch.models.families import BetaStatistics, Dirichlet, PointSimplex
 from lvsearch.models.units import Row
 

@@ -25,8 +25,7 @@ from lvsearch.inference.evidence import evidence_chain
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
 from lvsearch.inference.evidence.row_by_row import RowByRow
-from lvsearch.inference.evidence.simulation import simulated_like
-from lvsearch.inference.evidence.truth import true_state
+from lvsearch.inference.evidence.simulation import simulated_like, true_state
 from lvsearch.models import (
     DiagonalComponents,
     DPMixture,

@@ -9,7 +9,7 @@ import pytest
 import scipy.stats
 from compiled import Compiled
 
-from lvsearch.models.exponential.tied_normal_wishart import tied_marginals, tied_share
+from lvsearch.models.exponential.normal_wishart import tied_marginals, tied_share
 from lvsearch.models.families import NormalWishart, NormalWishartStatistics, TiedNormalWishart
 
 DEGREES, COUNT = 4.2, np.array([0.4, 3.5, 1.2])

@@ -23,8 +23,8 @@ from scipy.stats import gamma, multivariate_normal
 import lvsearch as lv
 from lvsearch.inference.evidence import evidence_chain
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture
+from lvsearch.inference.full_covariances import TiedEstimator, TiedMixtureChain
 from lvsearch.inference.mixtures.kernel import ascend_rows
-from lvsearch.inference.tied_mixtures import TiedEstimator, TiedMixtureChain
 from lvsearch.models import DiagonalComponents, FullCovarianceComponents, GammaPrior, TiedMixture
 
 PRIOR = (mixture_cases.LOCATION, mixture_cases.SCALE, 0.3, 2.5, 0.7)

@@ -1,8 +1,12 @@
-"""Hamiltonian moves of all rows of a matrix of counts at once, or of all its columns, on the scale of logarithms.
+"""Metropolis moves of annealed Poisson factorisations: Hamiltonian trajectories of rows and columns, and scales.
 
 A *line* is a row or a column. Its values are the row's intensities or the column's factor entries. Their density is a
-product of independent Gammas, times the cells' probability to a power t, with allocations and noise summed out. Each
-line moves by a Hamiltonian trajectory (Neal 2011) with a Metropolis step of its own. Then single entries jump.
+product of independent Gammas, times the cells' probability to a power t, with allocations and noise summed out. All
+rows of a matrix, or all its columns, move at once, on the scale of logarithms. Each line moves by a Hamiltonian
+trajectory (Neal 2011) with a Metropolis step of its own. Then single entries jump.
+
+`scale_step` moves the scale that a factor and its intensities share. If factor k's intensities are multiplied by e^y
+and its entries β_k are divided by e^y, all products stay the same, so no cell's mean depends on y.
 """
 
 from typing import NamedTuple
@@ -10,9 +14,37 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Key
 
 from lvsearch.inference.factorizations.kernel import TINY
+
+
+def scale_step(
+    key: Key[Array, ""], slope: Float[Array, "..."], up: Float[Array, "*factor"], down: Float[Array, "*factor"]
+) -> Float[Array, "*factor"]:
+    """Draw y for each factor by one Metropolis step from y = 0. The caller multiplies intensities by e^y, factors by
+    e^−y.
+
+    The density of y is slope · y − up e^y − down e^−y, nats, up to a constant. The proposal is the Gaussian at its
+    mode, independent of the current y. For a factor that does not exist the gain is NaN, and y is 0.
+
+    slope: the linear coefficient, one number for all factors or one per factor.
+    up, down: the coefficients of e^y and e^−y, one positive number per factor.
+    """
+    key_propose, key_accept = jax.random.split(key)
+    curvature = jnp.sqrt(slope**2 + 4 * up * down)
+    # of the two roots of one quadratic, the way without cancellation
+    mode = jnp.log(jnp.where(slope > 0, (slope + curvature) / (2 * up), 2 * down / (curvature - slope)))
+
+    def log_density(y: Array) -> Array:
+        """Return log density of y minus log density of the proposal, nats, up to a constant."""
+        return slope * y - up * jnp.exp(y) - down * jnp.exp(-y) + 0.5 * curvature * (y - mode) ** 2
+
+    proposed = mode + jax.random.normal(key_propose, mode.shape, mode.dtype) / jnp.sqrt(curvature)
+    gain = log_density(proposed) - log_density(jnp.zeros_like(mode))
+    accepted = jnp.log(jax.random.uniform(key_accept, gain.shape, gain.dtype)) < gain
+    return jnp.where(accepted, proposed, 0.0)
+
 
 LEAPS = 5
 """The number of leapfrog steps of a trajectory."""

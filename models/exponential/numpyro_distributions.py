@@ -1,4 +1,8 @@
-"""The NumPyro distribution of the Normal–Wishart, in its own file so that the families do not import NumPyro."""
+"""The NumPyro distributions of the families that NumPyro does not have: Markov paths, Normal–Gamma and Normal–Wishart.
+
+They are in a file of their own so that the families do not import NumPyro. Only the methods `to_numpyro` import this
+file.
+"""
 
 import math
 from typing import Any, ClassVar
@@ -8,6 +12,79 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 from numpyro.distributions import constraints
 from numpyro.distributions.transforms import Transform, biject_to
+from numpyro.distributions.util import validate_sample
+
+
+class MarkovPath(dist.Distribution):
+    """The NumPyro distribution of a path of `MarkovChain`: the index of the state of each row, on the last axis.
+
+    family: the `MarkovChain`. natural: its natural parameters.
+    """
+
+    arg_constraints: ClassVar = {"state": constraints.real_matrix}
+    pytree_aux_fields = ("family",)
+
+    def __init__(self, family: Any, natural: Any, *, validate_args=None):
+        self.family, self.natural, self.state = family, natural, natural.state
+        super().__init__(jnp.shape(natural.state)[:-2], jnp.shape(natural.state)[-2:-1], validate_args=validate_args)
+
+    @constraints.dependent_property(is_discrete=True, event_dim=1)  # pyright: ignore[reportArgumentType]
+    def support(self):
+        return constraints.independent(constraints.integer_interval(0, self.state.shape[-1] - 1), 1)
+
+    def sample(self, key: Any, sample_shape: tuple[int, ...] = ()):
+        natural = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (*sample_shape, *leaf.shape)), self.natural)
+        return self.family.value(self.family.sample(key, natural))
+
+    @validate_sample
+    def log_prob(self, value: Any, intermediates: Any = None):
+        state = jax.nn.one_hot(value, self.state.shape[-1], dtype=self.state.dtype)
+        steps = jnp.einsum(
+            "...ti,...tij,...tj->...", state[..., :-1, :], self.natural.step[..., 1:, :, :], state[..., 1:, :]
+        )
+        return (state * self.state).sum((-2, -1)) + steps - self.family.log_normaliser(self.natural)
+
+
+class NormalGammaDistribution(dist.Distribution):
+    """The NumPyro distribution of a `NormalGamma`: the mean μ and the precision τ on the last axis.
+
+    precision_shape, precision_rate: a and b of τ ~ Gamma(a, b).
+    centre, pseudo_count: m and κ of μ | τ ~ Normal(m, precision κτ).
+    """
+
+    arg_constraints: ClassVar = {
+        "precision_shape": constraints.positive,
+        "precision_rate": constraints.positive,
+        "centre": constraints.real,
+        "pseudo_count": constraints.positive,
+    }
+
+    def __init__(self, precision_shape, precision_rate, centre, pseudo_count, *, validate_args=None):
+        self.precision_shape, self.precision_rate = precision_shape, precision_rate
+        self.centre, self.pseudo_count = centre, pseudo_count
+        super().__init__(jnp.shape(precision_shape), (2,), validate_args=validate_args)
+
+    @constraints.dependent_property(is_discrete=False, event_dim=1)  # pyright: ignore[reportArgumentType]
+    def support(self):
+        return constraints.independent(constraints.cat([constraints.real, constraints.positive], -1), 1)
+
+    def sample(self, key: Any, sample_shape: tuple[int, ...] = ()):
+        key_precision, key_mean = jax.random.split(key)
+        precision = self._precision().sample(key_precision, sample_shape)
+        return jnp.stack([self._mean_given(precision).sample(key_mean), precision], -1)
+
+    @validate_sample
+    def log_prob(self, value: Any, intermediates: Any = None):
+        mean, precision = value[..., 0], value[..., 1]
+        return self._precision().log_prob(precision) + self._mean_given(precision).log_prob(mean)
+
+    def _precision(self):
+        """Return the NumPyro distribution of the precision τ, a Gamma."""
+        return dist.Gamma(self.precision_shape, self.precision_rate)
+
+    def _mean_given(self, precision):
+        """Return the NumPyro distribution of the mean μ given the precision τ, a Normal."""
+        return dist.Normal(self.centre, (self.pseudo_count * precision) ** -0.5)
 
 
 class _MeanOverPrecision(constraints.Constraint):

@@ -1,7 +1,8 @@
-"""The annealed chain over the labels of a mixture with one shared covariance matrix, with parameters integrated out.
+"""Mixtures of Gaussians that share one covariance matrix: the annealed chain over their labels, and their estimator.
 
-The path leads from the prior of the labels to their posterior, as in `evidence.mixtures`. The difference is in the
-log-normaliser A of the conjugate prior: here it is one number of all components together (`models.tied_mixture`).
+*The chain* (`TiedMixtureChain`). The path leads from the prior of the labels to their posterior, with parameters
+integrated out, as in `evidence.mixtures`. The difference is in the log-normaliser A of the conjugate prior: here it is
+one number of all components together (`models.tied_mixture`).
 
 Take a row out of its component. Let B be the pooled scatter matrix, ν its degrees of freedom, D the number of columns,
 and m_k and κ_k the mean and count of each component k. A row y that joins component k changes them to
@@ -14,6 +15,12 @@ so one factor of B serves all components. For each k, A gains
 
 with q_k = (y − m_k)ᵀ B⁻¹ (y − m_k). The row's predictive density is Student's t with ν + 1 − D degrees of freedom
 (Bishop 2006, §2.3.7).
+
+*The estimator* (`TiedEstimator`) is that of mixtures with one more start, from labels that are drawn row after row. The
+reason: the shared covariance depends on the number of means. If a smaller fit holds two clusters in one component, it
+has widened the covariance of all components, and the ascent joins the two again after a split. Starts from rows with a
+covariance per component find other clusters. On six clusters of 300 rows in 3 columns, fits from such starts ended 10,
+136 and 158 nats below the best. Fits from labels drawn row after row (`evidence.row_by_row`) ended at the best.
 """
 
 from typing import Any
@@ -24,16 +31,24 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, Int
 
-from lvsearch.inference.annealing.dispatch import evidence_chain
+from lvsearch.inference.annealing.dispatch import effort, evidence_chain
+from lvsearch.inference.annealing.particles import log_densities
+from lvsearch.inference.annealing.prefixes import grow, sequential
 from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.rows import rows, rows_of
+from lvsearch.inference.devices import one_after_another
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
+from lvsearch.inference.engine.estimator import estimator
+from lvsearch.inference.engine.meanfield import Beliefs
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture
 from lvsearch.inference.evidence.mixtures import Choose, CollapsedMixtureChain
 from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining
+from lvsearch.inference.generators import permutation, split_key
+from lvsearch.inference.mixtures.estimator import MixtureEstimator, MixtureRun
+from lvsearch.inference.mixtures.improving import RowsStart
 from lvsearch.models.components import Component
 from lvsearch.models.exponential.matrices import log_determinant, solve_lower
-from lvsearch.models.exponential.normal_wishart import LOG_2
-from lvsearch.models.exponential.tied_normal_wishart import TiedNormalWishart, tied_parameters, tied_share
+from lvsearch.models.exponential.normal_wishart import LOG_2, TiedNormalWishart, tied_parameters, tied_share
 from lvsearch.models.finite_mixture import FiniteMixture
 from lvsearch.models.tied_mixture import TiedMixture
 
@@ -165,3 +180,69 @@ def _evidence_chain_of_tied_mixture(
     """
     chain = TiedMixtureChain.from_data(model, data, size[0], capacity_of(size)[0])
     return HyperMixture.around(chain, model.components, data) if model.components.inferred else chain
+
+
+SWEEPS = 2
+"""How many sweeps over the labels of all rows are made in one path that adds row after row."""
+
+
+class TiedEstimator(MixtureEstimator):
+    """The estimator of a `TiedMixture` on rows: a mixture whose components share one covariance matrix."""
+
+    def __init__(self, model: TiedMixture, data: Dataset):
+        """Check the rows and cut them into tiles; nothing is fitted."""
+        super().__init__(model, data)
+        self.data = data
+
+    def run(self, size: tuple[int, ...], dtype: Any) -> "TiedRun":
+        """Return an unfinished fit at this size. Its `fit` does the work.
+
+        size: (number of components,).
+        dtype: the floating-point type in which it computes.
+        """
+        return TiedRun(self, size, dtype)
+
+
+class TiedRun(MixtureRun):
+    """One fit of a tied mixture at one size in one floating-point type."""
+
+    owner: TiedEstimator
+
+    def starts(self, begin: RowsStart) -> list[Beliefs]:
+        """Return q(weights, components) of all starts of the first ascents.
+
+        They are: from a smaller fit, if there is one; from nothing; and from labels drawn row after row.
+
+        begin: the random key, and the fit of another size or None.
+        """
+        grown = [] if begin.start is None else self.starts_from_smaller(begin.start)
+        return [*grown, self.start_from_nothing(begin.key), self._along_rows(begin.key)]
+
+    def _along_rows(self, key: Array) -> Beliefs:
+        """Return q(weights, components) from labels that several particles draw row after row; the best particle's
+        labels are used.
+
+        If there are many rows, only `start_rows` of them are labelled.
+        """
+        key_order, key_data, key_path = split_key(key, 3)
+        order = permutation(key_order, self.owner.n_rows)[: self.settings.start_rows]
+        units, _ = rows_of(self.owner.data)
+        part = rows(np.asarray(units.value)[order], np.asarray(units.observed)[order])
+        chain = evidence_chain(self.model, part, self.size, None)
+        work, sampler = effort(chain, 0), sequential(chain, key_data)
+        assert sampler is not None  # paths of these chains from the prior lead along the rows
+        with one_after_another(), jax.enable_x64(True):
+            ended = grow(sampler, key_path, SWEEPS, islands=work.islands, particles=work.particles).state
+            best = int(np.argmax(np.asarray(log_densities(chain, ended))))
+            labels = np.asarray(ended.labels)[:, best]
+        # The labels, padded to one length, give the beliefs that the ascent starts from.
+        in_turn = self.rows_in_order(order)
+        wide = np.zeros(len(in_turn.weight), np.int32)
+        wide[: len(order)] = labels[: len(order)]
+        return self.beliefs_from_labels(in_turn, wide)
+
+
+@estimator.register
+def _tied_mixture_estimator(model: TiedMixture, data: Dataset) -> TiedEstimator:
+    """Return the estimator of tied mixtures: the overload of `estimator` for `TiedMixture`."""
+    return TiedEstimator(model, data)

@@ -1,0 +1,305 @@
+"""The three samplers of Dirichlet-process mixtures: collapsed Gibbs, blocked Gibbs and slice sampling.
+
+*Collapsed Gibbs sampling*: weights and parameters are integrated out, and rows are drawn one at a time (Eq. 5.12–5.14).
+
+    p(z_n = k | the others) ∝ n_k · p(x_n | rows of k),        a new component: α · p(x_n)
+
+Each density is a difference of two log-normalisers (Eq. 5.13; its denominator too leaves row n out).
+
+*Blocked Gibbs sampling* of the truncated Dirichlet process: T components at most, and all rows are drawn at once. The
+weights are broken off a stick of length 1: π_k = V_k Π_{j<k} (1 − V_j), with V_k ~ Beta(1, α) and V_T = 1. Source:
+Ishwaran & James (2001); Blei (2004), §5.3.2.
+
+*Slice sampling*: weights are drawn only as far as the smallest slice needs (Walker 2007). A slice u_n ~ Uniform(0,
+π_{z_n}) lies below the weight π of row n's component z_n. Given it, row n can be only in components with π_k > u_n.
+There are finitely many of them, and among them its component is drawn by density alone (lecture 23). Given the
+partition and α, a sweep draws weights and parameters of all components afresh. Then come slices, then labels, then α
+given the partition.
+
+Weights are those of the process given the partition, whatever array slot a component has: (π_1, …, π_K, rest) ~
+Dirichlet(n_1, …, n_K, α), with n_k the rows of component k. The rest is broken by sticks Beta(1, α) over the slots
+without rows (Teh et al. 2006, §5.3).
+
+Why not sticks in the order of the slots? Their weights would be those given the partition *and* the slots. The slots
+say something about α too, so α would have to be drawn given both. Drawn given the partition alone, the chain would be
+biased. For example, take three rows without data and α ~ Gamma(2, rate 1.5). Two of the rows would then be together
+.468 of the time, while the truth is .491.
+"""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import betaln
+from jaxtyping import Array, Float
+
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.mixture_samplers.chain import (
+    ChainRows,
+    LabelState,
+    draw_concentration,
+    draw_parameters,
+    natural_of_labels,
+    process_weights,
+)
+from lvsearch.inference.mixture_samplers.sampler import MixtureTrace, run_chain
+from lvsearch.inference.mixtures.rows import pack_statistics
+from lvsearch.models.components import log_normalisers
+from lvsearch.models.dp_mixture import DPMixture
+from lvsearch.models.families import Beta, BetaStatistics
+from lvsearch.models.hyperpriors import GammaPrior
+from lvsearch.models.mixture import MixtureModel
+
+
+def collapsed_gibbs(
+    model: MixtureModel, data: Dataset, *, key: Array, sweeps: int, keep: int = 1, start: Any = None
+) -> MixtureTrace:
+    """Run one collapsed Gibbs chain over partitions of the rows under the Dirichlet process, and return its trace.
+
+    Mixture weights and component parameters are integrated out, and nothing is truncated.
+
+    model: a `DPMixture`.
+    data: the rows.
+    key: the random key of the run.
+    sweeps: how many sweeps to make, each over all rows.
+    keep: keep the labels after every keep-th sweep; 0 keeps none.
+    start: labels (row,) to begin with; None puts all rows into one component.
+
+    Raises ValueError for a model that is no `DPMixture`, and for rows without a density.
+    """
+    return run_chain(collapsed_sweep, process_weights, model, data, key, sweeps, keep, start, None, one_by_one=True)
+
+
+def collapsed_sweep(
+    model: DPMixture, key: Array, state: LabelState, rows: ChainRows, capacity: int
+) -> tuple[LabelState, Array]:
+    """Draw the component of every row in turn, each given all others, and then α; return the new labels and α.
+
+    A new component takes the first array slot that has no rows.
+
+    key: random key of the sweep.
+    state: labels and α before the sweep.
+    capacity: how many array slots for components there are.
+
+    Returns: (the state after the sweep, True if more slots were needed than there are; the state is then invalid).
+    """
+    component, n_rows = model.components, len(state.labels)
+    key_rows, key_alpha = jax.random.split(key)
+    natural, counts = natural_of_labels(state.labels, rows, capacity)
+    uniforms = jax.random.uniform(key_rows, (n_rows,), state.alpha.dtype)
+    empty = log_normalisers(component, jax.tree.map(lambda leaf: leaf[None], rows.prior))[0]
+    log_alpha = jnp.log(state.alpha)
+
+    def one(n: Array, carry: tuple[Any, Array, Array, Array, Array]) -> tuple[Any, Array, Array, Array, Array]:
+        natural, normaliser, counts, labels, overflow = carry
+        # Take row n out; a component without rows gets λ itself, so that rounding errors do not stay.
+        old, increment = labels[n], jax.tree.map(lambda leaf: leaf[n], rows.increments)
+        counts = counts.at[old].add(-1.0)
+        alone = counts[old] < 0.5
+        left = jax.tree.map(lambda t, s, p: jnp.where(alone, p, t[old] - s), natural, increment, rows.prior)
+        natural = jax.tree.map(lambda t, one: t.at[old].set(one), natural, left)
+        without = log_normalisers(component, jax.tree.map(lambda leaf: leaf[None], left))[0]
+        normaliser = normaliser.at[old].set(without)
+        # Score all places with the row in them; only the first free one stands for a new component.
+        after = log_normalisers(component, jax.tree.map(jnp.add, natural, increment))
+        free = jnp.argmax(counts < 0.5)
+        overflow = overflow | ~(counts[free] < 0.5)
+        prior = jnp.where(jnp.arange(capacity) == free, log_alpha, -jnp.inf)
+        prior = jnp.where(counts > 0.5, jnp.log(jnp.maximum(counts, 1.0)), prior)
+        score = prior + after - normaliser
+        cumulative = jnp.cumsum(jnp.exp(score - score.max()))  # one uniform whatever the capacity
+        new = jnp.minimum(jnp.searchsorted(cumulative, uniforms[n] * cumulative[-1]), capacity - 1)
+        natural = jax.tree.map(lambda t, s: t.at[new].add(s), natural, increment)
+        return natural, normaliser.at[new].set(after[new]), counts.at[new].add(1.0), labels.at[n].set(new), overflow
+
+    normaliser = jnp.where(counts > 0.5, log_normalisers(component, natural), empty)
+    begin = natural, normaliser, counts, state.labels, jnp.asarray(False)
+    _, _, counts, labels, overflow = jax.lax.fori_loop(0, n_rows, one, begin)
+    occupied = (counts > 0.5).sum()
+    alpha = draw_concentration(model, key_alpha, n_rows, occupied, state.alpha)
+    return LabelState(labels, alpha), overflow
+
+
+def blocked_gibbs(
+    model: MixtureModel, data: Dataset, *, key: Array, sweeps: int, truncation: int, keep: int = 1, start: Any = None
+) -> MixtureTrace:
+    """Run one blocked Gibbs chain for a Dirichlet-process mixture with at most `truncation` components.
+
+    Returns the record of the chain.
+
+    The last component takes all weight that the others leave. As the truncation grows, the posterior tends to that of
+    the Dirichlet process itself.
+
+    model: a `DPMixture`.
+    data: the rows.
+    key: the random key of the run.
+    sweeps: how many sweeps to make, each over all rows.
+    truncation: T, the largest number of components.
+    keep: keep the labels after every keep-th sweep; 0 keeps none.
+    start: labels (row,) to begin with; None puts all rows into one component.
+
+    Raises ValueError for a truncation below 1 or below the number of components in `start`, a model that is no
+    `DPMixture`, and rows without a density.
+    """
+    if truncation < 1:
+        raise ValueError(f"got truncation={truncation}, expected at least 1")
+    weights = partial(truncated_weights, truncation=truncation)
+    return run_chain(blocked_sweep, weights, model, data, key, sweeps, keep, start, truncation, log_stick_occupancy)
+
+
+def blocked_sweep(
+    model: DPMixture, key: Array, state: LabelState, rows: ChainRows, capacity: int
+) -> tuple[LabelState, Array]:
+    """Make one sweep of blocked Gibbs sampling and return the new labels and α.
+
+    Given the labels, stick fractions V_k and component parameters are drawn. Then α is drawn given the sticks (Eq.
+    5.17), and all labels given sticks and parameters.
+
+    key: random key of the sweep.
+    state: labels and α before the sweep.
+    capacity: T, the truncation.
+
+    Returns: (the state after the sweep, False). False says that no more components are ever needed than there are.
+    """
+    key_sticks, key_parameters, key_alpha, key_labels = jax.random.split(key, 4)
+    natural, counts = natural_of_labels(state.labels, rows, capacity)
+    beyond = counts.sum() - jnp.cumsum(counts)
+    # V_k ~ Beta(1 + n_k, α + rows after k), given by its natural parameters; the last V is 1 by definition
+    sticks = Beta().sample(key_sticks, BetaStatistics(counts, state.alpha - 1 + beyond))
+    last = jnp.arange(capacity) == capacity - 1
+    log_value = jnp.where(last, 0.0, sticks.log_value)
+    log_complement = jnp.where(last, 0.0, sticks.log_complement)
+    alpha = state.alpha
+    if isinstance(model.concentration, GammaPrior):
+        shape, rate = (jnp.asarray(value, alpha.dtype) for value in model.concentration)
+        drawn = jax.random.gamma(key_alpha, shape + capacity - 1, dtype=alpha.dtype)
+        alpha = drawn / (rate - log_complement.sum())
+    # log π_k = log V_k + Σ_{j<k} log(1 − V_j); then every label by density times weight
+    log_weights = log_value + jnp.cumsum(log_complement) - log_complement
+    logits = rows.packed @ draw_parameters(model, key_parameters, natural).T + log_weights
+    labels = jax.random.categorical(key_labels, logits).astype(state.labels.dtype)
+    return LabelState(labels, alpha), jnp.asarray(False)
+
+
+def log_stick_occupancy(counts: Float[Array, " place"], alpha: Float[Array, ""]) -> Float[Array, ""]:
+    """Return log p(labels | α) under the truncated Dirichlet process, with the weights integrated out, in nats.
+
+    It is Σ_k [log B(1 + n_k, α + n_>k) − log B(1, α)] over all components but the last. Here B is the Beta function and
+    n_>k is the number of rows of the components after k.
+
+    counts: n_k, the number of rows of each component, (component,).
+    alpha: α, the concentration.
+    """
+    beyond = counts.sum() - jnp.cumsum(counts)
+    return (betaln(1 + counts, alpha + beyond) - betaln(jnp.ones_like(alpha), alpha))[:-1].sum()
+
+
+def truncated_weights(counts: Float[np.ndarray, " place"], alpha: float, truncation: int) -> tuple[np.ndarray, float]:
+    """Return the expected weight of each component given the labels (Eq. 5.16), and the weight of all others together.
+
+    The others are components up to the truncation for which `counts` has no entry. They have no rows, so their
+    predictive density is the prior's. Entries of `counts` from the truncation on are of components that cannot exist:
+    weight 0.
+
+    counts: the number of rows of each component, (component,).
+    alpha: α, the concentration.
+    truncation: T, the largest number of components.
+
+    Returns: (weights (component,) in the order of `counts`, the weight of the others). They sum to 1.
+    """
+    n = np.zeros(truncation)
+    n[: len(counts)] = counts[:truncation]
+    first, beyond = 1 + n, alpha + n.sum() - np.cumsum(n)
+    taken = first / (first + beyond)
+    taken[-1] = 1.0
+    weights = taken * np.concatenate([[1.0], np.cumprod(1 - taken)[:-1]])
+    given = np.pad(weights, (0, max(0, len(counts) - truncation)))[: len(counts)]
+    return given, float(weights[len(counts) :].sum())
+
+
+def slice_sampler(
+    model: MixtureModel, data: Dataset, *, key: Array, sweeps: int, keep: int = 1, start: Any = None
+) -> MixtureTrace:
+    """Run one slice-sampling chain for a Dirichlet-process mixture, without truncation, and return its trace.
+
+    model: a `DPMixture`.
+    data: the rows.
+    key: the random key of the run.
+    sweeps: how many sweeps to make, each over all rows.
+    keep: keep the labels after every keep-th sweep; 0 keeps none.
+    start: labels (row,) to begin with; None puts all rows into one component.
+
+    Raises ValueError for a model that is no `DPMixture`, and for rows without a density.
+    """
+    return run_chain(slice_sweep, process_weights, model, data, key, sweeps, keep, start, None)
+
+
+def slice_sweep(
+    model: DPMixture, key: Array, state: LabelState, rows: ChainRows, capacity: int
+) -> tuple[LabelState, Array]:
+    """Make one sweep of slice sampling over weights, parameters, slices, labels and α; return the new labels and α.
+
+    Every array slot has a random key of its own, so more slots do not change the draws of the first ones.
+
+    key: random key of the sweep.
+    state: labels and α before the sweep.
+    capacity: how many array slots for components there are.
+
+    Returns: (the state after the sweep, True if the capacity was too small). It is too small if components beyond it
+        could weigh more than the smallest slice; the state is then invalid.
+    """
+    key_weights, key_parameters, key_slices, key_labels, key_alpha = jax.random.split(key, 5)
+    natural, counts = natural_of_labels(state.labels, rows, capacity)
+    places = jnp.arange(capacity)
+
+    def parameters(place: Array, one: Any) -> Any:
+        return model.components.family.sample(jax.random.fold_in(key_parameters, place), one)
+
+    log_weights, log_beyond = draw_log_weights(key_weights, counts, state.alpha)
+    packed = pack_statistics(model.components, jax.vmap(parameters)(places, natural))
+    # u_n ~ Uniform(0, π_{z_n}); components beyond the capacity matter only if their weight exceeds the smallest slice
+    log_slices = jnp.log(jax.random.uniform(key_slices, state.labels.shape, state.alpha.dtype, minval=1e-300))
+    log_slices = log_slices + log_weights[state.labels]
+    overflow = log_beyond >= log_slices.min()
+    allowed = log_weights > log_slices[:, None]
+    logits = jnp.where(allowed, rows.packed @ packed.T, -jnp.inf)
+    # Labels by inverting the cumulative density among the allowed components: one uniform a row whatever the capacity
+    uniforms = jax.random.uniform(key_labels, (len(logits), 1), state.alpha.dtype)
+    cumulative = jnp.cumsum(jnp.exp(logits - logits.max(1, keepdims=True)), axis=1)
+    labels = (cumulative < uniforms * cumulative[:, -1:]).sum(1)
+    labels = jnp.minimum(labels, capacity - 1).astype(state.labels.dtype)
+    occupied = (jax.ops.segment_sum(jnp.ones(len(labels)), labels, capacity) > 0).sum()
+    alpha = draw_concentration(model, key_alpha, len(labels), occupied, state.alpha)
+    return LabelState(labels, alpha), overflow
+
+
+def draw_log_weights(
+    key: Array, counts: Float[Array, " place"], alpha: Float[Array, ""]
+) -> tuple[Float[Array, " place"], Float[Array, ""]]:
+    """Draw the mixture weights of the Dirichlet process given how many rows each component has.
+
+    counts: the number of rows of each array slot, (slot,); 0 for an empty one, which gets the weight of a new
+        component.
+    alpha: α, the concentration.
+
+    Returns: (log weight of every slot, (slot,); log of the weight left for all further components).
+    """
+    key_used, key_rest, key_sticks = jax.random.split(key, 3)
+    used = counts > 0
+
+    def one(place: Array, n: Array) -> tuple[Array, Array, Array]:
+        # log of a Gamma(n) variable; log of a stick Beta(1, α), by inverting its distribution, and of its complement
+        log_gamma = jax.random.loggamma(jax.random.fold_in(key_used, place), jnp.where(n > 0, n, 1.0))
+        uniform = jax.random.uniform(jax.random.fold_in(key_sticks, place), (), alpha.dtype, minval=1e-300)
+        log_complement = jnp.log(uniform) / alpha
+        return log_gamma, jnp.log(-jnp.expm1(log_complement)), log_complement
+
+    log_gamma, log_stick, log_complement = jax.vmap(one)(jnp.arange(len(counts)), counts)
+    log_rest = jax.random.loggamma(key_rest, alpha)
+    log_total = jnp.logaddexp(jax.nn.logsumexp(log_gamma, where=used), log_rest)
+    passed = jnp.where(used, 0.0, log_complement)
+    # empty slots break sticks off the rest, one after another; normalised Gamma variables are a Dirichlet draw
+    broken = log_rest + jnp.cumsum(passed) - passed + log_stick
+    return jnp.where(used, log_gamma, broken) - log_total, log_rest + passed.sum() - log_total

@@ -1,0 +1,307 @@
+"""Gaussian components with a covariance matrix: one for each component, or one known matrix for all.
+
+`FullCovarianceComponents` have a covariance matrix each; mean and precision matrix are integrated out.
+`KnownCovarianceComponents` share one known covariance, and only the means differ (Blei 2004, §5.5).
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.linalg import solve_triangular
+from jaxtyping import Array, Bool, Float
+
+from lvsearch.models.components.arguments import (
+    LEAST,
+    least_parameter,
+    location_and_scale,
+    location_parameter,
+    positive_or_prior,
+    positive_parameter,
+    refuse_partial_rows,
+    standardised,
+)
+from lvsearch.models.components.component import Component
+from lvsearch.models.contract import HyperparameterArray, hyperparameter, is_traced
+from lvsearch.models.exponential.matrices import cholesky, solve_lower
+from lvsearch.models.exponential.scalars import LOG_2PI
+from lvsearch.models.families import (
+    Family,
+    Gaussian,
+    GaussianStatistics,
+    NormalWishart,
+    NormalWishartStatistics,
+    PointMean,
+)
+from lvsearch.models.hyperpriors import GammaPrior, as_text
+from lvsearch.models.units import Row
+
+
+class FullCovarianceComponents(Component):
+    """Gaussians with free covariance: x = location + scale · y, y ~ Normal(μ, Λ⁻¹).
+
+    The prior is Λ ~ Wishart(ν, ((spread + s₀) · I)⁻¹), μ | Λ ~ Normal(0, (κΛ)⁻¹). No cell of a row may be missing.
+
+    location, scale: a number, or one per column, as in `DiagonalComponents`; `scaled_to(values)` computes both from
+        data.
+    pseudo_count: κ, the number of rows that the prior of a mean is worth. A number or a `GammaPrior`.
+    excess_degrees: ν − (D − 1) > 0, which has the same meaning in any number of columns D. With 2 or less the
+        covariance has no prior mean.
+    spread: a component's covariance is around spread / (ν − D − 1) · I, in units of scale². A number, one per column
+        (the diagonal of a matrix), or a `GammaPrior`, from which each column has a value of its own, shared by all
+        components.
+    least_spread: s₀, 0 or more, added to every spread. It matters where the spread has a prior: with it, many equal
+        cells in a column, or columns that are multiples of each other, have a finite density.
+    """
+
+    location: HyperparameterArray
+    scale: HyperparameterArray
+    pseudo_count: HyperparameterArray | GammaPrior
+    excess_degrees: HyperparameterArray
+    spread: HyperparameterArray | GammaPrior
+    least_spread: float = eqx.field(static=True)
+
+    estimated: ClassVar[bool] = False
+    axes: ClassVar[tuple[str, ...]] = ("dim", "dim")
+    hyper_axes: ClassVar[Mapping[str, tuple[str, ...]]] = {"pseudo_count": (), "spread": ("dim",)}
+
+    def __init__(
+        self,
+        location: Any = 0.0,
+        scale: Any = 1.0,
+        pseudo_count: Any = 0.1,
+        excess_degrees: Any = 4.0,
+        spread: Any = 0.5,
+        least_spread: float = 0.0,
+    ):
+        self.location, self.scale = location_parameter(location), positive_parameter("scale", scale, ndim=1)
+        self.pseudo_count = positive_or_prior("pseudo_count", pseudo_count)
+        self.excess_degrees = positive_parameter("excess_degrees", excess_degrees)
+        self.spread = positive_or_prior("spread", spread, ndim=1)
+        self.least_spread = least_parameter("least_spread", least_spread)
+
+    @classmethod
+    def scaled_to(
+        cls, values: Any, pseudo_count: Any = 0.1, excess_degrees: Any = 4.0, spread: Any = 0.5
+    ) -> "FullCovarianceComponents":
+        """Make the components with the columns' means and standard deviations as location and scale.
+
+        values: (rows, columns). pseudo_count, excess_degrees, spread: hyper-parameters of the class, in units of the
+            scale.
+
+        Raises ValueError for a column that does not vary.
+        """
+        return cls(*location_and_scale(values), pseudo_count, excess_degrees, spread)
+
+    @classmethod
+    def weak(cls, values: Any) -> "FullCovarianceComponents":
+        """Make the components like `scaled_to`, with weakly informative priors on how wide they are and how far apart.
+
+        values: (rows, columns).
+
+        excess_degrees is 4, and the spread of each column ~ Gamma(1, rate 1/2), a diagonal form of the hierarchy of
+        Malsiner-Walli, Frühwirth-Schnatter & Grün (2016). A component's variance is then a priori, on average, that of
+        the whole column; the data may make it much smaller. pseudo_count ~ Gamma(1, rate 1): means spread, on average,
+        as widely as rows do about them; the data may make them spread much wider. least_spread is 2e-8: widths below a
+        ten-thousandth of a column's count as rounding.
+
+        Raises ValueError for a column that does not vary.
+        """
+        return cls(*location_and_scale(values), GammaPrior(1.0, 1.0), 4.0, GammaPrior(1.0, 0.5), least_spread=2 * LEAST)
+
+    @property
+    def family(self) -> Family:
+        return self.prior_family
+
+    @property
+    def prior_family(self) -> Family:
+        return NormalWishart()
+
+    def describe(self) -> str:
+        added = f", plus {self.least_spread:g}" if self.least_spread else ""
+        return (
+            f"Gaussians with full covariance (location {as_text(self.location)}, scale {as_text(self.scale)}, "
+            f"pseudo_count {as_text(self.pseudo_count)}, excess_degrees {as_text(self.excess_degrees)}, "
+            f"spread {as_text(self.spread)}{added})"
+        )
+
+    def check(self, units: Row) -> None:
+        refuse_partial_rows(units, "columns depend on each other")
+
+    def prior(self, n_dims: int) -> NormalWishartStatistics:
+        zero = jnp.zeros(n_dims)
+        degrees, count = zero.sum() + (self.excess_degrees - 1), zero.sum() + self.number("pseudo_count")
+        return NormalWishartStatistics(
+            degrees, jnp.eye(n_dims) * (self.number("spread") + self.least_spread), zero, count
+        )
+
+    def coordinates(self, unit: Row) -> Float[Array, " dim"]:
+        return standardised(unit, self.location, self.scale)
+
+    def increment(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> NormalWishartStatistics:
+        whole = observed.all().astype(coordinates.dtype)
+        y = whole * coordinates
+        return NormalWishartStatistics(whole, y[:, None] * y, y, whole)
+
+    def log_carrier(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Float[Array, ""]:
+        total = jnp.broadcast_to(-0.5 * LOG_2PI - jnp.log(self.scale), coordinates.shape).sum()
+        return jnp.where(observed.all(), total, 0.0).astype(coordinates.dtype)
+
+    def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
+        """Return inf for every row with observed cells, else 0, in nats, shape (rows,).
+
+        A component on few rows has a density without bound.
+        """
+        return np.where(np.asarray(units.observed).any(-1), np.inf, 0.0)
+
+    def plug_in(self) -> Component:
+        raise ValueError(
+            "Gaussian components of free covariance have no plug-in form: the likelihood grows without bound as one of "
+            'them shrinks onto a row. Use evidence="marginal", or KnownCovarianceComponents'
+        )
+
+    def moments(self, statistics: NormalWishartStatistics) -> tuple[Float[Array, " dim"], Float[Array, "dim dim"]]:
+        mean, precision = self.family.value(statistics)
+        scale = jnp.broadcast_to(jnp.asarray(self.scale), mean.shape)
+        return self.location + scale * mean, scale[:, None] * jnp.linalg.inv(precision) * scale
+
+    def draw(self, key: Array, statistics: NormalWishartStatistics, unit: Row) -> Float[Array, " dim"]:
+        mean, precision = self.family.value(statistics)
+        noise = jax.random.normal(key, mean.shape, mean.dtype)[..., None]
+        offset = solve_lower(cholesky(precision), noise, transposed=True)[..., 0]
+        return self.location + self.scale * (mean + offset)
+
+
+class KnownCovarianceComponents(Component):
+    """Gaussians with one known covariance Σ: x ~ Normal(mean, Σ), mean ~ Normal(location, Σ/κ).
+
+    The prior is the conjugate base measure of the thesis (its Λ/λ₂, §5.5).
+
+    covariance: Σ; a positive number (times the identity), one variance per column, or a matrix (D, D).
+    location: a number, or one per column.
+    pseudo_count: κ, the number of rows that the prior of a mean is worth.
+
+    In the coordinates y = L⁻¹(x − location), with Σ = LLᵀ, columns are independent with variance 1. So even a full Σ
+    costs no more than a diagonal one. With a matrix no cell of a row may be missing; otherwise missing cells are left
+    out.
+    """
+
+    covariance: HyperparameterArray
+    location: HyperparameterArray
+    pseudo_count: HyperparameterArray
+    estimated: bool = eqx.field(static=True)
+
+    axes: ClassVar[tuple[str, ...]] = ("dim",)
+
+    def __init__(self, covariance: Any, location: Any = 0.0, pseudo_count: Any = 0.01, estimated: bool = False):
+        array = hyperparameter(covariance)
+        if array.ndim < 2:
+            array = positive_parameter("covariance", covariance, ndim=1)
+        elif not is_traced(array) and not _is_covariance(np.asarray(array)):
+            raise ValueError(
+                f"got a covariance matrix of shape {array.shape} that is not symmetric positive definite, expected one "
+                "(D, D), or one variance per column"
+            )
+        self.covariance, self.location = array, location_parameter(location)
+        self.pseudo_count = positive_parameter("pseudo_count", pseudo_count)
+        self.estimated = estimated
+
+    @property
+    def family(self) -> Family:
+        return PointMean() if self.estimated else self.prior_family
+
+    @property
+    def prior_family(self) -> Family:
+        return Gaussian()
+
+    def describe(self) -> str:
+        kind = "full covariance" if np.ndim(self.covariance) == 2 else f"variance {as_text(self.covariance)}"
+        means = (
+            "means estimated"
+            if self.estimated
+            else f"location {as_text(self.location)}, pseudo_count {as_text(self.pseudo_count)}"
+        )
+        return f"Gaussians of known {kind} ({means})"
+
+    def check(self, units: Row) -> None:
+        if np.ndim(self.covariance) == 2:
+            refuse_partial_rows(units, "columns depend on each other")
+        n_dims = np.shape(units.value)[-1]
+        if np.ndim(self.covariance) and len(self.covariance) != n_dims:
+            raise ValueError(f"got a covariance for {len(self.covariance)} columns, expected {n_dims}, as in the data")
+
+    def prior(self, n_dims: int) -> GaussianStatistics:
+        zero = jnp.zeros(n_dims)
+        return GaussianStatistics(zero, zero + self.pseudo_count)
+
+    def coordinates(self, unit: Row) -> Float[Array, " dim"]:
+        x = jnp.where(unit.observed, jnp.asarray(unit.value) - self.location, 0.0)
+        if np.ndim(self.covariance) < 2:
+            return x / jnp.sqrt(self.covariance)
+        y = solve_triangular(jnp.linalg.cholesky(jnp.asarray(self.covariance)), x, lower=True)
+        return jnp.where(jnp.asarray(unit.observed).all(), y, 0.0)
+
+    def increment(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> GaussianStatistics:
+        seen = self._seen(observed).astype(coordinates.dtype)
+        return GaussianStatistics(seen * coordinates, seen)
+
+    def log_carrier(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Float[Array, ""]:
+        per_cell = -0.5 * (LOG_2PI + coordinates**2 + self._log_variances(coordinates.shape[-1]))
+        return jnp.where(self._seen(observed), per_cell, 0.0).sum().astype(coordinates.dtype)
+
+    def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
+        """Return the greatest log-density of each row, −½ log|2πΣ| over its observed cells, in nats, shape (rows,).
+
+        The mean of its component is then the row itself.
+        """
+        observed, n_dims = np.asarray(units.observed), np.shape(units.value)[-1]
+        if np.ndim(self.covariance) == 2:
+            each = np.linalg.slogdet(self.covariance)[1] / n_dims
+            return np.where(observed.all(-1), -0.5 * n_dims * (LOG_2PI + each), 0.0)
+        variances = np.broadcast_to(self.covariance, (n_dims,))
+        return np.where(observed, -0.5 * (LOG_2PI + np.log(variances)), 0.0).sum(-1)
+
+    def plug_in(self) -> "KnownCovarianceComponents":
+        return KnownCovarianceComponents(self.covariance, self.location, self.pseudo_count, estimated=True)
+
+    def moments(self, statistics: GaussianStatistics) -> tuple[Float[Array, " dim"], Float[Array, "dim dim"]]:
+        covariance, n_dims = jnp.asarray(self.covariance), len(statistics.value)
+        if covariance.ndim < 2:
+            factor = jnp.diag(jnp.broadcast_to(jnp.sqrt(covariance), (n_dims,)))
+        else:
+            factor = jnp.linalg.cholesky(covariance)
+        return jnp.asarray(self.location) + factor @ statistics.value, factor @ factor.T
+
+    def draw(self, key: Array, statistics: GaussianStatistics, unit: Row) -> Float[Array, " dim"]:
+        y = statistics.value + jax.random.normal(key, statistics.value.shape, statistics.value.dtype)
+        if np.ndim(self.covariance) < 2:
+            return jnp.asarray(self.location) + jnp.sqrt(self.covariance) * y
+        return jnp.asarray(self.location) + jnp.linalg.cholesky(jnp.asarray(self.covariance)) @ y
+
+    def _seen(self, observed: Any) -> Array:
+        """Return which cells of a row count, shape (…, dim). With a covariance matrix a row counts whole or not at all.
+
+        observed: True for cells that are not missing, shape (…, dim).
+        """
+        known = jnp.asarray(observed)
+        return jnp.logical_and(known, known.all()) if np.ndim(self.covariance) == 2 else known
+
+    def _log_variances(self, n_dims: int) -> Array:
+        """Return the logs of the D variances whose product is the determinant of the covariance matrix, shape (dim,).
+
+        n_dims: D, the number of columns.
+        """
+        if np.ndim(self.covariance) == 2:
+            return 2 * jnp.log(jnp.diagonal(jnp.linalg.cholesky(jnp.asarray(self.covariance))))
+        return jnp.broadcast_to(jnp.log(jnp.asarray(self.covariance)), (n_dims,))
+
+
+def _is_covariance(array: np.ndarray) -> bool:
+    """Return True for a symmetric positive definite matrix."""
+    square = array.ndim == 2 and array.shape[0] == array.shape[1] and array.shape[0] > 0
+    if not square or not np.allclose(array, array.T, rtol=1e-10, atol=0):
+        return False
+    return bool(np.linalg.eigvalsh(array)[0] > 0)
