@@ -12,7 +12,7 @@ result.best.topics()
 in `lv.models`, priors over sizes in `lv.sizes`.
 """
 
-from lvsearch import quiet_start as _quiet_start  # noqa: F401 — first, so that Ctrl-C is heard while the rest is imported
+from lvsearch import interrupts as _interrupts  # noqa: F401 — first, so that Ctrl-C is heard while the rest is imported
 
 # isort: split
 
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from lvsearch import distributed, functional, inference, models, sklearn
     from lvsearch.api import fit, load, resume, search
     from lvsearch.bridges.from_function import from_function
-    from lvsearch.bridges.from_numpyro import from_numpyro
-    from lvsearch.bridges.to_numpyro import to_numpyro
+    from lvsearch.bridges.numpyro_models import from_numpyro, to_numpyro
     from lvsearch.data import datasets
     from lvsearch.data.corpus import Corpus
     from lvsearch.data.genotypes import Genotypes
@@ -34,10 +33,10 @@ if TYPE_CHECKING:
     from lvsearch.data.paired_corpus import PairedCorpus
     from lvsearch.data.points import Points
     from lvsearch.fitted.kinds import load_fit
+    from lvsearch.fitted.mixture_posterior import MixturePosterior, mixture_posterior
     from lvsearch.fitted.model import FittedModel
     from lvsearch.fitted.occupied_posterior import OccupiedPosterior, occupied
     from lvsearch.fitted.sampling import load_trace, sample, save_trace
-    from lvsearch.partitions.mixture_posterior import MixturePosterior, mixture_posterior
     from lvsearch.reading.converting import convert
     from lvsearch.results.result import SearchResult
     from lvsearch.sizing import sizes
@@ -107,7 +106,7 @@ MODULE_OF = {
     "FittedTree": "lvsearch.trees.tree_fits",
     "Genotypes": "lvsearch.data.genotypes",
     "Groups": "lvsearch.data.groups",
-    "MixturePosterior": "lvsearch.partitions.mixture_posterior",
+    "MixturePosterior": "lvsearch.fitted.mixture_posterior",
     "OccupiedPosterior": "lvsearch.fitted.occupied_posterior",
     "PairedCorpus": "lvsearch.data.paired_corpus",
     "Points": "lvsearch.data.points",
@@ -119,19 +118,19 @@ MODULE_OF = {
     "fit": "lvsearch.api",
     "fit_tree": "lvsearch.trees.tree_fits",
     "from_function": "lvsearch.bridges.from_function",
-    "from_numpyro": "lvsearch.bridges.from_numpyro",
+    "from_numpyro": "lvsearch.bridges.numpyro_models",
     "load": "lvsearch.api",
     "load_fit": "lvsearch.fitted.kinds",
     "load_trace": "lvsearch.fitted.sampling",
     "load_tree": "lvsearch.trees.tree_fits",
     "mean_field_tree": "lvsearch.trees.tree_fits",
-    "mixture_posterior": "lvsearch.partitions.mixture_posterior",
+    "mixture_posterior": "lvsearch.fitted.mixture_posterior",
     "occupied": "lvsearch.fitted.occupied_posterior",
     "resume": "lvsearch.api",
     "sample": "lvsearch.fitted.sampling",
     "save_trace": "lvsearch.fitted.sampling",
     "search": "lvsearch.api",
-    "to_numpyro": "lvsearch.bridges.to_numpyro",
+    "to_numpyro": "lvsearch.bridges.numpyro_models",
 }
 """The module in which each public class and function is defined."""
 

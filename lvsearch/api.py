@@ -13,8 +13,8 @@ from typing import Any, cast
 from jax.sharding import Mesh
 
 from lvsearch.bridges.from_function import FunctionEvaluator
-from lvsearch.bridges.from_numpyro import NumpyroModel
-from lvsearch.bridges.guarded import GuardedEvaluator
+from lvsearch.bridges.guards import GuardedEvaluator, check_own
+from lvsearch.bridges.numpyro_models import NumpyroModel
 from lvsearch.data.base import Data
 from lvsearch.data.kinds import data_for, require_model
 from lvsearch.files.storage import known_folder, new_folder, refuse_existing
@@ -35,7 +35,6 @@ from lvsearch.results.result import SearchResult
 from lvsearch.scrutiny.scrutiny import NOTHING_ASKED
 from lvsearch.searching.controller import Budget, SearchSettings, SearchState, run
 from lvsearch.searching.evaluators import ModelEvaluator
-from lvsearch.searching.own_models import check_own
 from lvsearch.searching.partition_evaluator import PARTITIONS, has_partition_chain
 from lvsearch.seeds import checked_seed
 from lvsearch.sizing.fit import Evaluator

@@ -1,18 +1,57 @@
-"""Handle Ctrl-C during a search so that none is lost.
+"""Handle Ctrl-C: while the command `lvsearch` is still being imported, and during a search.
 
-Python raises KeyboardInterrupt wherever the program is. Inside a callback of the garbage collector, such as JAX's, the
-exception would be printed and lost. In such a callback the handler of this module raises nothing, but remembers the
-Ctrl-C, and the search stops at its next step.
+While the command is being imported there is nothing to save, so one line is printed instead of a traceback. For this,
+`lvsearch/__init__.py` imports this module before all others, and this module imports the standard library only. It acts
+on import only in a process that is the command. `listen_again` ends this once the command has parsed its arguments.
+
+During a search no Ctrl-C may be lost. Python raises KeyboardInterrupt wherever the program is. Inside a callback of the
+garbage collector, such as JAX's, the exception would be printed and lost. In such a callback the handler of this module
+raises nothing, but remembers the Ctrl-C, and the search stops at its next step.
 """
 
 import gc
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
-from lvsearch.quiet_start import INTERRUPTED
+INTERRUPTED = 130
+"""The exit status after Ctrl-C, by the convention of shells."""
+COMMAND = "lvsearch"
+
+
+def end_quietly(number: int, frame: FrameType | None) -> None:
+    """Handle Ctrl-C of a command that has nothing to save yet: print one line, and end this process with status 130.
+
+    number, frame: the signal and the place of the program, as Python passes them.
+    """
+    os.write(2, b"lvsearch: interrupted; nothing was written\n")
+    os._exit(INTERRUPTED)
+
+
+def listen_again() -> None:
+    """Let Ctrl-C raise KeyboardInterrupt again, Python's default."""
+    if _is_main_thread() and signal.getsignal(signal.SIGINT) is end_quietly:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _is_main_thread() -> bool:
+    """Return True in the main thread, the only one that may set signal handlers."""
+    return threading.current_thread() is threading.main_thread()
+
+
+def _is_command() -> bool:
+    """Return True if this process was started as `lvsearch …` or `python -m lvsearch …`."""
+    return any(Path(word).stem == COMMAND for word in sys.orig_argv[:3])
+
+
+if _is_command() and _is_main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, end_quietly)
+
 
 _was_pressed, _is_postponed = threading.Event(), threading.Event()
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from lvsearch.bridges.attempts import TooSlow, error_in_words, failed_fit, time_limit
+from lvsearch.bridges.guards import TooSlow, error_in_words, failed_fit, time_limit
 from lvsearch.models.plain_arguments import real_number, shortened_repr, whole_number, yes_or_no
-from lvsearch.sizing.bracket import Repeats
-from lvsearch.sizing.evidence import Evidence
+from lvsearch.sizing.evidence import Evidence, Repeats
 from lvsearch.sizing.fit import Fit, FitInfo
 from lvsearch.sizing.sizes import Size
 

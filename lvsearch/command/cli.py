@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from lvsearch.command.arguments import FORMER_SCORES, KEEP, Runs, parser
 from lvsearch.command.sources import check_sources, read_corpus, stop_words_of
 from lvsearch.files.plain_text import print_any_text, visible
-from lvsearch.interrupts import remember_interrupts, was_interrupted
-from lvsearch.quiet_start import INTERRUPTED, listen_again
+from lvsearch.interrupts import INTERRUPTED, listen_again, remember_interrupts, was_interrupted
 from lvsearch.seeds import checked_seed
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from scipy import sparse
 
-from lvsearch.files.archives import read_arrays
-from lvsearch.files.ordinary import read_ordinary
+from lvsearch.files.untrusted_files import read_arrays, read_ordinary
 
 
 @dataclass(frozen=True, eq=False)

@@ -93,10 +93,15 @@ def _read_texts(options: argparse.Namespace) -> "Corpus":
     """
     from lvsearch.data.corpus import Corpus
     from lvsearch.files.packed_files import decode_text, read_text
-    from lvsearch.reading.folders import holds_text_files
-    from lvsearch.reading.opening import TEXTS, documents_in_file, documents_in_string, ending_of, is_counts
-    from lvsearch.texts.analyzer import Analyzer
-    from lvsearch.texts.stop_words import chosen_stop_words
+    from lvsearch.reading.opening import (
+        TEXTS,
+        documents_in_file,
+        documents_in_string,
+        ending_of,
+        holds_text_files,
+        is_counts,
+    )
+    from lvsearch.texts.analyzer import Analyzer, chosen_stop_words
 
     if options.documents != "rows" or options.first_id is not None or options.layer is not None:
         raise ValueError("got --texts with --documents, --first-id or --layer: they are of --corpus")

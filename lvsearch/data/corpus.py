@@ -15,7 +15,7 @@ from lvsearch.data.base import Data
 from lvsearch.data.counted_documents import CountedDocuments
 from lvsearch.files.array_folders import is_array_folder
 from lvsearch.models.plain_arguments import as_path
-from lvsearch.reading.count_files import ROWS, CountOptions
+from lvsearch.reading.counts import ROWS, CountOptions
 from lvsearch.reading.document_table import DocumentTable
 from lvsearch.reading.opening import counts_in, documents_in_file, is_counts, refuse_text_options
 from lvsearch.reading.other_libraries import is_anndata, is_bags
@@ -31,7 +31,8 @@ from lvsearch.tables.frames import (
     is_table,
     text_columns,
 )
-from lvsearch.texts.analyzer import Analyzer
+from lvsearch.texts.analyzer import ENGLISH, Analyzer, chosen_stop_words
+from lvsearch.texts.choosing import DroppedWords
 from lvsearch.texts.counting import (
     checked_documents,
     checked_texts,
@@ -42,9 +43,7 @@ from lvsearch.texts.counting import (
     kept_counts,
     term_columns,
 )
-from lvsearch.texts.limits import Limits
-from lvsearch.texts.losses import DroppedWords
-from lvsearch.texts.stop_words import ENGLISH, chosen_stop_words
+from lvsearch.texts.frequencies import Limits
 
 Tokenizer = Callable[[str], Iterable[str]]
 

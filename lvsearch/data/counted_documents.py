@@ -9,15 +9,13 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from lvsearch.data.document_counts import DocumentCounts
+from lvsearch.reading.counts import canonical_counts, kept_in_place, read_ldac
 from lvsearch.reading.document_table import DocumentTable
 from lvsearch.reading.other_libraries import anndata_counts, bag_counts
-from lvsearch.reading.readers import canonical_counts, kept_in_place, read_ldac
 from lvsearch.reading.vocabulary import as_strings, checked_vocabulary, read_vocabulary
 from lvsearch.tables.frames import Documents, as_frame, columns_in_words, frame_counts, is_table
-from lvsearch.texts.analyzer import Analyzer
-from lvsearch.texts.choosing import pruned_terms
-from lvsearch.texts.losses import DroppedWords
-from lvsearch.texts.stop_words import chosen_stop_words
+from lvsearch.texts.analyzer import Analyzer, chosen_stop_words
+from lvsearch.texts.choosing import DroppedWords, pruned_terms
 
 D = TypeVar("D", bound="CountedDocuments")
 

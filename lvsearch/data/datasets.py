@@ -18,7 +18,7 @@ import numpy as np
 
 from lvsearch.data.corpus import Corpus
 from lvsearch.reading.vocabulary import read_lines
-from lvsearch.texts.stop_words import english_stop_words
+from lvsearch.texts.analyzer import english_stop_words
 
 # -- docstrings -------------------------------------------------------------------------------------------------
 

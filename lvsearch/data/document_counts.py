@@ -23,14 +23,19 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import documents
 from lvsearch.inference.data.mapped import files_of
 from lvsearch.models.units import BagOfWords
+from lvsearch.reading.counts import canonical_counts
 from lvsearch.reading.document_table import DocumentTable
-from lvsearch.reading.fingerprints import corpus_fingerprint
-from lvsearch.reading.readers import canonical_counts
-from lvsearch.reading.stored_corpus import StoredParts, open_stored, write_stored, written_fingerprint
+from lvsearch.reading.stored_corpus import (
+    StoredParts,
+    corpus_fingerprint,
+    open_stored,
+    write_stored,
+    written_fingerprint,
+)
 from lvsearch.reading.vocabulary import as_strings, checked_vocabulary, one_per_document
 from lvsearch.texts.analyzer import Analyzer
+from lvsearch.texts.choosing import DroppedWords
 from lvsearch.texts.counting import UnknownWords
-from lvsearch.texts.losses import DroppedWords
 
 C = TypeVar("C", bound="DocumentCounts")
 

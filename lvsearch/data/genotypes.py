@@ -1,13 +1,219 @@
-"""Genotypes of individuals: the number of copies of every allele of every locus that each individual has."""
+"""Genotypes of individuals: the number of copies of every allele of every locus that each individual has.
+
+They are read from text files of other programs: STRUCTURE's data file, PLINK's .ped and .raw.
+"""
 
 import os
-from typing import ClassVar
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
 
 from lvsearch.data.base import Nouns
 from lvsearch.data.corpus import Corpus
 from lvsearch.data.points import Points
 from lvsearch.models.admixture import alleles_of
-from lvsearch.reading.genotype_files import GenotypeCounts, read_ped, read_raw, read_structure
+from lvsearch.reading.vocabulary import read_lines
+
+PED_COLUMNS = ("family", "individual", "father", "mother", "sex", "phenotype")
+RAW_COLUMNS = ("FID", "IID", "PAT", "MAT", "SEX", "PHENOTYPE")
+OTHER = "other"
+"""The name of the second allele in .raw files, which count one allele and do not name the other."""
+
+
+class GenotypeCounts(NamedTuple):
+    """The number of copies of each allele in each individual.
+
+    counts: copies, (individuals, alleles of all loci); the alleles of one locus are neighbours
+    vocabulary: "locus=allele" for each column
+    names: the names of the individuals
+    populations: the population of each individual in the file, or None
+    notes: what was left out
+    """
+
+    counts: csr_array
+    vocabulary: tuple[str, ...]
+    names: tuple[str, ...]
+    populations: tuple[str, ...] | None
+    notes: tuple[str, ...]
+
+
+def read_structure(
+    path: str | os.PathLike[str],
+    *,
+    marker_names: bool,
+    populations: bool,
+    extra_columns: int,
+    one_row: bool,
+    ploidy: int,
+    missing: str,
+) -> GenotypeCounts:
+    """Read the alleles of individuals from a data file of the program STRUCTURE, and count their copies.
+
+    An individual has `ploidy` lines, one for each copy of the genome, with an allele of each locus. With `one_row` it
+    has a single line with `ploidy` columns for each locus. A name and other columns come first.
+
+    path: the file
+    marker_names: True if the first line names the loci
+    populations: True if the second column is the population of each individual
+    extra_columns: the number of further columns before the alleles
+    one_row: True if an individual has one line
+    ploidy: the number of copies of the genome in an individual
+    missing: the mark of an unknown allele
+
+    Raises ValueError, with the number of the line, for lines of another length, and for a name that changes within an
+    individual. Also for another number of lines, two loci with one name, and no locus that varies.
+    """
+    lines = [(number, line.split()) for number, line in enumerate(read_lines(path), 1) if line.strip()]
+    markers = lines.pop(0)[1] if marker_names and lines else []
+    if not lines:
+        raise ValueError(f"{path}: got no individuals, expected a line for each copy of the genome of each")
+    before = 1 + populations + extra_columns
+    per_line = ploidy if one_row else 1
+    width = before + per_line * len(markers) if marker_names else len(lines[0][1])
+    for number, cells in lines:
+        if len(cells) != width:
+            raise ValueError(
+                f"{path}, line {number}: got {len(cells)} columns, expected {width}: a name, "
+                f"{'a population, ' if populations else ''}{extra_columns} other columns and {per_line} for each of "
+                f"{len(markers) or (width - before) // per_line} loci. Say marker_names=, populations=, extra_columns= "
+                "and one_row= as the file has them"
+            )
+    rows_each = 1 if one_row else ploidy
+    if len(lines) % rows_each or (width - before) % per_line or width <= before:
+        raise ValueError(
+            f"{path}: got {len(lines)} lines of {width} columns, expected {rows_each} lines an individual, and "
+            f"{per_line} columns a locus after the first {before}: say ploidy= and one_row= as the file has them"
+        )
+    groups = [lines[start : start + rows_each] for start in range(0, len(lines), rows_each)]
+    for group in groups:
+        odd = next((each for each in group if each[1][0] != group[0][1][0]), None)
+        if odd is not None:
+            raise ValueError(
+                f"{path}, line {odd[0]}: got the individual {odd[1][0]!r} after one line of {group[0][1][0]!r}, "
+                f"expected {rows_each} lines of each: say ploidy= or one_row=True"
+            )
+    n_loci = (width - before) // per_line
+    loci = markers or [f"locus{number}" for number in range(n_loci)]
+    copies = np.array([[cells[before:] for _, cells in group] for group in groups], object)
+    # (individual, copy, locus) for both forms
+    alleles = copies[:, 0].reshape(len(groups), n_loci, ploidy).swapaxes(1, 2) if one_row else copies
+    names = [group[0][1][0] for group in groups]
+    from_where = [group[0][1][1] for group in groups] if populations else None
+    return count_alleles(alleles, loci, names, from_where, missing, path)
+
+
+def read_ped(path: str | os.PathLike[str]) -> GenotypeCounts:
+    """Read the alleles of individuals from PLINK's .ped file, and count their copies.
+
+    A line has six columns, and then two alleles of each variant, 0 where missing. The names of variants come from the
+    .map file beside it, if there is one. The family is the population.
+
+    Raises ValueError, with the number of the line, for lines of another length; also if two variants have one name, or
+    no variant varies.
+    """
+    lines = [(number, line.split()) for number, line in enumerate(read_lines(path), 1) if line.strip()]
+    lines = [(number, cells) for number, cells in lines if not cells[0].startswith("#")]
+    if not lines:
+        raise ValueError(f"{path}: got no individuals, expected a line for each")
+    map_file = Path(path).with_suffix(".map")
+    names = [line.split()[1] for line in read_lines(map_file) if line.strip()] if map_file.exists() else None
+    width = len(lines[0][1]) if names is None else 6 + 2 * len(names)
+    for number, cells in lines:
+        if len(cells) != width or width <= 6 or width % 2:
+            beside = "" if names is None else f" ({map_file.name} has {len(names)} variants)"
+            raise ValueError(
+                f"{path}, line {number}: got {len(cells)} columns, expected {width}{beside}: "
+                f"{', '.join(PED_COLUMNS)}, then two alleles for each variant"
+            )
+    n_loci = (width - 6) // 2
+    table = np.array([cells for _, cells in lines], object)
+    alleles = table[:, 6:].reshape(len(lines), n_loci, 2).swapaxes(1, 2)
+    loci = names or [f"variant{number}" for number in range(n_loci)]
+    return count_alleles(alleles, loci, table[:, 1].tolist(), table[:, 0].tolist(), "0", path)
+
+
+def read_raw(path: str | os.PathLike[str]) -> GenotypeCounts:
+    """Read the copies of alleles in individuals from PLINK's .raw file, as `plink --recode A` writes it.
+
+    Behind a header, a line has six columns, and then for each variant the copies of the allele that the header names:
+    0, 1, 2 or NA. The other allele is called "other". The family is the population.
+
+    Raises ValueError, with the number of the line, for another header, lines of another length and other numbers; also
+    if two variants have one name, or no variant varies.
+    """
+    lines = [line.split() for line in read_lines(path)]
+    header = lines[0] if lines else []
+    if tuple(header[:6]) != RAW_COLUMNS or len(header) < 7:
+        raise ValueError(
+            f"{path}, line 1: got {' '.join(header[:7])!r}, expected {' '.join(RAW_COLUMNS)} and a column for each "
+            "variant: plink --recode A writes such files"
+        )
+    rows = []
+    for number, cells in enumerate(lines[1:], 2):
+        if not cells:
+            continue
+        bad = next((cell for cell in cells[6:] if cell not in ("0", "1", "2", "NA")), None)
+        if len(cells) != len(header) or bad is not None:
+            got = f"{len(cells)} columns" if bad is None else repr(bad)
+            raise ValueError(
+                f"{path}, line {number}: got {got}, expected {len(header)} columns, of variants 0, 1, 2 or NA; files "
+                "of --recode AD have a second column for each, leave it out with --recode A"
+            )
+        rows.append(cells)
+    if not rows:
+        raise ValueError(f"{path}: got no individuals, expected a line for each after the header")
+    loci, named = zip(*(variant.rpartition("_")[::2] for variant in header[6:]), strict=True)
+    # a count c of the named allele means: c copies carry it, and the others carry OTHER
+    table = np.array(rows, object)
+    copies = np.empty((len(rows), 2, len(loci)), object)
+    for place, allele in enumerate(named):
+        column = table[:, 6 + place]
+        for copy in (0, 1):
+            known = np.where(column.astype(str) > str(copy), allele, OTHER)
+            copies[:, copy, place] = np.where(column == "NA", "NA", known)
+    return count_alleles(copies, loci, table[:, 1].tolist(), table[:, 0].tolist(), "NA", path)
+
+
+def count_alleles(
+    alleles: np.ndarray,
+    loci: Sequence[str],
+    names: Iterable[str],
+    populations: Iterable[str] | None,
+    missing: str,
+    path: str | os.PathLike[str],
+) -> GenotypeCounts:
+    """Count the copies of each allele in each individual. Loci with a single allele, which tell nothing, are left out.
+
+    alleles: the name of each allele, (individual, copy of the genome, locus)
+    loci: the name of each locus
+    names: the names of the individuals
+    populations: the population of each individual, or None
+    missing: the mark of an unknown allele
+    path: the file, for messages
+
+    Raises ValueError if two loci have one name, and if no locus is left.
+    """
+    if len(set(loci)) < len(loci):
+        twice = next(name for name in loci if list(loci).count(name) > 1)
+        raise ValueError(f"{path}: got two loci named {twice!r}, expected distinct names")
+    blocks, vocabulary, constant = [], [], 0
+    for place, locus in enumerate(loci):
+        column = alleles[:, :, place].astype(str)
+        found = sorted(set(column.ravel()) - {missing}, key=lambda allele: (len(allele), allele))
+        if len(found) < 2:
+            constant += 1
+            continue
+        blocks.append(np.stack([(column == allele).sum(1) for allele in found], axis=1))
+        vocabulary.extend(f"{locus}={allele}" for allele in found)
+    if not blocks:
+        raise ValueError(f"{path}: got {len(loci)} loci with one allele or none each, expected some that vary")
+    notes = (f"{constant} of {len(loci)} loci with one allele or none left out",) * (constant > 0)
+    together = csr_array(np.concatenate(blocks, axis=1).astype(np.int32))
+    from_where = None if populations is None else tuple(populations)
+    return GenotypeCounts(together, tuple(vocabulary), tuple(names), from_where, notes)
 
 
 class Genotypes(Corpus):

@@ -18,13 +18,13 @@ from jaxtyping import Float, Int
 
 from lvsearch.data.base import Data, Nouns
 from lvsearch.data.corpus import Corpus
-from lvsearch.data.magnitudes import refuse_magnitudes
+from lvsearch.data.matrix_inputs import refuse_magnitudes
 from lvsearch.data.paired_inputs import captions_of, read_tables, regions_of
 from lvsearch.files.string_arrays import pack_strings, unpack_strings
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.images import annotated_images
 from lvsearch.models.units import AnnotatedImage
-from lvsearch.reading.readers import read_ldac
+from lvsearch.reading.counts import read_ldac
 from lvsearch.reading.vocabulary import as_strings
 from lvsearch.tables.frames import first_repeated
 

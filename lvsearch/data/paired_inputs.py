@@ -10,9 +10,9 @@ import pandas as pd
 from scipy.sparse import csr_array, issparse
 
 from lvsearch.data.corpus import Corpus
-from lvsearch.files.ordinary import require_ordinary
+from lvsearch.files.untrusted_files import require_ordinary
 from lvsearch.models.plain_arguments import as_list, numbers
-from lvsearch.reading.readers import canonical_counts, refuse_masked
+from lvsearch.reading.counts import canonical_counts, refuse_masked
 from lvsearch.reading.vocabulary import checked_vocabulary
 from lvsearch.tables.delimited import UnnamedValuesError, check_header, every_value_named
 

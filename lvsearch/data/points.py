@@ -18,12 +18,9 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int
 
 from lvsearch.data.base import Data, Nouns
-from lvsearch.data.categories import indicators
-from lvsearch.data.magnitudes import refuse_magnitudes
-from lvsearch.data.point_inputs import cell_mask, name_strings, real_matrix, refuse_nan
-from lvsearch.files.archives import UNREADABLE, reason
-from lvsearch.files.ordinary import read_ordinary
+from lvsearch.data.matrix_inputs import cell_mask, indicators, name_strings, real_matrix, refuse_magnitudes, refuse_nan
 from lvsearch.files.string_arrays import has_strings, pack_strings, unpack_strings
+from lvsearch.files.untrusted_files import UNREADABLE, read_ordinary, reason
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import rows
 from lvsearch.models.plain_arguments import as_list, yes_or_no

@@ -20,8 +20,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from lvsearch.files.ordinary import read_ordinary
 from lvsearch.files.storage import MANIFEST, CorruptFolderError, refuse_existing, write_text
+from lvsearch.files.untrusted_files import read_ordinary
 from lvsearch.inference.data.mapped import FileArray
 
 FORMAT = "lvsearch arrays, version 1"

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from lvsearch.files.ordinary import open_ordinary, require_ordinary
+from lvsearch.files.untrusted_files import open_ordinary, require_ordinary
 from lvsearch.models.plain_arguments import as_path, shortened_repr
 
 PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}

@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from lvsearch.comparison.alignment import match_references
 from lvsearch.comparison.similarity import ComponentMembers, word_affinity
 from lvsearch.data.points import Points
 from lvsearch.fitted.model import FittedModel
 from lvsearch.inference.factorizations import cell_scores
-from lvsearch.topics.references import match_references
 
 FACTOR = "factor"
 

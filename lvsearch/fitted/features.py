@@ -9,13 +9,11 @@ from jaxtyping import Float
 
 from lvsearch.data.points import Points
 from lvsearch.files.plain_text import visible
-from lvsearch.fitted.model import FittedModel
-from lvsearch.fitted.naming import column_names_of
+from lvsearch.fitted.model import FittedModel, column_names_of
 from lvsearch.inference.engine.unit_scores import site_value
 from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.ibp import IBP
-from lvsearch.pictures.captions import Caption, write_caption
-from lvsearch.pictures.style import in_house_style
+from lvsearch.pictures.style import Caption, in_house_style, write_caption
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,8 +1,14 @@
 """The class `FittedModel`: a model fitted at one size, with methods to describe data, to score data and to make tables.
 
 Each type of model can have a subclass with further methods, such as `FittedTopics.topics` (`lvsearch.fitted.kinds`).
+
+`print(fit)` and a notebook show a card: what the fit is, its evidence, its components, and what to call next. For the
+card nothing is inferred and no unit is described: everything is read off the fitted parameters and the sizes of the
+data. Subclasses for rows name their components by columns (`column_names_of`), as topics are named by words.
 """
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,7 +20,7 @@ from jaxtyping import Float
 
 from lvsearch.comparison.similarity import ComponentMembers
 from lvsearch.data.base import Data
-from lvsearch.fitted.fit_card import fit_facts, fit_headline
+from lvsearch.data.points import Points
 from lvsearch.fitted.occupied_posterior import OccupiedPosterior, occupied, occupied_table
 from lvsearch.fitted.stored_fits import FitParts, save_parts
 from lvsearch.functional import FittedFunctions
@@ -24,9 +30,157 @@ from lvsearch.inference.engine.unit_scores import site_value
 from lvsearch.models.contract import Model
 from lvsearch.models.families import Categorical
 from lvsearch.models.kernels import copied_arrays
-from lvsearch.pictures.fact_card import html_card, text_card
+from lvsearch.pictures.fact_card import Fact, html_card, text_card
 from lvsearch.sizing.evidence import Evidence
 from lvsearch.sizing.sizes import Size
+from lvsearch.sizing.words import with_noun
+
+NAMED_BY = 2
+"""The number of columns in a name."""
+
+
+def column_names_of(values: pd.DataFrame, rows: Points, *, relative: bool) -> tuple[str, ...]:
+    """Return a name for each component, such as "petal width 0.25, petal length 1.5".
+
+    A name has the two columns in which the component stands out most, and the component's values in these columns.
+    A column's distance counts in standard deviations of the data.
+
+    values: the value of each component in each column, (components, columns), in the units of the data.
+    rows: the data, from which the mean and the standard deviation of each column are computed.
+    relative: True measures distance from the mean of the data, for means of clusters; False from 0, for loadings.
+
+    Returns one name per component, in the order of the rows of `values`.
+    """
+    with np.errstate(invalid="ignore"):
+        known = np.maximum(rows.observed.sum(axis=0), 1)
+        mean = rows.filled.sum(axis=0) / known
+        spread = np.sqrt((np.where(rows.observed, rows.filled - mean, 0.0) ** 2).sum(axis=0) / known)
+    matrix = values.to_numpy(np.float64)
+    apart = np.abs(matrix - mean if relative else matrix) / np.maximum(spread, 1e-300)
+    order = np.argsort(-apart, axis=1, kind="stable")[:, :NAMED_BY]
+    return tuple(
+        ", ".join(f"{values.columns[column]} {matrix[row, column]:.3g}".replace("-", "−") for column in columns)
+        for row, columns in enumerate(order.tolist())
+    )
+
+
+MOST_COMPONENTS = 20
+"""How many components are listed."""
+MOST_LETTERS = 100
+"""How many letters of a component's name are shown."""
+MOST_NUMBERS = 20_000_000
+"""The number of parameters and data above which components are not named, since naming them would take seconds."""
+
+
+def fit_headline(fit: Any) -> str:
+    """Return what a fit is in one line: "LDA with 12 topics, fitted to 773 documents (105,000 tokens)"."""
+    nouns, units, observations = fit.training.nouns, fit.training.n_units, fit.training.n_observations
+    return (
+        f"{type(fit.model).__name__} with {_size_in_words(fit, fit.size)}, fitted to "
+        f"{_number_of(units, nouns.unit, nouns.units)} "
+        f"({_number_of(observations, nouns.observation, nouns.observations)})"
+    )
+
+
+def fit_facts(fit: Any) -> tuple[Fact, ...]:
+    """Return the facts about a fit that stand below its headline."""
+    smaller = () if fit.estimate.size == fit.size else (Fact("note", _smaller_in_words(fit)),)
+    return (
+        Fact("evidence", _evidence_in_words(fit)),
+        *smaller,
+        *_component_facts(fit),
+        Fact("model", fit.model.describe()),
+        Fact("try", ", ".join(f"fit.{call}" for call in fit._useful_calls)),
+    )
+
+
+def _size_in_words(fit: Any, size: tuple[int, ...]) -> str:
+    """Return a size with its nouns, such as "12 topics", "3 row clusters × 2 column clusters" or "truncation 30"."""
+    names = [name.replace("_", " ") for name in fit.model.size_names]
+    return " × ".join(
+        f"{name} {number}" if name == "truncation" else with_noun(number, name)
+        for number, name in zip(size, names, strict=True)
+    )
+
+
+def _smaller_in_words(fit: Any) -> str:
+    """Return a sentence for a size that the search recorded with the better fit of a smaller size."""
+    used = _size_in_words(fit, fit.estimate.size)
+    return f"this is the fit of {used}: no fit of {_size_in_words(fit, fit.size)} was better, the others are empty"
+
+
+def _evidence_in_words(fit: Any) -> str:
+    """Return the proved bounds on the log evidence of a fit, in nats, and what they are bounds on."""
+    low, high = fit.evidence.lower, fit.evidence.upper
+    known = [
+        *([f"at least {_nats(low, math.floor)}"] if low > -math.inf else []),
+        *([f"at most {_nats(high, math.ceil)}"] if high < math.inf else []),
+    ]
+    given = "these estimated parameters" if _is_plug_in(fit.model) else _size_in_words(fit, fit.size)
+    told = f"log p(data | {given})"
+    if low == high:
+        return f"{told} is {_nats(low, round)} nats"
+    return f"{told} is {' and '.join(known)} nats (proved)" if known else f"nothing is proved about {told}"
+
+
+def _is_plug_in(model: Any) -> bool:
+    """Return True if the model's shared parameters are estimated, not integrated out: then plug_in() changes nothing.
+
+    Models without a plug-in form raise ValueError there, and a user's model may raise anything.
+    """
+    try:
+        estimated = model.plug_in().globals()
+    except Exception:
+        return False
+    known = model.globals()
+    return known.keys() == estimated.keys() and all(
+        type(site.family) is type(estimated[name].family) for name, site in known.items()
+    )
+
+
+def _component_facts(fit: Any) -> tuple[Fact, ...]:
+    """Return a fact for each of the first 20 components, with its name, and one that counts the others.
+
+    () where the components have no names of their own, or where making the names would take long.
+    """
+    names = _names(fit)
+    if not names:
+        return ()
+    noun = with_noun(1, fit.model.size_names[0].replace("_", " ")).removeprefix("1 ")
+    noun = "component" if noun == "truncation" else noun
+    shown = [Fact(f"{noun} {number}", _shortened(name)) for number, name in enumerate(names[:MOST_COMPONENTS])]
+    left_out = len(names) - len(shown)
+    return (*shown, *([Fact("…", f"{left_out} more: fit.component_names()")] if left_out else []))
+
+
+def _names(fit: Any) -> tuple[str, ...]:
+    """Return the names of the components, or () where they have none or where making them would fail or take long."""
+    if fit._numbers_read_by_names() > MOST_NUMBERS:
+        return ()
+    try:
+        names = fit.component_names()
+    except Exception:  # a user's model may not be of the form that names need; a print must not fail for that
+        return ()
+    return () if names == tuple(f"component {number}" for number in range(len(names))) else names
+
+
+def _shortened(name: str) -> str:
+    """Return a name cut to at most 100 letters."""
+    return name if len(name) <= MOST_LETTERS else f"{name[: MOST_LETTERS - 1]}…"
+
+
+def _number_of(number: int, noun: str, nouns: str) -> str:
+    """Return a number with its noun, such as "1 document" or "105,000 tokens"."""
+    return f"{number:,} {noun if number == 1 else nouns}"
+
+
+def _nats(value: float, to_whole: Callable[[float], int]) -> str:
+    """Return a number of nats as text: whole numbers from 1,000 on, one decimal below, and a true minus sign.
+
+    to_whole: floor for a lower bound, ceil for an upper one, so that the bound in words is proved too; else round.
+    """
+    text = f"{to_whole(value):,}" if abs(value) >= 1000 else f"{to_whole(value * 10) / 10:,.1f}"
+    return text.replace("-", "−")
 
 
 @dataclass(frozen=True, repr=False)

@@ -12,8 +12,7 @@ from lvsearch.data.corpus import Corpus
 from lvsearch.files.plain_text import visible
 from lvsearch.fitted.model import FittedModel
 from lvsearch.models.admixture import Admixture
-from lvsearch.pictures.captions import Caption, write_caption
-from lvsearch.pictures.style import in_house_style, palette_of
+from lvsearch.pictures.style import Caption, in_house_style, palette_of, write_caption
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

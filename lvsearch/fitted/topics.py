@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from lvsearch.comparison.alignment import match_references
 from lvsearch.comparison.similarity import ComponentMembers, word_affinity
 from lvsearch.data.corpus import Corpus
 from lvsearch.fitted.model import FittedModel
@@ -17,9 +18,7 @@ from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.word_mixtures import document_proportions
 from lvsearch.models.families import IndicatorFamily
 from lvsearch.models.topic_model import TopicModel
-from lvsearch.pictures.captions import write_caption
-from lvsearch.pictures.style import in_house_style
-from lvsearch.topics.coherence import npmi_coherence
+from lvsearch.pictures.style import in_house_style, write_caption
 from lvsearch.topics.coloured_text import ColouredDocument, ColouredText, ColouredWord, colour_text
 from lvsearch.topics.distinctive_words import (
     Namer,
@@ -31,10 +30,9 @@ from lvsearch.topics.distinctive_words import (
     top_words,
 )
 from lvsearch.topics.other_programs import PyLDAvisInputs, pyldavis_inputs, require_genes, write_anndata
-from lvsearch.topics.prevalence import LEVEL, plot_prevalence, prevalence
-from lvsearch.topics.references import match_references
 from lvsearch.topics.topic_map import draw_topic_map, topic_places
-from lvsearch.topics.topic_shares import label_topics, share_correlations
+from lvsearch.topics.topic_scores import npmi_coherence
+from lvsearch.topics.topic_shares import LEVEL, label_topics, plot_prevalence, prevalence, share_correlations
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,11 +13,8 @@ transformation; traced values are not checked then. `fit.functional()` returns t
 """
 
 from lvsearch.functional.batches import Prepared, batch_of
-from lvsearch.functional.density import Density, log_density
-from lvsearch.functional.evidence import EvidenceEnds, annealed_evidence
-from lvsearch.functional.fitted import FittedFunctions
-from lvsearch.functional.sampling import GibbsFunctions, gibbs
-from lvsearch.functional.variational import MeanFieldFunctions, MeanFieldState, mean_field
+from lvsearch.functional.sampling import Density, EvidenceEnds, GibbsFunctions, annealed_evidence, gibbs, log_density
+from lvsearch.functional.variational import FittedFunctions, MeanFieldFunctions, MeanFieldState, mean_field
 from lvsearch.inference.data.dataset import Batch
 from lvsearch.models.units import AnnotatedImage, BagOfWords, GroupOfRows, Row
 

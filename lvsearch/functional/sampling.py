@@ -1,21 +1,29 @@
-"""Gibbs sampling as pure functions: the generic sampler of one chain.
+"""Pure functions to sample from a posterior: Gibbs sampling, the density for NUTS, and annealed evidence.
 
-Use `vmap` over keys and states for several chains.
+`gibbs` is the generic sampler of one chain. Use `vmap` over keys and states for several chains. Source: Blei (2004),
+§2.2.1. `lvsearch.inference.engine.gibbs` says which conditionals are drawn from.
 
-Source: Blei (2004), §2.2.1. `lvsearch.inference.engine.gibbs` says which conditionals are drawn from.
+`log_density` is the posterior as a density on unconstrained reals, with indicators summed out, for NUTS of NumPyro,
+blackjax or others. `lvsearch.inference.engine.reference` says how values become statistics.
+
+`annealed_evidence` follows the generic annealing path from the priors to the posterior, and back.
+`lvsearch.inference.annealing.generic` and `.annealing` say what is exact and what is assumed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Key
 
-from lvsearch.functional.sizes import Places, checked_places, require_extents
+from lvsearch.functional.batches import Places, checked_places, require_extents
 from lvsearch.inference.annealing.generic import chain_from_priors
-from lvsearch.inference.data.dataset import Batch
+from lvsearch.inference.annealing.particles import traced_both_ways
+from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.engine.gibbs import GibbsState, sweep_state
 from lvsearch.inference.engine.meanfield import batch_log_joint
 from lvsearch.models.contract import Model
@@ -86,3 +94,138 @@ def gibbs(size: Any, extents: Mapping[str, int] | None = None, *, capacity: Any 
     Raises ValueError for sizes that are not positive or above the capacity.
     """
     return GibbsFunctions(checked_places(size, extents, capacity))
+
+
+Position = dict[str, Array]
+"""{name of a latent variable: its value on unconstrained reals}. Local variables are called "name/0"."""
+
+
+class Density(NamedTuple):
+    r"""The log-density of a posterior on unconstrained reals, and functions to make and to read positions.
+
+    | field | meaning |
+    |---|---|
+    | `log_density` | position -> log p(data, θ \| size) with the Jacobian of the coordinates, nats, () |
+    | `init` | key -> a position, uniform on (−2, 2) in each coordinate |
+    | `constrain` | position -> values on their natural scale: probabilities, means, precisions |
+    """
+
+    log_density: Callable[[Position], Float[Array, ""]]
+    init: Callable[[Key[Array, ""]], Position]
+    constrain: Callable[[Position], dict[str, Array]]
+
+
+def log_density(model: Model, size: Any, batch: Batch, extents: Mapping[str, int] | None = None) -> Density:
+    """Return the density of the posterior of the model's continuous latent variables at one size, in nats.
+
+    model: the model.
+    size: a number, or one for each size variable.
+    batch: the data; units (observations) count by their weight.
+    extents: {axis: length} of the axes that the data decide; `batch_of` returns them.
+
+    Raises ValueError for point estimates, which have no posterior, for indicators that cannot be summed out, and for
+    axes without a length.
+    """
+    # NumPyro takes most of a second to import, and nothing else here needs it
+    from numpyro import handlers
+    from numpyro.distributions import biject_to
+    from numpyro.infer import init_to_uniform
+    from numpyro.infer.util import constrain_fn, potential_energy
+
+    from lvsearch.inference.engine.reference import reference_model
+
+    places = checked_places(size, extents, None)
+    require_extents(model, places)
+    n_units = len(batch.weight)
+    numpyro_model = reference_model(
+        model, Dataset.of_batches((batch,), (np.arange(n_units),), places.extents, n_units), places.size
+    )
+
+    def log_density_at(position: Position) -> Float[Array, ""]:
+        return -jnp.asarray(potential_energy(numpyro_model, (), {}, position))
+
+    def init(key: Key[Array, ""]) -> Position:
+        seeded = handlers.substitute(handlers.seed(numpyro_model, key), substitute_fn=init_to_uniform)
+        drawn = handlers.trace(seeded).get_trace()
+        sites = {name: site for name, site in drawn.items() if site["type"] == "sample" and not site["is_observed"]}
+        return {name: biject_to(site["fn"].support).inv(site["value"]) for name, site in sites.items()}
+
+    def constrain(position: Position) -> dict[str, Array]:
+        return constrain_fn(numpyro_model, (), {}, position)
+
+    return Density(log_density_at, init, constrain)
+
+
+class EvidenceEnds(NamedTuple):
+    """Estimates of log p(data | size) from both sides, in nats, each of shape (island,): one number per particle group.
+
+    | field | meaning |
+    |---|---|
+    | `forward` | from the prior to the posterior; low on average |
+    | `backward` | from the posterior to the prior; high on average, if the forward paths ended in posterior draws |
+    """
+
+    forward: Float[Array, " island"]
+    backward: Float[Array, " island"]
+
+
+@jax.custom_jvp
+def _without_derivative(arrays: Any) -> Any:
+    """Return a pytree of arrays unchanged, and raise ValueError where a derivative is taken through it."""
+    return arrays
+
+
+@_without_derivative.defjvp
+def _refuse_derivative(primals: tuple[Any], tangents: tuple[Any]) -> Any:
+    """Raise the ValueError of `_without_derivative`."""
+    del primals, tangents
+    raise ValueError(
+        "got a derivative of annealed_evidence, which has none: it hangs on draws of labels and on resampling; "
+        "expected the mean of jax.grad(gibbs(size, extents).log_joint) over draws of the posterior (Fisher's "
+        "identity), or the derivative of a bound, mean_field(size, extents).elbo"
+    )
+
+
+@copies_arrays
+@full_precision
+def annealed_evidence(
+    model: Model,
+    key: Key[Array, ""],
+    batch: Batch,
+    *,
+    size: Any,
+    extents: Mapping[str, int] | None = None,
+    capacity: Any = None,
+    steps: int = 64,
+    islands: int = 2,
+    particles: int = 16,
+) -> EvidenceEnds:
+    """Return estimates of the evidence at one size from below and from above, in nats, by annealing.
+
+    model: the model. key: the random key. batch: the data; units (observations) count by their weight.
+    size: a number, or one for each size variable; may be traced if `capacity` is given.
+    extents: {axis: length} of the axes that the data decide; `batch_of` returns them.
+    capacity: the largest size, a number or one for each size variable; by default `size`.
+    steps: the number n of temperatures t = (i / n)³, which are densest near the prior.
+    islands: the number of particle groups; particles resample within their group.
+    particles: the number of particles in each group.
+
+    It works for any model. It is slower than the paths that `lv.search` has for lvsearch's own models, and its length
+    is fixed: look at the distance between the two sides. In float32 (outside of `jax.enable_x64`) sums of thousands of
+    nats lose tenths.
+
+    The estimates have no derivative, since they hang on draws of labels and on resampling. The derivative of the
+    evidence is the mean over draws of the posterior of that of the log-joint (Fisher's identity): `jax.grad` of
+    `gibbs(size, extents).log_joint`.
+
+    Raises ValueError for sizes that are not positive or above the capacity, for axes without a length, and where it is
+    differentiated with respect to the model or the batch.
+    """
+    numbers, others = eqx.partition((model, batch), eqx.is_inexact_array)
+    model, batch = eqx.combine(_without_derivative(numbers), others)
+    places = checked_places(size, extents, capacity)
+    require_extents(model, places)
+    ids = jnp.arange(len(batch.weight))
+    chain = chain_from_priors(model, (batch,), (ids,), places.extents, places.size, places.capacity)
+    temperatures = (jnp.arange(1, steps + 1) / steps) ** 3
+    return EvidenceEnds(*traced_both_ways(chain, key, temperatures, islands=islands, particles=particles))

@@ -14,23 +14,18 @@ from scipy.sparse import csr_array
 from lvsearch.files.array_folders import is_array_folder, new_array_folder
 from lvsearch.files.storage import refuse_existing
 from lvsearch.models.plain_arguments import as_list, as_path
-from lvsearch.reading.count_blocks import CountSource
-from lvsearch.reading.count_files import ROWS, CountOptions
+from lvsearch.reading.blocks import CountSource, TextSource
+from lvsearch.reading.counts import ROWS, CountOptions, canonical_counts, kept_in_place
 from lvsearch.reading.document_table import BlockKind, DocumentTable, TableColumn, as_kind, block_kind, joined_kind
 from lvsearch.reading.opening import H5AD, NPZ, counts_in, ending_of, is_counts, refuse_text_options
-from lvsearch.reading.readers import canonical_counts, kept_in_place
-from lvsearch.reading.single_cells import is_tenx
+from lvsearch.reading.other_libraries import is_tenx
 from lvsearch.reading.stored_corpus import CorpusWriter, StoredParts, write_stored
-from lvsearch.reading.text_blocks import TextSource
 from lvsearch.reading.vocabulary import checked_vocabulary
 from lvsearch.tables.frames import columns_in_words
-from lvsearch.texts.analyzer import Analyzer, Rule
-from lvsearch.texts.choosing import chosen_terms, pruned_terms
+from lvsearch.texts.analyzer import ENGLISH, Analyzer, Rule, chosen_stop_words
+from lvsearch.texts.choosing import NAMED_COMMON, chosen_terms, pruned_terms
 from lvsearch.texts.counting import checked_texts, count_terms, encode_texts, frequencies_of, term_columns
-from lvsearch.texts.limits import Limits
-from lvsearch.texts.losses import NAMED_COMMON
-from lvsearch.texts.stop_words import ENGLISH, chosen_stop_words
-from lvsearch.texts.words_on_disk import WordFrequencies, WordFrequency
+from lvsearch.texts.frequencies import Limits, WordFrequencies, WordFrequency
 
 
 def convert(

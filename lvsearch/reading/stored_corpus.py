@@ -7,10 +7,13 @@
 | `metadata.0`, `metadata.1`, … | columns; texts also with `.known`; times as whole nanoseconds |
 
 The manifest (`files.array_folders`) has the checksum of each array, how texts were cut into words, notes, and the
-fingerprint of the corpus.
+fingerprint of the corpus. The fingerprint is a hash of all content, the same whether the corpus is in memory or in
+files.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
@@ -20,13 +23,56 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from lvsearch.files.array_folders import FolderWriter, open_arrays, verify_arrays
-from lvsearch.files.declared import conforms
 from lvsearch.files.storage import CorruptFolderError
-from lvsearch.files.string_arrays import ENDS, KNOWN, TEXT, StoredStrings, pack_strings
+from lvsearch.files.string_arrays import ENDS, KNOWN, TEXT, StoredStrings, json_list, pack_strings
+from lvsearch.files.untrusted_files import conforms
 from lvsearch.inference.data.mapped import CountFiles, FileArray, MappedCounts, files_of, runs_of
 from lvsearch.reading.document_table import KINDS, PREFIX, DocumentTable, TableColumn
-from lvsearch.reading.fingerprints import corpus_fingerprint
 from lvsearch.texts.analyzer import Analyzer
+
+HASHED_AT_ONCE = 1 << 20
+"""The number of entries that are hashed at once."""
+
+
+def corpus_fingerprint(
+    counts: csr_array,
+    vocabulary: Iterable[str],
+    names: Iterable[str] | None,
+    labels: Iterable[str] | None,
+    table: DocumentTable | None,
+) -> str:
+    """Return the SHA-256 hash of the content of a corpus, in hexadecimal. Files are read piece by piece.
+
+    counts: (documents, words)
+    vocabulary: a word for each column
+    names, labels: a name and a class for each document, or None
+    table: the metadata, or None
+    """
+    digest = hashlib.sha256(b"lvsearch corpus 1")
+    for piece in _number_pieces(counts):
+        digest.update(np.asarray(piece, dtype="<i8").tobytes())
+    digest.update(f"[{json.dumps(counts.shape)}".encode())
+    for strings in (vocabulary, names, labels):
+        digest.update(b", ")
+        for piece in ("null",) if strings is None else json_list(strings):
+            digest.update(piece.encode())
+    digest.update(b"]")
+    if table is not None:
+        digest.update(table.digest())
+    return digest.hexdigest()
+
+
+def _number_pieces(counts: csr_array) -> Iterator[np.ndarray]:
+    """Yield the arrays of a sparse matrix in pieces: all row starts, then all column ids, then all counts."""
+    files = files_of(counts)
+    if files is None:
+        for array in (counts.indptr, counts.indices, counts.data):
+            yield from (array[first : first + HASHED_AT_ONCE] for first in range(0, len(array), HASHED_AT_ONCE))
+        return
+    for array in (files.starts, files.words, files.counts):
+        for first in range(0, array.length, HASHED_AT_ONCE):
+            yield array.read(first, min(first + HASHED_AT_ONCE, array.length))
+
 
 KIND = "corpus"
 STARTS, WORDS, COUNTS, VOCABULARY, NAMES, LABELS = "row_starts", "word_ids", "counts", "vocabulary", "names", "labels"

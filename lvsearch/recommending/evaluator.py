@@ -3,6 +3,9 @@
 A unit is a document or a row. A trial is one fit of one size and its score. An evaluator makes the trials of a search.
 
 Of topics it also measures how readable they are, and how many of them a fit from another start finds too.
+
+`recommend_size` does the same after a search that was made with another kind of evidence: it fits and scores a grid of
+sizes.
 """
 
 import math
@@ -18,19 +21,19 @@ from lvsearch.comparison.similarity import HALF, member_similarity, partners
 from lvsearch.data.base import Data
 from lvsearch.fitted.kinds import as_fitted_model
 from lvsearch.fitted.topics import FittedTopics
+from lvsearch.inference.compiles import prepare_programs
 from lvsearch.inference.data.memory import Chunks
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.engine.unit_scores import score_units
 from lvsearch.inference.generators import fold_in, key_of
 from lvsearch.models.contract import Model
-from lvsearch.recommending.recommendation import Recommendation
-from lvsearch.recommending.schedule import PartLimits, next_part
-from lvsearch.recommending.trials import compare_trials, recommendation
-from lvsearch.searching.controller import SearchSettings
+from lvsearch.recommending.recommendation import Recommendation, compare_trials, recommendation
+from lvsearch.recommending.rule import PartLimits, next_part
+from lvsearch.searching.controller import SearchSettings, run
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.searching.partition_evaluator import PARTITIONS, PartitionEvaluator
 from lvsearch.sizing.evidence import Evidence
-from lvsearch.sizing.fit import Fit, HeldOutScores, TopicQuality
+from lvsearch.sizing.fit import Evaluator, Fit, HeldOutScores, TopicQuality
 from lvsearch.sizing.ledger import Visit
 from lvsearch.sizing.sizes import Size, SizePrior, weak
 
@@ -366,3 +369,42 @@ def topic_quality(first: FittedTopics, second: FittedTopics, new: Data) -> Topic
         coherence_error=float(coherence.std(ddof=1) / np.sqrt(len(coherence))) if len(coherence) > 1 else 0.0,
         found_again=int((partners(member_similarity(members, others)) > HALF).sum()),
     )
+
+
+def recommend_size(
+    evaluator: Evaluator, training: Data | None, held_out: Data | None, settings: SearchSettings, *, progress: bool
+) -> Recommendation:
+    """Fit several sizes, score them on held-out units, and recommend the smallest size that predicts as well as any.
+
+    `SearchResult.recommend` calls it after a search by evidence. The fits of the search itself are not used, and no
+    evidence is computed.
+
+    Args:
+        evaluator: the evaluator of the search; it says which model is fitted.
+        training: the data of the search; None for a search over a plain function.
+        held_out: documents or rows on which sizes are judged; None leaves out parts of the training data in turn.
+        settings: the settings of the search; its seed and its largest size are used.
+        progress: True to show a progress bar.
+
+    Returns:
+        The recommended size with the table behind it.
+
+    Raises:
+        ValueError: the search is over a function, over several size variables, or at estimated parameters (plug-in); or
+            no size could be scored.
+        KeyboardInterrupt: a person stopped it.
+    """
+    if not isinstance(evaluator, ModelEvaluator) or training is None or evaluator.plug_in:
+        raise ValueError(
+            f"got a search with evidence={settings.evidence!r} {'over a function' if training is None else ''}, "
+            "expected one of a model whose parameters are integrated out: prediction is asked of its fits"
+        )
+    asked = PredictiveEvaluator(
+        evaluator.base_model, training, held_out=held_out, parts=PARTS, seed=settings.seed, chunks=evaluator.chunks
+    )
+    prepare_programs()
+    own = replace(settings, evidence=PREDICTIVE, per_token=False, exhaustive=False, starts=PARTS)
+    state = run(asked, weak(1), own, progress=progress)
+    if state.stopped == "interrupted":
+        raise KeyboardInterrupt
+    return asked.recommendation(state.visits, settings.max_size)

@@ -1,16 +1,30 @@
-"""Present the recommended size to people: the number, the rule in plain words, and the table behind it."""
+"""The recommended size: how it follows from the trials of a search, and its words, table and picture.
 
-from collections.abc import Mapping
+A trial is one fit of a size, with its scores on units (documents or rows) that the fit has not seen. `recommendation`
+compares the sizes by their trials and recommends one. The picture shows by how much each size predicts held-out units
+better or worse than a reference size.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
 
 from lvsearch.data.base import Nouns
-from lvsearch.recommending.rule import smallest_within_error
+from lvsearch.pictures.size_axis import SizeAxis, size_text
+from lvsearch.pictures.style import Caption, palette_of
+from lvsearch.recommending.rule import Comparison, compare_sizes, smallest_within_error
+from lvsearch.sizing.fit import HeldOutScores
+from lvsearch.sizing.ledger import Visit
 from lvsearch.sizing.sizes import Size
 from lvsearch.sizing.words import with_noun
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 
 BOUND = "bound"
 """The word in the name of a scoring method whose scores are bounds on log p."""
@@ -204,3 +218,177 @@ class Recommendation:
                 "nouns": Nouns(**stored["nouns"]),
             }
         )
+
+
+PartScores = Mapping[int, HeldOutScores]
+"""{number of a part: the scores of its units}."""
+
+
+def compare_trials(visits: Sequence[Visit], *, same_units: bool) -> Comparison | None:
+    """Compare the sizes tried by the scores of their trials; return None if no size was scored.
+
+    visits: a record of each size tried, with its trials
+    same_units: True if every trial scored the same units (with another fit); False if every part has units of its own
+    """
+    known = {visit.size: _scores_of(visit) for visit in visits}
+    known = {size: parts for size, parts in known.items() if parts}
+    if not known:
+        return None
+    lengths = {part: len(scores.per_unit) for parts in known.values() for part, scores in parts.items()}
+    rows = [
+        np.mean([scores.per_unit for scores in parts.values()], axis=0)
+        if same_units
+        else np.concatenate(
+            [parts[part].per_unit if part in parts else np.full(lengths[part], np.nan) for part in sorted(lengths)]
+        )
+        for parts in known.values()
+    ]
+    return compare_sizes(list(known), np.stack(rows))
+
+
+def _scores_of(visit: Visit) -> PartScores:
+    """Return the scores of one size as {number of the part left out: scores}, without failed trials.
+
+    visit: the record of the size
+    """
+    scored = (trial.scores for trial in visit.trials)
+    return {scores.part: scores for scores in scored if scores is not None}
+
+
+def recommendation(
+    visits: Sequence[Visit], parts: int | None, nouns: Nouns, size_names: tuple[str, ...], max_size: Size | None
+) -> Recommendation:
+    """Return the recommended size, with the table behind it, from the scores of all trials.
+
+    Args:
+        visits: a record of each size tried, with its trials.
+        parts: the number of parts of the units; None if every trial was scored on the same units.
+        nouns: what people call the data, its units and its observations.
+        size_names: what sizes count, such as ("topics",).
+        max_size: the largest size allowed, None for no limit.
+
+    Raises:
+        ValueError: no size was scored.
+    """
+    same_units = parts is None
+    found = compare_trials(visits, same_units=same_units)
+    if found is None:
+        failures = sorted({trial.failure for visit in visits for trial in visit.trials if trial.failure})
+        raise ValueError(f"no size was scored on held-out units{f' ({failures[0]})' if failures else ''}; search again")
+    by_size = {visit.size: _scores_of(visit) for visit in visits}
+    outcomes = tuple(
+        _outcome(found, place, by_size[size], by_size[found.best], same_units) for place, size in enumerate(found.sizes)
+    )
+    # in words: how units were held out, and by how many fits
+    times = max(len(scores) for scores in by_size.values())
+    cut = (
+        f"The {nouns.units} held out were given, each size fitted up to {with_noun(times, 'times')} to the others"
+        if same_units
+        else f"The {nouns.units} were cut into {parts} parts, up to {times} of them left out one at a time"
+    )
+    method = next(iter(by_size[found.best].values())).method
+    ended = found.best in (max(found.sizes), max_size)
+    return Recommendation(
+        found.recommended,
+        found.best,
+        found.within,
+        outcomes,
+        size_names,
+        nouns,
+        cut,
+        method,
+        ended,
+    )
+
+
+def _outcome(found: Comparison, place: int, own: PartScores, of_best: PartScores, same_units: bool) -> SizeOutcome:
+    """Return the scores of one size on held-out units, in nats per observation (token or cell).
+
+    found: the comparison of all sizes, whose scores are nats per unit and whose differences are nats in total
+    place: the index of the size in `found.sizes`
+    own: {number of a part: scores} of the size
+    of_best: {number of a part: scores} of the best size
+    same_units: True if every trial scored the same units
+    """
+    common = [scores.n_observations for part, scores in own.items() if part in of_best]
+    observations = max(common[0] if same_units else sum(common), 1)
+    total = found.score[place] * len(np.concatenate([scores.per_unit for scores in own.values()]))
+    quality = next((scores.topics for scores in own.values() if scores.topics is not None), None)
+    measured = (
+        (None, None, None) if quality is None else (quality.coherence, quality.coherence_error, quality.found_again)
+    )
+    return SizeOutcome(
+        found.sizes[place],
+        float(total) / max(sum(scores.n_observations for scores in own.values()), 1),
+        float(found.difference[place]) / observations,
+        float(found.standard_error[place]) / observations,
+        int(found.n_units[place]),
+        *measured,
+    )
+
+
+def draw_differences(
+    sizes: Sequence[Size],
+    difference: Float[np.ndarray, " size"],
+    error: Float[np.ndarray, " size"],
+    axes: "Axes",
+    *,
+    marked: Size,
+    within: float,
+    label: str,
+    scale: str,
+) -> None:
+    """Draw the score difference of each size as a dot, with a line of one standard error to both sides.
+
+    Args:
+        sizes: the sizes (numbers of components), increasing.
+        difference: the held-out score of each size minus that of the reference size, nats per observation, (size,).
+        error: the standard errors of the differences, nats per observation, (size,).
+        axes: matplotlib axes to draw on.
+        marked: the size that is drawn in orange.
+        within: half the height of the shaded band, nats; sizes inside are as good as the reference. 0 draws no band.
+        label: the label of the horizontal axis.
+        scale: the label of the vertical axis.
+    """
+    palette, where = palette_of(axes), SizeAxis.from_sizes(sizes)
+    at = where.positions(sizes)
+    axes.axhspan(-within, within, color=palette.band, linewidth=0, zorder=0)
+    axes.axhline(0.0, color=palette.faint, linewidth=0.8, zorder=1)
+    axes.vlines(at, difference - error, difference + error, color=palette.main, linewidth=2.4, zorder=3)
+    axes.plot(at, difference, "o-", color=palette.main, markersize=5, linewidth=1, zorder=3)
+    chosen = sizes.index(marked)
+    axes.plot(at[chosen], difference[chosen], "o", color=palette.accent, markersize=8, zorder=4)
+    # the vertical axis shows every line whole, and keeps the reference at 0 off its edges
+    low, high = float((difference - error).min()), float((difference + error).max())
+    if max(-low, high, within) > 0:
+        axes.set_ylim(min(1.1 * low, -1.6 * within), max(1.1 * high, 1.6 * within, -0.1 * low))
+    where.ticks(axes, marked)
+    axes.set_xlabel(label, parse_math=False)
+    axes.set_ylabel(scale)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:.4g}".replace("-", "−"))
+
+
+def draw_recommendation(found: Recommendation, axes: "Axes") -> Caption:
+    """Draw how far the held-out score of each size is below that of the size that predicts best; return the caption.
+
+    The recommended size is orange. The caption is returned, not written.
+
+    found: the recommendation
+    axes: matplotlib axes to draw on
+    """
+    nouns = found.nouns
+    draw_differences(
+        [outcome.size for outcome in found.outcomes],
+        np.array([outcome.difference for outcome in found.outcomes]),
+        np.array([outcome.standard_error for outcome in found.outcomes]),
+        axes,
+        marked=found.size,
+        within=0.0,
+        label=found.size_names[0].replace("_", " "),
+        scale=f"nats per {nouns.observation}, above {size_text(found.best)}",
+    )
+    return Caption(
+        f"{size_text(found.size)} {found.size_names[0]} are recommended",
+        f"Held-out {nouns.units}: paired differences ± 1 standard error to {size_text(found.best)}, which predicts "
+        f"best; orange: {found.rule}; {found.estimator}",
+    )

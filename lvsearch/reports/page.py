@@ -16,24 +16,20 @@ from pathlib import Path
 
 import pandas as pd
 
-from lvsearch.comparison.alignment import component_map
-from lvsearch.comparison.component_map_plot import draw_component_map
+from lvsearch.comparison.alignment import component_map, draw_component_map
 from lvsearch.files.plain_text import visible
-from lvsearch.files.storage import write_text
-from lvsearch.files.versions import versions
+from lvsearch.files.storage import versions, write_text
 from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.topics import FittedTopics
 from lvsearch.pictures.inline_svg import colour_variables
 from lvsearch.pictures.style import DARK, LIGHT, Palette
-from lvsearch.reports.page_content import Drawing, Entry, Page, Parts
-from lvsearch.reports.page_parts import draw_with_caption, grid_of, parts_of
+from lvsearch.reports.page_parts import Drawing, Entry, Page, Parts, draw_with_caption, grid_of, parts_of
 from lvsearch.results.card import facts, headline, near_table
-from lvsearch.results.evidence_plots import draw_evidence, draw_progress
 from lvsearch.results.findings import Findings
 from lvsearch.results.plots import draw_held_out, draw_lattice
-from lvsearch.results.posterior_plots import draw_posterior
+from lvsearch.results.size_plots import draw_evidence, draw_posterior, draw_progress
 from lvsearch.results.wording import limit_in_words
-from lvsearch.scrutiny.persistence_plot import MOST_ROWS
+from lvsearch.scrutiny.persistence import MOST_ROWS
 from lvsearch.searching.controller import FINISHED
 from lvsearch.sizing.sizes import Size
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from lvsearch.bridges.from_function import FunctionEvaluator
-from lvsearch.files.versions import versions
+from lvsearch.files.storage import versions
 from lvsearch.pictures.fact_card import Fact, html_card, text_card
 from lvsearch.results.findings import Findings
 from lvsearch.results.wording import (
@@ -487,7 +487,7 @@ def _picture(result: Findings) -> str:
     from matplotlib.figure import Figure
 
     from lvsearch.pictures.style import LIGHT, in_house_style, with_palette
-    from lvsearch.results.posterior_plots import draw_posterior
+    from lvsearch.results.size_plots import draw_posterior
 
     buffer = io.BytesIO()
     with with_palette(LIGHT):  # on a panel of its own, whatever the notebook's settings

@@ -11,12 +11,17 @@ from typing import Any
 import numpy as np
 
 from lvsearch.data.base import Data
-from lvsearch.data.stored import decode_data, encode_data
-from lvsearch.files.declared import as_declared, conforms
-from lvsearch.files.storage import CorruptFolderError, new_folder, read_folder, write_folder
-from lvsearch.files.versions import versions
-from lvsearch.fitted.stored_fits import decode_estimate, encode_estimate, encode_evidence, estimate_arrays
-from lvsearch.fitted.stored_models import decode_model, encode_module
+from lvsearch.data.kinds import decode_data, encode_data
+from lvsearch.files.storage import CorruptFolderError, new_folder, read_folder, versions, write_folder
+from lvsearch.files.untrusted_files import as_declared, conforms
+from lvsearch.fitted.stored_fits import (
+    decode_estimate,
+    decode_model,
+    encode_estimate,
+    encode_evidence,
+    encode_module,
+    estimate_arrays,
+)
 from lvsearch.inference.data.memory import Chunks
 from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.partition_chains import PartitionRun
@@ -28,8 +33,7 @@ from lvsearch.searching.controller import SearchSettings, SearchState
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.searching.guided import PartitionProgress
 from lvsearch.sizing import sizes
-from lvsearch.sizing.bracket import Bracket
-from lvsearch.sizing.evidence import Evidence
+from lvsearch.sizing.evidence import Bracket, Evidence
 from lvsearch.sizing.fit import Fit, FitInfo, HeldOutScores, TopicQuality, is_by_gains
 from lvsearch.sizing.gains import SizeGain
 from lvsearch.sizing.ledger import Trial, Visit, with_evidence_from_gains

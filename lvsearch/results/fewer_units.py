@@ -16,8 +16,8 @@ from lvsearch.interrupts import was_interrupted
 from lvsearch.models.contract import Model
 from lvsearch.models.plain_arguments import whole_number
 from lvsearch.progress import progress_bar
-from lvsearch.results.auditing import audited_search, search_of_model
 from lvsearch.results.findings import Findings
+from lvsearch.results.repeated_searches import audited_search, search_of_model
 from lvsearch.scrutiny.robustness import Robustness
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.searching.partition_evaluator import PartitionEvaluator

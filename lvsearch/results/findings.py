@@ -12,9 +12,9 @@ import pandas as pd
 from lvsearch.comparison.alignment import ComponentMap, component_map
 from lvsearch.data.base import Data
 from lvsearch.fitted.kinds import as_fitted_model
+from lvsearch.fitted.mixture_posterior import MixturePosterior, estimate_from_partitions
 from lvsearch.fitted.model import FittedModel
 from lvsearch.inference.engine.describing import unit_ceilings
-from lvsearch.partitions.mixture_posterior import MixturePosterior, estimate_from_partitions
 from lvsearch.recommending.evaluator import PredictiveEvaluator
 from lvsearch.recommending.recommendation import Recommendation
 from lvsearch.scrutiny.scrutiny import NOTHING_ASKED, Scrutiny
@@ -22,8 +22,7 @@ from lvsearch.searching.controller import SearchSettings, SearchState, witness_s
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.searching.partition_evaluator import PartitionEvaluator
 from lvsearch.sizing import bounds as bounds_of
-from lvsearch.sizing.bracket import pooled
-from lvsearch.sizing.evidence import Evidence, Record
+from lvsearch.sizing.evidence import Evidence, Record, pooled
 from lvsearch.sizing.fit import Evaluator, is_by_gains
 from lvsearch.sizing.gains import EvidenceCurve, PooledGain, evidence_curve
 from lvsearch.sizing.ledger import (

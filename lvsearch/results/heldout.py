@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from lvsearch.data.base import Data, Nouns
-from lvsearch.data.stored import decode_data
+from lvsearch.data.kinds import decode_data
 from lvsearch.files.storage import CorruptFolderError, read_folder
 from lvsearch.inference.engine.estimate import capacity_of
 from lvsearch.inference.engine.unit_scores import UnitScores, score_units

@@ -7,7 +7,7 @@ A mixture prior is a weighted set of priors over sizes.
 import pandas as pd
 
 from lvsearch.results.findings import Findings
-from lvsearch.sizing.members import estimated_members, proved_members
+from lvsearch.sizing.posterior import estimated_members, proved_members
 from lvsearch.sizing.sizes import Mixture
 
 

@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from lvsearch.comparison.component_map_plot import draw_component_map
+from lvsearch.comparison.alignment import draw_component_map
 from lvsearch.files.plain_text import visible
-from lvsearch.pictures.captions import Caption, write_caption
 from lvsearch.pictures.size_axis import size_text
-from lvsearch.pictures.style import in_house_style, palette_of
-from lvsearch.recommending.differences_plot import draw_differences
-from lvsearch.results.evidence_plots import draw_evidence, draw_progress
+from lvsearch.pictures.style import Caption, in_house_style, palette_of, write_caption
+from lvsearch.recommending.recommendation import draw_differences
 from lvsearch.results.findings import Findings
 from lvsearch.results.heldout import WITHIN
-from lvsearch.results.posterior_plots import draw_posterior, size_label
+from lvsearch.results.size_plots import draw_evidence, draw_posterior, draw_progress, size_label
 from lvsearch.results.wording import limit_in_words, probability_in_words, short_answer
 from lvsearch.sizing.posterior import format_probability, posterior
 from lvsearch.sizing.sizes import Size

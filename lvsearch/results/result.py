@@ -9,22 +9,21 @@ from typing import TYPE_CHECKING, Any, cast
 import pandas as pd
 
 from lvsearch.comparison.similarity import HALF
+from lvsearch.fitted.mixture_posterior import MixturePosterior, mixture_posterior
 from lvsearch.inference.partition_chains import RowMixture
 from lvsearch.models.plain_arguments import as_path
-from lvsearch.partitions.mixture_posterior import MixturePosterior, mixture_posterior
-from lvsearch.recommending.recommend import recommend_size
+from lvsearch.recommending.evaluator import recommend_size
 from lvsearch.recommending.recommendation import Recommendation
 from lvsearch.results import card as cards
 from lvsearch.results import plots
-from lvsearch.results.auditing import audit_search
 from lvsearch.results.checkpoint import load_findings, save_result
 from lvsearch.results.fewer_units import robust_search
 from lvsearch.results.findings import Findings
 from lvsearch.results.heldout import SAMPLES, held_out_comparison, require_comparable
 from lvsearch.results.more_posteriors import occupied_sizes, prior_members
 from lvsearch.results.persisting import persistence_of
+from lvsearch.results.repeated_searches import audit_search, vary
 from lvsearch.results.scoring import score_sizes
-from lvsearch.results.varying import vary
 from lvsearch.scrutiny.audit import Audit
 from lvsearch.scrutiny.other_scores import OtherScores
 from lvsearch.scrutiny.persistence import PROBABILITY, Persistence

@@ -23,24 +23,25 @@ from lvsearch.interrupts import was_interrupted
 from lvsearch.models.lda import LDA
 from lvsearch.models.plain_arguments import whole_number
 from lvsearch.progress import progress_bar
-from lvsearch.results.auditing import audited_search, search_of_model
 from lvsearch.results.findings import Findings
 from lvsearch.results.heldout import SAMPLES, require_comparable
 from lvsearch.results.persisting import fitted_from_scratch
+from lvsearch.results.repeated_searches import audited_search, search_of_model
 from lvsearch.scrutiny import other_scores as kinds
 from lvsearch.scrutiny.other_scores import OtherScores, ScoreKind, SizeScore
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.seeds import LARGEST_SEED, checked_seed
 from lvsearch.sizing.sizes import Size
 from lvsearch.sizing.univariate import as_sizes
-from lvsearch.topics.coherence import npmi_coherence, umass_coherence
-from lvsearch.topics.size_indices import (
+from lvsearch.topics.topic_scores import (
     arun,
     bayesian_information_criterion,
     cao_juan,
     deveaud,
     log_harmonic_mean,
+    npmi_coherence,
     term_agreement,
+    umass_coherence,
     variational_perplexity,
 )
 

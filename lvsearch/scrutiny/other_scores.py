@@ -16,9 +16,8 @@ import pandas as pd
 from jaxtyping import Float
 
 from lvsearch.files.plain_text import visible
-from lvsearch.pictures.captions import Caption, write_caption
 from lvsearch.pictures.size_axis import SizeAxis
-from lvsearch.pictures.style import in_house_style, palette_of
+from lvsearch.pictures.style import Caption, in_house_style, palette_of, write_caption
 from lvsearch.sizing.sizes import Size
 from lvsearch.sizing.words import between_in_words, is_or_are, with_noun
 

@@ -32,8 +32,7 @@ from jaxtyping import Float64, Int
 from scipy.special import softmax
 
 from lvsearch.files.plain_text import visible
-from lvsearch.pictures.captions import Caption, write_caption
-from lvsearch.pictures.style import in_house_style, palette_of
+from lvsearch.pictures.style import Caption, in_house_style, palette_of, write_caption
 from lvsearch.sizing.sizes import SizePrior
 from lvsearch.sizing.words import had_not_finished, is_or_are, sizes_in_words, with_noun
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lvsearch.files.declared import as_declared
+from lvsearch.files.untrusted_files import as_declared
 from lvsearch.recommending.recommendation import Recommendation
 from lvsearch.scrutiny.audit import Audit
 from lvsearch.scrutiny.persistence import Persistence

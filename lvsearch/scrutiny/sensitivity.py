@@ -21,8 +21,7 @@ import numpy as np
 import pandas as pd
 
 from lvsearch.files.plain_text import visible
-from lvsearch.pictures.captions import Caption, write_caption
-from lvsearch.pictures.style import in_house_style, palette_of
+from lvsearch.pictures.style import Caption, in_house_style, palette_of, write_caption
 from lvsearch.sizing.posterior import EstimatedPosterior, estimate_posterior
 from lvsearch.sizing.sizes import Size, SizePrior
 from lvsearch.sizing.words import had_not_finished, sizes_in_words, with_noun

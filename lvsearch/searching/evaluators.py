@@ -1,9 +1,13 @@
-"""The class `ModelEvaluator`, which fits a model to data at one size at a time and measures the evidence."""
+"""The class `ModelEvaluator`, which fits a model to data at one size at a time and measures the evidence.
+
+Annealed estimates of the evidence become `Bracket` objects here (`brackets_of`), and `annealing_failure` says why an
+annealing failed.
+"""
 
 import hashlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -23,6 +27,7 @@ from lvsearch.inference.engine.estimator import Estimator, estimator
 from lvsearch.inference.evidence import (
     Effort,
     Profile,
+    TwoSided,
     anneal,
     bytes_while_annealed,
     draws_in_one_direction,
@@ -42,12 +47,46 @@ from lvsearch.inference.several_processes import (
 )
 from lvsearch.inference.sharding import on_mesh
 from lvsearch.models.contract import Model
-from lvsearch.searching.annealed import annealing_failure, brackets_of
 from lvsearch.searching.degenerate_columns import degenerate_columns
-from lvsearch.sizing.evidence import Evidence
+from lvsearch.sizing.evidence import Bracket, Evidence
 from lvsearch.sizing.fit import Fit, FitInfo
 from lvsearch.sizing.gains import SizeGain
 from lvsearch.sizing.sizes import Size
+
+
+def brackets_of(found: Sequence[TwoSided], work: Effort) -> tuple[Bracket, ...]:
+    """Return one bracket per annealing: its forward and backward estimates of log p(data | size), nats.
+
+    found: the estimates of each annealing. work: the number of temperatures and of particles of the paths.
+    """
+    return tuple(
+        Bracket(
+            tuple(ends.forward.tolist()),
+            tuple(ends.backward.tolist()),
+            work.steps,
+            work.islands * work.particles,
+            ends.anchor_error,
+        )
+        for ends in found
+    )
+
+
+def annealing_failure(size: Size, found: Sequence[TwoSided], brackets: Sequence[Bracket]) -> str | None:
+    """Return the reason why the annealed evidence of a size is useless, in words; None if it is good.
+
+    It is useless if an estimate is not finite, or if a chain never moved.
+
+    found: the estimates of each annealing. brackets: the same estimates as `brackets_of` returns them.
+    """
+    if not all(bracket.finite for bracket in brackets):
+        return f"the annealed evidence of size {size} is not a number; the size is reported, not ranked"
+    if not all(ends.moved for ends in found):
+        return (
+            f"the chain of size {size} never moved, so its two ends may agree far below the evidence; the size is "
+            "reported, not ranked"
+        )
+    return None
+
 
 CEILING_SLACK = 1e-9
 FIRST_FIT_FACTOR = 1.5

@@ -13,6 +13,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Float64
 
+from lvsearch.fitted.mixture_posterior import MixturePosterior, tabulated_prior
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.memory import Chunks
 from lvsearch.inference.generators import fold_in, key_of
@@ -27,7 +28,6 @@ from lvsearch.models.contract import Model
 from lvsearch.models.finite_mixture import FiniteMixture
 from lvsearch.models.independent_normal import IndependentNormalMixture
 from lvsearch.models.tied_mixture import TiedMixture
-from lvsearch.partitions.mixture_posterior import MixturePosterior, tabulated_prior
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.searching.guided import PartitionProgress
 from lvsearch.sizing.ledger import Visit

@@ -5,8 +5,7 @@
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from lvsearch.sizing.bracket import Bracket, Repeats, pooled
-from lvsearch.sizing.evidence import Evidence
+from lvsearch.sizing.evidence import Bracket, Evidence, Repeats, pooled
 from lvsearch.sizing.gains import SizeGain
 from lvsearch.sizing.sizes import Size
 

@@ -19,8 +19,17 @@ from itertools import product
 
 import numpy as np
 
-from lvsearch.sizing.bracket import Bracket, Pooled, Repeats, contradicts, pooled, raised_to_bound, student_widening
-from lvsearch.sizing.evidence import Evidence, Record
+from lvsearch.sizing.evidence import (
+    Bracket,
+    Evidence,
+    Pooled,
+    Record,
+    Repeats,
+    contradicts,
+    pooled,
+    raised_to_bound,
+    student_widening,
+)
 from lvsearch.sizing.fit import HeldOutScores
 from lvsearch.sizing.gains import PooledGain, SizeGain, evidence_curve, pool_gains
 from lvsearch.sizing.sizes import Size, SizePrior

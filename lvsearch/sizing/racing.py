@@ -1,30 +1,240 @@
 """Choose the size to try next: first where probability may hide, then where errors of the evidence decide the answer.
 
-1. Discover. Sizes not tried are given the evidence that their neighbours suggest, generously, plus `SLACK` nats. For
-    one variable `gaps` does so; for several, `lattice` does so along each line through a notable size. While a gap as a
-    whole could hold a thousandth of the probability, its middle is tried. So the ladder 1, 2, 4, … ends where neither
-    the prior nor the data go on. This finds the mode of any curve that rises and then falls. It also finds modes that
-    stand above both ends of their gap by no more than the slack. For several variables it finds any mode that can be
-    reached so by moving one variable at a time, or all at once.
+1. Discover. Sizes not tried are given the evidence that their neighbours suggest, generously, plus `SLACK` nats. While
+    a gap as a whole could hold a thousandth of the probability, its middle is tried. So the ladder 1, 2, 4, … ends
+    where neither the prior nor the data go on. This finds the mode of any curve that rises and then falls. It also
+    finds modes that stand above both ends of their gap by no more than the slack. For several variables it finds any
+    mode that can be reached so by moving one variable at a time, or all at once.
 2. Race. Contenders are the sizes that may hold a thousandth of the probability under their standard errors, or do on
     average over these. Before a size is ruled out it gets as many trials as the best size had (minus one). The size
     whose error moves the posterior most is tried again, for longer. This goes on while errors move the posterior by
     more than `TOLERANCE`, and while a quarter of that is due to sizes with trials left.
 
+Along one size variable, the evidence of untried sizes is estimated from the tried sizes around their gap (`gaps`):
+
+- sizes beside the best one get its evidence
+- sizes between two others get the evidence of the better of the two
+- sizes beyond the largest one get its evidence plus the last gain per unit, extended over the same distance again
+
+With several size variables (such as row and column clusters), two families of sizes are examined
+(`hidden_in_lattice`). First, every line through a size of notable probability along one variable is treated as one size
+variable. Second, the ladder (1, …, 1), (2, …, 2), (4, …, 4), … is climbed while sizes above its last rung in all
+variables may hold probability. The ladder is needed because data may gain nothing until several variables grow
+together: a chess-board has neither row clusters nor column clusters alone.
+
 All functions depend only on what was found, so a search that was interrupted continues as if it had not been.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from lvsearch.sizing.gaps import gaps
-from lvsearch.sizing.lattice import hidden_in_lattice
 from lvsearch.sizing.ledger import Visit, standard_error
 from lvsearch.sizing.logspace import log_sum
 from lvsearch.sizing.posterior import EstimatedPosterior, estimate_posterior
-from lvsearch.sizing.sizes import Size, SizePrior
+from lvsearch.sizing.sizes import OpenSize, Size, SizePrior
+
+FARTHEST = 1 << 20
+"""The largest size that is ever considered."""
+
+
+@runtime_checkable
+class OneSize(Protocol):
+    """The interface of a prior along one size variable, the other variables being fixed if there are several."""
+
+    def log_pmf(self, size: Size) -> float:
+        """Return the log prior probability of a size, given as a tuple with one number, nats."""
+        ...
+
+    def log_mass(self, corner: Size) -> float:
+        """Return the log prior probability of all sizes from `corner` (a tuple with one number) upwards, nats."""
+        ...
+
+
+class Gap(NamedTuple):
+    """A run of consecutive sizes that were not tried.
+
+    size: the size to try first.
+    log_weight: the log of the sum of prior times evidence that all sizes of the run may have, nats.
+    """
+
+    size: int
+    log_weight: float
+
+
+def gaps(tried: Sequence[int], known: Mapping[int, float], prior: OneSize, end: int | None, slack: float) -> list[Gap]:
+    """Return every run of untried sizes with prior mass, below, between and beyond the tried sizes.
+
+    tried: the tried sizes, in increasing order.
+    known: log evidence of those tried sizes that have any, {size: nats}.
+    prior: the prior over sizes.
+    end: the largest size to try, or None.
+    slack: nats added to the evidence suggested by neighbours.
+    """
+    best = max(known, key=lambda place: (prior.log_pmf((place,)) + known[place], -place), default=None)
+    found = []
+    for low, high in pairwise([0, *tried]):
+        inside = np.arange(low + 1, high)
+        log_prior = np.array([prior.log_pmf((int(n),)) for n in inside])
+        if not np.any(log_prior > -math.inf):
+            continue
+        ends = [known[n] for n in ((best,) if best in (low, high) else (low, high)) if n in known]
+        possible = inside[log_prior > -math.inf]
+        middle = int(possible[np.argmin(np.abs(possible - (low + high) / 2))])
+        found.append(Gap(middle, float(log_sum(log_prior) + max(ends, default=-math.inf) + slack)))
+    further = gap_beyond(tried, known, prior, end, slack)
+    return found if further is None else [*found, further]
+
+
+def gap_beyond(
+    tried: Sequence[int], known: Mapping[int, float], prior: OneSize, end: int | None, slack: float
+) -> Gap | None:
+    """Return the run of untried sizes beyond the largest tried size; None where the prior or `end` leaves no size.
+
+    The size to try first is twice the largest tried one, or the next size that has prior mass.
+
+    tried: the tried sizes, in increasing order.
+    known: log evidence of those tried sizes that have any, {size: nats}.
+    prior: the prior over sizes.
+    end: the largest size to try, or None.
+    slack: nats added to the evidence suggested by the largest tried sizes.
+    """
+    last, end_at = tried[-1], FARTHEST if end is None else end
+    mass = prior.log_mass((last + 1,))
+    if last >= end_at or mass == -math.inf:
+        return None
+    reach = min(2 * last, end_at)
+    if prior.log_mass((reach + 1,)) == mass:  # no mass up to `reach`: find the next size with mass by halving
+        low, high = reach, reach + 1
+        while high < end_at and prior.log_mass((high + 1,)) == mass:
+            low, high = high, min(2 * high, end_at)
+        while low + 1 < high:
+            middle = (low + high) // 2
+            low, high = (middle, high) if prior.log_mass((middle + 1,)) == mass else (low, middle)
+        if prior.log_pmf((high,)) == -math.inf:
+            return None
+        reach = high
+    while prior.log_pmf((reach,)) == -math.inf and reach > last + 1:
+        reach -= 1
+    # The gap's mass is that of sizes last + 1 … end_at only.
+    outside = -math.inf if end is None else prior.log_mass((end_at + 1,))
+    if outside == mass:
+        return None
+    # evidence of the run: that of the largest tried size, plus the last gain per unit extended as far again
+    places = sorted(known)
+    gain = 0.0
+    if len(places) > 1 and places[-1] == last:
+        step = (known[places[-1]] - known[places[-2]]) / (places[-1] - places[-2])
+        gain = max(0.0, step) * (reach - last)
+    level = known[places[-1]] if places else 0.0
+    allowed = mass + math.log1p(-math.exp(outside - mass)) if outside > -math.inf else mass
+    return Gap(int(reach), float(allowed + level + gain + slack))
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of sizes: those that differ from the size `through` in the size variable number `axis` only.
+
+    Its methods are those of a prior along one size variable (`OneSize`).
+    """
+
+    prior: SizePrior
+    through: Size
+    axis: int
+
+    def size_at(self, number: int) -> Size:
+        """Return the size on the line whose size variable `axis` equals `number`."""
+        return (*self.through[: self.axis], number, *self.through[self.axis + 1 :])
+
+    def holds(self, size: Size) -> bool:
+        """Return True if a size is on the line."""
+        return self.size_at(size[self.axis]) == size
+
+    def log_pmf(self, size: Size) -> float:
+        """Return the log prior probability of the size on the line whose number is `size[0]`, nats."""
+        return self.prior.log_pmf(self.size_at(size[0]))
+
+    def log_mass(self, corner: Size) -> float:
+        """Return the log prior mass of the sizes on the line from the number `corner[0]` on, nats."""
+        ends: OpenSize = tuple(None if axis == self.axis else n + 1 for axis, n in enumerate(self.through))
+        return self.prior.log_box(self.size_at(corner[0]), ends)
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """The ladder of sizes (n, …, n), called rungs, with each size variable stopping at its largest value.
+
+    Its methods are those of a prior along one size variable (`OneSize`).
+    """
+
+    prior: SizePrior
+    largest: Size | None
+
+    def size_at(self, number: int) -> Size:
+        """Return the size (n, …, n) of the ladder for n = `number`, with each variable cut at its largest value."""
+        if self.largest is None:
+            return (number,) * self.prior.dimension
+        return tuple(min(number, most) for most in self.largest)
+
+    def log_pmf(self, size: Size) -> float:
+        """Return the log prior probability of the rung n = `size[0]`, nats."""
+        return self.prior.log_pmf(self.size_at(size[0]))
+
+    def log_mass(self, corner: Size) -> float:
+        """Return the log prior mass of all sizes at or above the rung n = `corner[0]` in every variable, nats.
+
+        It is −inf beyond the last rung.
+        """
+        if self.largest is not None and corner[0] > max(self.largest):
+            return -math.inf
+        return self.prior.log_mass(self.size_at(corner[0]))
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """An untried size, and the log of prior times evidence that it and the untried sizes around it may have, nats."""
+
+    size: Size
+    log_weight: float
+
+
+def hidden_in_lattice(
+    tried: Sequence[Size],
+    known: Mapping[Size, float],
+    counting: Sequence[Size],
+    prior: SizePrior,
+    largest: Size | None,
+    slack: float,
+) -> list[Hidden]:
+    """Return untried sizes that may hold probability, on the ladder (n, …, n) and on lines through notable sizes.
+
+    tried: the tried sizes.
+    known: log evidence of those tried sizes that have any, {size: nats}.
+    counting: the sizes of notable probability; a line along each variable goes through each.
+    prior: the prior over sizes.
+    largest: the largest size to try, or None.
+    slack: nats added to the evidence that neighbouring tried sizes suggest.
+    """
+    ladder = Ladder(prior, largest)
+    rungs = sorted(max(size) for size in tried if ladder.size_at(max(size)) == size)
+    on_ladder = {n: known[ladder.size_at(n)] for n in rungs if ladder.size_at(n) in known}
+    further = gap_beyond(rungs, on_ladder, ladder, None if largest is None else max(largest), slack)
+    found = [] if further is None else [Hidden(ladder.size_at(further.size), further.log_weight)]
+    lines = dict.fromkeys(
+        Line(prior, (*size[:axis], 1, *size[axis + 1 :]), axis) for size in counting for axis in range(prior.dimension)
+    )
+    for line in lines:
+        on_line = sorted(size[line.axis] for size in tried if line.holds(size))
+        evidence = {n: known[line.size_at(n)] for n in on_line if line.size_at(n) in known}
+        end = None if largest is None else largest[line.axis]
+        each: list[Gap] = gaps(on_line, evidence, line, end, slack)
+        found += [Hidden(line.size_at(gap.size), gap.log_weight) for gap in each]
+    return found
+
 
 NEGLIGIBLE = 1e-3
 """The smallest probability that untried sizes must be able to hold for the search to try them."""

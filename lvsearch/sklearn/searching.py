@@ -13,8 +13,8 @@ from lvsearch.api import search
 from lvsearch.data.base import Data
 from lvsearch.fitted.model import FittedModel
 from lvsearch.models.contract import Model
+from lvsearch.results.repeated_searches import hyperparameters, with_hyperparameter
 from lvsearch.results.result import SearchResult
-from lvsearch.results.varying import hyperparameters, with_hyperparameter
 from lvsearch.results.wording import answer
 from lvsearch.sizing.sizes import SizePrior
 

@@ -14,7 +14,7 @@ from lvsearch.data.corpus import Corpus
 from lvsearch.fitted.topics import FittedTopics
 from lvsearch.models import LDA
 from lvsearch.models.contract import Model
-from lvsearch.reading.readers import canonical_counts
+from lvsearch.reading.counts import canonical_counts
 from lvsearch.sklearn.searching import SizeSearch
 
 

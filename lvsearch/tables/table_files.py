@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from lvsearch.files.ordinary import require_ordinary
 from lvsearch.files.packed_files import open_unpacked, read_text
+from lvsearch.files.untrusted_files import require_ordinary
 from lvsearch.tables.delimited import (
     check_header,
     dialect_of,

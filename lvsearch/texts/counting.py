@@ -11,10 +11,8 @@ from scipy.sparse import csr_array
 
 from lvsearch.models import plain_arguments
 from lvsearch.texts.analyzer import Analyzer, Cut, Rule
-from lvsearch.texts.choosing import chosen_terms
-from lvsearch.texts.limits import Limits
-from lvsearch.texts.losses import DroppedWords, Loss, losses_of
-from lvsearch.texts.words_on_disk import WordFrequency
+from lvsearch.texts.choosing import DroppedWords, Loss, chosen_terms, losses_of
+from lvsearch.texts.frequencies import Limits, WordFrequency
 
 
 class CountedTexts(NamedTuple):

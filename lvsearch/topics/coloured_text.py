@@ -16,8 +16,7 @@ from scipy.special import digamma
 
 from lvsearch.files.plain_text import visible
 from lvsearch.inference.likelihood import dirichlet_posterior
-from lvsearch.pictures.captions import Caption, write_caption
-from lvsearch.pictures.style import LIGHT, in_house_style, palette_of
+from lvsearch.pictures.style import LIGHT, Caption, in_house_style, palette_of, write_caption
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,8 +7,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from lvsearch.files.plain_text import visible
-from lvsearch.pictures.captions import Caption
-from lvsearch.pictures.style import palette_of
+from lvsearch.pictures.style import Caption, palette_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

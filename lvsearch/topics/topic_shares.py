@@ -1,8 +1,22 @@
-"""Statistics of topics over documents: which topics occur together, and the label that fits each topic best."""
+"""Statistics of the shares of topics in documents: by group with confidence intervals, together, and by label.
+
+`prevalence` is the mean share of each topic (cluster, feature) in groups of documents, with confidence intervals, and
+`plot_prevalence` its picture. `share_correlations` says which topics occur together, and `label_topics` which label
+fits each topic best.
+"""
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
+
+from lvsearch.files.plain_text import visible
+from lvsearch.pictures.style import MARKERS, Caption, in_house_style, palette_of, write_caption
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 def label_topics(labels: tuple[str, ...], tokens: Float[np.ndarray, "docs topic"]) -> list[str]:
@@ -34,3 +48,138 @@ def share_correlations(proportions: Float[np.ndarray, "docs topic"]) -> pd.DataF
     with np.errstate(invalid="ignore", divide="ignore"):
         table = centred.T @ centred / (spread[:, None] * spread)
     return pd.DataFrame(table)
+
+
+LEVEL, DRAWS = 0.95, 400
+MOST_LINES = 6
+
+
+def prevalence(
+    proportions: Float[np.ndarray, "docs topic"], by: Any, *, bins: int = 5, level: float = LEVEL, seed: int = 0
+) -> pd.DataFrame:
+    """Return the mean share of each topic in each group of documents: a row per group and topic.
+
+    proportions: the result of `transform`, a row per document.
+    by: a value for each document, of any kind. Numbers and dates with more than `bins` different values are divided
+        into `bins` groups of equal size. Documents whose value is missing are left out.
+    bins: the number of groups that numbers and dates are divided into. A group of dates is called by its first and its
+        last date, such as "2008-01 … 2008-02": months, or days or times where months would not tell groups apart.
+    level: the probability with which an interval holds the mean of the population of documents.
+    seed: the seed of the resampling.
+
+    Columns: group, topic, mean, lower, upper, documents. Intervals come from resampling documents (percentiles of 400
+    bootstrap means). They take each document's proportions as known. A group of one document has no interval (NaN).
+
+    Raises ValueError for values of another number of documents, values that are all missing, or a level outside (0, 1).
+    """
+    values = pd.Series(np.asarray(by) if not isinstance(by, pd.Series) else by.to_numpy())
+    if len(values) != len(proportions):
+        raise ValueError(f"got {len(values)} values for {len(proportions)} documents, expected one for each")
+    if not 0 < level < 1 or bins < 1:
+        raise ValueError(f"got level={level}, bins={bins}; expected a probability inside (0, 1), and 1 group or more")
+    are_dates = pd.api.types.is_datetime64_any_dtype(values)
+    ordered = (pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)) or are_dates
+    groups: list[Any] = sorted(values.dropna().unique().tolist())
+    dates = values
+    if ordered and len(groups) > bins:
+        values = pd.Series(pd.qcut(values, bins, duplicates="drop"))
+        groups = sorted(values.dropna().unique().tolist())
+    if are_dates:  # called by the dates that are in a group, since the ends of its interval have times to the second
+        names = _names_of_dates([(dates[values == group].min(), dates[values == group].max()) for group in groups])
+        values, groups = values.astype(object).map(dict(zip(groups, names, strict=True))), names
+    if not groups:
+        raise ValueError("got no document whose value is known, expected one or more")
+    rng, tail, rows = np.random.default_rng(seed), (1 - level) / 2, []
+    for group in groups:
+        shares = proportions[np.asarray(values == group, bool)]
+        mean, (lower, upper) = shares.mean(axis=0), _interval(shares, tail, rng)
+        rows += [
+            (group, topic, mean[topic], lower[topic], upper[topic], len(shares)) for topic in range(shares.shape[1])
+        ]
+    table = pd.DataFrame(rows, columns=["group", "topic", "mean", "lower", "upper", "documents"])
+    if are_dates:  # texts that have an order, so that a picture joins them
+        table["group"] = pd.Categorical(table["group"], categories=groups, ordered=True)
+    return table
+
+
+def _names_of_dates(groups: list[tuple[pd.Timestamp, pd.Timestamp]]) -> list[str]:
+    """Return a name for each group of dates: "2008-01 … 2008-02", or "2008-01" where it begins and ends in one month.
+
+    Days stand in place of months, and times in place of days, where two groups would share a month or a day. The
+    names are distinct, since the groups are.
+
+    groups: the first and the last date of each group, in the order of time.
+    """
+    names: list[str] = []
+    for form in ("%Y-%m", "%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S.%f"):
+        ends = [(first.strftime(form), last.strftime(form)) for first, last in groups]
+        names = [first if first == last else f"{first} … {last}" for first, last in ends]
+        if all(before[1] < after[0] for before, after in pairwise(ends)):
+            break
+    return names
+
+
+def _interval(
+    shares: Float[np.ndarray, "docs topic"], tail: float, rng: np.random.Generator
+) -> Float[np.ndarray, "end topic"]:
+    """Return the lower and upper ends of the bootstrap interval of each topic's mean share, (2, topic).
+
+    shares: the shares of topics in each document. tail: the probability beyond each end.
+    """
+    n = len(shares)
+    if n < 2:
+        return np.full((2, shares.shape[1]), np.nan)
+    # one draw at a time: all draws at once would be an array (draws, docs), too large for a large corpus
+    means = np.stack([rng.multinomial(n, np.full(n, 1 / n)) @ shares / n for _ in range(DRAWS)])
+    return np.quantile(means, [tail, 1 - tail], axis=0)
+
+
+def plot_prevalence(table: pd.DataFrame, names: pd.Series, ax: "Axes | None" = None) -> "Axes":
+    """Draw the mean share of topics over groups of documents, a line per topic with its intervals, and return the axes.
+
+    The picture has the six topics that differ most between groups.
+
+    table: the result of `prevalence`.
+    names: the name of each topic, indexed by its number.
+    ax: axes to draw on; None makes new ones.
+    """
+    axes = in_house_style(ax)
+    palette = palette_of(axes)
+    groups = list(dict.fromkeys(table["group"]))
+    wide = table.pivot_table(index="group", columns="topic", values="mean", sort=False, observed=True).loc[groups]
+    topics = list((wide.max() - wide.min()).sort_values(ascending=False, kind="stable").index[:MOST_LINES])
+    in_order = getattr(table["group"].dtype, "ordered", False) or not isinstance(groups[0], str | bool)
+    # lines of different topics stand a little beside each other, so that intervals do not overlap
+    for place, topic in enumerate(sorted(topics)):
+        rows = table[table["topic"] == topic]
+        at = np.arange(len(groups)) + (place - (len(topics) - 1) / 2) * 0.6 / max(1, len(topics))
+        mean, lower, upper = (np.asarray(rows[column]) for column in ("mean", "lower", "upper"))
+        colour, marker = palette.colour_of_part(place), MARKERS[place % len(MARKERS)]
+        label = visible(f"{topic}: {names.loc[topic]}").replace("$", r"\$")
+        axes.plot(
+            at,
+            mean,
+            marker=marker,
+            color=colour,
+            linewidth=1 if in_order else 0,
+            label=label,
+            zorder=3,
+        )
+        axes.vlines(at, lower, upper, color=colour, linewidth=2, alpha=0.7, zorder=2)
+    labels = [visible(str(group)) for group in groups]
+    axes.set_xticks(range(len(groups)), labels, rotation=30 if max(map(len, labels)) * len(labels) > 60 else 0)
+    for tick in axes.get_xticklabels():
+        tick.set_parse_math(False)
+    axes.set_ylim(0, None)
+    axes.set_ylabel("mean share of a document")
+    axes.legend(fontsize=8.5, loc="upper left", bbox_to_anchor=(1.0, 1.0), labelcolor=palette.ink)
+    left_out = wide.shape[1] - len(topics)
+    write_caption(
+        axes,
+        Caption(
+            "Prevalence of topics",
+            f"mean share over the documents of a group, 95 % intervals over documents"
+            f"{f'; {left_out} topics that differ less are left out' if left_out else ''}",
+        ),
+    )
+    return axes

@@ -7,11 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from lvsearch.data.corpus import Corpus
-from lvsearch.data.stored import decode_data, encode_data
-from lvsearch.files.declared import as_declared
-from lvsearch.files.storage import CorruptFolderError, new_folder, read_folder, write_folder
-from lvsearch.files.versions import versions
-from lvsearch.fitted.stored_models import decode_model, encode_module
+from lvsearch.data.kinds import decode_data, encode_data
+from lvsearch.files.storage import CorruptFolderError, new_folder, read_folder, versions, write_folder
+from lvsearch.files.untrusted_files import as_declared
+from lvsearch.fitted.stored_fits import decode_model, encode_module
 from lvsearch.inference.sampling import Trace
 from lvsearch.inference.trees import Allocation, DirichletLevels, TreeHyper, TreeTrace
 from lvsearch.models.hlda import HLDA

@@ -22,8 +22,7 @@ from lvsearch.searching.controller import (
     next_task,
     witness_search,
 )
-from lvsearch.sizing.bracket import Bracket, Repeats
-from lvsearch.sizing.evidence import Evidence
+from lvsearch.sizing.evidence import Bracket, Evidence, Repeats
 from lvsearch.sizing.fit import Evaluator, Fit, FitInfo
 from lvsearch.sizing.ledger import Visit
 from lvsearch.sizing.sizes import Size, SizePrior

@@ -25,7 +25,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from lvsearch.bridges.attempts import error_in_words
+from lvsearch.bridges.guards import error_in_words
 from lvsearch.inference.compiles import prepare_programs
 from lvsearch.inference.data.memory import Chunks
 from lvsearch.interrupts import was_interrupted

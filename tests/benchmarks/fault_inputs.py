@@ -17,7 +17,7 @@ from fault_trials import READING, Row, refusal, trials_in_children, within
 
 import lvsearch as lv
 from lvsearch.command.external_topics import load_topics
-from lvsearch.reading.readers import read_documents
+from lvsearch.reading.counts import read_documents
 
 PIECES = (
     *(b"\x00", b"\r", b"\r\n", b"\n", b"\n\n", b"\f", b"\x1a", b"\xef\xbb\xbf", b"\xff", b"\xc2\xa0", b"\xe2\x80\xa8"),

@@ -32,7 +32,7 @@ from scipy.special import gammaln
 
 import lvsearch as lv
 from lvsearch.inference.evidence import Effort, both_ways, evidence_chain, grow, sequential, temperature_profile
-from lvsearch.sizing.bracket import Bracket
+from lvsearch.sizing.evidence import Bracket
 
 FILES = {"acidity": "mixAK_Acidity.csv", "enzyme": "mixAK_Enzyme.csv"}
 KNOWN = dict(zip(range(3, 13), (0.061, 0.133, 0.188, 0.196, 0.158, 0.109, 0.068, 0.040, 0.022, 0.012), strict=True))

@@ -38,7 +38,7 @@ def peak_bytes() -> int:
 def simulate(folder: Path, n_documents: int, n_words: int, n_topics: int = 50) -> None:
     """Documents of LDA onto disk: topics Dirichlet(0.05), proportions Dirichlet(0.1), `TOKENS` words each."""
     from lvsearch.files.array_folders import new_array_folder
-    from lvsearch.reading.readers import canonical_counts
+    from lvsearch.reading.counts import canonical_counts
     from lvsearch.reading.stored_corpus import CorpusWriter
 
     random = np.random.default_rng(0)

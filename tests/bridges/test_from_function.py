@@ -11,7 +11,7 @@ from small_searches import Fake
 
 import lvsearch as lv
 from lvsearch.bridges.from_function import NOISY_CALLS
-from lvsearch.sizing.bracket import Repeats, pooled
+from lvsearch.sizing.evidence import Repeats, pooled
 from lvsearch.sizing.racing import TOLERANCE, UNSETTLED
 
 QUIET = {"progress": False}

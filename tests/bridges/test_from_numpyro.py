@@ -15,11 +15,11 @@ from numpyro.contrib.control_flow import scan
 from numpyro_cases import COUNTS, KNOWN, VALUES, labelled_counts, masked_counts, normal_means, summed_counts
 
 import lvsearch as lv
-from lvsearch.bridges.from_numpyro import NumpyroEvaluator
+from lvsearch.bridges.numpyro_models import NumpyroEvaluator
 from lvsearch.bridges.numpyro_program import chain_of
 from lvsearch.inference.annealing.tuning import tune_step_lengths
 from lvsearch.inference.evidence import anneal, effort
-from lvsearch.searching.annealed import brackets_of
+from lvsearch.searching.evaluators import brackets_of
 
 needs_funsor = pytest.mark.skipif(importlib.util.find_spec("funsor") is None, reason='needs ".[enumerate]"')
 CASES = [pytest.param(name, marks=needs_funsor if name == "labelled_counts" else ()) for name in KNOWN]

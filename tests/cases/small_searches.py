@@ -13,7 +13,7 @@ import numpy as np
 
 import lvsearch as lv
 from lvsearch.data.base import Data
-from lvsearch.data.stored import encode_data
+from lvsearch.data.kinds import encode_data
 from lvsearch.files.storage import read_folder, write_folder
 from lvsearch.results.heldout import CONTENT
 from lvsearch.results.result import SearchResult

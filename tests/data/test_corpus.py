@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_array_equal
 
 from lvsearch.data.corpus import Corpus
-from lvsearch.reading.readers import canonical_counts
+from lvsearch.reading.counts import canonical_counts
 from lvsearch.texts.analyzer import Analyzer
 
 # 4 documents, 5 terms, 13 tokens; document 2 is empty and term 3 unused.

@@ -10,7 +10,7 @@ from numpy.testing import assert_array_equal
 
 import lvsearch as lv
 from lvsearch.inference.annotation import annotated_images
-from lvsearch.reading.readers import canonical_counts
+from lvsearch.reading.counts import canonical_counts
 
 REGIONS = [[[1.0, 2.0], [3.0, -4.0]], [], [[0.5, 0.25]], [[7.0, 8.0], [9.0, 10.0], [11.0, 13.0]]]
 WORDS = [["sky", "sea"], ["sea"], [], ["sky", "sky", "tree"]]

@@ -16,8 +16,16 @@ import lvsearch as lv
 from lvsearch import api
 from lvsearch.command import cli
 from lvsearch.files import storage
-from lvsearch.files.locking import LOCK, FolderInUseError, hold_lock
-from lvsearch.files.storage import CorruptFolderError, known_folder, new_folder, read_folder, write_folder
+from lvsearch.files.storage import (
+    LOCK,
+    CorruptFolderError,
+    FolderInUseError,
+    hold_lock,
+    known_folder,
+    new_folder,
+    read_folder,
+    write_folder,
+)
 from lvsearch.results.heldout import load_held_out
 from lvsearch.searching.controller import SearchState
 
@@ -25,7 +33,7 @@ QUICK = ["--evidence", "bound", "--max-size", "2", "--starts", "1", "--no-cache"
 HOLDER = """
 import sys
 from pathlib import Path
-from lvsearch.files.locking import hold_lock
+from lvsearch.files.storage import hold_lock
 with hold_lock(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

@@ -19,9 +19,17 @@ import lvsearch as lv
 from lvsearch.command import cli
 from lvsearch.command.external_topics import load_topics
 from lvsearch.files import storage
-from lvsearch.files.archives import read_arrays
-from lvsearch.files.locking import LOCK, FolderInUseError, hold_lock
-from lvsearch.files.storage import CorruptFolderError, known_folder, new_folder, read_folder, write_folder
+from lvsearch.files.storage import (
+    LOCK,
+    CorruptFolderError,
+    FolderInUseError,
+    hold_lock,
+    known_folder,
+    new_folder,
+    read_folder,
+    write_folder,
+)
+from lvsearch.files.untrusted_files import read_arrays
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="pipes and devices are files on POSIX only")
 

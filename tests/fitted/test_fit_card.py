@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import lvsearch as lv
-from lvsearch.fitted import fit_card
+from lvsearch.fitted import model as fitted_model
 from lvsearch.fitted.model import FittedModel
 
 
@@ -92,7 +92,7 @@ def test_many_components_and_large_fits_stay_short(monkeypatch: pytest.MonkeyPat
     lines = repr(clusters()).splitlines()
     assert "30 more: fit.component_names()" in lines[-3]
     assert max(map(len, lines[2:-2])) < 130
-    monkeypatch.setattr(fit_card, "MOST_NUMBERS", 10)
+    monkeypatch.setattr(fitted_model, "MOST_NUMBERS", 10)
     assert "component 0" not in repr(clusters())
 
 

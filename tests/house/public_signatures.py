@@ -29,7 +29,6 @@ HANDED_OVER = (
     "lvsearch.comparison",
     "lvsearch.data",
     "lvsearch.fitted",
-    "lvsearch.partitions",
     "lvsearch.results",
     "lvsearch.scrutiny",
     "lvsearch.topics",

@@ -21,8 +21,8 @@ from lvsearch.inference.evidence import anneal, effort, evidence_chain, temperat
 from lvsearch.models import IBP, GammaPrior, Row
 from lvsearch.models.contract import log_relabellings
 from lvsearch.models.families import GaussianStatistics
-from lvsearch.searching.annealed import brackets_of
-from lvsearch.sizing.bracket import pooled
+from lvsearch.searching.evaluators import brackets_of
+from lvsearch.sizing.evidence import pooled
 
 Z_LIMIT = 4.5
 SEEDS = {0: 32, 1: 32, 4: 24, 5: 24, 6: 24}

@@ -10,7 +10,7 @@ from toy_models import PointMixture
 
 import lvsearch as lv
 from lvsearch.files.storage import CorruptFolderError
-from lvsearch.fitted.stored_models import decode_module, encode_module
+from lvsearch.fitted.stored_fits import decode_module, encode_module
 from lvsearch.models import registry
 from lvsearch.models.families import Gaussian, GaussianStatistics
 

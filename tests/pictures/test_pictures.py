@@ -12,10 +12,20 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from lvsearch.pictures.captions import LARGEST, SMALLEST, Caption, write_caption
 from lvsearch.pictures.inline_svg import colour_variables, inline_svg
 from lvsearch.pictures.size_axis import SizeAxis
-from lvsearch.pictures.style import DARK, LIGHT, Palette, in_house_style, palette_of, with_palette
+from lvsearch.pictures.style import (
+    DARK,
+    LARGEST,
+    LIGHT,
+    SMALLEST,
+    Caption,
+    Palette,
+    in_house_style,
+    palette_of,
+    with_palette,
+    write_caption,
+)
 from lvsearch.progress import progress_bar
 
 

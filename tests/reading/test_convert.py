@@ -13,9 +13,9 @@ from scipy.sparse import coo_array, csc_array
 
 import lvsearch as lv
 from lvsearch.command.cli import main
-from lvsearch.reading import count_blocks, text_blocks
+from lvsearch.reading import blocks
 from lvsearch.reading.document_table import BlockKind, joined_kind
-from lvsearch.texts.words_on_disk import WordFrequencies, WordFrequency
+from lvsearch.texts.frequencies import WordFrequencies, WordFrequency
 
 WORDS = ("apple", "pear", "plum", "iron", "größe", "zinc", "robin", "wren", "tin")
 N_DOCUMENTS = 41
@@ -26,9 +26,9 @@ COLUMNS = {"text": "body", "id": "id", "label": "kind"}
 def small_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many blocks of few documents, in a folder of their own."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(text_blocks, "DOCUMENTS", 7)
-    monkeypatch.setattr(count_blocks, "LINES_AT_ONCE", 5)
-    monkeypatch.setattr(count_blocks, "ENTRIES_AT_ONCE", 40)
+    monkeypatch.setattr(blocks, "DOCUMENTS", 7)
+    monkeypatch.setattr(blocks, "LINES_AT_ONCE", 5)
+    monkeypatch.setattr(blocks, "ENTRIES_AT_ONCE", 40)
 
 
 def texts() -> list[str]:
@@ -183,9 +183,9 @@ def test_a_column_has_the_kind_that_the_whole_has(first, second):
     rows = [*first, *second]
     frame = pd.DataFrame({"body": ["apple"] * 4, "x": rows})
     frame.to_csv("x.csv", index=False)
-    text_blocks.DOCUMENTS, before = 2, text_blocks.DOCUMENTS
+    blocks.DOCUMENTS, before = 2, blocks.DOCUMENTS
     found = lv.Corpus.open(lv.convert("x.csv", "corpus", text="body"))
-    text_blocks.DOCUMENTS = before
+    blocks.DOCUMENTS = before
     pd.testing.assert_frame_equal(found.metadata, lv.Corpus.open("x.csv", text="body").metadata)
 
 

@@ -15,9 +15,9 @@ import lvsearch as lv
 from lvsearch.command import cli
 from lvsearch.command.external_topics import ExternalTopics, load_topics
 from lvsearch.data.kinds import data_for, require_model
-from lvsearch.files.archives import read_arrays
 from lvsearch.files.storage import CorruptFolderError, read_folder, write_folder
-from lvsearch.reading.readers import read_documents, read_ldac
+from lvsearch.files.untrusted_files import read_arrays
+from lvsearch.reading.counts import read_documents, read_ldac
 from lvsearch.reading.vocabulary import read_lines
 from lvsearch.seeds import LARGEST_SEED, checked_seed
 

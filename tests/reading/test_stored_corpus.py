@@ -14,7 +14,7 @@ import lvsearch as lv
 from lvsearch.files.array_folders import FORMAT, new_array_folder
 from lvsearch.files.storage import CorruptFolderError
 from lvsearch.inference.data.mapped import files_of, runs_of
-from lvsearch.reading.fingerprints import corpus_fingerprint
+from lvsearch.reading.stored_corpus import corpus_fingerprint
 
 N_DOCUMENTS, N_WORDS = 57, 23
 

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lvsearch.recommending.rule import Comparison, compare_sizes, smallest_within_error
-from lvsearch.recommending.schedule import PartLimits, next_part
+from lvsearch.recommending.rule import Comparison, PartLimits, compare_sizes, next_part, smallest_within_error
 
 NOTHING = np.nan
 

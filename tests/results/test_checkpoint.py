@@ -12,9 +12,8 @@ from small_searches import KINDS, PRIOR, assert_same_model, assert_same_search, 
 
 import lvsearch as lv
 from lvsearch import api
-from lvsearch.files.storage import CorruptFolderError, read_folder, write_folder
-from lvsearch.files.versions import PACKAGES
-from lvsearch.fitted.stored_models import decode_module, encode_module
+from lvsearch.files.storage import PACKAGES, CorruptFolderError, read_folder, write_folder
+from lvsearch.fitted.stored_fits import decode_module, encode_module
 from lvsearch.models.families import PointSimplex
 from lvsearch.results.result import SearchResult
 from lvsearch.searching.controller import SearchState

@@ -30,10 +30,10 @@ from lvsearch.inference.evidence.simulation import (
 )
 from lvsearch.inference.topic_samplers import path_starts as topics
 from lvsearch.reports.report import write_report
-from lvsearch.results import auditing
+from lvsearch.results import repeated_searches
 from lvsearch.scrutiny.audit import Audit, AuditRow
 from lvsearch.searching import evaluators
-from lvsearch.sizing.bracket import Bracket
+from lvsearch.sizing.evidence import Bracket
 
 COUNTS = np.array([[2, 1, 1], [0, 0, 0], [1, 2, 1]])
 CORPUS = lv.Corpus.from_matrix(COUNTS)
@@ -190,7 +190,7 @@ def audited() -> tuple[Audit, tuple[float, ...]]:
         return drawn[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(auditing, "simulated_like", kept)
+        patch.setattr(repeated_searches, "simulated_like", kept)
         audit = searched().audit(seed=SEED, progress=False)
     return audit, tuple(map(exact_topics, drawn))
 

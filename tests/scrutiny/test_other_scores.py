@@ -22,14 +22,14 @@ from lvsearch.pictures.style import in_house_style
 from lvsearch.scrutiny import other_scores
 from lvsearch.scrutiny.other_scores import OtherScores, SizeScore
 from lvsearch.searching import evaluators
-from lvsearch.topics.coherence import umass_coherence
-from lvsearch.topics.size_indices import (
+from lvsearch.topics.topic_scores import (
     arun,
     bayesian_information_criterion,
     cao_juan,
     deveaud,
     log_harmonic_mean,
     term_agreement,
+    umass_coherence,
     variational_perplexity,
 )
 

@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 import lvsearch as lv
 from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.reports.report import write_report
-from lvsearch.results.varying import hyperparameters, with_hyperparameter
+from lvsearch.results.repeated_searches import hyperparameters, with_hyperparameter
 from lvsearch.scrutiny.sensitivity import Sensitivity, Variant
 
 ROWS = np.array([[-2.1], [-1.9], [-2.4], [1.8], [2.2], [2.0], [2.5]])

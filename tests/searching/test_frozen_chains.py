@@ -20,7 +20,7 @@ from lvsearch.inference.evidence import (
     temperature_profile,
 )
 from lvsearch.searching import evaluators
-from lvsearch.sizing.bracket import Bracket
+from lvsearch.sizing.evidence import Bracket
 
 COUNTS = np.kron(np.eye(3, dtype=int), [[4, 3, 5], [5, 4, 2], [3, 5, 4]])
 """Nine documents of three kinds: from the prior of the topics their evidence is some forty nats away."""

@@ -15,11 +15,11 @@ from scipy.special import logsumexp
 
 import lvsearch as lv
 from lvsearch.data.base import Data
-from lvsearch.data.stored import decode_data, encode_data
+from lvsearch.data.kinds import decode_data, encode_data
 from lvsearch.inference.compiles import compiles, compiles_since
 from lvsearch.inference.trees import Allocation, log_joint, tree_hyper
 from lvsearch.searching.evaluators import data_ceiling
-from lvsearch.texts.letters import compose, fold_case, to_lower
+from lvsearch.texts.analyzer import compose, fold_case, to_lower
 
 PHASES = (Phase.explicit, Phase.generate)  # an example that is not the smallest will do: shrinking fits takes minutes
 EXAMPLES = settings(deadline=None, max_examples=25, derandomize=True, phases=PHASES)

@@ -11,11 +11,11 @@ from scipy.sparse import csr_array
 from small_searches import PRIOR, Fake, fake_search, settings
 
 import lvsearch as lv
-from lvsearch.data.stored import decode_data, encode_data
+from lvsearch.data.kinds import decode_data, encode_data
 from lvsearch.files.storage import read_folder, write_folder
 from lvsearch.files.string_arrays import has_strings, pack_strings, unpack_strings
 from lvsearch.inference.likelihood.bounds import MOST_TERMS, log_tilted_mass, most_terms
-from lvsearch.reading.readers import read_ldac
+from lvsearch.reading.counts import read_ldac
 from lvsearch.searching.controller import Budget
 from lvsearch.tables.frames import first_repeated
 

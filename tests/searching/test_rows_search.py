@@ -20,7 +20,7 @@ from toy_models import Point, PointMixture
 import lvsearch as lv
 from lvsearch.data.base import Data, Nouns
 from lvsearch.files.storage import CorruptFolderError
-from lvsearch.fitted.stored_models import decode_module, encode_module
+from lvsearch.fitted.stored_fits import decode_module, encode_module
 from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.engine.describing import unit_ceilings
 from lvsearch.models.ibp import GammaPrior

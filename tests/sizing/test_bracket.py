@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from lvsearch.sizing.bracket import (
+from lvsearch.sizing.evidence import (
     ANCHORED_SHARE,
     HYSTERESIS_SHARE,
     Bracket,

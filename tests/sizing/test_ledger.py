@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 import lvsearch as lv
-from lvsearch.sizing.bracket import Bracket, Repeats
+from lvsearch.sizing.evidence import Bracket, Repeats
 from lvsearch.sizing.ledger import (
     MEAN_OF_BEST,
     NEGLIGIBLE,

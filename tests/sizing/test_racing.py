@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import lvsearch as lv
-from lvsearch.sizing.bracket import Bracket
-from lvsearch.sizing.evidence import Evidence
+from lvsearch.sizing.evidence import Bracket, Evidence
 from lvsearch.sizing.ledger import Trial, Visit
 from lvsearch.sizing.racing import next_size, unvisited_share
 

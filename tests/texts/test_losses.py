@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lvsearch as lv
-from lvsearch.texts.letters import words_of
+from lvsearch.texts.analyzer import words_of
 
 WORDS = (
     *("the", "of", "and", "apple", "Apple", "new_york", "x86", "42", "uk", "a", "don't", "Straße", "STRASSE"),

@@ -5,8 +5,7 @@ import unicodedata
 import pytest
 
 import lvsearch as lv
-from lvsearch.texts.analyzer import Analyzer, MissingTokenizer, Rule
-from lvsearch.texts.letters import words_of
+from lvsearch.texts.analyzer import Analyzer, MissingTokenizer, Rule, words_of
 
 
 def vocabulary(*texts, **options):

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import lvsearch as lv
-from lvsearch.topics.references import match_references
+from lvsearch.comparison.alignment import match_references
 
 WORDS = [f"w{i}" for i in range(12)]
 

@@ -12,14 +12,12 @@ from scipy.sparse import csr_array
 from scipy.spatial.distance import jensenshannon
 
 import lvsearch as lv
-from lvsearch.comparison.alignment import component_map
-from lvsearch.comparison.component_map_plot import draw_component_map
-from lvsearch.topics.coherence import npmi_coherence
+from lvsearch.comparison.alignment import component_map, draw_component_map
 from lvsearch.topics.distinctive_words import TopicSketch, frex_scores, names_of, top_words
-from lvsearch.topics.prevalence import plot_prevalence, prevalence
 from lvsearch.topics.topic_map import topic_places
-from lvsearch.trees.topic_tree import TopicTree
-from lvsearch.trees.tree_picture import TreeNode
+from lvsearch.topics.topic_scores import npmi_coherence
+from lvsearch.topics.topic_shares import plot_prevalence, prevalence
+from lvsearch.trees.topic_tree import TopicTree, TreeNode
 
 WORDS = ["the", "apple", "pear", "iron", "tin"]
 

@@ -9,7 +9,7 @@ from small_searches import assert_same_model, rewritten
 
 import lvsearch as lv
 from lvsearch.files.storage import CorruptFolderError, write_folder
-from lvsearch.fitted.stored_models import decode_module, encode_module
+from lvsearch.fitted.stored_fits import decode_module, encode_module
 
 MODELS = (
     lv.models.HLDA(depth=2, levels=1.0, topics=0.2),

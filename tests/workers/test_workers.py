@@ -27,7 +27,7 @@ from small_searches import MAX_SIZE, NO_BUDGET, NOTHING, PRIOR, Fake, assert_sam
 from test_structure import ROOT
 
 import lvsearch as lv
-from lvsearch.bridges import from_numpyro
+from lvsearch.bridges import numpyro_models
 from lvsearch.command import cli
 from lvsearch.files.storage import MANIFEST
 from lvsearch.inference.data.memory import Chunks
@@ -336,7 +336,7 @@ def test_an_evaluator_that_travelled_gives_the_same_bits():
 
 def test_data_of_a_numpyro_model_travel_in_double_precision():
     data = np.array([1 / 3, 2 / 3])
-    evaluator = from_numpyro._make_evaluator(lv.from_numpyro(worker_functions.coins), data, 3)
+    evaluator = numpyro_models._make_evaluator(lv.from_numpyro(worker_functions.coins), data, 3)
     again = pickle.loads(pickle.dumps(evaluator))
     assert (again.seed, again.model) == (3, evaluator.model)
     assert again.data.dtype == np.float64

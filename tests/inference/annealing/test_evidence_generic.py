@@ -8,7 +8,7 @@ import test_models as table
 from lvsearch.inference.engine.meanfield import ascend
 from lvsearch.inference.engine.meanfield_starts import scattered_start
 from lvsearch.inference.evidence import Effort, anneal, evidence_chain, fitted_chain, flat_chain, temperature_profile
-from lvsearch.sizing.bracket import Bracket
+from lvsearch.sizing.evidence import Bracket
 
 CASES = [case for case in table.CASES if case.drawable and not case.model.process]
 WORK = Effort(48, 2, 16)

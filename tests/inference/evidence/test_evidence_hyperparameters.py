@@ -35,7 +35,7 @@ from lvsearch.inference.topic_samplers.anchor import from_topics
 from lvsearch.inference.topic_samplers.chain_hyperparameters import HyperTopicState
 from lvsearch.inference.topics.inferred_concentrations import Concentration
 from lvsearch.models import LDA, GammaPrior
-from lvsearch.sizing.bracket import Bracket
+from lvsearch.sizing.evidence import Bracket
 
 COUNTS = np.array([[2, 0, 1], [0, 1, 0], [0, 0, 0], [1, 0, 0]])
 N_TOKENS, N_WORDS, K = int(COUNTS.sum()), 3, 2

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from scipy.special import betaln
 
 import lvsearch as lv
-from lvsearch.fitted.stored_models import decode_module, encode_module
+from lvsearch.fitted.stored_fits import decode_module, encode_module
 from lvsearch.inference.data.documents import counts_of, documents
 from lvsearch.inference.data.packing import pack
 from lvsearch.inference.engine.estimate import capacity_of, cut_axes

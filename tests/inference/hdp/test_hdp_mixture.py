@@ -14,7 +14,7 @@ import pytest
 from scipy.special import betaln, logsumexp
 
 import lvsearch as lv
-from lvsearch.fitted.stored_models import decode_module, encode_module
+from lvsearch.fitted.stored_fits import decode_module, encode_module
 from lvsearch.inference.data.groups import groups_of_rows
 from lvsearch.inference.engine.ascent import AscentTrace
 from lvsearch.inference.engine.estimate import beliefs_of, capacity_of, cut_axes, pad_axes

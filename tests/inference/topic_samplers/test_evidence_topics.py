@@ -30,7 +30,7 @@ from lvsearch.inference.topic_samplers.chain_inputs import group_width, grouped
 from lvsearch.inference.topic_samplers.collapsed import log_joint_of
 from lvsearch.inference.topic_samplers.path_starts import GROUPED_DRAWS
 from lvsearch.inference.topic_samplers.topic_state import TopicState, redraw_group
-from lvsearch.sizing.bracket import Bracket
+from lvsearch.sizing.evidence import Bracket
 
 COUNTS = np.array([[2, 0, 1], [0, 1, 0], [0, 0, 0], [1, 0, 0]])
 ALPHA, ETA = np.array([0.4, 0.9]), 0.3

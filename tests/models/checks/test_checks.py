@@ -277,20 +277,20 @@ def test_fits_and_searches_look_first():
 
 def test_only_models_of_ones_own_are_looked_at_and_once(monkeypatch):
     """Another value of a hyper-parameter is the same structure; a part of one's own makes a model one's own."""
-    from lvsearch.searching import own_models
+    from lvsearch.bridges import guards
 
     looked = []
-    monkeypatch.setattr(own_models.models, "check", lambda model, data, size: looked.append((type(model), size)))
-    monkeypatch.setattr(own_models, "_CHECKED", set())
+    monkeypatch.setattr(guards.models, "check", lambda model, data, size: looked.append((type(model), size)))
+    monkeypatch.setattr(guards, "_CHECKED", set())
     data = POINTS.dataset()
 
     class OwnComponents(lv.models.KnownCovarianceComponents):  # pyright: ignore[reportGeneralTypeIssues]
         pass
 
     for model in (lv.models.FiniteMixture(), PoissonMixture(), PoissonMixture(2.0, 3.0)):
-        own_models.check_own(model, data, (1,))
+        guards.check_own(model, data, (1,))
     assert looked == [(PoissonMixture, (2,))]
-    own_models.check_own(lv.models.FiniteMixture(OwnComponents(1.0)), data, (5,))
+    guards.check_own(lv.models.FiniteMixture(OwnComponents(1.0)), data, (5,))
     assert looked[1:] == [(lv.models.FiniteMixture, (5,))]
 
 

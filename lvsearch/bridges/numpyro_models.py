@@ -1,5 +1,8 @@
-"""A user's NumPyro models as evaluators, which a search calls: each size's evidence is annealed from the prior and
-back.
+"""NumPyro models in both directions: a user's models as evaluators of a search, and the library's models in NumPyro.
+
+`from_numpyro` makes an evaluator of a user's models, which a search calls: each size's evidence is annealed from the
+prior and back. `to_numpyro` makes a NumPyro model of a model of the library, for everything that NumPyro can do with a
+model.
 """
 
 import inspect
@@ -15,17 +18,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from lvsearch.bridges.attempts import error_in_words, failed_fit
+from lvsearch.bridges.guards import error_in_words, failed_fit
 from lvsearch.bridges.numpyro_program import chain_of
+from lvsearch.data.kinds import data_for, require_model
 from lvsearch.inference.annealing.density import DensityChain
 from lvsearch.inference.annealing.tuning import tune_step_lengths
 from lvsearch.inference.engine.estimate import capacity_of
 from lvsearch.inference.evidence import Profile, anneal, effort
+from lvsearch.models.contract import Model
 from lvsearch.models.kernels import kernel
-from lvsearch.searching.annealed import annealing_failure, brackets_of
+from lvsearch.searching.evaluators import annealing_failure, brackets_of
 from lvsearch.sizing.evidence import Evidence
 from lvsearch.sizing.fit import Fit, FitInfo
-from lvsearch.sizing.sizes import Size
+from lvsearch.sizing.sizes import Size, as_size
 
 FEWEST_IN_PILOT = 16
 """The smallest number of particles of a pilot run, also where data are so large that annealings have fewer."""
@@ -300,3 +305,30 @@ def _log_likelihoods_under_prior(chain: DensityChain, key: Array) -> np.ndarray:
     chain: the annealing path of the model. key: the random key.
     """
     return np.asarray(kernel()(lambda c, k: c.log_ratio(c.init(k, MASK_DRAWS)))(chain, key))
+
+
+def to_numpyro(model: Model, data: Any, size: int | Size) -> Callable[[], None]:
+    """Return the model at one size as a NumPyro model without arguments: for NUTS, SVI, `numpyro.infer.log_density`.
+
+    model: one of `lv.models`, or of your own.
+    data: the data, or raw input for it, as `lv.search` takes it.
+    size: a number, or one for each size variable. A model of a process is truncated at this size.
+
+    Its density is p(data, globals, continuous locals | size) in nats, with every indicator summed out exactly.
+    NumPyro's sites have the names of the model's latent variables: `globals()` by their names, `locals()` of the b-th
+    batch as "name/b", with units (observations) on the leading axis. Their values are those that the family's `value`
+    returns, such as weights on the simplex. Pairs are one array: mean and precision on the last axis, or the mean in
+    the first row above the precision matrix.
+
+    Each site has the support of its family and no prior of its own. Priors are in the factor "log_joint", together with
+    the likelihood. So the prior cannot be sampled from this model, and `lv.from_numpyro` refuses it.
+
+    Raises ValueError for bad data and sizes. When run, the NumPyro model raises ValueError for a plug-in form, whose
+    estimates have no posterior, and for models whose indicators interact and cannot be summed out (`IBP`, `HLDA`).
+    """
+    require_model(model)
+    size = as_size(size, len(model.size_names))
+    packed = data_for(model, data).dataset()
+    from lvsearch.inference.engine.reference import reference_model  # imports NumPyro
+
+    return reference_model(model, packed, size)
