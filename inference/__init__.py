@@ -20,9 +20,9 @@ from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.engine.estimator import Estimator, estimator
 from lvsearch.inference.features import map_features
 from lvsearch.inference.likelihood import document_likelihood
-from lvsearch.inference.streaming import streamed as _topic_estimators  # noqa: F401 — registers LDA's kernels
-from lvsearch.inference.streaming.stochastic import robbins_monro, stochastic_topics
 from lvsearch.inference.topics import describing as _topic_describing  # noqa: F401 — registers what topics say
+from lvsearch.inference.topics import streaming as _topic_estimators  # noqa: F401 — registers LDA's kernels
+from lvsearch.inference.topics.streaming import robbins_monro, stochastic_topics
 
 __all__ = [
     "Batch",

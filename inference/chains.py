@@ -70,7 +70,7 @@ class Hosted(Sampler, Protocol):
 class OneByOne(Sampler, Protocol):
     """A sampler that says whether its sweep draws tokens or rows one after another, each given all the others.
 
-    Such sweeps run on the CPU (`lvsearch.inference.devices`), whatever other devices there are.
+    Such sweeps run on the CPU (`lvsearch.inference.sharding`), whatever other devices there are.
     """
 
     one_by_one: bool

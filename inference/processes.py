@@ -20,7 +20,7 @@ from lvsearch.inference.chains import Sampler
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.mixtures.partitions import OccupiedCounts
-from lvsearch.inference.sampling.recording import Recorder
+from lvsearch.inference.sampling.trace import Recorder
 from lvsearch.models.contract import Model
 
 LogPrior = Float[np.ndarray, " count"] | None

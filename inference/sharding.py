@@ -1,7 +1,9 @@
-"""Splits units over several devices: data parallelism, for kernels that add up statistics over units.
+"""Chooses the devices on which computations run: units of data split over several devices, loops of small steps on the
+CPU.
 
-Inside `on_mesh` the units of a fit are split over the devices of a mesh, and everything else is on all of them. Two
-kinds of kernels take part, and their callers need not know:
+Splitting units is data parallelism, for kernels that add up statistics over units. Inside `on_mesh` the units of a fit
+are split over the devices of a mesh, and everything else is on all of them. Two kinds of kernels take part, and their
+callers need not know:
 
 - Units are an axis of arrays. The arrays are placed on the devices (`split`, `units_of`) and computation follows the
   data: XLA compiles the kernel for the mesh and adds the sums over devices that it needs.
@@ -13,11 +15,16 @@ by the number of devices stays whole, on every device.
 
 The mesh may have devices of several processes (`several_processes`), which then run alike. Each process places its own
 share of the units. All other arrays are the same in all processes. The host reads arrays through `on_host`.
+
+Loops over many small steps, each of which depends on the last, run on the CPU whatever devices there are
+(`one_after_another`). An accelerator needs some microseconds to start each step, and such a step is only a few hundred
+additions. A sampler that goes token by token, or row by row, is therefore slower on an accelerator than on one CPU
+core. The results of such loops lie in the host's memory.
 """
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import wraps
 from inspect import signature
@@ -29,6 +36,29 @@ from jax.experimental.multihost_utils import process_allgather
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from lvsearch.inference.several_processes import broadcast_from, check_all_take_part, spans_processes
+
+
+def device_of_loops() -> Any:
+    """Return the CPU device for programs of many small steps, if JAX would use another device by default.
+
+    Returns None if programs go to the CPU anyway, or if JAX was set up without a CPU.
+    """
+    if jax.default_backend() == "cpu":
+        return None
+    try:
+        return jax.local_devices(backend="cpu")[0]
+    except RuntimeError:
+        return None
+
+
+def one_after_another() -> AbstractContextManager[object]:
+    """Return a context in which compiled programs run on the CPU (`device_of_loops`), wherever their arguments lie.
+
+    Arguments that were explicitly committed to a device stay on it.
+    """
+    device = device_of_loops()
+    return nullcontext() if device is None else jax.default_device(device)
+
 
 P = ParamSpec("P")
 R = TypeVar("R")

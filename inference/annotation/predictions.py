@@ -27,11 +27,10 @@ from jaxtyping import Array, Float
 
 from lvsearch.inference.annotation.tiles import tiles_of, to_float64
 from lvsearch.inference.data.dataset import Batch, Dataset
-from lvsearch.inference.engine.describing import Described, describe_units
+from lvsearch.inference.engine.describing import Described, describe_units, site_value
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, padded_natural, point_of
 from lvsearch.inference.engine.meanfield import Beliefs, unit_bound
 from lvsearch.inference.engine.tiled import Summary, blank_tile, settled_tile
-from lvsearch.inference.engine.unit_scores import site_value
 from lvsearch.models.annotated import AnnotatedModel
 from lvsearch.models.families import IndicatorFamily
 

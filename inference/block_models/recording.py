@@ -15,7 +15,7 @@ from lvsearch.inference.block_models.chain import BlockChain
 from lvsearch.inference.block_models.state import BlockState, layout_of
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.evidence.simulation import Simulated, true_state
-from lvsearch.inference.sampling.recording import Quantity, Recorder, recorder, rows_of_units
+from lvsearch.inference.sampling.trace import Quantity, Recorder, recorder, rows_of_units
 from lvsearch.models.block_model import COLUMN, ROW
 from lvsearch.models.kernels import kernel
 

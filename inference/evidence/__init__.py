@@ -38,7 +38,7 @@ from lvsearch.inference.topic_samplers import anchor as _topic_anchor  # noqa: F
 from lvsearch.inference.topic_samplers import size_gain as _size_gain  # noqa: F401 — registers what one topic more gains
 from lvsearch.inference.topic_samplers.chain import CollapsedTopics, collapsed_topics
 from lvsearch.inference.topic_samplers.chain_hyperparameters import HyperTopics, hyper_topics
-from lvsearch.inference.topic_samplers.chain_inputs import GivenFactors
+from lvsearch.inference.topic_samplers.topic_state import GivenFactors
 
 __all__ = [
     "Annealed",

@@ -31,7 +31,7 @@ from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.annealing.kits import chain_kit, plain_kit
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.data.groups import rows_of_groups
+from lvsearch.inference.data.rows import rows_of_groups
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, check_size
 from lvsearch.inference.mixtures.rows import coordinates_and_carriers, pack_increments, pack_statistics, unpack_sums
 from lvsearch.models.components import log_normalisers

@@ -20,7 +20,7 @@ from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture, Hy
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState
 from lvsearch.inference.evidence.poisson_factorization import FactorState, PoissonFactorizationChain
 from lvsearch.inference.evidence.unigram_mixtures import DocumentLabels, UnigramMixtureChain
-from lvsearch.inference.sampling.recording import Quantity, Recorder, recorder, rows_of_units
+from lvsearch.inference.sampling.trace import Quantity, Recorder, recorder, rows_of_units
 from lvsearch.inference.topic_samplers.chain import CollapsedTopics
 from lvsearch.inference.topic_samplers.chain_hyperparameters import HyperTopics, HyperTopicState
 from lvsearch.inference.topic_samplers.topic_state import TopicState

@@ -37,7 +37,6 @@ from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.memory import MIB, MemoryPlan, Part
 from lvsearch.inference.data.rows import rows, rows_of
-from lvsearch.inference.devices import one_after_another
 from lvsearch.inference.engine.ascent import AscentTrace, sweep_until_settled
 from lvsearch.inference.engine.estimate import Estimate, beliefs_at, capacity_of, record_in_single_unless_it_costs
 from lvsearch.inference.engine.estimator import BaseEstimator, estimator
@@ -46,6 +45,7 @@ from lvsearch.inference.generators import fold_in, permutation, split_key
 from lvsearch.inference.mixtures.kernel import START_ROUNDS, blank_beliefs, update_components_from_sums, update_weights
 from lvsearch.inference.mixtures.rows import coordinates_and_carriers
 from lvsearch.inference.mixtures.starts import sequential_pass, split_along_spread
+from lvsearch.inference.sharding import one_after_another
 from lvsearch.models.contract import Masks, Statistics
 from lvsearch.models.exponential.matrices import cholesky, inverse_from, log_determinant
 from lvsearch.models.factor_analyzers import FactorAnalyzerMixture

@@ -12,7 +12,7 @@ from lvsearch.inference.evidence.recorders import OCCUPIED
 from lvsearch.inference.evidence.simulation import Simulated, true_state
 from lvsearch.inference.factor_analyzers.chain import FactorAnalyzerChain
 from lvsearch.inference.factor_analyzers.regressions import ScoredLabels
-from lvsearch.inference.sampling.recording import Quantity, Recorder, recorder, rows_of_units
+from lvsearch.inference.sampling.trace import Quantity, Recorder, recorder, rows_of_units
 
 
 @true_state.register

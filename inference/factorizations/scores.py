@@ -6,9 +6,8 @@ from jaxtyping import Array, Float64
 from scipy.special import gammaln, logsumexp
 
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.engine.describing import Described, describe_units
+from lvsearch.inference.engine.describing import Described, UnitScores, describe_units, score_units
 from lvsearch.inference.engine.estimate import Estimate
-from lvsearch.inference.engine.unit_scores import UnitScores, score_units
 from lvsearch.inference.factorizations.estimator import counts_of_rows, factors_of, fit_intensities, priors_of
 from lvsearch.inference.factorizations.kernel import TINY, CountMatrix, Gammas, row_bounds
 from lvsearch.models.poisson_factorization import PoissonFactorization

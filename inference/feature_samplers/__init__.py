@@ -22,9 +22,8 @@ only (a left-ordered class).
 from lvsearch.inference.feature_samplers.chain import Hyperpriors
 from lvsearch.inference.feature_samplers.collapsed import collapsed_gibbs
 from lvsearch.inference.feature_samplers.particles import ParticleTrace, particle_filter
-from lvsearch.inference.feature_samplers.sticks import slice_sampler
+from lvsearch.inference.feature_samplers.sticks import slice_sampler, uncollapsed_gibbs
 from lvsearch.inference.feature_samplers.trace import FeatureTrace
-from lvsearch.inference.feature_samplers.uncollapsed import uncollapsed_gibbs
 
 __all__ = [
     "FeatureTrace",

@@ -27,9 +27,8 @@ import numpy as np
 from jaxtyping import Array
 from scipy.special import expit, gammaln
 
-from lvsearch.inference.feature_samplers.chain import Hyperparameters, log_joint
+from lvsearch.inference.feature_samplers.chain import TAIL, Hyperparameters, log_joint
 from lvsearch.inference.feature_samplers.loadings import read_cells
-from lvsearch.inference.feature_samplers.new_features import TAIL
 from lvsearch.inference.features import left_ordered
 from lvsearch.inference.features.marginal import check_positive
 from lvsearch.inference.generators import generator

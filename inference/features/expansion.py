@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from lvsearch.inference.features.contract import BoundLikelihood, State
-from lvsearch.inference.features.gains import Columns, Gains, best_completion_gains, class_gains
+from lvsearch.inference.features.prior import Columns, Gains, best_completion_gains, class_gains
 
 Expansion = Literal["complete", "paper", "column"]
 """The names of the three ways to choose which assignments of the next row are tried."""

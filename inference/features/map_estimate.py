@@ -6,8 +6,6 @@ from typing import cast, get_args
 import numpy as np
 from jaxtyping import Int64
 
-from lvsearch.inference.features.beam import Beam, Progress, beam_search, place_next_row
-from lvsearch.inference.features.best_first import best_first
 from lvsearch.inference.features.contract import BoundLikelihood, Likelihood, Loadings
 from lvsearch.inference.features.expansion import Expansion, Setting, root_node
 from lvsearch.inference.features.linear_gaussian import LinearGaussian
@@ -22,6 +20,7 @@ from lvsearch.inference.features.order import (
 from lvsearch.inference.features.prior import left_ordered, log_prior
 from lvsearch.inference.features.refine import log_joints
 from lvsearch.inference.features.refine import refine as climb
+from lvsearch.inference.features.searches import Beam, Progress, beam_search, best_first, place_next_row
 from lvsearch.models.plain_arguments import one_of
 
 FIRST_BEAM, FIRST_WIDTH = 10, 32

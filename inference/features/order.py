@@ -20,10 +20,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from lvsearch.inference.features.beam import Beam, beam_search
 from lvsearch.inference.features.contract import BoundLikelihood
 from lvsearch.inference.features.expansion import Setting, root_node, select_nodes
 from lvsearch.inference.features.prior import harmonic
+from lvsearch.inference.features.searches import Beam, beam_search
 
 Heuristic = Literal["admissible", "inadmissible", "clustered"]
 

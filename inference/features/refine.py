@@ -16,8 +16,7 @@ from scipy.special import gammaln
 
 from lvsearch.inference.features.contract import BoundLikelihood
 from lvsearch.inference.features.expansion import best_by_column
-from lvsearch.inference.features.gains import Columns
-from lvsearch.inference.features.prior import left_ordered, log_prior
+from lvsearch.inference.features.prior import Columns, left_ordered, log_prior
 
 MOST_NEW = 3
 """The most new features tried for a row that is reseated. The next sweep can add more."""

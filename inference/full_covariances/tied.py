@@ -36,7 +36,6 @@ from lvsearch.inference.annealing.particles import log_densities
 from lvsearch.inference.annealing.prefixes import grow, sequential
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import rows, rows_of
-from lvsearch.inference.devices import one_after_another
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.engine.meanfield import Beliefs
@@ -46,6 +45,7 @@ from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining
 from lvsearch.inference.generators import permutation, split_key
 from lvsearch.inference.mixtures.estimator import MixtureEstimator, MixtureRun
 from lvsearch.inference.mixtures.improving import RowsStart
+from lvsearch.inference.sharding import one_after_another
 from lvsearch.models.components import Component
 from lvsearch.models.exponential.matrices import log_determinant, solve_lower
 from lvsearch.models.exponential.normal_wishart import LOG_2, TiedNormalWishart, tied_parameters, tied_share

@@ -5,11 +5,10 @@ A part is a topic or a component; it is occupied if some token or row belongs to
 """
 
 from lvsearch.inference.hdp.estimator import HDPEstimator, HDPSettings
-from lvsearch.inference.hdp.gibbs import HDPSample, direct_assignment
-from lvsearch.inference.hdp.group_gibbs import GroupsSample, group_direct_assignment
+from lvsearch.inference.hdp.gibbs import GroupsSample, HDPSample, direct_assignment, group_direct_assignment
 from lvsearch.inference.hdp.groups import GroupsEstimator, GroupSettings
 from lvsearch.inference.hdp.occupied import occupied_parts, occupied_shared_components, occupied_topics
-from lvsearch.inference.hdp.predictive import group_predictive_log_density
+from lvsearch.inference.hdp.units import group_predictive_log_density
 
 __all__ = [
     "GroupSettings",

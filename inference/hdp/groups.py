@@ -16,18 +16,16 @@ from jaxtyping import Array, Float
 from scipy.special import softmax
 
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.data.groups import rows_of_groups
 from lvsearch.inference.data.memory import MIB, MemoryPlan, Part
 from lvsearch.inference.data.packing import pack
-from lvsearch.inference.data.rows import rows
+from lvsearch.inference.data.rows import rows, rows_of_groups
 from lvsearch.inference.engine.ascent import AscentTrace
 from lvsearch.inference.engine.estimate import Estimate, beliefs_of, capacity_of, pad_axes
 from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.engine.meanfield import Beliefs
 from lvsearch.inference.hdp.ascent import Units, ascend_units, parts_from_shares, survey_units
-from lvsearch.inference.hdp.contents import contents_of
 from lvsearch.inference.hdp.kernel import TablePosterior
-from lvsearch.inference.hdp.units import Packed, bound_at, globals_of, packed_units, seat_largest
+from lvsearch.inference.hdp.units import Packed, bound_at, contents_of, globals_of, packed_units, seat_largest
 from lvsearch.inference.hdp.weights import CorpusWeights, starting_weights, weights_from
 from lvsearch.inference.mixtures import MixtureEstimator, MixtureSettings
 from lvsearch.inference.mixtures.improving import RowsEstimator, RowsRun, RowsStart

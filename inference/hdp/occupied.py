@@ -14,9 +14,7 @@ from jaxtyping import Array, Int
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate
-from lvsearch.inference.hdp.contents import contents_of
-from lvsearch.inference.hdp.gibbs import words_of
-from lvsearch.inference.hdp.group_gibbs import groups_of
+from lvsearch.inference.hdp.gibbs import groups_of, words_of
 from lvsearch.inference.hdp.kernel import log_weights_of, stick_logs
 from lvsearch.inference.hdp.sampler import (
     FranchiseRecorder,
@@ -25,7 +23,7 @@ from lvsearch.inference.hdp.sampler import (
     run_all_sweeps,
     states_of_partitions,
 )
-from lvsearch.inference.hdp.units import seat_units
+from lvsearch.inference.hdp.units import contents_of, seat_units
 from lvsearch.inference.mixtures.partitions import OccupiedCounts
 from lvsearch.inference.mixtures.starts import nearest_rows, start_groups
 from lvsearch.inference.processes import LogPrior, OccupiedSampler, occupied_counts, occupied_sampler, process_sampler

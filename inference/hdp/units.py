@@ -1,19 +1,32 @@
-"""Units of a two-level process at given shared variables: q of their tables, their bound, their shares of the parts.
+"""Units of a two-level process at given shared variables: contents, q of tables, bound, shares, predictive density.
 
-A *unit* is a document or a group of rows, a *member* a word or a row, and a *part* a topic or a component.
+A *unit* is a document or a group of rows, a *member* a word or a row, and a *part* a topic or a component. To the
+kernels a group of rows is a document. Its rows are its words, once each, over a vocabulary of all rows. Only the model
+knows what a member is and how probable it is under each part (`HierarchicalProcess.log_likelihoods`).
+
+The predictive density of rows of a group under a fitted HDP mixture, with components integrated out over q, is
+
+    p(x | group j, data) ≈ Σ_k E[θ_jk] ∫ p(x | φ_k) q(φ_k) dφ + (1 − Σ_k E[θ_jk]) ∫ p(x | φ) p(φ) dφ
+
+Here φ_k are the parameters of component k, and θ_j are the components' shares of the group's own rows. For a new group
+E[θ_k] = E[β_k], the shared weights. The density integrates to 1.
 """
 
 from collections.abc import Mapping
+from functools import singledispatch
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.sparse import csr_array
 
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.data.packing import PackedDocuments, pack
+from lvsearch.inference.data.rows import rows_of, rows_of_groups
 from lvsearch.inference.engine.describing import Described, describe_units
 from lvsearch.inference.engine.estimate import (
     Estimate,
@@ -23,12 +36,59 @@ from lvsearch.inference.engine.estimate import (
     point_of,
     recorded_beliefs_and_bound,
 )
-from lvsearch.inference.hdp.contents import Contents, contents_of
 from lvsearch.inference.hdp.kernel import Globals, TablePosterior, settle_documents
+from lvsearch.inference.mixtures.predictive import weighted_predictive
 from lvsearch.inference.topics import kernel as kernels
 from lvsearch.models.contract import Statistics
+from lvsearch.models.hdp import HDP, HDPMixture
 from lvsearch.models.hierarchical_process import HierarchicalProcess
 from lvsearch.models.kernels import kernel
+
+
+class Contents(NamedTuple):
+    """The units (documents or groups of rows) of a data set.
+
+    counts: (unit, member), how often each unit has each member (word or row).
+    members: the members as `log_likelihoods` takes them, with float64 leaves and members on the leading axis.
+    """
+
+    counts: csr_array
+    members: Any
+
+
+@singledispatch
+def contents_of(model: HierarchicalProcess, data: Dataset) -> Contents:
+    """Return the units (documents or groups of rows) of a data set as counts of members (words or rows), in its
+    order.
+    """
+    raise NotImplementedError(f"no contents of units for {type(model).__name__}")
+
+
+@contents_of.register
+def _contents_of_documents(model: HDP, data: Dataset) -> Contents:
+    """Return documents as counts of words."""
+    counts = counts_of(data)
+    return Contents(counts, np.arange(counts.shape[1]))
+
+
+_members = kernel(brief=True)(lambda model, rows: model.members(rows))
+
+
+@contents_of.register
+def _contents_of_groups(model: HDPMixture, data: Dataset) -> Contents:
+    """Return groups as counts of rows: each group has its own rows once.
+
+    Raises ValueError for rows without a density.
+    """
+    rows, sizes = rows_of_groups(data)
+    model.components.check(rows)
+    with jax.enable_x64(True):
+        members = jax.tree.map(np.asarray, _members(model, rows))
+    ends = np.concatenate([[0], np.cumsum(sizes)])
+    n_rows = len(rows.value)
+    counts = csr_array((np.ones(n_rows), np.arange(n_rows), ends), shape=(len(sizes), n_rows))
+    return Contents(counts, members)
+
 
 DESCRIBE_SWEEPS, DESCRIBE_TOLERANCE = 100, 1e-3
 """The most sweeps over a unit when it is described, and the change of its expected members per part that ends them."""
@@ -257,3 +317,28 @@ def seat_units(
         mean = beliefs_at(model, estimate.natural, estimate.size, capacity, np.float64).mean
         seen, _ = globals_of(model, mean, packed.members, estimate.size, capacity=capacity)
     return packed, contents, seating, jax.tree.map(np.asarray, seen)
+
+
+def group_predictive_log_density(
+    estimate: Estimate, rows: Dataset, group: Dataset | None = None
+) -> Float[np.ndarray, " rows"]:
+    """Return log p(row | group, fitted data) of each row, in the order of `rows`, nats, float64.
+
+    rows: a data set of rows.
+    group: a data set of one group, with the rows of it that are known; None for a new group.
+
+    Raises ValueError for a model that is no `HDPMixture`, rows without a density, and more groups than one.
+    """
+    model = estimate.model
+    if not isinstance(model, HDPMixture):
+        raise ValueError(f"got a fit of {model.describe()}, expected one of an HDPMixture")
+    units, _ = rows_of(rows)
+    model.components.check(units)
+    weights, left = model.expected_weights(estimate.natural)
+    if group is not None:
+        if group.n_units != 1:
+            raise ValueError(f"got {group.n_units} groups, expected the one that the rows belong to")
+        packed, _ = packed_alone(model, group)
+        gamma = packed.documents.gather(shares_at_means(model, estimate, packed).gamma)[0]
+        weights, left = gamma[:-1] / gamma.sum(), float(gamma[-1] / gamma.sum())
+    return weighted_predictive(model.components, estimate.natural["components"], weights, left, units)

@@ -20,7 +20,7 @@ from lvsearch.inference.likelihood.proportions import (
     TrainingDocuments,
     fold_in,
 )
-from lvsearch.inference.likelihood.result import DocumentLikelihood
+from lvsearch.inference.likelihood.sampling_estimates import DocumentLikelihood
 
 __all__ = [
     "METHODS",

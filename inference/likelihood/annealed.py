@@ -51,9 +51,12 @@ from lvsearch.inference.likelihood.gibbs_sweep import (
     running_sums,
     token_tile,
 )
-from lvsearch.inference.likelihood.per_tile import estimate_tiles
-from lvsearch.inference.likelihood.result import Bias, LikelihoodEstimate
-from lvsearch.inference.likelihood.weights import average_of_islands
+from lvsearch.inference.likelihood.sampling_estimates import (
+    Bias,
+    LikelihoodEstimate,
+    average_of_islands,
+    estimate_tiles,
+)
 from lvsearch.models.kernels import kernel
 
 WARM = 0.3

@@ -49,7 +49,7 @@ from lvsearch.inference.likelihood.documents import (
     read_topics,
     tiles,
 )
-from lvsearch.inference.likelihood.weights import log_rising
+from lvsearch.inference.likelihood.sampling_estimates import log_rising
 from lvsearch.models.kernels import kernel
 
 ROUNDING_SLACK = 1e-9

@@ -16,7 +16,7 @@ from lvsearch.inference.likelihood.harmonic_mean import HarmonicMean
 from lvsearch.inference.likelihood.left_to_right import LeftToRight
 from lvsearch.inference.likelihood.mean_field_importance import MeanFieldImportance
 from lvsearch.inference.likelihood.proportions import Proportions
-from lvsearch.inference.likelihood.result import DocumentLikelihood, LikelihoodEstimate, SamplingMethod
+from lvsearch.inference.likelihood.sampling_estimates import DocumentLikelihood, LikelihoodEstimate, SamplingMethod
 from lvsearch.models.plain_arguments import one_of
 
 Method = Literal["ais", "lrs", "lr", "mfi", "mfi2", "hm", "exact", "bounds"]

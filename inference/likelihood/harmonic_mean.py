@@ -19,9 +19,12 @@ from scipy import sparse
 
 from lvsearch.inference.likelihood.documents import DocumentTile, TopicSet
 from lvsearch.inference.likelihood.gibbs_sweep import Assignment, lane_keys, one_hot, sweep, sweep_keys, token_tile
-from lvsearch.inference.likelihood.per_tile import estimate_tiles
-from lvsearch.inference.likelihood.result import Bias, LikelihoodEstimate
-from lvsearch.inference.likelihood.weights import average_of_weights
+from lvsearch.inference.likelihood.sampling_estimates import (
+    Bias,
+    LikelihoodEstimate,
+    average_of_weights,
+    estimate_tiles,
+)
 from lvsearch.models.kernels import kernel
 
 LANES = 512  # documents per call

@@ -65,9 +65,13 @@ from lvsearch.inference.likelihood.gibbs_sweep import (
     sweep_keys,
     token_tile,
 )
-from lvsearch.inference.likelihood.per_tile import estimate_tiles
-from lvsearch.inference.likelihood.result import Bias, LikelihoodEstimate
-from lvsearch.inference.likelihood.weights import average_of_chains, log_rising
+from lvsearch.inference.likelihood.sampling_estimates import (
+    Bias,
+    LikelihoodEstimate,
+    average_of_chains,
+    estimate_tiles,
+    log_rising,
+)
 from lvsearch.models.kernels import kernel
 
 WARM_ALPHA = 1.0

@@ -42,9 +42,13 @@ from jaxtyping import Array, Bool, Float, Key
 from scipy import sparse
 
 from lvsearch.inference.likelihood.documents import DocumentTile, TopicSet
-from lvsearch.inference.likelihood.per_tile import estimate_tiles
-from lvsearch.inference.likelihood.result import Bias, LikelihoodEstimate
-from lvsearch.inference.likelihood.weights import average_of_weights, log_rising
+from lvsearch.inference.likelihood.sampling_estimates import (
+    Bias,
+    LikelihoodEstimate,
+    average_of_weights,
+    estimate_tiles,
+    log_rising,
+)
 from lvsearch.models.kernels import kernel
 
 TILE_CELLS = 1 << 18  # distinct words × samples × documents per call: a megabyte in float32

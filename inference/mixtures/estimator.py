@@ -12,7 +12,6 @@ from jaxtyping import Array, Float, Int
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.memory import MIB, MemoryPlan, Part
 from lvsearch.inference.data.rows import rows_of
-from lvsearch.inference.devices import one_after_another
 from lvsearch.inference.engine.ascent import AscentTrace
 from lvsearch.inference.engine.estimate import Estimate, beliefs_at, capacity_of
 from lvsearch.inference.engine.estimator import estimator
@@ -23,7 +22,7 @@ from lvsearch.inference.mixtures.kernel import ascend_rows, beliefs_from, survey
 from lvsearch.inference.mixtures.proposals import Standing
 from lvsearch.inference.mixtures.rows import PreparedRows, RowTiles, cast_tiles, chosen_rows, prepare
 from lvsearch.inference.mixtures.starts import sequential_pass, split_along_spread
-from lvsearch.inference.sharding import on_host, split
+from lvsearch.inference.sharding import on_host, one_after_another, split
 from lvsearch.models.contract import Statistics
 from lvsearch.models.mixture import MixtureModel
 

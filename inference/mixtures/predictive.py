@@ -16,9 +16,8 @@ from jaxtyping import Array, Float
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import rows_of
-from lvsearch.inference.engine.describing import describe_units
+from lvsearch.inference.engine.describing import UnitScores, describe_units, described_scores, score_units, site_value
 from lvsearch.inference.engine.estimate import Estimate
-from lvsearch.inference.engine.unit_scores import UnitScores, described_scores, score_units, site_value
 from lvsearch.models.components import Component, log_predictive
 from lvsearch.models.kernels import kernel
 from lvsearch.models.mixture import MixtureModel

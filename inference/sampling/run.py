@@ -18,9 +18,8 @@ from jaxtyping import Array, Key
 
 from lvsearch.inference.chains import Growing, Hosted, OneByOne, Sampler, State
 from lvsearch.inference.compiles import counted
-from lvsearch.inference.devices import one_after_another
-from lvsearch.inference.sampling.recording import Nothing, Recorder
-from lvsearch.inference.sampling.trace import Trace
+from lvsearch.inference.sampling.trace import Nothing, Recorder, Trace
+from lvsearch.inference.sharding import one_after_another
 from lvsearch.models.kernels import kernel
 
 BLOCK = 64

@@ -24,9 +24,9 @@ from jaxtyping import Array, Bool, Float, Int
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.ascent import AscentTrace, sweep_until_settled
+from lvsearch.inference.engine.describing import in_data_order
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, padded_natural, point_of
 from lvsearch.inference.engine.meanfield import Beliefs, cast, expected_statistics, globals_bound, unit_masks
-from lvsearch.inference.engine.representation import in_data_order
 from lvsearch.inference.mixtures.rows import pack_statistics, unpack_sums
 from lvsearch.models.contract import Masks, Statistics
 from lvsearch.models.families import MarkovChain, MarkovChainStatistics

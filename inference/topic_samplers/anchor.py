@@ -1,9 +1,31 @@
-"""A shorter annealing path of LDA that starts at the topics in which another path ended.
+"""Two further annealing paths that LDA's chains offer the annealer (`ChainKit`): documents that arrive in turn, and a
+shorter path that starts at given topics.
 
-The path from the prior ends in particles. They make some sweeps at temperature 1, and the one with the highest joint
-density gives the topics φ. The second path starts at q = p(z | w, φ, α), the posterior of the tokens' topics z given
-words w, topics φ and concentration α (see `chain`). The evidence of q, log p(w | φ, α), is estimated document by
-document (`from_topics`). Hyper-parameters with priors begin about the values that the particle had.
+**Documents in turn.** Documents arrive one after another, token by token, while topics may still move (left to right).
+
+    p(w_i | tokens before, z) = Σ_k (n_dk + α_k) / (n_d + A) · (n_kw + η) / (n_k + Vη),      A = Σ_k α_k.
+
+Counts are of the tokens before token i, including those of the same document: n_dk of topic k in the document, n_d of
+the document, n_kw of the word in topic k, n_k of topic k. There are V words, and α and η are the concentrations of the
+priors. This is the conditional of the collapsed sweep (`chain`), whose normaliser is the weight.
+
+Source: Wallach, Murray, Salakhutdinov & Mimno 2009, who do so for one document under given topics.
+
+**A start at topics.** The shorter path starts at the topics in which another path ended. The path from the prior ends
+in particles. They make some sweeps at temperature 1, and the one with the highest joint density gives the topics φ. The
+second path starts at q = p(z | w, φ, α), the posterior of the tokens' topics z given words w, topics φ and
+concentration α (see `chain`). The evidence of q, log p(w | φ, α), is estimated document by document (`from_topics`,
+`log_independent`). Hyper-parameters with priors begin about the values that the particle had.
+
+This estimate is made by importance sampling from draws of the documents' posterior. With topics φ and concentration α
+given, documents are independent. Let w_d be the words of document d, z the topics of its tokens, n_d(z) their counts by
+topic, and θ_d its proportions. Then θ_d | z is Dirichlet(α + n_d(z)). So draws z^1, …, z^P of the posterior make q(θ) =
+(1/P) Σ_p Dirichlet(θ; α + n_d(z^p)), which converges to the posterior of θ_d itself, and
+
+    p(w_d | φ, α) = E_{θ ~ q} [ Dirichlet(θ; α) / q(θ) · Π_i Σ_k θ_k φ_k,w_i ]
+
+has weights that hardly vary. The prior is one more component of q, so weights are bounded, and the average is unbiased
+whatever the draws are. For a mean-field q see `lvsearch.inference.likelihood`.
 """
 
 from collections.abc import Sequence
@@ -14,20 +36,211 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Float64, Key
+from jaxtyping import Array, Float, Float64, Int, Key
 from scipy.sparse import csr_array
 
+from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.annealing.hyperparameters import gamma_around
 from lvsearch.inference.annealing.kits import Anchor, ChainKit, chain_kit
 from lvsearch.inference.annealing.particles import draw_from_q, log_densities
+from lvsearch.inference.generators import generator
 from lvsearch.inference.topic_samplers.chain import SETTLING, CollapsedTopics, collapsed_topics
 from lvsearch.inference.topic_samplers.chain_hyperparameters import HyperTopics, HyperTopicState
-from lvsearch.inference.topic_samplers.chain_inputs import GivenFactors, padded
-from lvsearch.inference.topic_samplers.document_by_document import documents_in_random_order
-from lvsearch.inference.topic_samplers.independent_documents import log_independent
 from lvsearch.inference.topic_samplers.path_starts import steps_of_groups
-from lvsearch.inference.topic_samplers.topic_state import TopicState
+from lvsearch.inference.topic_samplers.topic_state import GivenFactors, TokenPlace, TopicState, padded, redraw_token
+from lvsearch.models.exponential.digamma import log_gamma_positive
 from lvsearch.models.kernels import kernel
+
+
+class DocumentByDocument(eqx.Module):
+    """A chain of LDA from the prior, and the order in which its documents arrive; it satisfies `Sequential`.
+
+    | field | shape | meaning |
+    |---|---|---|
+    | `chain` | | the chain, which holds the tokens |
+    | `tokens` | (token,) | tokens of the chain, document after document in that order; padding last |
+    | `ends` | (document,) | number of tokens up to the end of each document; at padding all tokens |
+    | `n_units` | () | number of documents without padding |
+    """
+
+    chain: CollapsedTopics
+    tokens: Int[np.ndarray, " token"]
+    ends: Int[np.ndarray, " document"]
+    n_units: Int[Array | np.ndarray, ""]
+
+    @property
+    def places(self) -> int:
+        """The number of documents, including padding."""
+        return len(self.ends)
+
+    def initial_state(self, key: Key[Array, ""], particles: int) -> TopicState:
+        """Return the state before any document has arrived, in which no token has a topic (−1). `key` is not used."""
+        return self.chain.state_of_topics(jnp.full((len(self.tokens), particles), -1, jnp.int32))
+
+    def append(
+        self, key: Key[Array, ""], state: TopicState, unit: Int[Array, ""]
+    ) -> tuple[TopicState, Float[Array, " particle"]]:
+        """Add a document and draw the topics of its tokens in order.
+
+        unit: the document's position in the order of arrival.
+
+        Returns: (the new state, log p(document's words | documents before and topics drawn on the way), (particle,),
+            nats).
+        """
+        first, last = self._tokens_of(unit)
+
+        def one(place: Array, carry: tuple[TopicState, Array]) -> tuple[TopicState, Array]:
+            state, gain = carry
+            state, total = self._redraw_token(jax.random.fold_in(key, place), state, jnp.asarray(self.tokens)[place])
+            return state, gain + self._log_token(total, place - first)
+
+        return jax.lax.fori_loop(first, last, one, (state, self._zero(state)))
+
+    def remove(
+        self, key: Key[Array, ""], state: TopicState, unit: Int[Array, ""]
+    ) -> tuple[TopicState, Float[Array, " particle"]]:
+        """Remove the last document's tokens in reverse order, which undoes `append`.
+
+        unit: the document's position in the order of arrival.
+
+        Returns: (the new state, the log-probability that `append` would return for the topics that the tokens had,
+            nats).
+        """
+        first, last = self._tokens_of(unit)
+
+        def one(done: Array, carry: tuple[TopicState, Array]) -> tuple[TopicState, Array]:
+            state, gain = carry
+            place = last - 1 - done
+            state, total = self._redraw_token(None, state, jnp.asarray(self.tokens)[place])
+            return state, gain + self._log_token(total, place - first)
+
+        return jax.lax.fori_loop(0, last - first, one, (state, self._zero(state)))
+
+    def revisit(self, key: Key[Array, ""], state: TopicState, units: Int[Array, ""], *, backward: bool) -> TopicState:
+        """Draw the topics of all tokens of the first `units` documents again, in reverse order if `backward`; return
+        the state.
+        """
+        last = jnp.asarray(self.ends)[units - 1]
+
+        def one(done: Array, state: TopicState) -> TopicState:
+            token = jnp.asarray(self.tokens)[last - 1 - done if backward else done]
+            return self._redraw_token(jax.random.fold_in(key, done), state, token)[0]
+
+        return jax.lax.fori_loop(0, last, one, state)
+
+    def take(self, state: TopicState, particles: Int[Array, " chosen"]) -> TopicState:
+        """Return the state of the chosen particles, in the given order. A particle may be chosen several times."""
+        return self.chain.take(state, particles)
+
+    def _tokens_of(self, unit: Int[Array, ""]) -> tuple[Array, Array]:
+        """Return where a document's tokens begin and end in `tokens`: (position of the first, position after the
+        last).
+        """
+        ends = jnp.asarray(self.ends)
+        return jnp.where(unit > 0, ends[unit - 1], 0), ends[unit]
+
+    def _zero(self, state: TopicState) -> Float[Array, " particle"]:
+        """Return 0 for each particle, (particle,)."""
+        return jnp.zeros(state.assignment.shape[1])
+
+    def _redraw_token(
+        self, key: Key[Array, ""] | None, state: TopicState, token: Int[Array, ""]
+    ) -> tuple[TopicState, Float[Array, " particle"]]:
+        """Draw a token's topic given all others, or take its topic away (−1) if `key` is None.
+
+        Returns: (the new state, Σ_k (n_dk + α_k) (n_kw + η) / (n_k + Vη) from counts without the token, (particle,)).
+        """
+        chain = self.chain
+        alpha, eta = jnp.asarray(chain.alpha, jnp.float32)[:, None], jnp.asarray(chain.eta, jnp.float32)
+        word = jnp.asarray(chain.word)[token]
+        block = jnp.asarray(chain.block)[word]
+        total_eta = eta * jnp.asarray(chain.widths, jnp.float32)[block]
+        at = TokenPlace(token, jnp.asarray(chain.document)[token], word, block)
+        uniform = None if key is None else jax.random.uniform(key, state.assignment.shape[1:], jnp.float32)
+
+        def weights(of_document: Array, of_word: Array, total: Array) -> Array:
+            return jnp.where(alpha > 0, of_document + alpha, 0.0) * (of_word + eta) / (total + total_eta)
+
+        return redraw_token(state, at, weights, uniform)
+
+    def _log_token(self, total: Float[Array, " particle"], before: Int[Array, ""]) -> Float[Array, " particle"]:
+        """Return log p(token | tokens before), (particle,), in nats.
+
+        total: the sum that `_redraw_token` returned.
+        before: number of tokens before this one in the document.
+        """
+        concentration = jnp.asarray(self.chain.alpha, jnp.result_type(float)).sum()
+        return jnp.log(total.astype(concentration.dtype)) - jnp.log(before + concentration)
+
+
+def documents_in_random_order(chain: CollapsedTopics, key: Key[Array, ""]) -> DocumentByDocument:
+    """Return the documents of a chain from the prior in a random order of arrival."""
+    real = np.flatnonzero(chain.word >= 0)
+    document = chain.document[real]
+    order = generator(key).permutation(np.unique(document))  # documents without tokens have probability 1
+    lengths = np.bincount(document, minlength=chain.n_documents)
+    rank = np.empty(chain.n_documents, np.int64)
+    rank[order] = np.arange(len(order))
+    tokens = np.concatenate([real[np.argsort(rank[document], kind="stable")], np.flatnonzero(chain.word < 0)])
+    ends = np.pad(np.cumsum(lengths[order]), (0, chain.n_documents - len(order)), mode="edge")
+    return DocumentByDocument(chain, tokens.astype(np.int32), ends.astype(np.int32), np.asarray(len(order), np.int32))
+
+
+MEAN_SHARES = (1.0, 0.5, 0.0)
+"""Shares of the mean counts that make further components of q, because few draws of z miss much that is probable."""
+
+
+@kernel(static_argnames=("samples",))
+def log_independent(
+    key: Key[Array, ""],
+    word: Int[Array, "document token"],
+    document_topic: Float[Array, "document topic particle"],
+    alpha: Float[Array, " topic"],
+    log_topics: Float[Array, "word topic"],
+    *,
+    samples: int,
+) -> tuple[Float[Array, " document"], Float[Array, " document"]]:
+    """Estimate log p(words | topics, α) of each document by importance sampling.
+
+    word: words of each document, −1 for padding.
+    document_topic: how many tokens of each document are in each topic, in posterior draws of the tokens' topics.
+    alpha: the proportions' concentration on each topic, 0 for topics that do not exist.
+    log_topics: log probability of each word in each topic.
+    samples: number of samples from each component of the proposal distribution.
+
+    Returns: (the estimates, nats, corrected for the bias of the logarithm; their squared standard errors).
+    """
+    exists = alpha > 0
+    safe = jnp.where(exists, alpha, 1.0)
+    topics = jnp.where(exists, jnp.exp(log_topics), 0.0)
+    mean = document_topic.mean(2, keepdims=True)
+    broadened = [share * mean for share in MEAN_SHARES]
+    components = jnp.concatenate([document_topic, *broadened], axis=2).astype(topics.dtype)
+
+    def one(given: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        """Return (the estimated log evidence of one document, its squared standard error)."""
+        key, words, counts = given
+        shape = jnp.where(exists[:, None], safe[:, None] + counts, 1.0)
+        log_gamma = log_gamma_draws(key, jnp.broadcast_to(shape, (samples, *shape.shape)))
+        log_gamma = jnp.where(exists[:, None], log_gamma, -jnp.inf)
+        log_theta = log_gamma - jax.nn.logsumexp(log_gamma, axis=1, keepdims=True)
+        log_theta = jnp.moveaxis(log_theta, 1, 2).reshape(-1, len(alpha))
+        likelihood = jnp.exp(log_theta) @ topics[jnp.maximum(words, 0)].T
+        fit = jnp.where(words >= 0, jnp.log(jnp.where(words >= 0, likelihood, 1.0)), 0.0).sum(1)
+        # log Dir(θ; α + n) / Dir(θ; α) = Σ_k n_k log θ_k − log Γ(α_k + n_k) + log Γ(α_k) + log Γ(A + N) − log Γ(A)
+        total = jnp.where(exists, alpha, 0.0).sum()
+        constant = log_gamma_positive(total + counts.sum(0)) - log_gamma_positive(total)
+        constant -= jnp.where(exists[:, None], log_gamma_positive(shape) - log_gamma_positive(safe)[:, None], 0.0).sum(
+            0
+        )
+        log_ratio = jnp.where(exists, log_theta, 0.0) @ counts + constant
+        log_weight = fit - (jax.nn.logsumexp(log_ratio, axis=1) - jnp.log(counts.shape[1]))
+        estimate = jax.nn.logsumexp(log_weight) - jnp.log(len(log_weight))
+        squared_error = jnp.var(jnp.exp(log_weight - estimate)) / len(log_weight)
+        return estimate + 0.5 * squared_error, squared_error
+
+    return jax.lax.map(one, (jax.random.split(key, len(word)), word, components))
+
 
 AVERAGED = 30
 """The number of sweeps over which topics are averaged, after the first `SETTLING` ones."""

@@ -43,19 +43,17 @@ from scipy.sparse import csr_array
 from scipy.special import gammaln
 
 from lvsearch.inference.annealing.dispatch import MANY_LATENTS
-from lvsearch.inference.topic_samplers.chain_inputs import (
+from lvsearch.inference.topic_samplers.topic_state import (
     OWN,
     Concentrations,
     GivenFactors,
-    group_width,
-    grouped,
-    padded,
-)
-from lvsearch.inference.topic_samplers.topic_state import (
     TokenGroup,
     TokenPlace,
     TokenRule,
     TopicState,
+    group_width,
+    grouped,
+    padded,
     redraw_group,
     redraw_token,
     total_corrections,

@@ -38,9 +38,8 @@ from lvsearch.inference.annealing.hyperparameters import Course, gamma_around, s
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.topic_samplers.chain import CollapsedTopics
-from lvsearch.inference.topic_samplers.chain_inputs import Concentrations
 from lvsearch.inference.topic_samplers.path_starts import topics_chain
-from lvsearch.inference.topic_samplers.topic_state import TopicState
+from lvsearch.inference.topic_samplers.topic_state import Concentrations, TopicState
 from lvsearch.models.exponential.digamma import log_gamma_positive
 from lvsearch.models.lda import LDA
 

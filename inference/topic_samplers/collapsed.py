@@ -31,7 +31,7 @@ from scipy.special import gammaln
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of
-from lvsearch.inference.devices import one_after_another
+from lvsearch.inference.sharding import one_after_another
 from lvsearch.models.kernels import kernel
 from lvsearch.models.lda import LDA
 

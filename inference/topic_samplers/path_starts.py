@@ -10,12 +10,10 @@ from jaxtyping import Float, Int
 from lvsearch.inference.annealing.dispatch import MOST_FIRST_STEPS, bytes_while_annealed, evidence_chain, path_needs_fit
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of
-from lvsearch.inference.engine.describing import describe_units
+from lvsearch.inference.engine.describing import describe_units, site_value
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
-from lvsearch.inference.engine.unit_scores import site_value
 from lvsearch.inference.topic_samplers.chain import MOST_FROM_PRIOR, CollapsedTopics, collapsed_topics
-from lvsearch.inference.topic_samplers.chain_inputs import GivenFactors
-from lvsearch.inference.topic_samplers.topic_state import BELOW_ONE
+from lvsearch.inference.topic_samplers.topic_state import BELOW_ONE, GivenFactors
 from lvsearch.inference.topics.estimator import point_topics
 from lvsearch.models.admixture import Admixture
 from lvsearch.models.lda import LDA

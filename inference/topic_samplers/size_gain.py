@@ -24,10 +24,9 @@ from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.generators import fold_in, generator, split_key
 from lvsearch.inference.sharding import in_processes
 from lvsearch.inference.topic_samplers.chain import MOST_FROM_PRIOR, CollapsedTopics, collapsed_topics
-from lvsearch.inference.topic_samplers.chain_inputs import GivenFactors
 from lvsearch.inference.topic_samplers.path_starts import draw_topics_of_tokens, factors_of
 from lvsearch.inference.topic_samplers.splits import TopicSplits
-from lvsearch.inference.topic_samplers.topic_state import TopicState
+from lvsearch.inference.topic_samplers.topic_state import GivenFactors, TopicState
 from lvsearch.inference.topics.estimator import point_topics
 from lvsearch.inference.topics.merging import alike_pairs, cheapest_pairs
 from lvsearch.models.hyperpriors import GammaPrior

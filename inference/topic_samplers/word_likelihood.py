@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Array, Float64, Key
 
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.sampling.recording import Quantity, Recorder
 from lvsearch.inference.sampling.run import run
+from lvsearch.inference.sampling.trace import Quantity, Recorder
 from lvsearch.inference.topic_samplers.chain import CollapsedTopics
 from lvsearch.inference.topic_samplers.path_starts import topics_chain
 from lvsearch.inference.topic_samplers.topic_state import TopicState

@@ -12,9 +12,17 @@ from scipy.sparse import csr_array
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.data.packing import pack
-from lvsearch.inference.engine.describing import Described, bound_units, describe_units, unit_ceilings
+from lvsearch.inference.engine.describing import (
+    Described,
+    UnitScores,
+    bound_units,
+    describe_units,
+    described_scores,
+    score_units,
+    site_value,
+    unit_ceilings,
+)
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
-from lvsearch.inference.engine.unit_scores import UnitScores, described_scores, score_units, site_value
 from lvsearch.inference.likelihood.annealed import AnnealedImportance
 from lvsearch.inference.likelihood.bounds import document_bounds, saturated_ceiling
 from lvsearch.inference.likelihood.dispatch import document_likelihood

@@ -22,23 +22,31 @@ An allocation says which: paths of documents, levels of tokens.
 import warnings
 from typing import Any
 
-from lvsearch.inference.trees.agglomerate import MOST_DOCUMENTS, agglomerated_start
 from lvsearch.inference.trees.chain import (
     TreeTrace,
     draw_paths,
     draw_start,
+    hyper_of,
+    level_names,
+    occupied_nodes,
     run_chain,
     sample_tree,
     settle_levels,
 )
-from lvsearch.inference.trees.climb import climb
 from lvsearch.inference.trees.corpus import TreeCorpus, sweep_documents
-from lvsearch.inference.trees.density import Allocation, LogJoint, log_joint
-from lvsearch.inference.trees.hyper import DirichletLevels, GEMLevels, TreeHyper, tree_hyper
-from lvsearch.inference.trees.occupied import hyper_of, level_names, occupied_nodes
+from lvsearch.inference.trees.density import (
+    Allocation,
+    DirichletLevels,
+    GEMLevels,
+    LogJoint,
+    TreeHyper,
+    log_joint,
+    tree_hyper,
+)
 from lvsearch.inference.trees.predict import NEW, DocumentPaths, TreeTopics, describe_documents, tree_topics
 from lvsearch.inference.trees.sampler import TreeSampler, merge_siblings
 from lvsearch.inference.trees.simulate import draw_corpus
+from lvsearch.inference.trees.starts import MOST_DOCUMENTS, agglomerated_start, climb
 from lvsearch.inference.trees.updates import TreePriors
 
 __all__ = [

@@ -10,11 +10,17 @@ import numpy as np
 import scipy.sparse
 from jaxtyping import Array, Int
 
-from lvsearch.inference.devices import one_after_another
-from lvsearch.inference.trees.density import Allocation
-from lvsearch.inference.trees.hyper import TreeHyper
-from lvsearch.inference.trees.state import TreeTokens, levels_of, state_of, tokens_of
-from lvsearch.inference.trees.sweep import SweepTables, tables_of, tree_sweep
+from lvsearch.inference.sharding import one_after_another
+from lvsearch.inference.trees.density import Allocation, TreeHyper
+from lvsearch.inference.trees.sweep import (
+    SweepTables,
+    TreeTokens,
+    levels_of,
+    state_of,
+    tables_of,
+    tokens_of,
+    tree_sweep,
+)
 
 CELLS_STEP = 1024
 """The number of stored cells is padded to a multiple of this."""

@@ -21,8 +21,7 @@ from scipy.special import digamma, gammaln
 
 from lvsearch.inference.generators import generator
 from lvsearch.inference.trees.corpus import canonical
-from lvsearch.inference.trees.density import Allocation
-from lvsearch.inference.trees.hyper import DirichletLevels, GEMLevels, TreeHyper
+from lvsearch.inference.trees.density import Allocation, DirichletLevels, GEMLevels, TreeHyper
 
 NEW = -1
 """The label of a node that no training document passes."""

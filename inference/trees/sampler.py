@@ -30,8 +30,7 @@ from scipy.special import gammaln
 from lvsearch.inference.generators import generator
 from lvsearch.inference.sampling import Quantity, Recorder
 from lvsearch.inference.trees.corpus import TreeCorpus, sweep_documents
-from lvsearch.inference.trees.density import Allocation, log_joint
-from lvsearch.inference.trees.hyper import DirichletLevels, GEMLevels, TreeHyper
+from lvsearch.inference.trees.density import Allocation, DirichletLevels, GEMLevels, TreeHyper, log_joint
 from lvsearch.inference.trees.sweep import SweepTables
 from lvsearch.inference.trees.updates import FIXED, TreePriors, draw_hyper, log_hyper_prior
 

@@ -4,8 +4,7 @@ import numpy as np
 import scipy.sparse
 
 from lvsearch.inference.trees.chain import draw_paths
-from lvsearch.inference.trees.density import Allocation
-from lvsearch.inference.trees.hyper import DirichletLevels, TreeHyper
+from lvsearch.inference.trees.density import Allocation, DirichletLevels, TreeHyper
 
 
 def draw_corpus(

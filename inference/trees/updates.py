@@ -14,8 +14,7 @@ import numpy as np
 import scipy.sparse
 from scipy.special import gammaln
 
-from lvsearch.inference.trees.density import Allocation, log_paths, log_words
-from lvsearch.inference.trees.hyper import DirichletLevels, GEMLevels, TreeHyper
+from lvsearch.inference.trees.density import Allocation, DirichletLevels, GEMLevels, TreeHyper, log_paths, log_words
 from lvsearch.models.hyperpriors import GammaPrior
 
 WIDTH, MOST_STEPS = 1.0, 50

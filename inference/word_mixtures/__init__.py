@@ -4,9 +4,8 @@ The unigram's posterior has a closed form. The mixture is fitted by variational 
 """
 
 from lvsearch.inference.word_mixtures.mixture import UnigramMixtureEstimator, UnigramMixtureSettings
-from lvsearch.inference.word_mixtures.plsi import PLSIEstimator, PLSISettings
+from lvsearch.inference.word_mixtures.plsi import PLSIEstimator, PLSISettings, Tempering, choose_tempering
 from lvsearch.inference.word_mixtures.proportions import document_proportions
-from lvsearch.inference.word_mixtures.tempering import Tempering, choose_tempering
 
 __all__ = [
     "PLSIEstimator",

@@ -21,8 +21,7 @@ from jaxtyping import Array
 from lvsearch.bridges.guards import error_in_words, failed_fit
 from lvsearch.bridges.numpyro_program import chain_of
 from lvsearch.data.kinds import data_for, require_model
-from lvsearch.inference.annealing.density import DensityChain
-from lvsearch.inference.annealing.tuning import tune_step_lengths
+from lvsearch.inference.annealing.density import DensityChain, tune_step_lengths
 from lvsearch.inference.engine.estimate import capacity_of
 from lvsearch.inference.evidence import Profile, anneal, effort
 from lvsearch.models.contract import Model

@@ -17,8 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from lvsearch.inference.annealing.density import DensityChain, traced
-from lvsearch.inference.annealing.tuning import blank_step_lengths
+from lvsearch.inference.annealing.density import DensityChain, blank_step_lengths, traced
 
 FARTHEST = 700.0
 """The largest absolute coordinate of a draw; coordinates beyond it are set to it. It is about log of the largest

@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if getattr(options, "workers", None) is not None and options.workers < 1:
             raise ValueError(f"got --workers {options.workers}, expected at least 1")
         if "cache" in options:  # set here for all commands, because reports call no function that would do it
-            from lvsearch.inference.program_cache import keep_programs, keep_programs_in
+            from lvsearch.inference.compiles import keep_programs, keep_programs_in
 
             if options.no_cache or options.cache:
                 keep_programs_in(None if options.no_cache else options.cache)

@@ -20,7 +20,7 @@ from lvsearch.data.base import Data, Nouns
 from lvsearch.data.points import Points
 from lvsearch.files.string_arrays import has_strings, pack_strings, unpack_strings
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.data.groups import groups_of_rows
+from lvsearch.inference.data.rows import groups_of_rows
 from lvsearch.models.plain_arguments import as_list
 from lvsearch.models.units import GroupOfRows
 from lvsearch.tables.frames import as_frame, first_repeated, is_table

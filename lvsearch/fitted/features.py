@@ -10,7 +10,7 @@ from jaxtyping import Float
 from lvsearch.data.points import Points
 from lvsearch.files.plain_text import visible
 from lvsearch.fitted.model import FittedModel, column_names_of
-from lvsearch.inference.engine.unit_scores import site_value
+from lvsearch.inference.engine.describing import site_value
 from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.ibp import IBP
 from lvsearch.pictures.style import Caption, in_house_style, write_caption

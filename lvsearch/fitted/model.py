@@ -24,9 +24,8 @@ from lvsearch.data.points import Points
 from lvsearch.fitted.occupied_posterior import OccupiedPosterior, occupied, occupied_table
 from lvsearch.fitted.stored_fits import FitParts, save_parts
 from lvsearch.functional import FittedFunctions
-from lvsearch.inference.engine.describing import Described, bound_units, describe_units
+from lvsearch.inference.engine.describing import Described, bound_units, describe_units, site_value
 from lvsearch.inference.engine.estimate import Estimate
-from lvsearch.inference.engine.unit_scores import site_value
 from lvsearch.models.contract import Model
 from lvsearch.models.families import Categorical
 from lvsearch.models.kernels import copied_arrays

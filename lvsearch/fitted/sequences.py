@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from lvsearch.comparison.similarity import ComponentMembers, row_affinity
 from lvsearch.data.groups import Groups
 from lvsearch.fitted.model import FittedModel, column_names_of
-from lvsearch.inference.engine.unit_scores import site_value
+from lvsearch.inference.engine.describing import site_value
 from lvsearch.inference.sequences import most_probable_paths
 from lvsearch.models.hidden_markov import HiddenMarkov
 from lvsearch.models.units import Row

@@ -18,10 +18,10 @@ from jaxtyping import Array, Float, Key
 
 from lvsearch.functional.batches import Places, checked_places, require_extents
 from lvsearch.inference.data.dataset import Batch
+from lvsearch.inference.engine.describing import representing_value
 from lvsearch.inference.engine.estimate import point_of
 from lvsearch.inference.engine.meanfield import Beliefs, globals_bound, resident_sweep, sweep_units, unit_bounds
 from lvsearch.inference.engine.meanfield_starts import blank_globals, blank_locals, scattered_locals
-from lvsearch.inference.engine.representation import representing_value
 from lvsearch.inference.engine.summed_out import log_unit_summed
 from lvsearch.models.contract import Model, Statistics, Unit
 from lvsearch.models.families import IndicatorFamily

@@ -14,8 +14,8 @@ import pandas as pd
 from lvsearch.data.base import Data, Nouns
 from lvsearch.data.kinds import decode_data
 from lvsearch.files.storage import CorruptFolderError, read_folder
+from lvsearch.inference.engine.describing import UnitScores, score_units
 from lvsearch.inference.engine.estimate import capacity_of
-from lvsearch.inference.engine.unit_scores import UnitScores, score_units
 from lvsearch.results.findings import Findings
 from lvsearch.results.wording import unit_name
 

@@ -16,8 +16,8 @@ from jaxtyping import Array, Float, Key
 from lvsearch.data.corpus import Corpus
 from lvsearch.fitted.topics import FittedTopics
 from lvsearch.inference.compiles import prepare_programs
+from lvsearch.inference.engine.describing import score_units
 from lvsearch.inference.engine.estimate import capacity_of
-from lvsearch.inference.engine.unit_scores import score_units
 from lvsearch.inference.topic_samplers.word_likelihood import log_word_likelihoods
 from lvsearch.interrupts import was_interrupted
 from lvsearch.models.lda import LDA

@@ -14,7 +14,7 @@ from lvsearch.data.corpus import Corpus
 from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.occupied_posterior import OccupiedPosterior
 from lvsearch.inference.compiles import prepare_programs
-from lvsearch.inference.engine.unit_scores import site_value
+from lvsearch.inference.engine.describing import site_value
 from lvsearch.inference.mixtures import log_block_count_prior
 from lvsearch.inference.trees import (
     MOST_DOCUMENTS,

@@ -10,7 +10,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any
 
-from lvsearch.inference.program_cache import ProgramsKept, adopt, decision
+from lvsearch.inference.compiles import ProgramsKept, adopt, decision
 from lvsearch.models.plain_arguments import whole_number
 
 

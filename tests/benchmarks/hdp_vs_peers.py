@@ -87,7 +87,7 @@ def gensim(counts: csr_array, options: argparse.Namespace) -> Iterator[Snapshot]
 
 def lvsearch(counts: csr_array, options: argparse.Namespace) -> Iterator[Snapshot]:
     """The estimator of `lv.fit` with its defaults, and stopped earlier; all compiled, after a first call."""
-    from lvsearch.inference.engine.unit_scores import site_value
+    from lvsearch.inference.engine.describing import site_value
     from lvsearch.inference.hdp import HDPEstimator, HDPSettings
 
     model, data = lv.models.HDP(), lv.Corpus.from_matrix(counts).dataset()

@@ -29,10 +29,10 @@ from dynamax.hidden_markov_model import DiagonalGaussianHMM
 from hmmlearn.hmm import GaussianHMM
 
 import lvsearch as lv
+from lvsearch.inference.engine.describing import site_value
 from lvsearch.inference.engine.estimate import beliefs_of, capacity_of, pad_axes
 from lvsearch.inference.engine.meanfield import ascend
 from lvsearch.inference.engine.meanfield_starts import scattered_start
-from lvsearch.inference.engine.unit_scores import site_value
 from lvsearch.inference.sequences import HiddenMarkovEstimator
 from lvsearch.inference.sequences.kernel import Sequences, ascend_paths
 from lvsearch.models.contract import Model

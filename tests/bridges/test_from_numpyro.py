@@ -17,7 +17,7 @@ from numpyro_cases import COUNTS, KNOWN, VALUES, labelled_counts, masked_counts,
 import lvsearch as lv
 from lvsearch.bridges.numpyro_models import NumpyroEvaluator
 from lvsearch.bridges.numpyro_program import chain_of
-from lvsearch.inference.annealing.tuning import tune_step_lengths
+from lvsearch.inference.annealing.density import tune_step_lengths
 from lvsearch.inference.evidence import anneal, effort
 from lvsearch.searching.evaluators import brackets_of
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lvsearch.inference.feature_samplers import collapsed_rows, compiled, particles, sticks, uncollapsed
+from lvsearch.inference.feature_samplers import collapsed, particles, sticks
 from lvsearch.inference.feature_samplers.chain import Hyperparameters, Hyperpriors
 from lvsearch.inference.feature_samplers.loadings import fit_loadings
 
@@ -25,18 +25,18 @@ class Sampler:
 def plant_in_collapsed(monkeypatch: Any) -> None:
     """The row counts itself among the rows that have the feature."""
     monkeypatch.setattr(
-        collapsed_rows, "log_feature_odds", lambda others, n: (np.log(others + 1) - np.log(n - others)).tolist()
+        collapsed, "log_feature_odds", lambda others, n: (np.log(others + 1) - np.log(n - others)).tolist()
     )
 
 
 def plant_in_compiled(monkeypatch: Any) -> None:
     """New features at twice their rate."""
-    right = compiled._sweep_rows
+    right = collapsed._sweep_rows
 
     def wrong(padded: Any, values: Any, randoms: Any, hyper: Any, first: Any) -> Any:
         return right(padded, values, randoms, hyper * np.array([2.0, 1.0, 1.0]), first)
 
-    monkeypatch.setattr(compiled, "_sweep_rows", wrong)
+    monkeypatch.setattr(collapsed, "_sweep_rows", wrong)
 
 
 def plant_in_uncollapsed(monkeypatch: Any) -> None:
@@ -45,7 +45,7 @@ def plant_in_uncollapsed(monkeypatch: Any) -> None:
     def mean(rng: Any, cells: Any, features: Any, hyper: Any) -> Any:
         return fit_loadings(cells, features, (hyper.sigma_x / hyper.sigma_a) ** 2).mean
 
-    monkeypatch.setattr(uncollapsed, "draw_loadings", mean)
+    monkeypatch.setattr(sticks, "draw_loadings", mean)
 
 
 def plant_in_slice(monkeypatch: Any) -> None:

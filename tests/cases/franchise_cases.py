@@ -13,8 +13,7 @@ import numpy as np
 
 from lvsearch.inference.hdp import franchise
 from lvsearch.inference.hdp.franchise import Franchise, MemberLikelihood
-from lvsearch.inference.hdp.gibbs import WordCounts
-from lvsearch.inference.hdp.group_gibbs import RowEmission
+from lvsearch.inference.hdp.gibbs import RowEmission, WordCounts
 from lvsearch.models.components import DiagonalComponents
 from lvsearch.models.hdp import HDP, HDPMixture
 from lvsearch.models.hierarchical_process import HierarchicalProcess

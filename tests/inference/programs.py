@@ -22,8 +22,8 @@ from numpyro_cases import KNOWN
 
 import lvsearch as lv
 from lvsearch.data.kinds import data_for
+from lvsearch.inference.annealing.density import tune_step_lengths
 from lvsearch.inference.annealing.particles import draw_from_q
-from lvsearch.inference.annealing.tuning import tune_step_lengths
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine import empirical_bayes, gibbs, meanfield
 from lvsearch.inference.engine.estimate import Estimate

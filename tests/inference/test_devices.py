@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import lvsearch as lv
-from lvsearch.inference import devices
+from lvsearch.inference import sharding
+from lvsearch.inference.feature_samplers import collapsed as features
 from lvsearch.inference.feature_samplers import collapsed_gibbs as feature_gibbs
-from lvsearch.inference.feature_samplers import compiled as features
 from lvsearch.inference.mixture_samplers.sweeps import blocked_gibbs
 from lvsearch.inference.mixtures import estimator as mixtures
 from lvsearch.inference.topic_samplers import collapsed as topics
@@ -73,12 +73,12 @@ def chain(model: Any, data: Any) -> Callable[[], object]:
 def test_loops_run_there(module: Any, name: str, use: Callable[[], object], monkeypatch: pytest.MonkeyPatch):
     cpu = jax.devices("cpu")[0]
     assert device_at(module, name, use, monkeypatch) is None
-    monkeypatch.setattr(devices, "device_of_loops", lambda: cpu)
+    monkeypatch.setattr(sharding, "device_of_loops", lambda: cpu)
     assert device_at(module, name, use, monkeypatch) is cpu
 
 
 def test_sweeps_of_all_rows_at_once_stay_where_programs_go(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(devices, "device_of_loops", lambda: jax.devices("cpu")[0])
+    monkeypatch.setattr(sharding, "device_of_loops", lambda: jax.devices("cpu")[0])
     data = lv.Points.from_array(ROWS).dataset()
     use = lambda: blocked_gibbs(m.DPMixture(), data, key=jax.random.key(0), sweeps=1, truncation=4)  # noqa: E731
     assert device_at(sampling, "_init", use, monkeypatch) is None

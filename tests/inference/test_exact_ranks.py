@@ -31,7 +31,7 @@ from lvsearch.inference.chains import Chain, State
 from lvsearch.inference.evidence import evidence_chain, sampled_chain
 from lvsearch.inference.evidence.simulation import simulated_like
 from lvsearch.inference.factor_analyzers import FactorAnalyzerChain
-from lvsearch.inference.sampling.recording import Recorder, recorder
+from lvsearch.inference.sampling.trace import Recorder, recorder
 from lvsearch.models import hyperpriors
 from lvsearch.models.contract import Model
 

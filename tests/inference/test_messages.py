@@ -12,10 +12,10 @@ from small_searches import assert_same_model, searched
 
 import lvsearch as lv
 from lvsearch.files.storage import CorruptFolderError
-from lvsearch.inference import messages, several_processes
+from lvsearch.inference import several_processes
 from lvsearch.inference.annealing.dispatch import TwoSided
 from lvsearch.inference.data.memory import Chunks
-from lvsearch.inference.messages import HEAD, MessageError, decode, encode
+from lvsearch.inference.several_processes import HEAD, MessageError, decode, encode
 
 PLAIN = [
     *(None, True, 3, -0.0, float("inf"), "größe\ud800", (1, (2.5, "x")), [1, [None]], {"a": {(2, 3): 1.5}}, 10**40),
@@ -118,10 +118,10 @@ def test_nothing_of_somebody_else_runs():
     ran.clear()
     with pytest.raises(MessageError):
         decode(pickled)
-    for module, name in (("os", "system"), ("lvsearch.inference.messages", "sys.modules"), (__name__, "Trap")):
+    for module, name in (("os", "system"), ("lvsearch.inference.several_processes", "sys.modules"), (__name__, "Trap")):
         with pytest.raises(MessageError, match="expected one of lvsearch"):
             decode(record(module, name))
-    for module, name in (("lvsearch.api", "search"), ("lvsearch.inference.messages", "MessageError")):
+    for module, name in (("lvsearch.api", "search"), ("lvsearch.inference.several_processes", "MessageError")):
         with pytest.raises(MessageError):
             decode(record(module, name))
     assert ran == []

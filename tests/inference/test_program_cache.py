@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lvsearch.inference.program_cache import remove_oldest_files
+from lvsearch.inference.compiles import remove_oldest_files
 
 SCRIPT = """
 import jax, numpy as np
@@ -65,13 +65,13 @@ def test_the_second_process_reads_what_the_first_compiled(tmp_path: Path):
 AGAIN = """
 import json, os, sys
 import jax
-from lvsearch.inference import program_cache
+from lvsearch.inference import compiles
 folders = []
 for environment in json.loads(sys.argv[1]):
     os.environ.update(environment)
     jax.config.update("jax_compilation_cache_dir", environment.get("JAX_COMPILATION_CACHE_DIR"))  # as JAX reads it
-    program_cache._decided = False
-    program_cache.keep_programs()
+    compiles._decided = False
+    compiles.keep_programs()
     folders.append(jax.config.jax_compilation_cache_dir)
     for name in environment:
         del os.environ[name]

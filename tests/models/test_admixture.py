@@ -21,7 +21,7 @@ from scipy.special import logsumexp
 import lvsearch as lv
 from lvsearch.inference.annealing.prefixes import grow, sequential
 from lvsearch.inference.evidence import CollapsedTopics, collapsed_topics, evidence_chain, simulated_like, true_state
-from lvsearch.inference.topic_samplers.document_by_document import DocumentByDocument
+from lvsearch.inference.topic_samplers.anchor import DocumentByDocument
 from lvsearch.models import Admixture, FiniteMixture, GenotypeComponents
 
 ALLELES, TOTAL, RATE = (2, 3), 0.9, 0.7

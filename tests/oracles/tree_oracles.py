@@ -12,8 +12,16 @@ import scipy.sparse
 from scipy.special import gammaln
 
 from lvsearch.inference.trees import Allocation, DirichletLevels, TreeHyper, draw_corpus
-from lvsearch.inference.trees.state import Layout, TreeState, TreeTokens, levels_of, state_of
-from lvsearch.inference.trees.sweep import SweepTables, tables_of, tree_sweep
+from lvsearch.inference.trees.sweep import (
+    Layout,
+    SweepTables,
+    TreeState,
+    TreeTokens,
+    levels_of,
+    state_of,
+    tables_of,
+    tree_sweep,
+)
 
 Documents = tuple[tuple[int, ...], ...]
 """The words of each document, token by token."""

@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 from scipy.stats import t
 
 import lvsearch as lv
-from lvsearch.inference.engine.unit_scores import described_scores
+from lvsearch.inference.engine.describing import described_scores
 from lvsearch.results.heldout import agreement
 
 COUNT, SHAPE, RATE = 0.1, 2.0, 0.5

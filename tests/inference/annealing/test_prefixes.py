@@ -31,7 +31,7 @@ from lvsearch.inference.evidence import (
 )
 from lvsearch.inference.evidence.row_by_row import RowByRow
 from lvsearch.inference.evidence.unigram_mixtures import UnigramsInTurn
-from lvsearch.inference.topic_samplers.document_by_document import DocumentByDocument
+from lvsearch.inference.topic_samplers.anchor import DocumentByDocument
 from lvsearch.models import MixtureOfUnigrams
 
 Z_LIMIT = 4.5

@@ -16,12 +16,11 @@ from scipy.special import gammaln
 from scipy.stats import gamma, kstest, nbinom, poisson
 
 import lvsearch as lv
-from lvsearch.inference.engine.describing import describe_units
+from lvsearch.inference.engine.describing import describe_units, score_units
 from lvsearch.inference.engine.estimate import Estimate, beliefs_of, capacity_of, pad_axes
 from lvsearch.inference.engine.estimator import GenericEstimator, estimator, exact_bound
 from lvsearch.inference.engine.meanfield import MeanField, cast, fit_locals
 from lvsearch.inference.engine.meanfield_starts import blank_locals
-from lvsearch.inference.engine.unit_scores import score_units
 from lvsearch.inference.evidence import (
     PoissonFactorizationChain,
     backward,

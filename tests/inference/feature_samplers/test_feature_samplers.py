@@ -29,9 +29,12 @@ from lvsearch.inference.feature_samplers import (
 from lvsearch.inference.feature_samplers.chain import (
     FeatureState,
     Hyperparameters,
+    draw_index,
     draw_loadings,
+    draw_loadings_of_new,
     full_sweep,
     log_joint,
+    log_new_weights,
 )
 from lvsearch.inference.feature_samplers.loadings import (
     PatternLoadings,
@@ -40,14 +43,9 @@ from lvsearch.inference.feature_samplers.loadings import (
     fit_loadings,
     read_cells,
 )
-from lvsearch.inference.feature_samplers.new_features import (
-    draw_index,
-    draw_loadings_of_new,
-    log_new_weights,
-)
 from lvsearch.inference.feature_samplers.particles import resample_systematically
-from lvsearch.inference.feature_samplers.sampler import FeatureRecorder, FeatureSampler, FeatureStates
-from lvsearch.inference.feature_samplers.uncollapsed import draw_numbers_of_new
+from lvsearch.inference.feature_samplers.sticks import draw_numbers_of_new
+from lvsearch.inference.feature_samplers.trace import FeatureRecorder, FeatureSampler, FeatureStates
 from lvsearch.inference.features import left_ordered, log_marginal, posterior_loadings
 from lvsearch.inference.sampling import run as loop
 from lvsearch.models.ibp import GammaPrior

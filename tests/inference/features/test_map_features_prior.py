@@ -8,8 +8,17 @@ import pytest
 from map_features_oracles import log_prior_of_counts, matrices, matrix
 from scipy.stats import poisson
 
-from lvsearch.inference.features.gains import Columns, best_completion_gains, class_gains
-from lvsearch.inference.features.prior import best_completion, binary, harmonic, left_ordered, log_poisson, log_prior
+from lvsearch.inference.features.prior import (
+    Columns,
+    best_completion,
+    best_completion_gains,
+    binary,
+    class_gains,
+    harmonic,
+    left_ordered,
+    log_poisson,
+    log_prior,
+)
 
 
 def all_classes(n_rows: int, most: int, alpha: float = 1.7):

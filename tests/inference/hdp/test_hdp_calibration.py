@@ -15,7 +15,7 @@ import pytest
 from franchise_cases import CASES, GROUPS, TOPICS, Case
 from scipy.stats import chisquare
 
-from lvsearch.inference.hdp import franchise, gibbs, group_gibbs
+from lvsearch.inference.hdp import franchise, gibbs
 
 Z_LIMIT, SMALLEST_P = 4.5, 1e-5
 by_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -55,7 +55,7 @@ def even_weights(patch: pytest.MonkeyPatch) -> None:
 
 def sharp_likelihood(patch: pytest.MonkeyPatch) -> None:
     """The densities of members are squared."""
-    for kind in (gibbs.WordCounts, group_gibbs.RowEmission):
+    for kind in (gibbs.WordCounts, gibbs.RowEmission):
         right = kind.densities
 
         def wrong(self: Any, emitted: Any, member: Any, total: Any, right: Any = right) -> Any:

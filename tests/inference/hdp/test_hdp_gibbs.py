@@ -17,9 +17,9 @@ from scipy.special import logsumexp
 
 import lvsearch as lv
 from lvsearch.inference.data.documents import documents
-from lvsearch.inference.data.groups import groups_of_rows
+from lvsearch.inference.data.rows import groups_of_rows
 from lvsearch.inference.hdp import direct_assignment, franchise, gibbs, group_direct_assignment
-from lvsearch.inference.hdp.group_gibbs import row_emission
+from lvsearch.inference.hdp.gibbs import row_emission
 from lvsearch.inference.hdp.sampler import FranchiseSampler, states_of_partitions
 from lvsearch.inference.topic_samplers.collapsed import Tokens, expand
 from lvsearch.models.hdp import HDP, HDPMixture
@@ -256,7 +256,7 @@ def test_a_sample_scores_documents(data, sample):
 def test_more_topics_than_places_are_found_places(monkeypatch, data):
     """A sweep that runs out of places is made again with more, and no draw depends on how many there are."""
     model, roomy = HDP(0.2, 8.0, 5.0), direct_assignment(HDP(0.2, 8.0, 5.0), data, sweeps=2, key=jax.random.key(0))
-    monkeypatch.setattr(gibbs, "FIRST_CAPACITY", 2)
+    monkeypatch.setattr(gibbs, "FIRST_TOPIC_CAPACITY", 2)
     found = direct_assignment(model, data, sweeps=2, key=jax.random.key(0))
     assert found.occupied.max() > 2
     assert found.topic_word.sum() == len(found.assignments)
@@ -316,7 +316,7 @@ def test_a_chain_of_groups_goes_on(of_groups):
 @pytest.mark.slow
 def test_more_components_than_places_are_found_places(of_groups, monkeypatch):
     """A sweep that runs out of places is made again with more."""
-    monkeypatch.setattr("lvsearch.inference.hdp.group_gibbs.FIRST_CAPACITY", 2)
+    monkeypatch.setattr("lvsearch.inference.hdp.gibbs.FIRST_COMPONENT_CAPACITY", 2)
     sample = of_groups(sweeps=3)
     assert sample.occupied.max() >= 3
     np.testing.assert_array_equal(sample.group_component.sum(1), [15, 0, 1, 25])

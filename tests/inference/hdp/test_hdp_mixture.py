@@ -15,16 +15,15 @@ from scipy.special import betaln, logsumexp
 
 import lvsearch as lv
 from lvsearch.fitted.stored_fits import decode_module, encode_module
-from lvsearch.inference.data.groups import groups_of_rows
+from lvsearch.inference.data.rows import groups_of_rows
 from lvsearch.inference.engine.ascent import AscentTrace
 from lvsearch.inference.engine.estimate import beliefs_of, capacity_of, cut_axes, pad_axes
 from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.engine.meanfield import Beliefs, batch_bound, cast, globals_bound
 from lvsearch.inference.hdp import GroupsEstimator, GroupSettings, group_predictive_log_density
 from lvsearch.inference.hdp.ascent import Units, ascend_units
-from lvsearch.inference.hdp.contents import contents_of
 from lvsearch.inference.hdp.kernel import TablePosterior, log_weights_of, stick_logs
-from lvsearch.inference.hdp.units import Packed, bound_at, globals_of, packed_alone, seat_largest
+from lvsearch.inference.hdp.units import Packed, bound_at, contents_of, globals_of, packed_alone, seat_largest
 from lvsearch.inference.mixtures import MixtureSettings
 from lvsearch.models.families import BetaStatistics, GammaStatistics
 from lvsearch.models.hdp import HDPMixture

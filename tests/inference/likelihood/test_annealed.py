@@ -34,7 +34,7 @@ from lvsearch.inference.likelihood.annealed import (
 )
 from lvsearch.inference.likelihood.documents import DocumentTile
 from lvsearch.inference.likelihood.gibbs_sweep import document_keys, token_tile
-from lvsearch.inference.likelihood.weights import average_of_islands
+from lvsearch.inference.likelihood.sampling_estimates import average_of_islands
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,12 @@ from lvsearch.inference.likelihood.documents import LEAST_ALPHA, read_topics
 from lvsearch.inference.likelihood.exact import cost
 from lvsearch.inference.likelihood.left_to_right import _log_weights as chain_log_weights
 from lvsearch.inference.likelihood.mean_field_importance import _log_weights
-from lvsearch.inference.likelihood.result import LikelihoodEstimate
-from lvsearch.inference.likelihood.weights import average_of_chains, average_of_weights, log_rising
+from lvsearch.inference.likelihood.sampling_estimates import (
+    LikelihoodEstimate,
+    average_of_chains,
+    average_of_weights,
+    log_rising,
+)
 
 ALPHA = np.array([0.05, 0.9, 0.3])
 FALSE_ALARM = 1e-4  # of every z-test here, two-sided

@@ -29,7 +29,7 @@ from lvsearch.inference.chains import Sampler
 from lvsearch.inference.diagnostics import mean_effective_sample_size
 from lvsearch.inference.evidence import CollapsedMixtureChain, flat_chain
 from lvsearch.inference.sampling import Nothing, Quantity, Recorder, Trace, recorder, run
-from lvsearch.inference.sampling.recording import rows_of_units
+from lvsearch.inference.sampling.trace import rows_of_units
 
 Z_LIMIT = 4.5
 COUNTS = np.array([[2, 0, 1], [0, 1, 0], [0, 0, 0], [1, 0, 0]])

@@ -26,10 +26,9 @@ from lvsearch.inference.evidence import (
 )
 from lvsearch.inference.topic_samplers import chain as topic_chain
 from lvsearch.inference.topic_samplers.anchor import from_topics
-from lvsearch.inference.topic_samplers.chain_inputs import group_width, grouped
 from lvsearch.inference.topic_samplers.collapsed import log_joint_of
 from lvsearch.inference.topic_samplers.path_starts import GROUPED_DRAWS
-from lvsearch.inference.topic_samplers.topic_state import TopicState, redraw_group
+from lvsearch.inference.topic_samplers.topic_state import TopicState, group_width, grouped, redraw_group
 from lvsearch.sizing.evidence import Bracket
 
 COUNTS = np.array([[2, 0, 1], [0, 1, 0], [0, 0, 0], [1, 0, 0]])

@@ -12,10 +12,10 @@ from lvsearch.inference.annealing.between_sizes import gain_downwards, gain_upwa
 from lvsearch.inference.annealing.particles import draw_from_q
 from lvsearch.inference.topic_samplers import path_starts
 from lvsearch.inference.topic_samplers.chain import collapsed_topics
-from lvsearch.inference.topic_samplers.chain_inputs import GivenFactors
 from lvsearch.inference.topic_samplers.path_starts import draw_topics_of_tokens
 from lvsearch.inference.topic_samplers.size_gain import settle, splits_between, with_alpha
 from lvsearch.inference.topic_samplers.splits import TopicSplits
+from lvsearch.inference.topic_samplers.topic_state import GivenFactors
 
 PATHS = 2000
 TEMPERATURES = np.linspace(0.0, 1.0, 9)[1:]

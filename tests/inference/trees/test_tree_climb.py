@@ -16,9 +16,8 @@ from lvsearch.inference.trees import (
     settle_levels,
     tree_hyper,
 )
-from lvsearch.inference.trees.allocated_tree import NEW, AllocatedTree
+from lvsearch.inference.trees.allocated_tree import NEW, AllocatedTree, levels_by_share, relevel
 from lvsearch.inference.trees.corpus import canonical
-from lvsearch.inference.trees.relevel import levels_by_share, relevel
 
 PEAKED = tree_hyper(3, 1.0, (50, 30, 10), 0.005)
 HYPERS = pytest.mark.parametrize(

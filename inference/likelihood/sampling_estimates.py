@@ -1,15 +1,99 @@
-"""Averages of importance weights, with errors that do not trust a handful of them.
+"""What sampling estimators of log p(document) share: results, protocol, averages of weights, and the loop over tiles.
 
-Weights of counts are ratios Γ(a + x)/Γ(a): `log_rising` computes their logs without the cancellation of two large logs.
+Averages have errors that do not trust a handful of weights. Weights of counts are ratios Γ(a + x)/Γ(a): `log_rising`
+computes their logs without the cancellation of two large logs.
+
+A tile is a group of documents of one padded length. The loop over tiles runs in float32 where that is safe.
 """
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
 
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
-from jaxtyping import Array, Float, Float64
+from jaxtyping import Array, Float, Float64, Key
+from scipy import sparse
 from scipy.special import logsumexp, ndtr, stdtrit
 
-from lvsearch.inference.likelihood.result import LikelihoodEstimate
+from lvsearch.inference.likelihood.documents import DocumentTile, TopicSet, impossible_documents, map_tiles, tiles
+
+Bias = Literal["lower", "upper", "unbiased"]
+"""The side of log p(document) on which estimates lie on average. "unbiased" means unbiased for p itself."""
+
+
+class LikelihoodEstimate(NamedTuple):
+    """Estimates of log p(document), nats: their values, standard errors, and effective numbers of samples."""
+
+    log_likelihood: Float64[np.ndarray, " document"]
+    standard_error: Float64[np.ndarray, " document"]
+    effective_sample_size: Float64[np.ndarray, " document"]
+
+
+@dataclass(frozen=True)
+class DocumentLikelihood:
+    """Estimates of log p(document) under fixed topics, nats. They add over documents.
+
+    `bias`: "unbiased" on p, so low by about half a squared standard error on log p. "lower" or "upper" stays on that
+        side on average, however many samples; for "bounds" it is the certified lower end.
+    `standard_error`: on the log scale, 0 for deterministic methods. It is the spread of the samples, and more than that
+        if few of them share the weight (`average_of_weights`, `average_of_chains`). It is no more than the certified
+        interval leaves room for. An estimate outside that interval stays as it is, with an error that reaches the far
+        end at 2, and a warning.
+    `effective_sample_size`: the number of independent samples, chains or particle groups worth the same, NaN for
+        deterministic methods. Below ten or so an error is a guess, except for "ais", whose eight particle groups have a
+        Student's error, and for "lrs" and "lr", whose errors allow for it.
+    `lower`, `upper`: certified ends, of method "bounds" only.
+    `method`, `samples`, `seconds`: the method, its number of samples (None without), and the time it took.
+    """
+
+    method: str
+    samples: int | None
+    bias: Bias
+    log_likelihood: Float64[np.ndarray, " document"]
+    standard_error: Float64[np.ndarray, " document"]
+    effective_sample_size: Float64[np.ndarray, " document"]
+    seconds: float
+    lower: Float64[np.ndarray, " document"] | None = None
+    upper: Float64[np.ndarray, " document"] | None = None
+
+    @property
+    def total(self) -> float:
+        """The log probability of all documents together, nats."""
+        return float(np.sum(self.log_likelihood))
+
+    @property
+    def total_standard_error(self) -> float:
+        """The Monte Carlo error of `total`, in nats; documents are estimated independently."""
+        return float(np.sqrt(np.sum(self.standard_error**2)))
+
+
+class SamplingMethod(Protocol):
+    """An estimator from random samples. It is a frozen dataclass whose fields are its settings."""
+
+    @property
+    def bias(self) -> Bias:
+        """The side of log p on which the method's estimates lie on average."""
+        ...
+
+    @property
+    def samples(self) -> int:
+        """The number of samples that the method draws for each document by default."""
+        ...
+
+    def estimate(
+        self, topics: TopicSet, counts: sparse.csr_array, samples: int, key: Key[Array, " "]
+    ) -> LikelihoodEstimate:
+        """Estimate log p of each document, nats, from `samples` samples.
+
+        A document's draws depend on the key, its row and its words.
+
+        topics: checked topics and Dirichlet parameters.
+        counts: word counts, (document, word).
+        """
+        ...
+
 
 FEW, TAIL = 4.0, 8.0
 """How errors of averages of importance weights grow when few samples carry them.
@@ -123,3 +207,51 @@ def log_rising(a: Float[Array, "..."], x: Float[Array, "..."]) -> Float[Array, "
     remainder = lambda b: (1 / 12 - (1 / 360 - 1 / (1260 * b * b)) / (b * b)) / b  # noqa: E731
     series = (large + x - 0.5) * jnp.log1p(x / large) + x * (jnp.log(large) - 1) + remainder(large + x)
     return jnp.where(a < STIRLING_FROM, gammaln(small + x) - gammaln(small), series - remainder(large))
+
+
+TileEstimate = Callable[[DocumentTile, Float[Array, "word topic"], Float[Array, " topic"]], LikelihoodEstimate]
+"""A function that estimates log p of the documents of one tile, padding included.
+
+It takes the tile, p(word | topic) as (word, topic), and the Dirichlet parameters (topic,).
+"""
+
+
+def estimate_tiles(
+    topics: TopicSet,
+    counts: sparse.csr_array,
+    one_tile: TileEstimate,
+    *,
+    tokens: bool,
+    height_of: Callable[[int], int],
+) -> LikelihoodEstimate:
+    """Run an estimator on tiles of documents (groups of one padded length), and return estimates for every document.
+
+    Words are rescaled before they become float32, and the logs of the divisors are added back in float64. So nothing
+    underflows, and most of log p never passes through float32.
+
+    one_tile: the estimator for one tile.
+    tokens: True if a slot of a tile is one token, False if it is a distinct word with its count.
+    height_of: the wanted number of documents of a tile, for a padded length.
+
+    Returns −inf ± 0 for a document with an impossible word, and 0 ± 0 for an empty document.
+    """
+    topics = topics.active()
+    scaled, log_divisor = topics.rescaled()
+    word_topic, alpha = jnp.asarray(scaled), jnp.asarray(topics.alpha)  # float32, or the caller's enable_x64
+
+    impossible = impossible_documents(topics, counts)
+    log_likelihood = counts @ log_divisor
+    log_likelihood[impossible] = -np.inf
+    error, effective = np.zeros(counts.shape[0]), np.full(counts.shape[0], np.nan)
+
+    def work(tile: DocumentTile) -> tuple[DocumentTile, LikelihoodEstimate]:
+        return tile, one_tile(tile, word_topic, alpha)
+
+    rows = np.flatnonzero(~impossible & (np.diff(counts.indptr) > 0))
+    pieces = tiles(counts, rows, tokens=tokens, height_of=height_of)
+    for tile, estimate in map_tiles(work, pieces):
+        real = len(tile.rows)
+        log_likelihood[tile.rows] += estimate.log_likelihood[:real]
+        error[tile.rows] = estimate.standard_error[:real]
+        effective[tile.rows] = estimate.effective_sample_size[:real]
+    return LikelihoodEstimate(log_likelihood, error, effective)

@@ -14,8 +14,8 @@ from lvsearch.inference.data.documents import documents
 from lvsearch.inference.data.mapped import MappedCounts, files_of
 from lvsearch.inference.data.packing import pack
 from lvsearch.inference.engine.estimate import Estimate
-from lvsearch.inference.streaming.stochastic import MOST_SWEEPS, TOLERANCE, Minibatches, expected_counts
 from lvsearch.inference.topics import kernel as kernels
+from lvsearch.inference.topics.streaming import MOST_SWEEPS, TOLERANCE, Minibatches, expected_counts
 
 ETA, SIZE = 0.3, 3
 ALPHA = np.array([0.7, 0.7, 0.7, 0, 0, 0, 0, 0], np.float32)

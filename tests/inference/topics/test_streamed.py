@@ -22,9 +22,9 @@ from lvsearch.inference.data.streaming import StreamedDocuments, pack_streamed, 
 from lvsearch.inference.engine.describing import bound_units, describe_units
 from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.engine.estimator import estimator
-from lvsearch.inference.streaming.streamed import StreamedTopicEstimator
 from lvsearch.inference.topics.estimator import TopicEstimator
 from lvsearch.inference.topics.memoized import streamed_plan
+from lvsearch.inference.topics.streaming import StreamedTopicEstimator
 from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.searching.evaluators import data_ceiling
 

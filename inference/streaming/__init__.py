@@ -1,1 +1,0 @@
-"""Fits of topics to documents that are read from disk piece by piece: memoized passes, and stochastic steps."""
