@@ -193,7 +193,7 @@ def prepare_programs() -> None:
     """Prepare JAX's cache of compiled programs at the beginning of a search, a fit or a sampling.
 
     If the process holds many compiled programs, they are let go. New ones are kept in the user's folder
-    (`program_cache`).
+    (`keep_programs`).
     """
     bound_programs()
     keep_programs()

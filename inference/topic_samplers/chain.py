@@ -25,7 +25,7 @@ The vocabulary may be divided into blocks, in each of which a topic is a distrib
 `path_starts`). Then n_k is the count of the word's block, and V its number of words.
 
 Tokens are visited one after another, each seeing the new topics of all before it. In large corpora they are drawn in
-groups that share neither a document nor a word (`topic_state`, `chain_inputs`). log Γ is read from tables, because
+groups that share neither a document nor a word (`topic_state`). log Γ is read from tables, because
 counts are whole numbers; float64 costs nothing that way. A path without powers, through posteriors with a larger η,
 would be cheaper. But if topics are strong its ends were much farther apart at as many sweeps.
 """
