@@ -65,13 +65,13 @@ def plant_in_filter(monkeypatch: Any) -> None:
 
 
 SAMPLERS = (
-    Sampler("collapsed", collapsed_rows.collapsed_sweep, plant_in_collapsed, 8),
-    Sampler("uncollapsed", uncollapsed.uncollapsed_sweep, plant_in_uncollapsed, 30),
+    Sampler("collapsed", collapsed.collapsed_sweep, plant_in_collapsed, 8),
+    Sampler("uncollapsed", sticks.uncollapsed_sweep, plant_in_uncollapsed, 30),
     Sampler("slice", sticks.slice_sweep, plant_in_slice, 8),
 )
 
 
-COMPILED = Sampler("compiled", compiled.compiled_sweep, plant_in_compiled, 8)
+COMPILED = Sampler("compiled", collapsed.compiled_sweep, plant_in_compiled, 8)
 """Collapsed too, without missing cells."""
 
 
