@@ -13,8 +13,6 @@ from lvsearch.data.points import Points
 from lvsearch.fitted.model import FittedModel
 from lvsearch.inference.factorizations import cell_scores
 
-FACTOR = "factor"
-
 
 @dataclass(frozen=True, repr=False)
 class FittedFactorization(FittedModel):

@@ -157,10 +157,6 @@ def chosen_stop_words(stop_words: str | Iterable[str] | None) -> str | tuple[str
     return tuple(sorted(set(words)))
 
 
-LEGACY_PATTERN = r"(?u)\b[^\W\d_]{3,}\b"
-"""The pattern of words in version 0.1; corpora in folders of that version still name it."""
-
-
 class Rule(StrEnum):
     """The reason why a word is left out before terms are counted; the value completes "words …"."""
 
