@@ -25,7 +25,6 @@ from lvsearch.sizing.evidence import (
     Pooled,
     Record,
     Repeats,
-    contradicts,
     pooled,
     raised_to_bound,
     student_widening,
@@ -138,12 +137,6 @@ class Visit:
         return -math.inf if noisy else self.evidence.lower
 
     @property
-    def is_contradicted(self) -> bool:
-        """True if the annealed estimate lies below the proved lower bound by more than its own standard error."""
-        brackets = self._brackets
-        return bool(brackets) and contradicts(pooled(brackets), self.proved_lower)
-
-    @property
     def _brackets(self) -> list:
         """The annealing brackets (or calls of a noisy function) of all trials that did not fail."""
         return [bracket for trial in self.trials if trial.failure is None for bracket in trial.brackets]
@@ -168,11 +161,6 @@ class Visit:
     def failed(self) -> bool:
         """True if no trial gave a number and no smaller size (witness) replaced the evidence."""
         return self.replaced_by is None and all(trial.failure is not None for trial in self.trials)
-
-    @property
-    def best_trial(self) -> int:
-        """The index in `trials` of the fit with the highest estimated log evidence."""
-        return int(np.argmax([trial.estimate for trial in self.trials]))
 
     def with_trial(self, trial: Trial) -> "Visit":
         """Return a copy of the record with one more trial (fit); the evidence becomes the better of both."""

@@ -96,7 +96,6 @@ def test_several_starts_of_every_nested_size_the_best_counts():
         ((2,), (1,), 0), ((2,), None, 1), ((2,), None, 2),
         ((3,), (2,), 0), ((3,), None, 1), ((3,), None, 2),
     ]  # fmt: skip
-    assert [visit.best_trial for visit in result.visits] == [1, 1, 1]
     assert [visit.evidence.lower for visit in result.visits] == [rising((k,)) for k in (1, 2, 3)]
     assert [result.state.kept[(k,)].state for k in (1, 2, 3)] == [((k,), 1) for k in (1, 2, 3)]
     assert len(result.starts()) == 9
