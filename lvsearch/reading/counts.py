@@ -132,23 +132,6 @@ def kept_in_place(n_empty: int, n_documents: int, n_unused: int, n_terms: int) -
     return notes
 
 
-def read_documents(path: str | os.PathLike[str], encoding: str = "utf-8") -> list[str]:
-    """Return the lines of a text file, a document each; empty lines are empty documents.
-
-    Raises ValueError for a file that is no text in this encoding.
-    """
-    return documents_in(read_text(path, encoding))
-
-
-def documents_in(text: str) -> list[str]:
-    """Return the lines of a string, a document each; empty lines are empty documents.
-
-    Lines end at line feeds only. Form feeds, U+0085 and U+2028, where `str.splitlines` divides too, stay inside
-    documents.
-    """
-    return text.removesuffix("\n").split("\n") if text else []
-
-
 def read_ldac(path: str | os.PathLike[str], n_terms: int | None) -> csr_array:
     """Read the counts of an LDA-C file: a line `N id:count …` per document, with N distinct ids from 0.
 

@@ -14,7 +14,6 @@ from lvsearch.files.untrusted_files import require_ordinary
 from lvsearch.reading.counts import (
     CountOptions,
     FileCounts,
-    documents_in,
     read_ldac,
     read_matrix_market,
     read_npz,
@@ -225,6 +224,15 @@ def documents_in_string(
         return Documents(strings)
     table = table_in(content, name, ending, text, id, label)
     return frame_documents(table.frame, text, id, label, keep)._replace(notes=table.notes)
+
+
+def documents_in(text: str) -> list[str]:
+    """Return the lines of a string, a document each; empty lines are empty documents.
+
+    Lines end at line feeds only. Form feeds, U+0085 and U+2028, where `str.splitlines` divides too, stay inside
+    documents.
+    """
+    return text.removesuffix("\n").split("\n") if text else []
 
 
 def unknown_ending(path: Any, ending: str) -> str:

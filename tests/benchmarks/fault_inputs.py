@@ -17,7 +17,8 @@ from fault_trials import READING, Row, refusal, trials_in_children, within
 
 import lvsearch as lv
 from lvsearch.command.external_topics import load_topics
-from lvsearch.reading.counts import read_documents
+from lvsearch.files.packed_files import read_text
+from lvsearch.reading.opening import documents_in
 
 PIECES = (
     *(b"\x00", b"\r", b"\r\n", b"\n", b"\n\n", b"\f", b"\x1a", b"\xef\xbb\xbf", b"\xff", b"\xc2\xa0", b"\xe2\x80\xa8"),
@@ -189,7 +190,7 @@ VALUES = np.array([[1.5, -2, 0.1], [3.25, 1e-3, 7], [0, 4, -1e5], [2, 2, 2]])
 READERS = (
     Reader(
         "texts", {"docs.txt": "the cat sat\non the mat\n\ngrößer – 本\nlast one\n".encode()},
-        lambda path: read_documents(path / "docs.txt"), simple_documents,
+        lambda path: documents_in(read_text(path / "docs.txt")), simple_documents,
     ),
     Reader(
         "LDA-C",

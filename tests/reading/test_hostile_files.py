@@ -15,9 +15,11 @@ import lvsearch as lv
 from lvsearch.command import cli
 from lvsearch.command.external_topics import ExternalTopics, load_topics
 from lvsearch.data.kinds import data_for, require_model
+from lvsearch.files.packed_files import read_text
 from lvsearch.files.storage import CorruptFolderError, read_folder, write_folder
 from lvsearch.files.untrusted_files import read_arrays
-from lvsearch.reading.counts import read_documents, read_ldac
+from lvsearch.reading.counts import read_ldac
+from lvsearch.reading.opening import documents_in
 from lvsearch.reading.vocabulary import read_lines
 from lvsearch.seeds import LARGEST_SEED, checked_seed
 
@@ -53,16 +55,16 @@ def test_a_number_too_long_to_read_is_refused_with_its_line(tmp_path: Path):
 def test_documents_end_at_line_feeds_alone(character: str, tmp_path: Path):
     path = tmp_path / "docs.txt"
     path.write_text(f"one{character}more\ntwo\r\n\nfour\n\n", encoding="utf-8", newline="")
-    assert read_documents(path) == [f"one{character}more", "two", "", "four", ""]
+    assert documents_in(read_text(path)) == [f"one{character}more", "two", "", "four", ""]
     (tmp_path / "words.txt").write_text(f"one{character}more\ntwo\n\n", encoding="utf-8")
     assert len(read_lines(tmp_path / "words.txt")) == 2
 
 
 def test_documents_without_a_last_line_feed_and_with_a_byte_order_mark(tmp_path: Path):
     (tmp_path / "docs.txt").write_bytes(b"\xef\xbb\xbfone\ntwo")
-    assert read_documents(tmp_path / "docs.txt") == ["one", "two"]
+    assert documents_in(read_text(tmp_path / "docs.txt")) == ["one", "two"]
     (tmp_path / "empty.txt").write_bytes(b"")
-    assert read_documents(tmp_path / "empty.txt") == []
+    assert documents_in(read_text(tmp_path / "empty.txt")) == []
 
 
 def test_texts_in_another_encoding_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
