@@ -395,6 +395,11 @@ class Points(Data):
         return notes
 
 
+def row_index(points: Points) -> pd.Index:
+    """Return the names of the rows as an index (rows,), or their numbers if they have no names."""
+    return pd.RangeIndex(points.n_units) if points.row_names is None else pd.Index(points.row_names)
+
+
 def _is_default_index(index: pd.Index) -> bool:
     """Return True if an index is 0, 1, 2, …, which names nothing."""
     return bool(index.equals(pd.RangeIndex(len(index))))

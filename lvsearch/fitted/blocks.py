@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Int
 
-from lvsearch.data.points import Points
+from lvsearch.data.points import Points, row_index
 from lvsearch.files.plain_text import visible
 from lvsearch.fitted.model import FittedModel
 from lvsearch.models.block_model import COLUMN, ROW, LatentBlockModel
@@ -45,8 +45,7 @@ class FittedBlocks(FittedModel):
         """
         points = self._points(data)
         shares = np.asarray(self._describe(points).representation, np.float64)
-        names = pd.RangeIndex(points.n_units) if points.row_names is None else pd.Index(points.row_names)
-        return pd.DataFrame(shares, index=names, columns=pd.RangeIndex(shares.shape[1], name=ROW))
+        return pd.DataFrame(shares, index=row_index(points), columns=pd.RangeIndex(shares.shape[1], name=ROW))
 
     def row_labels(self, data: Any = None) -> pd.Series:
         """Return the number of the most probable row cluster of each row, as a series (rows,).

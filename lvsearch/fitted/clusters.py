@@ -15,7 +15,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from lvsearch.comparison.similarity import row_affinity
-from lvsearch.data.points import Points
+from lvsearch.data.points import Points, row_index
 from lvsearch.files.plain_text import visible
 from lvsearch.fitted.model import FittedModel, column_names_of
 from lvsearch.inference.mixtures import predictive_log_density
@@ -255,7 +255,7 @@ class FittedMixture(FittedModel):
         """
         rows = self._points(data)
         shares = np.asarray(self._describe(rows).representation, np.float64)
-        return pd.DataFrame(shares, index=_row_names(rows), columns=pd.RangeIndex(shares.shape[1], name=LABEL))
+        return pd.DataFrame(shares, index=row_index(rows), columns=pd.RangeIndex(shares.shape[1], name=LABEL))
 
     def labels(self, data: Any = None) -> pd.Series:
         """Return the number of the most probable component of each row, as a series (rows,).
@@ -303,7 +303,7 @@ class FittedMixture(FittedModel):
         """
         rows = self._points(data)
         return pd.Series(
-            predictive_log_density(self.estimate, rows.dataset()), index=_row_names(rows), name="log_density"
+            predictive_log_density(self.estimate, rows.dataset()), index=row_index(rows), name="log_density"
         )
 
     def sample(self, n: int, seed: int = 0) -> pd.DataFrame:
@@ -442,8 +442,3 @@ def _component_means(component: Component, statistics: Any) -> Float[jax.Array, 
     statistics: sufficient statistics of the parameters, with components on the first axis.
     """
     return jax.vmap(lambda one: component.moments(one)[0])(statistics)
-
-
-def _row_names(points: Points) -> pd.Index:
-    """Return the names of the rows as an index (rows,), or their numbers if they have no names."""
-    return pd.RangeIndex(points.n_units) if points.row_names is None else pd.Index(points.row_names)

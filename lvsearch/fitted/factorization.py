@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from lvsearch.comparison.alignment import match_references
 from lvsearch.comparison.similarity import ComponentMembers, word_affinity
-from lvsearch.data.points import Points
+from lvsearch.data.points import Points, row_index
 from lvsearch.fitted.model import FittedModel
 from lvsearch.inference.factorizations import cell_scores
 
@@ -108,7 +108,7 @@ class FittedFactorization(FittedModel):
         points = self._points(data)
         intensities = np.asarray(self._describe(points).representation, np.float64)
         totals = self.factors().to_numpy().sum(axis=1)
-        return pd.DataFrame(intensities * totals, index=_row_names(points), columns=self.factors().index)
+        return pd.DataFrame(intensities * totals, index=row_index(points), columns=self.factors().index)
 
     def expected_counts(self, data: Any = None) -> pd.DataFrame:
         """Return the expected count of each cell given the observed cells of its row, as a table (rows, columns).
@@ -120,7 +120,7 @@ class FittedFactorization(FittedModel):
         points = self._points(data)
         intensities = np.asarray(self._describe(points).representation, np.float64)
         factors = self.factors()
-        return pd.DataFrame(intensities @ factors.to_numpy(), index=_row_names(points), columns=factors.columns)
+        return pd.DataFrame(intensities @ factors.to_numpy(), index=row_index(points), columns=factors.columns)
 
     def score_cells(
         self, data: Any, held_out: Any, *, draws: int = 200, seed: int = 0
@@ -147,8 +147,3 @@ class FittedFactorization(FittedModel):
         points = self.training if data is None else self.training.like_this(data)
         assert isinstance(points, Points)
         return points
-
-
-def _row_names(points: Points) -> pd.Index:
-    """Return the names of the rows as an index (rows,), or their numbers if they have no names."""
-    return pd.RangeIndex(points.n_units) if points.row_names is None else pd.Index(points.row_names)
