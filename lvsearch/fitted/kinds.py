@@ -81,58 +81,15 @@ def fitted_type(model: Model) -> type[FittedModel]:
     return FittedModel
 
 
-@fitted_type.register
-def _fitted_type_of_topic_model(model: TopicModel) -> type[FittedModel]:
-    """Return `FittedTopics`, the class for fits of topic models."""
-    return FittedTopics
-
-
-@fitted_type.register
-def _fitted_type_of_plsi(model: PLSI) -> type[FittedModel]:
-    """Return `FittedAspects`, the class for fits of pLSI."""
-    return FittedAspects
-
-
-@fitted_type.register
-def _fitted_type_of_admixture(model: Admixture) -> type[FittedModel]:
-    """Return `FittedPopulations`, the class for fits of admixture models."""
-    return FittedPopulations
-
-
-@fitted_type.register
-def _fitted_type_of_mixture(model: MixtureModel) -> type[FittedModel]:
-    """Return `FittedMixture`, the class for fits of mixtures of rows."""
-    return FittedMixture
-
-
-@fitted_type.register
-def _fitted_type_of_annotated_model(model: AnnotatedModel) -> type[FittedModel]:
-    """Return `FittedImages`, the class for fits of models of images with captions."""
-    return FittedImages
-
-
-@fitted_type.register
-def _fitted_type_of_ibp(model: IBP) -> type[FittedModel]:
-    """Return `FittedFeatures`, the class for fits of binary feature models."""
-    return FittedFeatures
-
-
-@fitted_type.register
-def _fitted_type_of_hidden_markov(model: HiddenMarkov) -> type[FittedModel]:
-    """Return `FittedSequences`, the class for fits of hidden Markov models."""
-    return FittedSequences
-
-
-@fitted_type.register
-def _fitted_type_of_block_model(model: LatentBlockModel) -> type[FittedModel]:
-    """Return `FittedBlocks`, the class for fits of block models."""
-    return FittedBlocks
-
-
-@fitted_type.register
-def _fitted_type_of_poisson_factorization(model: PoissonFactorization) -> type[FittedModel]:
-    """Return `FittedFactorization`, the class for fits of Poisson factorisations."""
-    return FittedFactorization
+fitted_type.register(TopicModel, lambda model: FittedTopics)
+fitted_type.register(PLSI, lambda model: FittedAspects)
+fitted_type.register(Admixture, lambda model: FittedPopulations)
+fitted_type.register(MixtureModel, lambda model: FittedMixture)
+fitted_type.register(AnnotatedModel, lambda model: FittedImages)
+fitted_type.register(IBP, lambda model: FittedFeatures)
+fitted_type.register(HiddenMarkov, lambda model: FittedSequences)
+fitted_type.register(LatentBlockModel, lambda model: FittedBlocks)
+fitted_type.register(PoissonFactorization, lambda model: FittedFactorization)
 
 
 def as_fitted_model(fit: Fit, training: Data) -> FittedModel:
