@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array
 
-from lvsearch.files.packed_files import open_unpacked
-from lvsearch.reading.counts import FileCounts
+from lvsearch.reading.counts import COLUMNS, FileCounts, read_matrix_market
 from lvsearch.reading.vocabulary import MOST_UNNAMED, UNNAMED, read_lines
 
 
@@ -188,13 +187,7 @@ def read_tenx(folder: TenxFolder) -> FileCounts:
     Raises:
         ValueError: a matrix of another form; another number of genes or cells than there are names.
     """
-    from scipy.io import mmread  # imported here: few calls need it, and it is slow to import
-
-    with open_unpacked(folder.matrix) as file:
-        try:
-            matrix = csr_array(csr_array(mmread(file, spmatrix=False)).T)
-        except (ValueError, OverflowError, EOFError) as error:
-            raise ValueError(f"{folder.matrix}: {' '.join(str(error).split())}; expected Matrix Market") from error
+    matrix = read_matrix_market(folder.matrix, documents=COLUMNS).counts  # cells are the columns of the file
     genes = [line.split("\t") for line in read_lines(folder.genes)]
     cells = [line.split("\t")[0] for line in read_lines(folder.barcodes)]
     if matrix.shape != (len(cells), len(genes)):
