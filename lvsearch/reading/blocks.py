@@ -5,7 +5,6 @@ UCI's bags of words have a line for every entry, in any order. Their entries are
 file in the order of the documents, and then read from it.
 """
 
-import io
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -19,7 +18,15 @@ from scipy.sparse import csr_array
 
 from lvsearch.files.packed_files import open_text
 from lvsearch.inference.data.scratch import ScratchArray
-from lvsearch.reading.counts import COLUMNS, ROWS, canonical_counts, ldac_counts, ldac_row, svmlight_first_id
+from lvsearch.reading.counts import (
+    COLUMNS,
+    ROWS,
+    canonical_counts,
+    ldac_counts,
+    ldac_row,
+    parse_svmlight,
+    svmlight_first_id,
+)
 from lvsearch.reading.opening import (
     LINES,
     MATRIX_MARKET,
@@ -293,23 +300,10 @@ def _svmlight(source: CountSource) -> Iterator[CountBlock]:
 
 
 def _svmlight_blocks(path: Path) -> Iterator[tuple[csr_array, np.ndarray]]:
-    """Yield (counts, labels) of the documents of an SVMlight file in blocks.
-
-    Columns of the counts (documents, ids) are the ids as the file has them; labels are numbers, (documents,).
-    """
-    from sklearn.datasets import load_svmlight_file
-
+    """Yield (counts, labels) of the documents of an SVMlight file in blocks, as `parse_svmlight` returns them."""
     with open_text(path) as file:
         while lines := "".join(islice(file, LINES_AT_ONCE)):
-            try:
-                content = io.BytesIO(lines.encode())
-                counts, labels = load_svmlight_file(content, zero_based=True)  # pyright: ignore[reportArgumentType]
-            except (ValueError, OverflowError) as error:
-                reason = " ".join(str(error).split())
-                raise ValueError(
-                    f"{path}: {reason}; expected lines `label id:count …`, as SVMlight has them"
-                ) from error
-            yield csr_array(counts), np.asarray(labels)
+            yield parse_svmlight(lines.encode(), path)
 
 
 # ── a line for every entry ──────────────────────────────────────────────────────────────────────────────────────────

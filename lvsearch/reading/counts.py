@@ -407,23 +407,35 @@ def read_svmlight(
     Raises:
         ValueError: a file of another form; ids that may begin with 0 or with 1.
     """
-    from sklearn.datasets import load_svmlight_file
-
     with open_unpacked(path) as file:
-        content = file.read()
-    try:
-        found, labels = load_svmlight_file(io.BytesIO(content), zero_based=True)  # pyright: ignore[reportArgumentType]
-    except (ValueError, OverflowError) as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(f"{path}: {reason}; expected lines `label id:count …`, as SVMlight has them") from error
-    ids = csr_array(found)
+        ids, labels = parse_svmlight(file.read(), path)
     lowest, highest = int(ids.indices.min(initial=1 << 30)), int(ids.indices.max(initial=0))
     first, notes = svmlight_first_id(lowest, highest, None if words is None else len(words), first_id, path)
     width = max(highest + 1 - first, 1) if words is None else len(words)
     if highest - first >= width:
         raise ValueError(f"{path}: got id {highest} with a vocabulary of {width:,} terms")
     counts = csr_array((ids.data, ids.indices - first, ids.indptr), shape=(ids.shape[0], width))
-    return FileCounts(counts, words, tuple(f"{label:g}" for label in np.asarray(labels)), notes=notes)
+    return FileCounts(counts, words, tuple(f"{label:g}" for label in labels), notes=notes)
+
+
+def parse_svmlight(content: bytes, path: str | os.PathLike[str]) -> tuple[csr_array, np.ndarray]:
+    """Return (counts, labels) of lines `label id:count …` of SVMlight.
+
+    content: the lines
+    path: the file that they are from, for messages
+
+    Columns of the counts (documents, ids) are the ids as the file has them; labels are numbers, (documents,).
+
+    Raises ValueError for lines of another form.
+    """
+    from sklearn.datasets import load_svmlight_file  # slow to import, and few need it
+
+    try:
+        counts, labels = load_svmlight_file(io.BytesIO(content), zero_based=True)  # pyright: ignore[reportArgumentType]
+    except (ValueError, OverflowError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{path}: {reason}; expected lines `label id:count …`, as SVMlight has them") from error
+    return csr_array(counts), np.asarray(labels)
 
 
 def svmlight_first_id(
