@@ -24,6 +24,7 @@ from lvsearch.models.contract import Model
 from lvsearch.sizing.evidence import Evidence
 from lvsearch.sizing.fit import Evaluator, Fit, FitInfo, SelfDescribed
 from lvsearch.sizing.sizes import Size
+from lvsearch.sizing.words import size_text
 
 LONGEST = 200
 """The largest number of characters of another person's error message that is shown."""
@@ -64,7 +65,7 @@ def failed_fit(size: Size, ceiling: float, start: str, seconds: float, why: str)
     start: a word for the start of the fit, such as "prior". seconds: how long it took.
     why: a phrase that follows "size 3", such as "took longer than 5 seconds".
     """
-    message = f"size {'×'.join(map(str, size))} {why}; it is reported, not ranked"
+    message = f"size {size_text(size)} {why}; it is reported, not ranked"
     return Fit(size, Evidence(-math.inf, ceiling), 0.0, None, FitInfo(start, seconds, 0, message))
 
 

@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from lvsearch.pictures.style import palette_of
 from lvsearch.sizing.sizes import Size
+from lvsearch.sizing.words import size_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -147,8 +148,3 @@ class SizeAxis:
             if all(abs(math.log(size[0] / other)) >= room for other in taken):
                 taken.append(float(size[0]))
         return np.array(sorted(taken))
-
-
-def size_text(size: Size) -> str:
-    """Return a size as text, such as "5" or "3×2"."""
-    return "×".join(map(str, size))

@@ -14,13 +14,13 @@ import pandas as pd
 from jaxtyping import Float
 
 from lvsearch.data.base import Nouns
-from lvsearch.pictures.size_axis import SizeAxis, size_text
+from lvsearch.pictures.size_axis import SizeAxis
 from lvsearch.pictures.style import Caption, palette_of
 from lvsearch.recommending.rule import Comparison, compare_sizes, smallest_within_error
 from lvsearch.sizing.fit import HeldOutScores
 from lvsearch.sizing.ledger import Visit
 from lvsearch.sizing.sizes import Size
-from lvsearch.sizing.words import with_noun
+from lvsearch.sizing.words import size_text, with_noun
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

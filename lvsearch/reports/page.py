@@ -32,6 +32,7 @@ from lvsearch.results.wording import limit_in_words
 from lvsearch.scrutiny.persistence import MOST_ROWS
 from lvsearch.searching.controller import FINISHED
 from lvsearch.sizing.sizes import Size
+from lvsearch.sizing.words import size_text
 
 NAME = "index.html"
 ROW_HEIGHT = 0.32
@@ -146,7 +147,7 @@ def _settings(result: Findings, known: list[Entry]) -> tuple[Entry, ...]:
     known: the facts of the printed result, of which the prior is taken
     """
     settings = result.settings
-    most = "none" if settings.max_size is None else "×".join(map(str, settings.max_size))
+    most = "none" if settings.max_size is None else size_text(settings.max_size)
     return (
         Entry("evidence", settings.evidence + (", weighed per token" if settings.per_token else "")),
         *(entry for entry in known if entry.name == "prior"),

@@ -24,7 +24,7 @@ from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing.fit import SelfDescribed
 from lvsearch.sizing.gains import PooledGain
 from lvsearch.sizing.posterior import format_probability, in_percent, posterior
-from lvsearch.sizing.words import sizes_in_words
+from lvsearch.sizing.words import size_text, sizes_in_words
 
 NEAR = 2
 """How many sizes the table of the card shows on each side of the sizes that cannot be told apart."""
@@ -107,7 +107,7 @@ def near_table(result: Findings) -> pd.DataFrame:
     shown = sorted(ranked[: MOST_ROWS // 2], key=lambda row: row.size or ())
     return pd.DataFrame(
         {
-            "size": ["unvisited" if row.size is None else _short(row.size) for row in (*shown, table.unvisited)],
+            "size": ["unvisited" if row.size is None else size_text(row.size) for row in (*shown, table.unvisited)],
             "probability from": [format_probability(row.probability_lower) for row in (*shown, table.unvisited)],
             "to": [format_probability(row.probability_upper) for row in (*shown, table.unvisited)],
         }
@@ -372,7 +372,7 @@ def _search_facts(result: Findings) -> tuple[Fact, ...]:
     settings = result.settings
     fits = sum(len(visit.trials) for visit in result.visits)
     tried = sizes_in_words([visit.size for visit in result.visits]) if result.visits else "none"
-    most = "no largest size" if settings.max_size is None else f"largest size allowed {_short(settings.max_size)}"
+    most = "no largest size" if settings.max_size is None else f"largest size allowed {size_text(settings.max_size)}"
     stopped = result.state.stopped or "not finished"
     which = "of each size" if result.evaluator.nested else "of each size near the best"
     each = settings.starts if result.evaluator.repeatable else 1
@@ -467,7 +467,7 @@ def _near_estimates(result: Findings) -> pd.DataFrame:
 
     return pd.DataFrame(
         {
-            "size": [("→ " if found.sizes[row] == found.best else "") + _short(found.sizes[row]) for row in rows],
+            "size": [("→ " if found.sizes[row] == found.best else "") + size_text(found.sizes[row]) for row in rows],
             "log evidence, nats": [f"{value:+,.{decimals}f}".replace("-", "−") for value in relative],
             "± s.e.": [f"{error:,.{decimals}f}" for error in errors],
             "probability": shown(found.probability),
@@ -496,8 +496,3 @@ def _picture(result: Findings) -> str:
         draw_posterior(result, in_house_style(figure.add_subplot()))  # its caption is what the card says
         figure.savefig(buffer, format="png")
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
-
-
-def _short(size: tuple[int, ...]) -> str:
-    """Return a size as text, such as "3×2"."""
-    return "×".join(map(str, size))

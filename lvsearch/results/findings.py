@@ -40,6 +40,7 @@ from lvsearch.sizing.prediction import Prediction, estimate_prediction, predict_
 from lvsearch.sizing.racing import unvisited_share
 from lvsearch.sizing.sizes import Size, SizePrior, as_size
 from lvsearch.sizing.witness import WitnessSearch
+from lvsearch.sizing.words import size_text
 
 FindingsType = TypeVar("FindingsType", bound="Findings")
 KINDS = ("estimate", "certified", "diminishing")
@@ -455,7 +456,7 @@ class Findings:
             why = f" ({sorted(reasons)[0]})" if reasons else ""
             raise ValueError(f"no fit succeeded: every visit failed or has no evidence{why}; see result.starts()")
         if all(self.prior.log_pmf(visit.size) == -np.inf for visit in self._rankable):
-            tried = ", ".join("×".join(map(str, visit.size)) for visit in self._rankable)
+            tried = ", ".join(size_text(visit.size) for visit in self._rankable)
             raise ValueError(
                 f"the prior gives no mass to any size fitted ({tried}): change the prior, or search further"
             )

@@ -18,6 +18,7 @@ from lvsearch.inference.engine.describing import UnitScores, score_units
 from lvsearch.inference.engine.estimate import capacity_of
 from lvsearch.results.findings import Findings
 from lvsearch.results.wording import unit_name
+from lvsearch.sizing.words import size_text
 
 SAMPLES = 200
 WITHIN = 0.02
@@ -126,12 +127,13 @@ def agreement(comparison: pd.DataFrame) -> str:
     score = f"{chosen[score_name]:.4f} nats per {nouns.observation}".replace("-", "−")
     of = f"of the {len(comparison)} sizes kept, on {comparison.attrs['n_units']:,} {nouns.units}"
     if top == reference:
-        return f"agrees: {_name(reference)} predicts best {of} ({score}; {comparison.attrs['estimator']})"
+        return f"agrees: {size_text(reference)} predicts best {of} ({score}; {comparison.attrs['estimator']})"
     gain, error = float(best[difference_name]), float(best["standard_error"])
     verdict = "agrees within" if gain <= WITHIN else "disagrees by more than"
     return (
-        f"{verdict} {WITHIN} nats per {nouns.observation}: {_name(top)} predicts best {of}, {gain:.4f} ± {error:.4f} "
-        f"above {_name(reference)} ({score}; {comparison.attrs['estimator']}; ± over {nouns.units}, not over fits)"
+        f"{verdict} {WITHIN} nats per {nouns.observation}: {size_text(top)} predicts best {of}, {gain:.4f} ± "
+        f"{error:.4f} above {size_text(reference)} ({score}; {comparison.attrs['estimator']}; ± over {nouns.units}, "
+        "not over fits)"
     )
 
 
@@ -162,8 +164,3 @@ def _columns(nouns: Nouns) -> tuple[str, str]:
     nouns: the words for the parts of the data, among them the noun of an observation.
     """
     return f"log_p_per_{nouns.observation}", f"difference_per_{nouns.observation}"
-
-
-def _name(size: tuple[int, ...]) -> str:
-    """Return a size as text, such as "3×2"."""
-    return "×".join(map(str, size))

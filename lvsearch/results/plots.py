@@ -13,7 +13,6 @@ import pandas as pd
 
 from lvsearch.comparison.alignment import draw_component_map
 from lvsearch.files.plain_text import visible
-from lvsearch.pictures.size_axis import size_text
 from lvsearch.pictures.style import Caption, in_house_style, palette_of, write_caption
 from lvsearch.recommending.recommendation import draw_differences
 from lvsearch.results.findings import Findings
@@ -22,6 +21,7 @@ from lvsearch.results.size_plots import draw_evidence, draw_posterior, draw_prog
 from lvsearch.results.wording import limit_in_words, probability_in_words, short_answer
 from lvsearch.sizing.posterior import format_probability, posterior
 from lvsearch.sizing.sizes import Size
+from lvsearch.sizing.words import size_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -217,7 +217,7 @@ def _caption(result: Findings, n_tried: int) -> Caption:
     """Return the caption of the picture of two size variables. n_tried: the number of sizes that were tried."""
     if result.evaluator.nested:
         text = f"Shade: the least that is proved of each size ({posterior(result.certified()).basis})."
-        title = f"{'×'.join(map(str, result.best_size))} has the largest prior × evidence"
+        title = f"{size_text(result.best_size)} has the largest prior × evidence"
     else:
         together = len(result.estimated.indistinguishable)
         framed = f" Framed thinly: the {together} that the evidence cannot choose between." if together > 1 else ""

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from lvsearch.files.plain_text import visible
-from lvsearch.pictures.size_axis import SizeAxis, size_text
+from lvsearch.pictures.size_axis import SizeAxis
 from lvsearch.pictures.style import Caption, palette_of
 from lvsearch.recommending.recommendation import draw_recommendation
 from lvsearch.results.findings import Findings
@@ -29,7 +29,7 @@ from lvsearch.results.wording import (
 from lvsearch.sizing.bounds import OF_FITS
 from lvsearch.sizing.ledger import Visit
 from lvsearch.sizing.posterior import Posterior, format_probability, posterior
-from lvsearch.sizing.words import sizes_in_words
+from lvsearch.sizing.words import size_text, sizes_in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

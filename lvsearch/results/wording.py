@@ -10,7 +10,7 @@ from lvsearch.sizing.bounds import NOT_OF_SIZES, OF_FITS
 from lvsearch.sizing.posterior import SETTLED, format_probability, in_percent, posterior
 from lvsearch.sizing.racing import UNSETTLED
 from lvsearch.sizing.sizes import Size
-from lvsearch.sizing.words import is_or_are, sizes_in_words, with_noun
+from lvsearch.sizing.words import is_or_are, size_text, sizes_in_words, with_noun
 
 
 def unit_name(result: Findings) -> str:
@@ -303,9 +303,7 @@ def limit_in_words(result: Findings) -> str | None:
     if any(
         size == most for sizes in result.estimated.indistinguishable for size, most in zip(sizes, allowed, strict=True)
     ):
-        return (
-            f"{'×'.join(map(str, allowed))} is the largest size allowed: raise it to see whether more would be better"
-        )
+        return f"{size_text(allowed)} is the largest size allowed: raise it to see whether more would be better"
     return None
 
 

@@ -22,7 +22,7 @@ import pandas as pd
 
 from lvsearch.sizing.posterior import SETTLED
 from lvsearch.sizing.sizes import Size
-from lvsearch.sizing.words import had_not_finished
+from lvsearch.sizing.words import had_not_finished, size_text
 
 WITHIN = 1.96
 """The number of standard errors by which an estimate may be off and still count as within its error."""
@@ -113,10 +113,10 @@ class Audit:
         """Return the audit in words, without a full stop: errors in nats, their sign, and whether the ranking held."""
         off = [row for row in self.rows if not row.within_error]
         untested = [row for row in self.rows if not row.is_tested]
-        sizes = ", ".join(_name(row.size) for row in self.rows)
+        sizes = ", ".join(size_text(row.size) for row in self.rows)
         on = f"on data drawn from the model at {sizes} {' × '.join(self.size_names)}"
         if untested:
-            wide = ", ".join(f"{_name(row.size)} ({abs(row.upper - row.lower):,.0f} nats)" for row in untested)
+            wide = ", ".join(f"{size_text(row.size)} ({abs(row.upper - row.lower):,.0f} nats)" for row in untested)
             found = (
                 f"{on}, this audit could NOT test the estimates at {wide}: its exact brackets are wider than the "
                 f"{WIDEST:g} nats that change an answer"
@@ -187,25 +187,21 @@ class Audit:
             return "; the ranking held: no true size was told apart from the best"
         lost = [row for row in self.rows if not row.ranked]
         return "; the ranking did NOT hold: " + ", ".join(
-            f"of {_name(row.size)} it made {', '.join(map(_name, row.together)) or 'nothing'}" for row in lost
+            f"of {size_text(row.size)} it made {', '.join(map(size_text, row.together)) or 'nothing'}" for row in lost
         )
 
 
 def _error_in_words(row: AuditRow) -> str:
     """Return the error of the estimate of one row in words, such as "at 3 too high by 2.10 ± 0.3 nats"."""
     if not np.isfinite(row.off_by):
-        return f"at {_name(row.size)} they are not a number"
+        return f"at {size_text(row.size)} they are not a number"
     error = np.hypot(row.standard_error, row.bracket_error)
     return (
-        f"at {_name(row.size)} too {'high' if row.off_by > 0 else 'low'} by {abs(row.off_by):,.2f} ± {error:.2g} nats"
+        f"at {size_text(row.size)} too {'high' if row.off_by > 0 else 'low'} by {abs(row.off_by):,.2f} ± "
+        f"{error:.2g} nats"
     )
 
 
 def _signed(nats: float) -> str:
     """Return a number of nats with its sign, such as "+1.20"."""
     return f"{nats:+,.2f}".replace("-", "−")
-
-
-def _name(size: Size) -> str:
-    """Return a size as text, such as "3×2"."""
-    return "×".join(map(str, size))

@@ -41,6 +41,7 @@ from lvsearch.sizing.ledger import (
 from lvsearch.sizing.racing import next_size
 from lvsearch.sizing.sizes import Size, SizePrior
 from lvsearch.sizing.witness import WitnessSearch
+from lvsearch.sizing.words import size_text
 
 
 @dataclass(frozen=True)
@@ -523,6 +524,6 @@ def _status(
     """
     differ = evaluator.repeatable and not evaluator.anneals
     near = near_mode(state.visits, prior, settings.starts, evaluator.scale, differ)
-    best = "×".join(map(str, near[0].size)) if near else "none yet"
+    best = size_text(near[0].size) if near else "none yet"
     gap = f", bounds {search.bounds().width:,.3g} nats apart" if evaluator.nested else f", {len(near)} sizes near it"
     return f"best {best}{gap}"

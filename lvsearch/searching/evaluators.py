@@ -52,6 +52,7 @@ from lvsearch.sizing.evidence import Bracket, Evidence
 from lvsearch.sizing.fit import Fit, FitInfo
 from lvsearch.sizing.gains import SizeGain
 from lvsearch.sizing.sizes import Size
+from lvsearch.sizing.words import size_text
 
 
 def brackets_of(found: Sequence[TwoSided], work: Effort) -> tuple[Bracket, ...]:
@@ -421,7 +422,7 @@ class ModelEvaluator:
                 plan, smaller = self._estimator.memory_plan(size), self._estimator.with_chunks(self.chunks.halved())
                 if smaller.memory_plan(size) == plan:
                     raise MemoryError(
-                        f"out of memory at size {'×'.join(map(str, size))}, in the smallest chunks there are: the fit "
+                        f"out of memory at size {size_text(size)}, in the smallest chunks there are: the fit "
                         f"needs {plan.describe('this size')}. Search smaller sizes (max_size=), fewer units at once, "
                         "or on a machine with more memory; a search with out= can be resumed there"
                     ) from error
@@ -460,7 +461,7 @@ def _origin(size: Size, start: Size | None) -> str:
     if start is None:
         return "scratch"
     verb = "merged" if sum(start) > sum(size) else "grown"
-    return f"{verb} from {'×'.join(map(str, start))}"
+    return f"{verb} from {size_text(start)}"
 
 
 def data_ceiling(model: Model, data: Dataset) -> float:

@@ -5,10 +5,15 @@ from collections.abc import Sequence
 from lvsearch.sizing.sizes import Size
 
 
+def size_text(size: Size) -> str:
+    """Return a size as text, such as "5" or "3×2"."""
+    return "×".join(map(str, size))
+
+
 def sizes_in_words(sizes: Sequence[Size]) -> str:
     """Return sizes in increasing order as text: "12–14, 20" for one size variable, "2×3, 4×1" for several."""
     if any(len(size) > 1 for size in sizes):
-        return ", ".join("×".join(map(str, size)) for size in sorted(sizes))
+        return ", ".join(map(size_text, sorted(sizes)))
     runs: list[tuple[int, int]] = []
     for (size,) in sorted(sizes):
         if runs and size == runs[-1][1] + 1:

@@ -32,6 +32,7 @@ from lvsearch.interrupts import was_interrupted
 from lvsearch.searching.controller import Call, SearchSettings, SearchState, Task
 from lvsearch.sizing.fit import Evaluator, Fit
 from lvsearch.sizing.sizes import SizePrior
+from lvsearch.sizing.words import size_text
 from lvsearch.workers.lookahead import calls_ahead
 
 ATTEMPTS = 2
@@ -346,7 +347,7 @@ class Workers:
         self._lost_in_a_row += 1
         if self._executor is None:
             return  # the user was told already
-        size = "×".join(map(str, remote.call.size))
+        size = size_text(remote.call.size)
         reason = error_in_words(error) if isinstance(error, Exception) else type(error).__name__
         self._say(f"the fit of size {size} was lost with its worker ({reason}); it is made again")
         if self._lost_in_a_row > ATTEMPTS * self._n_workers:
