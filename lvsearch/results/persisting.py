@@ -19,6 +19,7 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.models.plain_arguments import real_number, whole_number
 from lvsearch.progress import progress_bar
 from lvsearch.results.findings import Findings
+from lvsearch.results.repeated_searches import search_of_model
 from lvsearch.scrutiny.persistence import Persistence, Recurrence, Source
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.seeds import LARGEST_SEED, checked_seed
@@ -229,12 +230,7 @@ def _require_components(result: Findings) -> tuple[ModelEvaluator, Data]:
 
     Raises ValueError, with the reason, for searches over a plain function and models with several size variables.
     """
-    evaluator, training = result.evaluator, result.training
-    if not isinstance(evaluator, ModelEvaluator) or training is None:
-        raise ValueError(
-            "got a search without a model or without data, over a plain function say: it has no components. Search a "
-            "model of lvsearch.models"
-        )
+    evaluator, training = search_of_model(result)
     if len(evaluator.size_names) != 1:
         raise ValueError(
             f"got a model of {' and '.join(evaluator.size_names)}, expected one with components of one kind: compare "

@@ -168,8 +168,8 @@ def search_of_model(result: Findings) -> tuple[ModelEvaluator, Data]:
     evaluator, training = result.evaluator, result.training
     if not isinstance(evaluator, ModelEvaluator) or training is None:
         raise ValueError(
-            "got a search without a model or without data, over a plain function say: there is nothing to draw data "
-            "from. Search a model of lvsearch.models"
+            "got a search without a model or without data, over a plain function say: it has no components, and "
+            "nothing that data could be drawn from. Search a model of lvsearch.models"
         )
     return evaluator, training
 
