@@ -6,7 +6,7 @@ MCMC chains over partitions are converted to JSON data and arrays, and back.
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -37,6 +37,8 @@ from lvsearch.sizing.evidence import Bracket, Evidence
 from lvsearch.sizing.fit import Fit, FitInfo, HeldOutScores, TopicQuality, is_by_gains
 from lvsearch.sizing.gains import SizeGain
 from lvsearch.sizing.ledger import Trial, Visit, with_evidence_from_gains
+
+Paths = TypeVar("Paths", Bracket, SizeGain)
 
 
 def save_result(result: Findings, folder: Path) -> None:
@@ -215,8 +217,8 @@ def _decode_visit(entry: Mapping[str, Any]) -> Visit:
             t["log_symmetry"],
             t["seconds"],
             t["failure"],
-            _decode_brackets(t["brackets"]),
-            _decode_gains(t.get("gains", [])),  # older folders have none
+            _decode_paths(Bracket, t["brackets"]),
+            _decode_paths(SizeGain, t.get("gains", [])),  # older folders have none
             _decode_scores(t.get("scores")),  # older folders know of none
         )
         for t in entry["trials"]
@@ -226,19 +228,13 @@ def _decode_visit(entry: Mapping[str, Any]) -> Visit:
     return Visit(tuple(entry["size"]), trials, evidence, entry["log_symmetry"], replaced_by, *entry["bounds"])
 
 
-def _decode_brackets(entries: Sequence[Mapping[str, Any]]) -> tuple[Bracket, ...]:
-    """Return the brackets of a fit (forward and backward annealed log evidence, nats) from stored dictionaries."""
-    return tuple(
-        Bracket(**{**entry, "forward": tuple(entry["forward"]), "backward": tuple(entry["backward"])})
-        for entry in entries
-    )
+def _decode_paths(kind: type[Paths], entries: Sequence[Mapping[str, Any]]) -> tuple[Paths, ...]:
+    """Return what a fit measured by annealing forward and backward, nats, from stored dictionaries.
 
-
-def _decode_gains(entries: Sequence[Mapping[str, Any]]) -> tuple[SizeGain, ...]:
-    """Return the measured gains of a fit (log evidence over that of the next smaller size, nats) from dictionaries."""
+    kind: `Bracket` (log evidence) or `SizeGain` (log evidence over that of the next smaller size).
+    """
     return tuple(
-        SizeGain(**{**entry, "forward": tuple(entry["forward"]), "backward": tuple(entry["backward"])})
-        for entry in entries
+        kind(**{**entry, "forward": tuple(entry["forward"]), "backward": tuple(entry["backward"])}) for entry in entries
     )
 
 
@@ -280,8 +276,8 @@ def _decode_fit(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | Non
             )
         state = decode_estimate(entry["state"], arrays)
     evidence = Evidence(*entry["evidence"])
-    brackets, scores = _decode_brackets(entry["brackets"]), _decode_scores(entry.get("scores"))
-    info, gains = FitInfo(**entry["info"]), _decode_gains(entry.get("gains", []))
+    brackets, scores = _decode_paths(Bracket, entry["brackets"]), _decode_scores(entry.get("scores"))
+    info, gains = FitInfo(**entry["info"]), _decode_paths(SizeGain, entry.get("gains", []))
     return Fit(tuple(entry["size"]), evidence, entry["log_symmetry"], state, info, brackets, gains, scores)
 
 
