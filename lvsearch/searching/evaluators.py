@@ -79,7 +79,7 @@ def annealing_failure(size: Size, found: Sequence[TwoSided], brackets: Sequence[
 
     found: the estimates of each annealing. brackets: the same estimates as `brackets_of` returns them.
     """
-    if not all(bracket.finite for bracket in brackets):
+    if not all(bracket.is_finite for bracket in brackets):
         return f"the annealed evidence of size {size} is not a number; the size is reported, not ranked"
     if not all(ends.moved for ends in found):
         return (

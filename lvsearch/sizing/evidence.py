@@ -111,8 +111,34 @@ def student_widening(freedom: int) -> float:
     return float(stdtrit(freedom, 0.975) / ndtri(0.975))
 
 
+class TwoWayPaths:
+    """Estimates of one log evidence, or of a difference of two, by annealing in both directions, nats.
+
+    | field | meaning |
+    |---|---|
+    | `forward` | estimates that are low on average |
+    | `backward` | estimates that are high on average |
+    """
+
+    forward: tuple[float, ...]
+    backward: tuple[float, ...]
+
+    @property
+    def hysteresis(self) -> float:
+        """The distance by which backward estimates lie above forward ones on average, nats; at least 0.
+
+        It shrinks as paths get more temperatures.
+        """
+        return max(0.0, float(np.mean(self.backward) - np.mean(self.forward)))
+
+    @property
+    def is_finite(self) -> bool:
+        """True if every forward and backward estimate is a finite number."""
+        return bool(np.all(np.isfinite([*self.forward, *self.backward])))
+
+
 @dataclass(frozen=True)
-class Bracket:
+class Bracket(TwoWayPaths):
     """Estimates of log p(data | size) in nats by annealing in both directions, one of each per group of particles.
 
     | field | meaning |
@@ -145,14 +171,6 @@ class Bracket:
         It is a stochastic upper bound if the backward paths began in the posterior.
         """
         return math.log(len(self.backward)) - log_sum(np.negative(self.backward))
-
-    @property
-    def hysteresis(self) -> float:
-        """The distance by which backward estimates lie above forward ones on average, nats; at least 0.
-
-        It shrinks as paths get more temperatures.
-        """
-        return max(0.0, float(np.mean(self.backward) - np.mean(self.forward)))
 
     @property
     def estimate(self) -> float:
@@ -191,11 +209,6 @@ class Bracket:
             share = HYSTERESIS_SHARE * min(1.0, math.sqrt(SHARE_STEPS / self.steps))
             return max(share * self.hysteresis, BETWEEN * min(self.hysteresis, NEAR))
         return math.hypot(ANCHORED_SHARE * self.hysteresis, self.anchor_error)
-
-    @property
-    def finite(self) -> bool:
-        """True if every group's forward and backward estimate is a finite number."""
-        return bool(np.all(np.isfinite([*self.forward, *self.backward])))
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Real
 from scipy.special import ndtri, stdtrit
 
+from lvsearch.sizing.evidence import TwoWayPaths
 from lvsearch.sizing.posterior import TOGETHER, EstimatedPosterior, antithetic_errors, softmax
 from lvsearch.sizing.sizes import SizePrior
 
@@ -71,7 +72,7 @@ BEYOND = 2
 
 
 @dataclass(frozen=True)
-class SizeGain:
+class SizeGain(TwoWayPaths):
     """One measurement of a gain, log p(data | size) − log p(data | size − m), annealed in both directions, nats.
 
     | field | meaning |
@@ -98,7 +99,7 @@ class SizeGain:
     @property
     def distance(self) -> float:
         """By how many nats a component the backward paths end above the forward ones on average; at least 0."""
-        return max(0.0, float(np.mean(self.backward) - np.mean(self.forward))) / self.sizes
+        return self.hysteresis / self.sizes
 
     @property
     def standard_error(self) -> float:
@@ -112,11 +113,6 @@ class SizeGain:
         spread = float(np.std(middles, ddof=1) / math.sqrt(n)) if n > 1 else 0.0
         widened = spread * float(stdtrit(max(1, n - 1), 0.84) / ndtri(0.84))  # few paths: Student's one-sigma point
         return math.hypot(widened, math.hypot(PATH_SHARE, FIT_SHARE) * self.distance / math.sqrt(self.sizes))
-
-    @property
-    def is_finite(self) -> bool:
-        """True if every path ended in a finite number."""
-        return bool(np.all(np.isfinite([*self.forward, *self.backward])))
 
 
 @dataclass(frozen=True)

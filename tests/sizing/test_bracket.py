@@ -44,8 +44,8 @@ def test_a_backward_path_below_the_forward_one_is_noise_not_negative_hysteresis(
 
 
 def test_islands_that_are_not_numbers_are_seen():
-    assert not Bracket((-1.0, math.nan), (-1.0, -1.0), 24, 16).finite
-    assert not Bracket((-1.0, -math.inf), (-1.0, -1.0), 24, 16).finite
+    assert not Bracket((-1.0, math.nan), (-1.0, -1.0), 24, 16).is_finite
+    assert not Bracket((-1.0, -math.inf), (-1.0, -1.0), 24, 16).is_finite
 
 
 def test_pooled_weighs_by_precision_and_never_gets_worse():
