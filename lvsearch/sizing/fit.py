@@ -62,8 +62,24 @@ class HeldOutScores:
     topics: TopicQuality | None = None
 
 
+class Estimated:
+    """The evidence of one fit, which a `Fit` holds, and a search's record of it (`Trial`)."""
+
+    evidence: Evidence
+    log_symmetry: float
+    brackets: tuple[Bracket, ...] | tuple[Repeats, ...]
+
+    @property
+    def estimate(self) -> float:
+        """The estimated log evidence, by which sizes are compared, nats.
+
+        It is the annealed estimate; without annealing, the lower bound plus the log number of missing relabellings.
+        """
+        return pooled(self.brackets).estimate if self.brackets else self.evidence.lower + self.log_symmetry
+
+
 @dataclass(frozen=True)
-class Fit:
+class Fit(Estimated):
     """A model fitted at one size.
 
     | field | meaning |
@@ -86,14 +102,6 @@ class Fit:
     brackets: tuple[Bracket, ...] | tuple[Repeats, ...] = ()
     gains: tuple[SizeGain, ...] = ()
     scores: HeldOutScores | None = None
-
-    @property
-    def estimate(self) -> float:
-        """The estimated log evidence, by which sizes are compared, nats.
-
-        It is the annealed estimate; without annealing, the lower bound plus the log number of missing relabellings.
-        """
-        return pooled(self.brackets).estimate if self.brackets else self.evidence.lower + self.log_symmetry
 
 
 @runtime_checkable

@@ -29,7 +29,7 @@ from lvsearch.sizing.evidence import (
     raised_to_bound,
     student_widening,
 )
-from lvsearch.sizing.fit import HeldOutScores
+from lvsearch.sizing.fit import Estimated, HeldOutScores
 from lvsearch.sizing.gains import PooledGain, SizeGain, evidence_curve, pool_gains
 from lvsearch.sizing.sizes import Size, SizePrior
 
@@ -42,7 +42,7 @@ NEGLIGIBLE = math.log(1000.0)
 
 
 @dataclass(frozen=True)
-class Trial:
+class Trial(Estimated):
     """The record of one fit of a size, without the fitted model.
 
     | field | meaning |
@@ -65,14 +65,6 @@ class Trial:
     brackets: tuple[Bracket, ...] | tuple[Repeats, ...] = ()
     gains: tuple[SizeGain, ...] = ()
     scores: HeldOutScores | None = None
-
-    @property
-    def estimate(self) -> float:
-        """The estimated log evidence, by which sizes are compared, nats.
-
-        It is the annealed estimate; without annealing, the lower bound plus the log number of missing relabellings.
-        """
-        return pooled(self.brackets).estimate if self.brackets else self.evidence.lower + self.log_symmetry
 
 
 @dataclass(frozen=True)
