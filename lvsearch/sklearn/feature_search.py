@@ -5,13 +5,12 @@ from typing import Any
 import numpy as np
 
 from lvsearch.data.base import Data
-from lvsearch.data.points import Points
 from lvsearch.models import IBP
 from lvsearch.models.contract import Model
-from lvsearch.sklearn.searching import SizeSearch
+from lvsearch.sklearn.searching import RowSearch
 
 
-class FeatureSearch(SizeSearch):
+class FeatureSearch(RowSearch):
     """Finds how many features rows have in common, where each row has any number of them (Indian buffet process).
 
     X: (rows, columns) finite numbers with a standard deviation of about 1. Put a `StandardScaler` before it, or give a
@@ -26,27 +25,6 @@ class FeatureSearch(SizeSearch):
 
     part = "feature"
 
-    def __init__(
-        self,
-        model: Any = None,
-        *,
-        prior: Any = None,
-        max_size: Any = None,
-        evidence: Any = "marginal",
-        starts: Any = None,
-        seconds: Any = None,
-        random_state: Any = 0,
-        verbose: Any = False,
-    ):
-        self.model = model
-        self.prior = prior
-        self.max_size = max_size
-        self.evidence = evidence
-        self.starts = starts
-        self.seconds = seconds
-        self.random_state = random_state
-        self.verbose = verbose
-
     def predict(self, X: Any) -> np.ndarray:
         """Return 1 for each feature that a row more probably has than not, else 0: (rows, features) int64."""
         return (self._parts(X) > 0.5).astype(np.int64)
@@ -54,15 +32,6 @@ class FeatureSearch(SizeSearch):
     def score_samples(self, X: Any) -> np.ndarray:
         """Return a lower bound on log p(row | parameters at their posterior means), in nats: (rows,)."""
         return self.best_.score_units(self._new(X))
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Return the mean of `score_samples`, nats per row; higher is better. y is ignored."""
-        return float(self.score_samples(X).mean())
-
-    def _data(self, X: Any, *, fitting: bool) -> Data:
-        """Return X as a checked table of numbers. fitting: True for the rows to train on, False for new rows."""
-        rows = self._rows(X, fitting=fitting)
-        return Points.from_array(rows, columns=self._names(), row_names=self._index(X))
 
     def _model(self, data: Data) -> Model:
         """Return the model to search over: the parameter `model`, or an Indian buffet process."""

@@ -19,7 +19,7 @@ from lvsearch.models.components import (
     StudentComponents,
 )
 from lvsearch.models.contract import Model
-from lvsearch.sklearn.searching import SizeSearch, evidence_over_sizes
+from lvsearch.sklearn.searching import RowSearch, evidence_over_sizes
 
 Search = TypeVar("Search", bound="MixtureSearch")
 KINDS: dict[str, Callable[[np.ndarray], Model]] = {
@@ -36,7 +36,7 @@ AUTO_FACTORS = (1, 2)
 """The numbers of factors of the low-rank mixtures that "auto" tries. It tries at most `most_factors` of them."""
 
 
-class MixtureSearch(ClusterMixin, SizeSearch):
+class MixtureSearch(ClusterMixin, RowSearch):
     """Finds how many clusters rows have.
 
     ```python
@@ -138,15 +138,6 @@ class MixtureSearch(ClusterMixin, SizeSearch):
         Raises ValueError after a search with plug-in evidence.
         """
         return self.best_.log_density(self._new(X)).to_numpy()
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Return the mean of `score_samples`, nats per row; higher is better. y is ignored."""
-        return float(self.score_samples(X).mean())
-
-    def _data(self, X: Any, *, fitting: bool) -> Data:
-        """Return X as a checked table of numbers. fitting: True for the rows to train on, False for new rows."""
-        rows = self._rows(X, fitting=fitting)
-        return Points.from_array(rows, columns=self._names(), row_names=self._index(X))
 
     def _model(self, data: Data) -> Model:
         """Return the mixture to search over: the parameter `model`, or the one that covariance_type names.

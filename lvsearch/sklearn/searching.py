@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from lvsearch.api import search
 from lvsearch.data.base import Data
+from lvsearch.data.points import Points
 from lvsearch.fitted.model import FittedModel
 from lvsearch.models.contract import Model
 from lvsearch.results.repeated_searches import hyperparameters, with_hyperparameter
@@ -50,6 +51,27 @@ class SizeSearch(TransformerMixin, BaseEstimator):
     seconds: float | None
     random_state: Seed
     verbose: bool
+
+    def __init__(
+        self,
+        model: Any = None,
+        *,
+        prior: Any = None,
+        max_size: Any = None,
+        evidence: Any = "marginal",
+        starts: Any = None,
+        seconds: Any = None,
+        random_state: Any = 0,
+        verbose: Any = False,
+    ):
+        self.model = model
+        self.prior = prior
+        self.max_size = max_size
+        self.evidence = evidence
+        self.starts = starts
+        self.seconds = seconds
+        self.random_state = random_state
+        self.verbose = verbose
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters of the estimator by name, as scikit-learn asks for.
@@ -166,23 +188,6 @@ class SizeSearch(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         return self._data(X, fitting=False)
 
-    def _rows(self, X: Any, *, fitting: bool) -> np.ndarray:
-        """Return X as a finite float64 array (rows, columns), validated as scikit-learn does it.
-
-        fitting: True for the rows to train on, of which there must be two or more; False for new rows
-
-        Raises ValueError for another form of X, and for NaN.
-        """
-        least = 2 if fitting else 1
-        allowed: dict[str, Any] = {"dtype": np.float64, "ensure_min_samples": least, "ensure_all_finite": "allow-nan"}
-        checked = np.asarray(validate_data(self, X, reset=fitting, **allowed))
-        self._refuse_nan(
-            np.isnan(checked),
-            "takes whole rows: leave out the others or fill them in (SimpleImputer), or let the model pass over empty "
-            'cells: lv.search(model, lv.Points.from_array(X, missing="nan"))',
-        )
-        return checked
-
     def _refuse_nan(self, missing: Any, advice: str) -> None:
         """Raise ValueError if a cell of X is NaN.
 
@@ -210,6 +215,35 @@ class SizeSearch(TransformerMixin, BaseEstimator):
         """Return the names of the columns of X, or None if it had none."""
         names = getattr(self, "feature_names_in_", None)
         return None if names is None else [str(name) for name in names]
+
+
+class RowSearch(SizeSearch):
+    """Base class of estimators whose X is a table of numbers, (rows, columns), all of them observed."""
+
+    @abstractmethod
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Return the score of each row at the best size, in nats: (rows,)."""
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the mean of `score_samples`, nats per row; higher is better. y is ignored."""
+        return float(self.score_samples(X).mean())
+
+    def _data(self, X: Any, *, fitting: bool) -> Data:
+        """Return X as a table of finite numbers, validated as scikit-learn does it.
+
+        fitting: True for the rows to train on, of which there must be two or more; False for new rows
+
+        Raises ValueError for another form of X, and for NaN.
+        """
+        least = 2 if fitting else 1
+        allowed: dict[str, Any] = {"dtype": np.float64, "ensure_min_samples": least, "ensure_all_finite": "allow-nan"}
+        checked = np.asarray(validate_data(self, X, reset=fitting, **allowed))
+        self._refuse_nan(
+            np.isnan(checked),
+            "takes whole rows: leave out the others or fill them in (SimpleImputer), or let the model pass over empty "
+            'cells: lv.search(model, lv.Points.from_array(X, missing="nan"))',
+        )
+        return Points.from_array(checked, columns=self._names(), row_names=self._index(X))
 
 
 def evidence_over_sizes(result: SearchResult) -> tuple[float, float]:

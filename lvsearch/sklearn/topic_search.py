@@ -38,27 +38,6 @@ class TopicSearch(SizeSearch):
 
     part = "topic"
 
-    def __init__(
-        self,
-        model: Any = None,
-        *,
-        prior: Any = None,
-        max_size: Any = None,
-        evidence: Any = "marginal",
-        starts: Any = None,
-        seconds: Any = None,
-        random_state: Any = 0,
-        verbose: Any = False,
-    ):
-        self.model = model
-        self.prior = prior
-        self.max_size = max_size
-        self.evidence = evidence
-        self.starts = starts
-        self.seconds = seconds
-        self.random_state = random_state
-        self.verbose = verbose
-
     def __sklearn_tags__(self) -> Tags:
         """Return scikit-learn's tags of the estimator: X may be sparse, and has whole numbers of 0 or more."""
         tags = super().__sklearn_tags__()
