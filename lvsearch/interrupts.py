@@ -35,11 +35,11 @@ def end_quietly(number: int, frame: FrameType | None) -> None:
 
 def listen_again() -> None:
     """Let Ctrl-C raise KeyboardInterrupt again, Python's default."""
-    if _is_main_thread() and signal.getsignal(signal.SIGINT) is end_quietly:
+    if is_main_thread() and signal.getsignal(signal.SIGINT) is end_quietly:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _is_main_thread() -> bool:
+def is_main_thread() -> bool:
     """Return True in the main thread, the only one that may set signal handlers."""
     return threading.current_thread() is threading.main_thread()
 
@@ -49,7 +49,7 @@ def _is_command() -> bool:
     return any(Path(word).stem == COMMAND for word in sys.orig_argv[:3])
 
 
-if _is_command() and _is_main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+if _is_command() and is_main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, end_quietly)
 
 
@@ -62,8 +62,7 @@ def remember_interrupts() -> Iterator[None]:
 
     The context does nothing inside another such context, in other threads, and if somebody else handles Ctrl-C.
     """
-    ours = threading.current_thread() is threading.main_thread()
-    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    if not is_main_thread() or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
     _was_pressed.clear()

@@ -6,7 +6,6 @@ goes on. A user's own model is checked once for mistakes, before it is fitted.
 
 import math
 import signal
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ import jax
 
 import lvsearch.models as models
 from lvsearch.inference.data.dataset import Dataset
+from lvsearch.interrupts import is_main_thread
 from lvsearch.models import families
 from lvsearch.models.contract import Model
 from lvsearch.sizing.evidence import Evidence
@@ -42,7 +42,7 @@ def time_limit(seconds: float | None) -> Iterator[None]:
     threads other than the main one, and on systems without an alarm, nothing interrupts: the caller should check the
     time afterwards.
     """
-    if seconds is None or not hasattr(signal, "setitimer") or not _in_main_thread():
+    if seconds is None or not hasattr(signal, "setitimer") or not is_main_thread():
         yield
         return
 
@@ -74,11 +74,6 @@ def error_in_words(error: Exception) -> str:
     words = " ".join(str(error).split())
     short = words if len(words) <= LONGEST else f"{words[:LONGEST]}…"
     return f"raised {type(error).__name__}{f': {short}' if short else ''}"
-
-
-def _in_main_thread() -> bool:
-    """Return True in the main thread, the only one that can receive signals."""
-    return threading.current_thread() is threading.main_thread()
 
 
 @dataclass(frozen=True)
