@@ -16,7 +16,7 @@ from lvsearch.data.points import Points, row_index
 from lvsearch.files.plain_text import visible
 from lvsearch.fitted.model import FittedModel
 from lvsearch.models.block_model import COLUMN, ROW, LatentBlockModel
-from lvsearch.pictures.style import Caption, in_house_style, palette_of, write_caption
+from lvsearch.pictures.style import Caption, draw_captioned, palette_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -88,9 +88,7 @@ class FittedBlocks(FittedModel):
 
         ax: the axes to draw on; None for a new figure.
         """
-        axes = in_house_style(ax, height=6.4)
-        write_caption(axes, self.draw_blocks(axes))
-        return axes
+        return draw_captioned(ax, self.draw_blocks, height=6.4)
 
     def draw_blocks(self, axes: "Axes") -> Caption:
         """Draw the training matrix in the order of its clusters on existing axes, and return a caption without drawing

@@ -6,6 +6,7 @@ pairs of several columns.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
@@ -23,7 +24,7 @@ from lvsearch.models.components import Component
 from lvsearch.models.kernels import kernel
 from lvsearch.models.mixture import MixtureModel
 from lvsearch.models.units import Row
-from lvsearch.pictures.style import MARKERS, Caption, in_house_style, palette_of, write_caption
+from lvsearch.pictures.style import MARKERS, Caption, draw_captioned, in_house_style, palette_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,9 +60,8 @@ def plot_clusters(
     Raises ValueError unless `columns` are two columns of the data.
     """
     chosen = _checked_columns(points, points.columns[:2] if columns is None else columns, 2)
-    axes = in_house_style(ax, 6.4, 5.2)
-    write_caption(axes, draw_clusters(points, shares, means, covariances, (chosen[0], chosen[1]), axes))
-    return axes
+    draw = partial(draw_clusters, points, shares, means, covariances, (chosen[0], chosen[1]))
+    return draw_captioned(ax, draw, width=6.4, height=5.2)
 
 
 def draw_clusters(

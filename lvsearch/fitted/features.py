@@ -1,6 +1,7 @@
 """The class `FittedFeatures`: a fitted model in which rows have binary features, and each feature adds a loading."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -13,7 +14,7 @@ from lvsearch.fitted.model import FittedModel, column_names_of
 from lvsearch.inference.engine.describing import site_value
 from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.ibp import IBP
-from lvsearch.pictures.style import Caption, in_house_style, write_caption
+from lvsearch.pictures.style import Caption, draw_captioned
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,9 +82,7 @@ class FittedFeatures(FittedModel):
 
         Raises ValueError for a shape with another number of columns.
         """
-        axes = in_house_style(ax)
-        write_caption(axes, draw_loadings(self.loadings(), self.shares(), axes, shape))
-        return axes
+        return draw_captioned(ax, partial(draw_loadings, self.loadings(), self.shares(), shape=shape))
 
 
 def draw_loadings(

@@ -12,7 +12,7 @@ from lvsearch.data.corpus import Corpus
 from lvsearch.files.plain_text import visible
 from lvsearch.fitted.model import FittedModel
 from lvsearch.models.admixture import Admixture
-from lvsearch.pictures.style import Caption, in_house_style, palette_of, write_caption
+from lvsearch.pictures.style import Caption, draw_captioned, palette_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,9 +81,7 @@ class FittedPopulations(FittedModel):
 
         ax: the axes to draw on; None for a new figure.
         """
-        axes = in_house_style(ax, height=3.2)
-        write_caption(axes, self.draw_ancestry(axes))
-        return axes
+        return draw_captioned(ax, self.draw_ancestry, height=3.2)
 
     def draw_ancestry(self, axes: "Axes") -> Caption:
         """Draw the bars of `plot_ancestry` on existing axes, and return their caption without drawing it."""

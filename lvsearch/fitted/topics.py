@@ -2,7 +2,7 @@
 
 import warnings
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -18,7 +18,7 @@ from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.word_mixtures import document_proportions
 from lvsearch.models.families import IndicatorFamily
 from lvsearch.models.topic_model import TopicModel
-from lvsearch.pictures.style import in_house_style, write_caption
+from lvsearch.pictures.style import draw_captioned
 from lvsearch.topics.coloured_text import ColouredDocument, ColouredText, ColouredWord, colour_text
 from lvsearch.topics.distinctive_words import (
     Namer,
@@ -396,9 +396,8 @@ class FittedTopics(FittedModel):
 
         ax: the axes to draw on; None for a new figure.
         """
-        axes, table = in_house_style(ax), self.topic_map()
-        write_caption(axes, draw_topic_map(table, table.attrs["shown"], axes))
-        return axes
+        table = self.topic_map()
+        return draw_captioned(ax, partial(draw_topic_map, table, table.attrs["shown"]))
 
     def to_anndata(self, data: Any, *, layer: str | None = None, posterior: pd.DataFrame | None = None) -> None:
         """Write the topics into an `AnnData` of cells, in place.

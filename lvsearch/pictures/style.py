@@ -10,15 +10,13 @@ A caption stands above a picture: a title of one line, and below it a text that 
 """
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lvsearch.files.plain_text import visible
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -206,6 +204,20 @@ def write_caption(axes: "Axes", caption: Caption) -> None:
         pad=9 + 11.5 * len(wrapped),
         parse_math=False,
     )
+
+
+def draw_captioned(
+    ax: "Axes | None", draw: "Callable[[Axes], Caption]", width: float = WIDTH, height: float = HEIGHT
+) -> "Axes":
+    """Draw a picture with its caption on axes in the house style, and return the axes.
+
+    ax: matplotlib axes to draw on, or None for a new figure
+    draw: a function that draws on axes and returns the caption without drawing it
+    width, height: the size of a new figure, in inches
+    """
+    axes = in_house_style(ax, width, height)
+    write_caption(axes, draw(axes))
+    return axes
 
 
 def _wrap(text: str, width: int) -> list[str]:

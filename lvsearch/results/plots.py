@@ -6,6 +6,7 @@ set (`lvsearch.pictures.style`). The caption of each picture names the kind of i
 The posterior over two size variables is drawn as a lattice with a square for each size.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +14,7 @@ import pandas as pd
 
 from lvsearch.comparison.alignment import draw_component_map
 from lvsearch.files.plain_text import visible
-from lvsearch.pictures.style import Caption, in_house_style, palette_of, write_caption
+from lvsearch.pictures.style import Caption, draw_captioned, palette_of
 from lvsearch.recommending.recommendation import draw_differences
 from lvsearch.results.findings import Findings
 from lvsearch.results.heldout import WITHIN
@@ -44,9 +45,7 @@ def plot_posterior(result: Findings, ax: "Axes | None" = None, kind: str | None 
 
     Raises ValueError for a kind that the result does not have.
     """
-    axes = in_house_style(ax)
-    write_caption(axes, draw_posterior(result, axes, kind))
-    return axes
+    return draw_captioned(ax, partial(draw_posterior, result, kind=kind))
 
 
 def plot_bounds(result: Findings, ax: "Axes | None" = None) -> "Axes":
@@ -61,9 +60,7 @@ def plot_bounds(result: Findings, ax: "Axes | None" = None) -> "Axes":
     result: the search.
     ax: matplotlib axes; None makes a new figure.
     """
-    axes = in_house_style(ax)
-    write_caption(axes, draw_evidence(result, axes))
-    return axes
+    return draw_captioned(ax, partial(draw_evidence, result))
 
 
 def plot_lattice(result: Findings, ax: "Axes | None" = None) -> "Axes":
@@ -76,9 +73,7 @@ def plot_lattice(result: Findings, ax: "Axes | None" = None) -> "Axes":
 
     Raises ValueError for another number of size variables.
     """
-    axes = in_house_style(ax, height=LATTICE_HEIGHT)
-    write_caption(axes, draw_lattice(result, axes))
-    return axes
+    return draw_captioned(ax, partial(draw_lattice, result), height=LATTICE_HEIGHT)
 
 
 def plot_progress(result: Findings, ax: "Axes | None" = None) -> "Axes":
@@ -89,9 +84,7 @@ def plot_progress(result: Findings, ax: "Axes | None" = None) -> "Axes":
     result: the search.
     ax: matplotlib axes; None makes a new figure.
     """
-    axes = in_house_style(ax)
-    write_caption(axes, draw_progress(result, axes))
-    return axes
+    return draw_captioned(ax, partial(draw_progress, result))
 
 
 def plot_component_map(
@@ -106,9 +99,7 @@ def plot_component_map(
 
     Raises ValueError if no larger size was tried.
     """
-    axes = in_house_style(ax)
-    write_caption(axes, draw_component_map(result.component_map(size, larger), axes))
-    return axes
+    return draw_captioned(ax, partial(draw_component_map, result.component_map(size, larger)))
 
 
 def plot_held_out(comparison: pd.DataFrame, ax: "Axes | None" = None) -> "Axes":
@@ -119,9 +110,7 @@ def plot_held_out(comparison: pd.DataFrame, ax: "Axes | None" = None) -> "Axes":
     comparison: a table from `lvsearch.results.heldout.held_out_comparison`.
     ax: matplotlib axes; None makes a new figure.
     """
-    axes = in_house_style(ax)
-    write_caption(axes, draw_held_out(comparison, axes))
-    return axes
+    return draw_captioned(ax, partial(draw_held_out, comparison))
 
 
 # ── held-out data ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -17,7 +17,7 @@ from jaxtyping import Float
 
 from lvsearch.files.plain_text import visible
 from lvsearch.pictures.size_axis import SizeAxis
-from lvsearch.pictures.style import Caption, in_house_style, palette_of, write_caption
+from lvsearch.pictures.style import Caption, draw_captioned, palette_of
 from lvsearch.sizing.sizes import Size
 from lvsearch.sizing.words import between_in_words, is_or_are, with_noun
 
@@ -242,9 +242,7 @@ class OtherScores:
 
         ax: matplotlib axes; None makes a new figure.
         """
-        axes = in_house_style(ax, height=self.height)
-        write_caption(axes, self.draw(axes))
-        return axes
+        return draw_captioned(ax, self.draw, height=self.height)
 
     def draw(self, axes: "Axes") -> Caption:
         """Draw a row for the posterior and for each score on existing axes, and return a caption without drawing it."""

@@ -16,6 +16,7 @@ References: Hennig (2007), *Cluster-wise assessment of cluster stability*, for t
 import textwrap
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ from jaxtyping import Bool, Float
 
 from lvsearch.comparison.similarity import HALF
 from lvsearch.files.plain_text import visible
-from lvsearch.pictures.style import Caption, in_house_style, palette_of, write_caption
+from lvsearch.pictures.style import Caption, draw_captioned, palette_of
 from lvsearch.sizing.sizes import Size
 from lvsearch.sizing.words import had_not_finished, sizes_in_words
 
@@ -71,9 +72,8 @@ def plot_persistence(
     ax: the axes to draw on; None for a new figure.
     """
     rows = min(len(table), MOST_ROWS)
-    axes = in_house_style(ax, height=max(LEAST, MARGIN + ROW * rows))
-    write_caption(axes, draw_persistence(table, found, threshold, kind, axes))
-    return axes
+    draw = partial(draw_persistence, table, found, threshold, kind)
+    return draw_captioned(ax, draw, height=max(LEAST, MARGIN + ROW * rows))
 
 
 def draw_persistence(table: pd.DataFrame, found: Similarities, threshold: float, kind: str, axes: "Axes") -> Caption:

@@ -32,7 +32,7 @@ from jaxtyping import Float64, Int
 from scipy.special import softmax
 
 from lvsearch.files.plain_text import visible
-from lvsearch.pictures.style import Caption, in_house_style, palette_of, write_caption
+from lvsearch.pictures.style import Caption, draw_captioned, palette_of
 from lvsearch.sizing.sizes import SizePrior
 from lvsearch.sizing.words import had_not_finished, is_or_are, sizes_in_words, with_noun
 
@@ -180,9 +180,7 @@ class Robustness:
 
         Returns the axes.
         """
-        axes = in_house_style(ax)
-        write_caption(axes, self.draw(axes))
-        return axes
+        return draw_captioned(ax, self.draw)
 
     def draw(self, axes: "Axes") -> Caption:
         """Draw the probability of each size given m units on existing axes, and return a caption without drawing it."""

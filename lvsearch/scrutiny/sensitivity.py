@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from lvsearch.files.plain_text import visible
-from lvsearch.pictures.style import Caption, in_house_style, palette_of, write_caption
+from lvsearch.pictures.style import Caption, draw_captioned, palette_of
 from lvsearch.sizing.posterior import EstimatedPosterior, estimate_posterior
 from lvsearch.sizing.sizes import Size, SizePrior
 from lvsearch.sizing.words import had_not_finished, sizes_in_words, with_noun
@@ -174,9 +174,7 @@ class Sensitivity:
         """
         if len(self.best) > 1:
             raise ValueError(f"got {len(self.best)} size variables, expected one: read table() instead")
-        axes = in_house_style(ax)
-        write_caption(axes, self.draw(axes))
-        return axes
+        return draw_captioned(ax, self.draw)
 
     def draw(self, axes: "Axes") -> Caption:
         """Draw a row of dots per variant on existing axes, as large as the probability of each size.
