@@ -29,9 +29,6 @@ from lvsearch.pictures.style import MARKERS, Caption, draw_captioned, in_house_s
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
 INSIDE = 0.9

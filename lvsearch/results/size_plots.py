@@ -33,8 +33,6 @@ from lvsearch.sizing.words import size_text, sizes_in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 NEGLIGIBLE = 1e-3

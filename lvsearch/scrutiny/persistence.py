@@ -31,8 +31,6 @@ from lvsearch.sizing.words import had_not_finished, sizes_in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 MOST_ROWS = 40
