@@ -98,7 +98,7 @@ def _demo(options: argparse.Namespace) -> int:
     # 1. documents: simulated ones, whose number of topics is known, or docstrings
     truth = None
     if options.simulated:
-        from lvsearch.fitted.simulated import planted
+        from lvsearch.command.simulated import planted
 
         drawn = planted(seed=options.seed)
         corpus, truth = drawn.corpus, drawn.n_topics
@@ -122,7 +122,7 @@ def _demo(options: argparse.Namespace) -> int:
     )
     status = _conclude(result, options.out / REPORT)
     if truth is not None and result.visits:
-        from lvsearch.fitted.simulated import verdict
+        from lvsearch.command.simulated import verdict
 
         print(f"\n{verdict(truth, result.estimated)}")
     return status

@@ -12,7 +12,7 @@ import pytest
 import lvsearch as lv
 from lvsearch import api
 from lvsearch.command import cli
-from lvsearch.fitted.simulated import planted
+from lvsearch.command.simulated import planted
 from lvsearch.recommending.evaluator import checked_prior
 from lvsearch.searching import controller
 
@@ -208,7 +208,7 @@ def test_texts_are_read_line_by_line(files, tmp_path):
 @pytest.mark.slow  # the other demo is in the fast tier
 def test_demo_with_planted_topics_gives_a_verdict(tmp_path, monkeypatch, capsys):
     small = planted(3, n_documents=24, n_tokens=12, n_terms=20, seed=1)
-    monkeypatch.setattr("lvsearch.fitted.simulated.planted", lambda seed: small)
+    monkeypatch.setattr("lvsearch.command.simulated.planted", lambda seed: small)
     monkeypatch.setattr(cli, "SIMULATED_MAX_SIZE", 3)
     assert cli.main(["demo", "--simulated", "--out", str(tmp_path / "demo"), *ENDING]) == 0
     printed = capsys.readouterr().out

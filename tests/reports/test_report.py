@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import lvsearch as lv
-from lvsearch.fitted.simulated import planted, verdict
+from lvsearch.command.simulated import planted, verdict
 from lvsearch.inference.likelihood import document_likelihood
 from lvsearch.reports.report import write_report
 from lvsearch.results.card import card, facts, near_table, summary
