@@ -10,7 +10,7 @@ from lvsearch.sizing.bounds import NOT_OF_SIZES, OF_FITS
 from lvsearch.sizing.posterior import SETTLED, format_probability, in_percent, posterior
 from lvsearch.sizing.racing import UNSETTLED
 from lvsearch.sizing.sizes import Size
-from lvsearch.sizing.words import is_or_are, size_text, sizes_in_words, with_noun
+from lvsearch.sizing.words import is_or_are, size_text, size_with_nouns, sizes_in_words
 
 
 def unit_name(result: Findings) -> str:
@@ -32,9 +32,7 @@ def scale_in_words(result: Findings) -> str:
 def size_in_words(result: Findings, size: Size) -> str:
     """Return a size with its nouns, such as "18 topics", "size 18", or "3 topics × 2 regions"."""
     names = result.evaluator.size_names
-    if names == ("size",):
-        return f"size {size[0]}"
-    return " × ".join(with_noun(number, name.replace("_", " ")) for number, name in zip(size, names, strict=True))
+    return f"size {size[0]}" if names == ("size",) else size_with_nouns(size, names)
 
 
 def verb_of_size(result: Findings, size: Size) -> str:

@@ -24,7 +24,7 @@ from lvsearch.files.plain_text import visible
 from lvsearch.pictures.style import Caption, draw_captioned, palette_of
 from lvsearch.sizing.posterior import EstimatedPosterior, estimate_posterior
 from lvsearch.sizing.sizes import Size, SizePrior
-from lvsearch.sizing.words import had_not_finished, sizes_in_words, with_noun
+from lvsearch.sizing.words import had_not_finished, size_with_nouns, sizes_in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -227,8 +227,7 @@ class Sensitivity:
     @property
     def _best_in_words(self) -> str:
         """The most probable size of the original search, such as "3 components"."""
-        named = zip(self.best, self.size_names, strict=True)
-        return " × ".join(with_noun(number, name.replace("_", " ")) for number, name in named)
+        return size_with_nouns(self.best, self.size_names)
 
     def _kept_in_words(self) -> str:
         """Return a sentence about the sizes that may be the best in every variant, and in at least one."""

@@ -10,6 +10,14 @@ def size_text(size: Size) -> str:
     return "×".join(map(str, size))
 
 
+def size_with_nouns(size: Size, names: Sequence[str]) -> str:
+    """Return a size with its nouns, such as "18 topics" or "3 topics × 2 regions".
+
+    names: the names of the size variables, such as "topics" or "row_clusters".
+    """
+    return " × ".join(with_noun(number, name.replace("_", " ")) for number, name in zip(size, names, strict=True))
+
+
 def sizes_in_words(sizes: Sequence[Size]) -> str:
     """Return sizes in increasing order as text: "12–14, 20" for one size variable, "2×3, 4×1" for several."""
     if any(len(size) > 1 for size in sizes):
