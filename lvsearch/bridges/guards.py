@@ -17,6 +17,7 @@ import equinox as eqx
 import jax
 
 import lvsearch.models as models
+from lvsearch.files.plain_text import one_line
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.interrupts import is_main_thread
 from lvsearch.models import families
@@ -71,7 +72,7 @@ def failed_fit(size: Size, ceiling: float, start: str, seconds: float, why: str)
 
 def error_in_words(error: Exception) -> str:
     """Describe an error in one line that follows "size 3", such as "raised ValueError: got 3"."""
-    words = " ".join(str(error).split())
+    words = one_line(error)
     short = words if len(words) <= LONGEST else f"{words[:LONGEST]}…"
     return f"raised {type(error).__name__}{f': {short}' if short else ''}"
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from lvsearch.command.arguments import FORMER_SCORES, KEEP, Runs, parser
 from lvsearch.command.sources import check_sources, read_corpus, stop_words_of
-from lvsearch.files.plain_text import print_any_text, visible
+from lvsearch.files.plain_text import one_line, print_any_text, visible
 from lvsearch.interrupts import INTERRUPTED, listen_again, remember_interrupts, was_interrupted
 from lvsearch.seeds import checked_seed
 
@@ -463,4 +463,4 @@ def _one_line(error: BaseException) -> str:
     """Return the message of an error in one line, with control characters made visible."""
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return visible(f"{error.strerror}: {error.filename}")
-    return visible(" ".join(str(error).split()))
+    return visible(one_line(error))

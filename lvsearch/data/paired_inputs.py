@@ -10,6 +10,7 @@ import pandas as pd
 from scipy.sparse import csr_array, issparse
 
 from lvsearch.data.corpus import Corpus
+from lvsearch.files.plain_text import one_line
 from lvsearch.files.untrusted_files import require_ordinary
 from lvsearch.models.plain_arguments import as_list, numbers
 from lvsearch.reading.counts import canonical_counts, refuse_masked
@@ -119,7 +120,7 @@ def _read_csv(path: str | os.PathLike[str], *needed: str) -> pd.DataFrame:
     except UnnamedValuesError:
         raise
     except ValueError as error:
-        raise ValueError(f"{path}: {' '.join(str(error).split())}; expected comma-separated columns, UTF-8") from error
+        raise ValueError(f"{path}: {one_line(error)}; expected comma-separated columns, UTF-8") from error
     frame = pd.DataFrame({name: frame[name].fillna("").str.strip() for name in frame.columns})  # "": short lines
     for name in needed:
         if name not in frame.columns:

@@ -32,6 +32,11 @@ def visible(text: str) -> str:
     return "".join(shown)
 
 
+def one_line(error: BaseException) -> str:
+    """Return the message of an exception on one line, for a sentence that goes on after it."""
+    return " ".join(str(error).split())
+
+
 def markdown(text: str) -> str:
     """Return the text on one line, escaped so that Markdown shows it as it is."""
     return MARKDOWN.sub(r"\\\g<0>", visible(text))

@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+from lvsearch.files.plain_text import one_line
 from lvsearch.models.plain_arguments import as_path
 
 READ_AT_ONCE = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -73,7 +74,7 @@ of a shape beyond all memory."""
 
 def reason(error: BaseException) -> str:
     """Return the message of an exception in one line, without the memory addresses of Python's objects."""
-    return re.sub(r"<[^<>]* object at 0x[0-9a-f]+>", "…", " ".join(str(error).split()))
+    return re.sub(r"<[^<>]* object at 0x[0-9a-f]+>", "…", one_line(error))
 
 
 def read_arrays(content: bytes, name: str | Path) -> dict[str, np.ndarray]:

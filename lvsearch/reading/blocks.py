@@ -17,6 +17,7 @@ import pandas as pd
 from scipy.sparse import csr_array
 
 from lvsearch.files.packed_files import open_text
+from lvsearch.files.plain_text import one_line
 from lvsearch.inference.data.scratch import ScratchArray
 from lvsearch.reading.counts import (
     COLUMNS,
@@ -355,7 +356,7 @@ class _Entries(NamedTuple):
             pass
         except (ValueError, OverflowError, StopIteration) as error:
             raise ValueError(
-                f"{self.path}: {' '.join(str(error).split())}; expected {n_columns} numbers on every line after line "
+                f"{self.path}: {one_line(error)}; expected {n_columns} numbers on every line after line "
                 f"{self.lines_before}"
             ) from error
         if before != self.n_entries:

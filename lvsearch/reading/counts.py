@@ -18,6 +18,7 @@ import pandas as pd
 from scipy.sparse import csr_array, issparse, load_npz
 
 from lvsearch.files.packed_files import open_unpacked, read_text
+from lvsearch.files.plain_text import one_line
 from lvsearch.files.untrusted_files import require_ordinary
 from lvsearch.inference.data.mapped import MappedCounts
 from lvsearch.reading.vocabulary import ordered_terms, read_lines, read_vocabulary
@@ -301,7 +302,7 @@ def _matrix(path: str | os.PathLike[str]) -> csr_array:
     try:
         return csr_array(mmread(io.BytesIO(content), spmatrix=False))
     except (ValueError, OverflowError, EOFError) as error:
-        raise ValueError(f"{path}: {' '.join(str(error).split())}; expected a Matrix Market file") from error
+        raise ValueError(f"{path}: {one_line(error)}; expected a Matrix Market file") from error
 
 
 def read_npz(path: str | os.PathLike[str], documents: str = ROWS, words: Sequence[str] | None = None) -> FileCounts:
@@ -321,7 +322,7 @@ def read_npz(path: str | os.PathLike[str], documents: str = ROWS, words: Sequenc
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise ValueError(
-            f"{path}: {' '.join(str(error).split())}; expected a sparse matrix written by scipy.sparse.save_npz"
+            f"{path}: {one_line(error)}; expected a sparse matrix written by scipy.sparse.save_npz"
         ) from error
     return orient_documents(csr_array(matrix), documents, words, path)
 
@@ -376,8 +377,9 @@ def read_uci(path: str | os.PathLike[str], words: Sequence[str] | None = None) -
     except pd.errors.EmptyDataError:
         entries = np.zeros((0, 3), np.int64)
     except (ValueError, OverflowError) as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(f"{path}: {reason}; expected `document word count` on every line after the third") from error
+        raise ValueError(
+            f"{path}: {one_line(error)}; expected `document word count` on every line after the third"
+        ) from error
     if entries.shape[1] != 3 or len(entries) != n_entries:
         raise ValueError(
             f"{path}: got {len(entries):,} lines of {entries.shape[1]} numbers after the third, which says "
@@ -433,8 +435,9 @@ def parse_svmlight(content: bytes, path: str | os.PathLike[str]) -> tuple[csr_ar
     try:
         counts, labels = load_svmlight_file(io.BytesIO(content), zero_based=True)  # pyright: ignore[reportArgumentType]
     except (ValueError, OverflowError) as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(f"{path}: {reason}; expected lines `label id:count …`, as SVMlight has them") from error
+        raise ValueError(
+            f"{path}: {one_line(error)}; expected lines `label id:count …`, as SVMlight has them"
+        ) from error
     return csr_array(counts), np.asarray(labels)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array
 
+from lvsearch.files.plain_text import one_line
 from lvsearch.reading.counts import COLUMNS, FileCounts, read_matrix_market
 from lvsearch.reading.vocabulary import MOST_UNNAMED, UNNAMED, read_lines
 
@@ -224,7 +225,7 @@ def read_h5ad(path: str | os.PathLike[str], layer: str | None) -> FileCounts:
     except (ValueError, KeyError, OSError) as error:
         if isinstance(error, FileNotFoundError):
             raise
-        raise ValueError(f"{path}: {' '.join(str(error).split())}; expected a file that AnnData wrote") from error
+        raise ValueError(f"{path}: {one_line(error)}; expected a file that AnnData wrote") from error
     found = anndata_counts(data, layer)
     return FileCounts(found.counts, found.vocabulary, names=found.names, metadata=found.metadata)
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, cast
 import pandas as pd
 
 from lvsearch.files.packed_files import read_text, unpacked_name
+from lvsearch.files.plain_text import one_line
 from lvsearch.tables.delimited import (
     MISSING,
     Dialect,
@@ -139,9 +140,10 @@ def _read_in_style(
     except UnnamedValuesError:
         raise
     except (ValueError, IndexError) as error:  # among them lines of different lengths, no such column
-        reason = " ".join(str(error).split())
         named = {",": "comma", ";": "semicolon", "\t": "tab"}.get(dialect.separator, repr(dialect.separator))
-        raise ValueError(f"{path}: {reason}; expected {named}-separated numbers, as many on every line") from error
+        raise ValueError(
+            f"{path}: {one_line(error)}; expected {named}-separated numbers, as many on every line"
+        ) from error
     return frame if index is None else frame.set_index(index)
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from lvsearch.files.packed_files import open_unpacked, read_text
+from lvsearch.files.plain_text import one_line
 from lvsearch.files.untrusted_files import require_ordinary
 from lvsearch.tables.delimited import (
     check_header,
@@ -133,8 +134,7 @@ def read_delimited(content: str, name: Any, ending: str, text: Any, id: Any = No
 
 def not_delimited(name: Any, error: Exception) -> ValueError:
     """Return the error to raise if pandas cannot read a table. name: the file; error: the error of pandas."""
-    reason = " ".join(str(error).split())
-    return ValueError(f"{name}: {reason}; expected a table whose first line names its columns")
+    return ValueError(f"{name}: {one_line(error)}; expected a table whose first line names its columns")
 
 
 # -- JSON ---------------------------------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ def read_excel(path: str | os.PathLike[str], text: Any, id: Any = None) -> Table
     except Exception as error:  # openpyxl raises KeyError, BadZipFile and others of its own for files that are none
         if isinstance(error, FileNotFoundError):
             raise
-        raise ValueError(f"{path}: {' '.join(str(error).split())}; expected an Excel file (.xlsx)") from error
+        raise ValueError(f"{path}: {one_line(error)}; expected an Excel file (.xlsx)") from error
     used, *others = sheets
     frame = sheets[used]
     require_columns(frame.columns, path, text, id)
@@ -267,7 +267,7 @@ def arrow_readable(path: Any) -> Iterator[None]:
         if isinstance(error, FileNotFoundError):
             raise
         kind = "Parquet" if Path(path).suffix.lower() == ".parquet" else "Arrow"
-        raise ValueError(f"{path}: {' '.join(str(error).split())}; expected a {kind} file") from error
+        raise ValueError(f"{path}: {one_line(error)}; expected a {kind} file") from error
 
 
 def arrow_batches(path: str | os.PathLike[str], n_rows: int) -> tuple[pd.DataFrame, Iterator[Any]]:
