@@ -241,16 +241,7 @@ def _parts_of_mixture(fitted: FittedMixture) -> Parts:
     # 1. a line for each cluster, the largest first
     shares, weights, means = fitted.memberships().to_numpy(), fitted.weights(), fitted.means()
     representative = _representative(shares)
-    rows = tuple(
-        PartRow(
-            k,
-            f"cluster {k}",
-            float(np.asarray(weights)[k]),
-            (", ".join(f"{name} {_number(value)}" for name, value in means.loc[k].iloc[:MOST_COLUMNS].items()),),
-            representative[k],
-        )
-        for k in np.argsort(-weights.to_numpy(), kind="stable").tolist()
-    )
+    rows = _rows_of_parts("cluster", weights, means, representative)
     # 2. a picture, which needs two columns, and rows to look through
     points = fitted.training
     assert isinstance(points, Points)
@@ -281,16 +272,7 @@ def _parts_of_features(fitted: FittedFeatures) -> Parts:
     loadings, has = fitted.loadings(), np.asarray(fitted.transform(fitted.training), np.float64)
     shares = pd.Series(has.mean(axis=0), index=loadings.index)
     representative = _representative(has)
-    rows = tuple(
-        PartRow(
-            k,
-            f"feature {k}",
-            float(np.asarray(shares)[k]),
-            (", ".join(f"{name} {_number(value)}" for name, value in loadings.loc[k].iloc[:MOST_COLUMNS].items()),),
-            representative[k],
-        )
-        for k in np.argsort(-shares.to_numpy(), kind="stable").tolist()
-    )
+    rows = _rows_of_parts("feature", shares, loadings, representative)
     # 2. a picture, and rows to look through
     drawing = draw_with_caption(
         partial(draw_loadings, loadings, shares), "loadings", "Loadings of each feature on each column", 3.6
@@ -311,6 +293,28 @@ def _parts_of_features(fitted: FittedFeatures) -> Parts:
 
 
 # ── drawings, tables ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _rows_of_parts(
+    noun: str, shares: pd.Series, table: pd.DataFrame, representative: tuple[tuple[int, ...], ...]
+) -> tuple[PartRow, ...]:
+    """Return a row for each cluster or feature, the largest share first.
+
+    noun: the word for one of them
+    shares: the share of each in the data, (parts,)
+    table: its numbers in the columns of the data, (parts, columns)
+    representative: for each, the numbers of the rows that show it best
+    """
+    return tuple(
+        PartRow(
+            k,
+            f"{noun} {k}",
+            float(shares.iloc[k]),
+            (", ".join(f"{name} {_number(value)}" for name, value in table.loc[k].iloc[:MOST_COLUMNS].items()),),
+            representative[k],
+        )
+        for k in np.argsort(-shares.to_numpy(), kind="stable").tolist()
+    )
 
 
 def draw_with_caption(draw: "Callable[[Axes], Caption]", name: str, label: str, height: float = PAGE_HEIGHT) -> Drawing:
