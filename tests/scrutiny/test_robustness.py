@@ -59,7 +59,7 @@ def test_orders_that_disagree_lower_the_confidence():
 
 
 @pytest.fixture(scope="module")
-def skewed() -> lv.results.result.SearchResult:
+def skewed() -> lv.SearchResult:
     rng = np.random.default_rng(2)
     values = np.array([[0.0, 0.0], [8.0, 5.0]])[rng.choice(2, 60)] + rng.gamma(2.0, 1.0, (60, 2))
     kind = lv.models.DiagonalComponents.scaled_to(values)
