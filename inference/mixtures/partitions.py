@@ -133,9 +133,7 @@ def log_block_count_prior(
     return log_stirling[1:] + total
 
 
-def _log_powers(
-    k: Int[np.ndarray, " blocks"], n: int, log_alpha: float | np.floating
-) -> Float[np.ndarray, " blocks"]:
+def _log_powers(k: Int[np.ndarray, " blocks"], n: int, log_alpha: float | np.floating) -> Float[np.ndarray, " blocks"]:
     """Return log [α^K Γ(α) / Γ(α + n)] for each number of blocks K, in nats.
 
     The quotient is B(α, n) / Γ(n). `betaln` keeps its digits where α is much larger than n, and a difference of two
