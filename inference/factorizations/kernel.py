@@ -202,7 +202,8 @@ def log_noise_prior(prior: GammaPrior, log_shape: float | Float64[np.ndarray, " 
 def most_probable_noise(counts: CountMatrix, prior: GammaPrior, fitted: Fitted) -> float:
     """Return the shape r of the noise that is most probable given q, at most `FURTHEST` from the current log r.
 
-    It has the highest p(log r) e^L(r), where L(r) is the bound on log p(counts | r).
+    It has the highest p(log r) e^L(r), where L(r) is the bound on log p(counts | r). A current log r outside of
+    `LOWEST` … `HIGHEST` is first moved to the nearer end.
 
     counts: the counts, with the current r.
     prior: the Gamma prior of r.
@@ -212,7 +213,7 @@ def most_probable_noise(counts: CountMatrix, prior: GammaPrior, fitted: Fitted) 
 
     log_cells = _cells_by_log_shape(counts, fitted)
     assert counts.noise_shape is not None  # where r has a prior it has a value
-    now = np.log(counts.noise_shape)
+    now = np.clip(np.log(counts.noise_shape), LOWEST, HIGHEST)  # the prior mean, where it begins, may lie outside
     found = minimize_scalar(
         lambda log_shape: -(log_cells(log_shape) + log_noise_prior(prior, log_shape)),
         bounds=(max(LOWEST, now - FURTHEST), min(HIGHEST, now + FURTHEST)),

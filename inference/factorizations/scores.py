@@ -54,13 +54,14 @@ def _score_rows_of_counts(
     Half of the intensities are drawn from q, and half from a distribution with the same mean and twice the variance.
     The factors are held at their posterior means.
 
-    samples: the number of draws for each row.
+    samples: the number of draws for each row; an odd number is raised by one, since both halves must be equal.
     capacity: not used.
     """
     counts = counts_of_rows(_fitted_model(estimate), data)
     q, factors = fold_in(estimate, counts)
     prior, wide = _intensity_prior(estimate), Gammas(WIDER * q.shape, WIDER * q.rate)
     random = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
+    samples += samples % 2  # the weights divide by the even mixture of both halves
     log_weights = []
     for number in range(samples):
         source = (q, wide)[number % 2]

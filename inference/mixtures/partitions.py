@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
-from scipy.special import gammaln, logsumexp
+from scipy.special import betaln, gammaln
 
 from lvsearch.inference.diagnostics import mean_effective_sample_size
 from lvsearch.models.contract import HyperparameterArray
@@ -123,14 +123,50 @@ def log_block_count_prior(
         moved = np.concatenate([[-np.inf], log_stirling[:-1]])
         log_stirling = np.logaddexp(moved, np.log(m) + log_stirling) if m else moved
     k = np.arange(1, most + 1)
-    if isinstance(concentration, GammaPrior):
-        shape, rate = float(concentration.shape), float(concentration.rate)
-        grid = np.linspace(-30 / shape - np.log(rate), np.log((shape + 12 * np.sqrt(shape) + 30) / rate), 300)
-        log_weight = shape * (grid + np.log(rate)) - rate * np.exp(grid) - gammaln(shape) + np.log(grid[1] - grid[0])
-    else:
-        grid, log_weight = np.log(np.atleast_1d(np.asarray(concentration, np.float64))), np.zeros(1)
-    each = k * grid[:, None] + (log_weight + gammaln(np.exp(grid)) - gammaln(np.exp(grid) + n))[:, None]
-    return log_stirling[1:] + logsumexp(each, axis=0)
+    if not isinstance(concentration, GammaPrior):
+        return log_stirling[1:] + _log_powers(k, n, np.log(float(concentration)))
+    nodes, log_weights, log_below = _concentration_grid(float(concentration.shape), float(concentration.rate), n, most)
+    total = np.full(most, -np.inf)
+    for node, log_weight in zip(nodes, log_weights, strict=True):  # one by one, so that no array is nodes × blocks
+        total = np.logaddexp(total, _log_powers(k, n, node) + log_weight)
+    total[:1] = np.logaddexp(total[:1], log_below - gammaln(n))
+    return log_stirling[1:] + total
+
+
+def _log_powers(k: Int[np.ndarray, " blocks"], n: int, log_alpha: float | np.floating) -> Float[np.ndarray, " blocks"]:
+    """Return log [α^K Γ(α) / Γ(α + n)] for each number of blocks K, in nats.
+
+    The quotient is B(α, n) / Γ(n). `betaln` keeps its digits where α is much larger than n, and a difference of two
+    log-gammas does not.
+    """
+    return k * log_alpha + (betaln(np.exp(log_alpha), n) - gammaln(n))
+
+
+def _concentration_grid(
+    shape: float, rate: float, n: int, most: int
+) -> tuple[Float[np.ndarray, " node"], Float[np.ndarray, " node"], float]:
+    """Return a grid of log α that integrates the block counts K = 1, …, `most` of n rows over α ~ Gamma(shape, rate).
+
+    Let s be the shape, r the rate and u = log α. The integrand p(u) p(K | u) is log-concave in u.
+
+    1. Spacing. At the maximum of the integrand r α + E[K | α] = s + K, so its curvature there, r α + Var[K | α], is at
+       most s + K. A spacing of one standard deviation, 1 / √(s + most), leaves a relative error of exp(−2π²). Of a
+       broad integrand, e^(−r α) as a function of complex u decides: its error is exp(−π² / spacing).
+    2. Upper end. There e^(−r α) α^(s + K) has fallen by more than e^−38 from its maximum.
+    3. Lower end. E[K | α] ≤ 1 + α (1 + log n) puts every maximum above s / (r + 1 + log n). Below it the integrand
+       falls as e^((s + K − 1) u). So for K > 1, or s ≥ 1, the part below the end is less than e^−40 of all.
+    4. Below the lower end there is one block, and p(u) = s e^(s u) up to a constant. This falls slowly if s is small.
+       Further nodes at the same spacing are a geometric series there, which is summed.
+
+    Returns: (log α of each node; log of each node's prior probability; log prior probability below the lowest node).
+    """
+    spacing = min(0.25, 1 / np.sqrt(shape + most))
+    low = np.log((shape + 1) / (rate + 1 + np.log1p(n))) - 3 - 40 / max(shape, 1.0)
+    highest = shape + most
+    high = np.log((highest + 12 * np.sqrt(highest) + 30) / rate)
+    nodes = np.arange(low, high + spacing, spacing)
+    log_weights = shape * (nodes + np.log(rate)) - rate * np.exp(nodes) - gammaln(shape) + np.log(spacing)
+    return nodes, log_weights, float(log_weights[0] - shape * spacing - np.log(-np.expm1(-shape * spacing)))
 
 
 class OccupiedCounts(NamedTuple):

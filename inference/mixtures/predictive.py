@@ -82,7 +82,8 @@ def weighted_predictive(
     """
     with jax.enable_x64(True):
         wide = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), natural)
-        log_weights = np.log(np.maximum(np.append(weights, left), 1e-300))
+        with np.errstate(divide="ignore"):  # a weight of 0 has the logarithm −inf, and its density takes no part
+            log_weights = np.log(np.append(weights, left))
         return np.asarray(_each(component, wide, log_weights, Row(np.asarray(units.value), np.asarray(units.observed))))
 
 

@@ -118,8 +118,10 @@ class PartitionTrace(NamedTuple):
 
     @property
     def _doubt(self) -> float:
-        """Half a visit, as a fraction of the independent visits that the chains are worth (at least one for each
-        chain).
+        """Half a visit, as a fraction of the independent visits that the chains are worth.
+
+        Chains that disagree may be worth fewer visits than there are chains, because several of them may have stayed
+        near their starts. If nothing varies, every chain counts as one visit.
         """
         return 0.5 / (np.nan_to_num(self.effective_sample_size, nan=len(self.parts)) + 1)
 

@@ -145,8 +145,11 @@ def run_chain(
 
     Raises ValueError for bad counts, starts and settings.
     """
-    if sweeps < 0 or score_every < 1 or keep < 0:
-        raise ValueError(f"got sweeps={sweeps}, score_every={score_every}, keep={keep}; expected ≥ 0, ≥ 1, ≥ 0")
+    if sweeps < 0 or score_every < 1 or keep < 0 or merge_every < 0:
+        raise ValueError(
+            f"got sweeps={sweeps}, score_every={score_every}, keep={keep}, merge_every={merge_every}; "
+            "expected ≥ 0, ≥ 1, ≥ 0, ≥ 0"
+        )
     if any(not temperature > 0 for temperature in temperatures):
         raise ValueError(f"got temperatures {list(temperatures)}, expected positive numbers")
     corpus = TreeCorpus.from_counts(counts)
@@ -264,10 +267,12 @@ def sample_tree(
     keep: keep the allocation after every `keep`-th sweep, 0 for none.
     merge_every: sweeps between merges of siblings, 0 for none; draws are then not from the posterior.
 
-    Raises ValueError for fewer than one chain.
+    Raises ValueError for fewer than one chain, no entry of `start_branchings`, and bad counts, starts and settings.
     """
     if chains < 1:
         raise ValueError(f"got chains={chains}, expected at least 1")
+    if not len(start_branchings):
+        raise ValueError("got no start_branchings, expected at least one: a γ, or None for that of `hyper`")
     traces = [
         run_chain(
             counts,

@@ -159,8 +159,9 @@ def _is_from_lvsearch(cls: type) -> bool:
 
 
 def _parts(module: eqx.Module) -> Iterator[eqx.Module]:
-    """Yield an equinox module and every module in its fields, recursively."""
+    """Yield an equinox module and every module in its fields, recursively, also in tuples, lists and mappings."""
     yield module
     for value in vars(module).values():
-        if isinstance(value, eqx.Module):
-            yield from _parts(value)
+        for part in jax.tree.leaves(value, is_leaf=lambda one: isinstance(one, eqx.Module)):
+            if isinstance(part, eqx.Module):
+                yield from _parts(part)

@@ -43,7 +43,7 @@ class FittedBlocks(FittedModel):
 
         data: the rows; by default the training data.
         """
-        points = self._points(data)
+        points = self._data_as(Points, data)
         shares = np.asarray(self._describe(points).representation, np.float64)
         return pd.DataFrame(shares, index=row_index(points), columns=pd.RangeIndex(shares.shape[1], name=ROW))
 
@@ -62,7 +62,7 @@ class FittedBlocks(FittedModel):
         logits = np.asarray(self.estimate.natural[COLUMN], np.float64)
         shares = np.exp(logits - logits.max(1, keepdims=True))
         shares /= shares.sum(1, keepdims=True)
-        index = pd.Index(self._points(None).columns)
+        index = pd.Index(self._data_as(Points, None).columns)
         return pd.DataFrame(shares, index=index, columns=pd.RangeIndex(shares.shape[1], name=COLUMN))
 
     def column_labels(self) -> pd.Series:
@@ -94,20 +94,10 @@ class FittedBlocks(FittedModel):
         """Draw the training matrix in the order of its clusters on existing axes, and return a caption without drawing
         it.
         """
-        points = self._points(None)
+        points = self._data_as(Points, None)
         return draw_blocks(
             points, self.row_labels().to_numpy(), self.column_labels().to_numpy(), self.block_means(), axes
         )
-
-    def _points(self, data: Any) -> Points:
-        """Return `data` as `Points` with the columns of the training data; for None, the training data.
-
-        Raises ValueError for data whose columns have no names.
-        """
-        points = self.training if data is None else self.training.like_this(data)
-        if not isinstance(points, Points):
-            raise ValueError(f"got rows as {type(points).__name__}, expected Points, whose columns have names")
-        return points
 
 
 # ── the picture ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -250,7 +250,7 @@ class FittedMixture(FittedModel):
 
         data: the rows; by default the training data.
         """
-        rows = self._points(data)
+        rows = self._data_as(Points, data)
         shares = np.asarray(self._describe(rows).representation, np.float64)
         return pd.DataFrame(shares, index=row_index(rows), columns=pd.RangeIndex(shares.shape[1], name=LABEL))
 
@@ -298,7 +298,7 @@ class FittedMixture(FittedModel):
 
         Raises ValueError for plug-in fits, whose density is `score_units`.
         """
-        rows = self._points(data)
+        rows = self._data_as(Points, data)
         return pd.Series(
             predictive_log_density(self.estimate, rows.dataset()), index=row_index(rows), name="log_density"
         )
@@ -317,7 +317,7 @@ class FittedMixture(FittedModel):
         rng, key = np.random.default_rng(seed), jax.random.key(seed)
         weights = self.weights().to_numpy()
         chosen = rng.choice(len(weights), size=n, p=weights / weights.sum())
-        like = self._points(None)
+        like = self._data_as(Points, None)
         totals = like.filled[rng.integers(len(like.filled), size=n)]
         with jax.enable_x64(True):
             statistics = self._statistics()
@@ -339,7 +339,7 @@ class FittedMixture(FittedModel):
         Returns (components of this fit, components of `other`), or None for components that cannot draw rows.
         """
         assert isinstance(other, FittedMixture)
-        like = Row(self._points(None).filled, self._points(None).observed)
+        like = Row(self._data_as(Points, None).filled, self._data_as(Points, None).observed)
         with jax.enable_x64(True):
             statistics = self._statistics(), other._statistics()
         return row_affinity(self.model.components, *statistics, like, jax.random.key(0))
@@ -351,7 +351,7 @@ class FittedMixture(FittedModel):
         means. Kinds of components without means give "component 0", ….
         """
         try:
-            return column_names_of(self.means(), self._points(None), relative=True)
+            return column_names_of(self.means(), self._data_as(Points, None), relative=True)
         except ValueError:  # a user's kind of component need not define `moments`
             return super().component_names()
 
@@ -382,7 +382,7 @@ class FittedMixture(FittedModel):
 
         Raises ValueError for fewer than two columns and for unknown names.
         """
-        return plot_pairs(self._points(None), self.memberships().to_numpy(), columns)
+        return plot_pairs(self._data_as(Points, None), self.memberships().to_numpy(), columns)
 
     # ── inner ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -393,7 +393,7 @@ class FittedMixture(FittedModel):
         """
         means, covariances = self._moments()
         return (
-            self._points(None),
+            self._data_as(Points, None),
             self.memberships().to_numpy(),
             means,
             covariances if self.model.components.elliptical else None,
@@ -402,17 +402,7 @@ class FittedMixture(FittedModel):
     @property
     def _columns(self) -> list[str]:
         """The names of the columns of the training data."""
-        return list(self._points(None).columns)
-
-    def _points(self, data: Any) -> Points:
-        """Return `data` as `Points` with the columns of the training data; for None, the training data.
-
-        Raises ValueError for data whose columns have no names.
-        """
-        points = self.training if data is None else self.training.like_this(data)
-        if not isinstance(points, Points):
-            raise ValueError(f"got rows as {type(points).__name__}, expected Points, whose columns have names")
-        return points
+        return list(self._data_as(Points, None).columns)
 
     def _statistics(self) -> Any:
         """Return the sufficient statistics of the components' parameters at their posterior means, in float64.

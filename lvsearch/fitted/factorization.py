@@ -60,7 +60,7 @@ class FittedFactorization(FittedModel):
         The share of factor k in row n and column v is θ_nk β_kv / Σ_j θ_nj β_jv, with θ the expected intensities and β
         the factors. Each cell is weighted by its count.
         """
-        points = self._points(None)
+        points = self._data_as(Points, None)
         row, column = np.nonzero(points.observed & (points.values > 0))
         intensities = np.asarray(self._describe(points).representation, np.float64)
         parts = intensities[row] * self.factors().to_numpy().T[column]
@@ -105,7 +105,7 @@ class FittedFactorization(FittedModel):
 
         data: the rows; by default the training data.
         """
-        points = self._points(data)
+        points = self._data_as(Points, data)
         intensities = np.asarray(self._describe(points).representation, np.float64)
         totals = self.factors().to_numpy().sum(axis=1)
         return pd.DataFrame(intensities * totals, index=row_index(points), columns=self.factors().index)
@@ -117,7 +117,7 @@ class FittedFactorization(FittedModel):
 
         data: the rows; by default the training data.
         """
-        points = self._points(data)
+        points = self._data_as(Points, data)
         intensities = np.asarray(self._describe(points).representation, np.float64)
         factors = self.factors()
         return pd.DataFrame(intensities @ factors.to_numpy(), index=row_index(points), columns=factors.columns)
@@ -136,14 +136,8 @@ class FittedFactorization(FittedModel):
 
         Raises ValueError for different numbers of rows.
         """
-        known, asked = self._points(data), self._points(held_out)
+        known, asked = self._data_as(Points, data), self._data_as(Points, held_out)
         if known.n_units != asked.n_units:
             raise ValueError(f"got {known.n_units} rows and held-out cells of {asked.n_units}, expected the same rows")
         scores = cell_scores(self.estimate, known.dataset(), asked.dataset(), draws=draws, seed=seed)
         return np.where(asked.observed, scores, np.nan)
-
-    def _points(self, data: Any) -> Points:
-        """Return `data` as `Points` with the columns of the training data; for None, the training data."""
-        points = self.training if data is None else self.training.like_this(data)
-        assert isinstance(points, Points)
-        return points

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import jax
 import numpy as np
@@ -36,6 +36,8 @@ from lvsearch.sizing.words import with_noun
 
 NAMED_BY = 2
 """The number of columns in a name."""
+
+Kind = TypeVar("Kind", bound=Data)
 
 
 def column_names_of(values: pd.DataFrame, rows: Points, *, relative: bool) -> tuple[str, ...]:
@@ -424,6 +426,21 @@ class FittedModel:
         data: new or training data, of the kind that the model was fitted to.
         """
         return describe_units(self.model, self.estimate, self.training.like_this(data).dataset())
+
+    def _data_as(self, kind: type[Kind], data: Any) -> Kind:
+        """Return `data` in the form of the training data; for None, the training data.
+
+        kind: the class of data that is needed, such as `Points`, whose columns have names.
+
+        Raises ValueError for data of another class, such as a class of one's own.
+        """
+        found = self.training if data is None else self.training.like_this(data)
+        if not isinstance(found, kind):
+            raise ValueError(
+                f"got data of the class {type(found).__name__}, expected lv.{kind.__name__}, which has the names that "
+                "results are labelled with: fit the model to such data"
+            )
+        return found
 
     def _numbers_read_by_names(self) -> int:
         """Return how many parameters and data `component_names` reads, by which a print decides whether to name."""

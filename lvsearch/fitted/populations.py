@@ -43,7 +43,7 @@ class FittedPopulations(FittedModel):
 
         data: the individuals; by default the training data.
         """
-        individuals = self._individuals(data)
+        individuals = self._data_as(Corpus, data)
         shares = np.asarray(self._describe(individuals).representation, np.float64)
         names = individuals.document_names
         index = pd.RangeIndex(len(shares), name="individual") if names is None else pd.Index(names, name="individual")
@@ -85,7 +85,7 @@ class FittedPopulations(FittedModel):
 
     def draw_ancestry(self, axes: "Axes") -> Caption:
         """Draw the bars of `plot_ancestry` on existing axes, and return their caption without drawing it."""
-        individuals, shares = self._individuals(None), self.ancestry().to_numpy()
+        individuals, shares = self._data_as(Corpus, None), self.ancestry().to_numpy()
         labels = individuals.document_labels
         named = np.array(labels if labels is not None else [""] * len(shares))
         leading = shares.argmax(1)
@@ -110,9 +110,3 @@ class FittedPopulations(FittedModel):
             f"Ancestry of {len(shares):,} individuals in {shares.shape[1]} populations",
             "A column for each individual, its colours the populations; expected shares under the fit",
         )
-
-    def _individuals(self, data: Any) -> Corpus:
-        """Return `data` as a `Corpus` of individuals over the training data's alleles; for None, the training data."""
-        individuals = self.training if data is None else self.training.like_this(data)
-        assert isinstance(individuals, Corpus)
-        return individuals

@@ -47,7 +47,7 @@ def recommended(
     had = np.zeros(n_words, bool)
     had[row.indices[row.data > 0]] = True
     new = np.where(had, 0.0, expected_proportions(topics, proportions, row)[0] @ topics)
-    new = new / new.sum()
+    new = new / max(new.sum(), 1e-300)  # 0 for a document that has every word: there is nothing to recommend
     best = np.argsort(-new, kind="stable")[: min(n, int((~had).sum()))]
     # the interval: draws of proportions and topics, of which only the best words and all words in hand are needed
     random = np.random.default_rng(seed)

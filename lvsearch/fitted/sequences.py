@@ -63,11 +63,11 @@ class FittedSequences(FittedModel):
         """Return the mean of a row in each state, as a table (states, columns), in the units of the data."""
         with jax.enable_x64(True):
             means, _ = jax.vmap(self.model.components.moments)(self._statistics())
-        return pd.DataFrame(np.asarray(means), index=self._states, columns=list(self._groups(None).columns))
+        return pd.DataFrame(np.asarray(means), index=self._states, columns=list(self._data_as(Groups, None).columns))
 
     def members(self) -> ComponentMembers:
         """Return the probability of each state at each row of all training sequences, (rows, states)."""
-        return super().members()._replace(noun=self._groups(None).rows.nouns.unit)
+        return super().members()._replace(noun=self._data_as(Groups, None).rows.nouns.unit)
 
     def affinity(self, other: FittedModel) -> Float[np.ndarray, "state other"] | None:
         """Return the Bhattacharyya coefficient ∫ √(p q) of each state of this fit with each state of another.
@@ -80,7 +80,7 @@ class FittedSequences(FittedModel):
         Returns (states of this fit, states of `other`), or None for components that cannot draw rows.
         """
         assert isinstance(other, FittedSequences)
-        rows = self._groups(None).rows
+        rows = self._data_as(Groups, None).rows
         with jax.enable_x64(True):
             statistics = self._statistics(), other._statistics()
         return row_affinity(self.model.components, *statistics, Row(rows.filled, rows.observed), jax.random.key(0))
@@ -92,7 +92,7 @@ class FittedSequences(FittedModel):
         Kinds of components without means give "component 0", ….
         """
         try:
-            return column_names_of(self.means(), self._groups(None).rows, relative=True)
+            return column_names_of(self.means(), self._data_as(Groups, None).rows, relative=True)
         except ValueError:  # a user's kind of component need not define `moments`
             return super().component_names()
 
@@ -104,7 +104,7 @@ class FittedSequences(FittedModel):
         The most probable state of each row by itself is `transform(data)[n].argmax(1)`. Put together, these states may
         form a path that is impossible.
         """
-        return most_probable_paths(self.estimate, self._groups(data).dataset())
+        return most_probable_paths(self.estimate, self._data_as(Groups, data).dataset())
 
     def sample(self, lengths: Iterable[int], seed: int = 0) -> pd.DataFrame:
         """Draw new sequences from the model, with parameters at their posterior means.
@@ -127,7 +127,7 @@ class FittedSequences(FittedModel):
             for place in range(length):
                 chances = start if place == 0 else transitions[states[-1]]
                 states.append(int(rng.choice(len(start), p=chances)))
-        like = self._groups(None).rows
+        like = self._data_as(Groups, None).rows
         totals = like.filled[rng.integers(len(like.filled), size=len(states))]
         with jax.enable_x64(True):
             parameters = jax.tree.map(lambda leaf: leaf[np.array(states)], self._statistics())
@@ -150,12 +150,6 @@ class FittedSequences(FittedModel):
         """
         values = np.asarray(site_value(self.estimate, name), np.float64)
         return values / values.sum(-1, keepdims=True)
-
-    def _groups(self, data: Any) -> Groups:
-        """Return `data` as `Groups` of rows with the columns of the training data; for None, the training data."""
-        groups = self.training if data is None else self.training.like_this(data)
-        assert isinstance(groups, Groups)
-        return groups
 
     def _statistics(self) -> Any:
         """Return the sufficient statistics of the states' parameters at their posterior means, in float64.

@@ -19,6 +19,7 @@ from lvsearch.inference.word_mixtures import document_proportions
 from lvsearch.models.families import IndicatorFamily
 from lvsearch.models.topic_model import TopicModel
 from lvsearch.pictures.style import draw_captioned
+from lvsearch.texts.analyzer import Analyzer
 from lvsearch.topics.coloured_text import ColouredDocument, ColouredText, ColouredWord, colour_text
 from lvsearch.topics.distinctive_words import (
     Namer,
@@ -252,11 +253,13 @@ class FittedTopics(FittedModel):
     def coloured(self, text: str, n_topics: int = 4, threshold: float = 0.9) -> ColouredText:
         """Return a text whose words are coloured by topic; it shows itself in a notebook.
 
-        text: any text; the topics of its words are inferred with this fit.
+        text: any text; it is cut into words by the rules of the corpus, as by `Corpus.encode`. The topics of its words
+            are inferred with this fit.
         n_topics: the number of topics that get a colour: those that the text has most of.
         threshold: the smallest probability of a word's most probable topic with which the word is coloured.
 
-        Raises ValueError for a text without known words, and for models without a Dirichlet on proportions.
+        Raises ValueError for a text without known words, for models without a Dirichlet on proportions, and if the
+        corpus was cut by a function that a folder could not keep.
 
         Source: Blei (2004), Figure 3.7.
         """
@@ -264,7 +267,14 @@ class FittedTopics(FittedModel):
         vocabulary = tuple(str(word) for word in words.columns)
         top = self.topics().sort_index()["words"].tolist()
         return colour_text(
-            text, words.to_numpy(np.float64), self.alpha, vocabulary, top, n_topics=n_topics, threshold=threshold
+            text,
+            words.to_numpy(np.float64),
+            self.alpha,
+            vocabulary,
+            top,
+            self._corpus.analyzer or Analyzer.for_vocabulary(vocabulary),
+            n_topics=n_topics,
+            threshold=threshold,
         )
 
     def representative(self, topic: int, n: int = 5) -> pd.DataFrame:
@@ -441,8 +451,7 @@ class FittedTopics(FittedModel):
     @property
     def _corpus(self) -> Corpus:
         """The training documents."""
-        assert isinstance(self.training, Corpus)  # what a model of documents is trained on
-        return self.training
+        return self._data_as(Corpus, None)
 
     @cached_property
     def _topic_word(self) -> Float[np.ndarray, "topic word"]:

@@ -56,22 +56,21 @@ def robust_search(
     sizes = range(1, largest + 1)
     log_prior = np.array([result.prior.log_pmf((size,)) for size in sizes])
     seed, found = checked_seed(seed), []
-    bar = progress_bar(orders * largest, "fewer units", "pass", wanted=progress)
-    for order in range(orders):
-        key_part, key_order, key_paths = jax.random.split(jax.random.fold_in(jax.random.key(seed), order), 3)
-        part = _random_units(training, most, key_part)
-        columns = []
-        for size in sizes:
-            if was_interrupted():
-                raise KeyboardInterrupt
-            chain = evidence_chain(evaluator.model, part, (size,), None)
-            sampler = _sampler(evaluator.model, chain, key_order)
-            key = jax.random.fold_in(key_paths, size)
-            grown = grow(sampler, key, SWEEPS, islands=1, particles=max(PARTICLES, chain.efficient_particles))
-            columns.append(grown.log_evidence[: int(sampler.n_units), 0])
-            bar.update()
-        found.append(np.stack(columns, -1))
-    bar.close()
+    with progress_bar(orders * largest, "fewer units", "pass", wanted=progress) as bar:
+        for order in range(orders):
+            key_part, key_order, key_paths = jax.random.split(jax.random.fold_in(jax.random.key(seed), order), 3)
+            part = _random_units(training, most, key_part)
+            columns = []
+            for size in sizes:
+                if was_interrupted():
+                    raise KeyboardInterrupt
+                chain = evidence_chain(evaluator.model, part, (size,), None)
+                sampler = _sampler(evaluator.model, chain, key_order)
+                key = jax.random.fold_in(key_paths, size)
+                grown = grow(sampler, key, SWEEPS, islands=1, particles=max(PARTICLES, chain.efficient_particles))
+                columns.append(grown.log_evidence[: int(sampler.n_units), 0])
+                bar.update()
+            found.append(np.stack(columns, -1))
     units = min(len(one) for one in found)  # units without observations are left out, which differ between parts
     marks = _unit_marks(units)
     log_evidence = np.stack([one[marks - 1] for one in found])

@@ -57,18 +57,17 @@ def audit_search(result: Findings, sizes: Iterable[Size | int] | None, *, seed: 
     chosen = _default_sizes(result) if sizes is None else as_sizes(sizes, result.prior.dimension)
     data = training.dataset()
     trials = len(next(visit for visit in result.visits if visit.size == result.best_size).trials)
-    bar = progress_bar(len(chosen), "audit", "data set", wanted=progress)
     rows = []
-    for size in chosen:
-        key_data, key_search, key_bracket = jax.random.split(_key_of(seed, size), 3)
-        simulated = simulated_like(data, evaluator.model, size, key_data)
-        found = _search_simulated(result, evaluator, pack_simulated(simulated.data), chosen, trials, key_search)
-        kept = found.state.kept.get(size)
-        estimate = None if kept is None else kept.state
-        bracket = _bracket_truth(evaluator, simulated, estimate, trials, key_bracket)
-        rows.append(_audit_row(found, size, bracket))
-        bar.update()
-    bar.close()
+    with progress_bar(len(chosen), "audit", "data set", wanted=progress) as bar:
+        for size in chosen:
+            key_data, key_search, key_bracket = jax.random.split(_key_of(seed, size), 3)
+            simulated = simulated_like(data, evaluator.model, size, key_data)
+            found = _search_simulated(result, evaluator, pack_simulated(simulated.data), chosen, trials, key_search)
+            kept = found.state.kept.get(size)
+            estimate = None if kept is None else kept.state
+            bracket = _bracket_truth(evaluator, simulated, estimate, trials, key_bracket)
+            rows.append(_audit_row(found, size, bracket))
+            bar.update()
     return Audit(tuple(rows), evaluator.size_names, seed, result.why_unfinished)
 
 
@@ -233,13 +232,12 @@ def vary(result: Findings, names: Sequence[str] | str | None, factor: float | in
         raise ValueError(f"got {evaluator.base_model.describe()}, in whose priors there is no number to change")
     changes = [(name, value, f) for name, value in chosen.items() for f in (1 / factor, factor)]
     prepare_programs()
-    bar = progress_bar(len(changes), "sensitivity", "search", wanted=progress)
     variants = [_variant(result, "", 1.0, None)]
-    for name, value, f in changes:
-        model = with_hyperparameter(evaluator.base_model, name, value * f)
-        variants.append(_variant(_search_with_model(result, evaluator, model), name, f, value * f))
-        bar.update()
-    bar.close()
+    with progress_bar(len(changes), "sensitivity", "search", wanted=progress) as bar:
+        for name, value, f in changes:
+            model = with_hyperparameter(evaluator.base_model, name, value * f)
+            variants.append(_variant(_search_with_model(result, evaluator, model), name, f, value * f))
+            bar.update()
     return Sensitivity(tuple(variants), evaluator.size_names, result.why_unfinished)
 
 

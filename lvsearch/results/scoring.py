@@ -123,17 +123,18 @@ def score_sizes(
     scores = _functions_by_kind(unseen is not None, draws, samples)
     # a row per score and a column per size; each size has a random key of its own, made from the seed
     values = np.full((len(scores), len(chosen)), np.nan)
-    bar = progress_bar(values.size, "scores", "score", wanted=progress)
-    for column, size in enumerate(chosen):
-        fit = cast(FittedTopics, result.fit(size))
-        key = jax.random.fold_in(jax.random.key(seed), size[0])
-        scored = _FitToScore(evaluator, training, unseen, fit, capacity_of(max(chosen)), n_words, draws, samples, key)
-        for row, score in enumerate(scores.values()):
-            if was_interrupted():
-                raise KeyboardInterrupt
-            values[row, column] = score(scored)
-            bar.update()
-    bar.close()
+    with progress_bar(values.size, "scores", "score", wanted=progress) as bar:
+        for column, size in enumerate(chosen):
+            fit = cast(FittedTopics, result.fit(size))
+            key = jax.random.fold_in(jax.random.key(seed), size[0])
+            scored = _FitToScore(
+                evaluator, training, unseen, fit, capacity_of(max(chosen)), n_words, draws, samples, key
+            )
+            for row, score in enumerate(scores.values()):
+                if was_interrupted():
+                    raise KeyboardInterrupt
+                values[row, column] = score(scored)
+                bar.update()
     probability = dict(zip(found.sizes, found.probability.tolist(), strict=True))
     tried, _, log_evidence, _ = result.estimates()
     estimate = dict(zip(tried, log_evidence.tolist(), strict=True))

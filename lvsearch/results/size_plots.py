@@ -67,9 +67,9 @@ def size_label(unit: str) -> str:
 
 
 def _draw_estimate(result: Findings, axes: "Axes") -> Caption:
+    """Draw the estimated probability of each size on existing axes, and return a caption without drawing it."""
     # No error bars: where the evidence is uncertain they would reach from 0 to 1 on every size. The band says what is
     # known: these sizes together hold the probability.
-    """Draw the estimated probability of each size on existing axes, and return a caption without drawing it."""
     found, palette = result.estimated, palette_of(axes)
     together = found.indistinguishable
     high = found.probability_upper.tolist()
@@ -219,9 +219,9 @@ LEGEND_SIZE = 9
 
 
 class Curve(NamedTuple):
-    """The log evidence of every size that has an estimate, by increasing size, relative to the best of all, in nats.
+    """The log evidence of every size that has a finite estimate, by increasing size, relative to the best, in nats.
 
-    visits: the records of the sizes that were tried, one per size.
+    visits: the records of these sizes, one per size.
     relative: estimated log evidence minus `top`, (sizes,).
     error: standard errors of the estimates, (sizes,).
     lower, upper: log evidence by forward and by backward annealing minus `top`, (sizes,); without annealing, the
@@ -252,13 +252,15 @@ def draw_progress(result: Findings, axes: "Axes") -> Caption:
     """
     visits = tuple(visit for visit in result.visits if not visit.failed)
     spent = np.cumsum([visit.seconds for visit in visits])
+    ranked = np.array([visit.size in result.standard_errors for visit in visits])
     unit, spent = ("minutes", spent / 60) if spent[-1] > LONG else ("seconds", spent)
     if result.evaluator.nested:
         caption = _draw_bounds_by_time(
             result, axes, np.cumsum([v.seconds for v in result.visits]) / (60 if unit == "minutes" else 1)
         )
     else:
-        caption = _draw_estimates_by_time(result, axes, visits, spent)
+        visits = tuple(visit for visit, one in zip(visits, ranked, strict=True) if one)
+        caption = _draw_estimates_by_time(result, axes, visits, spent[ranked])
     axes.set_xlabel(f"{unit} spent on fits, one size after the other")
     return caption
 
@@ -267,8 +269,10 @@ def draw_progress(result: Findings, axes: "Axes") -> Caption:
 
 
 def _curve(result: Findings) -> Curve:
-    """Return the estimated log evidence of all sizes that have an estimate, by increasing size."""
-    visits = tuple(sorted((visit for visit in result.visits if not visit.failed), key=lambda visit: visit.size))
+    """Return the estimated log evidence of all sizes that have one above −∞, by increasing size."""
+    visits = tuple(
+        sorted((visit for visit in result.visits if visit.size in result.standard_errors), key=lambda visit: visit.size)
+    )
     scale = result.evaluator.scale
     estimate = np.array([visit.estimate for visit in visits]) / scale
     error = np.array([result.standard_errors[visit.size] for visit in visits])
@@ -281,6 +285,14 @@ def _curve(result: Findings) -> Curve:
     )
     top = float(estimate.max())
     return Curve(visits, estimate - top, error, lower - top, upper - top, top)
+
+
+def _impossible_in_words(result: Findings) -> str:
+    """Return a phrase that names the sizes that are not drawn because their evidence is −∞; empty if there are none."""
+    sizes = sorted(
+        visit.size for visit in result.visits if not visit.failed and visit.size not in result.standard_errors
+    )
+    return f"; not drawn: {sizes_in_words(sizes)}, whose evidence is −∞" if sizes else ""
 
 
 def _draw_by_size(result: Findings, axes: "Axes") -> Caption:
@@ -321,7 +333,7 @@ def _draw_by_size(result: Findings, axes: "Axes") -> Caption:
         "Estimated evidence for each size",
         f"log p(data | size), {result.settings.evidence} evidence, relative to the best; band ± 1 standard error{ends}"
         f"; faint dots: every trial{shaded if len(found.indistinguishable) > 1 else ''}"
-        f"{linear}\n{bounds_in_words(result, 'certified')}",
+        f"{linear}{_impossible_in_words(result)}\n{bounds_in_words(result, 'certified')}",
     )
 
 
@@ -366,7 +378,7 @@ def _draw_estimates_by_time(
 ) -> Caption:
     """Draw the estimated log evidence of each size against time, with the best so far as a line; return a caption.
 
-    visits: the records of the sizes that did not fail, in the order of the search.
+    visits: the records of the sizes with evidence above −∞, in the order of the search.
     spent: the time at which the fits of each size were done, (visits,), in the unit of the time axis.
     """
     palette, curve, found = palette_of(axes), _curve(result), result.estimated
@@ -393,7 +405,8 @@ def _draw_estimates_by_time(
     return Caption(
         "Evidence against time",
         "log p(data | size) of each size where its fits ended, relative to the best, ± 1 standard error; numbers are "
-        f"sizes, the line is the best so far. A size's later fits are counted where it was first visited{linear}",
+        "sizes, the line is the best so far. A size's later fits are counted where it was first visited"
+        f"{linear}{_impossible_in_words(result)}",
     )
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, cached_property
 from importlib import import_module
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from lvsearch.files.plain_text import JOINERS
@@ -305,6 +306,31 @@ class Analyzer:
             return Cut([word for word in map(self._spelled, words) if word], [])
         text = self._spelled(text)
         return Cut(words_of(text), []) if self._pattern is None else _cut_by_pattern(self._pattern, text)
+
+    def find_words(self, text: str) -> tuple[str, list[tuple[str, int, int]]]:
+        """Return a text as it can be shown, and its words in order as (spelling, start, end in the shown text).
+
+        The words are those of `cut_text`. Of a tokenizer, each word is searched for after the one before. If one does
+        not stand in the text, such as a stem, the words joined by blanks are shown instead.
+
+        Raises what `cut_text` raises.
+        """
+        shown, spelled = compose(text) if self.normalize else text, self._spelled(text)
+        if len(shown) != len(spelled):  # lower-casing has changed a length, so places of one are not those of the other
+            shown = spelled
+        if self.tokenizer is None:
+            pattern = self._pattern or (ascii_word_pattern() if spelled.isascii() else word_pattern())
+            spans = [match.span(pattern.groups) for match in pattern.finditer(spelled)]
+            return shown, [(spelled[start:end], start, end) for start, end in spans if start < end]
+        words, found, end = self.cut_text(text).words, [], 0
+        for word in words:
+            start = spelled.find(word, end)
+            if start < 0:
+                ends = accumulate(len(each) + 1 for each in words)
+                return " ".join(words), [(each, e - len(each) - 1, e - 1) for each, e in zip(words, ends, strict=True)]
+            end = start + len(word)
+            found.append((word, start, end))
+        return shown, found
 
     def fold(self, word: str) -> str:
         """Return the folded form of a word, under which it is counted; spellings that differ in case alone share it."""

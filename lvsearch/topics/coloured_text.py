@@ -3,20 +3,21 @@
 """
 
 import html
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float64
+from jaxtyping import Float64, Int
 from scipy.sparse import csr_array
 from scipy.special import digamma
 
 from lvsearch.files.plain_text import visible
 from lvsearch.inference.likelihood import dirichlet_posterior
 from lvsearch.pictures.style import LIGHT, Caption, in_house_style, palette_of, write_caption
+from lvsearch.texts.analyzer import Analyzer
+from lvsearch.texts.counting import term_columns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 COLOURS = ("#c2410c", "#1f4e79", "#15803d", "#7e22ce", "#b45309", "#0e7490", "#be185d", "#4d7c0f")
 PLAIN = "#8a94a0"
-WORD = re.compile(r"\w+(?:['’]\w+)*|\W+")
 LINE = 0.055
 """The height of a line of text, as a share of the axes."""
 
@@ -39,6 +39,7 @@ class ColouredText:
     | `topics` | a row for each topic that is coloured, the one with most of the text first, see below |
     | `pieces` | the text: words, and what is between them |
     | `threshold` | a word is coloured if its topic has at least this probability |
+    | `is_word` | for each piece, True for a word |
 
     Columns of `words` are `word`, `topic` (−1 for a word outside the vocabulary), `probability` of this topic, and
     `known` (True for a word of the vocabulary). Columns of `topics` are `topic`, its top `words`, and the expected
@@ -49,6 +50,7 @@ class ColouredText:
     topics: pd.DataFrame
     pieces: tuple[str, ...]
     threshold: float
+    is_word: tuple[bool, ...]
 
     def colours(self) -> list[str | None]:
         """Return the colour of each piece of text, or None if its topic is not shown or not probable enough."""
@@ -57,7 +59,7 @@ class ColouredText:
         of_word = iter(
             [of_topic.get(topic) if clear else None for topic, clear in zip(self.words["topic"], sure, strict=True)]
         )
-        return [next(of_word) if _is_word(piece) else None for piece in self.pieces]
+        return [next(of_word) if is_word else None for is_word in self.is_word]
 
     def legend(self) -> list[tuple[str, str]]:
         """Return (description of a topic, its colour) for each topic that is coloured."""
@@ -112,6 +114,7 @@ def colour_text(
     alpha: Float64[np.ndarray, " topic"],
     vocabulary: tuple[str, ...],
     top_words: Sequence[str],
+    analyzer: Analyzer,
     *,
     n_topics: int,
     threshold: float,
@@ -123,20 +126,20 @@ def colour_text(
     alpha: the concentration of a document's proportions on each topic.
     vocabulary: the words, in the order of the columns of `topics`.
     top_words: the most probable words of each topic, as one text each.
+    analyzer: the rules by which the text is cut into words and terms.
     n_topics: how many topics are coloured, those with most of the text.
     threshold: a word is coloured if its topic has at least this probability.
 
     Raises ValueError for a text without a known word.
     """
-    pieces = tuple(WORD.findall(text))
-    words = [piece for piece in pieces if _is_word(piece)]
-    number = {word: i for i, word in enumerate(vocabulary)}
-    ids = np.array([number.get(word.lower(), -1) for word in words], int)
+    shown, found = analyzer.find_words(text)
+    pieces, is_word = _pieces(shown, [(start, end) for _, start, end in found])
+    words = [shown[start:end] for _, start, end in found]
+    ids, counts = _terms_of_words([word for word, _, _ in found], vocabulary, analyzer)
     if not (ids >= 0).any():
         raise ValueError(
             f"got a text of {len(words)} words, none in the vocabulary; expected some that the model knows"
         )
-    counts = np.bincount(ids[ids >= 0], minlength=len(vocabulary))
     # q(θ) = Dirichlet(γ) of this text, then p(topic | word) ∝ exp(E[log θ]) p(word | topic)
     gamma = dirichlet_posterior(topics, alpha, csr_array(counts[None]))[0]
     weights = np.where(alpha > 0, np.exp(digamma(np.where(alpha > 0, gamma, 1.0))), 0.0)
@@ -149,12 +152,41 @@ def colour_text(
     legend = pd.DataFrame(
         {"topic": most, "words": [top_words[topic] for topic in most], "tokens": (gamma - alpha)[most]}
     )
-    return ColouredText(table, legend, pieces, threshold)
+    return ColouredText(table, legend, pieces, threshold, is_word)
 
 
-def _is_word(piece: str) -> bool:
-    """Return True if a piece of text is a word, and False if it is what stands between words."""
-    return piece[0].isalnum() or piece[0] == "_"
+def _pieces(text: str, places: Sequence[tuple[int, int]]) -> tuple[tuple[str, ...], tuple[bool, ...]]:
+    """Return a text in pieces, its words and what is between them, and for each piece whether it is a word.
+
+    places: (start, end) of each word.
+    """
+    pieces, last = [], 0
+    for start, end in places:
+        pieces += [(text[last:start], False), (text[start:end], True)]
+        last = end
+    filled = [(piece, is_word) for piece, is_word in (*pieces, (text[last:], False)) if piece]
+    return tuple(piece for piece, _ in filled), tuple(is_word for _, is_word in filled)
+
+
+def _terms_of_words(
+    words: Sequence[str], vocabulary: Sequence[str], analyzer: Analyzer
+) -> tuple[Int[np.ndarray, " word"], Int[np.ndarray, " term"]]:
+    """Return the shortest known term that each word of a text is part of, −1 for none, and the count of each term.
+
+    words: the words in order. vocabulary: the terms. analyzer: says which words count, and how many make a term.
+    """
+    columns, (shortest, longest) = term_columns(vocabulary, analyzer), analyzer.ngram_range
+    folded = [analyzer.fold(word) for word in words]
+    kept = [place for place, word in enumerate(folded) if analyzer.rule(word) is None]
+    ids, counts = np.full(len(words), -1), np.zeros(len(vocabulary), int)
+    for size in range(longest, shortest - 1, -1):  # from the longest terms, so that shorter ones replace them
+        for first in range(len(kept) - size + 1):
+            run = kept[first : first + size]
+            column = columns.get(" ".join(folded[place] for place in run), -1)
+            if column >= 0:
+                counts[column] += 1
+                ids[run] = column
+    return ids, counts
 
 
 # ── one document ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -60,8 +60,9 @@ def prevalence(
     """Return the mean share of each topic in each group of documents: a row per group and topic.
 
     proportions: the result of `transform`, a row per document.
-    by: a value for each document, of any kind. Numbers and dates with more than `bins` different values are divided
-        into `bins` groups of equal size. Documents whose value is missing are left out.
+    by: a value for each document, all of one kind, such as texts, numbers or dates. Numbers and dates with more than
+        `bins` different values are divided into `bins` groups of equal size. Documents whose value is missing are left
+        out.
     bins: the number of groups that numbers and dates are divided into. A group of dates is called by its first and its
         last date, such as "2008-01 … 2008-02": months, or days or times where months would not tell groups apart.
     level: the probability with which an interval holds the mean of the population of documents.
@@ -70,7 +71,8 @@ def prevalence(
     Columns: group, topic, mean, lower, upper, documents. Intervals come from resampling documents (percentiles of 400
     bootstrap means). They take each document's proportions as known. A group of one document has no interval (NaN).
 
-    Raises ValueError for values of another number of documents, values that are all missing, or a level outside (0, 1).
+    Raises ValueError for values of another number of documents, values that are all missing, values of several types
+    that have no order, or a level outside (0, 1).
     """
     values = pd.Series(np.asarray(by) if not isinstance(by, pd.Series) else by.to_numpy())
     if len(values) != len(proportions):
@@ -79,11 +81,11 @@ def prevalence(
         raise ValueError(f"got level={level}, bins={bins}; expected a probability inside (0, 1), and 1 group or more")
     are_dates = pd.api.types.is_datetime64_any_dtype(values)
     ordered = (pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)) or are_dates
-    groups: list[Any] = sorted(values.dropna().unique().tolist())
+    groups: list[Any] = _sorted_values(values)
     dates = values
     if ordered and len(groups) > bins:
         values = pd.Series(pd.qcut(values, bins, duplicates="drop"))
-        groups = sorted(values.dropna().unique().tolist())
+        groups = _sorted_values(values)
     if are_dates:  # called by the dates that are in a group, since the ends of its interval have times to the second
         names = _names_of_dates([(dates[values == group].min(), dates[values == group].max()) for group in groups])
         values, groups = values.astype(object).map(dict(zip(groups, names, strict=True))), names
@@ -100,6 +102,19 @@ def prevalence(
     if are_dates:  # texts that have an order, so that a picture joins them
         table["group"] = pd.Categorical(table["group"], categories=groups, ordered=True)
     return table
+
+
+def _sorted_values(values: pd.Series) -> list[Any]:
+    """Return the different known values in order. Raises ValueError for values of types that have no order."""
+    found = values.dropna().unique().tolist()
+    try:
+        return sorted(found)
+    except TypeError as error:
+        kinds = ", ".join(sorted({type(value).__name__ for value in found}))
+        raise ValueError(
+            f"got values of the types {kinds}, which have no order; expected one type: turn them into texts first, "
+            "such as by=[str(value) for value in values]"
+        ) from error
 
 
 def _names_of_dates(groups: list[tuple[pd.Timestamp, pd.Timestamp]]) -> list[str]:

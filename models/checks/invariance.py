@@ -411,6 +411,18 @@ def _longer(leaf: Any, axis: int) -> np.ndarray:
     return np.pad(values, [(0, EXTRA_ENTRIES if a == axis else 0) for a in range(values.ndim)])
 
 
+def _with_other_words(words: Any, occurs: np.ndarray) -> np.ndarray:
+    """Return word numbers with another one in every place that holds no word.
+
+    Padding mostly has word 0, and then gets the largest number that occurs. Other padding gets word 0.
+
+    words: the numbers, (unit, column). occurs: True where the place holds a word, (unit, column).
+    """
+    numbers = np.asarray(words)
+    largest = np.max(numbers, initial=0, where=occurs).astype(numbers.dtype)
+    return np.where(occurs, numbers, np.where(numbers == 0, largest, np.zeros_like(numbers)))
+
+
 @with_padding.register
 def _widened_documents(units: BagOfWords) -> BagOfWords:
     """Return documents with 2 columns of count 0 added to each."""
@@ -419,8 +431,8 @@ def _widened_documents(units: BagOfWords) -> BagOfWords:
 
 @with_other_missing_cells.register
 def _disturbed_documents(units: BagOfWords) -> BagOfWords:
-    """Return documents with word 0 in the columns of count 0."""
-    return BagOfWords(np.where(np.asarray(units.counts) > 0, units.words, 0), units.counts)
+    """Return documents with another word in the columns of count 0."""
+    return BagOfWords(_with_other_words(units.words, np.asarray(units.counts) > 0), units.counts)
 
 
 @with_other_missing_cells.register
@@ -449,8 +461,11 @@ def _widened_images(units: AnnotatedImage) -> AnnotatedImage:
 
 @with_other_missing_cells.register
 def _disturbed_images(units: AnnotatedImage) -> AnnotatedImage:
-    """Return annotated images with other contents in absent regions and word 0 in caption columns of count 0."""
-    present = np.asarray(units.present).reshape(np.shape(units.present) + (1,) * (np.ndim(units.regions) - 2))
-    other = np.asarray(ELSEWHERE if np.ndim(units.regions) > 2 else 0, np.asarray(units.regions).dtype)
-    words = np.where(np.asarray(units.counts) > 0, units.words, 0)
-    return AnnotatedImage(np.where(present, units.regions, other), units.present, words, units.counts)
+    """Return annotated images with other contents in absent regions and other words in caption columns of count 0."""
+    present = np.asarray(units.present)
+    if np.ndim(units.regions) > 2:
+        regions = np.where(present[..., None], units.regions, np.asarray(ELSEWHERE, np.asarray(units.regions).dtype))
+    else:
+        regions = _with_other_words(units.regions, present)
+    words = _with_other_words(units.words, np.asarray(units.counts) > 0)
+    return AnnotatedImage(regions, units.present, words, units.counts)

@@ -64,8 +64,8 @@ def _check_declaration(what: str, site: Site, lengths: Mapping[str, int], source
     sources: where axes come from, for the error.
     """
     if not isinstance(site.family, Family):
-        hint = f"write {site.family.__name__}() with parentheses" if isinstance(site.family, type) else ""
-        raise ValueError(f"{what} has the family {site.family!r}, expected one of lv.models.families; {hint}")
+        hint = f"; write {site.family.__name__}() with parentheses" if isinstance(site.family, type) else ""
+        raise ValueError(f"{what} has the family {site.family!r}, expected one of lv.models.families{hint}")
     for axis in site.axes:
         if axis not in lengths:
             raise ValueError(

@@ -136,6 +136,11 @@ def test_a_page_shows_clusters_by_size_with_their_means_and_rows():
     assert len(parts.drawings) == 1
 
 
+def test_training_data_of_another_class_are_refused_in_words():
+    with pytest.raises(ValueError, match=r"got data of the class Points, expected lv\.Corpus"):
+        fitted()._data_as(lv.Corpus, None)
+
+
 def test_other_models_do_not_offer_clusters():
     model = lv.fit(lv.models.LDA(), np.array([[1, 2], [2, 0], [0, 3]]), size=2, seed=0)
     assert "means" not in dir(model)

@@ -1,5 +1,7 @@
 """Pictures say what the tables say, name their kind, and leave pyplot alone where axes are given."""
 
+import math
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -226,6 +228,24 @@ def test_time_is_that_of_the_fits_and_the_best_so_far_never_falls(uncertain, ris
     bounds = plot_progress(rising, axes())
     np.testing.assert_allclose(bounds.lines[0].get_ydata(), rising.bounds()["log_lower"])
     assert "proved of these fits" in words(bounds)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_sizes_of_no_evidence_are_named_and_not_drawn(nested):
+    """log p(data | size) = −∞ is an answer, not a failure, and has no place on an axis of nats."""
+    result = searched(
+        lambda size: -math.inf if size[0] == 3 else -2 * abs(size[0] - 5.0) - 100,
+        max_size=8,
+        exhaustive=True,
+        nested=nested,
+        **({"ceiling": 0.0} if nested else {}),
+    )
+    pictures = [plot(result, ax=axes()) for plot in (plot_bounds, plot_progress)]
+    for ax in pictures:
+        ax.figure.canvas.draw()
+        assert nested or "not drawn: 3, whose evidence is −∞" in words(ax)
+    if not nested:
+        assert len(pictures[1].collections[1].get_offsets()) == 7
 
 
 def test_doubled_sizes_are_on_a_logarithmic_axis_and_a_dark_picture_is_dark():

@@ -13,6 +13,8 @@ from scipy.spatial.distance import jensenshannon
 
 import lvsearch as lv
 from lvsearch.comparison.alignment import component_map, draw_component_map
+from lvsearch.texts.analyzer import Analyzer
+from lvsearch.topics.coloured_text import ColouredText, colour_text
 from lvsearch.topics.distinctive_words import TopicSketch, frex_scores, names_of, top_words
 from lvsearch.topics.topic_map import topic_places
 from lvsearch.topics.topic_scores import npmi_coherence
@@ -124,6 +126,11 @@ def test_three_topics_keep_their_distances_in_the_plane():
 # ── prevalence ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def test_prevalence_by_values_that_have_no_order_is_refused():
+    with pytest.raises(ValueError, match="types int, str, which have no order"):
+        prevalence(np.full((3, 2), 0.5), np.array(["a", 1, "a"], object))
+
+
 def test_prevalence_has_the_means_of_groups_and_intervals_that_hold_them():
     rng, missed, means = np.random.default_rng(2), 0, np.array([0.2, 0.8])
     for seed in range(40):
@@ -189,6 +196,39 @@ def test_a_fit_knows_its_labels_and_its_metadata():
 
 
 # ── documents, exports, maps ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def coloured_by(text: str, vocabulary: tuple[str, ...], analyzer: Analyzer) -> ColouredText:
+    """A text under two topics, of the even and of the odd terms."""
+    topics = np.array([[place % 2 == topic for place in range(len(vocabulary))] for topic in (0, 1)], float)
+    topics /= topics.sum(1, keepdims=True)
+    return colour_text(text, topics, np.ones(2), vocabulary, ["a", "b"], analyzer, n_topics=2, threshold=0.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "vocabulary", "analyzer", "known"),
+    [
+        ("Paris and Rome", ("Paris", "Rome"), Analyzer(None, None, False, normalize=False, tokenizer=str.split), 2),
+        ("हिन्दी और पानी", ("हिन्दी", "पानी"), Analyzer(None), 2),
+        ("STRASSE, Bach.", ("straße", "bach"), Analyzer(None), 2),
+        ("the C++ of 2023", ("c++", "2023"), Analyzer(None, r"c\+\+|\d+"), 2),
+        ("Old York in New York!", ("york", "new york"), Analyzer(("york",), ngram_range=(1, 2)), 0),
+        ("Old York in New York!", ("old", "new york"), Analyzer(None, ngram_range=(1, 2)), 3),
+        ("mice ran", ("mouse", "run"), Analyzer(None, tokenizer=lambda text: ["mouse", "run"]), 2),
+    ],
+)
+def test_a_text_is_cut_by_the_rules_of_the_corpus_before_it_is_coloured(text, vocabulary, analyzer, known):
+    if not known:
+        with pytest.raises(ValueError, match="none in the vocabulary"):
+            coloured_by(text, vocabulary, analyzer)
+        return
+    found = coloured_by(text, vocabulary, analyzer)
+    assert "".join(found.pieces) == ("mouse run" if text == "mice ran" else text)
+    assert found.words["known"].sum() == known
+    assert found.words["word"].tolist() == [
+        piece for piece, is_word in zip(found.pieces, found.is_word, strict=True) if is_word
+    ]
+    assert sum(colour is not None for colour in found.colours()) == known
 
 
 def test_words_of_a_document_are_coloured_by_where_they_came_from():

@@ -34,6 +34,15 @@ from lvsearch.inference.evidence import (
 from lvsearch.inference.evidence.poisson_factorization import FactorState
 from lvsearch.inference.evidence.simulation import pack_simulated
 from lvsearch.inference.factorizations.anchored import AnchoredFactorization, NearState, near_fit
+from lvsearch.inference.factorizations.kernel import (
+    FURTHEST,
+    HIGHEST,
+    LOWEST,
+    CountMatrix,
+    Fitted,
+    Gammas,
+    most_probable_noise,
+)
 from lvsearch.inference.factorizations.moves import FAINT, MatrixLines
 from lvsearch.models.families import GammaStatistics
 from lvsearch.models.units import Row
@@ -456,6 +465,10 @@ def test_scores_of_one_factor_are_closed_forms():
     np.testing.assert_allclose(found.per_unit, exact, atol=0.05)
     assert abs(found.per_unit.sum() - exact.sum()) < 4 * found.monte_carlo_error + 1e-9
     assert np.all(describe_units(MODEL, estimate, data).log_lower <= exact + 1e-6)
+    one, two = (
+        score_units(MODEL, estimate, data, capacity=(8,), samples=samples, key=jax.random.key(0)) for samples in (1, 2)
+    )  # an odd number is raised, since half of the draws come from either proposal
+    np.testing.assert_array_equal(one.per_unit, two.per_unit)
 
 
 # ── for people ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -513,6 +526,15 @@ def test_the_shape_of_the_noise_is_found():
     assert "r ~ Gamma(1, rate 0.1)" in noisy.describe()
     with pytest.raises(ValueError, match="with_noise_shape"):
         noisy.given_noise_shape()
+
+
+@pytest.mark.parametrize(("start", "nearest"), [(1e6, HIGHEST), (1e-6, LOWEST)])
+def test_noise_that_begins_outside_the_range_is_moved_into_it(start: float, nearest: float):
+    """The prior mean of r, where it begins, may be any number."""
+    counts = CountMatrix(np.array([[1.0, 4.0]]), np.ones((1, 2)), start)
+    fitted = Fitted(Gammas(np.ones((1, 1)), np.ones((1, 1))), Gammas(np.ones((1, 2)), np.ones((1, 2))))
+    found = most_probable_noise(counts, lv.models.GammaPrior(1.0, 1 / start), fitted)
+    assert abs(np.log(found) - nearest) <= FURTHEST
 
 
 def test_held_out_cells_are_scored_from_the_others_of_their_row():

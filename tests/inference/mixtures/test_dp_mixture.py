@@ -7,6 +7,8 @@ import mixture_cases as cases
 import numpy as np
 import partition_oracles as exact
 import pytest
+from scipy.integrate import quad
+from scipy.special import gammaln
 from scipy.stats import chisquare
 
 import lvsearch as lv
@@ -122,6 +124,31 @@ def test_block_count_prior_is_the_sum_over_partitions(concentration):
     for labels in exact.partitions(6):
         by_count[max(labels)] += np.exp(log_p(labels))
     np.testing.assert_allclose(np.exp(log_block_count_prior(6, concentration)), by_count, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("shape", "rate"), [(0.01, 0.01), (0.03, 1.0), (0.05, 0.02), (1.0, 1000.0), (300.0, 2.0)])
+def test_block_count_prior_integrates_vague_and_narrow_gamma_priors(shape, rate):
+    """Against adaptive quadrature in log α. A vague prior has most of its mass at α that floats cannot hold."""
+    n = 5
+    stirling = np.array([24, 50, 35, 10, 1])  # c(5, K)
+
+    def density(u: float, k: int) -> float:
+        log_prior = shape * (u + np.log(rate)) - rate * np.exp(u) - gammaln(shape)
+        # Γ(α) / Γ(α + 5), and α^K, with one α cancelled
+        return np.exp(log_prior + (k - 1) * u - np.log(np.exp(u) + np.arange(1, n)).sum())
+
+    low, high = -35 - np.log(rate), np.log((shape + n + 12 * np.sqrt(shape + n) + 40) / rate)
+    truth = [quad(density, low, high, (k,), epsabs=0, epsrel=1e-10, limit=500)[0] for k in range(1, n + 1)]
+    truth[0] += np.exp(shape * (low + np.log(rate)) - gammaln(shape + 1)) / 24  # below `low`: one block
+    found = np.exp(log_block_count_prior(n, GammaPrior(shape, rate)))
+    np.testing.assert_allclose(found, stirling * truth, rtol=1e-7)
+    assert found.sum() == pytest.approx(1, abs=1e-8)
+
+
+@pytest.mark.parametrize("n", [1, 200])
+@pytest.mark.parametrize("shape", [0.01, 0.03, 0.05, 1.0, 1e5])
+def test_block_count_prior_sums_to_one(n, shape):
+    assert np.exp(log_block_count_prior(n, GammaPrior(shape, 0.1))).sum() == pytest.approx(1, abs=1e-7)
 
 
 # ── occupied components, side by side ───────────────────────────────────────────────────────────────────────────────

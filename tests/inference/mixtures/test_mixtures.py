@@ -12,6 +12,7 @@ from mixture_cases import clusters, dataset
 from sklearn.mixture import GaussianMixture
 
 import lvsearch as lv
+from lvsearch.inference.data.rows import rows_of
 from lvsearch.inference.engine.estimate import capacity_of, pad_axes
 from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.engine.meanfield import batch_statistics, bound, cast, fit_locals, resident_sweep
@@ -243,6 +244,23 @@ def test_predictive_density_integrates_to_one(name, process):
     t = np.linspace(-14, 14, 4001)
     density = np.exp(predictive_log_density(estimate, dataset(np.sinh(t)[:, None])))
     assert np.trapezoid(density * np.cosh(t), t) == pytest.approx(1, abs=2e-3)
+
+
+def test_a_weight_of_zero_has_no_part_in_the_predictive_density(float64):
+    """A row that the prior explains by more than 691 nats better than the one component of 200 tight rows."""
+    component, rng = lv.models.DiagonalComponents(), np.random.default_rng(0)
+    rows = 0.001 * rng.standard_normal((200, 400))
+    outlier = dataset(np.full((1, 400), 3.0))
+    estimate = estimator(FiniteMixture(component), dataset(rows)).fit((1,), jax.random.key(0), None)
+    found = predictive_log_density(estimate, outlier)
+    (weights, left), units = FiniteMixture(component).expected_weights(estimate.natural), rows_of(outlier)[0]
+    assert (weights.tolist(), left) == ([1.0], 0.0)
+    wide = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), estimate.natural["components"])
+    prior = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64)[None], component.prior(400))
+    one = Row(*(np.asarray(leaf)[0] for leaf in units))
+    own, before = (float(log_predictive(component, natural, one)[0]) for natural in (wide, prior))
+    assert own < before - 691
+    np.testing.assert_allclose(found, own, rtol=1e-10)
 
 
 def test_grown_fits_keep_what_they_start_from():

@@ -270,6 +270,14 @@ def test_the_best_chain_comes_first():
     assert len(set(scores)) == 3
 
 
+def test_bad_settings_of_chains_are_refused():
+    counts, _ = draw_corpus(np.random.default_rng(1), DIRICHLET, np.full(3, 5), 8)
+    with pytest.raises(ValueError, match="merge_every=-1"):
+        run_chain(counts, DIRICHLET, jax.random.key(0), sweeps=1, merge_every=-1)
+    with pytest.raises(ValueError, match="no start_branchings"):
+        sample_tree(counts, DIRICHLET, jax.random.key(0), sweeps=1, start_branchings=())
+
+
 def test_states_of_different_hyperparameters_are_compared_with_their_priors():
     """Inside a chain and between chains: p(w, z, c) times the prior densities, SciPy's."""
     counts, _ = draw_corpus(np.random.default_rng(1), DIRICHLET, np.full(10, 20), 8)

@@ -377,6 +377,7 @@ def test_recommend_names_what_belongs_with_the_words_there_are(model):
     whole = fit.recommend(unit, n=12)
     assert len(whole) == 10
     assert whole["probability"].sum() == pytest.approx(1)
+    assert fit.recommend(np.ones((1, 12), int)).empty
     with pytest.raises(ValueError, match="expected one"):
         fit.recommend(np.repeat(unit, 2, 0))
 

@@ -12,7 +12,8 @@ from jax.scipy.special import gammaln
 from test_structure import ROOT
 
 import lvsearch as lv
-from lvsearch.models import BagOfWords, GroupOfRows, Row, Site, families
+from lvsearch.models import AnnotatedImage, BagOfWords, GroupOfRows, Row, Site, families
+from lvsearch.models.checks.invariance import with_other_missing_cells
 
 PoissonMixture: Any = runpy.run_path(str(ROOT / "examples" / "poisson_mixture.py"))["PoissonMixture"]
 COUNTS = np.array([[3, 0, 1], [0, 4, 1], [2, 1, 0], [0, 5, 2], [7, 1, 1], [1, 0, 0]], float)
@@ -232,6 +233,14 @@ class CountsForgotten(lv.models.LDA):  # pyright: ignore[reportGeneralTypeIssues
         return super().log_unit(g, l, BagOfWords(unit.words, jnp.ones_like(unit.counts)), on)
 
 
+class CountsForgottenAtOneWord(lv.models.LDA):  # pyright: ignore[reportGeneralTypeIssues]
+    """Every column a token, and those without one a token of word 0."""
+
+    def log_unit(self, g, l, unit, on):
+        words = jnp.where(unit.counts > 0, unit.words, 0)
+        return super().log_unit(g, l, BagOfWords(words, jnp.ones_like(unit.counts)), on)
+
+
 class LengthCounted(lv.models.LDA):  # pyright: ignore[reportGeneralTypeIssues]
     """A constant for each column."""
 
@@ -241,12 +250,36 @@ class LengthCounted(lv.models.LDA):  # pyright: ignore[reportGeneralTypeIssues]
 
 @pytest.mark.parametrize(
     ("model", "said"),
-    [(CountsForgotten, "no copies of 'assignment'"), (LengthCounted, "2 empty entries more in every unit")],
+    [
+        (CountsForgotten, "reads what was not observed"),
+        (CountsForgottenAtOneWord, "no copies of 'assignment'"),
+        (LengthCounted, "2 empty entries more in every unit"),
+    ],
 )
 def test_padding_that_counts_is_found(model, said):
     texts = lv.Corpus.from_texts(["ant bee cat ant", "bee dog", "ant dog dog cat bee"])
     with pytest.raises(ValueError, match=said):
         lv.models.check(model(1.0), texts)
+
+
+def test_padding_of_word_0_is_disturbed():
+    """Packers pad with word 0, so that another word must stand there for the check to look at anything."""
+    words, counts = np.array([[3, 1, 0, 0], [2, 0, 5, 0]]), np.array([[1, 2, 0, 0], [1, 1, 1, 0]])
+    other = with_other_missing_cells(BagOfWords(words, counts))
+    assert other.words.tolist() == [[3, 1, 5, 5], [2, 0, 5, 5]]
+    present = np.array([[True, True, True, False]] * 2)
+    image = with_other_missing_cells(AnnotatedImage(words, present, words, counts))
+    assert image.words.tolist() == other.words.tolist()
+    assert image.regions.tolist() == [[3, 1, 0, 5], [2, 0, 5, 5]]
+
+
+def test_what_is_no_family_is_refused_without_a_hint_that_is_empty():
+    class FamilyOfNone(PoissonMixture):
+        def locals(self):
+            return {"kind": Site(None, ("component",))}  # pyright: ignore[reportArgumentType]
+
+    with pytest.raises(ValueError, match=r"the family None, expected one of lv\.models\.families$"):
+        lv.models.check(FamilyOfNone(), POINTS)
 
 
 def test_the_report_says_what_was_found():
@@ -292,6 +325,9 @@ def test_only_models_of_ones_own_are_looked_at_and_once(monkeypatch):
     assert looked == [(PoissonMixture, (2,))]
     guards.check_own(lv.models.FiniteMixture(OwnComponents(1.0)), data, (5,))
     assert looked[1:] == [(lv.models.FiniteMixture, (5,))]
+    parts = lv.models.MixedComponents((lv.models.DiagonalComponents(), OwnComponents(1.0)), [[0, 1], [2]])
+    guards.check_own(lv.models.FiniteMixture(parts), data, (5,))
+    assert looked[2:] == [(lv.models.FiniteMixture, (5,))]
 
 
 # ── what a model need not say ───────────────────────────────────────────────────────────────────────────────────────
