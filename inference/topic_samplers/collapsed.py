@@ -19,7 +19,6 @@ A conditional probability is off by at most about 1e-6.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -157,20 +156,6 @@ def collapsed_gibbs(
         eta,
         np.array(log_joint),
     )
-
-
-def average_topics(samples: Sequence[CollapsedSample]) -> Float64[np.ndarray, "topic word"]:
-    """Return the mean over samples of the topics' distributions over words, (topic, word); rows sum to 1.
-
-    Use samples of one chain that are near each other. Topic k of another chain is another topic, and a long chain swaps
-    topics too.
-
-    Raises ValueError for no samples, and for unequal shapes.
-    """
-    shapes = {sample.topic_word.shape for sample in samples}
-    if len(shapes) != 1:
-        raise ValueError(f"got samples of shapes {sorted(shapes)}, expected one or more samples of one chain")
-    return np.mean([sample.topics() for sample in samples], axis=0)
 
 
 def expand(data: Dataset) -> Tokens:
