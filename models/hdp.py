@@ -45,7 +45,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.components.arguments import required_numbers
@@ -60,6 +59,7 @@ from lvsearch.models.contract import (
     is_known_false,
 )
 from lvsearch.models.exponential.family import inner
+from lvsearch.models.exponential.simplex import log_symmetric_dirichlet
 from lvsearch.models.families import Dirichlet
 from lvsearch.models.hierarchical_process import TABLES, Axes, HierarchicalProcess, Level, checked_tables
 from lvsearch.models.hyperpriors import UNIT_PRIOR, GammaPrior, as_text, positive_or_gamma_prior
@@ -130,8 +130,7 @@ class HDP(HierarchicalProcess, TopicModel):
         g: {"topic_word": log φ, shape (topic, word)}.
         """
         log_phi = g["topic_word"]
-        n_words, eta = log_phi.shape[-1], jnp.asarray(self.topic_concentration, log_phi.dtype)
-        return gammaln(n_words * eta) - n_words * gammaln(eta) + ((eta - 1) * log_phi).sum(-1)
+        return log_symmetric_dirichlet(log_phi, self.topic_concentration, log_phi.shape[-1])
 
     def members(self, unit: BagOfWords) -> Any:
         """Return the vocabulary id of each distinct word of a document, shape (token,)."""

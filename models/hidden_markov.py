@@ -45,6 +45,7 @@ from lvsearch.models.contract import (
     is_known_false,
     log_relabellings,
 )
+from lvsearch.models.exponential.simplex import log_symmetric_dirichlet
 from lvsearch.models.families import Dirichlet, MarkovChain, MarkovChainStatistics, PointSimplex
 from lvsearch.models.hyperpriors import as_text
 from lvsearch.models.units import GroupOfRows, Row
@@ -159,12 +160,11 @@ class HiddenMarkov(Model):
         g: {"start": log ρ; "transitions": log A, (from, to); "components": statistics of θ, states leading}.
         on: {"state": mask of the states that exist}.
         """
-        exists, n = on["state"], on["state"].sum()
+        exists = on["state"]
         log_components = jnp.where(exists, log_prior(self.components, g["components"], {}), 0.0).sum()
         if self.concentration is None or self.start_concentration is None:
             return log_components
-        b = jnp.asarray(self.start_concentration, g["start"].dtype)
-        log_start = gammaln(n * b) - n * gammaln(b) + jnp.where(exists, (b - 1) * g["start"], 0.0).sum()
+        log_start = log_symmetric_dirichlet(jnp.where(exists, g["start"], 0.0), self.start_concentration, exists.sum())
         c = self.transition_prior(exists).astype(g["transitions"].dtype)
         both = exists[:, None] & exists
         # log Dirichlet(A_k | c_k) of every row: log Γ(Σ_j c_kj) + Σ_j [(c_kj − 1) log A_kj − log Γ(c_kj)]

@@ -45,9 +45,10 @@ from lvsearch.models.contract import (
     first,
     is_known_false,
 )
+from lvsearch.models.exponential.simplex import log_symmetric_dirichlet
 from lvsearch.models.families import Categorical, Dirichlet, Family, PointSimplex
 from lvsearch.models.finite_mixture import FiniteMixture
-from lvsearch.models.topic_model import TopicModel, log_symmetric_dirichlet, saturated_log_likelihood
+from lvsearch.models.topic_model import TopicModel, saturated_log_likelihood
 from lvsearch.models.units import BagOfWords
 
 

@@ -2,13 +2,10 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaln
-from jaxtyping import Array, Float
+from jaxtyping import Float
 from scipy.special import xlogy
 
 from lvsearch.models.contract import Model, Statistics
@@ -35,19 +32,6 @@ class TopicModel(Model):
 
         Returns None where proportions have no Dirichlet prior.
         """
-
-
-def log_symmetric_dirichlet(
-    log_theta: Float[Array, "*element event"], concentration: Any, n: int | Array
-) -> Float[Array, "*element"]:
-    """Return the log-density of a symmetric Dirichlet(a, …, a) at θ, over the last axis, in nats, shape (elements…).
-
-    log_theta: log θ, 0 at entries that do not exist.
-    concentration: a.
-    n: the number of entries that exist.
-    """
-    a, n = jnp.asarray(concentration, log_theta.dtype), jnp.asarray(n, log_theta.dtype)
-    return gammaln(n * a) - n * gammaln(a) + ((a - 1) * log_theta).sum(-1)
 
 
 def saturated_log_likelihood(units: BagOfWords) -> float:
