@@ -78,13 +78,13 @@ def average_best_particle(chain: BlockChain, key: Key[Array, ""], states: Sequen
     states: particles of the posterior. Particles at the labels of a fit join them if the chain has such labels.
     """
     with jax.enable_x64(True):
-        together = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), *states)
+        together = chain.concatenate_particles(states)
         order = np.argsort(-np.asarray(log_densities(chain, together)), kind="stable")
         together = chain.take(together, jnp.asarray(order[:SETTLED]))
         if chain.fitted is not None:
             rows, columns = (np.repeat(labels[:, None], FITTED, axis=1) for labels in chain.fitted)
             fits = _state_with_labels(chain, fold_in(key, FITTED), jnp.asarray(rows), jnp.asarray(columns))
-            together = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), together, fits)
+            together = chain.concatenate_particles([together, fits])
         return _select_highest(*_average_sweeps(chain, key, together))
 
 

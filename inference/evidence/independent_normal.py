@@ -49,6 +49,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from lvsearch.inference.annealing.dispatch import evidence_chain, sampled_chain
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.annealing.kits import chain_kit, plain_kit
+from lvsearch.inference.annealing.particle_arrays import ParticleArrays
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, check_size
@@ -98,7 +99,7 @@ def _coordinates_and_carriers(model: IndependentNormalMixture, rows: Row) -> tup
     return jax.vmap(model.coordinates)(rows), jax.vmap(model.log_carrier)(rows)
 
 
-class IndependentNormalChain(eqx.Module):
+class IndependentNormalChain(ParticleArrays):
     """The annealing chain of an `IndependentNormalMixture`, made by `from_data`. The first `size` of `capacity`
     components exist.
 
@@ -223,12 +224,6 @@ class IndependentNormalChain(eqx.Module):
         prior.
         """
         return state
-
-    def take(self, state: NormalState, particles: Int[Array, " chosen"]) -> NormalState:
-        """Return the state of the chosen particles, in the order in which they are named; a particle may be named
-        twice.
-        """
-        return jax.tree.map(lambda leaf: leaf[..., particles], state)
 
     def _labels(self, key: Array, state: NormalState, temperature: Array) -> Int[Array, "row particle"]:
         """Draw every row's label given all other variables, (row, particle)."""

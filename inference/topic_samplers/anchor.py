@@ -277,6 +277,10 @@ class _TopicChain(Protocol[State]):
         """Return the state of the chosen particles, in the given order."""
         ...
 
+    def concatenate_particles(self, states: Sequence[State]) -> State:
+        """Return one state that holds the particles of several states, one after another."""
+        ...
+
     def topic_means(self, state: State) -> Array:
         """Return the posterior means of the topics' distributions over words given the tokens' topics, (word, topic,
         particle).
@@ -333,7 +337,7 @@ def _average_of_best_particle(chain: _TopicChain[State], key: Key[Array, ""], st
     states: states of several groups of particles.
     """
     with jax.enable_x64(True):
-        together = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), *states)
+        together = chain.concatenate_particles(states)
         best = np.argsort(-np.asarray(log_densities(chain, together)), kind="stable")[:CANDIDATES]
         together = chain.take(together, jnp.asarray(best))
         topics, log_density, log_hyper = jax.tree.map(np.asarray, _averaged(chain, key, together))
