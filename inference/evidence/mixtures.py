@@ -32,6 +32,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, Int, Key
 
+from lvsearch.inference.annealing.draws import choose_in_proportion
 from lvsearch.inference.annealing.particle_arrays import ParticleArrays
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows
@@ -273,9 +274,7 @@ class CollapsedMixtureChain(ParticleArrays):
         uniform: one uniform draw for each particle, by which the label is found.
         """
         score = jnp.where(self.names.exist(self.size), score, -jnp.inf)
-        cumulative = jnp.cumsum(jnp.exp(score - score.max(0)), axis=0)
-        new = (cumulative < uniform * cumulative[-1]).sum(0, dtype=jnp.int32)
-        return jnp.minimum(new, jnp.asarray(self.size * self.names.n_variants, jnp.int32) - 1)
+        return choose_in_proportion(score, uniform, self.size * self.names.n_variants)
 
     def add_row(
         self, state: CollapsedState, row: Int[Array, ""], labels: Int[Array, " particle"], natural: Any

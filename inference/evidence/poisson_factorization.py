@@ -55,7 +55,7 @@ from lvsearch.inference.factorizations.moves import scale_step
 from lvsearch.models.contract import first
 from lvsearch.models.families import GammaStatistics
 from lvsearch.models.hyperpriors import GammaPrior
-from lvsearch.models.poisson_factorization import PoissonFactorization
+from lvsearch.models.poisson_factorization import NOISE, PoissonFactorization
 
 BLOCK = 32
 """Number of cells whose counts are allocated together, so that their tables stay in the cache.
@@ -64,8 +64,6 @@ MANY = 20_000
 """The total of all counts above which the path begins around a fit. Drawing the factor of each count would take too
 long, and the way from the prior would be too far.
 """
-NOISE = 0x5012E
-"""The number that is folded into a key for the noise and its shape, so that their draws differ from all others."""
 CELLS_STEP = 128
 """Cells are padded to a multiple of this, so that matrices with about as many share their programs; a multiple of
 `BLOCK`.

@@ -31,6 +31,7 @@ from jax.scipy.special import gammaln, logsumexp
 from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.annealing.dispatch import evidence_chain
+from lvsearch.inference.annealing.draws import choose_in_proportion
 from lvsearch.inference.annealing.kits import ChainKit, chain_kit
 from lvsearch.inference.annealing.particle_arrays import ParticleArrays
 from lvsearch.inference.annealing.prefixes import InTurn
@@ -231,9 +232,7 @@ class UnigramMixtureChain(ParticleArrays):
         score = jnp.where(self._exists(), jnp.log(documents + self._as_float(self.concentration)) + gain, -jnp.inf)
         new = jnp.full_like(old, -1)
         if uniform is not None:
-            cumulative = jnp.cumsum(jnp.exp(score - score.max(0)), axis=0)
-            drawn = (cumulative < uniform * cumulative[-1]).sum(0, dtype=jnp.int32)
-            new = jnp.minimum(drawn, jnp.asarray(self.size, jnp.int32) - 1)
+            new = choose_in_proportion(score, uniform, self.size)
         joins = (places == new).astype(counts.dtype)
         moved = DocumentLabels(
             state.labels.at[document].set(new),
