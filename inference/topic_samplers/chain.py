@@ -44,6 +44,7 @@ from scipy.special import gammaln
 
 from lvsearch.inference.annealing.dispatch import MANY_LATENTS
 from lvsearch.inference.annealing.particle_arrays import ParticleArrays
+from lvsearch.inference.data.documents import row_of_each_nonzero
 from lvsearch.inference.topic_samplers.topic_state import (
     OWN,
     Concentrations,
@@ -489,7 +490,7 @@ def collapsed_topics(
     if np.any(counts.data % 1):
         raise ValueError("got counts that are not whole numbers; expected raw word counts, of which each is a token")
     copies = np.asarray(counts.data, np.int64)
-    document = np.repeat(np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr)), copies)
+    document = np.repeat(row_of_each_nonzero(counts), copies)
     word = np.repeat(counts.indices, copies)
     n_topics, n_words, n_tokens = len(alpha), counts.shape[1], len(word)
     if width is None:

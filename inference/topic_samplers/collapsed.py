@@ -29,7 +29,7 @@ from jaxtyping import Array, Float, Float64, Int32, Key
 from scipy.special import gammaln
 
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.data.documents import counts_of
+from lvsearch.inference.data.documents import counts_of, row_of_each_nonzero
 from lvsearch.inference.sharding import one_after_another
 from lvsearch.models.kernels import kernel
 from lvsearch.models.lda import LDA
@@ -167,7 +167,7 @@ def expand(data: Dataset) -> Tokens:
         raise ValueError("got counts that are not whole numbers; expected raw word counts, of which each is a token")
     counts = counts_of(data)
     copies = np.asarray(counts.data, np.int64)
-    document = np.repeat(np.arange(data.n_units, dtype=np.int32), np.diff(counts.indptr))
+    document = row_of_each_nonzero(counts).astype(np.int32)
     return Tokens(np.repeat(document, copies), np.repeat(np.asarray(counts.indices, np.int32), copies))
 
 
