@@ -346,10 +346,6 @@ class UnigramsInTurn(InTurn):
 
     chain: UnigramMixtureChain
 
-    def initial_state(self, key: Key[Array, ""], particles: int) -> DocumentLabels:
-        """Return the state before any document has come, in which no document has a topic (all are −1)."""
-        return self.chain.state_from_labels(jnp.full((self.places, particles), -1, jnp.int32))
-
     def append(
         self, key: Key[Array, ""], state: DocumentLabels, unit: Int[Array, ""]
     ) -> tuple[DocumentLabels, Float[Array, " particle"]]:
