@@ -32,7 +32,14 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.components.arguments import positive_parameter, required_numbers
-from lvsearch.models.components.component import Component, draw_parameters, draw_rows, log_likelihood, log_prior
+from lvsearch.models.components.component import (
+    Component,
+    draw_parameters,
+    draw_rows,
+    log_ceiling_of_groups,
+    log_likelihood,
+    log_prior,
+)
 from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.contract import (
     HyperparameterArray,
@@ -227,11 +234,7 @@ class HiddenMarkov(Model):
 
         Raises ValueError for rows that have no density under the components.
         """
-        n_dims = np.shape(units.value)[-1]
-        observed = np.asarray(units.observed) & np.asarray(units.present)[..., None]
-        rows = Row(np.asarray(units.value).reshape(-1, n_dims), observed.reshape(-1, n_dims))
-        self.components.check(rows)
-        return float(self.components.log_ceiling(rows).sum())
+        return log_ceiling_of_groups(self.components, units)
 
     def plug_in(self) -> "HiddenMarkov":
         """Return the model with all parameters estimated by maximum likelihood.

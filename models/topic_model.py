@@ -4,8 +4,9 @@ from abc import abstractmethod
 from collections.abc import Mapping
 
 import equinox as eqx
+import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 from scipy.special import xlogy
 
 from lvsearch.models.contract import Model, Statistics
@@ -32,6 +33,16 @@ class TopicModel(Model):
 
         Returns None where proportions have no Dirichlet prior.
         """
+
+
+def draw_words(key: Array, log_probabilities: Float[Array, "*token word"], unit: BagOfWords) -> BagOfWords:
+    """Draw a word for every token of a document.
+
+    log_probabilities: the log-probability of each word for each token, or for all tokens.
+    unit: a document with one token in every column (counts 0 or 1); its words are replaced.
+    """
+    words = jax.random.categorical(key, log_probabilities, shape=unit.words.shape)
+    return BagOfWords(words.astype(unit.words.dtype), unit.counts)
 
 
 def saturated_log_likelihood(units: BagOfWords) -> float:
