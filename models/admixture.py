@@ -48,9 +48,8 @@ from lvsearch.models.contract import (
     first,
     log_relabellings,
 )
-from lvsearch.models.exponential.simplex import SimplexBlocks
+from lvsearch.models.exponential.simplex import SimplexBlocks, log_symmetric_dirichlet
 from lvsearch.models.families import Categorical, Dirichlet
-from lvsearch.models.topic_model import log_symmetric_dirichlet
 from lvsearch.models.units import BagOfWords
 
 

@@ -35,7 +35,6 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.components.arguments import positive_parameter, required_numbers
@@ -52,6 +51,7 @@ from lvsearch.models.contract import (
     log_relabellings,
 )
 from lvsearch.models.exponential.family import inner
+from lvsearch.models.exponential.simplex import log_symmetric_dirichlet
 from lvsearch.models.families import Categorical, Dirichlet
 from lvsearch.models.hyperpriors import as_text
 from lvsearch.models.units import Row
@@ -157,9 +157,11 @@ class LatentBlockModel(Model):
         """
         rows, columns, prior, family = on[ROW], on[COLUMN], self.block_prior(), self.component.family
         blocks = inner(family, prior, g["blocks"], None) - family.log_normaliser(prior)  # log p(θ_kl)
+        row_weights = jnp.where(rows, g["row_weights"], 0.0)
+        column_weights = jnp.where(columns, g["column_weights"], 0.0)
         return (
-            _log_dirichlet(g["row_weights"], self.row_concentration, rows)
-            + _log_dirichlet(g["column_weights"], self.column_concentration, columns)
+            log_symmetric_dirichlet(row_weights, self.row_concentration, rows.sum())
+            + log_symmetric_dirichlet(column_weights, self.column_concentration, columns.sum())
             + jnp.where(rows[:, None] & columns, blocks, 0.0).sum()
             + jnp.where(columns, g[COLUMN] * g["column_weights"], 0.0).sum()
         )
@@ -251,16 +253,6 @@ class LatentBlockModel(Model):
         l = {ROW: jax.nn.one_hot(jax.random.categorical(keys[4], rows, shape=(n_rows,)), size[0], dtype=rows.dtype)}
         each = jax.random.split(keys[5], n_rows)
         return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(each, l, units)
-
-
-def _log_dirichlet(log_weights: Any, concentration: Any, exists: Any) -> Array:
-    """Return the log-density of a symmetric Dirichlet at `log_weights`, in nats, over the entries that exist.
-
-    log_weights: log of a point of the simplex, shape (entry,). concentration: the parameter per entry.
-    exists: mask of the entries that exist.
-    """
-    a, n = jnp.asarray(concentration, log_weights.dtype), exists.sum().astype(log_weights.dtype)
-    return gammaln(n * a) - n * gammaln(a) + jnp.where(exists, (a - 1) * log_weights, 0.0).sum()
 
 
 def _differs_by_column(component: Component) -> bool:

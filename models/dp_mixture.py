@@ -43,6 +43,7 @@ from lvsearch.models.components.component import Component
 from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.contract import HyperparameterArray, Masks, Site, Statistics
 from lvsearch.models.families import Beta, BetaStatistics, Gamma, GammaStatistics
+from lvsearch.models.hierarchical_process import log_stick_weights
 from lvsearch.models.hyperpriors import UNIT_PRIOR, GammaPrior, as_text, positive_or_gamma_prior
 from lvsearch.models.mixture import MixtureModel
 
@@ -99,8 +100,9 @@ class DPMixture(MixtureModel):
 
         g: {"sticks": (log V, log(1 − V)), shape (component,) each}. on: {"component": mask of those that exist}.
         """
-        passed = jnp.where(on["component"], g["sticks"].log_complement, 0.0)
-        return g["sticks"].log_value + jnp.cumsum(passed) - passed
+        sticks = g["sticks"]
+        passed = jnp.where(on["component"], sticks.log_complement, 0.0)
+        return log_stick_weights(BetaStatistics(sticks.log_value, passed))
 
     def log_weights_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
         """Return Σ_t log Beta(V_t | 1, α) over the sticks V_t, plus log p(α) if the concentration α has a prior, in

@@ -45,11 +45,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.components.arguments import required_numbers
-from lvsearch.models.components.component import Component, draw_parameters, draw_rows, log_prior
+from lvsearch.models.components.component import Component, draw_parameters, draw_rows, log_ceiling_of_groups, log_prior
 from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.contract import (
     HyperparameterArray,
@@ -60,10 +59,11 @@ from lvsearch.models.contract import (
     is_known_false,
 )
 from lvsearch.models.exponential.family import inner
+from lvsearch.models.exponential.simplex import log_symmetric_dirichlet
 from lvsearch.models.families import Dirichlet
 from lvsearch.models.hierarchical_process import TABLES, Axes, HierarchicalProcess, Level, checked_tables
 from lvsearch.models.hyperpriors import UNIT_PRIOR, GammaPrior, as_text, positive_or_gamma_prior
-from lvsearch.models.topic_model import TopicModel, saturated_log_likelihood
+from lvsearch.models.topic_model import TopicModel, draw_words, saturated_log_likelihood
 from lvsearch.models.units import BagOfWords, GroupOfRows, Row
 
 CORPUS_PRIOR, DOCUMENT_PRIOR = GammaPrior(1.0, 0.1), GammaPrior(1.0, 1.0)
@@ -130,8 +130,7 @@ class HDP(HierarchicalProcess, TopicModel):
         g: {"topic_word": log φ, shape (topic, word)}.
         """
         log_phi = g["topic_word"]
-        n_words, eta = log_phi.shape[-1], jnp.asarray(self.topic_concentration, log_phi.dtype)
-        return gammaln(n_words * eta) - n_words * gammaln(eta) + ((eta - 1) * log_phi).sum(-1)
+        return log_symmetric_dirichlet(log_phi, self.topic_concentration, log_phi.shape[-1])
 
     def members(self, unit: BagOfWords) -> Any:
         """Return the vocabulary id of each distinct word of a document, shape (token,)."""
@@ -188,8 +187,7 @@ class HDP(HierarchicalProcess, TopicModel):
         g: {"topic_word": log φ}. l: {"table": one-hot (token, table); "pointer": one-hot (table, topic)}.
         unit: a document with one token in every column (counts 0 or 1); its words are replaced.
         """
-        words = jax.random.categorical(key, l["table"] @ l["pointer"] @ g["topic_word"])
-        return BagOfWords(words.astype(unit.words.dtype), unit.counts)
+        return draw_words(key, l["table"] @ l["pointer"] @ g["topic_word"], unit)
 
 
 class Rows(NamedTuple):
@@ -317,11 +315,7 @@ class HDPMixture(HierarchicalProcess):
 
         Raises ValueError for rows that have no density under the components.
         """
-        n_dims = np.shape(units.value)[-1]
-        observed = np.asarray(units.observed) & np.asarray(units.present)[..., None]
-        rows = Row(np.asarray(units.value).reshape(-1, n_dims), observed.reshape(-1, n_dims))
-        self.components.check(rows)
-        return float(self.components.log_ceiling(rows).sum())
+        return log_ceiling_of_groups(self.components, units)
 
     def draw_unit(
         self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: GroupOfRows, on: Masks

@@ -32,7 +32,14 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.components.arguments import positive_parameter, required_numbers
-from lvsearch.models.components.component import Component, draw_parameters, draw_rows, log_likelihood, log_prior
+from lvsearch.models.components.component import (
+    Component,
+    draw_parameters,
+    draw_rows,
+    log_ceiling_of_groups,
+    log_likelihood,
+    log_prior,
+)
 from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.contract import (
     HyperparameterArray,
@@ -45,6 +52,7 @@ from lvsearch.models.contract import (
     is_known_false,
     log_relabellings,
 )
+from lvsearch.models.exponential.simplex import log_symmetric_dirichlet
 from lvsearch.models.families import Dirichlet, MarkovChain, MarkovChainStatistics, PointSimplex
 from lvsearch.models.hyperpriors import as_text
 from lvsearch.models.units import GroupOfRows, Row
@@ -159,12 +167,11 @@ class HiddenMarkov(Model):
         g: {"start": log ρ; "transitions": log A, (from, to); "components": statistics of θ, states leading}.
         on: {"state": mask of the states that exist}.
         """
-        exists, n = on["state"], on["state"].sum()
+        exists = on["state"]
         log_components = jnp.where(exists, log_prior(self.components, g["components"], {}), 0.0).sum()
         if self.concentration is None or self.start_concentration is None:
             return log_components
-        b = jnp.asarray(self.start_concentration, g["start"].dtype)
-        log_start = gammaln(n * b) - n * gammaln(b) + jnp.where(exists, (b - 1) * g["start"], 0.0).sum()
+        log_start = log_symmetric_dirichlet(jnp.where(exists, g["start"], 0.0), self.start_concentration, exists.sum())
         c = self.transition_prior(exists).astype(g["transitions"].dtype)
         both = exists[:, None] & exists
         # log Dirichlet(A_k | c_k) of every row: log Γ(Σ_j c_kj) + Σ_j [(c_kj − 1) log A_kj − log Γ(c_kj)]
@@ -227,11 +234,7 @@ class HiddenMarkov(Model):
 
         Raises ValueError for rows that have no density under the components.
         """
-        n_dims = np.shape(units.value)[-1]
-        observed = np.asarray(units.observed) & np.asarray(units.present)[..., None]
-        rows = Row(np.asarray(units.value).reshape(-1, n_dims), observed.reshape(-1, n_dims))
-        self.components.check(rows)
-        return float(self.components.log_ceiling(rows).sum())
+        return log_ceiling_of_groups(self.components, units)
 
     def plug_in(self) -> "HiddenMarkov":
         """Return the model with all parameters estimated by maximum likelihood.

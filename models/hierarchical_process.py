@@ -35,12 +35,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.contract import Masks, Model, Site, Statistics, Unit, first
 from lvsearch.models.families import Beta, BetaStatistics, Categorical, Gamma, GammaStatistics
-from lvsearch.models.hyperpriors import GammaPrior
+from lvsearch.models.hyperpriors import GammaPrior, log_gamma_density
 
 TABLES = 12
 """The default truncation of a unit's sticks (the most tables that a document or a group of rows may use).
@@ -194,7 +193,7 @@ class HierarchicalProcess(Model):
         for level in self.levels:
             prior = self.concentration_of(level)
             if isinstance(prior, GammaPrior):
-                total = total + _log_gamma_density(g[level.concentration], prior)
+                total = total + log_gamma_density(prior, g[level.concentration])
         return total
 
     def log_unit(
@@ -310,21 +309,13 @@ def checked_tables(tables: int, what: str) -> int:
     return int(tables)
 
 
-def log_stick_weights(sticks: BetaStatistics) -> Float[Array, " stick"]:
-    """Return log V_t + Σ_{s<t} log(1 − V_s), the log weight of each stick t, in nats, shape (stick,).
+def log_stick_weights(sticks: BetaStatistics) -> Float[Array, "*element stick"]:
+    """Return log V_t + Σ_{s<t} log(1 − V_s), the log weight of each stick t, in nats.
 
-    sticks: statistics (log V, log(1 − V)); the result is linear in them.
+    sticks: statistics (log V, log(1 − V)), sticks on the last axis; the result has the same shape and is linear in
+        them.
     """
-    return sticks.log_value + jnp.cumsum(sticks.log_complement) - sticks.log_complement
-
-
-def _log_gamma_density(x: GammaStatistics, prior: GammaPrior) -> Array:
-    """Return the log-density of Gamma(shape, rate) at x, in nats.
-
-    x: statistics (log x, −x). prior: the shape and the rate.
-    """
-    shape, rate = prior
-    return shape * jnp.log(rate) - gammaln(shape) + (shape - 1) * x.log_value + rate * x.negative_value
+    return sticks.log_value + jnp.cumsum(sticks.log_complement, -1) - sticks.log_complement
 
 
 def _prior_sticks(key: Array, concentration: Any, shape: tuple[int, ...]) -> BetaStatistics:

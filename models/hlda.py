@@ -58,7 +58,9 @@ from lvsearch.models.contract import (
     first,
     is_known_false,
 )
+from lvsearch.models.exponential.simplex import log_symmetric_dirichlet
 from lvsearch.models.families import Beta, BetaStatistics, Categorical, Dirichlet
+from lvsearch.models.hierarchical_process import log_stick_weights
 from lvsearch.models.plain_arguments import whole_number
 from lvsearch.models.topic_model import saturated_log_likelihood
 from lvsearch.models.units import BagOfWords
@@ -174,8 +176,7 @@ class HLDA(Model):
         for n in range(1, self.depth + 1):
             exists = _node_mask([on[axis] for axis in _branches(n)])
             log_beta = g[f"topic_word_{n}"].reshape(len(exists), -1)
-            eta, n_words = jnp.asarray(self.topics[n - 1], log_beta.dtype), log_beta.shape[-1]
-            per_node = gammaln(n_words * eta) - n_words * gammaln(eta) + ((eta - 1) * log_beta).sum(-1)
+            per_node = log_symmetric_dirichlet(log_beta, self.topics[n - 1], log_beta.shape[-1])
             if n > 1:
                 complement = g[f"sticks_{n}"].log_complement.reshape(-1)
                 per_node = per_node + jnp.log(self.branching) + (self.branching - 1) * complement
@@ -342,15 +343,6 @@ class HLDA(Model):
             l[f"assignment_{n}"], l[f"proportions_{n}"] = jax.nn.one_hot(drawn, n), log_theta
         word_keys = jax.random.split(next(keys), n_docs)
         return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(word_keys, l, units)
-
-
-def log_stick_weights(sticks: BetaStatistics) -> Float[Array, "..."]:
-    """Return log V_i + Σ_{j<i} log(1 − V_j), the log weight of each branch i among its siblings, in nats.
-
-    sticks: statistics (log V, log(1 − V)), siblings on the last axis; the result has the same shape and is linear in
-        them.
-    """
-    return sticks.log_value + jnp.cumsum(sticks.log_complement, -1) - sticks.log_complement
 
 
 def _branches(n: int) -> tuple[str, ...]:

@@ -2,9 +2,13 @@
 
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import gammaln
+from jaxtyping import Array
 
 from lvsearch.models.contract import HyperparameterArray, concentration_parameter, hyperparameter, is_known_false
+from lvsearch.models.families import GammaStatistics
 
 
 class GammaPrior(NamedTuple):
@@ -27,6 +31,15 @@ def positive_or_gamma_prior(name: str, value: Any) -> HyperparameterArray | Gamm
     if isinstance(value, GammaPrior):
         return GammaPrior(_positive(f"the shape of {name}", value.shape), _positive(f"the rate of {name}", value.rate))
     return _positive(name, concentration_parameter(name, value))
+
+
+def log_gamma_density(prior: GammaPrior, x: GammaStatistics) -> Array:
+    """Return the log-density of Gamma(shape, rate) at x, in nats.
+
+    prior: the shape and the rate. x: statistics (log x, −x).
+    """
+    shape, rate = prior
+    return shape * jnp.log(rate) - gammaln(shape) + (shape - 1) * x.log_value + rate * x.negative_value
 
 
 def as_text(value: Any) -> str:

@@ -31,10 +31,10 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.contract import HyperparameterArray, Masks, Model, Site, Statistics, first, log_relabellings
+from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.families import (
     Bernoulli,
     Beta,
@@ -44,10 +44,8 @@ from lvsearch.models.families import (
     Gaussian,
     GaussianStatistics,
 )
-from lvsearch.models.hyperpriors import UNIT_PRIOR, GammaPrior, as_text, positive_or_gamma_prior
+from lvsearch.models.hyperpriors import UNIT_PRIOR, GammaPrior, as_text, log_gamma_density, positive_or_gamma_prior
 from lvsearch.models.units import Row
-
-LOG_2PI = float(np.log(2 * np.pi))
 
 
 class IBP(Model):
@@ -156,10 +154,7 @@ class IBP(Model):
         sticks = log_alpha - jnp.log(n_features) + (alpha / n_features - 1) * g["sticks"].log_value
         loadings = 0.5 * (log_loading - LOG_2PI) + loading * g["loadings"].negative_half_square  # (feature, dim)
         inferred = [
-            prior.shape * jnp.log(prior.rate)
-            - gammaln(prior.shape)
-            + (prior.shape - 1) * g[name].log_value
-            + prior.rate * g[name].negative_value
+            log_gamma_density(prior, g[name])
             for name, prior in self._hyperparameters.items()
             if isinstance(prior, GammaPrior)
         ]

@@ -49,7 +49,7 @@ from lvsearch.models.contract import (
 )
 from lvsearch.models.families import Categorical, Dirichlet, Family, Gamma, GammaStatistics, PointSimplex
 from lvsearch.models.hyperpriors import GammaPrior, as_text, positive_or_gamma_prior
-from lvsearch.models.topic_model import TopicModel, saturated_log_likelihood
+from lvsearch.models.topic_model import TopicModel, draw_words, saturated_log_likelihood
 from lvsearch.models.units import BagOfWords
 
 HYPER = 0xA1FA
@@ -295,8 +295,7 @@ class LDA(TopicModel):
         g: {"topic_word": log β, shape (topic, word)}. l: {"assignment": one-hot topics, shape (token, topic)}.
         unit: a document with one token in every column (counts 0 or 1); its words are replaced.
         """
-        words = jax.random.categorical(key, l["assignment"] @ g["topic_word"])
-        return BagOfWords(words.astype(unit.words.dtype), unit.counts)
+        return draw_words(key, l["assignment"] @ g["topic_word"], unit)
 
     def simulate(
         self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]

@@ -35,6 +35,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from lvsearch.models.components.arguments import positive_parameter
 from lvsearch.models.components.counts import MultinomialComponents
 from lvsearch.models.contract import (
     HyperparameterArray,
@@ -43,11 +44,11 @@ from lvsearch.models.contract import (
     Statistics,
     concentration_parameter,
     first,
-    is_known_false,
 )
+from lvsearch.models.exponential.simplex import log_symmetric_dirichlet
 from lvsearch.models.families import Categorical, Dirichlet, Family, PointSimplex
 from lvsearch.models.finite_mixture import FiniteMixture
-from lvsearch.models.topic_model import TopicModel, log_symmetric_dirichlet, saturated_log_likelihood
+from lvsearch.models.topic_model import TopicModel, draw_words, saturated_log_likelihood
 from lvsearch.models.units import BagOfWords
 
 
@@ -183,8 +184,7 @@ class MixtureOfUnigrams(TopicModel):
         g: {"topic_word": log β, (topic, word)}. l: {"topic": one-hot}.
         unit: a document with one token in every column (counts 0 or 1); its words are replaced.
         """
-        words = jax.random.categorical(key, l["topic"] @ g["topic_word"], shape=unit.words.shape)
-        return BagOfWords(words.astype(unit.words.dtype), unit.counts)
+        return draw_words(key, l["topic"] @ g["topic_word"], unit)
 
     def simulate(
         self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]
@@ -217,10 +217,8 @@ def positive_or_none(name: str, value: Any) -> HyperparameterArray | None:
     """
     if value is None:
         return None
-    array = concentration_parameter(name, value)
-    if array.ndim or is_known_false(array > 0):
-        raise ValueError(f"got {name}={value!r}, expected one positive number")
-    return array
+    concentration_parameter(name, value)  # refuses numbers above the largest concentration
+    return positive_parameter(name, value)
 
 
 class Unigram(TopicModel):
@@ -320,8 +318,7 @@ class Unigram(TopicModel):
         g: {"topic_word": log β, (topic, word)}. l: {"topic": 1 for the one topic}.
         unit: a document with one token in every column (counts 0 or 1); its words are replaced.
         """
-        words = jax.random.categorical(key, l["topic"] @ g["topic_word"], shape=unit.words.shape)
-        return BagOfWords(words.astype(unit.words.dtype), unit.counts)
+        return draw_words(key, l["topic"] @ g["topic_word"], unit)
 
     def simulate(
         self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]

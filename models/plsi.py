@@ -27,14 +27,13 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.contract import Masks, Site, Statistics, first, log_relabellings
 from lvsearch.models.families import Categorical, PointSimplex
-from lvsearch.models.topic_model import TopicModel, saturated_log_likelihood
+from lvsearch.models.topic_model import TopicModel, draw_words, saturated_log_likelihood
 from lvsearch.models.units import BagOfWords
 
 
@@ -145,5 +144,4 @@ class PLSI(TopicModel):
         g: {"topic_word": log β, (topic, word)}. l: {"assignment": one-hot, (token, topic)}.
         unit: a document with one token in every column (counts 0 or 1); its words are replaced.
         """
-        words = jax.random.categorical(key, l["assignment"] @ g["topic_word"])
-        return BagOfWords(words.astype(unit.words.dtype), unit.counts)
+        return draw_words(key, l["assignment"] @ g["topic_word"], unit)

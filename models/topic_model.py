@@ -2,12 +2,10 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any
 
 import equinox as eqx
-import jax.numpy as jnp
+import jax
 import numpy as np
-from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
 from scipy.special import xlogy
 
@@ -37,17 +35,14 @@ class TopicModel(Model):
         """
 
 
-def log_symmetric_dirichlet(
-    log_theta: Float[Array, "*element event"], concentration: Any, n: int | Array
-) -> Float[Array, "*element"]:
-    """Return the log-density of a symmetric Dirichlet(a, …, a) at θ, over the last axis, in nats, shape (elements…).
+def draw_words(key: Array, log_probabilities: Float[Array, "*token word"], unit: BagOfWords) -> BagOfWords:
+    """Draw a word for every token of a document.
 
-    log_theta: log θ, 0 at entries that do not exist.
-    concentration: a.
-    n: the number of entries that exist.
+    log_probabilities: the log-probability of each word for each token, or for all tokens.
+    unit: a document with one token in every column (counts 0 or 1); its words are replaced.
     """
-    a, n = jnp.asarray(concentration, log_theta.dtype), jnp.asarray(n, log_theta.dtype)
-    return gammaln(n * a) - n * gammaln(a) + ((a - 1) * log_theta).sum(-1)
+    words = jax.random.categorical(key, log_probabilities, shape=unit.words.shape)
+    return BagOfWords(words.astype(unit.words.dtype), unit.counts)
 
 
 def saturated_log_likelihood(units: BagOfWords) -> float:

@@ -1,4 +1,4 @@
-"""Draws from Gamma distributions, whole arrays at a time.
+"""Draws from Gamma distributions, whole arrays at a time, and choices of a label for each particle.
 
 On CPUs `jax.random.gamma` runs its rejection loop element by element, which takes most of the time of a sweep over many
 particles. Here every round proposes for the whole array, and the few rejected elements are proposed again.
@@ -6,7 +6,7 @@ particles. Here every round proposes for the whole array, and the few rejected e
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Int, Key
 
 
 def log_gamma_draws(key: Key[Array, ""], shape: Float[Array, "*element"]) -> Float[Array, "*element"]:
@@ -47,3 +47,17 @@ def log_gamma_draws(key: Key[Array, ""], shape: Float[Array, "*element"]) -> Flo
     log_v = jax.lax.while_loop(unfinished, propose, begin)[0]
     boost = jnp.where(small, jax.random.exponential(key_boost, shape.shape, shape.dtype) / shape, 0)
     return jnp.log(d) + log_v - boost
+
+
+def choose_in_proportion(
+    score: Float[Array, "label particle"], uniform: Float[Array, " particle"], n_labels: Int[Array, ""]
+) -> Int[Array, " particle"]:
+    """Choose a label for each particle with probability in proportion to exp(score), (particle,), int32.
+
+    score: log-probabilities up to a constant, (label, particle).
+    uniform: one uniform random number for each particle, by which the distribution function is inverted.
+    n_labels: the number of labels that exist, which come first. The scores of all others are −inf.
+    """
+    cumulative = jnp.cumsum(jnp.exp(score - score.max(0)), axis=0)
+    label = (cumulative < uniform * cumulative[-1]).sum(0, dtype=jnp.int32)
+    return jnp.minimum(label, jnp.asarray(n_labels, jnp.int32) - 1)  # a sum that was rounded up may lie above the last

@@ -5,7 +5,7 @@ other factor that depends on h is covered by a slice move on the log scale. That
 is its own time reversal.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -58,6 +58,14 @@ def gamma_around(value: Any) -> GammaPrior:
     mean.
     """
     return GammaPrior(np.asarray(ABOUT), np.asarray(ABOUT / value))
+
+
+def courses_around(courses: Mapping[str, Course], log_hyper: Mapping[str, Any]) -> dict[str, Course]:
+    """Return the courses of hyper-parameters with starts around given values (`gamma_around`), by name.
+
+    log_hyper: the logarithm of each hyper-parameter's value, by name.
+    """
+    return {name: course._replace(start=gamma_around(jnp.exp(log_hyper[name]))) for name, course in courses.items()}
 
 
 def slice_sample(

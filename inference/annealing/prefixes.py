@@ -75,6 +75,10 @@ class InTurn(eqx.Module):
         """The number of units, padding included."""
         return len(self.order)
 
+    def initial_state(self, key: Key[Array, ""], particles: int) -> State:
+        """Return the state before any unit has come, in which no unit has a label (all are −1)."""
+        return self.chain.state_from_labels(jnp.full((self.places, particles), -1, jnp.int32))
+
     def take(self, state: State, particles: Int[Array, " chosen"]) -> State:
         """Return the state of the chosen particles, in the order in which they are named; a particle may be named
         twice.

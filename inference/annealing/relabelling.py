@@ -58,12 +58,6 @@ def draw_orders(scores: Float[np.ndarray, "particle k k"], rng: np.random.Genera
     return np.stack([_draw_order(each, rng) for each in _scale_doubly_stochastic(scores)[0]])
 
 
-def log_permanent(scores: Float[np.ndarray, "k k"]) -> float:
-    """Return log Σ_σ exp Σ_l scores[σ(l), l], the log of the permanent of exp(scores), over all permutations σ."""
-    scaled, log_scale = _scale_doubly_stochastic(np.asarray(scores)[None])
-    return _log_permanent(scaled[0], log_scale[0])
-
-
 def _log_permanent(scaled: Float[np.ndarray, "k k"], log_scale: float) -> float:
     """Return the log of the permanent of a scaled matrix, plus `log_scale`.
 

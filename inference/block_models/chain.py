@@ -33,6 +33,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.annealing.dispatch import evidence_chain, path_needs_fit
 from lvsearch.inference.annealing.draws import log_gamma_draws
+from lvsearch.inference.annealing.particle_arrays import ParticleArrays
 from lvsearch.inference.block_models.state import BlockStart, BlockState, CellLayout, layout_of, packed_cells
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows
@@ -42,7 +43,7 @@ from lvsearch.models.block_model import COLUMN, LatentBlockModel
 from lvsearch.models.contract import first
 
 
-class BlockChain(eqx.Module):
+class BlockChain(ParticleArrays):
     """The annealing chain of a `LatentBlockModel`. The first `size` of `capacity` clusters exist on each side.
 
     | field | meaning |
@@ -218,12 +219,6 @@ class BlockChain(eqx.Module):
             jnp.take_along_axis(blocks, was_column[None, :, None], axis=1),
             state.log_likelihood,
         )
-
-    def take(self, state: BlockState, particles: Int[Array, " chosen"]) -> BlockState:
-        """Return the state of the chosen particles, in the order in which they are named; a particle may be named
-        twice.
-        """
-        return jax.tree.map(lambda leaf: leaf[..., particles], state)
 
     def state_from_labels(
         self, key: Key[Array, ""], rows: Int[Array, "row particle"], columns: Int[Array, "dim particle"]
@@ -425,10 +420,6 @@ class BlockChain(eqx.Module):
     def _concentrations(self) -> tuple[Array, Array]:
         """Return the concentrations of the row weights and of the column weights."""
         return self._as_float(self.model.row_concentration), self._as_float(self.model.column_concentration)
-
-    def _as_float(self, leaf: Any) -> Array:
-        """Return an array in the session's floating-point type."""
-        return jnp.asarray(leaf, jnp.result_type(float))
 
 
 def _log_dirichlet(key: Array, concentration: Float[Array, "cluster particle"], exists: Array) -> Array:

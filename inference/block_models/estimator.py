@@ -22,9 +22,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
+from lvsearch.inference.annealing.best_particles import average_over_sweeps, take_best_particles
 from lvsearch.inference.annealing.dispatch import effort
 from lvsearch.inference.annealing.kits import Anchor, ChainKit, chain_kit
-from lvsearch.inference.annealing.particles import forward, log_densities
+from lvsearch.inference.annealing.particles import forward
 from lvsearch.inference.block_models.chain import BlockChain
 from lvsearch.inference.block_models.state import BlockStart, BlockState, layout_of
 from lvsearch.inference.data.dataset import Dataset
@@ -78,13 +79,11 @@ def average_best_particle(chain: BlockChain, key: Key[Array, ""], states: Sequen
     states: particles of the posterior. Particles at the labels of a fit join them if the chain has such labels.
     """
     with jax.enable_x64(True):
-        together = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), *states)
-        order = np.argsort(-np.asarray(log_densities(chain, together)), kind="stable")
-        together = chain.take(together, jnp.asarray(order[:SETTLED]))
+        together = take_best_particles(chain, states, SETTLED)
         if chain.fitted is not None:
             rows, columns = (np.repeat(labels[:, None], FITTED, axis=1) for labels in chain.fitted)
             fits = _state_with_labels(chain, fold_in(key, FITTED), jnp.asarray(rows), jnp.asarray(columns))
-            together = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), together, fits)
+            together = chain.concatenate_particles([together, fits])
         return _select_highest(*_average_sweeps(chain, key, together))
 
 
@@ -98,15 +97,7 @@ def _average_sweeps(chain: BlockChain, key: Key[Array, ""], state: BlockState) -
     Returns: (averages shaped like a `BlockStart`, with labels as probabilities and particles on the last axis; the
         average log-joint of each particle in nats, (particle,)).
     """
-
-    def one(index: Array, carry: tuple[BlockState, tuple[BlockStart, Array]]) -> tuple[BlockState, tuple]:
-        """Make sweep number `index` and add its share to the averages."""
-        state = chain.step(jax.random.fold_in(key, index), carry[0], jnp.ones(()), backward=False)
-        share = jnp.where(index < ANCHOR_SETTLING, 0.0, 1 / AVERAGED)
-        return state, jax.tree.map(lambda mean, now: mean + share * now, carry[1], _observe(chain, state))
-
-    begin = state, jax.tree.map(jnp.zeros_like, _observe(chain, state))
-    return jax.lax.fori_loop(0, ANCHOR_SETTLING + AVERAGED, one, begin)[1]
+    return average_over_sweeps(chain, key, state, partial(_observe, chain), ANCHOR_SETTLING, AVERAGED)[1]
 
 
 def _observe(chain: BlockChain, state: BlockState) -> tuple[BlockStart, Array]:

@@ -6,6 +6,7 @@ from functools import cached_property
 
 import numpy as np
 import scipy.sparse
+from jaxtyping import Int
 
 from lvsearch.inference.data.dataset import Batch, Dataset, UnitBatches
 from lvsearch.inference.data.mapped import CountFiles, files_of
@@ -137,6 +138,28 @@ def counts_of(data: Dataset) -> scipy.sparse.csr_array:
     counts = scipy.sparse.csr_array(cells, shape=(data.n_units, data.extents["word"]))
     counts.sort_indices()
     return counts
+
+
+def row_of_each_nonzero(counts: scipy.sparse.csr_array) -> Int[np.ndarray, " nonzero"]:
+    """Return the row of each stored entry of a sparse matrix, such as the document of each count of a word."""
+    return np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
+
+
+def deal_documents(
+    n_documents: int, n_topics: int, most: int, random: np.random.Generator
+) -> list[Int[np.ndarray, " few"]]:
+    """Return for each topic the numbers of the few random documents that it begins with.
+
+    No document is used twice before all were used. Where topics are more than documents, some share one.
+
+    n_documents: the number of documents of the corpus.
+    n_topics: the number of topics that documents are dealt to.
+    most: the most documents of a topic. If there are many topics, each gets fewer.
+    """
+    few = int(np.clip(n_documents // max(n_topics, 1), 1, most))
+    deals = -(-n_topics * few // n_documents)
+    dealt = np.concatenate([random.permutation(n_documents) for _ in range(deals)] or [np.zeros(0, int)])
+    return [dealt[topic * few : (topic + 1) * few] for topic in range(n_topics)]
 
 
 def _padded_length(n: int) -> int:

@@ -47,8 +47,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from lvsearch.inference.annealing.dispatch import evidence_chain, sampled_chain
-from lvsearch.inference.annealing.draws import log_gamma_draws
+from lvsearch.inference.annealing.draws import choose_in_proportion, log_gamma_draws
 from lvsearch.inference.annealing.kits import chain_kit, plain_kit
+from lvsearch.inference.annealing.particle_arrays import ParticleArrays
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, check_size
@@ -98,7 +99,7 @@ def _coordinates_and_carriers(model: IndependentNormalMixture, rows: Row) -> tup
     return jax.vmap(model.coordinates)(rows), jax.vmap(model.log_carrier)(rows)
 
 
-class IndependentNormalChain(eqx.Module):
+class IndependentNormalChain(ParticleArrays):
     """The annealing chain of an `IndependentNormalMixture`, made by `from_data`. The first `size` of `capacity`
     components exist.
 
@@ -224,12 +225,6 @@ class IndependentNormalChain(eqx.Module):
         """
         return state
 
-    def take(self, state: NormalState, particles: Int[Array, " chosen"]) -> NormalState:
-        """Return the state of the chosen particles, in the order in which they are named; a particle may be named
-        twice.
-        """
-        return jax.tree.map(lambda leaf: leaf[..., particles], state)
-
     def _labels(self, key: Array, state: NormalState, temperature: Array) -> Int[Array, "row particle"]:
         """Draw every row's label given all other variables, (row, particle)."""
         uniforms = jax.random.uniform(key, state.labels.shape, state.mean.dtype)
@@ -237,24 +232,11 @@ class IndependentNormalChain(eqx.Module):
 
         def one(row: tuple[Array, Array, Array]) -> Array:
             y, observed, uniform = row
-            return self.draw_label(
-                state.log_weights + temperature * self._row_log_densities(state, half_log, y, observed), uniform
-            )
+            score = state.log_weights + temperature * self._row_log_densities(state, half_log, y, observed)
+            return choose_in_proportion(score, uniform, self.size)
 
         rows = jnp.asarray(self.values), jnp.asarray(self.observed), uniforms
         return jax.lax.map(one, rows, batch_size=ROWS_AT_ONCE)
-
-    def draw_label(
-        self, score: Float[Array, "component particle"], uniform: Float[Array, " particle"]
-    ) -> Int[Array, " particle"]:
-        """Draw an existing component for each particle in proportion to exp(score), (particle,).
-
-        score: log-probabilities up to a constant, (component, particle).
-        uniform: one uniform draw for each particle, by which the component is found.
-        """
-        cumulative = jnp.cumsum(jnp.exp(score - score.max(0)), axis=0)
-        label = (cumulative < uniform * cumulative[-1]).sum(0, dtype=jnp.int32)
-        return jnp.minimum(label, jnp.asarray(self.size, jnp.int32) - 1)
 
     def _row_log_densities(
         self, state: NormalState, half_log: Float[Array, "component dim particle"], y: Array, observed: Array

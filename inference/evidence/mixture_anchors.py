@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
+from lvsearch.inference.annealing.best_particles import average_over_sweeps, take_best_particles
 from lvsearch.inference.annealing.kits import Anchor
-from lvsearch.inference.annealing.particles import log_densities
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState
 from lvsearch.models.kernels import kernel
 
@@ -43,9 +43,7 @@ def anchor_labels(chain: Any, key: Key[Array, ""], states: Sequence[Any]) -> tup
         the best particle).
     """
     with jax.enable_x64(True):
-        together = chain.concatenate_particles(states)
-        order = np.argsort(-np.asarray(log_densities(chain, together)), kind="stable")
-        ended, shares, log_density = _averaged(chain, key, chain.take(together, jnp.asarray(order[:SETTLED])))
+        ended, (shares, log_density) = _average_labels(chain, key, take_best_particles(chain, states, SETTLED))
         best = int(np.argmax(np.asarray(log_density)))
         state = jax.tree.map(np.asarray, chain.take(ended, jnp.asarray([best])))
     exists = np.asarray(chain.names.exist(chain.size))[:, 0]
@@ -54,20 +52,16 @@ def anchor_labels(chain: Any, key: Key[Array, ""], states: Sequence[Any]) -> tup
 
 
 @kernel()
-def _averaged(chain: Any, key: Array, state: Any) -> tuple[Any, Array, Array]:
+def _average_labels(chain: Any, key: Array, state: Any) -> tuple[Any, tuple[Array, Array]]:
     """Sweep all particles at temperature 1 and average over the later sweeps.
 
-    Returns: (the final state, the share of sweeps in which each row had each label (row, particle, label), the average
-        of log p(rows, labels) in nats (particle,)).
+    Returns: (the final state, (the share of sweeps in which each row had each label (row, particle, label), the average
+        of log p(rows, labels) in nats (particle,))).
     """
     places = jnp.arange(chain.names.number)
 
-    def one(index: Array, carry: tuple[Any, Array, Array]) -> tuple[Any, Array, Array]:
-        """Make sweep number `index` and add its share to the averages."""
-        state = chain.step(jax.random.fold_in(key, index), carry[0], jnp.ones(()), backward=False)
-        share = jnp.where(index < SETTLING, 0.0, 1 / AVERAGED)
-        labelled = state.labels[:, :, None] == places
-        return state, carry[1] + share * labelled, carry[2] + share * chain.log_density(state)
+    def observe(state: Any) -> tuple[Array, Array]:
+        """Return which label each row has, (row, particle, label), and the log density of each particle."""
+        return (state.labels[:, :, None] == places).astype(float), chain.log_density(state)
 
-    begin = state, jnp.zeros((*state.labels.shape, len(places))), jnp.zeros(state.labels.shape[1])
-    return jax.lax.fori_loop(0, SETTLING + AVERAGED, one, begin)
+    return average_over_sweeps(chain, key, state, observe, SETTLING, AVERAGED)

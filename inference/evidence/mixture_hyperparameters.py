@@ -28,7 +28,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.annealing.draws import log_gamma_draws
-from lvsearch.inference.annealing.hyperparameters import Course, gamma_around, slice_sample
+from lvsearch.inference.annealing.hyperparameters import Course, courses_around, slice_sample
 from lvsearch.inference.annealing.kits import Anchor
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
@@ -344,7 +344,6 @@ def anchor_of_hyper_mixture(chain: HyperMixture, key: Key[Array, ""], states: Se
     states: final states of the first path, one per half of the annealing.
     """
     anchor, state = anchor_labels(chain, key, states)
-    starts = {name: gamma_around(jnp.exp(each)) for name, each in state.log_hyper.items()}
-    courses = {name: course._replace(start=starts[name]) for name, course in chain.courses.items()}
+    courses = courses_around(chain.courses, state.log_hyper)
     about = (chain.mixture.around_labelling(anchor), courses)
     return Anchor(eqx.tree_at(lambda c: (c.mixture, c.courses), chain, about), 0.0)

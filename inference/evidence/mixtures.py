@@ -22,8 +22,8 @@ of the rows:
     π_t(z) ∝ q(z)^(1−t) p(rows, z)^t,      q(z) = Π_n r_n[z_n].
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -32,6 +32,8 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, Int, Key
 
+from lvsearch.inference.annealing.draws import choose_in_proportion
+from lvsearch.inference.annealing.particle_arrays import ParticleArrays
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows
 from lvsearch.inference.engine.estimate import check_size
@@ -45,7 +47,7 @@ Choose = Callable[[CollapsedState, Joining], Int[Array, " particle"]]
 """A function that chooses a row's label: (the state without the row, the row's scores) -> labels, (particle,)."""
 
 
-class CollapsedMixtureChain(eqx.Module):
+class CollapsedMixtureChain(ParticleArrays):
     """The annealing chain over the labels of a `FiniteMixture`, made by `from_data`. The first `size` of `capacity`
     components exist.
 
@@ -72,6 +74,8 @@ class CollapsedMixtureChain(eqx.Module):
     prior: Any
     anchor: Float[Array | np.ndarray, "row label"] | None
     capacity: int = eqx.field(static=True)
+
+    particle_axis: ClassVar[int] = 1
 
     @classmethod
     def from_data(cls, model: FiniteMixture, data: Dataset, size: int, capacity: int) -> "CollapsedMixtureChain":
@@ -270,9 +274,7 @@ class CollapsedMixtureChain(eqx.Module):
         uniform: one uniform draw for each particle, by which the label is found.
         """
         score = jnp.where(self.names.exist(self.size), score, -jnp.inf)
-        cumulative = jnp.cumsum(jnp.exp(score - score.max(0)), axis=0)
-        new = (cumulative < uniform * cumulative[-1]).sum(0, dtype=jnp.int32)
-        return jnp.minimum(new, jnp.asarray(self.size * self.names.n_variants, jnp.int32) - 1)
+        return choose_in_proportion(score, uniform, self.size * self.names.n_variants)
 
     def add_row(
         self, state: CollapsedState, row: Int[Array, ""], labels: Int[Array, " particle"], natural: Any
@@ -422,16 +424,6 @@ class CollapsedMixtureChain(eqx.Module):
         named = jnp.take_along_axis(order.T, self.names.components(labels), axis=0)
         return self.names.combine(named, self.names.variants(labels))
 
-    def take(self, state: CollapsedState, particles: Int[Array, " chosen"]) -> CollapsedState:
-        """Return the state of the chosen particles, in the order in which they are named; a particle may be named
-        twice.
-        """
-        return jax.tree.map(lambda leaf: leaf[:, particles], state)
-
-    def concatenate_particles(self, states: Sequence[CollapsedState]) -> CollapsedState:
-        """Return one state with the particles of several states, one after another."""
-        return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *states)
-
     def around_labelling(self, anchor: Float[np.ndarray, "row component"]) -> "CollapsedMixtureChain":
         """Return the chain on the second path, from a q around one labelling.
 
@@ -490,10 +482,6 @@ class CollapsedMixtureChain(eqx.Module):
     def _concentration(self) -> Array:
         """Return the concentration of the weights in the floating type of the session, ()."""
         return jnp.asarray(self.concentration, jnp.result_type(float))
-
-    def _as_float(self, leaf: Any) -> Array:
-        """Return an array, such as one over the rows, in the floating type of the session."""
-        return jnp.asarray(leaf, jnp.result_type(float))
 
 
 def _with_trailing_axes(mask: Array, leaf: Array) -> Array:

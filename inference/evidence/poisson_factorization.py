@@ -46,6 +46,7 @@ from lvsearch.inference.annealing.dispatch import evidence_chain, path_needs_fit
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.annealing.hyperparameters import slice_sample
 from lvsearch.inference.annealing.kits import chain_kit, plain_kit
+from lvsearch.inference.annealing.particle_arrays import ParticleArrays
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, check_size
@@ -54,7 +55,7 @@ from lvsearch.inference.factorizations.moves import scale_step
 from lvsearch.models.contract import first
 from lvsearch.models.families import GammaStatistics
 from lvsearch.models.hyperpriors import GammaPrior
-from lvsearch.models.poisson_factorization import PoissonFactorization
+from lvsearch.models.poisson_factorization import NOISE, PoissonFactorization
 
 BLOCK = 32
 """Number of cells whose counts are allocated together, so that their tables stay in the cache.
@@ -63,8 +64,6 @@ MANY = 20_000
 """The total of all counts above which the path begins around a fit. Drawing the factor of each count would take too
 long, and the way from the prior would be too far.
 """
-NOISE = 0x5012E
-"""The number that is folded into a key for the noise and its shape, so that their draws differ from all others."""
 CELLS_STEP = 128
 """Cells are padded to a multiple of this, so that matrices with about as many share their programs; a multiple of
 `BLOCK`.
@@ -87,7 +86,7 @@ class FactorState(NamedTuple):
     log_noise: Float[Array, " particle"] | None = None
 
 
-class PoissonFactorizationChain(eqx.Module):
+class PoissonFactorizationChain(ParticleArrays):
     """The annealing chain of a `PoissonFactorization`, made by `from_data`. The first `size` of `capacity` factors
     exist.
 
@@ -264,12 +263,6 @@ class PoissonFactorizationChain(eqx.Module):
         the prior.
         """
         return state
-
-    def take(self, state: FactorState, particles: Int[Array, " chosen"]) -> FactorState:
-        """Return the state of the chosen particles, in the order in which they are named; a particle may be named
-        twice.
-        """
-        return jax.tree.map(lambda leaf: leaf[..., particles], state)
 
     def _log_expected(self, state: FactorState, temperature: Array) -> Float[Array, " particle"]:
         """Return the part of log π_t that the expected counts r_nv make, summed over observed cells, (particle,), in

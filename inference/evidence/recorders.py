@@ -372,14 +372,14 @@ def _generic_recorder(chain: GenericChain, data: Dataset, *, units: bool) -> Gen
     exists = {axis: int(np.sum(mask)) for axis, mask in on.items()}  # the first so many of the capacity
     quantities = [Quantity(name, (), (), False) for name in found.occupied]
     for name, site in chain.model.globals().items():
-        quantities += _quantities(name, site, _shapes_by_field(name, found.globals[name]), exists)
+        quantities += _quantities(site, _shapes_by_field(name, found.globals[name]), exists)
     if units:
         for name, site in chain.model.locals().items():
             batches = [_shapes_by_field(name, value) for value in found.locals[name]]
             longest = {field: tuple(np.max([b[field][1:] for b in batches], axis=0).tolist()) for field in batches[0]}
             quantities += [
                 Quantity(q.name, ("unit", *q.axes), (data.n_units, *q.shape), q.labelled)
-                for q in _quantities(name, site, longest, exists)
+                for q in _quantities(site, longest, exists)
             ]
     return GenericRecorder(tuple(quantities), rows_of_units(data) if units else None)
 
@@ -418,14 +418,12 @@ def _shapes_by_field(name: str, value: Any) -> dict[str, tuple[int, ...]]:
     return {f"{name}.{field}": getattr(value, field).shape[1:] for field in fields}
 
 
-def _quantities(
-    name: str, site: Site, shapes: Mapping[str, tuple[int, ...]], exists: Mapping[str, int]
-) -> list[Quantity]:
+def _quantities(site: Site, shapes: Mapping[str, tuple[int, ...]], exists: Mapping[str, int]) -> list[Quantity]:
     """Return the descriptions of the quantities that one latent variable is recorded as.
 
     An axis that the variable does not name is the other side of a matrix over its last axis.
 
-    name, site: the variable.
+    site: the variable.
     shapes: {name of the quantity: its shape without the particles}.
     exists: how many entries exist on each size axis.
     """

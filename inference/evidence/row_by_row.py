@@ -34,10 +34,6 @@ class RowByRow(InTurn):
 
     chain: CollapsedMixtureChain
 
-    def initial_state(self, key: Key[Array, ""], particles: int) -> CollapsedState:
-        """Return the state before any row has come, in which no row has a label (all are −1)."""
-        return self.chain.state_from_labels(jnp.full((self.places, particles), -1, jnp.int32))
-
     def append(
         self, key: Key[Array, ""], state: CollapsedState, unit: Int[Array, ""]
     ) -> tuple[CollapsedState, Float[Array, " particle"]]:

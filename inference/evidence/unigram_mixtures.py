@@ -31,7 +31,9 @@ from jax.scipy.special import gammaln, logsumexp
 from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.annealing.dispatch import evidence_chain
+from lvsearch.inference.annealing.draws import choose_in_proportion
 from lvsearch.inference.annealing.kits import ChainKit, chain_kit
+from lvsearch.inference.annealing.particle_arrays import ParticleArrays
 from lvsearch.inference.annealing.prefixes import InTurn
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of, documents
@@ -74,7 +76,7 @@ class PaddedDocuments(NamedTuple):
     units: Int[np.ndarray | Array, " document"]
 
 
-class UnigramMixtureChain(eqx.Module):
+class UnigramMixtureChain(ParticleArrays):
     """The annealing chain over the topics of a `MixtureOfUnigrams`' documents. The first `size` of `capacity` topics
     exist.
 
@@ -145,7 +147,7 @@ class UnigramMixtureChain(eqx.Module):
         weights.
         """
         key_weights, key_labels = jax.random.split(key)
-        a = self._number(self.concentration)
+        a = self._as_float(self.concentration)
         log_gamma = jax.random.loggamma(key_weights, a, (self.capacity, particles), dtype=a.dtype)
         log_weights = jnp.where(self._exists(), log_gamma, -jnp.inf)
         return self.state_from_labels(
@@ -217,7 +219,7 @@ class UnigramMixtureChain(eqx.Module):
         Returns: (the new state, log of the sum over topics in nats, (particle,)).
         """
         which, amounts = self._leaf(part.words)[document - start], self._leaf(part.counts)[document - start]
-        counts, length, eta = amounts[:, None, None], amounts.sum(), self._number(self.topic_concentration)
+        counts, length, eta = amounts[:, None, None], amounts.sum(), self._as_float(self.topic_concentration)
         places = jnp.arange(self.capacity, dtype=jnp.int32)[:, None]
         old = state.labels[document]
         leaves = (places == old).astype(counts.dtype)
@@ -227,12 +229,10 @@ class UnigramMixtureChain(eqx.Module):
         gain = (log_gamma_positive(mine + eta + counts) - log_gamma_positive(mine + eta)).sum(0)
         gain = gain + log_gamma_positive(spread) - log_gamma_positive(spread + length)
         gain = gain if temperature is None else temperature * gain
-        score = jnp.where(self._exists(), jnp.log(documents + self._number(self.concentration)) + gain, -jnp.inf)
+        score = jnp.where(self._exists(), jnp.log(documents + self._as_float(self.concentration)) + gain, -jnp.inf)
         new = jnp.full_like(old, -1)
         if uniform is not None:
-            cumulative = jnp.cumsum(jnp.exp(score - score.max(0)), axis=0)
-            drawn = (cumulative < uniform * cumulative[-1]).sum(0, dtype=jnp.int32)
-            new = jnp.minimum(drawn, jnp.asarray(self.size, jnp.int32) - 1)
+            new = choose_in_proportion(score, uniform, self.size)
         joins = (places == new).astype(counts.dtype)
         moved = DocumentLabels(
             state.labels.at[document].set(new),
@@ -244,7 +244,7 @@ class UnigramMixtureChain(eqx.Module):
 
     def log_ratio(self, state: DocumentLabels) -> Float[Array, " particle"]:
         """Return log p(words | labels) of each particle, (particle,), in nats, with topics integrated out."""
-        eta, n_words = self._number(self.topic_concentration), self.n_words
+        eta, n_words = self._as_float(self.topic_concentration), self.n_words
         of_words = (log_gamma_positive(state.words + eta) - gammaln(eta)).sum(0)
         of_topic = of_words + gammaln(n_words * eta) - gammaln(state.tokens + n_words * eta)
         return jnp.where(self._exists(), of_topic, 0.0).sum(0)
@@ -253,7 +253,7 @@ class UnigramMixtureChain(eqx.Module):
         """Return log p(words, labels) of each particle, (particle,), in nats, with weights and topics integrated
         out.
         """
-        a = self._number(self.concentration)
+        a = self._as_float(self.concentration)
         each = jnp.where(self._exists(), gammaln(state.documents + a) - gammaln(a), 0.0).sum(0)
         total, n_documents = self.total_concentration(), state.documents.sum(0)
         return self.log_ratio(state) + each + gammaln(total) - gammaln(total + n_documents)
@@ -262,7 +262,7 @@ class UnigramMixtureChain(eqx.Module):
         """Return K a, the number of topics times the concentration of their weights: the total of the Dirichlet's
         parameters, ().
         """
-        return jnp.asarray(self.size) * self._number(self.concentration)
+        return jnp.asarray(self.size) * self._as_float(self.concentration)
 
     def label_scores(self, state: DocumentLabels) -> None:
         """Return None, so that no relabellings are drawn: the prior, where annealing begins, does not change when
@@ -276,19 +276,13 @@ class UnigramMixtureChain(eqx.Module):
         """
         return state
 
-    def take(self, state: DocumentLabels, particles: Int[Array, " chosen"]) -> DocumentLabels:
-        """Return the state of the chosen particles, in the order in which they are named; a particle may be named
-        twice.
-        """
-        return jax.tree.map(lambda leaf: leaf[..., particles], state)
-
     def state_from_labels(self, labels: Int[Array, "document particle"]) -> DocumentLabels:
         """Return the state with these topics of documents, its counts summed from the documents.
 
         labels: (document, particle); −1 for a document in no topic.
         """
         labels = labels.astype(jnp.int32)
-        dtype, shape = self._number(1.0).dtype, (self.n_words, self.capacity, labels.shape[1])
+        dtype, shape = self._as_float(1.0).dtype, (self.n_words, self.capacity, labels.shape[1])
         documents, words = jnp.zeros(shape[1:], dtype), jnp.zeros(shape, dtype)
         for part, span in zip(self.parts, self._spans(), strict=True):
             which, counts, weight, _ = jax.tree.map(self._leaf, part)
@@ -328,10 +322,6 @@ class UnigramMixtureChain(eqx.Module):
         """Return True for the topics that exist, (topic, 1)."""
         return first(jnp.asarray(self.size), self.capacity)[:, None]
 
-    def _number(self, value: np.ndarray | Array | float) -> Array:
-        """Return a number as an array in the floating type of the session."""
-        return jnp.asarray(value, jnp.result_type(float))
-
     def _leaf(self, leaf: np.ndarray | Array) -> Array:
         """Return an array of numbers in the floating type of the session, and an array of ids as it is."""
         return jnp.asarray(leaf, jnp.result_type(float) if jnp.issubdtype(leaf.dtype, jnp.floating) else None)
@@ -355,10 +345,6 @@ class UnigramsInTurn(InTurn):
     """The documents of a mixture of unigrams in a random order, for annealing along the documents (`Sequential`)."""
 
     chain: UnigramMixtureChain
-
-    def initial_state(self, key: Key[Array, ""], particles: int) -> DocumentLabels:
-        """Return the state before any document has come, in which no document has a topic (all are −1)."""
-        return self.chain.state_from_labels(jnp.full((self.places, particles), -1, jnp.int32))
 
     def append(
         self, key: Key[Array, ""], state: DocumentLabels, unit: Int[Array, ""]

@@ -26,8 +26,6 @@ another hardly does.
 """
 
 import warnings
-from collections.abc import Sequence
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -37,6 +35,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.annealing.hyperparameters import Course, slice_sample
+from lvsearch.inference.annealing.particle_arrays import ParticleArrays
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows
 from lvsearch.inference.engine.estimate import check_size
@@ -68,7 +67,7 @@ Temperature = Float[Array, ""] | float
 """The temperature t of an annealing path, or the share of every row that counts; between 0 and 1."""
 
 
-class FactorAnalyzerChain(eqx.Module):
+class FactorAnalyzerChain(ParticleArrays):
     """The annealing chain of a `FactorAnalyzerMixture` at one size: it draws labels and scores of rows.
 
     Arrays have room for `capacity` components. The first `size` of them exist.
@@ -479,17 +478,6 @@ class FactorAnalyzerChain(eqx.Module):
             return state
         return self.state_of(jnp.take_along_axis(order.T, state.labels, axis=0), state.scores, state.log_hyper)
 
-    def take(self, state: ScoredLabels, particles: Int[Array, " chosen"]) -> ScoredLabels:
-        """Return the state of the chosen particles, in the given order.
-
-        particles: indices of particles; one may occur more than once.
-        """
-        return jax.tree.map(lambda leaf: leaf[..., particles], state)
-
-    def concatenate_particles(self, states: Sequence[ScoredLabels]) -> ScoredLabels:
-        """Return one state that holds the particles of several states, in their order."""
-        return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), *states)
-
     def total_concentration(self) -> Float[Array, ""]:
         """Return the total of the Dirichlet's concentrations: the number of components times that of each component."""
         return jnp.asarray(self.size) * self._as_float(self.concentration)
@@ -501,7 +489,3 @@ class FactorAnalyzerChain(eqx.Module):
     def _log_r(self) -> Array:
         """Return log of the start's label probabilities, (row, component), nats; 0 for components that do not exist."""
         return jnp.where(self.exists(), self._as_float(self.anchor), 0.0)
-
-    def _as_float(self, leaf: Any) -> Array:
-        """Return a leaf as an array of the session's floating-point type."""
-        return jnp.asarray(leaf, jnp.result_type(float))

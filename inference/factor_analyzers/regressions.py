@@ -37,7 +37,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from lvsearch.inference.annealing.draws import log_gamma_draws
+from lvsearch.inference.annealing.draws import choose_in_proportion, log_gamma_draws
 from lvsearch.models.exponential.digamma import log_gamma_positive
 
 
@@ -427,8 +427,6 @@ def choose_candidate(
     Returns labels (particle,) and scores (factor, particle).
     """
     weight = candidates.log_weight.reshape(-1, len(uniform))
-    cumulative = jnp.cumsum(jnp.exp(weight - weight.max(0)), axis=0)
-    flat_index = (cumulative < uniform * cumulative[-1]).sum(0, dtype=jnp.int32)
-    flat_index = jnp.minimum(flat_index, jnp.asarray(size * CANDIDATES, jnp.int32) - 1)
+    flat_index = choose_in_proportion(weight, uniform, size * CANDIDATES)
     flat = candidates.scores.reshape(-1, *candidates.scores.shape[2:])
     return flat_index // CANDIDATES, jnp.take_along_axis(flat, flat_index[None, None], axis=0)[0]

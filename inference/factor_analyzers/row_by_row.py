@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.annealing.dispatch import evidence_chain
-from lvsearch.inference.annealing.hyperparameters import gamma_around
+from lvsearch.inference.annealing.hyperparameters import courses_around
 from lvsearch.inference.annealing.kits import Anchor, ChainKit, chain_kit
 from lvsearch.inference.annealing.prefixes import InTurn
 from lvsearch.inference.data.dataset import Dataset
@@ -142,7 +142,6 @@ def _anchored_chain_of_factor_analyzers(
     states: the particles at the end of the first path, one state per half.
     """
     log_r, state = anchor_labels(chain, key, states)
-    starts = {name: gamma_around(jnp.exp(each)) for name, each in state.log_hyper.items()}
-    courses = {name: course._replace(start=starts[name]) for name, course in chain.courses.items()}
+    courses = courses_around(chain.courses, state.log_hyper)
     about = eqx.tree_at(lambda c: (c.anchor, c.courses), chain, (log_r, courses), is_leaf=lambda leaf: leaf is None)
     return Anchor(about, 0.0)

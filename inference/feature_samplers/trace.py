@@ -6,7 +6,6 @@ beginning to end and returns its `FeatureTrace`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -26,7 +25,7 @@ from lvsearch.inference.feature_samplers.loadings import Cells, read_cells
 from lvsearch.inference.features import left_ordered
 from lvsearch.inference.features.marginal import check_positive
 from lvsearch.inference.generators import generators
-from lvsearch.inference.sampling import Quantity, Recorder, Trace, run
+from lvsearch.inference.sampling import Quantity, Recorder, Trace, run_one_chain
 
 
 class FeatureStates(NamedTuple):
@@ -240,26 +239,15 @@ def run_chain(
     if sweeps < 0 or keep < 0:
         raise ValueError(f"got sweeps={sweeps}, keep={keep}; expected whole numbers ≥ 0 (keep=0 keeps no features)")
     sampler = FeatureSampler(sweep, cells, priors, (start_state(cells, start, hyper),))
-    seconds, begun = [0.0], perf_counter()
-
-    def done(n: int) -> None:
-        """Note the seconds of the `n` sweeps that one call of the loop made."""
-        nonlocal begun
-        now = perf_counter()
-        seconds.extend([(now - begun) / n] * n)
-        begun = now
-
     record = FeatureRecorder.for_rows(len(cells.values), units=keep > 0)
-    trace = run(sampler, key, chains=1, draws=sweeps, warmup=0, recorder=record, done=done)
-    if trace.draws < sweeps:
-        raise KeyboardInterrupt  # the loop was interrupted: a caller that asked for a whole chain cannot use a part
+    trace, seconds = run_one_chain(sampler, key, sweeps, record)
     begin, end = sampler.init(key, 1), FeatureStates(*trace.state)
     first = sampler.log_density(begin), begin.features.any(1).sum(1), begin.alpha, begin.sigma_x, begin.sigma_a
     then = (trace[name][0] for name in ("log_density", "occupied", "alpha", "sigma_x", "sigma_a"))
     kept = trace["features"][0, keep - 1 :: keep] if keep else ()
     return FeatureTrace(
         *(np.concatenate(pair) for pair in zip(first, then, strict=True)),
-        seconds=np.array(seconds),
+        seconds=np.concatenate([[0.0], seconds]),
         features=left_ordered(end.features[0]),
         best=left_ordered(end.best[0]),
         kept=tuple(left_ordered(z) for z in kept),

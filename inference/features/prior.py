@@ -150,17 +150,6 @@ def best_gains(ones: int, most: int, remaining: int, n_rows: int, alpha: float) 
     return total
 
 
-def group_best(ones: int, columns: int, remaining: int, n_rows: int, alpha: float) -> float:
-    """Return the most that `columns` equal columns can add to the log prior once the other rows are set, nats.
-
-    ones: how many of the rows placed so far have each feature.
-    remaining: how many rows are still to come.
-    n_rows: the number of all rows.
-    alpha: the mean number of features of a row.
-    """
-    return float(best_gains(ones, columns, remaining, n_rows, alpha)[columns]) if columns else 0.0
-
-
 @lru_cache(maxsize=1 << 14)
 def unopened_best(remaining: int, n_rows: int, alpha: float) -> float:
     """Return the most that features first taken in the `remaining` last rows can add to the log prior, nats.
@@ -173,22 +162,6 @@ def unopened_best(remaining: int, n_rows: int, alpha: float) -> float:
     rate = np.log(alpha) + log_weight(ones, n_rows)
     count = np.floor(np.exp(rate) * (1 + 1e-12))  # at a whole rate both neighbours are modes
     return float(np.sum(comb(remaining, ones) * (count * rate - gammaln(count + 1))))
-
-
-def best_completion(Z, n_rows: int, alpha: float) -> float:
-    """Return the largest log prior of all feature matrices of `n_rows` rows whose first rows are Z, nats.
-
-    Z: binary, (row, feature).
-    alpha: the mean number of features of a row.
-
-    Raises ValueError if Z has more than `n_rows` rows.
-    """
-    array = binary(Z)
-    remaining = n_rows - len(array)
-    if remaining < 0:
-        raise ValueError(f"got {len(array)} rows and n_rows={n_rows}; expected n_rows to count them all")
-    groups = sum(group_best(m, g, remaining, n_rows, alpha) for m, g in column_groups(array))
-    return -alpha * harmonic(n_rows) + groups + unopened_best(remaining, n_rows, alpha)
 
 
 class Columns(NamedTuple):

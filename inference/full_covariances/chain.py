@@ -22,7 +22,7 @@ parameters λ(h), and n the entry of N⁻¹ at e,
 so a slice weighs its draws by one number of each component.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -81,6 +81,8 @@ class FullCovarianceChain(CollapsedMixtureChain):
 
     points: Float[Array | np.ndarray, "row side"]
     log_gammas: Float[Array | np.ndarray, " number"]
+
+    particle_axis: ClassVar[int] = -1
 
     @classmethod
     def from_data(cls, model: FiniteMixture, data: Dataset, size: int, capacity: int) -> "FullCovarianceChain":
@@ -294,14 +296,6 @@ class FullCovarianceChain(CollapsedMixtureChain):
         log_gamma = log_gamma_positive(gamma_arguments(degrees, n_dims)).sum(-1) + 0.25 * n_dims * (n_dims - 1) * LOG_PI
         of_matrix = 0.5 * degrees * (n_dims * LOG_2 - natural.log_determinant) + 0.5 * n_dims * LOG_2PI
         return (log_gamma + of_matrix + 0.5 * (degrees - n_dims) * jnp.log(natural.count))[..., None]
-
-    def take(self, state: CollapsedState, particles: Int[Array, " chosen"]) -> CollapsedState:
-        """Return the state of the chosen particles, in the given order."""
-        return jax.tree.map(lambda leaf: leaf[..., particles], state)
-
-    def concatenate_particles(self, states: Any) -> CollapsedState:
-        """Return one state with the particles of several states, one after another."""
-        return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), *states)
 
     @property
     def _prior_degrees(self) -> Array:

@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float
 from scipy.sparse import csr_array
 
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.data.documents import counts_of
+from lvsearch.inference.data.documents import counts_of, deal_documents
 from lvsearch.inference.data.memory import MemoryPlan, Part
 from lvsearch.inference.data.packing import pack
 from lvsearch.inference.engine.estimate import Estimate, beliefs_at, capacity_of
@@ -354,12 +354,7 @@ def start_counts(
         merged = merge_topics(expected, n_topics)
         kept = len(merged)
         pseudo_counts[:, :kept] = merged.T
-    new = n_topics - kept
-    few = int(np.clip(n_documents // max(new, 1), 1, DOCUMENTS_PER_TOPIC))
-    deals = -(-new * few // n_documents)  # where topics are more than documents, some share one
-    dealt = np.concatenate([random.permutation(n_documents) for _ in range(deals)] or [np.zeros(0, int)])
-    for topic in range(kept, n_topics):
-        chosen = dealt[(topic - kept) * few : (topic - kept + 1) * few]
+    for topic, chosen in enumerate(deal_documents(n_documents, n_topics - kept, DOCUMENTS_PER_TOPIC, random), kept):
         words = np.asarray(counts[chosen].sum(0), np.float64) + smoothing
         words *= random.uniform(0.5, 1.5, n_words)
         pseudo_counts[:, topic] = START_WEIGHT * counts.sum() / n_topics * words / words.sum()

@@ -16,6 +16,7 @@ from jaxtyping import Array, Float
 from scipy.special import softmax
 
 from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.documents import row_of_each_nonzero
 from lvsearch.inference.data.memory import MIB, MemoryPlan, Part
 from lvsearch.inference.data.packing import pack
 from lvsearch.inference.data.rows import rows, rows_of_groups
@@ -75,7 +76,7 @@ class GroupsEstimator(RowsEstimator):
         self.settings, self.data, self.components = settings, data, model.components
         contents = contents_of(model, data)
         self.packed: Packed = packed_units(pack(contents.counts, n_batches=1), contents.members)
-        self.owner = np.repeat(np.arange(data.n_units), np.diff(contents.counts.indptr))
+        self.owner = row_of_each_nonzero(contents.counts)
         units, _ = rows_of_groups(data)
         mixture = DPMixture(model.components, model.shared_concentration)
         every = rows(np.asarray(units.value), np.asarray(units.observed))

@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float
 from scipy.sparse import csr_array
 from scipy.special import gammaln
 
+from lvsearch.inference.data.documents import row_of_each_nonzero
 from lvsearch.inference.mixtures.proposals import EMPTY, Idea
 from lvsearch.inference.topics.merging import closest_pairs
 
@@ -150,7 +151,7 @@ def cut_topics(counts: csr_array, shares: TopicShares, topic_concentration: floa
     topic_concentration: the topics' Dirichlet concentration of each word.
     """
     (n_documents, n_words), n_topics = shares.in_documents.shape[:1] + shares.words.shape[:1], shares.words.shape[1]
-    document, word = np.repeat(np.arange(n_documents), np.diff(counts.indptr)), counts.indices
+    document, word = row_of_each_nonzero(counts), counts.indices
     weights = (shares.words + topic_concentration) / (shares.tokens + n_words * topic_concentration)
 
     def scores(topic: int) -> np.ndarray:

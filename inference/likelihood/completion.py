@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from scipy import sparse
 
+from lvsearch.inference.data.documents import row_of_each_nonzero
 from lvsearch.inference.likelihood.bounds import distinct_word_tiles, gamma_tile
 from lvsearch.inference.likelihood.documents import DocumentTile, TopicSet, map_tiles, read_counts, read_topics, row_of
 from lvsearch.inference.likelihood.proportions import Proportions
@@ -88,7 +89,7 @@ def document_completion(topics: Any, alpha: Any, observed: Any, held_out: Any) -
         )
     theta = expected_proportions(topics, alpha, seen)
     word_topic = _topic_set(topics, alpha).word_topic
-    document = np.repeat(np.arange(rest.shape[0]), np.diff(rest.indptr))
+    document = row_of_each_nonzero(rest)
     probability = np.einsum("ek,ek->e", theta[document], word_topic[rest.indices])
     with np.errstate(divide="ignore"):
         terms = rest.data * np.log(np.where(np.isnan(probability), 0.0, probability))

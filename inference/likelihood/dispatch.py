@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from jaxtyping import Array, Key
@@ -18,9 +18,6 @@ from lvsearch.inference.likelihood.mean_field_importance import MeanFieldImporta
 from lvsearch.inference.likelihood.proportions import Proportions
 from lvsearch.inference.likelihood.sampling_estimates import DocumentLikelihood, LikelihoodEstimate, SamplingMethod
 from lvsearch.models.plain_arguments import one_of
-
-Method = Literal["ais", "lrs", "lr", "mfi", "mfi2", "hm", "exact", "bounds"]
-"""The names of the methods of `document_likelihood`."""
 
 SAMPLING: dict[str, SamplingMethod] = {
     "ais": AnnealedImportance(),

@@ -127,17 +127,6 @@ def _log_gamma_ratio(key: Array, first: Array, second: float) -> Array:
     return jax.random.loggamma(key_second, jnp.asarray(second, first.dtype)) - jax.random.loggamma(key_first, first)
 
 
-def log_partition(model: DPMixture, state: LabelState, rows: ChainRows, capacity: int) -> Float[Array, ""]:
-    """Return log p(rows, partition | α) in nats, with component parameters and weights integrated out.
-
-    The carrier Σ_n log h(x_n) of the rows is left out, since it does not depend on the partition.
-
-    capacity: how many array slots for components there are.
-    """
-    natural, counts = natural_of_labels(state.labels, rows, capacity)
-    return log_rows(model, natural, counts, rows) + log_occupancy(counts, state.alpha)
-
-
 def log_rows(model: DPMixture, natural: Any, counts: Float[Array, " place"], rows: ChainRows) -> Float[Array, ""]:
     """Return log p(rows | partition) in nats, with component parameters integrated out.
 

@@ -6,7 +6,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from time import perf_counter
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -30,7 +29,7 @@ from lvsearch.inference.mixture_samplers.chain import (
 from lvsearch.inference.mixtures.partitions import by_appearance
 from lvsearch.inference.mixtures.predictive import weighted_predictive
 from lvsearch.inference.mixtures.rows import coordinates_and_carriers
-from lvsearch.inference.sampling import Quantity, Recorder, run
+from lvsearch.inference.sampling import Quantity, Recorder, run_one_chain
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.kernels import kernel
@@ -313,19 +312,8 @@ def run_chain(
     if capacity is not None and labels.max() >= capacity:
         raise ValueError(f"got start with {labels.max() + 1} components, expected at most the truncation {capacity}")
     sampler = partition_sampler(sweep, log_prior, model, data, labels[None], capacity, one_by_one=one_by_one)
-    # Every compiled call reports how many sweeps it made; its seconds are shared among them evenly.
-    seconds, begun = [], perf_counter()
-
-    def done(n: int) -> None:
-        nonlocal begun
-        now = perf_counter()
-        seconds.extend([(now - begun) / n] * n)
-        begun = now
-
     record = PartitionRecorder.for_model(model, data.n_units, units=keep > 0)
-    trace = run(sampler, key, chains=1, draws=sweeps, warmup=0, recorder=record, done=done)
-    if trace.draws < sweeps:
-        raise KeyboardInterrupt  # callers need the whole chain, and cannot go on with a part of it
+    trace, seconds = run_one_chain(sampler, key, sweeps, record)
     chosen = slice(keep - 1, None, keep) if keep else slice(0, 0)
     prior = model.concentration
     alpha = trace["concentration"][0] if isinstance(prior, GammaPrior) else np.full(sweeps, float(prior))
@@ -337,7 +325,7 @@ def run_chain(
         trace["occupied"][0],
         trace["largest"][0],
         alpha,
-        np.array(seconds),
+        seconds,
         kept,
         alpha[chosen],
     )

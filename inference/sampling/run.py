@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array, Float64, Key
 
 from lvsearch.inference.chains import Growing, Hosted, OneByOne, Sampler, State
 from lvsearch.inference.compiles import counted
@@ -129,6 +129,32 @@ def run(
             thin=thin,
             asked=draws,
         )
+
+
+def run_one_chain(
+    chain: Sampler, key: Key[Array, ""], sweeps: int, recorder: Recorder
+) -> tuple[Trace, Float64[np.ndarray, " sweep"]]:
+    """Make `sweeps` sweeps of one chain, without a warm-up.
+
+    chain: the sampler. key: the random key of the run. recorder: what to record after every sweep.
+
+    Returns: (the trace, with a draw after every sweep; the seconds that each sweep took).
+
+    Raises KeyboardInterrupt if the run was interrupted: a caller that asked for a whole chain cannot use a part of it.
+    """
+    seconds, begun = [], perf_counter()
+
+    def note_seconds(n: int) -> None:
+        """Share the seconds of one call of the loop evenly among the `n` sweeps that it made."""
+        nonlocal begun
+        now = perf_counter()
+        seconds.extend([(now - begun) / n] * n)
+        begun = now
+
+    trace = run(chain, key, chains=1, draws=sweeps, warmup=0, recorder=recorder, done=note_seconds)
+    if trace.draws < sweeps:
+        raise KeyboardInterrupt
+    return trace, np.array(seconds, np.float64)
 
 
 def _next_length(length: int, seconds: float) -> int:

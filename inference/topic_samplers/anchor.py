@@ -39,10 +39,11 @@ import numpy as np
 from jaxtyping import Array, Float, Float64, Int, Key
 from scipy.sparse import csr_array
 
+from lvsearch.inference.annealing.best_particles import average_over_sweeps, take_best_particles
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.annealing.hyperparameters import gamma_around
 from lvsearch.inference.annealing.kits import Anchor, ChainKit, chain_kit
-from lvsearch.inference.annealing.particles import draw_from_q, log_densities
+from lvsearch.inference.annealing.particles import draw_from_q
 from lvsearch.inference.generators import generator
 from lvsearch.inference.topic_samplers.chain import SETTLING, CollapsedTopics, collapsed_topics
 from lvsearch.inference.topic_samplers.chain_hyperparameters import HyperTopics, HyperTopicState
@@ -277,6 +278,10 @@ class _TopicChain(Protocol[State]):
         """Return the state of the chosen particles, in the given order."""
         ...
 
+    def concatenate_particles(self, states: Sequence[State]) -> State:
+        """Return one state that holds the particles of several states, one after another."""
+        ...
+
     def topic_means(self, state: State) -> Array:
         """Return the posterior means of the topics' distributions over words given the tokens' topics, (word, topic,
         particle).
@@ -318,13 +323,7 @@ def _averaged(chain: _TopicChain[State], key: Key[Array, ""], state: State) -> t
         """Return the quantities to average at one state."""
         return chain.topic_means(state), chain.log_density(state), chain.log_hyper(state)
 
-    def one(index: Array, carry: tuple[State, Any]) -> tuple[State, Any]:
-        state = chain.step(jax.random.fold_in(key, index), carry[0], jnp.ones(()), backward=False)
-        share = jnp.where(index < SETTLING, 0.0, 1 / AVERAGED)
-        return state, jax.tree.map(lambda mean, now: mean + share * now, carry[1], observed(state))
-
-    begin = state, jax.tree.map(jnp.zeros_like, observed(state))
-    return jax.lax.fori_loop(0, SETTLING + AVERAGED, one, begin)[1]
+    return average_over_sweeps(chain, key, state, observed, SETTLING, AVERAGED)[1]
 
 
 def _average_of_best_particle(chain: _TopicChain[State], key: Key[Array, ""], states: Sequence[State]) -> _BestParticle:
@@ -333,9 +332,7 @@ def _average_of_best_particle(chain: _TopicChain[State], key: Key[Array, ""], st
     states: states of several groups of particles.
     """
     with jax.enable_x64(True):
-        together = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), *states)
-        best = np.argsort(-np.asarray(log_densities(chain, together)), kind="stable")[:CANDIDATES]
-        together = chain.take(together, jnp.asarray(best))
+        together = take_best_particles(chain, states, CANDIDATES)
         topics, log_density, log_hyper = jax.tree.map(np.asarray, _averaged(chain, key, together))
     highest = int(np.argmax(log_density))
     log_total, log_eta = (None if each is None else float(each[highest]) for each in log_hyper)

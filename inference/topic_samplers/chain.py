@@ -43,6 +43,8 @@ from scipy.sparse import csr_array
 from scipy.special import gammaln
 
 from lvsearch.inference.annealing.dispatch import MANY_LATENTS
+from lvsearch.inference.annealing.particle_arrays import ParticleArrays
+from lvsearch.inference.data.documents import row_of_each_nonzero
 from lvsearch.inference.topic_samplers.topic_state import (
     OWN,
     Concentrations,
@@ -70,7 +72,7 @@ With 16 topics, 32, 64, 128 and 256 particles take 2.9, 3.4, 5.6 and 10.7 micros
 """
 
 
-class CollapsedTopics(eqx.Module):
+class CollapsedTopics(ParticleArrays):
     """The collapsed annealing chain of LDA on one corpus at one number of topics; it satisfies `Chain`.
 
     | field | shape | meaning |
@@ -221,10 +223,6 @@ class CollapsedTopics(eqx.Module):
         """Return the state in which topic l of each particle is called order[l]."""
         named = jnp.take_along_axis(order.T, jnp.maximum(state.assignment, 0), axis=0)
         return self._state(jnp.where(state.assignment >= 0, named, -1).astype(jnp.int32))
-
-    def take(self, state: TopicState, particles: Int[Array, " chosen"]) -> TopicState:
-        """Return the state of the chosen particles, in the given order. A particle may be chosen several times."""
-        return jax.tree.map(lambda leaf: leaf[..., particles], state)
 
     def words_of_documents(self) -> Int[np.ndarray, "document token"]:
         """Return the word of each token of each document, (document, token), −1 for padding."""
@@ -492,7 +490,7 @@ def collapsed_topics(
     if np.any(counts.data % 1):
         raise ValueError("got counts that are not whole numbers; expected raw word counts, of which each is a token")
     copies = np.asarray(counts.data, np.int64)
-    document = np.repeat(np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr)), copies)
+    document = np.repeat(row_of_each_nonzero(counts), copies)
     word = np.repeat(counts.indices, copies)
     n_topics, n_words, n_tokens = len(alpha), counts.shape[1], len(word)
     if width is None:

@@ -26,7 +26,6 @@ as many logarithms as the largest count.
 from collections.abc import Callable
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -35,6 +34,7 @@ from jaxtyping import Array, Float, Int, Key
 from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.annealing.hyperparameters import Course, gamma_around, slice_sample
+from lvsearch.inference.annealing.particle_arrays import ParticleArrays
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.topic_samplers.chain import CollapsedTopics
@@ -62,7 +62,7 @@ class HyperTopicState(NamedTuple):
     log_eta: Float[Array, " particle"] | None
 
 
-class HyperTopics(eqx.Module):
+class HyperTopics(ParticleArrays):
     """The annealing chain of LDA on one corpus at one size, in which hyper-parameters are latent variables too.
 
     | field | meaning |
@@ -174,10 +174,6 @@ class HyperTopics(eqx.Module):
     def relabel(self, state: HyperTopicState, order: Int[Array, "particle topic"]) -> HyperTopicState:
         """Return the state in which topic l of each particle is called order[l]."""
         return state._replace(topics=self.topics.relabel(state.topics, order))
-
-    def take(self, state: HyperTopicState, particles: Int[Array, " chosen"]) -> HyperTopicState:
-        """Return the state of the chosen particles, in the given order. A particle may be chosen several times."""
-        return jax.tree.map(lambda leaf: leaf[..., particles], state)
 
     # ── moves ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -19,7 +19,6 @@ A conditional probability is off by at most about 1e-6.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -30,7 +29,7 @@ from jaxtyping import Array, Float, Float64, Int32, Key
 from scipy.special import gammaln
 
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.data.documents import counts_of
+from lvsearch.inference.data.documents import counts_of, row_of_each_nonzero
 from lvsearch.inference.sharding import one_after_another
 from lvsearch.models.kernels import kernel
 from lvsearch.models.lda import LDA
@@ -159,20 +158,6 @@ def collapsed_gibbs(
     )
 
 
-def average_topics(samples: Sequence[CollapsedSample]) -> Float64[np.ndarray, "topic word"]:
-    """Return the mean over samples of the topics' distributions over words, (topic, word); rows sum to 1.
-
-    Use samples of one chain that are near each other. Topic k of another chain is another topic, and a long chain swaps
-    topics too.
-
-    Raises ValueError for no samples, and for unequal shapes.
-    """
-    shapes = {sample.topic_word.shape for sample in samples}
-    if len(shapes) != 1:
-        raise ValueError(f"got samples of shapes {sorted(shapes)}, expected one or more samples of one chain")
-    return np.mean([sample.topics() for sample in samples], axis=0)
-
-
 def expand(data: Dataset) -> Tokens:
     """Return the tokens of a data set of documents: a word counted n times gives n tokens.
 
@@ -182,7 +167,7 @@ def expand(data: Dataset) -> Tokens:
         raise ValueError("got counts that are not whole numbers; expected raw word counts, of which each is a token")
     counts = counts_of(data)
     copies = np.asarray(counts.data, np.int64)
-    document = np.repeat(np.arange(data.n_units, dtype=np.int32), np.diff(counts.indptr))
+    document = row_of_each_nonzero(counts).astype(np.int32)
     return Tokens(np.repeat(document, copies), np.repeat(np.asarray(counts.indices, np.int32), copies))
 
 

@@ -36,6 +36,7 @@ from jaxtyping import Array, Bool, Float, Int
 from scipy.sparse import csr_array
 from scipy.special import logsumexp
 
+from lvsearch.inference.data.documents import row_of_each_nonzero
 from lvsearch.models.exponential.digamma import log_gamma_positive
 
 PAIRS = 1 << 16
@@ -76,7 +77,7 @@ class GivenFactors(NamedTuple):
         counts: word counts, (document, word).
         """
         documents, words = (np.asarray(each, np.float32).astype(np.float64) for each in self if each is not None)
-        of_pair = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr)), counts.indices
+        of_pair = row_of_each_nonzero(counts), counts.indices
         total = 0.0
         for first in range(0, len(counts.indices), PAIRS):
             here = slice(first, first + PAIRS)

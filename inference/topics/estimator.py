@@ -21,7 +21,7 @@ from jaxtyping import Array, Float, Int
 from scipy.special import digamma as scipy_digamma
 
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.data.documents import counts_of
+from lvsearch.inference.data.documents import counts_of, deal_documents
 from lvsearch.inference.data.memory import MemoryPlan
 from lvsearch.inference.data.packing import DocumentTiles, pack
 from lvsearch.inference.engine.empirical_bayes import newton_dirichlet, newton_symmetric
@@ -374,14 +374,10 @@ class TopicEstimator(BaseEstimator):
             counts = _merged_counts(start, 1.0 if self.plug_in else _eta(_model_of(start)), n_topics)
             kept = len(counts)
             pseudo_counts[:, :kept] = counts.T
-        settings, new = self.settings, n_topics - kept
+        settings = self.settings
         most = settings.documents_per_added_topic if kept else settings.documents_per_topic
         weight = (settings.added_weight if kept else settings.start_weight) * self.n_tokens / n_topics
-        few = int(np.clip(self.n_documents // max(new, 1), 1, most))
-        deals = -(-new * few // self.n_documents)  # where topics are more than documents, some share one
-        dealt = np.concatenate([random.permutation(self.n_documents) for _ in range(deals)] or [np.zeros(0, int)])
-        for topic in range(kept, n_topics):
-            chosen = dealt[(topic - kept) * few : (topic - kept + 1) * few]
+        for topic, chosen in enumerate(deal_documents(self.n_documents, n_topics - kept, most, random), kept):
             words = self._words_in(chosen) + smoothing
             words *= random.uniform(0.5, 1.5, self.n_words)  # no two topics alike: equal ones would stay equal
             pseudo_counts[:, topic] = weight * words / words.sum()

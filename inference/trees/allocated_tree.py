@@ -26,6 +26,7 @@ import numpy as np
 import scipy.sparse
 from scipy.special import gammaln
 
+from lvsearch.inference.data.documents import row_of_each_nonzero
 from lvsearch.inference.trees.density import Allocation, TreeHyper, log_joint
 
 NEW = -1
@@ -61,7 +62,7 @@ class AllocatedTree:
         """Make an empty tree for these documents, or the tree of `allocation`."""
         n_docs, n_words = counts.shape  # pyright: ignore
         self.counts, self.hyper = counts, hyper
-        self.document = np.repeat(np.arange(n_docs), np.diff(counts.indptr))
+        self.document = row_of_each_nonzero(counts)
         copies = np.arange(int(counts.sum()) + 1)
         self._word = gammaln(copies + hyper.topics[:, None])
         self._total = gammaln(copies + n_words * hyper.topics[:, None])
@@ -378,7 +379,7 @@ def levels_by_share(counts: scipy.sparse.csr_array, paths: np.ndarray) -> Alloca
     counts: the count of each word in each document, (document, word).
     paths: the nodes of each document's path, (document, level).
     """
-    document = np.repeat(np.arange(len(paths)), np.diff(counts.indptr))
+    document = row_of_each_nonzero(counts)
     depth = paths.shape[1]
     level = np.full(len(counts.data), depth - 1)
     for at in range(depth - 2, -1, -1):

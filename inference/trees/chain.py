@@ -6,7 +6,6 @@ here. They run such chains from several starts.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from time import perf_counter
 
 import jax
 import numpy as np
@@ -18,7 +17,7 @@ from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.generators import generator
 from lvsearch.inference.mixtures.partitions import log_block_count_prior
 from lvsearch.inference.processes import LogPrior, OccupiedSampler, occupied_sampler, process_sampler
-from lvsearch.inference.sampling import Trace, run
+from lvsearch.inference.sampling import Trace, run_one_chain
 from lvsearch.inference.trees.allocated_tree import AllocatedTree, relevel, relevel_anew
 from lvsearch.inference.trees.corpus import TreeCorpus, sweep_documents
 from lvsearch.inference.trees.density import Allocation, GEMLevels, TreeHyper, check_allocation, log_joint, tree_hyper
@@ -160,18 +159,8 @@ def run_chain(
     sampler = TreeSampler(
         corpus, hyper, (start,), priors, tuple(float(t) for t in temperatures), merge_every, score_every
     )
-    seconds, begun = [0.0], perf_counter()
-
-    def done(n: int) -> None:
-        nonlocal begun
-        now = perf_counter()
-        seconds.extend([(now - begun) / n] * n)
-        begun = now
-
     record = TreeRecorder.for_sampler(sampler, units=keep > 0)
-    trace = run(sampler, key_sweeps, chains=1, draws=sweeps, warmup=0, recorder=record, done=done)
-    if trace.draws < sweeps:
-        raise KeyboardInterrupt  # the loop was interrupted: a caller that asked for a whole chain cannot use a part
+    trace, seconds = run_one_chain(sampler, key_sweeps, sweeps, record)
     (begin,) = split_chains(sampler.init(key, 1))
     (end,) = split_chains(jax.tree.unflatten(jax.tree.structure(begin), trace.state))
     scores = np.concatenate([sampler.log_density(sampler.init(key, 1)), trace.log_density[0]])
@@ -185,7 +174,7 @@ def run_chain(
         scored,
         scores[scored],
         np.concatenate([[first], nodes])[scored],
-        np.cumsum(seconds)[scored],
+        np.cumsum([0.0, *seconds])[scored],
         allocation,
         best_hyper,
         float(best_score),
@@ -330,9 +319,7 @@ def occupied_nodes(model: HLDA, data: Dataset) -> OccupiedSampler:
         key_start, key_sweeps = jax.random.split(key)
         sampler = TreeSampler(corpus, hyper, (_start_of_chain(corpus, hyper, key_start, number),))
         record = TreeRecorder.for_sampler(sampler, units=False)
-        trace = run(sampler, key_sweeps, chains=1, draws=sweeps, warmup=0, recorder=record)
-        if trace.draws < sweeps:
-            raise KeyboardInterrupt  # the loop was interrupted: a caller that asked for a whole chain cannot use a part
+        trace, _ = run_one_chain(sampler, key_sweeps, sweeps, record)
         return trace["nodes"][0, :, 1:].astype(np.int64)
 
     def log_prior(most: int) -> tuple[LogPrior, ...]:

@@ -36,6 +36,8 @@ import scipy.sparse
 from jaxtyping import Float, Int
 from scipy.special import betaln, gammaln
 
+from lvsearch.inference.data.documents import row_of_each_nonzero
+
 Levels = Float[np.ndarray, " level"]
 
 
@@ -81,15 +83,24 @@ class GEMLevels(NamedTuple):
         """Return the two parameters (mπ, (1 − m)π) of the Beta distribution of each stick."""
         return self.mean_share * self.scale, (1 - self.mean_share) * self.scale
 
+    def posterior_sticks(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the two parameters of the Beta distribution of each document's sticks given its levels.
+
+        The last level has no stick, since it takes what is left.
+
+        counts: tokens of each document at each level, or their expectations, (docs, level).
+
+        Returns: two arrays (docs, level − 1).
+        """
+        a, b = self.sticks()
+        return a + counts[:, :-1], b + _tokens_below(counts)[:, :-1]
+
     def log_evidence(self, counts: np.ndarray) -> Float[np.ndarray, " docs"]:
         """Return log p(levels of each document's tokens), (docs,), in nats, with proportions integrated out.
 
         counts: tokens of each document at each level, (docs, level).
         """
-        a, b = self.sticks()
-        deeper = counts[:, ::-1].cumsum(1)[:, ::-1] - counts
-        here, below = counts[:, :-1], deeper[:, :-1]  # the last level takes what is left, with certainty
-        return (betaln(a + here, b + below) - betaln(a, b)).sum(-1)
+        return (betaln(*self.posterior_sticks(counts)) - betaln(*self.sticks())).sum(-1)
 
     def mean(self, counts: np.ndarray) -> np.ndarray:
         """Return the expected level proportions of each document given its levels, (docs, level).
@@ -97,11 +108,18 @@ class GEMLevels(NamedTuple):
         counts: tokens of each document at each level, (docs, level).
         """
         a, b = self.sticks()
-        deeper = counts[:, ::-1].cumsum(1)[:, ::-1] - counts
-        share = (a + counts) / (a + b + counts + deeper)
+        share = (a + counts) / (a + b + counts + _tokens_below(counts))
         share[:, -1] = 1.0
         left = np.concatenate([np.ones((len(counts), 1)), np.cumprod(1 - share[:, :-1], axis=1)], axis=1)
         return share * left
+
+
+def _tokens_below(counts: np.ndarray) -> np.ndarray:
+    """Return how many tokens of each document lie below each level, (docs, level).
+
+    counts: tokens of each document at each level, (docs, level).
+    """
+    return counts[:, ::-1].cumsum(1)[:, ::-1] - counts
 
 
 class TreeHyper(NamedTuple):
@@ -198,11 +216,15 @@ def log_joint(counts: scipy.sparse.csr_array, allocation: Allocation, hyper: Tre
     Raises ValueError if the allocation does not fit the counts or its paths are no tree.
     """
     check_allocation(counts, allocation, hyper.depth)
-    document = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
-    per_document = np.zeros((counts.shape[0], hyper.depth))
-    np.add.at(per_document, document, allocation.level_counts)
-    levels = float(hyper.levels.log_evidence(per_document).sum())
+    levels = float(hyper.levels.log_evidence(tokens_by_level(counts, allocation)).sum())
     return LogJoint(log_paths(allocation.paths, hyper.branching), levels, log_words(counts, allocation, hyper.topics))
+
+
+def tokens_by_level(counts: scipy.sparse.csr_array, allocation: Allocation) -> Float[np.ndarray, "docs level"]:
+    """Return how many tokens each document has at each level, (docs, level)."""
+    tokens = np.zeros((counts.shape[0], allocation.level_counts.shape[1]))
+    np.add.at(tokens, row_of_each_nonzero(counts), allocation.level_counts)
+    return tokens
 
 
 def log_paths(paths: Int[np.ndarray, "docs level"], branching: float) -> float:
@@ -226,8 +248,7 @@ def log_words(counts: scipy.sparse.csr_array, allocation: Allocation, topics: Fl
 
     topics: η, the concentration of the topics' prior at each level.
     """
-    n_docs, n_words = counts.shape[0], counts.shape[1]
-    document = np.repeat(np.arange(n_docs), np.diff(counts.indptr))
+    n_words, document = counts.shape[1], row_of_each_nonzero(counts)
     total = 0.0
     for level, eta in enumerate(topics.tolist()):
         _, node = np.unique(allocation.paths[:, level], return_inverse=True)

@@ -19,9 +19,10 @@ import scipy.sparse
 from jaxtyping import Array, Float, Int
 from scipy.special import digamma, gammaln
 
+from lvsearch.inference.data.documents import row_of_each_nonzero
 from lvsearch.inference.generators import generator
 from lvsearch.inference.trees.corpus import canonical
-from lvsearch.inference.trees.density import Allocation, DirichletLevels, GEMLevels, TreeHyper
+from lvsearch.inference.trees.density import Allocation, DirichletLevels, TreeHyper
 
 NEW = -1
 """The label of a node that no training document passes."""
@@ -75,8 +76,7 @@ def tree_topics(counts: scipy.sparse.csr_array, allocation: Allocation, hyper: T
     hyper: the hyper-parameters.
     """
     counts = canonical(counts)
-    n_docs, n_words = counts.shape[0], counts.shape[1]
-    document = np.repeat(np.arange(n_docs), np.diff(counts.indptr))
+    n_words, document = counts.shape[1], row_of_each_nonzero(counts)
     # the topics of each level's nodes at their posterior means, then those of new nodes
     labels, topics, row = [], [], {}
     for level, eta in enumerate(hyper.topics.tolist()):
@@ -198,24 +198,12 @@ def _expected_levels(hyper: TreeHyper, beta: np.ndarray, n: np.ndarray) -> np.nd
     return expected
 
 
-def _sticks(levels: GEMLevels, expected: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the posterior Beta parameters (a, b) of every stick but the last, which takes what is left.
-
-    expected: expected tokens at each level of each path.
-
-    Returns: two arrays (path, level − 1).
-    """
-    a, b = levels.sticks()
-    deeper = expected[:, ::-1].cumsum(1)[:, ::-1] - expected
-    return a + expected[:, :-1], b + deeper[:, :-1]
-
-
 def _expected_log_proportions(hyper: TreeHyper, expected: np.ndarray) -> np.ndarray:
     """Return E[log θ] of the level proportions θ given expected tokens at each level, (path, level)."""
     if isinstance(hyper.levels, DirichletLevels):
         alpha = hyper.levels.alpha + expected
         return digamma(alpha) - digamma(alpha.sum(1, keepdims=True))
-    a, b = _sticks(hyper.levels, expected)
+    a, b = hyper.levels.posterior_sticks(expected)
     take, leave = digamma(a) - digamma(a + b), digamma(b) - digamma(a + b)
     nothing = np.zeros((len(expected), 1))
     return np.concatenate([take, nothing], 1) + np.concatenate([nothing, leave.cumsum(1)], 1)
@@ -226,7 +214,7 @@ def _draw_proportions(hyper: TreeHyper, expected: np.ndarray, rng: np.random.Gen
     if isinstance(hyper.levels, DirichletLevels):
         gamma = rng.gamma(hyper.levels.alpha + expected, size=(samples, *expected.shape)) + 1e-300
         return gamma / gamma.sum(-1, keepdims=True)
-    a, b = _sticks(hyper.levels, expected)
+    a, b = hyper.levels.posterior_sticks(expected)
     take = np.clip(rng.beta(a, b, size=(samples, *a.shape)), 1e-15, 1 - 1e-15)
     ones = np.ones((*take.shape[:-1], 1))
     return np.concatenate([take, ones], -1) * np.concatenate([ones, np.cumprod(1 - take, -1)], -1)
@@ -242,7 +230,7 @@ def _log_density(hyper: TreeHyper, expected: np.ndarray, theta: np.ndarray) -> n
     if isinstance(hyper.levels, DirichletLevels):
         alpha = hyper.levels.alpha + expected
         return ((alpha - 1) * np.log(theta)).sum(-1) + gammaln(alpha.sum(-1)) - gammaln(alpha).sum(-1)
-    a, b = _sticks(hyper.levels, expected)
+    a, b = hyper.levels.posterior_sticks(expected)
     left = theta[..., ::-1].cumsum(-1)[..., ::-1]
     take, leave = np.log(theta[..., :-1] / left[..., :-1]), np.log(left[..., 1:] / left[..., :-1])
     return ((a - 1) * take + (b - 1) * leave + gammaln(a + b) - gammaln(a) - gammaln(b)).sum(-1)

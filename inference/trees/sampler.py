@@ -27,6 +27,7 @@ import scipy.sparse
 from jaxtyping import Array, Float64, Int, Int8, Int32
 from scipy.special import gammaln
 
+from lvsearch.inference.data.documents import row_of_each_nonzero
 from lvsearch.inference.generators import generator
 from lvsearch.inference.sampling import Quantity, Recorder
 from lvsearch.inference.trees.corpus import TreeCorpus, sweep_documents
@@ -257,7 +258,7 @@ def merge_siblings(counts: scipy.sparse.csr_array, allocation: Allocation, hyper
     hyper: the hyper-parameters.
     """
     paths = allocation.paths.copy()
-    document = np.repeat(np.arange(len(paths)), np.diff(counts.indptr))
+    document = row_of_each_nonzero(counts)
     for level in range(1, hyper.depth):
         labels, at = np.unique(paths[:, level], return_inverse=True)
         table = np.zeros((len(labels), counts.shape[1]))

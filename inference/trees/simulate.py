@@ -3,6 +3,7 @@
 import numpy as np
 import scipy.sparse
 
+from lvsearch.inference.data.documents import row_of_each_nonzero
 from lvsearch.inference.trees.chain import draw_paths
 from lvsearch.inference.trees.density import Allocation, DirichletLevels, TreeHyper
 
@@ -41,7 +42,7 @@ def draw_words(
             counts[d, :, level] = rng.multinomial(per_level[d, level], topics[node])
     matrix = scipy.sparse.csr_array(counts.sum(-1))
     matrix.sort_indices()
-    document = np.repeat(np.arange(len(paths)), np.diff(matrix.indptr))
+    document = row_of_each_nonzero(matrix)
     return matrix, Allocation(paths, counts[document, matrix.indices])
 
 

@@ -28,6 +28,7 @@ import numpy as np
 import scipy.sparse
 from jaxtyping import Array
 
+from lvsearch.inference.data.documents import row_of_each_nonzero
 from lvsearch.inference.generators import generator
 from lvsearch.inference.trees.allocated_tree import (
     LEAST_GAIN,
@@ -125,7 +126,7 @@ def _optimise_levels(counts: scipy.sparse.csr_array, begin: Allocation, hyper: T
     In the end all copies of a word in a document are at their most probable level.
     """
     (n_docs, depth), n_words = begin.paths.shape, counts.shape[1]
-    document = np.repeat(np.arange(n_docs), np.diff(counts.indptr))
+    document = row_of_each_nonzero(counts)
     nodes = [np.unique(begin.paths[:, level], return_inverse=True)[1][document] for level in range(depth)]
     # (node, word) pairs that occur, a number each: topics are needed there alone
     pairs = [np.unique(node * n_words + counts.indices, return_inverse=True)[1] for node in nodes]

@@ -37,7 +37,7 @@ from jaxtyping import Array, Int
 from scipy.special import gammaln
 
 from lvsearch.inference.compiles import counted
-from lvsearch.inference.trees.density import Allocation, DirichletLevels, TreeHyper
+from lvsearch.inference.trees.density import DirichletLevels, TreeHyper
 from lvsearch.models.kernels import kernel
 
 Layout = tuple[int, ...]
@@ -150,14 +150,6 @@ def places_for(n_nodes: int, level: int) -> int:
 def _length(layout: Layout, level: int) -> int:
     """Return how many array slots a level has in a layout."""
     return layout[level + 1] - layout[level]
-
-
-def allocation_of(tokens: TreeTokens, state: TreeState) -> Allocation:
-    """Return paths and level counts of a state, in the form that `log_joint` takes."""
-    paths = np.asarray(state.paths)
-    level_counts = np.zeros((len(tokens.cell_word), paths.shape[1]), np.int64)
-    np.add.at(level_counts, (np.asarray(tokens.cell), np.asarray(state.levels)), 1)
-    return Allocation(paths.astype(np.int64), level_counts)
 
 
 def levels_of(counts: scipy.sparse.csr_array, level_counts: Int[np.ndarray, "nonzeros level"]) -> np.ndarray:

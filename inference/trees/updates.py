@@ -14,7 +14,15 @@ import numpy as np
 import scipy.sparse
 from scipy.special import gammaln
 
-from lvsearch.inference.trees.density import Allocation, DirichletLevels, GEMLevels, TreeHyper, log_paths, log_words
+from lvsearch.inference.trees.density import (
+    Allocation,
+    DirichletLevels,
+    GEMLevels,
+    TreeHyper,
+    log_paths,
+    log_words,
+    tokens_by_level,
+)
 from lvsearch.models.hyperpriors import GammaPrior
 
 WIDTH, MOST_STEPS = 1.0, 50
@@ -143,9 +151,7 @@ def _draw_levels(
     levels: the present level prior.
     prior: the Gamma prior of its positive numbers.
     """
-    document = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
-    m = np.zeros((counts.shape[0], allocation.level_counts.shape[1]))
-    np.add.at(m, document, allocation.level_counts)
+    m = tokens_by_level(counts, allocation)
     if isinstance(levels, GEMLevels):
         share = levels.mean_share
 

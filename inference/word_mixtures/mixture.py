@@ -23,7 +23,7 @@ from scipy.sparse import csr_array
 from scipy.special import digamma, gammaln, logsumexp, softmax
 
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.data.documents import counts_of
+from lvsearch.inference.data.documents import counts_of, deal_documents
 from lvsearch.inference.data.memory import MemoryPlan, Part
 from lvsearch.inference.engine.describing import Described, bound_units, describe_units
 from lvsearch.inference.engine.estimate import ROUNDING, Estimate, just_above
@@ -49,12 +49,9 @@ def seeded_counts(
     tokens: how many tokens of its documents a topic gets.
     """
     n_docs, n_words = counts.shape[0], counts.shape[1]
-    few = int(np.clip(n_docs // max(n_topics, 1), 1, DOCUMENTS_PER_TOPIC))
-    deals = -(-n_topics * few // n_docs)
-    dealt = np.concatenate([random.permutation(n_docs) for _ in range(deals)] or [np.zeros(0, int)])
     out = np.empty((n_topics, n_words))
-    for topic in range(n_topics):
-        words = np.asarray(counts[dealt[topic * few : (topic + 1) * few]].sum(0), np.float64)
+    for topic, chosen in enumerate(deal_documents(n_docs, n_topics, DOCUMENTS_PER_TOPIC, random)):
+        words = np.asarray(counts[chosen].sum(0), np.float64)
         spread = random.uniform(0.5, 1.5, n_words)
         out[topic] = tokens * words / max(words.sum(), 1.0) + spread / spread.sum()
     return out

@@ -28,7 +28,7 @@ from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.chains import Chain
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.data.documents import counts_of, documents
+from lvsearch.inference.data.documents import counts_of, documents, row_of_each_nonzero
 from lvsearch.inference.data.memory import MIB, MemoryPlan, Part
 from lvsearch.inference.data.packing import DocumentTiles, pack
 from lvsearch.inference.engine.describing import Described, UnitScores, describe_units, score_units
@@ -374,7 +374,7 @@ def log_likelihood(
     topics: β, the probability of each word in each topic.
     counts: n, the count of each word in each document, (document, word).
     """
-    rows = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
+    rows = row_of_each_nonzero(counts)
     word_topic = np.ascontiguousarray(topics.T)
     terms = np.empty(counts.nnz)
     for begin in range(0, counts.nnz, WORDS_AT_ONCE):

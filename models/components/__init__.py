@@ -1,4 +1,4 @@
-"""The kinds of components that a mixture can have, one kind in each file, all with the interface of `Component`."""
+"""The kinds of components that a mixture can have, related kinds in one file, all with the interface of `Component`."""
 
 from lvsearch.models.components.categorical import (
     BernoulliComponents,

@@ -48,7 +48,7 @@ from lvsearch.models.contract import Site
 from lvsearch.models.exponential.family import Family, inner
 from lvsearch.models.families import Gamma, GammaStatistics
 from lvsearch.models.hyperpriors import GammaPrior, as_text
-from lvsearch.models.units import Row
+from lvsearch.models.units import GroupOfRows, Row
 
 Kind = TypeVar("Kind", bound="Component")
 
@@ -438,6 +438,18 @@ def log_likelihoods(component: Component, statistics: Any, units: Row) -> Float[
         # all bits, also on an accelerator: otherwise regions far from a factor would lose their digits
         total = total + jnp.matmul(s.reshape(len(s), -1), columns.T, precision=jax.lax.Precision.HIGHEST)
     return total
+
+
+def log_ceiling_of_groups(component: Component, units: GroupOfRows) -> float:
+    """Return the sum over the rows of all groups of each row's greatest log-density under any one component, in nats.
+
+    units: all groups. Raises ValueError for rows that have no density under the components.
+    """
+    n_dims = np.shape(units.value)[-1]
+    observed = np.asarray(units.observed) & np.asarray(units.present)[..., None]
+    rows = Row(np.asarray(units.value).reshape(-1, n_dims), observed.reshape(-1, n_dims))
+    component.check(rows)
+    return float(component.log_ceiling(rows).sum())
 
 
 def log_predictive(component: Component, natural: Any, unit: Row) -> Float[Array, " component"]:

@@ -1,1 +1,1 @@
-"""The exponential families, one kind of variable in each file. `lvsearch.models.families` exports them."""
+"""The exponential families, those of related variables in one file. `lvsearch.models.families` exports them."""

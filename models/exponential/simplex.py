@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import digamma
+from jax.scipy.special import digamma, gammaln
 from jaxtyping import Array, Float
 
 from lvsearch.models.exponential.digamma import dirichlet_concentration, log_gamma_positive
@@ -232,3 +232,16 @@ def _layout(widths: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     starts = np.concatenate([[0], np.cumsum(widths)[:-1]])
     exists = np.arange(max(widths)) < np.array(widths)[:, None]
     return np.where(exists, starts[:, None] + np.arange(max(widths)), 0), exists
+
+
+def log_symmetric_dirichlet(
+    log_theta: Float[Array, "*element event"], concentration: Any, n: int | Array
+) -> Float[Array, "*element"]:
+    """Return the log-density of a symmetric Dirichlet(a, …, a) at θ, over the last axis, in nats, shape (elements…).
+
+    log_theta: log θ, 0 at entries that do not exist.
+    concentration: a.
+    n: the number of entries that exist.
+    """
+    a, n = jnp.asarray(concentration, log_theta.dtype), jnp.asarray(n, log_theta.dtype)
+    return gammaln(n * a) - n * gammaln(a) + ((a - 1) * log_theta).sum(-1)

@@ -91,7 +91,7 @@ SLOW = {
     "inference.engine.meanfield": {"batch_statistics"},
     "inference.engine.meanfield_starts": {"blank_locals"},
     "inference.evidence.independent_normal": {"_coordinates_and_carriers"},
-    "inference.evidence.mixture_anchors": {"_averaged"},
+    "inference.evidence.mixture_anchors": {"_average_labels"},
     "inference.evidence.simulation": {"_state_from_labels"},
     "inference.factorizations.anchored": {"_average_run"},
     "inference.features.linear_gaussian": {"_scores"},

@@ -9,11 +9,22 @@ from scipy.special import logsumexp
 from scipy.stats import chisquare
 
 from lvsearch.inference.annealing import relabelling
-from lvsearch.inference.annealing.relabelling import draw_orders, log_labelling, log_permanent
+from lvsearch.inference.annealing.relabelling import (
+    _log_permanent,
+    _scale_doubly_stochastic,
+    draw_orders,
+    log_labelling,
+)
 
 
 def scores(n: int, spread: float, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).normal(0.0, spread, (n, n))
+
+
+def log_permanent(each: np.ndarray) -> float:
+    """The log of the permanent of exp(scores), by the library's two steps."""
+    scaled, log_scale = _scale_doubly_stochastic(each[None])
+    return _log_permanent(scaled[0], log_scale[0])
 
 
 def by_enumeration(each: np.ndarray) -> float:

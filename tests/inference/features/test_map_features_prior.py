@@ -10,14 +10,16 @@ from scipy.stats import poisson
 
 from lvsearch.inference.features.prior import (
     Columns,
-    best_completion,
     best_completion_gains,
+    best_gains,
     binary,
     class_gains,
+    column_groups,
     harmonic,
     left_ordered,
     log_poisson,
     log_prior,
+    unopened_best,
 )
 
 
@@ -26,6 +28,13 @@ def all_classes(n_rows: int, most: int, alpha: float = 1.7):
     for k in range(most + 1):
         counts = matrices(n_rows, k)
         yield from zip((matrix(c, n_rows) for c in counts), log_prior_of_counts(counts, n_rows, alpha), strict=True)
+
+
+def best_completion(Z: np.ndarray, n_rows: int, alpha: float) -> float:
+    """The largest log prior of all matrices of `n_rows` rows whose first rows are Z, from the gains of its groups."""
+    remaining = n_rows - len(Z)
+    groups = sum(best_gains(m, g, remaining, n_rows, alpha)[g] for m, g in column_groups(Z))
+    return -alpha * harmonic(n_rows) + groups + unopened_best(remaining, n_rows, alpha)
 
 
 def test_log_prior_is_that_of_the_class_and_sums_to_one():
@@ -161,5 +170,3 @@ def test_errors():
         left_ordered(np.zeros(3))
     with pytest.raises(ValueError, match="alpha"):
         log_prior(np.eye(2), 0.0)
-    with pytest.raises(ValueError, match="n_rows"):
-        best_completion(np.eye(3), 2, 1.0)

@@ -28,7 +28,7 @@ from lvsearch.inference.mixture_samplers import (
     raftery_lewis,
     slice_sampler,
 )
-from lvsearch.inference.mixture_samplers.chain import ChainRows, LabelState, log_occupancy, log_partition
+from lvsearch.inference.mixture_samplers.chain import ChainRows, LabelState, log_occupancy, log_rows, natural_of_labels
 from lvsearch.inference.mixture_samplers.sampler import PartitionStates, partition_sampler
 from lvsearch.inference.mixture_samplers.sweeps import (
     blocked_sweep,
@@ -283,7 +283,8 @@ def ranks(sampler: Sampler, keys: Any) -> Any:
         occupied = (jnp.argmax(state.labels[:, None] == state.labels, axis=1) == jnp.arange(N_ROWS)).sum()
         first = (state.labels == state.labels[0]).sum()
         capacity = 32 if not sampler.truncated else sampler.capacity
-        score = log_partition(MODEL, state, rows, capacity)
+        natural, counts = natural_of_labels(state.labels, rows, capacity)
+        score = log_rows(MODEL, natural, counts, rows) + log_occupancy(counts, state.alpha)
         return jnp.stack([state.alpha, occupied * 1.0, first * 1.0, score])
 
     def one(key: Any) -> Any:

@@ -23,7 +23,6 @@ from lvsearch.inference.topic_samplers.collapsed import (
     CollapsedSample,
     IndicatorState,
     Tokens,
-    average_topics,
     collapsed_gibbs,
     expand,
 )
@@ -267,7 +266,6 @@ def test_a_continued_chain_is_the_longer_chain():
     whole = collapsed_gibbs(model, data(), N_TOPICS, sweeps=4, key=key, start=half)
     np.testing.assert_array_equal(whole.assignments, sample().assignments)
     np.testing.assert_array_equal(whole.log_joint, sample().log_joint)
-    np.testing.assert_allclose(average_topics([half, whole]), (half.topics() + whole.topics()) / 2)
     other = collapsed_gibbs(model, data(), N_TOPICS, sweeps=4, key=jax.random.key(4), start=half)
     assert not np.array_equal(other.assignments, whole.assignments)
 
@@ -310,8 +308,6 @@ def test_bad_input_is_refused(model, size, sweeps, message):
 def test_a_start_from_elsewhere_is_refused():
     with pytest.raises(ValueError, match="got a start from other documents"):
         collapsed_gibbs(LDA(1.0, 0.2), data(), N_TOPICS, sweeps=1, key=jax.random.key(0), start=sample())
-    with pytest.raises(ValueError, match="one or more samples"):
-        average_topics([])
     halves = documents(csr_array(COUNTS / 2))
     with pytest.raises(ValueError, match="not whole numbers"):
         expand(halves)

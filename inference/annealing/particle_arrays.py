@@ -1,0 +1,36 @@
+"""What chains share whose states are arrays with the particles on one axis: how particles are chosen and joined."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+State = TypeVar("State")
+
+
+class ParticleArrays(eqx.Module):
+    """A chain whose states have the particles on the same axis of every array.
+
+    `particle_axis`: the number of that axis: −1, the last one, or 1.
+    """
+
+    particle_axis: ClassVar[int] = -1
+
+    def take(self, state: State, particles: Int[Array, " chosen"]) -> State:
+        """Return the state of the chosen particles, in the order in which they are named.
+
+        particles: the numbers of the particles, (chosen,). A particle may be named several times.
+        """
+        chosen = (..., particles) if self.particle_axis == -1 else (slice(None), particles)
+        return jax.tree.map(lambda leaf: leaf[chosen], state)
+
+    def concatenate_particles(self, states: Sequence[State]) -> State:
+        """Return one state that holds the particles of several states, one after another."""
+        return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=self.particle_axis), *states)
+
+    def _as_float(self, leaf: Any) -> Array:
+        """Return a leaf as an array of the session's floating-point type."""
+        return jnp.asarray(leaf, jnp.result_type(float))
