@@ -6,10 +6,10 @@ scores it under every part and puts it into one of them. There are two kinds of 
 
 - A *sweep* lets every row join any part or a new one (collapsed Gibbs sampling; Neal 2000, algorithm 3).
 - A *jump* splits one part in two, or merges two, by the sequentially allocated sampler of Dahl (2005). Two rows are
-  drawn, often ones that are near each other, because parts of distant rows are seldom merged. If both are in one part,
-  each begins a part of its own. The other rows of that part then join one of the two in turn, with the probabilities of
-  the sweep. If the two rows are in two parts, these become one. The probability of the way back is that of the same
-  pass with the labels as they are. The result is accepted or refused by Metropolis–Hastings.
+  drawn. If both are in one part, each begins a part of its own. The other rows of that part then join one of the two in
+  turn, with the probabilities of the sweep. If the two rows are in two parts, these become one. The probability of the
+  way back is that of the same pass with the labels as they are. The result is accepted or refused by
+  Metropolis–Hastings.
 
 The prior of the partition comes from `seating`. The probability of a row's values in a part comes from the collapsed
 chain of the model (`evidence.mixtures` and its kinds), which knows conjugate components of every kind. Hyper-parameters
@@ -29,9 +29,6 @@ from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
 from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining
 from lvsearch.inference.generators import generator, split_key
 from lvsearch.inference.partition_chains.seating import SeatPrior, Seats
-
-MOST_CANDIDATES = 32
-"""The most rows among which the second row of a split-merge jump is sought: a power of two."""
 
 
 class PartitionState(NamedTuple):
@@ -193,37 +190,14 @@ class PartitionChain(eqx.Module):
     def _two_rows(self, key: Array, n_particles: int) -> tuple[Array, Array]:
         """Draw two different rows of each particle, none of them padding; the same row twice if there is only one.
 
-        The first row is any. The second is the nearest to it among 1, 2, 4, … or `MOST_CANDIDATES` others, which are
-        drawn with replacement; how many there are is drawn too. So any two rows are drawn sometimes, and near ones
-        often. How probable a pair is does not depend on the partition. So it drops out of the acceptance probability.
-
         Returns: (numbers of the first rows, numbers of the second rows), each (particle,).
         """
-        key_first, key_others, key_number = jax.random.split(key, 3)
-        real_rows = jnp.argsort(self._weight() == 0, stable=True)
-        n_real = (self._weight() > 0).sum()
-        first = jax.random.randint(key_first, (n_particles,), 0, n_real)
-        others = jax.random.randint(key_others, (MOST_CANDIDATES, n_particles), 0, jnp.maximum(n_real - 1, 1))
-        others = others + (others >= first)
-        doublings = jax.random.randint(key_number, (n_particles,), 0, MOST_CANDIDATES.bit_length())
-        positions = self._standardized_statistics()[real_rows]
-        distance = ((positions[others] - positions[first]) ** 2).sum(-1)
-        is_candidate = jnp.arange(MOST_CANDIDATES)[:, None] < 2**doublings
-        nearest = jnp.argmin(jnp.where(is_candidate, distance, jnp.inf), axis=0)
-        second = jnp.where(n_real > 1, others[nearest, jnp.arange(n_particles)], first)
-        return real_rows[first], real_rows[second]
-
-    def _standardized_statistics(self) -> Float[Array, "row statistic"]:
-        """Return each row's sufficient statistics, centred and in units of their standard deviations.
-
-        Statistics that do not vary are 0. Rows of padding have numbers without meaning.
-        """
-        dtype, n_rows = self._weight().dtype, len(self._weight())
-        leaves = [jnp.asarray(leaf, dtype).reshape(n_rows, -1) for leaf in jax.tree.leaves(self.mixture.increments)]
-        statistics, weight = jnp.concatenate(leaves, axis=1), self._weight()[:, None] / self._weight().sum()
-        centred = statistics - (weight * statistics).sum(0)
-        deviation = jnp.sqrt((weight * centred**2).sum(0))
-        return jnp.where(deviation > 0, centred / jnp.where(deviation > 0, deviation, 1.0), 0.0)
+        key_first, key_second = jax.random.split(key)
+        real = jnp.where(self._weight() > 0, 0.0, -jnp.inf)
+        first = jax.random.categorical(key_first, real, shape=(n_particles,))
+        others = jnp.where(jnp.arange(len(real)) == first[:, None], -jnp.inf, real)
+        second = jnp.where((real == 0).sum() > 1, jax.random.categorical(key_second, others, axis=1), first)
+        return first, second
 
     def _run_pass(
         self, key: Array, plan: PassPlan, log_hyper: LogHyper, seats: Seats, order: Int[Array, " row"]
