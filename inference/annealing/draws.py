@@ -6,6 +6,7 @@ particles. Here every round proposes for the whole array, and the few rejected e
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 
@@ -50,7 +51,7 @@ def log_gamma_draws(key: Key[Array, ""], shape: Float[Array, "*element"]) -> Flo
 
 
 def choose_in_proportion(
-    score: Float[Array, "label particle"], uniform: Float[Array, " particle"], n_labels: Int[Array, ""]
+    score: Float[Array, "label particle"], uniform: Float[Array, " particle"], n_labels: Int[Array | np.ndarray, ""]
 ) -> Int[Array, " particle"]:
     """Choose a label for each particle with probability in proportion to exp(score), (particle,), int32.
 
