@@ -28,15 +28,15 @@ class Reached(Exception):
 
 
 def test_the_cpu_is_named_where_programs_would_go_elsewhere(monkeypatch: pytest.MonkeyPatch):
-    assert devices.device_of_loops() is None
+    assert sharding.device_of_loops() is None
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert devices.device_of_loops() == jax.devices("cpu")[0]
+    assert sharding.device_of_loops() == jax.devices("cpu")[0]
 
     def none(backend: str) -> list[Any]:
         raise RuntimeError(f"Unknown backend {backend}")
 
     monkeypatch.setattr(jax, "local_devices", none)  # JAX_PLATFORMS=cuda
-    assert devices.device_of_loops() is None
+    assert sharding.device_of_loops() is None
 
 
 def device_at(module: Any, name: str, use: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> Any:

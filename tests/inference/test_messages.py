@@ -149,7 +149,7 @@ def test_errors_go_between_processes_as_words():
     for error, name in (
         (CorruptFolderError("x"), "ValueError"),
         (FileExistsError("x"), "FileExistsError"),
-        (lv.files.locking.FolderInUseError("x"), "OSError"),
+        (lv.files.storage.FolderInUseError("x"), "OSError"),
         (UnicodeDecodeError("utf-8", b"x", 0, 1, "no"), "ValueError"),
     ):
         assert several_processes._nearest(error) == name
@@ -167,5 +167,5 @@ def test_process_0_listens_where_it_was_told(monkeypatch: pytest.MonkeyPatch):
     for wrong in ("1234", ":1234", "x:y"):
         with pytest.raises(ValueError, match="host:port"):
             lv.distributed.initialize("10.0.0.1:1234", 2, 0, bind=wrong)
-    assert "pickle" not in vars(messages)
+    assert "pickle" not in vars(several_processes)
     assert "pickle" not in vars(several_processes)

@@ -328,7 +328,7 @@ def test_plug_in_estimates_the_weights_of_factors():
     assert isinstance(model, CorrLDA)
     assert model.concentration.shape == (3,)
     assert model.words.estimated
-    value = lv.inference.engine.unit_scores.site_value(fitted(CorrLDA, "plug-in").estimate, "factor_region")
+    value = lv.inference.engine.describing.site_value(fitted(CorrLDA, "plug-in").estimate, "factor_region")
     assert np.all(1 / value.precision >= 0.99e-3)
     mixture = fitted(GMMixture, "plug-in")
     np.testing.assert_allclose(mixture.table("weights").to_numpy().sum(), 1, rtol=1e-5)
@@ -388,7 +388,7 @@ def test_an_image_alone_is_nearly_as_by_enumeration(total, float64):
 def test_mixture_captions_are_exact():
     """p(w | r) ∝ Σ_z p(z) p(r | z) β_zw (§4.1.1), with SciPy's densities."""
     model, corpus = fitted(GMMixture), small().corpus
-    value = lv.inference.engine.unit_scores.site_value(model.estimate, "factor_region")
+    value = lv.inference.engine.describing.site_value(model.estimate, "factor_region")
     log_weights = np.log(model.table("weights").to_numpy()[:, 0])
     beta = model.table("factor_word").to_numpy()
     for image in range(5):
