@@ -174,7 +174,7 @@ class Bracket(TwoWayPaths):
 
     @property
     def estimate(self) -> float:
-        """The estimate of log p(data | size): the middle of the mean forward and the mean backward estimate, nats.
+        """The middle of the mean forward and the mean backward estimate of log p(data | size), nats.
 
         Near equilibrium both lag by the same amount, which cancels.
         """
