@@ -162,8 +162,9 @@ def test_what_is_no_tied_mixture_is_refused():
 @pytest.mark.slow
 def test_search_has_the_enumerated_posterior():
     exact = [tied_oracles.log_evidence(ROWS, size, CONCENTRATION, *PRIOR) for size in (1, 2, 3)]
-    result = lv.search(MODEL, ROWS, prior=lv.sizes.Poisson(2), max_size=3, progress=False)
-    table = result.posterior().set_index("size")
+    settings = {"prior": lv.sizes.Poisson(2), "max_size": 3, "progress": False}
+    by_chains, annealed = (lv.search(MODEL, ROWS, evidence=kind, **settings) for kind in ("partitions", "annealed"))
+    table = annealed.posterior().set_index("size")
     for size, evidence in enumerate(exact, 1):
         error = max(table["standard_error"][size], 1e-6)
         assert abs(table["log_evidence"][size] - evidence) < Z_LIMIT * error
@@ -171,6 +172,7 @@ def test_search_has_the_enumerated_posterior():
     prior = np.array([lv.sizes.Poisson(2).log_pmf((size,)) for size in (1, 2, 3)])
     expected = np.exp(exact + prior - logsumexp(exact + prior))
     np.testing.assert_allclose(table["probability"], expected, atol=0.05)
+    np.testing.assert_allclose(by_chains.posterior().set_index("size")["probability"], expected, atol=0.05)
 
 
 @pytest.mark.slow
