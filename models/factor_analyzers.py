@@ -46,11 +46,11 @@ from lvsearch.models.components.component import Component, draw_hyper
 from lvsearch.models.contract import Gate, HyperparameterArray, Masks, Site, Statistics
 from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.families import VectorGaussian, VectorGaussianStatistics
-from lvsearch.models.finite_mixture import DirichletMixture, FiniteMixture
+from lvsearch.models.finite_mixture import DirichletWeightedMixture, FiniteMixture
 from lvsearch.models.units import Row
 
 
-class FactorAnalyzerMixture(DirichletMixture):
+class FactorAnalyzerMixture(DirichletWeightedMixture):
     """A mixture of `size` factor analysers, with `components.n_factors` factors in each.
 
     components: such as `FactorAnalyzerComponents.weak(values, n_factors=2)`. The default has one factor and expects

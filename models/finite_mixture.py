@@ -43,7 +43,7 @@ from lvsearch.models.hyperpriors import as_text
 from lvsearch.models.mixture import MixtureModel, component_rows
 
 
-class DirichletMixture(MixtureModel):
+class DirichletWeightedMixture(MixtureModel):
     """The base class of mixtures of `size` components whose weights have a symmetric Dirichlet prior.
 
     | field | meaning |
@@ -123,7 +123,7 @@ class DirichletMixture(MixtureModel):
         return log_relabellings(component_rows(size[0], natural, ("weights", "components")))
 
 
-class FiniteMixture(DirichletMixture):
+class FiniteMixture(DirichletWeightedMixture):
     """A mixture of `size` components of one kind.
 
     components: the kind of components and their prior, such as `DiagonalComponents.scaled_to(values)`. The default

@@ -46,13 +46,13 @@ from lvsearch.models.exponential.normal_wishart import (
     tied_marginals,
     tied_share,
 )
-from lvsearch.models.finite_mixture import DirichletMixture, FiniteMixture
+from lvsearch.models.finite_mixture import DirichletWeightedMixture, FiniteMixture
 
 # the axes of the statistics of the components' parameters
 AXES = ("component", "dim", "dim")
 
 
-class TiedMixture(DirichletMixture):
+class TiedMixture(DirichletWeightedMixture):
     """A mixture of `size` Gaussians in which each has its own mean and all share one covariance.
 
     components: the prior on the means and on the covariance: `FullCovarianceComponents.weak(values)`, or

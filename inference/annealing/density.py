@@ -134,7 +134,7 @@ class DensityChain(eqx.Module):
     | `draw` | (key, size) -> unconstrained coordinates u, a draw of the prior |
     | `log_densities` | (u, size) -> log p(u), a density of coordinates, and log p(data | u), nats |
     | `size` | one number per size variable; traced |
-    | `lengths` | leapfrog step lengths, from `tuning.tune_step_lengths` |
+    | `lengths` | leapfrog step lengths, from `tune_step_lengths` |
     | `work` | the number of values that one evaluation of the density computes, roughly the cost of a sweep |
 
     Draws of the prior do not depend on how components are numbered, so no correction for relabelling is needed.

@@ -1,4 +1,4 @@
-"""What chains share whose states are arrays with the particles on one axis: how particles are chosen and joined."""
+"""The base class of chains whose states are arrays with one axis of particles: it chooses and joins particles."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar, TypeVar

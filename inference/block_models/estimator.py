@@ -40,9 +40,9 @@ from lvsearch.models.kernels import kernel
 ANCHOR_SETTLING, AVERAGED = 10, 20
 """The number of sweeps before the averages begin, and the number of sweeps that are averaged."""
 SETTLED = 16
-"""How many particles of the first path make these sweeps: those with the highest joint probability."""
+"""The number of particles of the first path that make these sweeps: those with the highest joint probability."""
 FITTED = 8
-"""How many particles begin with the labels of a fit."""
+"""The number of particles that begin with the labels of a fit."""
 ANYWHERE = 0.02
 """The probability under q that a label is drawn evenly from all clusters."""
 DATA_SHARE = 0.5

@@ -4,8 +4,8 @@ The steps are those of `meanfield`, by the model's own gradients; only their ord
 the other, updates its locals, and adds up what its units say about the globals. So the gradients and natural parameters
 of all units are never held at once.
 
-It serves models whose batch statistics do not depend on the globals that they update (`update_globals`). `data.tiles`
-cuts units into tiles.
+It serves models whose batch statistics do not depend on the globals that they update (`update_globals`). The
+model's room cuts units into tiles (`annotation.tiles`).
 """
 
 from collections.abc import Callable

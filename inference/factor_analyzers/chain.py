@@ -18,7 +18,7 @@ labelling: r_n[k] is its probability that row n has label k, and q(h) is a Gamma
 
 The scores of the second path begin in their prior. So it prefers labels, but no rotation of the factors either.
 
-To move one row, candidates for its component and scores are drawn and weighed (`candidates`).
+To move one row, candidates for its component and scores are drawn and weighed (`regressions`).
 
 A sweep of all rows at once draws weights and parameters given labels and scores. Then it draws labels and scores given
 weights and parameters. Both draws are exact. The sweep rotates the factors of a component, which moving one row after

@@ -6,7 +6,7 @@ The predictive density of row m, given the rows before and their labels, scores 
         = Σ_k (n_k + a) / (m − 1 + Ka) ∫ Normal(f; 0, I) p(x_m | f, k) df,
 
 with n_k (the number of rows in component k) and p(· | f, k) from the rows before, K components and a Dirichlet
-concentration a. The integral is estimated by the candidates of a row (`candidates`). The estimate is unbiased, so the
+concentration a. The integral is estimated by the candidates of a row (`regressions`). The estimate is unbiased, so the
 weights of the path stay exact.
 
 Forward, the row takes one candidate in proportion to the weights. Backward, the row's own label and scores stand among

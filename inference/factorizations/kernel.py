@@ -180,7 +180,7 @@ def bound(data: CountMatrix, priors: Priors, fitted: Fitted) -> float:
 LOWEST, HIGHEST = -12.0, 13.0
 """The range of log r, where r is the shape of the noise. Probability beyond it is left out, which lowers the bound."""
 FURTHEST, CLOSE = 0.5, 0.01
-"""How far log r may move in one step, since the factors move too, and how accurately its optimum is found."""
+"""The largest move of log r in one step, since the factors move too, and the accuracy of its optimum."""
 NODES = 61
 """The number of nodes of the final quadrature."""
 COARSE, NEGLIGIBLE = 41, 40.0

@@ -167,7 +167,7 @@ class _RowVisit(NamedTuple):
 def compiled_sweep(rng: np.random.Generator, cells: Cells, state: FeatureState) -> FeatureState:
     """Return the state after the features of every row were redrawn once, given the other rows (compiled).
 
-    The conditionals are those of `collapsed_rows.collapsed_sweep`; the random numbers are others. Every cell must be
+    The conditionals are those of `collapsed_sweep`; the random numbers are others. Every cell must be
     observed.
     """
     features, n_rows, row = state.features, len(state.features), 0

@@ -211,7 +211,7 @@ def draw_numbers_of_new(
 ) -> np.ndarray:
     """Draw how many features of its own each row has, for all rows at once, (row,).
 
-    The weights are those of `new_features.log_new_weights`.
+    The weights are those of `chain.log_new_weights`.
 
     n_cells: the number of observed cells of each row, (row,).
     squares: the sum of squared residuals of each row, (row,).

@@ -183,7 +183,7 @@ def _evidence_chain_of_tied_mixture(
 
 
 SWEEPS = 2
-"""How many sweeps over the labels of all rows are made in one path that adds row after row."""
+"""The number of sweeps over the labels of all rows in one path that adds row after row."""
 
 
 class TiedEstimator(MixtureEstimator):

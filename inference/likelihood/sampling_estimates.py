@@ -1,4 +1,4 @@
-"""What sampling estimators of log p(document) share: results, protocol, averages of weights, and the loop over tiles.
+"""The shared parts of sampling estimators of log p(document): results, protocol, averages of weights, loop over tiles.
 
 Averages have errors that do not trust a handful of weights. Weights of counts are ratios Γ(a + x)/Γ(a): `log_rising`
 computes their logs without the cancellation of two large logs.
@@ -96,7 +96,7 @@ class SamplingMethod(Protocol):
 
 
 FEW, TAIL = 4.0, 8.0
-"""How errors of averages of importance weights grow when few samples carry them.
+"""Two constants by which errors of averages of importance weights grow when few samples carry them.
 
 FEW: effective samples at which a squared error is doubled. TAIL: by which the correction for an unseen tail falls
     e-fold, in effective samples.

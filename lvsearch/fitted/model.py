@@ -66,9 +66,9 @@ def column_names_of(values: pd.DataFrame, rows: Points, *, relative: bool) -> tu
 
 
 MOST_COMPONENTS = 20
-"""How many components are listed."""
+"""The largest number of components that is listed."""
 MOST_LETTERS = 100
-"""How many letters of a component's name are shown."""
+"""The largest number of letters of a component's name that is shown."""
 MOST_NUMBERS = 20_000_000
 """The number of parameters and data above which components are not named, since naming them would take seconds."""
 

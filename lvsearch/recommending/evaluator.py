@@ -139,7 +139,7 @@ class PredictiveEvaluator(ModelEvaluator):
     def next_trial(self, visits: Sequence[Visit], max_size: Size | None) -> tuple[Size, int] | None:
         """Return (size to fit next, part of the units to leave out), or None when the search is done.
 
-        `schedule.next_part` decides the order. Last of all, the recommended size is fitted to all units; its "part" is
+        `rule.next_part` decides the order. Last of all, the recommended size is fitted to all units; its "part" is
         then the number of parts.
 
         visits: a record of each size tried so far, with its trials

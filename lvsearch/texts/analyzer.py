@@ -50,7 +50,12 @@ def ascii_word_pattern() -> re.Pattern[str]:
 
 def words_of(text: str) -> list[str]:
     """Return the words of a text in order: runs of letters, their marks and digits."""
-    return (ascii_word_pattern() if text.isascii() else word_pattern()).findall(text)
+    return pattern_for(text).findall(text)
+
+
+def pattern_for(text: str) -> re.Pattern[str]:
+    """Return the pattern of a word that finds the words of this text: a faster one if the text is ASCII."""
+    return ascii_word_pattern() if text.isascii() else word_pattern()
 
 
 def compose(text: str) -> str:
@@ -198,7 +203,7 @@ class Analyzer:
         stop_words: a language ("english" is scikit-learn's list of 318 words), a tuple of words, or None. Stop words
             are themselves cut like texts, so "don't" also removes the "don" and "t" that are left of it.
         token_pattern: a regular expression; every match, or its one group, is a word. None: words as Unicode defines
-            them (`letters.word_pattern`), without words with digits and, in alphabets, those of fewer than three
+            them (`word_pattern`), without words with digits and, in alphabets, those of fewer than three
             letters.
         lowercase: True if texts are lower-cased first.
         ngram_range: (shortest, longest) runs of words that are terms.
@@ -319,7 +324,7 @@ class Analyzer:
         if len(shown) != len(spelled):  # lower-casing has changed a length, so places of one are not those of the other
             shown = spelled
         if self.tokenizer is None:
-            pattern = self._pattern or (ascii_word_pattern() if spelled.isascii() else word_pattern())
+            pattern = self._pattern or pattern_for(spelled)
             spans = [match.span(pattern.groups) for match in pattern.finditer(spelled)]
             return shown, [(spelled[start:end], start, end) for start, end in spans if start < end]
         words, found, end = self.cut_text(text).words, [], 0
