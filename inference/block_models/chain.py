@@ -34,9 +34,10 @@ from jaxtyping import Array, Float, Int, Key
 from lvsearch.inference.annealing.dispatch import evidence_chain, path_needs_fit
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.annealing.particle_arrays import ParticleArrays
-from lvsearch.inference.block_models.state import BlockStart, BlockState, CellLayout, layout_of, packed_cells
+from lvsearch.inference.block_models.state import BlockStart, BlockState, layout_of, packed_cells
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows
+from lvsearch.inference.data.statistic_layout import StatisticLayout
 from lvsearch.inference.engine.describing import describe_units
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, check_size
 from lvsearch.models.block_model import COLUMN, LatentBlockModel
@@ -380,7 +381,7 @@ class BlockChain(ParticleArrays):
         natural: the natural parameters of the density, packed, (row_cluster, column_cluster, number).
         """
         rows, columns = self._exist()
-        layout: CellLayout = layout_of(self.model.component)
+        layout: StatisticLayout = layout_of(self.model.component)
         normaliser = self.model.component.family.log_normaliser(layout.unpack(natural))
         each = (natural[..., None] * state.blocks).sum(2) - normaliser[..., None]
         return jnp.where((rows[:, None] & columns)[..., None], each, 0.0).sum((0, 1))

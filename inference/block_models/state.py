@@ -1,67 +1,27 @@
 """The arrays that the chain of block models reads and moves: packed statistics of cells, states, and q of a labelling.
 
-The statistics of one cell are packed on one axis (`CellLayout`), so that blocks of every kind of component are one
+The statistics of one cell are packed on one axis (`StatisticLayout`), so that blocks of every kind of component are one
 array. The latent variables of many particles lie side by side (`BlockState`). `BlockStart` holds the factors of a q
 about one labelling.
 """
 
-import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from lvsearch.inference.data.statistic_layout import StatisticLayout
 from lvsearch.models.block_model import LatentBlockModel
 from lvsearch.models.components import Component
 from lvsearch.models.kernels import kernel
 from lvsearch.models.units import Row
 
 
-class CellLayout(NamedTuple):
-    """The layout by which the arrays of a cell's statistics lie side by side on one axis.
-
-    `shapes` are the shapes of the arrays of one cell. `structure` is the pytree that they are the leaves of.
-    """
-
-    structure: Any
-    shapes: tuple[tuple[int, ...], ...]
-
-    @property
-    def length(self) -> int:
-        """The number of numbers that the statistics of one cell have."""
-        return sum(map(math.prod, self.shapes))
-
-    def pack(self, statistics: Any) -> Float[Array, "*cells number"]:
-        """Return the arrays of a cell's statistics, each (cells…, its own shape…), as one array (cells…, number).
-
-        statistics: a pytree with the structure of the layout.
-        """
-        leaves = jax.tree.leaves(statistics)
-        flat = [
-            jnp.asarray(leaf).reshape(*jnp.shape(leaf)[: jnp.ndim(leaf) - len(shape)], math.prod(shape))
-            for leaf, shape in zip(leaves, self.shapes, strict=True)
-        ]
-        return jnp.concatenate(flat, axis=-1)
-
-    def unpack(self, numbers: Float[Array | np.ndarray, "*cells number"]) -> Any:
-        """Return one array (cells…, number) taken apart into the arrays of a cell's statistics: the inverse of `pack`.
-
-        Returns: a pytree with the structure of the layout, each leaf (cells…, its own shape…).
-        """
-        leaves, start = [], 0
-        for shape in self.shapes:
-            end = start + math.prod(shape)
-            leaves.append(numbers[..., start:end].reshape(*numbers.shape[:-1], *shape))
-            start = end
-        return jax.tree.unflatten(self.structure, leaves)
-
-
-def layout_of(component: Component) -> CellLayout:
+def layout_of(component: Component) -> StatisticLayout:
     """Return the layout of a component whose cells have statistics of their own (`Component.cellwise`)."""
     one = jax.eval_shape(lambda: component.prior(1))
-    return CellLayout(jax.tree.structure(one), tuple(leaf.shape[1:] for leaf in jax.tree.leaves(one)))
+    return StatisticLayout(jax.tree.structure(one), tuple(leaf.shape[1:] for leaf in jax.tree.leaves(one)))
 
 
 @kernel(brief=True)

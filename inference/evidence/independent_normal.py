@@ -399,17 +399,18 @@ class IndependentNormalParts(CollapsedMixtureChain):
         alike = diagonal_form(model) if isinstance(model, IndependentNormalMixture) else model
         chain = CollapsedMixtureChain.from_data(alike, data, size, capacity)
         own = chain.component, chain.concentration, chain.size, chain.increments, chain.carriers, chain.tilts
-        return cls(*own, chain.weight, chain.prior, chain.anchor, capacity)
+        return cls(*own, chain.weight, chain.prior, chain.anchor, capacity, chain.layout)
 
-    def normalisers(self, natural: Any) -> Float[Array, "component particle cell"]:
-        """Return the log normaliser of each component's posterior in each column, (component, particle, cell), nats.
+    def cell_normalisers(
+        self, natural: Float[Array, "statistic component particle"]
+    ) -> Float[Array, "cell component particle"]:
+        """Return the log normaliser of each component's posterior in each column, (cell, component, particle), nats.
 
-        natural: natural parameters of the components, as of diagonal Gaussians.
+        natural: natural parameters of the components, as of diagonal Gaussians, (statistic, component, particle).
         """
         kappa = self._as_float(self.component.number("pseudo_count"))
-        shape = natural.log_precision.shape
-        a, b, total, count = (leaf.ravel() for leaf in natural)
-        return log_marginals(a + 0.5, b, total, count - kappa, kappa).reshape(*shape[:2], -1)
+        a, b, total, count = self.layout.split(natural)
+        return log_marginals(a + 0.5, b, total, count - kappa, kappa)
 
 
 def diagonal_form(model: IndependentNormalMixture) -> FiniteMixture:

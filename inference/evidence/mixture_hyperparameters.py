@@ -247,7 +247,7 @@ class HyperMixture(eqx.Module):
         backward: move in the reverse order.
         """
         log_hyper = dict(state.log_hyper)
-        sums = jax.tree.map(jnp.subtract, state.mixture.natural, self.prior(log_hyper))
+        sums = state.mixture.natural - self.mixture.beside_components(self.prior(log_hyper))
         names = list(enumerate(self.courses))
         for number, name in reversed(names) if backward else names:
             key_name = jax.random.fold_in(key, number)
@@ -309,7 +309,7 @@ class HyperMixture(eqx.Module):
         sums: S_k, the sums of the rows' statistics of each component.
         """
         prior = self.prior(log_hyper)
-        return self.mixture.gains(jax.tree.map(jnp.add, sums, prior), prior)
+        return self.mixture.gains(sums + self.mixture.beside_components(prior), prior)
 
 
 @singledispatch

@@ -23,19 +23,20 @@ of the rows:
 """
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from lvsearch.inference.annealing.draws import choose_in_proportion
 from lvsearch.inference.annealing.particle_arrays import ParticleArrays
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows
+from lvsearch.inference.data.statistic_layout import StatisticLayout
 from lvsearch.inference.engine.estimate import check_size
 from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining, VariantLabels
 from lvsearch.inference.mixtures.rows import coordinates_and_carriers, variants
@@ -56,12 +57,13 @@ class CollapsedMixtureChain(ParticleArrays):
     | `component` | the kind of component | |
     | `concentration` | a, the Dirichlet parameter of each weight | () |
     | `size` | K, the number of components | (), traced |
-    | `increments` | s_v(x_n), statistics of each row in each variant | each leaf (row, variant, …) |
+    | `increments` | s_v(x_n), statistics of each row in each variant, packed by `layout` | (row, variant, statistic) |
     | `carriers` | log h(x_n), nats | (row,) |
     | `tilts` | log h_v(x_n) − log h(x_n), nats | (row, variant) |
     | `weight` | 0 for rows of padding, else 1 | (row,) |
-    | `prior` | λ, natural parameters of a component without rows | each leaf (…) |
+    | `prior` | λ, natural parameters of a component without rows, packed by `layout` | (statistic,) |
     | `anchor` | log r, log q of each row's label, nats; None for the path from the prior | (row, label) |
+    | `layout` | how the statistics of a component lie on one axis | |
     """
 
     component: Component
@@ -74,8 +76,7 @@ class CollapsedMixtureChain(ParticleArrays):
     prior: Any
     anchor: Float[Array | np.ndarray, "row label"] | None
     capacity: int = eqx.field(static=True)
-
-    particle_axis: ClassVar[int] = 1
+    layout: StatisticLayout = eqx.field(static=True)
 
     @classmethod
     def from_data(cls, model: FiniteMixture, data: Dataset, size: int, capacity: int) -> "CollapsedMixtureChain":
@@ -100,20 +101,21 @@ class CollapsedMixtureChain(ParticleArrays):
         component.check(units)
         with jax.enable_x64(True):
             coordinates, carriers = coordinates_and_carriers(component, units)
-            one = component.at_prior_means().prior(units.value.shape[1])
-            prior = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), one)
-            increments, tilts = jax.tree.map(np.asarray, variants(component, coordinates, units.observed))
+            prior = component.at_prior_means().prior(units.value.shape[1])
+            layout = StatisticLayout.of(prior)
+            increments, tilts = variants(component, coordinates, units.observed)
             return cls(
                 component,
                 np.asarray(model.concentration_at(size), np.float64),
                 np.asarray(size),
-                increments,
+                np.asarray(layout.pack(increments)),
                 np.asarray(carriers),
-                tilts,
+                np.asarray(tilts),
                 weight,
-                prior,
+                np.asarray(layout.pack(prior), np.float64),
                 None,
                 capacity,
+                layout,
             )
 
     @property
@@ -125,6 +127,11 @@ class CollapsedMixtureChain(ParticleArrays):
     def efficient_particles(self) -> int:
         """The number of particles up to which doubling them less than doubles the time of a sweep on this chain: 32."""
         return 32
+
+    @property
+    def components_share(self) -> bool:
+        """Whether components have parameters in common, so that a row's move changes the scores of all: False."""
+        return False
 
     @property
     def directed(self) -> bool:
@@ -163,7 +170,7 @@ class CollapsedMixtureChain(ParticleArrays):
         temperature: t, from 0 (q) to 1 (the posterior).
         backward: visit the last row first.
         """
-        return self.sweep_rows(key, state, temperature, backward, jax.tree.map(self._as_float, self.prior))
+        return self.sweep_rows(key, state, temperature, backward, self.own_prior())
 
     def sweep_rows(
         self, key: Key[Array, ""], state: CollapsedState, temperature: Float[Array, ""], backward: bool, prior: Any
@@ -174,8 +181,8 @@ class CollapsedMixtureChain(ParticleArrays):
 
         temperature: t, from 0 (q) to 1 (the posterior).
         backward: visit the last row first.
-        prior: λ, the natural parameters of a component without rows, each leaf (…), or (particle, …) if every particle
-            has its own.
+        prior: λ, the natural parameters of a component without rows, (statistic,), or (particle, statistic) if every
+            particle has its own.
         """
         state = self.state_from_labels(state.labels, prior)  # summed anew, so that rounding does not add up over sweeps
         uniforms = jax.random.uniform(key, state.labels.shape, state.counts.dtype)
@@ -191,8 +198,7 @@ class CollapsedMixtureChain(ParticleArrays):
 
             return self.redraw_row(*carry, row, choose, prior)
 
-        begin = state, self.normalisers(state.natural).sum(-1)
-        return jax.lax.fori_loop(0, n_real, one, begin)[0]
+        return jax.lax.fori_loop(0, n_real, one, (state, self.normalisers(state.natural)))[0]
 
     # ── one row ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -206,27 +212,48 @@ class CollapsedMixtureChain(ParticleArrays):
     ) -> tuple[CollapsedState, Float[Array, "component particle"]]:
         """Take one row out of its component in every particle, let `choose` choose its label, and put it there.
 
-        state: labels and sums, with the row in a component.
+        In a mixture whose rows have one variant, components that the row neither leaves nor joins are not touched.
+
+        state: labels and sums.
         normaliser: A(λ + S_k), the log-normaliser of each component with all its rows, (component, particle). Component
             k has the sum S_k of its rows' statistics.
         row: the number of the row.
-        choose: (the state without the row, the row's scores) -> the row's labels, (particle,).
-        prior: λ, the natural parameters of a component without rows, each leaf (…), or (particle, …).
+        choose: (the state without the row, the row's scores) -> the row's labels, (particle,). It may read labels and
+            counts of that state, but not its sums.
+        prior: λ, the natural parameters of a component without rows, (statistic,) or (particle, statistic).
 
         Returns: (the state, A(λ + S_k) with the row in its new component).
         """
-        left = self.remove_row(state, row, prior)
-        # Only the component that lost the row has a new normaliser.
-        component = self.names.components(state.labels[row])
-        changed = jax.tree.map(lambda sums: sums[component, jnp.arange(len(component))], left.natural)
-        was = self._component_numbers == component
-        alone = self.normalisers(jax.tree.map(lambda leaf: leaf[None], changed)).sum(-1)
-        normaliser = jnp.where(was, alone, normaliser)
-        joining = self.score_row(left, row, normaliser)
-        label = choose(left, joining)
-        joins = self._component_numbers == self.names.components(label)
-        normaliser = jnp.where(joins, self.names.in_variant_of(label, joining.normaliser), normaliser)
-        return self.add_row(left, row, label, joining.natural), normaliser
+        before = state.labels[row]
+        leaves = self._component_numbers == self.names.components(before)
+        counts = state.counts - leaves
+        left = self._sums_without(state.natural, row, before, leaves & (counts < 0.5), prior)
+        if self.names.n_variants > 1:
+            normaliser = jnp.where(leaves, self.normalisers(left), normaliser)
+            without = CollapsedState(state.labels, counts, jnp.where(leaves, left, state.natural))
+            joining = self.score_row(without, row, normaliser)
+            label = choose(without, joining)
+            joins = self._component_numbers == self.names.components(label)
+            normaliser = jnp.where(joins, self.names.in_variant_of(label, joining.normaliser), normaliser)
+            return self.add_row(without, row, label, joining.natural), normaliser
+
+        # The row's own component is evaluated without it, all others with it: that is all that any choice can need.
+        moved = jnp.where(leaves, left, state.natural + self._own(row, before))
+        after = self.normalisers(moved)
+        gain = jnp.where(leaves, normaliser - after, after - normaliser) + self._as_float(self.tilts)[row]
+        of_label = jnp.log(counts + self._concentration()) + self._as_float(self.component.log_variants)
+        joining = Joining(of_label, gain, moved, after)
+        label = choose(CollapsedState(state.labels, counts, state.natural), joining)
+        joins = self._component_numbers == label
+        changes = leaves != joins
+        return (
+            CollapsedState(
+                jax.lax.dynamic_update_index_in_dim(state.labels, label, row, 0),
+                counts + joins,
+                jnp.where(changes, moved, state.natural),
+            ),
+            jnp.where(changes, after, normaliser),
+        )
 
     def log_conditional(
         self, joining: Joining, row: Int[Array, ""], temperature: Float[Array, ""] | None
@@ -252,13 +279,10 @@ class CollapsedMixtureChain(ParticleArrays):
         normaliser: A(λ + S_k), the log-normaliser of each component without the row, (component, particle).
         """
 
-        def with_row(sums: Array, s: Any) -> Array:
-            """Return the sums of each component with the row added in each variant, (label, particle, …)."""
-            each = sums[:, None] + self._as_float(s)[row][None, :, None]
-            return each.reshape(-1, *sums.shape[1:])
-
-        joined = jax.tree.map(with_row, state.natural, self.increments)
-        after = self.normalisers(joined).sum(-1)
+        # the sums of each component with the row added in each variant, (statistic, label, particle)
+        more = self._as_float(self.increments)[row].T[:, None, :, None]
+        joined = (state.natural[:, :, None] + more).reshape(len(more), self.names.number, -1)
+        after = self.normalisers(joined)
         of_label, of_row = jnp.log(state.counts + self._concentration()), after - self.names.in_all_variants(normaliser)
         log_variants = jnp.tile(self._as_float(self.component.log_variants), self.capacity)[:, None]
         tilts = jnp.tile(self._as_float(self.tilts)[row], self.capacity)[:, None]
@@ -286,13 +310,10 @@ class CollapsedMixtureChain(ParticleArrays):
         natural: λ + S_k + s_v(row), the sums with the row under each label, from `score_row`.
         """
         joins = self._component_numbers == self.names.components(labels)
-        natural = jax.tree.map(lambda leaf: self.names.in_variant_of(labels, leaf), natural)
         return CollapsedState(
             jax.lax.dynamic_update_index_in_dim(state.labels, labels, row, 0),
             state.counts + joins,
-            jax.tree.map(
-                lambda sums, more: jnp.where(_with_trailing_axes(joins, sums), more, sums), state.natural, natural
-            ),
+            jnp.where(joins, self.names.in_variant_of(labels, natural), state.natural),
         )
 
     def remove_row(self, state: CollapsedState, row: Int[Array, ""], prior: Any) -> CollapsedState:
@@ -302,19 +323,47 @@ class CollapsedMixtureChain(ParticleArrays):
         errors.
 
         row: the number of the row.
-        prior: λ, each leaf (…), or (particle, …).
+        prior: λ, (statistic,) or (particle, statistic).
         """
         label = state.labels[row]
         leaves = self._component_numbers == self.names.components(label)
         counts = state.counts - leaves
-        emptied = leaves & (counts < 0.5)
+        without = self._sums_without(state.natural, row, label, leaves & (counts < 0.5), prior)
+        return CollapsedState(state.labels, counts, jnp.where(leaves, without, state.natural))
 
-        def less(sums: Array, s: Any, empty: Any) -> Array:
-            own = self._as_float(s)[row][self.names.variants(label)]
-            left = jnp.where(_with_trailing_axes(leaves, sums), sums - own, sums)
-            return jnp.where(_with_trailing_axes(emptied, sums), self._as_float(empty), left)
+    def _sums_without(
+        self,
+        natural: Float[Array, "statistic component particle"],
+        row: Int[Array, ""],
+        labels: Int[Array, " particle"],
+        emptied: Bool[Array, "component particle"],
+        prior: Float[Array, "... statistic"],
+    ) -> Float[Array, "statistic component particle"]:
+        """Return the natural parameters of every component as if the row left it, (statistic, component, particle).
 
-        return CollapsedState(state.labels, counts, jax.tree.map(less, state.natural, self.increments, prior))
+        labels: the row's labels, whose variants say which statistics it has.
+        emptied: the components that would have no rows left: they get λ.
+        prior: λ, (statistic,) or (particle, statistic).
+        """
+        return jnp.where(emptied, self.beside_components(prior), natural - self._own(row, labels))
+
+    def _own(self, row: Int[Array, ""], labels: Int[Array, " particle"]) -> Float[Array, "statistic one #particle"]:
+        """Return the statistics of a row in the variants of its labels, (statistic, 1, particle); (statistic, 1, 1)
+        if there is one variant.
+        """
+        variants = self._as_float(self.increments)[row]
+        if self.names.n_variants > 1:
+            variants = variants[self.names.variants(labels)]
+        return self.beside_components(variants)
+
+    @staticmethod
+    def beside_components(statistics: Float[Array, "... statistic"]) -> Float[Array, "statistic one particle"]:
+        """Return the statistics of each particle, or of all, with axes that fit those of a state's sums."""
+        return jnp.atleast_2d(statistics).T[:, None, :]
+
+    def own_prior(self) -> Any:
+        """Return λ, the chain's own natural parameters of a component without rows, in the session's float type."""
+        return jax.tree.map(self._as_float, self.prior)
 
     def total_concentration(self) -> Float[Array, ""]:
         """Return K a, the number of components times their concentration: the total of the Dirichlet's parameters,
@@ -333,9 +382,7 @@ class CollapsedMixtureChain(ParticleArrays):
 
     def log_rows(self, state: CollapsedState) -> Float[Array, " particle"]:
         """Return log p(rows | labels) of each particle, (particle,), in nats, with parameters integrated out."""
-        empty = self.normalisers(jax.tree.map(lambda leaf: self._as_float(leaf)[None, None], self.prior)).sum()
-        gains = jnp.where(self.exists(), self.normalisers(state.natural).sum(-1) - empty, 0.0)
-        return gains.sum(0) + self.log_carried(state.labels)
+        return self.gains(state.natural, self.own_prior()).sum(0) + self.log_carried(state.labels)
 
     def gains(self, natural: Any, prior: Any) -> Float[Array, "cell particle"]:
         """Return Σ_k A(λ + S_k) − A(λ) over components k for each cell of a row, (cell, particle), in nats.
@@ -343,19 +390,19 @@ class CollapsedMixtureChain(ParticleArrays):
         It is the log-probability of the rows given the labels without the carriers h. If the cells of a row are not
         independent given its component, there is one cell.
 
-        natural: λ + S_k, the natural parameters of each component with its rows, each leaf (component, particle, …).
-        prior: λ of each particle, each leaf (particle, …).
+        natural: λ + S_k, the natural parameters of each component with its rows, (statistic, component, particle).
+        prior: λ, (statistic,) or (particle, statistic).
         """
-        before = self.normalisers(jax.tree.map(lambda leaf: leaf[None], prior))
-        return jnp.where(self.exists()[..., None], self.normalisers(natural) - before, 0.0).sum(0).T
+        before = self.cell_normalisers(self.beside_components(prior))
+        return jnp.where(self.exists(), self.cell_normalisers(natural) - before, 0.0).sum(1)
 
     def prior_natural(self, component: Component, n_dims: int) -> Any:
-        """Return λ, the natural parameters of one component without rows, each leaf (…).
+        """Return λ, the natural parameters of one component without rows, (statistic,).
 
         component: the kind of component, with all its hyper-parameters given as numbers.
         n_dims: the number of columns.
         """
-        return component.prior(n_dims)
+        return self.layout.pack(component.prior(n_dims))
 
     def log_carried(self, labels: Int[Array, "row particle"]) -> Float[Array, " particle"]:
         """Return Σ_n log h_v(x_n), the rows' carriers in the variants of their labels, of each particle, (particle,),
@@ -435,35 +482,40 @@ class CollapsedMixtureChain(ParticleArrays):
         """Return the state with these labels, its sums computed from the rows.
 
         labels: (row, particle); −1 for a row in no component.
-        prior: λ, the natural parameters of a component without rows, by default the chain's own; each leaf (…), or
-            (particle, …).
+        prior: λ, the natural parameters of a component without rows, by default the chain's own; (statistic,), or
+            (particle, statistic).
         """
-        prior = jax.tree.map(self._as_float, self.prior) if prior is None else prior
+        prior = self.own_prior() if prior is None else prior
         labels = labels.astype(jnp.int32)
         chosen = labels[:, None, :] == jnp.arange(self.names.number, dtype=jnp.int32)[:, None]
         chosen = chosen.reshape(len(labels), self.capacity, self.names.n_variants, -1)
 
-        def sums(leaf: Any) -> Array:
-            return jnp.einsum("nkvp,nv...->kp...", chosen.astype(leaf.dtype), leaf)
+        chosen = chosen.astype(jnp.result_type(float))
+        sums = jnp.einsum("nkvp,nvs->skp", chosen, self._as_float(self.increments))
+        counts = jnp.einsum("nkvp,n->kp", chosen, self._as_float(self.weight))
+        return CollapsedState(labels, counts, self.beside_components(prior) + sums)
 
-        natural = jax.tree.map(lambda s, empty: empty + sums(self._as_float(s)), self.increments, prior)
-        weight = jnp.broadcast_to(self._as_float(self.weight)[:, None], (len(labels), self.names.n_variants))
-        return CollapsedState(labels, sums(weight), natural)
+    def normalisers(self, natural: Float[Array, "statistic component particle"]) -> Float[Array, "component particle"]:
+        """Return the log-normaliser A of each component of each particle, (component, particle), in nats.
 
-    def normalisers(self, natural: Any) -> Float[Array, "component particle cell"]:
-        """Return the log-normaliser A of each component of each particle, (component, particle, cell), in nats.
-
-        There is one cell, unless the cells of a row are independent given its component. The cells are put on one axis
-        while A is computed. Compilers vectorise the last axis, and columns are few.
-
-        natural: natural parameters, each leaf (component, particle, …).
+        natural: natural parameters, (statistic, component, particle).
         """
-        family, shape = self.component.prior_family, jax.tree.leaves(natural)[0].shape
+        return self.cell_normalisers(natural).sum(0)
+
+    def cell_normalisers(
+        self, natural: Float[Array, "statistic component particle"]
+    ) -> Float[Array, "cell component particle"]:
+        """Return the log-normaliser A of each cell of each component, (cell, component, particle), in nats.
+
+        There is one cell, unless the cells of a row are independent given its component.
+
+        natural: natural parameters, (statistic, component, particle).
+        """
+        family = self.component.prior_family
         if family.event_ndim == 0:
-            row = family.log_normaliser(jax.tree.map(jnp.ravel, natural))
-            return row.reshape(*shape[:2], -1)
-        flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), natural)
-        return family.log_normaliser(flat).reshape(*shape[:2], -1)
+            return family.log_normaliser(self.layout.split(natural))
+        each = family.log_normaliser(self.layout.unpack(jnp.moveaxis(natural, 0, -1).reshape(-1, len(natural))))
+        return jnp.moveaxis(each.reshape(*natural.shape[1:], -1), -1, 0)
 
     @property
     def names(self) -> VariantLabels:
@@ -482,8 +534,3 @@ class CollapsedMixtureChain(ParticleArrays):
     def _concentration(self) -> Array:
         """Return the concentration of the weights in the floating type of the session, ()."""
         return jnp.asarray(self.concentration, jnp.result_type(float))
-
-
-def _with_trailing_axes(mask: Array, leaf: Array) -> Array:
-    """Return the mask with as many trailing axes of length 1 as the leaf has more axes."""
-    return mask.reshape(*mask.shape, *[1] * (leaf.ndim - mask.ndim))

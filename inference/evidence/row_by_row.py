@@ -58,7 +58,7 @@ class RowByRow(InTurn):
 
         Returns: (the new state, log p(row | the rows that are left) of each particle in nats, (particle,)).
         """
-        return self.remove_under(state, unit, self.chain.prior)
+        return self.remove_under(state, unit, self.chain.own_prior())
 
     def revisit(
         self, key: Key[Array, ""], state: CollapsedState, units: Int[Array, ""], *, backward: bool
@@ -68,7 +68,9 @@ class RowByRow(InTurn):
         backward: the last row first.
         """
         # summed anew, so that rounding does not add up over sweeps
-        return self.revisit_under(key, self.chain.state_from_labels(state.labels), units, backward, self.chain.prior)
+        return self.revisit_under(
+            key, self.chain.state_from_labels(state.labels), units, backward, self.chain.own_prior()
+        )
 
     def remove_under(
         self, state: CollapsedState, unit: Int[Array, ""], prior: Any
@@ -76,7 +78,7 @@ class RowByRow(InTurn):
         """Take the last row out of its component, under a given prior of the components.
 
         unit: the number of the row in the order in which rows come.
-        prior: λ, the natural parameters of a component without rows, each leaf (…), or (particle, …).
+        prior: λ, the natural parameters of a component without rows, (statistic,) or (particle, statistic).
 
         Returns: (the new state, log p(row | the rows that are left) of each particle in nats, (particle,)).
         """
@@ -92,7 +94,7 @@ class RowByRow(InTurn):
         components.
 
         backward: the last row first.
-        prior: λ, the natural parameters of a component without rows, each leaf (…), or (particle, …).
+        prior: λ, the natural parameters of a component without rows, (statistic,) or (particle, statistic).
         """
 
         def one(place: Array, carry: tuple[CollapsedState, Array]) -> tuple[CollapsedState, Array]:
@@ -109,7 +111,7 @@ class RowByRow(InTurn):
 
     def _normalisers(self, state: CollapsedState) -> Float[Array, "component particle"]:
         """Return A(λ + S_k), the log-normaliser of each component with its rows, (component, particle), in nats."""
-        return self.chain.normalisers(state.natural).sum(-1)
+        return self.chain.normalisers(state.natural)
 
     def _log_predictive(
         self, before: CollapsedState, score: Float[Array, "label particle"], row: Int[Array, ""]

@@ -52,16 +52,18 @@ class VariantLabels(NamedTuple):
         """
         return jnp.repeat(leaf, self.n_variants, axis=0)
 
-    def in_variant_of(self, labels: Int[Array, " particle"], leaf: Array) -> Array:
-        """Return, for each particle, the entries of one variant: (label, particle, …) -> (component, particle, …).
+    def in_variant_of(
+        self, labels: Int[Array, " particle"], leaf: Float[Array, "*axes label particle"]
+    ) -> Float[Array, "*axes component particle"]:
+        """Return, for each particle, the entries of one variant: (…, label, particle) -> (…, component, particle).
 
         labels: one label of each particle, (particle,); its variant is the one whose entries are returned.
-        leaf: numbers of each label, (label, particle, …).
+        leaf: numbers of each label, (…, label, particle).
         """
         if self.n_variants == 1:
             return leaf  # no gather
-        by_variant = leaf.reshape(self.capacity, self.n_variants, *leaf.shape[1:])
-        return by_variant[:, self.variants(labels), jnp.arange(len(labels))]
+        by_variant = leaf.reshape(*leaf.shape[:-2], self.capacity, self.n_variants, len(labels))
+        return by_variant[..., self.variants(labels), jnp.arange(len(labels))]
 
 
 class CollapsedState(NamedTuple):
@@ -72,9 +74,10 @@ class CollapsedState(NamedTuple):
     |---|---|
     | `labels` | (row, particle): component and variant (`VariantLabels`), −1 for a row in no component |
     | `counts` | (component, particle): n_k, the number of rows in each component |
-    | `natural` | λ + S_k: natural parameters of p(θ_k | its rows), each leaf (component, particle, …) |
+    | `natural` | λ + S_k: natural parameters of p(θ_k | its rows), (statistic, component, particle) |
 
     λ are the natural parameters of a component without rows, S_k the sum of its rows' statistics, θ_k its parameters.
+    A chain may keep something else in `natural` from which it scores rows, such as inverse matrices.
     """
 
     labels: Int[Array, "row particle"]
@@ -89,7 +92,7 @@ class Joining(NamedTuple):
     |---|---|
     | `of_label` | log (n_k + a) + log p(v), (label, particle), nats |
     | `of_row` | A(λ + S_k + s_v(row)) − A(λ + S_k) + log h_v(row) − log h(row), (label, particle), nats |
-    | `natural` | λ + S_k + s_v(row), each leaf (label, particle, …) |
+    | `natural` | λ + S_k + s_v(row), (statistic, label, particle) |
     | `normaliser` | A(λ + S_k + s_v(row)), (label, particle), nats |
 
     Component k has n_k rows, whose statistics sum to S_k. a is the concentration of the weights, λ are the natural

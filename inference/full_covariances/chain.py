@@ -22,7 +22,7 @@ parameters λ(h), and n the entry of N⁻¹ at e,
 so a slice weighs its draws by one number of each component.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -50,7 +50,7 @@ from lvsearch.inference.full_covariances.inverses import (
     invert_all,
     replace_empty,
 )
-from lvsearch.models.components import FullCovarianceComponents, StudentComponents
+from lvsearch.models.components import Component, FullCovarianceComponents, StudentComponents
 from lvsearch.models.exponential.digamma import log_gamma_positive
 from lvsearch.models.exponential.normal_wishart import LOG_2, LOG_PI, NormalWishartStatistics, gamma_arguments
 from lvsearch.models.exponential.scalars import LOG_2PI
@@ -82,8 +82,6 @@ class FullCovarianceChain(CollapsedMixtureChain):
     points: Float[Array | np.ndarray, "row side"]
     log_gammas: Float[Array | np.ndarray, " number"]
 
-    particle_axis: ClassVar[int] = -1
-
     @classmethod
     def from_data(cls, model: FiniteMixture, data: Dataset, size: int, capacity: int) -> "FullCovarianceChain":
         """Return the chain of a mixture with `size` components, on the path from the prior.
@@ -94,14 +92,15 @@ class FullCovarianceChain(CollapsedMixtureChain):
         size above the capacity.
         """
         chain = CollapsedMixtureChain.from_data(model, data, size, capacity)
-        times, sums = (leaf[:, 0] for leaf in (chain.increments.negative_half_square, chain.increments.precision_mean))
+        increments, prior = (chain.layout.unpack(each) for each in (chain.increments, chain.prior))
+        times, sums = (leaf[:, 0] for leaf in (increments.negative_half_square, increments.precision_mean))
         whole = times > 0
         points = np.append(sums / np.where(whole, times, 1.0)[:, None], whole[:, None], axis=1)
         n_dims = sums.shape[1]
-        degrees = chain.prior.half_log_determinant + n_dims + np.arange(len(whole) + 1)
+        degrees = prior.half_log_determinant + n_dims + np.arange(len(whole) + 1)
         log_gammas = gammaln(0.5 * (degrees + 1)) - gammaln(0.5 * (degrees + 1 - n_dims))
-        own = chain.component, chain.concentration, chain.size, chain.increments, chain.carriers, chain.tilts
-        return cls(*own, chain.weight, chain.prior, chain.anchor, capacity, points, log_gammas)
+        own = chain.component, chain.concentration, chain.size, increments, chain.carriers, chain.tilts
+        return cls(*own, chain.weight, prior, chain.anchor, capacity, chain.layout, points, log_gammas)
 
     # ── one row ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -249,11 +248,6 @@ class FullCovarianceChain(CollapsedMixtureChain):
 
     # ── all rows ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def log_rows(self, state: CollapsedState) -> Float[Array, " particle"]:
-        """Return log p(rows | labels) of each particle, nats."""
-        prior = jax.tree.map(self._as_float, self.prior)
-        return self.gains(state.natural, prior)[0] + self.log_carried(state.labels)
-
     def gains(self, natural: Inverses, prior: Any) -> Float[Array, "cell particle"]:
         """Return the log evidence of the rows given their labels, Σ_k A(λ + S_k) − A(λ), as one cell, (1, particle),
         nats.
@@ -264,14 +258,22 @@ class FullCovarianceChain(CollapsedMixtureChain):
         prior: λ, natural parameters of an empty component; each leaf (…) or (particle, …).
         """
         gains = self.normalisers(natural) - self.normalisers(_empty_inverses(prior))
-        return jnp.where(self.exists()[..., None], gains, 0.0).sum(0).T
+        return jnp.where(self.exists(), gains, 0.0).sum(0, keepdims=True)
+
+    def prior_natural(self, component: Component, n_dims: int) -> NormalWishartStatistics:
+        """Return λ, the natural parameters of one component without rows, each leaf (…).
+
+        component: the kind of component, with all its hyper-parameters given as numbers.
+        n_dims: the number of columns.
+        """
+        return component.prior(n_dims)
 
     def state_from_labels(self, labels: Int[Array, "row particle"], prior: Any = None) -> CollapsedState:
         """Return the state with the given labels, its matrices inverted anew.
 
         prior: natural parameters of an empty component, by default the chain's own; each leaf (…) or (particle, …).
         """
-        prior = jax.tree.map(self._as_float, self.prior) if prior is None else prior
+        prior = self.own_prior() if prior is None else prior
         labels = labels.astype(jnp.int32)
         here = self.names.components(labels)[:, None] == self._component_numbers
         times = jnp.take_along_axis(
@@ -289,13 +291,13 @@ class FullCovarianceChain(CollapsedMixtureChain):
         counts = jnp.tensordot(self._as_float(self.weight), here.astype(whole.dtype), 1)
         return CollapsedState(labels, counts, Inverses(degrees, count, log_determinant, inverse))
 
-    def normalisers(self, natural: Inverses) -> Float[Array, "component particle cell"]:
-        """Return the log normaliser of each component's posterior as one cell, (component, particle, 1), nats."""
+    def normalisers(self, natural: Inverses) -> Float[Array, "component particle"]:
+        """Return the log normaliser of each component's posterior, (component, particle), nats."""
         n_dims = self.points.shape[1] - 1
         degrees = natural.degrees
         log_gamma = log_gamma_positive(gamma_arguments(degrees, n_dims)).sum(-1) + 0.25 * n_dims * (n_dims - 1) * LOG_PI
         of_matrix = 0.5 * degrees * (n_dims * LOG_2 - natural.log_determinant) + 0.5 * n_dims * LOG_2PI
-        return (log_gamma + of_matrix + 0.5 * (degrees - n_dims) * jnp.log(natural.count))[..., None]
+        return log_gamma + of_matrix + 0.5 * (degrees - n_dims) * jnp.log(natural.count)
 
     @property
     def _prior_degrees(self) -> Array:

@@ -77,8 +77,13 @@ class TiedMixtureChain(CollapsedMixtureChain):
         independent = model.independent if isinstance(model, TiedMixture) else model
         chain = CollapsedMixtureChain.from_data(independent, data, size, capacity)
         own = chain.component, chain.concentration, chain.size, chain.increments, chain.carriers, chain.tilts
-        prior = jax.tree.map(np.asarray, tied_share(chain.prior, size))
-        return cls(*own, chain.weight, prior, chain.anchor, capacity)
+        prior = np.asarray(chain.layout.pack(tied_share(chain.layout.unpack(chain.prior), size)))
+        return cls(*own, chain.weight, prior, chain.anchor, capacity, chain.layout)
+
+    @property
+    def components_share(self) -> bool:
+        """Whether components have parameters in common, so that a row's move changes the scores of all: True."""
+        return True
 
     def redraw_row(
         self,
@@ -94,7 +99,8 @@ class TiedMixtureChain(CollapsedMixtureChain):
         normaliser: A, the log-normaliser of all components with the row at its old label, (1, particle), nats.
         row: the number of the row.
         choose: (the state without the row, the row's scores) -> the row's new labels, (particle,).
-        prior: natural parameters of the share of the prior that each component has, each leaf (…) or (particle, …).
+        prior: natural parameters of the share of the prior that each component has, (statistic,) or
+            (particle, statistic).
 
         Returns: (the new state, A with the row at its new label).
         """
@@ -114,60 +120,52 @@ class TiedMixtureChain(CollapsedMixtureChain):
         normaliser: A, the log-normaliser of all components, (1, particle), nats. Only `normaliser` of the result
             depends on it.
         """
-        s = jax.tree.map(lambda leaf: self._as_float(leaf)[row][0], self.increments)
-        joined = jax.tree.map(lambda sums, one: sums + one, state.natural, s)
-        degrees, factor, centre, count = tied_parameters(_particles_first(state.natural), self._mask())
+        s = self._as_float(self.increments)[row, 0]
+        degrees, factor, centre, count = tied_parameters(self._particles_first(state.natural), self._mask())
         n_dims, share = centre.shape[-1], count / (count + 1)
-        away = solve_lower(factor, jnp.swapaxes(s.precision_mean - centre, -1, -2))
+        away = solve_lower(factor, jnp.swapaxes(self.layout.unpack(s).precision_mean - centre, -1, -2))
         quadratic = share * (away**2).sum(-2)
         alike = gammaln(0.5 * (degrees + 1)) - gammaln(0.5 * (degrees + 1 - n_dims)) - 0.5 * log_determinant(factor)
         each = 0.5 * n_dims * (LOG_2 + jnp.log(share)) - 0.5 * (degrees + 1)[:, None] * jnp.log1p(quadratic)
         of_row = (alike[:, None] + each).T
         of_label = jnp.log(state.counts + self._concentration())
-        return Joining(of_label, of_row, joined, normaliser + of_row)
-
-    def log_rows(self, state: CollapsedState) -> Float[Array, " particle"]:
-        """Return log p(rows | labels) of each particle, (particle,), in nats, with component parameters integrated
-        out.
-        """
-        prior = jax.tree.map(lambda leaf: self._as_float(leaf)[None], self.prior)
-        return self.gains(state.natural, prior)[0] + self.log_carried(state.labels)
+        return Joining(of_label, of_row, state.natural + s[:, None, None], normaliser + of_row)
 
     def gains(self, natural: Any, prior: Any) -> Float[Array, "cell particle"]:
         """Return A(λ + S) − A(λ) of each particle, the log evidence of its rows given the labels without carriers,
         nats.
 
         natural: λ + S, natural parameters of the components given their rows.
-        prior: λ, the share of the prior that each component has, each leaf (particle, …).
+        prior: λ, the share of the prior that each component has, (statistic,) or (particle, statistic).
 
         Returns: (1, particle): the columns of the rows are not independent and count as one cell.
         """
-        everywhere = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (self.capacity, *leaf.shape)), prior)
-        return (self.normalisers(natural) - self.normalisers(everywhere))[..., 0]
+        one = self.beside_components(prior)
+        everywhere = jnp.broadcast_to(one, (len(one), self.capacity, one.shape[-1]))
+        return self.normalisers(natural) - self.normalisers(everywhere)
 
     def prior_natural(self, component: Component, n_dims: int) -> Any:
-        """Return the natural parameters of the share of the prior that each component has.
+        """Return the natural parameters of the share of the prior that each component has, (statistic,).
 
         component: the kind of component, with all its hyper-parameters given as numbers.
         n_dims: the number of columns.
         """
-        return tied_share(component.prior(n_dims), self._as_float(self.size))
+        return self.layout.pack(tied_share(component.prior(n_dims), self._as_float(self.size)))
 
-    def normalisers(self, natural: Any) -> Float[Array, "one particle cell"]:
-        """Return the log-normaliser of all components of each particle together, (1, particle, 1), nats.
+    def normalisers(self, natural: Float[Array, "statistic component particle"]) -> Float[Array, "one particle"]:
+        """Return the log-normaliser of all components of each particle together, (1, particle), nats.
 
-        natural: natural parameters of the components, each leaf (component, particle, …).
+        natural: natural parameters of the components, (statistic, component, particle).
         """
-        return TiedNormalWishart().log_normaliser(_particles_first(natural), self._mask())[None, :, None]
+        return TiedNormalWishart().log_normaliser(self._particles_first(natural), self._mask())[None]
 
     def _mask(self) -> Array:
         """Return which components exist, (component, 1, 1), bool, to mask arrays (component, dim, dim)."""
         return self.exists()[..., None]
 
-
-def _particles_first(natural: Any) -> Any:
-    """Return the arrays of a pytree with axes (particle, component, …) instead of (component, particle, …)."""
-    return jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), natural)
+    def _particles_first(self, natural: Float[Array, "statistic component particle"]) -> Any:
+        """Return natural parameters as a pytree whose leaves are (particle, component, …)."""
+        return self.layout.unpack(jnp.transpose(natural))
 
 
 @evidence_chain.register

@@ -1,21 +1,22 @@
 """Markov chains over partitions of rows under a mixture of unknown size, with component parameters integrated out.
 
 A partition says which rows belong to the same component; such a group of rows is called a part. A part occupies one of
-`n_places` array slots, called places. One pass goes over the rows in a random order. It takes each row out of its part,
-scores it under every part and puts it into one of them. There are two kinds of pass:
+`n_places` array slots, called places. There are two kinds of moves:
 
-- A *sweep* lets every row join any part or a new one (collapsed Gibbs sampling; Neal 2000, algorithm 3).
+- A *sweep* goes over the rows in a random order. It takes each row out of its part, scores it under every part, and
+  lets it join one of them or a new one (collapsed Gibbs sampling; Neal 2000, algorithm 3).
 - A *jump* splits one part in two, or merges two, by the sequentially allocated sampler of Dahl (2005). Two rows are
   drawn. If both are in one part, each begins a part of its own. The other rows of that part then join one of the two in
   turn, with the probabilities of the sweep. If the two rows are in two parts, these become one. The probability of the
-  way back is that of the same pass with the labels as they are. The result is accepted or refused by
+  way back is that of the same allocation with the labels as they are. The result is accepted or refused by
   Metropolis–Hastings.
 
 The prior of the partition comes from `seating`. The probability of a row's values in a part comes from the collapsed
 chain of the model (`evidence.mixtures` and its kinds), which knows conjugate components of every kind. Hyper-parameters
-that have priors each move by slice sampling after every pass (`evidence.mixture_hyperparameters`).
+that have priors each move by slice sampling after the jumps (`evidence.mixture_hyperparameters`).
 """
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -24,11 +25,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from lvsearch.inference.annealing.draws import choose_in_proportion
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture, HyperMixtureState, LogHyper
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
 from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining
 from lvsearch.inference.generators import generator, split_key
 from lvsearch.inference.partition_chains.seating import SeatPrior, Seats
+
+JUMPS = 8
+"""How many split-merge jumps follow each sweep."""
 
 
 class PartitionState(NamedTuple):
@@ -50,25 +55,23 @@ class PartitionState(NamedTuple):
     log_rows: Float[Array, " particle"]
 
 
-class PassPlan(NamedTuple):
-    """A plan of one pass over the rows: which rows may join which parts.
+class Pair(NamedTuple):
+    """The two parts of a split-merge jump, and what may happen to their rows.
 
     | field | meaning |
     |---|---|
-    | `labels` | (row, particle) labels to begin with; −1: the row is in no part until its turn |
-    | `kept` | (row, particle) True if the row takes the label of `target` instead of a drawn one |
-    | `counted` | (row, particle) True if the probability of the row's label is a factor of the proposal's |
-    | `target` | (row, particle) labels that kept rows take |
-    | `places` | (place, particle) True for array slots whose parts a drawn row may join |
-    | `is_jump` | () True if this is a split-merge jump, in which rows keep their variants |
+    | `chain` | the chain in which the parts lie: one of two array slots, or that of all parts |
+    | `slots` | (array slot of the first part, array slot of the second), each (particle,) |
+    | `target` | (row, particle) labels in that chain, as they are before a merge; the second row of a split is alone |
+    | `drawn` | (row, particle) True for rows that are allocated one after another: all but the two that were drawn |
+    | `is_split` | (particle,) True where one part is to become two, False where two are to become one |
     """
 
-    labels: Int[Array, "row particle"]
-    kept: Bool[Array, "row particle"]
-    counted: Bool[Array, "row particle"]
+    chain: CollapsedMixtureChain
+    slots: tuple[Int[Array, " particle"], Int[Array, " particle"]]
     target: Int[Array, "row particle"]
-    places: Bool[Array, "place particle"]
-    is_jump: Bool[Array, ""]
+    drawn: Bool[Array, "row particle"]
+    is_split: Bool[Array, " particle"]
 
 
 class PartitionChain(eqx.Module):
@@ -114,12 +117,16 @@ class PartitionChain(eqx.Module):
         return PartitionState(jnp.asarray(labels), log_hyper, jnp.zeros(particles))
 
     def step(self, key: Key[Array, ""], state: PartitionState) -> PartitionState:
-        """Return the states after a sweep and a split-merge jump, each followed by moves of the hyper-parameters."""
+        """Return the states after a sweep, some split-merge jumps, and moves of the hyper-parameters."""
+        key_sweep, key_jumps, key_hyper = jax.random.split(key, 3)
+        prior = self._prior(state.log_hyper)
+        labels = self._sweep(key_sweep, state.labels, prior)
 
-        def one_pass(index: Array, state: PartitionState) -> PartitionState:
-            return self._make_pass(jax.random.fold_in(key, index), state, index == 1)
+        def jump(index: Array, labels: Int[Array, "row particle"]) -> Int[Array, "row particle"]:
+            return self._jump(jax.random.fold_in(key_jumps, index), labels, prior)
 
-        return jax.lax.fori_loop(0, 2, one_pass, state)
+        labels = jax.lax.fori_loop(0, JUMPS, jump, labels)
+        return self._move_hyper(key_hyper, labels, state.log_hyper)
 
     def counts(self, labels: Int[Array, "row particle"]) -> Float[Array, "place particle"]:
         """Return the number of rows in each part, (place, particle).
@@ -130,62 +137,122 @@ class PartitionChain(eqx.Module):
         chosen = self.mixture.names.components(labels) == jnp.arange(self.n_places, dtype=labels.dtype)[:, None, None]
         return (chosen * self._weight()[:, None]).sum(1)
 
-    # ── one pass ────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── moves ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _make_pass(self, key: Array, state: PartitionState, is_jump: Bool[Array, ""]) -> PartitionState:
-        """Return the states after one pass over the rows and moves of the hyper-parameters.
+    def _sweep(self, key: Array, labels: Int[Array, "row particle"], prior: Any) -> Int[Array, "row particle"]:
+        """Return the labels after every row, in a random order, has joined a part or begun a new one.
 
-        is_jump: True for a split-merge jump, False for a sweep.
+        prior: the natural parameters of a part without rows.
         """
-        keys = jax.random.split(key, 6)
-        counts = self.counts(state.labels)
-        seats = self.seating.draw(keys[0], counts)
-        jump, sweep = self._plan_jump(keys[1], state.labels, counts), self._plan_sweep(state.labels)
-        plan = jax.tree.map(lambda a, b: jnp.where(is_jump, a, b), jump, sweep)
-        order = jnp.argsort(jnp.where(self._weight() > 0, jax.random.uniform(keys[2], (len(plan.labels),)), jnp.inf))
-        passed, log_proposal = self._run_pass(keys[3], plan, state.log_hyper, seats, order)
-        return self._move_hyper(keys[5], self._decide_jump(keys[4], state, plan, passed.labels, log_proposal, seats))
+        key_seats, key_order, key_draws = jax.random.split(key, 3)
+        chain, order = self.mixture, self._random_order(key_order)
+        seats = self.seating.draw(key_seats, self.counts(labels))
+        uniforms = jax.random.uniform(key_draws, labels.shape, self._weight().dtype)
+        log_variants = jnp.tile(jnp.asarray(chain.component.log_variants, uniforms.dtype), self.n_places)[:, None]
 
-    def _plan_sweep(self, labels: Int[Array, "row particle"]) -> PassPlan:
-        """Return the plan of a pass in which every row may join every part."""
-        nothing = jnp.zeros(labels.shape, bool)
-        every = jnp.ones((self.n_places, labels.shape[1]), bool)
-        return PassPlan(labels, nothing, nothing, labels, every, jnp.zeros((), bool))
+        def one(index: Array, carry: tuple[CollapsedState, Array]) -> tuple[CollapsedState, Array]:
+            row = order[index]
 
-    def _plan_jump(
-        self, key: Array, labels: Int[Array, "row particle"], counts: Float[Array, "place particle"]
-    ) -> PassPlan:
-        """Return the plan of a split-merge jump: which rows are allocated anew, and to which two parts.
+            def choose(left: CollapsedState, joining: Joining) -> Int[Array, " particle"]:
+                of_label = chain.names.in_all_variants(seats.log_scores(left.counts)) + log_variants
+                return choose_in_proportion(of_label + joining.of_row, uniforms[row], np.asarray(chain.names.number))
 
-        A split allocates the rows of one part to two. A merge retraces, without drawing, how the rows of two parts
-        would have been allocated, to get the probability of the reverse split.
+            return chain.redraw_row(*carry, row, choose, prior)
 
-        labels: array slot and variant of each row.
-        counts: rows of each part.
+        begin = chain.state_from_labels(labels, prior)
+        return jax.lax.fori_loop(0, self._n_real(), one, (begin, chain.normalisers(begin.natural)))[0].labels
+
+    def _jump(self, key: Array, labels: Int[Array, "row particle"], prior: Any) -> Int[Array, "row particle"]:
+        """Return the labels after a split-merge jump, which was accepted or refused by Metropolis–Hastings.
+
+        A split for which there is no free array slot is refused.
+
+        prior: the natural parameters of a part without rows.
         """
-        names = self.mixture.names
-        n_rows, n_particles = labels.shape
-        first, second = self._two_rows(key, n_particles)
-        particle = jnp.arange(n_particles)
-        part, other = (names.components(labels[row, particle]) for row in (first, second))
-        is_split = part == other
-        occupied = counts > 0.5
-        free = jnp.where(occupied.all(0), part, jnp.argmin(occupied, axis=0).astype(part.dtype))
-        other = jnp.where(is_split, free, other)
-        place = jnp.arange(self.n_places, dtype=labels.dtype)[:, None]
-        here = names.components(labels)
-        moving = ((here == part) | (here == other)) & (self._weight() > 0)[:, None]
-        row = jnp.arange(n_rows)[:, None]
-        seeds = (row == first) | (row == second)
-        seeded = jnp.where((row == second) & is_split, names.combine(other, names.variants(labels)), labels)
-        return PassPlan(
-            jnp.where(moving & ~seeds, -1, seeded),
-            seeds | ~moving | ~is_split,
-            moving & ~seeds,
-            seeded,
-            (place == part) | (place == other),
-            jnp.ones((), bool),
+        key_seats, key_rows, key_draws, key_accept = jax.random.split(key, 4)
+        names, particle, row = self.mixture.names, jnp.arange(labels.shape[1]), jnp.arange(len(labels))[:, None]
+        first, second = self._two_rows(key_rows, labels.shape[1])
+        here, counts = names.components(labels), self.counts(labels)
+        seats, occupied = self.seating.draw(key_seats, counts), counts > 0.5
+        one, other = here[first, particle], here[second, particle]
+        is_split = one == other
+        other = jnp.where(is_split, jnp.argmin(occupied, axis=0).astype(one.dtype), other)
+        moving = ((here == one) | (here == other)) & (self._weight() > 0)[:, None]
+
+        # The two parts stand alone in a chain of two array slots, which is quick, unless parts share parameters.
+        if self.mixture.components_share:
+            chain, slots, others = self.mixture, (one, other), labels
+        else:
+            chain, zero = dataclasses.replace(self.mixture, size=np.asarray(2), capacity=2), jnp.zeros_like(one)
+            slots, others = (zero, zero + 1), jnp.full_like(labels, -1)
+        in_second = (here == other) | ((row == second) & is_split)  # of a part to be split, its second row alone
+        target, together = (
+            jnp.where(moving, chain.names.combine(slot, names.variants(labels)), others)
+            for slot in (jnp.where(in_second, slots[1], slots[0]), slots[0])
         )
+        drawn = moving & (row != first) & (row != second)
+        pair = Pair(chain, slots, target, drawn, is_split)
+        split, log_proposal = self._allocate(key_draws, pair, seats, prior)
+
+        merged = chain.state_from_labels(together, prior)
+        log_rows = [chain.gains(state.natural, prior).sum(0) for state in (split, merged)]
+        numbers = [jnp.take_along_axis(split.counts, slot[None], axis=0)[0] for slot in slots]
+        log_split = log_rows[0] - log_rows[1] + seats.log_split(*numbers, occupied.sum(0) - ~is_split) - log_proposal
+        log_ratio = jnp.where(is_split, log_split, -log_split)
+        possible = (first != second) & ~(is_split & occupied.all(0))
+        accepted = possible & (jnp.log(jax.random.uniform(key_accept, log_ratio.shape, log_ratio.dtype)) < log_ratio)
+        joins_other = is_split & (chain.names.components(split.labels) == slots[1])
+        after = names.combine(jnp.where(joins_other, other, one), names.variants(labels))
+        return jnp.where(moving & accepted, after, labels)
+
+    def _allocate(
+        self, key: Array, pair: Pair, seats: Seats, prior: Any
+    ) -> tuple[CollapsedState, Float[Array, " particle"]]:
+        """Allocate the rows of two parts to these one after another, in a random order.
+
+        In a split the rows are drawn. In a merge they retrace, without drawing, how they would have come to lie as they
+        do, to get the probability of the reverse split.
+
+        seats: the prior weights of parts.
+        prior: the natural parameters of a part without rows.
+
+        Returns: (the state of the pair's chain, log-probability of the rows' labels, (particle,), nats).
+        """
+        key_order, key_draws = jax.random.split(key)
+        chain, order = pair.chain, self._random_order(key_order)
+        log_odds_drawn = jax.random.logistic(key_draws, pair.target.shape, self._weight().dtype)
+
+        def redraw(index: Array, carry: tuple[CollapsedState, Array, Array]) -> tuple[CollapsedState, Array, Array]:
+            state, normaliser, log_proposal = carry
+            row = order[index]
+            target, log_odds = pair.target[row], []
+
+            # Draw which of the two parts the row joins, in proportion to their rows times the density of its values.
+            def choose(left: CollapsedState, joining: Joining) -> Int[Array, " particle"]:
+                score = jnp.log(left.counts + seats.concentration) + chain.names.in_variant_of(target, joining.of_row)
+                one, other = (jnp.take_along_axis(score, slot[None], axis=0)[0] for slot in pair.slots)
+                log_odds.append(other - one)
+                part = jnp.where(log_odds_drawn[row] < log_odds[0], pair.slots[1], pair.slots[0])
+                drawn = chain.names.combine(part, chain.names.variants(target))
+                return jnp.where(pair.drawn[row] & pair.is_split, drawn, target)
+
+            state, normaliser = chain.redraw_row(state, normaliser, row, choose, prior)
+            joins_other = chain.names.components(state.labels[row]) == pair.slots[1]
+            of_label = jax.nn.log_sigmoid(jnp.where(joins_other, log_odds[0], -log_odds[0]))
+            return state, normaliser, log_proposal + jnp.where(pair.drawn[row], of_label, 0.0)
+
+        begin = chain.state_from_labels(jnp.where(pair.drawn, -1, pair.target), prior)
+        start = begin, chain.normalisers(begin.natural), jnp.zeros(pair.target.shape[1], log_odds_drawn.dtype)
+        state, _, log_proposal = jax.lax.fori_loop(0, self._n_real(), redraw, start)
+        return state, log_proposal
+
+    def _random_order(self, key: Array) -> Int[Array, " row"]:
+        """Return the numbers of the rows in a random order, padding last."""
+        return jnp.argsort(jnp.where(self._weight() > 0, jax.random.uniform(key, self._weight().shape), jnp.inf))
+
+    def _n_real(self) -> Int[Array, ""]:
+        """Return the number of rows without padding, as a number that JAX traces."""
+        return (self._weight() > 0).sum()
 
     def _two_rows(self, key: Array, n_particles: int) -> tuple[Array, Array]:
         """Draw two different rows of each particle, none of them padding; the same row twice if there is only one.
@@ -199,91 +266,6 @@ class PartitionChain(eqx.Module):
         second = jnp.where((real == 0).sum() > 1, jax.random.categorical(key_second, others, axis=1), first)
         return first, second
 
-    def _run_pass(
-        self, key: Array, plan: PassPlan, log_hyper: LogHyper, seats: Seats, order: Int[Array, " row"]
-    ) -> tuple[CollapsedState, Float[Array, " particle"]]:
-        """Take the rows out and put them back one after another as planned.
-
-        plan: what the pass may do.
-        log_hyper: logarithms of the hyper-parameters.
-        seats: the prior weights of parts.
-        order: the numbers of the rows in the order of the pass, padding last.
-
-        Returns: (the state after the pass, log-probability of the counted rows' labels, (particle,), nats).
-        """
-        chain, prior = self.mixture, self._prior(log_hyper)
-        begin = self.mixture.state_from_labels(plan.labels, prior)
-        uniforms = jax.random.uniform(key, plan.labels.shape, begin.counts.dtype)
-        log_variants = jnp.tile(chain.component.log_variants.astype(begin.counts.dtype), self.n_places)[:, None]
-        label_of_score = jnp.arange(chain.names.number, dtype=jnp.int32)[:, None]
-
-        def one(index: Array, carry: tuple[CollapsedState, Array, Array]) -> tuple[CollapsedState, Array, Array]:
-            state, normaliser, log_proposal = carry
-            row = order[index]
-            drawn: list[Array] = []
-
-            # Draw the row's label in proportion to the parts' prior weight times the density of its values there,
-            # unless the plan fixes the label; keep the probability of the label that it got.
-            def choose(left: CollapsedState, joining: Joining) -> Int[Array, " particle"]:
-                of_place = jnp.where(plan.places, seats.log_scores(left.counts), -jnp.inf)
-                score = chain.names.in_all_variants(of_place) + log_variants + joining.of_row
-                other_variant = chain.names.variants(label_of_score) != chain.names.variants(plan.target[row])
-                score = jnp.where(plan.is_jump & other_variant, -jnp.inf, score)
-                cumulative = jnp.cumsum(jnp.exp(score - score.max(0)), axis=0)
-                new = (cumulative < uniforms[row] * cumulative[-1]).sum(0, dtype=jnp.int32)
-                label = jnp.where(plan.kept[row], plan.target[row], new)
-                of_label = jnp.take_along_axis(score - score.max(0), label[None], axis=0)[0]
-                drawn.append(of_label - jnp.log(cumulative[-1]))
-                return label
-
-            state, normaliser = chain.redraw_row(state, normaliser, row, choose, prior)
-            return state, normaliser, log_proposal + jnp.where(plan.counted[row], drawn[0], 0.0)
-
-        normaliser = chain.normalisers(begin.natural).sum(-1)
-        start = begin, normaliser, jnp.zeros(plan.labels.shape[1], begin.counts.dtype)
-        ended, _, log_proposal = jax.lax.fori_loop(0, (self._weight() > 0).sum(), one, start)
-        return ended, log_proposal
-
-    def _decide_jump(
-        self,
-        key: Array,
-        state: PartitionState,
-        plan: PassPlan,
-        passed: Int[Array, "row particle"],
-        log_proposal: Float[Array, " particle"],
-        seats: Seats,
-    ) -> PartitionState:
-        """Return the states after a sweep as they are, or after a jump was accepted or refused by Metropolis–Hastings.
-
-        state: the states before the pass.
-        plan: what the pass was allowed to do.
-        passed: the labels that the pass ended with. A jump ended in two parts, of which a merge makes one. A split for
-            which there is no free array slot is refused.
-        log_proposal: log-probability of the labels that the pass gave to the counted rows, nats.
-        seats: the prior weights of parts.
-        """
-        names, chosen, n_particles = self.mixture.names, plan.places, passed.shape[1]
-        here = jnp.take_along_axis(chosen, jnp.maximum(names.components(passed), 0), axis=0)
-        first_place = jnp.argmax(chosen, axis=0).astype(passed.dtype)
-        together = names.combine(first_place, names.variants(passed))
-        merged = jnp.where(here & (passed >= 0), together, passed)
-        # both at once, so that the program holds what they are worth only once
-        prior = jax.tree.map(_with_particles_doubled, self._prior(state.log_hyper))
-        both = self.mixture.state_from_labels(jnp.concatenate([passed, merged], axis=1), prior)
-        log_rows = self.mixture.gains(both.natural, prior).sum(0)
-        two, one = log_rows[:n_particles], log_rows[n_particles:]
-        seated_two, seated_one = (seats.log_partition(each) for each in jnp.split(both.counts, 2, axis=1))
-        log_split = two + seated_two - one - seated_one - log_proposal
-        is_split = (passed != state.labels).any(0)
-        log_ratio = jnp.where(is_split, log_split, -log_split)
-        possible = chosen.sum(0) == 2
-        is_accepted = possible & (jnp.log(jax.random.uniform(key, log_ratio.shape, log_ratio.dtype)) < log_ratio)
-        takes_two = ~plan.is_jump | (is_accepted & is_split)
-        takes_one = plan.is_jump & is_accepted & ~is_split
-        labels = jnp.where(takes_two, passed, jnp.where(takes_one, merged, state.labels))
-        worth = jnp.where(takes_two, two, jnp.where(takes_one, one, state.log_rows))
-        return PartitionState(labels, state.log_hyper, worth)
-
     # ── states ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _prior(self, log_hyper: LogHyper) -> Any:
@@ -293,24 +275,17 @@ class PartitionChain(eqx.Module):
         """
         if self.hyper is not None:
             return self.hyper.prior(log_hyper)
-        dtype = self._weight().dtype
-        return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype)[None], self.mixture.prior)
+        return jax.tree.map(lambda leaf: leaf[None], self.mixture.own_prior())
 
-    def _move_hyper(self, key: Array, state: PartitionState) -> PartitionState:
-        """Return the states with their hyper-parameters moved by slice sampling, given the labels."""
-        if self.hyper is None:
-            return state
-        mixture = self.mixture.state_from_labels(state.labels, self._prior(state.log_hyper))
-        begin = HyperMixtureState(mixture, state.log_hyper)
-        ended = self.hyper.with_hyper_moved(key, begin, jnp.ones(()), False)
-        worth = self.mixture.gains(ended.mixture.natural, self._prior(ended.log_hyper)).sum(0)
-        return PartitionState(state.labels, ended.log_hyper, worth)
+    def _move_hyper(self, key: Array, labels: Int[Array, "row particle"], log_hyper: LogHyper) -> PartitionState:
+        """Return the states with these labels, and hyper-parameters moved by slice sampling given the labels."""
+        mixture = self.mixture.state_from_labels(labels, self._prior(log_hyper))
+        if self.hyper is not None:
+            begin = HyperMixtureState(mixture, log_hyper)
+            mixture, log_hyper = self.hyper.with_hyper_moved(key, begin, jnp.ones(()), False)
+        log_rows = self.mixture.gains(mixture.natural, self._prior(log_hyper)).sum(0)
+        return PartitionState(mixture.labels, log_hyper, log_rows)
 
     def _weight(self) -> Float[Array, " row"]:
         """Return 1 for each row and 0 for padding, (row,), in the session's floating-point type."""
         return jnp.asarray(self.mixture.weight, jnp.result_type(float))
-
-
-def _with_particles_doubled(leaf: Array) -> Array:
-    """Return an array (particle, …) with all particles repeated behind themselves; (1, …) stays as it is."""
-    return leaf if len(leaf) == 1 else jnp.concatenate([leaf, leaf])

@@ -53,14 +53,17 @@ class Seats(NamedTuple):
         new = jnp.log(self.concentration) + self._log_weight_of(parts + 1) - self._log_weight_of(parts)
         return jnp.where(occupied, jnp.log(counts + self.concentration), jnp.where(first_free, new, -jnp.inf))
 
-    def log_partition(self, counts: Float[Array, "place particle"]) -> Float[Array, " particle"]:
-        """Return log p(partition) of each particle, (particle,), nats; log p(partition, K) if K is drawn.
+    def log_split(
+        self, first: Float[Array, " particle"], second: Float[Array, " particle"], parts: Int[Array, " particle"]
+    ) -> Float[Array, " particle"]:
+        """Return log p(partition with two parts) − log p(partition with these two as one), (particle,), nats.
 
-        counts: rows of the part in each array slot.
+        first, second: rows of the two parts.
+        parts: how many parts there are when the two are one.
         """
-        a, occupied = self.concentration, counts > 0.5
-        each = jnp.where(occupied, gammaln(counts + a) - gammaln(a), 0.0)
-        return self._log_weight_of(occupied.sum(0)) + each.sum(0)
+        a = self.concentration
+        new = self._log_weight_of(parts + 1) - self._log_weight_of(parts)
+        return new + gammaln(first + a) + gammaln(second + a) - gammaln(first + second + a) - gammaln(a)
 
     def _log_weight_of(self, parts: Int[Array, " particle"]) -> Float[Array, " particle"]:
         """Return log V(t), the log prior weight of each particle's number t of parts, nats."""
