@@ -23,6 +23,7 @@ of the rows:
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -189,16 +190,34 @@ class CollapsedMixtureChain(ParticleArrays):
         order = jnp.argsort(self._as_float(self.weight) == 0, stable=True)
         n_real = (self._as_float(self.weight) > 0).sum()
 
+        def choose(row: Array, left: CollapsedState, joining: Joining) -> Int[Array, " particle"]:
+            return self.draw_label(self.log_conditional(joining, row, temperature), uniforms[row])
+
+        return self.redraw_rows(state, order, n_real, choose, prior, backward=backward)
+
+    def redraw_rows(
+        self,
+        state: CollapsedState,
+        order: Int[Array, " row"],
+        number: Int[Array, ""],
+        choose: Callable[[Array, CollapsedState, Joining], Int[Array, " particle"]],
+        prior: Any,
+        *,
+        backward: bool = False,
+    ) -> CollapsedState:
+        """Take some rows out of their components and put them back, one after another, where `choose` says.
+
+        order: numbers of rows, of which the first `number` are visited.
+        choose: (number of the row, the state without it, its scores) -> its labels, (particle,), as in `redraw_row`.
+        prior: λ, the natural parameters of a component without rows, (statistic,) or (particle, statistic).
+        backward: visit the last of these rows first.
+        """
+
         def one(place: Array, carry: tuple[CollapsedState, Array]) -> tuple[CollapsedState, Array]:
-            """Draw the label of the row in position `place` of the sweep."""
-            row = order[n_real - 1 - place if backward else place]
+            row = order[number - 1 - place if backward else place]
+            return self.redraw_row(*carry, row, partial(choose, row), prior)
 
-            def choose(left: CollapsedState, joining: Joining) -> Int[Array, " particle"]:
-                return self.draw_label(self.log_conditional(joining, row, temperature), uniforms[row])
-
-            return self.redraw_row(*carry, row, choose, prior)
-
-        return jax.lax.fori_loop(0, n_real, one, (state, self.normalisers(state.natural)))[0]
+        return jax.lax.fori_loop(0, number, one, (state, self.normalisers(state.natural)))[0]
 
     # ── one row ─────────────────────────────────────────────────────────────────────────────────────────────────────
 

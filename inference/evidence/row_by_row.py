@@ -97,17 +97,12 @@ class RowByRow(InTurn):
         prior: λ, the natural parameters of a component without rows, (statistic,) or (particle, statistic).
         """
 
-        def one(place: Array, carry: tuple[CollapsedState, Array]) -> tuple[CollapsedState, Array]:
-            """Draw the label of the row in position `place` of the sweep."""
-            row = jnp.asarray(self.order)[units - 1 - place if backward else place]
-            uniform = jax.random.uniform(jax.random.fold_in(key, place), carry[1].shape[1:], carry[1].dtype)
+        def choose(row: Array, left: CollapsedState, joining: Joining) -> Int[Array, " particle"]:
+            score = self.chain.log_conditional(joining, row, None)
+            uniform = jax.random.uniform(jax.random.fold_in(key, row), score.shape[1:], score.dtype)
+            return self.chain.draw_label(score, uniform)
 
-            def choose(left: CollapsedState, joining: Joining) -> Int[Array, " particle"]:
-                return self.chain.draw_label(self.chain.log_conditional(joining, row, None), uniform)
-
-            return self.chain.redraw_row(*carry, row, choose, prior)
-
-        return jax.lax.fori_loop(0, units, one, (state, self._normalisers(state)))[0]
+        return self.chain.redraw_rows(state, jnp.asarray(self.order), units, choose, prior, backward=backward)
 
     def _normalisers(self, state: CollapsedState) -> Float[Array, "component particle"]:
         """Return A(λ + S_k), the log-normaliser of each component with its rows, (component, particle), in nats."""

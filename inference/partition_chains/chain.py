@@ -150,17 +150,12 @@ class PartitionChain(eqx.Module):
         uniforms = jax.random.uniform(key_draws, labels.shape, self._weight().dtype)
         log_variants = jnp.tile(jnp.asarray(chain.component.log_variants, uniforms.dtype), self.n_places)[:, None]
 
-        def one(index: Array, carry: tuple[CollapsedState, Array]) -> tuple[CollapsedState, Array]:
-            row = order[index]
-
-            def choose(left: CollapsedState, joining: Joining) -> Int[Array, " particle"]:
-                of_label = chain.names.in_all_variants(seats.log_scores(left.counts)) + log_variants
-                return choose_in_proportion(of_label + joining.of_row, uniforms[row], np.asarray(chain.names.number))
-
-            return chain.redraw_row(*carry, row, choose, prior)
+        def choose(row: Array, left: CollapsedState, joining: Joining) -> Int[Array, " particle"]:
+            of_label = chain.names.in_all_variants(seats.log_scores(left.counts)) + log_variants
+            return choose_in_proportion(of_label + joining.of_row, uniforms[row], np.asarray(chain.names.number))
 
         begin = chain.state_from_labels(labels, prior)
-        return jax.lax.fori_loop(0, self._n_real(), one, (begin, chain.normalisers(begin.natural)))[0].labels
+        return chain.redraw_rows(begin, order, self._n_real(), choose, prior).labels
 
     def _jump(self, key: Array, labels: Int[Array, "row particle"], prior: Any) -> Int[Array, "row particle"]:
         """Return the labels after a split-merge jump, which was accepted or refused by Metropolis–Hastings.
