@@ -18,7 +18,7 @@ out while the contradiction lasts.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -120,11 +120,14 @@ class PooledGain:
     """The gain of one component from all measurements at a size: log evidence and its error, nats.
 
     `sizes`: over how many sizes, the last of which is this one, the gain is an average.
+    `between_fits`: the standard deviation of the gains of different fits of this size, beyond what their stated errors
+        explain, nats; None if there is one fit.
     """
 
     estimate: float
     standard_error: float
     sizes: float = 1.0
+    between_fits: float | None = None
 
 
 def pool_gains(gains: Sequence[SizeGain], log_bounds: Sequence[float]) -> PooledGain:
@@ -147,7 +150,17 @@ def pool_gains(gains: Sequence[SizeGain], log_bounds: Sequence[float]) -> Pooled
     within = math.sqrt(float(weights**2 @ errors**2))
     n = len(good)
     between = math.sqrt(float(weights @ (estimates - mean) ** 2) / (n - 1)) if n > 1 else 0.0
-    return PooledGain(mean, max(within, between), float(weights @ np.array([gain.sizes for gain in good])))
+    of_fits = _beyond_errors(gains) if len(gains) > 1 else None
+    return PooledGain(mean, max(within, between), float(weights @ np.array([gain.sizes for gain in good])), of_fits)
+
+
+def _beyond_errors(gains: Sequence[SizeGain]) -> float:
+    """Return the standard deviation of gains of one size beyond what their stated errors explain, nats, at least 0.
+
+    gains: at least two measurements, each of a fit of its own.
+    """
+    found, explained = (np.array([getattr(gain, name) for gain in gains]) for name in ("estimate", "standard_error"))
+    return math.sqrt(max(0.0, float(np.var(found, ddof=1) - np.mean(explained**2))))
 
 
 @runtime_checkable
@@ -181,6 +194,7 @@ class EvidenceCurve:
     | `gains`, `errors` | (measured,) | what one component more gains in log evidence, and standard errors, nats |
     | `contradicted` | (measured,) | whether a gain lies too far below that of a larger size, and is left out |
     | `end` | | the largest size that is given a probability |
+    | `between_fits` | (measured,) | spread of the gains of a size's fits beyond their errors, nats; NaN for one fit |
     """
 
     measured: Int[np.ndarray, " measured"]
@@ -189,6 +203,7 @@ class EvidenceCurve:
     errors: Float[np.ndarray, " measured"]
     contradicted: Bool[np.ndarray, " measured"]
     end: int
+    between_fits: Float[np.ndarray, " measured"]
 
     @cached_property
     def log_evidence_draws(self) -> Float[np.ndarray, "draws end"]:
@@ -219,7 +234,30 @@ class EvidenceCurve:
     def smooth(self) -> "SmoothGains | None":
         """The smooth curve through the gains near the size where they change sign; None if they do not lie on one."""
         keep = ~self.contradicted
-        return smooth_gains(self.middles[keep], self.gains[keep], self.errors[keep])
+        found = smooth_gains(self.middles[keep], self.gains[keep], self.errors[keep])
+        near = ~np.isnan(self.between_fits) & self._on_smooth(found)
+        if found is None or not near.any():
+            return found
+        # Fits of a search are merged one from another, so that their gains have in common what other fits would change.
+        fits = math.sqrt(float(np.mean(self.between_fits[near] ** 2)))
+        return replace(found, common_error=math.hypot(found.common_error, fits))
+
+    @property
+    def size_to_fit_anew(self) -> int | None:
+        """The measured size on the smooth curve whose gain is nearest to 0, as long as no size there has two fits.
+
+        None if there is no such curve. Fits that are made anew say how much the gains of one search have in common.
+        """
+        near = self._on_smooth(self.smooth) & ~self.contradicted
+        if not near.any() or (near & ~np.isnan(self.between_fits)).any():
+            return None
+        return int(self.measured[near][np.argmin(np.abs(self.gains[near]))])
+
+    def _on_smooth(self, curve: "SmoothGains | None") -> Bool[np.ndarray, " measured"]:
+        """Return True for each measured size on a smooth curve, (measured,); False everywhere if there is no curve."""
+        if curve is None:
+            return np.zeros(len(self.measured), bool)
+        return (np.ceil(self.middles) >= curve.first) & (np.ceil(self.middles) <= curve.last)
 
     def _falling_draws(self) -> Float[np.ndarray, "draws node"]:
         """Draw the measured gains under their errors, (draws, gains), nats, and make every draw fall with the size.
@@ -439,6 +477,7 @@ def evidence_curve(visits: Sequence[MeasuredSize], largest: int | None = None) -
         errors,
         _contradicted(gains, errors),
         end if largest is None else max(min(end, largest), int(measured[-1])),
+        np.array([math.nan if gain.between_fits is None else gain.between_fits for _, gain in known]),
     )
 
 
@@ -548,7 +587,7 @@ def next_measured(
     if sharp is not None:
         return NextSize(sharp, "gains change their sign in between")
     if curve.smooth is not None and curve.smooth.number >= ENOUGH_ON_A_CURVE:
-        return None  # more gains would not reduce the error that all gains share
+        return _size_to_fit_anew(curve, trials, most_trials)  # more gains would not reduce the error that all share
     if last - first > _widest_range(curve, precision) * best:
         places = [1, *curve.measured.tolist()]
         stretches = [
@@ -593,6 +632,9 @@ def _size_to_repeat(
     trials: the number of measurements of each size tried, {size: trials}. most_trials: the largest number allowed.
     precision: how wide the 95 % range may be, as a share of the most probable size.
     """
+    anew = _size_to_fit_anew(curve, trials, most_trials)
+    if anew is not None:
+        return anew
     best, first, last = curve.answer(prior)
     beside = [int(size) for size in curve.measured if size in (best, best + 1)]
     for size in beside:
@@ -606,6 +648,18 @@ def _size_to_repeat(
         if first <= size <= last + 1 and trials[int(size)] < most_trials
     ]
     return None if not inside else NextSize(min(inside)[1], "its error decides")
+
+
+def _size_to_fit_anew(curve: EvidenceCurve, trials: dict[int, int], most_trials: int) -> NextSize | None:
+    """Return the size where gains end that has to be measured with another fit; None if that was done or may not be.
+
+    curve: the gains measured so far.
+    trials: the number of measurements of each size tried, {size: trials}. most_trials: the largest number allowed.
+    """
+    size = curve.size_to_fit_anew
+    if size is None or trials[size] >= min(LOOKS, most_trials):
+        return None
+    return NextSize(size, "a second fit says how much fits differ")
 
 
 def _widest_range(curve: EvidenceCurve, precision: float) -> float:

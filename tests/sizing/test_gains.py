@@ -153,13 +153,14 @@ def test_on_gains_that_fall_smoothly_few_measurements_give_a_range_that_holds_th
     """log evidence = −.6 (k − 95.5)² / 2, gains known to 8 nats: as where real text fades out."""
     held, widths = 0, []
     for seed in range(12):
-        rng, found, trials = np.random.default_rng(seed), {}, {1: 1}
+        rng, found, trials, every = np.random.default_rng(seed), {}, {1: 1}, {}
         while (step := next_measured(measured(found), trials, Geometric(0.01), 3, None)) is not None:
             size = step.size
-            new = -0.6 * (size - 95.5) + 8.0 * float(rng.normal())
-            before = found.get(size, (0.0, 0.0))[0] * trials.get(size, 0)
             trials[size] = trials.get(size, 0) + 1
-            found[size] = ((before + new) / trials[size], 8.0 / math.sqrt(trials[size]))
+            every.setdefault(size, []).append(-0.6 * (size - 95.5) + 8.0 * float(rng.normal()))
+            spread = float(np.var(every[size], ddof=1)) if len(every[size]) > 1 else None
+            between = None if spread is None else math.sqrt(max(0.0, spread - 8.0**2))
+            found[size] = (float(np.mean(every[size])), 8.0 / math.sqrt(trials[size]), 1.0, between)
             assert sum(trials.values()) < 20
         curve = evidence_curve(measured(found))
         assert curve is not None
@@ -169,6 +170,37 @@ def test_on_gains_that_fall_smoothly_few_measurements_give_a_range_that_holds_th
         widths.append((last - first) / 95)
     assert held >= 10  # sets of 95 %: fewer than 10 of 12 has a chance of 2 %
     assert np.median(widths) < 0.6
+
+
+def test_fits_of_one_search_are_told_from_fits_made_anew():
+    """Gains that lie on a curve within 3 nats, of a search whose fits are all 14 nats off; fits made anew show it.
+
+    As on news articles: searches gave 185–195 and 199–208, and three fits of 200 topics −20, −37 and −9 nats.
+    """
+    held, widths = {True: 0, False: 0}, []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        lineage, slope = 14.0 * float(rng.normal()), 2.0
+        sizes = (158, 167, 184, 200, 215, 232)
+        visits = {k: (-slope * (k - 190.5) + lineage + 3.0 * float(rng.normal()), 3.0, 1.0) for k in sizes}
+        curve = evidence_curve(measured(visits))
+        assert curve is not None
+        assert curve.size_to_fit_anew is not None
+        anew = curve.size_to_fit_anew
+        other = -slope * (anew - 190.5) + 14.0 * float(rng.normal())
+        beyond = math.sqrt(max(0.0, float(np.var([visits[anew][0], other], ddof=1)) - 3.0**2))
+        twice = {**visits, anew: (*visits[anew], beyond)}
+        for is_anew, given in ((False, visits), (True, twice)):
+            found = evidence_curve(measured(given))
+            assert found is not None
+            assert (found.size_to_fit_anew is None) == is_anew
+            inside = found.posterior(Geometric(0.05)).indistinguishable
+            held[is_anew] += inside[0][0] <= 190 <= inside[-1][0]
+            if is_anew:
+                widths.append(len(inside) / 190)
+    assert held[False] < 25  # 95 % of 40 would be 38
+    assert held[True] >= 30  # one difference of two fits says what their spread is to a factor of two only
+    assert np.median(widths) < 0.3
 
 
 def test_fits_that_differ_by_more_than_they_say_widen_the_range():
