@@ -44,6 +44,8 @@ from lvsearch.sizing.words import size_text
 
 FindingsType = TypeVar("FindingsType", bound="Findings")
 KINDS = ("estimate", "certified", "diminishing")
+ROUNDING = 1e-12
+"""The largest share of the prior that counts as 0, because it may be a rounding error of sums of probabilities."""
 
 
 @dataclass(frozen=True)
@@ -333,9 +335,12 @@ class Findings:
             return self._prior_left(tried), max(0.0, 1.0 - float(self.estimated.probability.sum()))
         if self.curve is not None:
             end = self.curve.end
-            beyond = -math.inf if most == (end,) else self.prior.log_mass((end + 1,))
-            return math.exp(beyond), float(self.estimated.probability[-1])
-        tried = log_sum([self.prior.log_pmf(visit.size) for visit in self.visits])
+            measured = self.prior.log_box((1,), (end + 1,))
+            return self._prior_left(measured), float(self.estimated.probability[-1])
+        sizes = [visit.size for visit in self.visits]
+        if most is not None:  # a search that went on with a smaller limit has tried sizes above it
+            sizes = [size for size in sizes if all(number <= end for number, end in zip(size, most, strict=True))]
+        tried = log_sum([self.prior.log_pmf(size) for size in sizes])
         return self._prior_left(tried), unvisited_share(self.visits, self.prior, most, evaluator.scale)
 
     @property
@@ -344,10 +349,8 @@ class Findings:
 
         For several size variables, a size is above if any of its numbers is.
         """
-        most = self.settings.max_size
-        if most is None:
-            return 0.0
-        return max(0.0, -math.expm1(min(0.0, self._log_prior_allowed)))
+        above = -math.expm1(min(0.0, self._log_prior_allowed))
+        return above if above > ROUNDING else 0.0
 
     @property
     def _log_prior_allowed(self) -> float:
@@ -362,7 +365,8 @@ class Findings:
 
         tried: the log of the share of the prior of the sizes that were tried, nats.
         """
-        return max(0.0, math.exp(min(0.0, self._log_prior_allowed)) - math.exp(min(0.0, tried)))
+        left = math.exp(min(0.0, self._log_prior_allowed)) - math.exp(min(0.0, tried))
+        return left if left > ROUNDING else 0.0
 
     @property
     def not_compared(self) -> dict[Size, str]:
