@@ -68,6 +68,20 @@ def test_another_prior_weighs_the_same_draws_anew() -> None:
     assert "occupied:" not in other.summary()
 
 
+def test_members_of_a_mixture_prior_agree_with_enumeration() -> None:
+    """An improbable size, whose evidence is known to many nats only, decided how probable its member is."""
+    members = (lv.sizes.Geometric(0.5), lv.sizes.Table([0.0] * (SIZES - 1) + [1.0]))
+    prior = lv.sizes.Mixture((0.9999, 0.0001), members)
+    evidence, _ = enumerated(lv.sizes.Uniform(SIZES))
+    of_member = [np.exp([member.log_pmf((size,)) for size in range(1, SIZES + 1)]) @ evidence for member in members]
+    truth = np.array(prior.weights) * of_member
+    for result in (lv.search(MODEL, ROWS, **{**SETTINGS, "prior": prior}), searched().with_prior(prior)):
+        found = result.prior_members()
+        np.testing.assert_allclose(found["probability"], truth / truth.sum(), rtol=0.1)
+        assert (found["probability_lower"] <= truth / truth.sum()).all()
+        assert (found["probability_upper"] >= truth / truth.sum()).all()
+
+
 def test_no_size_above_the_largest_is_fitted() -> None:
     """The chains know larger sizes where they were begun with a larger limit."""
     evaluator = partition_evaluator.PartitionEvaluator(MODEL, lv.Points.from_array(ROWS).dataset(), seed=0)
@@ -229,3 +243,15 @@ def test_the_share_of_the_prior_not_tried_counts_allowed_sizes_alone() -> None:
     shown = sum(np.exp(prior.log_pmf((size,))) for size in result.posterior()["size"])
     assert result.unvisited[0] == pytest.approx(allowed - shown)
     assert result.prior_above_largest == pytest.approx(1 - allowed)
+
+
+def test_a_member_of_one_improbable_size_has_the_share_of_that_size() -> None:
+    rows, weights = three_clusters(), (0.999, 0.001)
+    members = (lv.sizes.Geometric(0.5), lv.sizes.Table([0.0] * 7 + [1.0]))
+    model = lv.models.FiniteMixture(components=lv.models.FullCovarianceComponents.scaled_to(rows))
+    prior = lv.sizes.Mixture(weights, members)
+    result = lv.search(model, rows, prior=prior, max_size=8, seed=0, progress=False)
+    assert result.partitions is not None
+    of_second = weights[1] / np.exp(prior.log_pmf((8,)))  # p(second member | 8 components)
+    expected = result.partitions.probability[7] * of_second
+    assert result.prior_members()["probability"].iloc[1] == pytest.approx(expected, rel=1e-6)
