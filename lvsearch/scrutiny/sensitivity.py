@@ -175,15 +175,17 @@ class Sensitivity:
         rows = []
         for variant in self.variants:
             found = variant.posterior
-            is_decided = found is not None and found.is_decided
-            probability = dict(zip(found.sizes, found.probability.tolist(), strict=True)) if is_decided else {}
-            of_answer = probability.get(self.best, 0.0) if is_decided and self.is_decided else float("nan")
+            best, of_answer = "", float("nan")
+            if found is not None and found.is_decided:
+                best = sizes_in_words([found.best])
+                if self.is_decided:
+                    of_answer = dict(zip(found.sizes, found.probability.tolist(), strict=True)).get(self.best, 0.0)
             rows.append(
                 {
                     "hyperparameter": variant.hyperparameter,
                     "factor": variant.factor,
                     "value": float("nan") if variant.value is None else variant.value,
-                    "best": sizes_in_words([found.best]) if is_decided else "",
+                    "best": best,
                     "probability_of_answer": of_answer,
                     "together": "" if found is None else sizes_in_words(found.indistinguishable),
                     "log_evidence": variant.log_evidence,

@@ -31,6 +31,7 @@ from lvsearch.models.tied_mixture import TiedMixture
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.searching.guided import PartitionProgress
 from lvsearch.sizing.ledger import Visit
+from lvsearch.sizing.logspace import log_sum
 from lvsearch.sizing.posterior import format_probability
 from lvsearch.sizing.sizes import Size, SizePrior
 from lvsearch.sizing.words import sizes_in_words
@@ -145,18 +146,17 @@ class PartitionEvaluator(ModelEvaluator):
         largest = MOST_SIZES if max_size is None else max_size[0]
         drawn_under = np.exp(progress.log_prior[:largest])
         excluded = [(place + 1,) for place in np.flatnonzero(drawn_under == 0).tolist()]
-        beyond = (len(drawn_under) + 1,)
-        lost = np.logaddexp.reduce(
-            [prior.log_pmf(size) for size in excluded] + [prior.log_box(beyond, (largest + 1,))], initial=-np.inf
-        )
+        beyond = prior.log_box((len(drawn_under) + 1,), (largest + 1,))
         allowed = prior.log_box((1,), (largest + 1,))
-        if np.exp(lost - allowed if allowed > -np.inf else -np.inf) > LEFT_OUT:
-            some = [size for size in excluded if prior.log_pmf(size) > -np.inf]
-            above = f"those above {len(drawn_under)}" if prior.log_box(beyond, (largest + 1,)) > -np.inf else ""
-            never = " and ".join(part for part in (sizes_in_words(some), above) if part)
+        never_seen = log_sum([beyond, *(prior.log_pmf(size) for size in excluded)])
+        lost = min(1.0, float(np.exp(never_seen - allowed))) if allowed > -np.inf else 0.0
+        if lost > LEFT_OUT:
+            listed = sizes_in_words([size for size in excluded if prior.log_pmf(size) > -np.inf])
+            above = f"those above {len(drawn_under)}" if beyond > -np.inf else ""
             raise ValueError(
-                f"got a prior that gives {format_probability(float(np.exp(lost - allowed)))} to sizes that the chains "
-                f"never saw ({never}): the prior of the search excluded them. Search again with this prior"
+                f"got a prior that gives {format_probability(lost)} to sizes that the chains never saw "
+                f"({' and '.join(part for part in (listed, above) if part)}): the prior of the search excluded them. "
+                "Search again with this prior"
             )
         if progress.run.blocks and self.posterior(progress, prior) is None:
             raise ValueError(

@@ -191,6 +191,7 @@ def search_of_clusters(*weights: float, max_size: int | None = None) -> lv.Searc
     ("searched_under", "max_size", "asked", "message"),
     [
         ((1, 1, 0, 1, 1), None, (1, 1, 1, 1, 1), r"0\.200 to sizes that the chains never saw \(3\).*Search again"),
+        ((1, 1, 1, 1), None, (0, 0, 0, 0, 0, 1, 2), r"gives >0\.999 to sizes"),
         ((1, 1, 1, 1), None, (1, 1, 1, 1, 2), r"never saw \(those above 4\).*Search again"),
         ((), 6, (1, 1), "no draw of the chains has a number of components that this prior allows"),
     ],
