@@ -29,7 +29,14 @@ if TYPE_CHECKING:
 
 
 SHARE = 0.15
-"""The smallest part of a component, as a share of its units, that counts in a split or merger."""
+"""The smallest part of a component, as a share of its units, that counts in a split or merger.
+
+Where a component has no large part, smaller ones count: see `OF_LARGEST`.
+"""
+OF_LARGEST = 0.5
+"""A part with at least this share of the units of the component's largest part counts too, however small it is."""
+WHOLE = 0.99
+"""The share of a component's units above which the parts that are named count as the whole component."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,9 @@ class ComponentMap:
     |---|---|
     | `overlap` | the number of units shared: a row per component of the first fit, a column per one of the second |
     | `matched` | pairs (component of the first fit, component of the second fit): the best assignment |
-    | `parts` | {component of the first: components of the second with at least 15 % of its units, largest first} |
+    | `parts` | {component of the first: the components of the second that are its parts, largest first} |
+
+    A part has at least 15 % of the units of the component, or at least half as many as its largest part.
     """
 
     overlap: pd.DataFrame
@@ -62,15 +71,19 @@ class ComponentMap:
         return {other: tuple(ones) for other, ones in sources.items() if len(ones) > 1}
 
     def describe(self) -> str:
-        """Return the map in words, such as "0 → 2, 1 → 0 + 3 (61%, 39%), 2 → 1".
+        """Return the map in words, such as "0 → 2, 1 → 0 + 3 (51%, 39%) and others (10%), 2 → 1".
 
         The numbers before an arrow are components of the first fit, those behind it components of the second.
         """
         words = []
         for one, several in self.parts.items():
-            total = float(self.overlap.loc[one].sum())
-            shares = ", ".join(f"{self.overlap.loc[one, other] / max(total, 1e-12):.0%}" for other in several)
-            words.append(f"{one} → {' + '.join(map(str, several))}{f' ({shares})' if len(several) > 1 else ''}")
+            if not several:
+                words.append(f"{one} holds no units")
+                continue
+            shares = [self.overlap.loc[one, other] / float(self.overlap.loc[one].sum()) for other in several]
+            each = f" ({', '.join(f'{share:.0%}' for share in shares)})" if len(several) > 1 else ""
+            rest = f" and others ({1 - sum(shares):.0%})" if sum(shares) < WHOLE else ""
+            words.append(f"{one} → {' + '.join(map(str, several))}{each}{rest}")
         return ", ".join(words)
 
     def order(self) -> np.ndarray:
@@ -105,7 +118,8 @@ def component_map(
     rows, columns = linear_sum_assignment(-overlap / np.maximum(either, 1e-12))
     parts = {}
     for one, shared in enumerate(overlap):
-        large = np.flatnonzero(shared >= SHARE * max(shared.sum(), 1e-12))
+        smallest = min(SHARE * shared.sum(), OF_LARGEST * shared.max(initial=0.0))
+        large = np.flatnonzero(shared >= max(smallest, 1e-12))
         parts[one] = tuple(int(k) for k in large[np.argsort(-shared[large], kind="stable")])
     return ComponentMap(pd.DataFrame(overlap), tuple(zip(rows.tolist(), columns.tolist(), strict=True)), parts)
 
@@ -113,7 +127,7 @@ def component_map(
 BAR, GAP = 0.06, 0.22
 """The width of a bar, and the total space between bars, as a share of the height of all bars."""
 FAINTEST = 0.05
-"""The smallest part of a component, as a share of its units, that is drawn as a band."""
+"""The smallest share of a component's units that is drawn as a band; `ComponentMap.parts` are drawn in any case."""
 
 
 def draw_component_map(
@@ -138,7 +152,8 @@ def draw_component_map(
     for row in left:
         for place, column in enumerate(right):
             height = heights[row, column]
-            if overlap[row, column] >= FAINTEST * max(overlap[row].sum(), 1e-12):
+            is_part = int(column) in found.parts[int(row)]
+            if is_part or overlap[row, column] >= FAINTEST * max(overlap[row].sum(), 1e-12):
                 _draw_band(
                     axes, float(at_left[row]), float(at_right[place]), float(height), palette.colour_of_part(int(row))
                 )

@@ -25,8 +25,8 @@ from lvsearch.inference.partition_chains import (
     supported_sizes,
 )
 from lvsearch.seeds import checked_seed
-from lvsearch.sizing.posterior import EstimatedPosterior, format_probability
-from lvsearch.sizing.sizes import SizePrior, weak
+from lvsearch.sizing.posterior import EstimatedPosterior, MemberPosterior, format_probability
+from lvsearch.sizing.sizes import Mixture, SizePrior, weak
 from lvsearch.sizing.words import sizes_in_words
 
 LEFT_OUT, MOST_SIZES = 1e-6, 2000
@@ -106,16 +106,10 @@ class MixturePosterior:
         """
         if np.allclose(np.exp(log_prior), np.exp(self.log_prior), rtol=1e-4, atol=1e-9):
             return self
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.where(self.log_prior > -np.inf, np.exp(log_prior - self.log_prior), 0.0)
-        weights = trace.size_probability * ratio
-        total = weights.sum(1).mean()
-        if not total > 0:
+        weights = trace.size_probability * _prior_ratio(log_prior, self.log_prior)
+        if not weights.sum() > 0:
             return None
-        probability = weights.mean(0) / total
-        # a ratio of averages over chains: its error is that of what each chain's weights exceed their share by
-        beyond = weights - probability * weights.sum(1, keepdims=True)
-        error = beyond.std(0, ddof=1) / np.sqrt(len(beyond)) / total
+        probability, error = _shares_over_chains(weights)
         error = np.maximum(error, self.monte_carlo_error.min())
         nothing = np.zeros(0)
         return replace(
@@ -289,6 +283,59 @@ def tabulated_prior(prior: Any, max_size: int | None) -> Float64[np.ndarray, " s
             f"got max_size={max_size}, which {prior.describe()} gives no probability; expected a larger one"
         )
     return log_prior
+
+
+def members_from_partitions(
+    prior: Mixture, trace: PartitionTrace, log_prior: Float64[np.ndarray, " size"]
+) -> MemberPosterior:
+    """Return the posterior of the members of a mixture prior from chains over partitions.
+
+    The probability of member m is proportional to weight_m Σ_K p_m(K) p(rows | K). Under the prior of the chains
+    p(rows | K) is proportional to p(K | rows) / p(K). The sum is linear in what the chains average, so that improbable
+    sizes, whose log evidence is known badly, do no harm. The 5 % and 95 % points are those of the Monte Carlo error.
+
+    prior: the mixture of priors over K.
+    trace: what the chains visited under their own prior.
+    log_prior: log p(K) of K = 1, 2, … under the prior of the chains, nats.
+    """
+    log_pmf = np.array(
+        [[member.log_pmf((size,)) for size in range(1, len(log_prior) + 1)] for member in prior.priors], np.float64
+    )
+    weights = trace.size_probability @ _prior_ratio(log_pmf, log_prior).T * np.array(prior.weights)
+    probability, error = _shares_over_chains(weights)
+    error = np.maximum(error, trace.sizes()[1].min())
+    return MemberPosterior(
+        tuple(member.describe() for member in prior.priors),
+        prior.weights,
+        probability,
+        np.clip(probability - TAIL * error, 0.0, 1.0),
+        np.clip(probability + TAIL * error, 0.0, 1.0),
+    )
+
+
+def _prior_ratio(
+    log_prior: Float64[np.ndarray, "*prior size"], of_chains: Float64[np.ndarray, " size"]
+) -> Float64[np.ndarray, "*prior size"]:
+    """Return p(K) under other priors, divided by p(K) under the prior of the chains; 0 where the latter excludes K.
+
+    log_prior: log p(K) of K = 1, 2, … under one or more other priors, nats. of_chains: the same of the chains, nats.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(of_chains > -np.inf, np.exp(log_prior - of_chains), 0.0)
+
+
+def _shares_over_chains(
+    weights: Float64[np.ndarray, "chain kind"],
+) -> tuple[Float64[np.ndarray, " kind"], Float64[np.ndarray, " kind"]]:
+    """Return the share of each kind in the total weight, and its standard error from the spread over chains.
+
+    weights: the weight of each kind in each chain, (chain, kind); the total must be above 0.
+    """
+    total = weights.sum(1).mean()
+    share = weights.mean(0) / total
+    # a ratio of averages over chains: its error is that of what each chain's weights exceed their share by
+    beyond = weights - share * weights.sum(1, keepdims=True)
+    return share, beyond.std(0, ddof=1) / np.sqrt(len(beyond)) / total
 
 
 def _in_words(name: str, probability: Float64[np.ndarray, " number"]) -> str:

@@ -20,7 +20,7 @@ from lvsearch.recommending.rule import Comparison, compare_sizes, smallest_withi
 from lvsearch.sizing.fit import HeldOutScores
 from lvsearch.sizing.ledger import Visit
 from lvsearch.sizing.sizes import Size
-from lvsearch.sizing.words import size_text, with_noun
+from lvsearch.sizing.words import is_or_are, size_text, sizes_in_words, with_noun
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -72,7 +72,8 @@ class Recommendation:
     | `nouns` | what people call the data, its units and its observations |
     | `held_out` | how units were held out, in words |
     | `estimator` | how log p was computed, in words |
-    | `still_rising` | True if the best size is the largest that was allowed or tried |
+    | `still_rising` | True if the best size is the largest that was allowed or scored |
+    | `failed` | the sizes that were tried and have no score, because their fits failed |
     """
 
     size: Size
@@ -84,6 +85,7 @@ class Recommendation:
     held_out: str
     estimator: str
     still_rising: bool
+    failed: tuple[Size, ...] = ()
 
     @property
     def rule(self) -> str:
@@ -101,11 +103,14 @@ class Recommendation:
         verb = "predicts" if self.size[0] == 1 else "predict"
         by_bound = ", by a lower bound on log p" if BOUND in self.estimator else ""
         text = f"{number} {verb} new {nouns.units} as well as any size tried (within one standard error{by_bound})"
-        alike = [size for (size,) in self.within]
-        if len(alike) > 1:
-            text += f"; so do sizes up to {alike[-1]}"
+        others = self.within[1:]
+        if others:
+            text += f"; so {'does size' if len(others) == 1 else 'do sizes'} {sizes_in_words(others)}"
+        if self.failed:
+            text += f"; not compared: {sizes_in_words(self.failed)}, whose fits failed"
         if self.still_rising:
-            text += f". {self.best[0]}, the largest size tried, predicts best: larger ones may predict better still"
+            largest = "that could be scored" if any(size > self.best for size in self.failed) else "tried"
+            text += f". {self.best[0]}, the largest size {largest}, predicts best: larger ones may predict better still"
         return f"{text}."
 
     def describe_topics(self) -> str | None:
@@ -216,6 +221,7 @@ class Recommendation:
                 "outcomes": outcomes,
                 "size_names": tuple(stored["size_names"]),
                 "nouns": Nouns(**stored["nouns"]),
+                "failed": tuple(tuple(size) for size in stored.get("failed", ())),  # new in folders
             }
         )
 
@@ -298,6 +304,7 @@ def recommendation(
         cut,
         method,
         ended,
+        tuple(sorted(size for size, scores in by_size.items() if not scores)),
     )
 
 
@@ -388,7 +395,7 @@ def draw_recommendation(found: Recommendation, axes: "Axes") -> Caption:
         scale=f"nats per {nouns.observation}, above {size_text(found.best)}",
     )
     return Caption(
-        f"{size_text(found.size)} {found.size_names[0]} are recommended",
+        f"{with_noun(found.size[0], found.size_names[0])} {is_or_are(found.size[0])} recommended",
         f"Held-out {nouns.units}: paired differences ± 1 standard error to {size_text(found.best)}, which predicts "
         f"best; orange: {found.rule}; {found.estimator}",
     )

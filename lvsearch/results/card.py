@@ -319,12 +319,25 @@ def _annealed_error(result: Findings) -> str:
 
 
 def _unvisited_in_words(result: Findings) -> str:
-    """Return a phrase that says how much of the prior, and about how much of the posterior, untried sizes hold."""
+    """Return a phrase that says how much of the prior, and about how much of the posterior, untried sizes hold.
+
+    Both numbers count the allowed sizes. The phrase ends with the share of the prior of sizes that were not allowed.
+    """
     prior, share = result.unvisited
+    above, most = result.prior_above_largest, result.settings.max_size
+    not_allowed = (
+        f". Sizes above {size_text(most)} were not allowed and hold {format_probability(above)} of the prior; nothing "
+        "is said about them"
+        if most is not None and above > 0
+        else ""
+    )
+    if prior == 0:
+        return f"none: every size that is allowed and has prior probability was tried{not_allowed}"
+    allowed = "allowed sizes" if not_allowed else "sizes"
     return (
-        f"sizes with {format_probability(min(prior, 1.0))} of the prior. If their evidence is no better than that of "
-        f"the tried sizes around them, they have {format_probability(min(share, 1.0))} of the posterior. The search "
-        "ends when this share stays below 0.001 even with a few nats more evidence"
+        f"{allowed} with {format_probability(min(prior, 1.0))} of the prior. If their evidence is no better than that "
+        f"of the tried sizes around them, they have {format_probability(min(share, 1.0))} of the posterior. The search "
+        f"ends when this share stays below 0.001 even with a few nats more evidence{not_allowed}"
     )
 
 

@@ -44,6 +44,8 @@ from lvsearch.sizing.words import size_text
 
 FindingsType = TypeVar("FindingsType", bound="Findings")
 KINDS = ("estimate", "certified", "diminishing")
+ROUNDING = 1e-12
+"""The largest share of the prior that counts as 0, because it may be a rounding error of sums of probabilities."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ class Findings:
         return tuple(
             replace(visit, from_gains=PooledGain(float(height + known[place]), float(errors[place])))
             if (place := visit.size[0] - 1) < len(known) and known[place] > -np.inf
-            else visit
+            else replace(visit, from_gains=None)  # it may have the evidence that it had under another prior
             for visit in self.state.visits
         )
 
@@ -329,16 +331,42 @@ class Findings:
         """
         evaluator, most = self.evaluator, self.settings.max_size
         if self.partitions is not None:
-            shown = [size for (size,) in self.estimated.sizes]
-            of_prior = float(np.exp(self.partitions.log_prior[shown[0] - 1 : shown[-1]]).sum())
-            return max(0.0, 1.0 - of_prior), max(0.0, 1.0 - float(self.estimated.probability.sum()))
+            tried = log_sum([self.prior.log_pmf(size) for size in self.estimated.sizes])
+            return self._prior_left(tried), max(0.0, 1.0 - float(self.estimated.probability.sum()))
         if self.curve is not None:
             end = self.curve.end
-            beyond = -math.inf if most == (end,) else self.prior.log_mass((end + 1,))
-            return math.exp(beyond), float(self.estimated.probability[-1])
-        tried = log_sum([self.prior.log_pmf(visit.size) for visit in self.visits])
-        share = unvisited_share(self.visits, self.prior, most, evaluator.scale)
-        return max(0.0, -math.expm1(min(0.0, tried))), share
+            measured = self.prior.log_box((1,), (end + 1,))
+            return self._prior_left(measured), float(self.estimated.probability[-1])
+        sizes = [visit.size for visit in self.visits]
+        if most is not None:  # a search that went on with a smaller limit has tried sizes above it
+            sizes = [size for size in sizes if all(number <= end for number, end in zip(size, most, strict=True))]
+        tried = log_sum([self.prior.log_pmf(size) for size in sizes])
+        return self._prior_left(tried), unvisited_share(self.visits, self.prior, most, evaluator.scale)
+
+    @property
+    def prior_above_largest(self) -> float:
+        """The share of the prior that sizes above the largest allowed hold; 0 if every size is allowed.
+
+        For several size variables, a size is above if any of its numbers is.
+        """
+        above = -math.expm1(min(0.0, self._log_prior_allowed))
+        return above if above > ROUNDING else 0.0
+
+    @property
+    def _log_prior_allowed(self) -> float:
+        """The log of the share of the prior that the sizes up to the largest allowed hold, nats."""
+        most = self.settings.max_size
+        if most is None:
+            return 0.0
+        return self.prior.log_box((1,) * self.prior.dimension, tuple(number + 1 for number in most))
+
+    def _prior_left(self, tried: float) -> float:
+        """Return the share of the prior that sizes hold which are allowed and were not tried.
+
+        tried: the log of the share of the prior of the sizes that were tried, nats.
+        """
+        left = math.exp(min(0.0, self._log_prior_allowed)) - math.exp(min(0.0, tried))
+        return left if left > ROUNDING else 0.0
 
     @property
     def not_compared(self) -> dict[Size, str]:
@@ -375,10 +403,14 @@ class Findings:
         every size. If the fit of the most probable size was not kept, `best` fits it again.
 
         prior: a prior over the same number of size variables.
-        Raises ValueError for a prior over another number of size variables.
+        Raises ValueError for a prior over another number of size variables. After chains over partitions, raises
+        ValueError for a prior with sizes that the prior of the search excluded, and for one without any size that the
+        chains drew.
         """
         if prior.dimension != self.prior.dimension:
             raise ValueError(f"got a prior over {prior.dimension} size variable(s), expected {self.prior.dimension}")
+        if isinstance(self.evaluator, PartitionEvaluator) and self.state.partitions is not None:
+            self.evaluator.require_known(self.state.partitions, prior, self.settings.max_size)
         visits = tuple(_visits_under_prior(self.evaluator, prior, self.settings, self.visits))
         if is_by_gains(self.evaluator):
             most = None if self.settings.max_size is None else self.settings.max_size[0]
@@ -466,15 +498,16 @@ class Findings:
         """The estimated log evidence of each size as a `WitnessSearch`, for bounds that assume diminishing gains."""
         scale = self.evaluator.scale
         self._require_rankable()
-        records = [
-            Record(v.size, Evidence(v.estimate / scale, v.estimate / scale, self.standard_errors[v.size]))
+        records = {
+            v.size: Record(v.size, Evidence(v.estimate / scale, v.estimate / scale, self.standard_errors[v.size]))
             for v in self._rankable
-        ]
-        if self.partitions is not None:
-            records = [Record(n, Evidence(v, v, e)) for n, _, v, e in zip(*self.estimates(), strict=True)]
-        elif self.visits[0] not in self._rankable:  # the first size must be there; nothing is known of it
-            records.insert(0, record_of(self.visits[0], scale))
-        return WitnessSearch.from_records(self.prior, np.inf, False, self.settings.max_size, records)
+        }
+        # the first size must be there, even if its fit failed and nothing is known of it
+        first = records.get(self.visits[0].size, record_of(self.visits[0], scale))
+        if self.partitions is not None:  # chains may know nothing of the first size: then its fit does
+            records = {n: Record(n, Evidence(v, v, e)) for n, _, v, e in zip(*self.estimates(), strict=True)}
+        records = {first.size: first, **records}
+        return WitnessSearch.from_records(self.prior, np.inf, False, self.settings.max_size, list(records.values()))
 
     def estimates(self) -> tuple[list[Size], np.ndarray, np.ndarray, np.ndarray]:
         """Return (sizes, log prior, estimated log evidence, its standard error) of the sizes that have an estimate.
@@ -491,9 +524,10 @@ class Findings:
             )
         if self.partitions is not None:
             known = [visit for visit in self.visits if visit.from_gains is not None]
-            sizes = list(self.estimated.sizes)
-            rows = np.array([size - 1 for (size,) in sizes])
             log_evidence = self.partitions.log_evidence
+            # nothing is known of a size between the others that the prior excludes
+            sizes = [size for size in self.estimated.sizes if log_evidence[size[0] - 1] > -np.inf]
+            rows = np.array([size - 1 for (size,) in sizes])
             height = known[0].estimate - log_evidence[known[0].size[0] - 1] if known else 0.0
             log_prior, errors = self.partitions.log_prior[rows], self.partitions.log_evidence_error[rows]
             return sizes, log_prior, height + log_evidence[rows], errors
@@ -516,7 +550,7 @@ class Findings:
         rows = []
         for row, size in enumerate(found.sizes):
             visit = by_size.get(size)
-            estimate, error = known[size]
+            estimate, error = known.get(size, (np.nan, np.nan))
             low, high = estimate - error, estimate + error
             if self.curve is not None or self.partitions is not None:
                 # gains and chains say nothing of the height: only the fits' own bounds are proved

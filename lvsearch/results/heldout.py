@@ -116,6 +116,9 @@ def require_comparable(test: Data) -> Data:
 def agreement(comparison: pd.DataFrame) -> str:
     """Return a sentence, without a full stop, that says whether held-out data agree with the most probable size.
 
+    They agree if the size that predicts best is better by at most `WITHIN`, one standard error included. They disagree
+    if it is better by more than `WITHIN` with one standard error taken off. Otherwise these data cannot tell.
+
     comparison: a table from `held_out_comparison`.
     """
     names, reference = list(comparison.attrs["size_names"]), comparison.attrs["reference"]
@@ -129,7 +132,12 @@ def agreement(comparison: pd.DataFrame) -> str:
     if top == reference:
         return f"agrees: {size_text(reference)} predicts best {of} ({score}; {comparison.attrs['estimator']})"
     gain, error = float(best[difference_name]), float(best["standard_error"])
-    verdict = "agrees within" if gain <= WITHIN else "disagrees by more than"
+    if gain + error <= WITHIN:
+        verdict = "agrees within"
+    elif gain - error > WITHIN:
+        verdict = "disagrees by more than"
+    else:
+        verdict = f"cannot tell on {comparison.attrs['n_units']:,} {nouns.units} whether sizes differ by more than"
     return (
         f"{verdict} {WITHIN} nats per {nouns.observation}: {size_text(top)} predicts best {of}, {gain:.4f} ± "
         f"{error:.4f} above {size_text(reference)} ({score}; {comparison.attrs['estimator']}; ± over {nouns.units}, "

@@ -118,13 +118,18 @@ class Robustness:
 
     @property
     def stretch(self) -> tuple[int, int] | None:
-        """The smallest and the largest number of units m at which `size` is the largest supported size.
+        """The ends of the longest range of numbers of units m at which `size` is the largest supported size.
 
         Supported means P(K ≥ size | m units) ≥ .95, with the log evidence averaged over the random orders of the units.
-        The value is None if this holds at no m: `size` then won only in bootstrap samples of the orders.
+        At every m of the range that was looked at, `size` is the largest supported size. Ranges are compared by their
+        length in log m. The value is None if there is no such m: `size` then won only in bootstrap samples of the
+        orders.
         """
-        held = self.units[self.supported == self.size]
-        return (int(held[0]), int(held[-1])) if len(held) else None
+        runs = self._runs
+        if not runs:
+            return None
+        first, end = max(runs, key=lambda run: self._widths[run[0] : run[1]].sum())
+        return int(self.units[first]), int(self.units[end - 1])
 
     @property
     def grows(self) -> bool:
@@ -145,19 +150,38 @@ class Robustness:
         most = f"{taken:,}" if taken == self.n_units else f"{taken:,} of {self.n_units:,}"
         between = "{} to {}".format(*self.stretch) if self.stretch else "in most samples of the orders some"
         noun = with_noun(self.size, self.size_name)
-        held = f"{noun} {is_or_are(self.size)} what {between} {self.unit_name} support, the longest stretch"
+        longest = (
+            f"the longest of its {len(self._runs)} stretches, which are longer together than those of any other size"
+            if len(self._runs) > 1
+            else "the longest stretch"
+        )
+        held = f"{noun} {is_or_are(self.size)} what {between} {self.unit_name} support, {longest}"
+        largest, tried = int(self.supported[-1]), ", the largest size that was tried" if self.limited else ""
         if self.grows:
-            more = f"{'at least ' if self.limited else ''}{int(self.supported[-1])}"
+            more = f"{'at least ' if self.limited else ''}{largest}{tried}"
             end = f"{most} support {more}: more {self.unit_name} ask for more, to mend the model perhaps."
+        elif self.limited:
+            end = f"{most} support {largest}{tried}: more may be supported."
         else:
             end = f"no more are supported by {most}."
         early = had_not_finished(self.unfinished)
         return f"{held}; {end}" + (f" {early[0].upper()}{early[1:]}." if early else "")
 
     def with_prior(self, prior: SizePrior) -> "Robustness":
-        """Return a copy with the same evidence under another prior over sizes. Nothing is computed again."""
-        log_prior = np.array([prior.log_pmf((size,)) for size in range(1, len(self.log_prior) + 1)])
-        return replace(self, log_prior=log_prior)
+        """Return a copy with the same evidence under another prior over sizes. Nothing is computed again.
+
+        Raises ValueError for a prior that gives no size of this check any probability.
+        """
+        if not self.allows(prior):
+            raise ValueError(
+                f"got a prior that gives no probability to any size from 1 to {len(self.log_prior)}, the sizes of this "
+                "check; expected some: search again with this prior, and ask robustness() of the new result"
+            )
+        return replace(self, log_prior=np.array([prior.log_pmf(size) for size in self._sizes]))
+
+    def allows(self, prior: SizePrior) -> bool:
+        """Return True if a prior over sizes gives some size of this check any probability."""
+        return any(prior.log_pmf(size) > -np.inf for size in self._sizes)
 
     def under(self, prior: SizePrior) -> "Robustness":
         """Return a copy under another prior over sizes. Deprecated: it warns; call `with_prior` instead."""
@@ -213,13 +237,33 @@ class Robustness:
         sizes = sizes_in_words([(size,) for size in self.together])
         return f"{self.describe()} 90 % of the stretch of log {self.unit_name}: {sizes}."
 
+    @property
+    def _sizes(self) -> tuple[tuple[int], ...]:
+        """The sizes that were tried: (1,), (2,) and so on."""
+        return tuple((size,) for size in range(1, len(self.log_prior) + 1))
+
+    @cached_property
+    def _widths(self) -> Float64[np.ndarray, " mark"]:
+        """The length in log m of the stretch of numbers of units that each entry of `units` stands for."""
+        return np.diff(np.log(np.append(self.units, self.units[-1] + 1)))
+
+    @cached_property
+    def _runs(self) -> tuple[tuple[int, int], ...]:
+        """The runs of places in `units` without a gap at which `size` is the largest supported size, as (first, end).
+
+        The end is the place after the last one.
+        """
+        held = np.concatenate([[False], self.supported == self.size, [False]])
+        changes = np.flatnonzero(np.diff(held)).tolist()
+        return tuple(zip(changes[::2], changes[1::2], strict=True))
+
     @cached_property
     def _shares(self) -> Float64[np.ndarray, "sample size"]:
         """The share of the range of log m in which each size is the largest supported one, (bootstrap samples, sizes).
 
         Bootstrap samples are of the orders of the units.
         """
-        widths = np.diff(np.log(np.append(self.units, self.units[-1] + 1)))
+        widths = self._widths
         rng, n_orders = np.random.default_rng(0), len(self.log_evidence)
         found = np.zeros((RESAMPLED, len(self.log_prior)))
         for row in found:

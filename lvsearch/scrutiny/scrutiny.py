@@ -38,11 +38,17 @@ class Scrutiny:
     def with_prior(self, prior: SizePrior) -> "Scrutiny":
         """Return a copy of the checks under another prior over sizes.
 
-        The persistence of components is dropped, since its fits have sizes drawn under the old prior.
+        The persistence of components is dropped, since its fits have sizes drawn under the old prior. Robustness and
+        sensitivity are dropped if the prior gives none of their sizes any probability.
         """
-        robustness = None if self.robustness is None else self.robustness.with_prior(prior)
-        sensitivity = None if self.sensitivity is None else self.sensitivity.with_prior(prior)
-        return Scrutiny(self.audit, None, robustness, sensitivity, self.recommended)
+        robustness, sensitivity = self.robustness, self.sensitivity
+        return Scrutiny(
+            self.audit,
+            None,
+            robustness.with_prior(prior) if robustness is not None and robustness.allows(prior) else None,
+            sensitivity.with_prior(prior) if sensitivity is not None and sensitivity.allows(prior) else None,
+            self.recommended,
+        )
 
     def under(self, prior: SizePrior) -> "Scrutiny":
         """Return a copy of the checks under another prior. Deprecated: it warns; call `with_prior` instead."""

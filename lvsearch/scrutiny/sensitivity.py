@@ -53,8 +53,11 @@ class Variant:
 
     @cached_property
     def posterior(self) -> EstimatedPosterior | None:
-        """The estimated posterior over the sizes that this variant tried; None if all fits failed."""
-        if not self.sizes:
+        """The estimated posterior over the sizes that this variant tried.
+
+        It is None if all fits failed, or if the prior gives none of the sizes any probability.
+        """
+        if not self.sizes or max(self.log_prior) == -np.inf:
             return None
         return estimate_posterior(self.sizes, *map(np.array, (self.log_prior, self.estimate, self.standard_error)))
 
@@ -89,18 +92,33 @@ class Sensitivity:
 
     @property
     def answered(self) -> tuple[Variant, ...]:
-        """The variants (searches with a changed hyper-parameter, and the original) that found an answer."""
+        """The variants (searches with a changed hyper-parameter, and the original) that have a posterior over sizes."""
         return tuple(variant for variant in self.variants if variant.posterior is not None)
 
     @property
+    def decided(self) -> tuple[Variant, ...]:
+        """The variants that name a most probable size: no size that may be the best has a standard error above 3 nats.
+
+        Where errors are larger, probabilities of sizes mean nothing.
+        """
+        return tuple(variant for variant in self.answered if _posterior_of(variant).is_decided)
+
+    @property
+    def is_decided(self) -> bool:
+        """True if the original search names a most probable size, whose sensitivity can be asked."""
+        return self.variants[0] in self.decided
+
+    @property
     def best(self) -> Size:
-        """The most probable size of the original search."""
+        """The most probable size of the original search. It means nothing unless `is_decided`."""
         return _posterior_of(self.variants[0]).best
 
     @property
     def disagreeing(self) -> tuple[Variant, ...]:
-        """The variants in which another size is most probable than in the original search."""
-        return tuple(variant for variant in self.answered if _posterior_of(variant).best != self.best)
+        """The variants that name another most probable size than the original search; empty if that names none."""
+        if not self.is_decided:
+            return ()
+        return tuple(variant for variant in self.decided if _posterior_of(variant).best != self.best)
 
     @property
     def moved(self) -> tuple[Variant, ...]:
@@ -122,41 +140,53 @@ class Sensitivity:
     def describe(self) -> str:
         """Return in words how many variants agree with the original answer, and which sizes all variants allow.
 
-        One more sentence follows if the search had not finished.
+        Variants without a single number are counted apart. If the original search has none, nothing can be compared,
+        and the text says so. One more sentence follows if the search had not finished.
         """
-        changes = len(self.answered) - 1
-        disagreeing = self.disagreeing
+        early = had_not_finished(self.unfinished)
+        end = f" {early[0].upper()}{early[1:]}." if early else ""
+        if not self.is_decided:
+            return (
+                "The search has no single number yet, so there is no answer whose sensitivity could be asked: the "
+                f"evidence is not computed exactly enough.{end}"
+            )
+        changes, disagreeing = len(self.decided) - 1, self.disagreeing
         others = "; ".join(f"{each.name}: {sizes_in_words([_posterior_of(each).best])}" for each in disagreeing)
         parts = [
             f"{self._best_in_words}: most probable under {changes - len(disagreeing)} of {changes} changed priors",
             f", not under {others}" if others else "",
             f". {self._kept_in_words()}",
         ]
-        lost = len(self.variants) - len(self.answered)
-        early = had_not_finished(self.unfinished)
+        open_ones, lost = len(self.answered) - len(self.decided), len(self.variants) - len(self.answered)
+        parts.append(f" {open_ones} more of the searches had no single number yet." if open_ones else "")
         parts.append(f" {lost} of the searches found no answer." if lost else "")
-        return "".join(parts) + (f" {early[0].upper()}{early[1:]}." if early else "")
+        return "".join(parts) + end
 
     def table(self) -> pd.DataFrame:
         """Return a table with a row per variant, the original search first.
 
         - hyperparameter, factor, value: the number that was changed, the factor, and the new value
-        - best: the most probable size, as text
-        - probability_of_answer: the probability of the size that is best in the original search
+        - best: the most probable size, as text; empty if the variant has no single number yet
+        - probability_of_answer: the probability of the size that is best in the original search; NaN if that search or
+          the variant has no single number yet
         - together: the sizes that cannot be told apart, as text
         - log_evidence: log Σ_k p(k) p(data | k) over the sizes tried, nats
         """
         rows = []
         for variant in self.variants:
             found = variant.posterior
-            probability = {} if found is None else dict(zip(found.sizes, found.probability.tolist(), strict=True))
+            best, of_answer = "", float("nan")
+            if found is not None and found.is_decided:
+                best = sizes_in_words([found.best])
+                if self.is_decided:
+                    of_answer = dict(zip(found.sizes, found.probability.tolist(), strict=True)).get(self.best, 0.0)
             rows.append(
                 {
                     "hyperparameter": variant.hyperparameter,
                     "factor": variant.factor,
                     "value": float("nan") if variant.value is None else variant.value,
-                    "best": "" if found is None else sizes_in_words([found.best]),
-                    "probability_of_answer": float("nan") if found is None else probability.get(self.best, 0.0),
+                    "best": best,
+                    "probability_of_answer": of_answer,
                     "together": "" if found is None else sizes_in_words(found.indistinguishable),
                     "log_evidence": variant.log_evidence,
                 }
@@ -172,8 +202,8 @@ class Sensitivity:
 
         Raises ValueError for several size variables, which have no single axis.
         """
-        if len(self.best) > 1:
-            raise ValueError(f"got {len(self.best)} size variables, expected one: read table() instead")
+        if len(self.size_names) > 1:
+            raise ValueError(f"got {len(self.size_names)} size variables, expected one: read table() instead")
         return draw_captioned(ax, self.draw)
 
     def draw(self, axes: "Axes") -> Caption:
@@ -189,15 +219,29 @@ class Sensitivity:
         assert figure is not None  # axes always have a figure
         figure.draw_without_rendering()  # names take room, and the caption must know how much is left
         text = "Area: probability of each size; orange: the most probable; shaded: what every variant keeps."
-        return Caption(f"{self._best_in_words} under other priors", f"{text} {self.describe()}")
+        answer = self._best_in_words if self.is_decided else "No single number yet"
+        return Caption(f"{answer} under other priors", f"{text} {self.describe()}")
 
     def with_prior(self, prior: SizePrior) -> "Sensitivity":
-        """Return a copy with the same evidence under another prior over sizes. Nothing is searched again."""
+        """Return a copy with the same evidence under another prior over sizes. Nothing is searched again.
+
+        Raises ValueError for a prior that gives no size of the original search any probability.
+        """
+        if not self.allows(prior):
+            raise ValueError(
+                "got a prior that gives no probability to any size that the original search tried "
+                f"({sizes_in_words(self.variants[0].sizes)}); expected some: search again with this prior, and ask "
+                "sensitivity() of the new result"
+            )
         variants = (
             replace(variant, log_prior=tuple(float(prior.log_pmf(size)) for size in variant.sizes))
             for variant in self.variants
         )
         return replace(self, variants=tuple(variants))
+
+    def allows(self, prior: SizePrior) -> bool:
+        """Return True if a prior over sizes gives some size of the original search any probability."""
+        return any(prior.log_pmf(size) > -np.inf for size in self.variants[0].sizes)
 
     def under(self, prior: SizePrior) -> "Sensitivity":
         """Return a copy under another prior over sizes. Deprecated: it warns; call `with_prior` instead."""
@@ -260,6 +304,8 @@ def draw_sensitivity(
 ) -> None:
     """Draw a row of dots for each posterior, the first on top, with areas that are the probabilities of sizes.
 
+    The most probable size is orange, unless the errors of the evidence are too large to name one.
+
     names: the label of each row. posteriors: the posterior over sizes of each row.
     surviving: the sizes that are shaded, which may be the best in every row.
     size_name: the plural noun that sizes count, such as "components".
@@ -273,7 +319,8 @@ def draw_sensitivity(
     for row, found in enumerate(posteriors):
         sizes, probability = np.array(found.sizes)[:, 0], found.probability
         kept = probability >= SHOWN
-        colours = [palette.accent if (size,) == found.best else palette.main for size in sizes[kept].tolist()]
+        named = found.best if found.is_decided else None
+        colours = [palette.accent if (size,) == named else palette.main for size in sizes[kept].tolist()]
         axes.scatter(
             sizes[kept], np.full(kept.sum(), row), s=LARGEST * probability[kept], c=colours, linewidths=0, zorder=3
         )

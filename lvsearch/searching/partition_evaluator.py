@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Float64
 
-from lvsearch.fitted.mixture_posterior import MixturePosterior, tabulated_prior
+from lvsearch.fitted.mixture_posterior import LEFT_OUT, MOST_SIZES, MixturePosterior, tabulated_prior
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.memory import Chunks
 from lvsearch.inference.generators import fold_in, key_of
@@ -31,7 +31,10 @@ from lvsearch.models.tied_mixture import TiedMixture
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.searching.guided import PartitionProgress
 from lvsearch.sizing.ledger import Visit
+from lvsearch.sizing.logspace import log_sum
+from lvsearch.sizing.posterior import format_probability
 from lvsearch.sizing.sizes import Size, SizePrior
+from lvsearch.sizing.words import sizes_in_words
 
 PARTITIONS = "partitions"
 """The value of `SearchSettings.evidence` for a search by chains over partitions."""
@@ -129,6 +132,36 @@ class PartitionEvaluator(ModelEvaluator):
         found = MixturePosterior.from_trace(progress.run.trace(), progress.log_prior, PRECISION)
         log_prior = supported_sizes(lambda size: prior.log_pmf((size,)), len(progress.log_prior))
         return found.under(log_prior, progress.run.trace())
+
+    def require_known(self, progress: PartitionProgress, prior: SizePrior, max_size: Size | None) -> None:
+        """Raise ValueError unless the chains' draws say how probable the sizes are under another prior over sizes.
+
+        Draws are weighed anew, so that nothing is known of a size that the prior of the chains excluded. Such sizes may
+        hold at most 1e-6 (`LEFT_OUT`) of the new prior.
+
+        progress: the chains so far.
+        prior: the new prior over sizes.
+        max_size: the largest size that is allowed; None for no limit.
+        """
+        largest = MOST_SIZES if max_size is None else max_size[0]
+        drawn_under = np.exp(progress.log_prior[:largest])
+        excluded = [(place + 1,) for place in np.flatnonzero(drawn_under == 0).tolist()]
+        beyond = prior.log_box((len(drawn_under) + 1,), (largest + 1,))
+        allowed = prior.log_box((1,), (largest + 1,))
+        never_seen = log_sum([beyond, *(prior.log_pmf(size) for size in excluded)])
+        lost = min(1.0, float(np.exp(never_seen - allowed))) if allowed > -np.inf else 0.0
+        if lost > LEFT_OUT:
+            listed = sizes_in_words([size for size in excluded if prior.log_pmf(size) > -np.inf])
+            above = f"those above {len(drawn_under)}" if beyond > -np.inf else ""
+            raise ValueError(
+                f"got a prior that gives {format_probability(lost)} to sizes that the chains never saw "
+                f"({' and '.join(part for part in (listed, above) if part)}): the prior of the search excluded them. "
+                "Search again with this prior"
+            )
+        if progress.run.blocks and self.posterior(progress, prior) is None:
+            raise ValueError(
+                "no draw of the chains has a number of components that this prior allows: search again with this prior"
+            )
 
     def next_fit(
         self,

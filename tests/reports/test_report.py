@@ -201,8 +201,15 @@ def test_agreement_names_the_verdict(comparison):
     better["log_p_per_token"] = np.where(better["size"] == reference, -3.0, -3.5)
     assert agreement(better).startswith(f"agrees: {reference} predicts best")
     other = int(better["size"][better["size"] != reference].iloc[0])
-    for gain, said in ((0.01, "agrees within 0.02"), (0.3, "disagrees by more than 0.02")):
+    documents = comparison.attrs["n_units"]
+    for gain, error, said in (
+        (0.01, 0.005, "agrees within 0.02"),
+        (0.3, 0.1, "disagrees by more than 0.02"),
+        (0.3, 0.29, f"cannot tell on {documents} documents whether sizes differ by more than 0.02"),
+        (0.01, 0.02, f"cannot tell on {documents} documents whether sizes differ by more than 0.02"),
+    ):
         better.loc[better["size"] == other, "difference_per_token"] = gain
+        better.loc[better["size"] == other, "standard_error"] = error
         better.loc[better["size"] == other, "log_p_per_token"] = -3.0 + gain
         assert agreement(better).startswith(said)
 

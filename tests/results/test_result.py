@@ -401,3 +401,29 @@ def test_held_out_data_are_on_the_print_of_a_search_that_kept_some():
     assert said in repr(replace(kept))  # another prior may make another size the best
     with pytest.raises(ValueError, match="the search kept none"):
         asked.compare_held_out()
+
+
+# ── sizes that were not tried ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def search_of_a_function(max_size: int | None, **settings) -> lv.SearchResult:
+    function = lv.from_function(lambda size: -5.0 * abs(size[0] - 2))
+    return lv.search(function, prior=lv.sizes.Geometric(0.05), max_size=max_size, progress=False, **settings)
+
+
+def test_sizes_that_were_not_allowed_are_told_apart_from_sizes_that_were_not_tried():
+    """One sentence gave the prior of sizes above the largest allowed, and the posterior of the allowed ones: 0.000."""
+    told = " ".join(search_of_a_function(4, exhaustive=True).summary().split())
+    assert "not tried: none: every size that is allowed and has prior probability was tried. Sizes above 4 were" in told
+    assert "not allowed and hold 0.815 of the prior; nothing is said about them" in told
+    free = " ".join(search_of_a_function(None).summary().split())
+    assert "not allowed" not in free
+    assert "not tried: sizes with 0." in free
+
+
+def test_the_share_of_the_prior_of_allowed_sizes_that_were_not_tried():
+    result = search_of_a_function(200)
+    tried = sum(math.exp(result.prior.log_pmf(visit.size)) for visit in result.visits)
+    allowed = 1 - 0.95**200
+    assert result.unvisited[0] == pytest.approx(allowed - tried)
+    assert result.prior_above_largest == pytest.approx(0.95**200)

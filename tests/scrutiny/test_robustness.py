@@ -7,6 +7,7 @@ import pytest
 
 import lvsearch as lv
 from lvsearch.scrutiny.robustness import Robustness
+from lvsearch.scrutiny.scrutiny import Scrutiny
 
 
 def made_up(steps: list[tuple[int, int]], n_sizes: int = 6, orders: int = 4, noise: float = 0.0) -> Robustness:
@@ -50,6 +51,42 @@ def test_one_component_and_no_growth_are_said_so():
 
 def test_units_that_were_not_taken_are_said_so():
     assert replace(made_up([(5, 2)]), n_units=5000).describe().endswith("no more are supported by 200 of 5,000.")
+
+
+def read_off(units: list[int], supported: list[int], n_sizes: int) -> Robustness:
+    """A check in which so many units support these sizes, 100 nats above every smaller one."""
+    sizes = np.arange(1, n_sizes + 1)
+    log_evidence = np.where(sizes == np.array(supported)[:, None], 0.0, -100.0)[None].repeat(2, axis=0)
+    return Robustness(
+        np.array(units), log_evidence, np.log(np.ones(n_sizes) / n_sizes), units[-1], "rows", "components"
+    )
+
+
+def test_more_may_be_supported_where_no_larger_size_was_tried():
+    """It said that no more are supported by 60, where no larger size than 3 was tried."""
+    limited = read_off([1, 2, 4, 8, 16, 32, 60], [3] * 7, 3)
+    assert limited.describe() == (
+        "3 components are what 1 to 60 rows support, the longest stretch; 60 support 3, the largest size that was "
+        "tried: more may be supported."
+    )
+    grows = made_up([(20, 2), (190, 6)])
+    assert grows.describe().endswith(
+        "200 support at least 6, the largest size that was tried: more rows ask for more, to mend the model perhaps."
+    )
+
+
+def test_a_stretch_leaves_out_units_that_support_another_size():
+    """It gave the first and the last number of units, with others between them that support 2."""
+    found = read_off([1, 2, 4, 8, 16, 32, 60], [1, 1, 2, 1, 1, 1, 2], 3)
+    assert found.stretch == (8, 32)
+    assert found.describe().startswith(
+        "1 component is what 8 to 32 rows support, the longest of its 2 stretches, which are longer together than those"
+        " of any other size; 60 support 2"
+    )
+    with pytest.raises(ValueError, match="got a prior that gives no probability to any size from 1 to 3"):
+        found.with_prior(lv.sizes.Table([0, 0, 0, 0, 1]))
+    assert Scrutiny(robustness=found).with_prior(lv.sizes.Table([0, 0, 0, 0, 1])).robustness is None
+    assert Scrutiny(robustness=found).with_prior(lv.sizes.Uniform(2)).robustness is not None
 
 
 def test_orders_that_disagree_lower_the_confidence():

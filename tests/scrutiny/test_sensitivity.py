@@ -11,6 +11,7 @@ import lvsearch as lv
 from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.reports.report import write_report
 from lvsearch.results.repeated_searches import hyperparameters, with_hyperparameter
+from lvsearch.scrutiny.scrutiny import Scrutiny
 from lvsearch.scrutiny.sensitivity import Sensitivity, Variant
 
 ROWS = np.array([[-2.1], [-1.9], [-2.4], [1.8], [2.2], [2.0], [2.5]])
@@ -131,6 +132,47 @@ def test_a_search_without_an_answer_is_said():
     assert table["best"].tolist() == ["2", "2", ""]
     assert np.isnan(table["probability_of_answer"].iloc[2])
     assert table["probability_of_answer"].iloc[1] == pytest.approx(0.7, abs=0.01)
+
+
+def unsettled(name: str, factor: float) -> Variant:
+    """A variant whose evidence is known to 40 nats only."""
+    return Variant(name, factor, factor, ((1,), (2,), (3,)), (0.0,) * 3, (-300.0, -290.0, -291.0), (1.0, 40.0, 40.0))
+
+
+def test_a_search_without_a_single_number_has_no_answer_to_ask_about():
+    """It named a most probable size with percentages, where the search itself says "No single number yet"."""
+    found = Sensitivity((unsettled("", 1.0), variant("rate", 3.0, 0.1, 0.8, 0.1)), ("components",))
+    assert found.describe().startswith(
+        "The search has no single number yet, so there is no answer whose sensitivity could be asked"
+    )
+    assert found.disagreeing == ()
+    assert found.table()["best"].tolist() == ["", "2"]
+    assert found.table()["probability_of_answer"].isna().all()
+    assert found.plot().get_title(loc="left").startswith("No single number yet")
+
+
+def test_only_variants_with_a_single_number_are_counted():
+    variants = (variant("", 1.0, 0.1, 0.1, 0.8), variant("rate", 3.0, 0.1, 0.8, 0.1), unsettled("shape", 3.0))
+    found = Sensitivity(variants, ("components",))
+    assert found.describe().startswith("3 components: most probable under 0 of 1 changed priors, not under rate × 3: 2")
+    assert found.describe().endswith(" 1 more of the searches had no single number yet.")
+    assert found.table()["best"].tolist() == ["3", "2", ""]
+    assert np.isnan(found.table()["probability_of_answer"].iloc[2])
+
+
+def test_a_prior_without_any_size_of_the_search_is_refused():
+    found = Sensitivity((variant("", 1.0, 0.1, 0.9), variant("rate", 3.0, 0.1, 0.1, 0.8)), ("components",))
+    with pytest.raises(ValueError, match=r"no probability to any size that the original search tried \(1–2\)"):
+        found.with_prior(lv.sizes.Table([0.0, 0.0, 1.0]))
+    only_original = Sensitivity((found.variants[1], found.variants[0]), ("components",))
+    assert (
+        only_original.with_prior(lv.sizes.Table([0.0, 0.0, 1.0]))
+        .describe()
+        .endswith("1 of the searches found no answer.")
+    )
+    checks = Scrutiny(sensitivity=found)
+    assert checks.with_prior(lv.sizes.Table([0.0, 0.0, 1.0])).sensitivity is None
+    assert checks.with_prior(lv.sizes.Uniform(2)).sensitivity is not None
 
 
 def test_the_picture_has_a_row_of_dots_for_each():

@@ -68,6 +68,20 @@ def test_another_prior_weighs_the_same_draws_anew() -> None:
     assert "occupied:" not in other.summary()
 
 
+def test_members_of_a_mixture_prior_agree_with_enumeration() -> None:
+    """An improbable size, whose evidence is known to many nats only, decided how probable its member is."""
+    members = (lv.sizes.Geometric(0.5), lv.sizes.Table([0.0] * (SIZES - 1) + [1.0]))
+    prior = lv.sizes.Mixture((0.9999, 0.0001), members)
+    evidence, _ = enumerated(lv.sizes.Uniform(SIZES))
+    of_member = [np.exp([member.log_pmf((size,)) for size in range(1, SIZES + 1)]) @ evidence for member in members]
+    truth = np.array(prior.weights) * of_member
+    for result in (lv.search(MODEL, ROWS, **{**SETTINGS, "prior": prior}), searched().with_prior(prior)):
+        found = result.prior_members()
+        np.testing.assert_allclose(found["probability"], truth / truth.sum(), rtol=0.1)
+        assert (found["probability_lower"] <= truth / truth.sum()).all()
+        assert (found["probability_upper"] >= truth / truth.sum()).all()
+
+
 def test_no_size_above_the_largest_is_fitted() -> None:
     """The chains know larger sizes where they were begun with a larger limit."""
     evaluator = partition_evaluator.PartitionEvaluator(MODEL, lv.Points.from_array(ROWS).dataset(), seed=0)
@@ -149,3 +163,96 @@ def test_what_has_no_chains_is_refused(model: Any, given: dict[str, Any]) -> Non
 def test_an_audit_asks_for_annealed_evidence() -> None:
     with pytest.raises(ValueError, match="annealed"):
         searched().audit()
+
+
+# ── other priors, and priors with holes ─────────────────────────────────────────────────────────────────────────────
+
+
+@cache
+def three_clusters() -> np.ndarray:
+    rng = np.random.default_rng(0)
+    return np.concatenate([rng.normal(mean, 0.3, (12, 2)) for mean in (-4, 0, 4)])
+
+
+def table(*weights: float) -> lv.sizes.Table:
+    return lv.sizes.Table(np.array(weights, float) / sum(weights))
+
+
+@cache
+def search_of_clusters(*weights: float, max_size: int | None = None) -> lv.SearchResult:
+    """Search three clear clusters under a table of prior weights; without weights, under the default prior."""
+    rows = three_clusters()
+    model = lv.models.FiniteMixture(components=lv.models.FullCovarianceComponents.scaled_to(rows))
+    prior = {"prior": table(*weights)} if weights else {}
+    return lv.search(model, rows, seed=0, progress=False, max_size=max_size, **prior)
+
+
+@pytest.mark.parametrize(
+    ("searched_under", "max_size", "asked", "message"),
+    [
+        ((1, 1, 0, 1, 1), None, (1, 1, 1, 1, 1), r"0\.200 to sizes that the chains never saw \(3\).*Search again"),
+        ((1, 1, 1, 1), None, (0, 0, 0, 0, 0, 1, 2), r"gives >0\.999 to sizes"),
+        ((1, 1, 1, 1), None, (1, 1, 1, 1, 2), r"never saw \(those above 4\).*Search again"),
+        ((), 6, (1, 1), "no draw of the chains has a number of components that this prior allows"),
+    ],
+)
+def test_a_prior_that_the_draws_say_nothing_of_is_refused(
+    searched_under: tuple[int, ...], max_size: int | None, asked: tuple[int, ...], message: str
+) -> None:
+    """Sizes that the first prior excluded had probability 0 under the second one, and nothing said so."""
+    result = search_of_clusters(*searched_under, max_size=max_size)
+    with pytest.raises(ValueError, match=message):
+        result.with_prior(table(*asked))
+
+
+def test_a_prior_that_the_draws_know_is_weighed_anew() -> None:
+    result = search_of_clusters(max_size=6)
+    assert result.with_prior(lv.sizes.Geometric(0.5)).best_size == (3,)  # its sizes above 6 are not allowed anyway
+    assert search_of_clusters(1, 1, 0, 1, 1).with_prior(table(1, 1, 0, 2, 2)).best_size == (4,)
+
+
+def test_a_prior_with_a_hole_between_probable_sizes_is_read() -> None:
+    result = search_of_clusters(1, 1, 1, 0, 1, 1)
+    assert "3 components" in str(result)
+    shown = result.posterior().set_index("size")
+    assert shown.loc[4, "probability"] == 0
+    assert np.isnan(shown.loc[4, ["log_evidence", "standard_error"]].to_numpy(float)).all()
+    assert np.isfinite(shown.loc[[3, 5, 6], "log_evidence"]).all()
+    assert np.isfinite(result.diminishing().log_upper)
+
+
+def test_a_prior_that_excludes_a_fitted_size_is_read() -> None:
+    """The excluded size kept the evidence that it had under the prior of the search, infinitely high above the rest."""
+    rng = np.random.default_rng(2)
+    rows = np.concatenate([rng.normal(mean, 0.4, (10, 2)) for mean in (-3, 3)])
+    rows[0, 1] = rows[5] = np.nan
+    model = lv.models.FiniteMixture(components=lv.models.DiagonalComponents.scaled_to(rows[1:5]))
+    data = lv.Points.from_array(rows, missing="nan")
+    result = lv.search(model, data, max_size=4, seed=0, progress=False)
+    assert any(size > (3,) for size in (visit.size for visit in result.visits))  # a size that the new prior excludes
+    anew = result.with_prior(lv.sizes.Uniform(3))
+    assert str(anew)
+    assert anew._repr_html_()
+    assert all(visit.from_gains is None for visit in anew.visits if visit.size > (3,))
+    assert np.isfinite(anew.posterior()["log_evidence"]).all()
+
+
+def test_the_share_of_the_prior_not_tried_counts_allowed_sizes_alone() -> None:
+    result = search_of_clusters(max_size=4)
+    prior = lv.sizes.weak()
+    allowed = sum(np.exp(prior.log_pmf((size,))) for size in range(1, 5))
+    shown = sum(np.exp(prior.log_pmf((size,))) for size in result.posterior()["size"])
+    assert result.unvisited[0] == pytest.approx(allowed - shown)
+    assert result.prior_above_largest == pytest.approx(1 - allowed)
+
+
+def test_a_member_of_one_improbable_size_has_the_share_of_that_size() -> None:
+    rows, weights = three_clusters(), (0.999, 0.001)
+    members = (lv.sizes.Geometric(0.5), lv.sizes.Table([0.0] * 7 + [1.0]))
+    model = lv.models.FiniteMixture(components=lv.models.FullCovarianceComponents.scaled_to(rows))
+    prior = lv.sizes.Mixture(weights, members)
+    result = lv.search(model, rows, prior=prior, max_size=8, seed=0, progress=False)
+    assert result.partitions is not None
+    of_second = weights[1] / np.exp(prior.log_pmf((8,)))  # p(second member | 8 components)
+    expected = result.partitions.probability[7] * of_second
+    assert result.prior_members()["probability"].iloc[1] == pytest.approx(expected, rel=1e-6)

@@ -275,6 +275,25 @@ def test_the_map_between_sizes_draws_all_units_once():
     assert len(right) == 3
 
 
+def test_many_even_parts_are_a_split():
+    """None of eight even parts has 15 % of the component, so that it was said to go nowhere."""
+    even = component_map(np.ones((40, 1)), np.eye(8)[np.arange(40) % 8])
+    assert even.splits == {0: tuple(range(8))}
+    assert even.describe() == f"0 → {' + '.join(map(str, range(8)))} ({', '.join(['12%'] * 8)})"
+    ax = axes()
+    many = component_map(np.ones((120, 1)), np.eye(30)[np.arange(120) % 30])
+    assert "0 → 0 + 1 + 2" in draw_component_map(many, ax).text
+    assert len(ax.collections) == 30  # a band to every part, though each has 3 % of the units
+
+
+def test_the_rest_of_a_component_is_told():
+    parts = np.repeat([0, 1, 2, 3], [50, 36, 10, 4])
+    assert component_map(np.ones((100, 1)), np.eye(4)[parts]).describe() == "0 → 0 + 1 (50%, 36%) and others (14%)"
+    parts = np.repeat([0, 1, 2], [80, 10, 10])
+    assert component_map(np.ones((100, 1)), np.eye(3)[parts]).describe() == "0 → 0 and others (20%)"
+    assert component_map(np.eye(2)[[0, 0]], np.eye(1)[[0, 0]]).describe() == "0 → 0, 1 holds no units"
+
+
 def test_a_tree_of_many_nodes_is_no_taller_than_asked():
     words = tuple((f"word{i}", 0.1) for i in range(6))
     leaves = [TreeNode(i, 0, 1, float(500 - i), 1.0, words, ()) for i in range(1, 400)]
