@@ -242,7 +242,9 @@ def draw_evidence(result: Findings, axes: "Axes") -> Caption:
 
     Plug-in evidence is drawn as bounds in the order of the search, other evidence as estimates against size.
     """
-    return _draw_expansions(result, axes) if result.evaluator.nested else _draw_by_size(result, axes)
+    if result.evaluator.nested:
+        return _draw_expansions(result, axes)
+    return _draw_by_size(result, axes) if result.partitions is None else _draw_from_chains(result, axes)
 
 
 def draw_progress(result: Findings, axes: "Axes") -> Caption:
@@ -293,6 +295,41 @@ def _impossible_in_words(result: Findings) -> str:
         visit.size for visit in result.visits if not visit.failed and visit.size not in result.standard_errors
     )
     return f"; not drawn: {sizes_in_words(sizes)}, whose evidence is −∞" if sizes else ""
+
+
+MOST_ERROR = 3.0
+"""The largest standard error, in nats, with which a size's log evidence from chains is drawn.
+
+Chains that hardly visited a size know its evidence to hundreds of nats.
+"""
+
+
+def _draw_from_chains(result: Findings, axes: "Axes") -> Caption:
+    """Draw the log evidence of all sizes that chains over partitions know, and return a caption without drawing it."""
+    palette, found = palette_of(axes), result.estimated
+    sizes, _, estimate, errors = result.estimates()
+    known = errors <= MOST_ERROR
+    drawn, estimate, errors = (
+        [size for size, one in zip(sizes, known, strict=True) if one],
+        estimate[known],
+        errors[known],
+    )
+    where = SizeAxis.from_sizes(drawn)
+    at, relative = where.positions(drawn), estimate - estimate[drawn.index(found.best)]
+    where.shade(axes, found.indistinguishable)
+    axes.fill_between(at, relative - errors, relative + errors, color=palette.main, alpha=0.3, lw=0, zorder=2)
+    axes.plot(at, relative, "o-", color=palette.main, linewidth=1.2, markersize=5, zorder=3)
+    axes.plot(at[drawn.index(found.best)], 0.0, "o", color=palette.accent, markersize=7.5, zorder=5)
+    where.ticks(axes, found.best)
+    axes.set_xlabel(size_label(unit_name(result)), parse_math=False)
+    axes.set_ylabel("nats above the most probable size")
+    left_out = [size for size, one in zip(sizes, known, strict=True) if not one]
+    missing = f"; not drawn: {sizes_in_words(left_out)}, which the chains hardly visited" if left_out else ""
+    return Caption(
+        "Estimated evidence for each size",
+        "log p(data | size) relative to the most probable size (orange), from chains over partitions of the data; band "
+        f"± 1 standard error; shaded: {sizes_in_words(found.indistinguishable)}, which hold 95 % between them{missing}",
+    )
 
 
 def _draw_by_size(result: Findings, axes: "Axes") -> Caption:

@@ -256,3 +256,16 @@ def test_a_member_of_one_improbable_size_has_the_share_of_that_size() -> None:
     of_second = weights[1] / np.exp(prior.log_pmf((8,)))  # p(second member | 8 components)
     expected = result.partitions.probability[7] * of_second
     assert result.prior_members()["probability"].iloc[1] == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_picture_of_the_evidence_has_the_sizes_that_chains_visited() -> None:
+    """One component, which the chains never saw in three clear clusters, stretched it by hundreds of nats."""
+    result = search_of_clusters(max_size=5)
+    sizes, _, estimate, errors = result.estimates()
+    axes = result.plot_bounds()
+    line = max(axes.lines, key=lambda line: len(line.get_xdata()))
+    known = errors <= 3
+    assert sorted(line.get_xdata()) == [size for (size,), one in zip(sizes, known, strict=True) if one]
+    best = estimate[sizes.index(result.best_size)]
+    np.testing.assert_allclose(line.get_ydata(), estimate[known] - best)
+    assert (1,) not in [size for size, one in zip(sizes, known, strict=True) if one]
