@@ -226,7 +226,8 @@ class Points(Data):
 
         Raises:
             ValueError: bytes of another encoding; a column of text, with the first row that is no number; commas that
-                may be decimal signs or stand between thousands; a header of numbers; lines of different lengths; see
+                may be decimal signs or stand between thousands; signs between thousands that do not stand before three
+                digits; a header of numbers; lines of different lengths; see
                 also `from_array`.
         """
         header = yes_or_no("header", header)
