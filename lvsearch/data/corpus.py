@@ -353,8 +353,8 @@ class Corpus(CountedDocuments):
     def like_this(self, data: Any) -> "Corpus":
         """Return new documents as a corpus over the vocabulary of this corpus, the training data.
 
-        data: a corpus, texts (which are encoded), or counts with a column per term; a data frame must have these terms
-            as columns.
+        data: a corpus, texts or lists of words (which are encoded), or counts with a column per term; a data frame or
+            an `AnnData` must have these terms as columns, a bare matrix has them by position.
 
         Raises:
             ValueError: another number of words; another vocabulary, or this one in another order; see also `encode`.
@@ -365,7 +365,8 @@ class Corpus(CountedDocuments):
                 "corpus"
             )
         data = list(data) if isinstance(data, Iterator) else data
-        if isinstance(data, str) or holds_texts(data) or (isinstance(data, list) and data and all(map(is_words, data))):
+        lists = isinstance(data, list | tuple) and bool(data) and all(map(is_words, data))
+        if isinstance(data, str) or holds_texts(data) or lists:
             return self.encode(data)
         corpus = Corpus.from_any(data)
         if corpus.n_terms != self.n_terms:
@@ -373,10 +374,15 @@ class Corpus(CountedDocuments):
                 f"got documents over {corpus.n_terms} words, expected the {self.n_terms} of the training corpus: "
                 "use training.encode(texts), or split one corpus"
             )
-        if (isinstance(data, Corpus) or is_table(data)) and corpus.vocabulary != self.vocabulary:
+        brings_words = isinstance(data, Corpus) or is_table(data) or is_anndata(data)  # a bare matrix brings none
+        if brings_words and corpus.vocabulary != self.vocabulary:
+            pairs = enumerate(zip(corpus.vocabulary, self.vocabulary, strict=True))
+            place, (got, expected) = next((place, pair) for place, pair in pairs if pair[0] != pair[1])
+            is_order = set(corpus.vocabulary) == set(self.vocabulary)
             raise ValueError(
-                "got documents over another vocabulary of the same length: use training.encode(texts), or split one "
-                "corpus"
+                f"got documents over {'these words in another order' if is_order else 'other words'}: column {place} "
+                f"is {got!r}, expected {expected!r}: use training.encode(texts), split one corpus, or bring the "
+                "columns into the order of training.vocabulary"
             )
         return corpus
 

@@ -7,7 +7,7 @@ order of rows within a group. To hidden Markov models the order is time.
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -23,7 +23,7 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import groups_of_rows
 from lvsearch.models.plain_arguments import as_list
 from lvsearch.models.units import GroupOfRows
-from lvsearch.tables.frames import as_frame, first_repeated, is_table
+from lvsearch.tables.frames import aligned_frames, as_frame, first_repeated, is_table
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -83,21 +83,28 @@ class Groups(Data):
 
         Args:
             groups: for every group its rows, (rows, columns) real numbers; an empty list for a group without rows.
+                Columns of data frames are matched by name, and name the columns; those of matrices by place.
             missing: "nan" if NaN marks a missing cell. By default NaN is an error.
-            columns: a name for each column. Default: "column0", "column1"….
+            columns: a name for each column. Default: those of data frames, or "column0", "column1"….
             names: one per group.
 
         Raises:
-            ValueError: see `Groups` and `Points.from_array`; also groups with different columns, or no row in any
-                group.
+            ValueError: see `Groups` and `Points.from_array`; also groups with different columns, data frames beside
+                matrices, or no row in any group.
         """
         if isinstance(groups, np.ndarray) and groups.ndim != 3:
             raise ValueError(
                 f"got one array of shape {groups.shape}; expected a list with a matrix (rows, columns) for every group"
             )
+        listed = as_list("groups", groups)
+        frames = aligned_frames("group", listed)
+        if frames is not None:
+            rows = _rows_of_frames(frames, missing)
+            rows = rows if columns is None else replace(rows, columns=tuple(str(name) for name in columns))
+            return cls(rows, np.array([len(frame) for frame in frames], np.int64), _name_strings(names))._with_notes()
         matrices = [
             group if isinstance(group, np.ma.MaskedArray) else np.asarray(group)  # masked cells are missing
-            for group in as_list("groups", groups)
+            for group in listed
         ]
         some = [number for number, matrix in enumerate(matrices) if matrix.size]
         flat = next((number for number in some if matrices[number].ndim != 2), None)
@@ -116,26 +123,34 @@ class Groups(Data):
     def from_frame(cls, frame: Any, group: str, *, missing: str | None = None) -> "Groups":
         """Make groups of a data frame (pandas, Polars or Arrow) with a column that names the group of each row.
 
-        Groups are in the order in which they first occur.
+        Groups are in the order in which they first occur, and their rows follow one another. Where that changes the
+        order of the rows a note says so, and the frame's index names them.
 
         frame: the data frame; all other columns hold numbers.
         group: the name of the column of groups.
         missing: "nan" if NaN marks a missing cell. By default NaN is an error.
 
-        Raises ValueError if there is no such column or a row has no group, for columns without numbers, and for the
-        reasons of `Points.from_frame`.
+        Raises ValueError if there is no such column, or two, if a row has no group, for columns without numbers, and
+        for the reasons of `Points.from_frame`.
         """
         frame = as_frame(frame)
         if not isinstance(group, Hashable) or group not in frame.columns:
             raise ValueError(f"got columns {', '.join(map(str, frame.columns))}; expected one named {group!r}")
         owner = frame[group]
+        if isinstance(owner, pd.DataFrame):
+            raise ValueError(f"got the column {group!r} twice; expected distinct names")
         nameless = int(owner.isna().to_numpy().sum())
         if nameless:
             raise ValueError(f"got {nameless:,} rows without a group in the column {group!r}; leave them out")
         codes, names = pd.factorize(owner)
         order = np.argsort(codes, kind="stable")
-        rows = Points.from_frame(frame.drop(columns=group).iloc[order].reset_index(drop=True), missing=missing)
-        return cls(rows, np.bincount(codes, minlength=len(names)), tuple(str(name) for name in names))._with_notes()
+        rows = Points.from_frame(frame.drop(columns=group).iloc[order], missing=missing)
+        is_moved = bool((np.diff(order) < 0).any())
+        notes = (
+            ("rows were put together by group; their names are those of the data frame's index",) if is_moved else ()
+        )
+        sizes = np.bincount(codes, minlength=len(names))
+        return cls(rows, sizes, tuple(str(name) for name in names), notes)._with_notes()
 
     @classmethod
     def from_any(cls, data: Any) -> "Groups":
@@ -154,7 +169,7 @@ class Groups(Data):
     def like_this(self, data: Any) -> "Groups":
         """Return new groups of rows over the columns of this object, the training data.
 
-        data: `Groups` with these column names, or a list of matrices.
+        data: `Groups` or a list of data frames with these column names, or a list of matrices.
 
         Raises ValueError for another number of columns, other names, or these names in another order.
         """
@@ -162,8 +177,10 @@ class Groups(Data):
             raise ValueError(
                 f"got {type(data).__name__} ({data.describe()}), expected Groups over the columns of the training data"
             )
+        data = list(data) if isinstance(data, Iterator) else data
         groups = Groups.from_any(data)
-        like = self.rows.like_this(groups.rows if isinstance(data, Groups) else groups.rows.filled)
+        brings_names = isinstance(data, Groups) or any(map(is_table, data))
+        like = self.rows.like_this(groups.rows if brings_names else groups.rows.filled)
         return replace(groups, rows=replace(groups.rows, columns=like.columns))
 
     # -- as data ------------------------------------------------------------------------------------------------
@@ -270,6 +287,17 @@ class Groups(Data):
         empty = int((self.sizes == 0).sum())
         note = (f"{empty:,} of {self.n_units:,} groups have no rows; kept in place",) if empty else ()
         return replace(self, notes=(*self.notes, *self.rows.notes, *note))
+
+
+def _rows_of_frames(frames: Sequence[pd.DataFrame], missing: str | None) -> Points:
+    """Return the rows of data frames with the same columns, one frame after the other.
+
+    Their indexes name the rows, unless all are default ones. Raises ValueError as `Points.from_frame` does.
+    """
+    numbered = all(frame.index.equals(pd.RangeIndex(len(frame))) for frame in frames)
+    return Points.from_frame(
+        pd.concat([frame for frame in frames if len(frame)], ignore_index=numbered), missing=missing
+    )
 
 
 def _distinct_names(names: list[str]) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from lvsearch.inference.data.images import annotated_images
 from lvsearch.models.units import AnnotatedImage
 from lvsearch.reading.counts import read_ldac
 from lvsearch.reading.vocabulary import as_strings
-from lvsearch.tables.frames import first_repeated
+from lvsearch.tables.frames import first_repeated, is_table
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -205,7 +205,10 @@ class PairedCorpus(Data):
                 f"got {len(other.region_names)} {other._kind()}, expected the {len(self.region_names)} of the training "
                 "data"
             )
-        if isinstance(data, PairedCorpus) and other.region_names != self.region_names[: len(other.region_names)]:
+        brings_names = isinstance(data, PairedCorpus) or (
+            isinstance(data[0], list | tuple) and any(map(is_table, data[0]))
+        )
+        if brings_names and other.region_names != self.region_names[: len(other.region_names)]:
             raise ValueError(f"got other {self._kind()} than the training data have, or these in another order")
         captions = self.captions.like_this(other.captions)
         return replace(other, region_names=self.region_names, captions=captions)

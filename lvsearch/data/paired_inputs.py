@@ -16,6 +16,7 @@ from lvsearch.models.plain_arguments import as_list, numbers
 from lvsearch.reading.counts import canonical_counts, refuse_masked
 from lvsearch.reading.vocabulary import checked_vocabulary
 from lvsearch.tables.delimited import UnnamedValuesError, check_header, every_value_named
+from lvsearch.tables.frames import aligned_frames
 
 MOST_REGIONS = 100_000_000
 """The largest number of region tokens that is read, since each count is expanded into that many regions."""
@@ -25,10 +26,10 @@ def regions_of(regions: Any, names: Iterable[Any] | None) -> tuple[np.ndarray, n
     """Return (all regions, number of regions per image, names) from lists, arrays or token counts.
 
     regions: the argument of `PairedCorpus.from_arrays`: features or token counts of every image.
-    names: one per feature or token; None makes "feature0"… or "token0"….
+    names: one per feature or token; None takes those of the columns of data frames, or makes "feature0"… or "token0"….
 
     Returns regions of shape (region, feature) or (region,), those of one image next to each other; counts (image,).
-    Raises ValueError for regions that have no such form.
+    Raises ValueError for regions that have no such form, and for data frames of different columns.
     """
     if issparse(regions) or (isinstance(regions, np.ndarray) and regions.ndim == 2):
         counts = canonical_counts(regions)
@@ -41,6 +42,10 @@ def regions_of(regions: Any, names: Iterable[Any] | None) -> tuple[np.ndarray, n
         tokens = np.repeat(counts.indices, np.asarray(counts.data, np.int64)).astype(np.int32)
         return tokens, per_image, checked_vocabulary(_default_names("token", names, counts.shape[1]), counts)
     images = as_list("regions", regions)
+    frames = aligned_frames("image", images)
+    if frames is not None:  # their columns are matched by name
+        images = [frame.to_numpy() for frame in frames]
+        names = frames[0].columns if names is None else names
     for image in images:
         refuse_masked(image, "expected features that are known: leave such regions out")
     lists = [numbers("regions", image) for image in images]

@@ -28,6 +28,9 @@ from lvsearch.models.units import Row
 from lvsearch.tables.frames import as_frame, first_repeated, is_table
 from lvsearch.tables.number_tables import NumberStyle, advice, first_text, read_numbers
 
+ROW_KINDS = ("text", "whole", "number", "time")
+"""The kinds of names of rows: text; whole numbers; numbers; times without a zone."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Points(Data):
@@ -46,10 +49,13 @@ class Points(Data):
         columns: a name for each column, distinct.
         row_names: the name of each row for people, or None.
         notes: notes on what was kept or selected, in the order in which it happened.
+        row_kind: one of `ROW_KINDS`, the kind of the data frame's index from which row names came. Tables of results
+            have an index of this kind. It is no part of the fingerprint.
 
     Raises:
         ValueError: not two axes; no rows or no columns; a NaN or infinite value in an observed cell, or one beyond
-            ±1e15, or a column all within 1e-15 of 0; a mask of another shape; wrong names.
+            ±1e15, or a column all within 1e-15 of 0; a mask of another shape; wrong names; an unknown kind of row
+            names, or row names that are not of their kind.
     """
 
     unit_type: ClassVar[type] = Row
@@ -61,6 +67,7 @@ class Points(Data):
     columns: tuple[str, ...]
     row_names: tuple[str, ...] | None = None
     notes: tuple[str, ...] = ()
+    row_kind: str = "text"
 
     def __post_init__(self) -> None:
         n_rows, n_columns = np.shape(self.values)
@@ -90,6 +97,10 @@ class Points(Data):
             ("notes", tuple(self.notes)),
         ):
             object.__setattr__(self, field, value)
+        if self.row_kind not in ROW_KINDS:
+            raise ValueError(f"got row_kind={self.row_kind!r}; expected one of {', '.join(ROW_KINDS)}")
+        if self.row_kind != "text":
+            row_index(self)  # raises for names of another kind
 
     # -- from data ----------------------------------------------------------------------------------------------
 
@@ -172,7 +183,8 @@ class Points(Data):
             raise ValueError("got several levels of names; expected one: frame.reset_index(), or join them")
         names = None if _is_default_index(frame.index) else frame.index
         values = frame.to_numpy(dtype=np.float64, na_value=np.nan)
-        return cls.from_array(values, observed, missing=missing, columns=frame.columns, row_names=names)
+        points = cls.from_array(values, observed, missing=missing, columns=frame.columns, row_names=names)
+        return replace(points, row_kind=_row_kind(frame.index))
 
     @classmethod
     def from_categories(cls, frame: Any, *, numbers: Sequence[str] = (), missing: str | None = None) -> "Points":
@@ -195,7 +207,8 @@ class Points(Data):
         frame = as_frame(frame)
         values, observed, names = indicators(frame, missing, numbers)
         rows = None if _is_default_index(frame.index) else frame.index
-        return cls.from_array(values, observed, columns=names, row_names=rows)
+        points = cls.from_array(values, observed, columns=names, row_names=rows)
+        return replace(points, row_kind=_row_kind(frame.index))
 
     @classmethod
     def from_csv(
@@ -226,7 +239,8 @@ class Points(Data):
 
         Raises:
             ValueError: bytes of another encoding; a column of text, with the first row that is no number; commas that
-                may be decimal signs or stand between thousands; a header of numbers; lines of different lengths; see
+                may be decimal signs or stand between thousands; signs between thousands that do not stand before three
+                digits; a header of numbers; lines of different lengths; see
                 also `from_array`.
         """
         header = yes_or_no("header", header)
@@ -348,17 +362,18 @@ class Points(Data):
         return digest.hexdigest()
 
     def to_storage(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return the points as (settings, which are empty, and {name: array})."""
+        """Return the points as (settings, which hold the kind of row names unless it is text, and {name: array})."""
         arrays = {"values": self.filled, "observed": self.observed}
         arrays |= pack_strings("columns", self.columns) | pack_strings("notes", self.notes)
-        return {}, arrays if self.row_names is None else arrays | pack_strings("row_names", self.row_names)
+        settings = {} if self.row_kind == "text" else {"row_kind": self.row_kind}
+        return settings, arrays if self.row_names is None else arrays | pack_strings("row_names", self.row_names)
 
     @classmethod
     def from_storage(cls, settings: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "Points":
-        """Return the points that `to_storage` encoded as `arrays`; `settings` are not used."""
+        """Return the points that `to_storage` encoded as `settings` and `arrays`."""
         names = unpack_strings("row_names", arrays) if has_strings("row_names", arrays) else None
         columns, notes = (unpack_strings(name, arrays) for name in ("columns", "notes"))
-        return cls(arrays["values"], arrays["observed"], columns, names, notes)
+        return cls(arrays["values"], arrays["observed"], columns, names, notes, settings.get("row_kind", "text"))
 
     def describe(self) -> str:
         """Return the sizes in one line, such as "600 rows × 4 columns, 2,310 of 2,400 cells observed"."""
@@ -375,7 +390,7 @@ class Points(Data):
 
     def to_frame(self) -> pd.DataFrame:
         """Return the values as a data frame, NaN where not observed, with the names of rows and columns."""
-        return pd.DataFrame(self.values.copy(), index=self.row_names, columns=list(self.columns))
+        return pd.DataFrame(self.values.copy(), index=row_index(self), columns=list(self.columns))
 
     def __repr__(self) -> str:
         return f"Points({self.describe()})"
@@ -396,8 +411,30 @@ class Points(Data):
 
 
 def row_index(points: Points) -> pd.Index:
-    """Return the names of the rows as an index (rows,), or their numbers if they have no names."""
-    return pd.RangeIndex(points.n_units) if points.row_names is None else pd.Index(points.row_names)
+    """Return the names of the rows as an index (rows,), or their numbers if they have no names.
+
+    The index is of the kind `points.row_kind`, so that results align with the data frame from which the points came.
+
+    Raises ValueError for names that are not of this kind.
+    """
+    if points.row_names is None:
+        return pd.RangeIndex(points.n_units)
+    if points.row_kind == "whole":
+        return pd.Index([int(name) for name in points.row_names])
+    if points.row_kind == "number":
+        return pd.Index([float(name) for name in points.row_names])
+    if points.row_kind == "time":
+        return pd.DatetimeIndex(pd.to_datetime(list(points.row_names), format="ISO8601"))
+    return pd.Index(points.row_names)
+
+
+def _row_kind(index: pd.Index) -> str:
+    """Return the kind of `ROW_KINDS` of a data frame's index. Times with a zone are text."""
+    if pd.api.types.is_integer_dtype(index.dtype) and not index.hasnans:
+        return "whole"
+    if pd.api.types.is_float_dtype(index.dtype) and not index.hasnans:
+        return "number"
+    return "time" if isinstance(index, pd.DatetimeIndex) and index.tz is None else "text"
 
 
 def _is_default_index(index: pd.Index) -> bool:

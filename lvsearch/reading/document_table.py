@@ -21,6 +21,8 @@ KINDS = ("flag", "whole", "number", "time", "text")
 """The kinds of columns: bool; int64; float64, NaN where missing; datetime64[ns], NaT where missing; text, None where
 missing.
 """
+TIMES_IN_FILES = (pd.Timestamp.min, pd.Timestamp.max)
+"""The first and the last time, in 1677 and 2262, that 64-bit nanoseconds can count."""
 PREFIX = "metadata"
 """The first part of the names under which columns are stored: "metadata.0", "metadata.1", …."""
 
@@ -73,8 +75,8 @@ class DocumentTable:
         """Return (the table of a data frame, names of columns that were left out).
 
         Columns that files cannot keep are left out: those of lists, pictures and the like. Whole numbers, numbers,
-        truth values, times (with a zone: in UTC) and text keep their kind. Categories, and other values with a text
-        form, become text.
+        truth values, times (with a zone: in UTC) and text keep their kind. Categories, times before 1677 or after
+        2262, and other values with a text form become text.
 
         frame: a row per document
         strict: True raises ValueError for a column that cannot be kept, instead of leaving it out
@@ -185,6 +187,8 @@ def _stored_values(name: str, kind: str, arrays: Mapping[str, np.ndarray]) -> np
 def column_of(name: str, values: pd.Series) -> TableColumn | None:
     """Return values as a column of the first of `KINDS` that can hold them; None if none can.
 
+    Times before 1677 or after 2262, which nanoseconds cannot count, become text.
+
     name: the name of the column
     values: a value for each document, (documents,)
     """
@@ -201,7 +205,8 @@ def column_of(name: str, values: pd.Series) -> TableColumn | None:
         return TableColumn(name, "number", _read_only_copy(values.to_numpy(np.float64, na_value=np.nan)))
     if kinds.is_datetime64_any_dtype(values.dtype):
         plain = values.dt.tz_convert("UTC").dt.tz_localize(None) if values.dt.tz is not None else values
-        return TableColumn(name, "time", _read_only_copy(plain.to_numpy("datetime64[ns]")))
+        if plain[~missing].between(*TIMES_IN_FILES).all():  # other years would wrap around into these in silence
+            return TableColumn(name, "time", _read_only_copy(plain.to_numpy("datetime64[ns]")))
     known = values[~missing]
     if not all(isinstance(value, str) or kinds.is_scalar(value) for value in known):
         return None

@@ -1,6 +1,6 @@
 """Read data frames with a row per document, or wide ones with a column per term."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,6 +75,40 @@ def as_frame(table: Any) -> pd.DataFrame:
         f"got {name if module == 'builtins' else f'{module}.{name}'}; expected a pandas DataFrame, or a table with "
         "to_pandas()"
     )
+
+
+def aligned_frames(noun: str, items: Sequence[Any]) -> list[pd.DataFrame] | None:
+    """Return tables as data frames with the columns of the first one, in its order; None if there is no table.
+
+    noun: the word for an item in messages, such as "group"
+    items: tables; those without a cell may be anything, and become frames without rows
+
+    Raises ValueError for tables of other columns, for a column name twice, and for matrices among tables.
+    """
+    frames = [as_frame(item) if is_table(item) else item for item in items]
+    first = next((frame for frame in frames if isinstance(frame, pd.DataFrame) and frame.size), None)
+    if first is None:
+        return None
+    columns, aligned = list(first.columns), []
+    twice = first_repeated(map(str, columns))
+    if twice is not None:
+        raise ValueError(f"got the column {twice!r} twice; expected distinct names")
+    for number, frame in enumerate(frames):
+        if not np.size(frame):
+            aligned.append(first.iloc[:0])
+            continue
+        if not isinstance(frame, pd.DataFrame):
+            raise ValueError(
+                f"got {type(frame).__name__} as {noun} {number} among data frames; expected data frames throughout, "
+                "whose columns are matched by name, or matrices throughout: frame.to_numpy()"
+            )
+        if len(frame.columns) != len(columns) or set(frame.columns) != set(columns):
+            raise ValueError(
+                f"got the columns {columns_in_words(frame.columns)} in {noun} {number}; expected "
+                f"{columns_in_words(columns)}, as in the first data frame"
+            )
+        aligned.append(frame.loc[:, columns])
+    return aligned
 
 
 def frame_documents(

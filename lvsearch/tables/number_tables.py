@@ -23,7 +23,7 @@ from lvsearch.tables.delimited import (
     opened_text,
 )
 
-DECIMAL_COMMA = re.compile(r"(?=.*\d)[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+)?(?:,\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
+DECIMAL_COMMA = re.compile(r"(?=.*\d)[+-]?(?:\d+|[1-9]\d{0,2}(?:\.\d{3})+)?(?:,\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 """Matches a number whose decimal sign is a comma, with or without points between thousands."""
 THOUSANDS_COMMA = re.compile(r"[+-]?(?:\d+|[1-9]\d{0,2}(?:,\d{3})+)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 """Matches a number whose decimal sign is a point, with or without commas between thousands."""
@@ -74,7 +74,8 @@ def read_numbers(
     encoding: the encoding of the file
     style: how numbers are written, as far as a person said so
 
-    Raises ValueError for cells that are no numbers, lines of different lengths, and commas that may have two meanings.
+    Raises ValueError for cells that are no numbers, lines of different lengths, commas that may have two meanings, and
+    signs between thousands that do not stand before three digits.
     """
     content = read_text(path, encoding)
     ending = ".tsv" if unpacked_name(path).endswith(".tsv") else ".csv"
@@ -90,6 +91,8 @@ def read_numbers(
         if assumed != style:
             frame = _read_in_style(content, path, dialect, header, row_names, assumed)
             notes += _style_notes(assumed)
+    if assumed.thousands:
+        _check_thousands(_plain_cells(content, dialect, header), frame, path, header, assumed)
     _check_numbers(frame, path, header, assumed)
     if header and len(frame.columns) and all(_is_number(str(name)) for name in frame.columns):
         raise ValueError(
@@ -189,6 +192,32 @@ def _style_notes(style: NumberStyle) -> tuple[str, ...]:
     return (" and ".join(part for part in (decimal, thousands) if part),)
 
 
+def _check_thousands(cells: pd.DataFrame, frame: pd.DataFrame, path: Any, header: bool, style: NumberStyle) -> None:
+    """Raise ValueError for the first cell in which the sign between thousands does not stand before three digits.
+
+    pandas deletes this sign wherever it stands, so that 52.5200 would become 525200.
+
+    cells: all columns of the file as text
+    frame: the table of numbers, whose columns are checked
+    path: the file, for messages
+    header: True if the first line names the columns
+    style: how numbers are written, with a sign between thousands
+    """
+    sign, decimal = str(style.thousands), style.decimal or "."
+    grouped = re.compile(
+        rf"[+-]?[1-9]\d{{0,2}}(?:{re.escape(sign)}\d{{3}})+(?:{re.escape(decimal)}\d*)?(?:[eE][+-]?\d+)?", re.ASCII
+    )
+    missing = {*MISSING, *style.missing_marks}
+    for name in frame.columns:
+        for row, cell in enumerate(cells[name].str.strip()):
+            if sign in cell and cell not in missing and not grouped.fullmatch(cell):
+                raise ValueError(
+                    f"{path}: got {cell!r} in the column {name!r}, row {row} (line {row + 1 + header}), in a file with "
+                    f"{sign!r} between thousands; expected three digits behind each of these signs, as in "
+                    f"1{sign}234{decimal}5: write all numbers of a file alike, or say decimal= and thousands="
+                )
+
+
 def _check_numbers(frame: pd.DataFrame, path: Any, header: bool, style: NumberStyle) -> None:
     """Raise ValueError for the first column with a cell that is no number; the message has its row and advice.
 
@@ -269,20 +298,30 @@ def _missing_notes(
     lacking = [place for place, name in enumerate(frame.columns) if bool(cast(pd.Series, frame[name]).isna().any())]
     if not lacking:
         return ()
-    plain = pd.read_csv(
-        io.StringIO(content),
-        header=0 if header else None,
-        index_col=False,
-        dtype=str,
-        keep_default_na=False,
-        **dialect.pandas(),
-    )
+    plain = _plain_cells(content, dialect, header)
     marks: Counter[str] = Counter()
     for place in lacking:
         cells = plain[frame.columns[place]]
         for mark, times in cells[cells.isin([*MISSING, *style.missing_marks])].value_counts().items():
             marks[f"{mark!r} in the column {str(frame.columns[place])!r}"] = int(times)
     return marks_notes(marks)
+
+
+def _plain_cells(content: str, dialect: Dialect, header: bool) -> pd.DataFrame:
+    """Return all cells of a table as text, empty where nothing is written.
+
+    content: the text of the file
+    dialect: how the table is written
+    header: True if the first line names the columns
+    """
+    return pd.read_csv(
+        io.StringIO(content),
+        header=0 if header else None,
+        index_col=False,
+        dtype=str,
+        keep_default_na=False,
+        **dialect.pandas(),
+    ).fillna("")
 
 
 def _is_number(text: str) -> bool:

@@ -122,6 +122,17 @@ def test_metadata_of_any_corpus():
         lv.Corpus.from_matrix(counts, metadata={"a": range(4)})
 
 
+def test_times_that_nanoseconds_cannot_count_stay_what_they_were():
+    dates = pd.to_datetime(pd.Series(["1066-10-14", None, "9999-12-31"], dtype=object).astype("datetime64[s]"))
+    frame = pd.DataFrame({"body": TEXTS[:3], "y": dates})
+    expected = ["1066-10-14 00:00:00", "", "9999-12-31 00:00:00"]
+    assert stored(lv.Corpus.from_frame(frame, text="body")).metadata["y"].fillna("").tolist() == expected
+    by_date = lv.Corpus.from_texts(TEXTS[::2], metadata=pd.DataFrame({"n": [1, 2]}, index=dates[[0, 2]]))
+    assert by_date.metadata.index.tolist() == expected[::2]
+    edges = pd.Series(pd.to_datetime(["1677-09-22", "2262-04-11"])).astype("datetime64[s]")
+    assert lv.Corpus.from_texts(TEXTS[:2], metadata=edges.to_frame("y")).metadata["y"].tolist() == edges.tolist()
+
+
 def test_tables_of_other_libraries(frame):
     class Dataset:
         """What Hugging Face's and Polars' tables have in common."""

@@ -1,5 +1,6 @@
 """Points: what is taken, what is refused and in which words, what a missing cell is, parts, identity, storage."""
 
+import json
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -73,6 +74,36 @@ def test_frames_bring_their_names():
     assert_array_equal(points.observed, [[True, True, True], [True, False, True]])
     assert lv.Points.from_frame(frame[["a"]].reset_index(drop=True)).row_names is None
     pd.testing.assert_frame_equal(points.to_frame(), frame.astype(float))
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        pd.Index([3, 7, 9, -1, 4]),
+        pd.Index([0.1, 2.5, 1e-20, 3.0, 7.0]),
+        pd.to_datetime(
+            ["2020-01-01", "1999-12-31 23:59:59.5", "2020-01-02", "2021-01-01", "2022-01-01"], format="ISO8601"
+        ),
+        pd.Index(["07", "7", "b", "c", "d"]),
+    ],
+)
+def test_results_align_with_the_frame(index):
+    frame = pd.DataFrame(X, columns=NAMES, index=index)
+    points = lv.Points.from_frame(frame)
+    settings, arrays = points.to_storage()
+    for each in (points, lv.Points.from_storage(json.loads(json.dumps(settings)), arrays)):
+        assert (frame - each.to_frame()).abs().to_numpy().max() == 0  # NaN where rows do not meet
+    part = points.part(np.array([3, 0]), "two")
+    assert part.to_frame().index.equals(index[[3, 0]])
+    answers = pd.DataFrame({"q": list("abaab")}, index=index)
+    assert lv.Points.from_categories(answers).to_frame().index.equals(index)
+
+
+def test_kinds_of_row_names_that_are_refused():
+    with pytest.raises(ValueError, match="got row_kind='day'; expected one of text, whole"):
+        lv.Points(X, KNOWN | True, NAMES, tuple("abcde"), row_kind="day")
+    with pytest.raises(ValueError, match="'a'"):
+        lv.Points(X, KNOWN | True, NAMES, tuple("abcde"), row_kind="whole")
 
 
 def test_files(tmp_path: Path, points):

@@ -186,6 +186,32 @@ def test_cells_that_are_no_numbers(content, message, tmp_path):
         lv.Points.from_csv(tmp_path / "x.csv")
 
 
+DELETED = "expected three digits behind each of these signs"
+
+
+@pytest.mark.parametrize(
+    ("content", "chosen", "message"),
+    [
+        (
+            "umsatz;lat\n1.234,50;52.5200\n987,10;48.1371\n",
+            {},
+            rf"got '52\.5200' in the column 'lat', row 0.*{DELETED}",
+        ),
+        ("x;y\n0.500;1\n2,5;2\n", {}, "in the column 'x'"),
+        ('x,y\n"1,5",2\n"2,75",3\n', {"thousands": ","}, rf"got '1,5' in the column 'x', row 0 \(line 2\).*{DELETED}"),
+        (
+            "x;y\n1.000,5;2\n3;.5\n",
+            {"decimal": ",", "thousands": "."},
+            rf"got '\.5' in the column 'y', row 1.*{DELETED}",
+        ),
+    ],
+)
+def test_signs_between_thousands_stand_before_three_digits(content, chosen, message, tmp_path):
+    (tmp_path / "x.csv").write_text(content, encoding="utf-8")
+    with pytest.raises(ValueError, match=message):
+        lv.Points.from_csv(tmp_path / "x.csv", **chosen)
+
+
 @pytest.mark.parametrize("name", ["percent.csv", "question_marks.csv", "dates.csv"])
 def test_cases_that_are_no_numbers(name):
     with pytest.raises(ValueError, match=r"in the column '(a|day)', row \d+ \(line \d+\); expected numbers throughout"):

@@ -275,6 +275,19 @@ def test_anndata():
         lv.Corpus.from_anndata(COUNTS)
 
 
+def test_new_data_with_names_are_compared_by_name():
+    training = lv.Corpus.from_anndata(Annotated(COUNTS, {}))
+    other = Annotated(COUNTS[:, ::-1], {})
+    other.var = other.var.iloc[::-1]
+    other.var_names = other.var.index
+    with pytest.raises(ValueError, match=r"in another order: column 0 is '.*', expected '.*'"):
+        training.like_this(other)
+    assert training.like_this(Annotated(COUNTS, {})) == training
+    assert training.like_this(COUNTS).n_terms == training.n_terms  # a matrix brings no names
+    words = (list(training.vocabulary[:1]), list(training.vocabulary))
+    assert training.like_this(words) == training.like_this(list(words)) == training.encode(words)
+
+
 # -- the command line ---------------------------------------------------------------------------------------------
 
 
