@@ -191,8 +191,9 @@ class PartitionChain(eqx.Module):
 
         merged = chain.state_from_labels(together, prior)
         log_rows = [chain.gains(state.natural, prior).sum(0) for state in (split, merged)]
-        numbers = [jnp.take_along_axis(split.counts, slot[None], axis=0)[0] for slot in slots]
-        log_split = log_rows[0] - log_rows[1] + seats.log_split(*numbers, occupied.sum(0) - ~is_split) - log_proposal
+        in_one, in_other = (jnp.take_along_axis(split.counts, slot[None], axis=0)[0] for slot in slots)
+        log_seats = seats.log_split(in_one, in_other, occupied.sum(0) - ~is_split)
+        log_split = log_rows[0] - log_rows[1] + log_seats - log_proposal
         log_ratio = jnp.where(is_split, log_split, -log_split)
         possible = (first != second) & ~(is_split & occupied.all(0))
         accepted = possible & (jnp.log(jax.random.uniform(key_accept, log_ratio.shape, log_ratio.dtype)) < log_ratio)

@@ -301,7 +301,7 @@ def _missing_notes(
     plain = _plain_cells(content, dialect, header)
     marks: Counter[str] = Counter()
     for place in lacking:
-        cells = plain[frame.columns[place]]
+        cells = cast(pd.Series, plain[frame.columns[place]])
         for mark, times in cells[cells.isin([*MISSING, *style.missing_marks])].value_counts().items():
             marks[f"{mark!r} in the column {str(frame.columns[place])!r}"] = int(times)
     return marks_notes(marks)
