@@ -62,7 +62,7 @@ def test_without_more_variance_it_is_the_poisson():
 
 def test_bound_and_annealed_evidence_against_all_partitions():
     points, model = lv.Points.from_array(ROWS, missing="nan"), FiniteMixture(COMPONENT, 0.8)
-    result = lv.search(model, points, max_size=2, seed=0, progress=False)
+    result = lv.search(model, points, max_size=2, evidence="annealed", seed=0, progress=False)
     found = result.posterior().set_index("size")
     for size in (1, 2):
         truth = exact.log_evidence(ROWS, by_quadrature, lambda labels, k=size: exact.log_finite_prior(labels, k, 0.8))
