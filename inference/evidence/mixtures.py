@@ -317,7 +317,7 @@ class CollapsedMixtureChain(ParticleArrays):
         uniform: one uniform draw for each particle, by which the label is found.
         """
         score = jnp.where(self.names.exist(self.size), score, -jnp.inf)
-        return choose_in_proportion(score, uniform, self.size * self.names.n_variants)
+        return choose_in_proportion(score, uniform, jnp.asarray(self.size) * self.names.n_variants)
 
     def add_row(
         self, state: CollapsedState, row: Int[Array, ""], labels: Int[Array, " particle"], natural: Any
