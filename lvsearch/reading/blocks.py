@@ -27,6 +27,7 @@ from lvsearch.reading.counts import (
     ldac_row,
     parse_svmlight,
     svmlight_first_id,
+    svmlight_labels,
 )
 from lvsearch.reading.opening import (
     LINES,
@@ -296,7 +297,7 @@ def _svmlight(source: CountSource) -> Iterator[CountBlock]:
             raise ValueError(f"{path}: got id {width - 1 + shift} with a vocabulary of {n_terms:,} terms")
         shape = (counts.shape[0], n_terms if n_terms is not None else max(width, 1))
         shifted = csr_array((counts.data, ids, counts.indptr), shape=shape)
-        yield CountBlock(canonical_counts(shifted, first=first), tuple(f"{label:g}" for label in labels), notes)
+        yield CountBlock(canonical_counts(shifted, first=first), svmlight_labels(labels), notes)
         first += counts.shape[0]
 
 
