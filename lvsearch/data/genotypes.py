@@ -237,7 +237,7 @@ class Genotypes(Corpus):
         extra_columns: int = 0,
         one_row: bool = False,
         ploidy: int = 2,
-        missing: str = "-9",
+        missing: str | int = "-9",
     ) -> "Genotypes":
         """Read a data file of STRUCTURE, whose columns are separated by blanks.
 
@@ -253,8 +253,10 @@ class Genotypes(Corpus):
 
         Raises:
             ValueError: with the line, a line of another length or an individual with another number of lines; two loci
-                of one name; no locus that varies.
+                of one name; no locus that varies; a `missing` that is neither text nor a whole number.
         """
+        if isinstance(missing, bool) or not isinstance(missing, str | int | np.integer):
+            raise ValueError(f"got missing={missing!r}, expected the mark as it stands in the file, such as '-9'")
         return cls._read(
             read_structure(
                 path,
@@ -263,7 +265,7 @@ class Genotypes(Corpus):
                 extra_columns=extra_columns,
                 one_row=one_row,
                 ploidy=ploidy,
-                missing=missing,
+                missing=str(missing),
             )
         )
 

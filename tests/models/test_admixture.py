@@ -183,6 +183,9 @@ def test_structure_files_in_both_forms(tmp_path):
     same = lv.Genotypes.from_structure(tmp_path / "one.str", populations=True, one_row=True)
     assert same.fingerprint == found.fingerprint
     assert Admixture.from_vocabulary(found.vocabulary).alleles == (2, 3)
+    assert lv.Genotypes.from_structure(path, populations=True, missing=-9).fingerprint == found.fingerprint
+    with pytest.raises(ValueError, match=r"got missing=-9\.0, expected the mark as it stands in the file, such as '-9'"):
+        lv.Genotypes.from_structure(path, populations=True, missing=-9.0)  # pyright: ignore[reportArgumentType]
 
 
 def test_plink_files(tmp_path):
