@@ -302,10 +302,15 @@ class Analyzer:
     def cut_text(self, text: str) -> Cut:
         """Return the words of a text in order, before stop words and others are left out.
 
-        Raises whatever the tokenizer raises, and ValueError if it returns other things than strings.
+        Raises whatever the tokenizer raises, and ValueError if it returns anything but a list of strings.
         """
         if self.tokenizer is not None:
-            words = list(self.tokenizer(text))
+            found = self.tokenizer(text)
+            if isinstance(found, str | bytes) or not isinstance(found, Iterable):  # a string would be cut into letters
+                raise ValueError(
+                    f"got {shortened_repr(found)} from the tokenizer; expected a list of words: return text.split(), say"
+                )
+            words = list(found)
             if not all(isinstance(word, str) for word in words):
                 raise ValueError(f"got {words[:3]!r} from the tokenizer; expected a list of words, which are strings")
             return Cut([word for word in map(self._spelled, words) if word], [])

@@ -114,6 +114,10 @@ def test_a_tokenizer_in_place_of_the_rules(tmp_path):
     assert again.encode(["苹x"], tokenizer=characters).n_tokens == 1
     with pytest.raises(ValueError, match=r"got \[1\] from the tokenizer; expected a list of words"):
         lv.Corpus.from_texts(["a"], tokenizer=lambda text: [1])
+    for tokenizer, got in ((str.lower, "'apple pear'"), (lambda text: None, "None"), (str.encode, "b'Apple pear'")):
+        with pytest.raises(ValueError, match=rf"got {got} from the tokenizer; expected a list of words"):
+            lv.Corpus.from_texts(["Apple pear"], tokenizer=tokenizer)
+    assert lv.Corpus.from_texts(["Apple pear"], tokenizer=lambda text: iter(text.split())).n_terms == 2
 
 
 def test_texts_that_nobody_cut_into_words_are_said():
