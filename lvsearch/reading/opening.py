@@ -35,7 +35,8 @@ class TextFiles(NamedTuple):
 
     root: the folder or archive
     names: the paths of the files inside it
-    labels: the class of each file, which is the name of its top folder; None unless every file is in some folder
+    labels: the class of each file, which is the name of its top folder; None unless every file is in some folder.
+        Folders around all files of an archive do not count
     notes: sentences on files that were left out
     """
 
@@ -92,7 +93,10 @@ def text_files(path: str | os.PathLike[str]) -> TextFiles:
         )
     if not root.is_file():
         _refuse_foreign_files(root, inner)
-    labels = tuple(file.parts[0] for file in inner) if all(len(file.parts) > 1 for file in inner) else None
+    folders = [file.parts[:-1] for file in inner]
+    # A folder that was packed is a folder around all files of the archive; unpacked, it is the root.
+    around = len(os.path.commonprefix(folders)) if root.is_file() else 0
+    labels = tuple(parts[around] for parts in folders) if all(len(parts) > around for parts in folders) else None
     return TextFiles(root, tuple(map(str, inner)), labels, notes)
 
 

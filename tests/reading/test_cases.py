@@ -313,6 +313,27 @@ def test_the_line_that_tells_excel_the_separator_is_named(line, tmp_path, capsys
 # -- packed files, and files that are no text ---------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("members", "labels"),
+    [
+        (("docs/sport/a.txt", "docs/sport/b.txt", "docs/trade/c.txt"), ("sport", "sport", "trade")),
+        (("sport/a.txt", "trade/old/b.txt"), ("sport", "trade")),
+        (("docs/2020/sport/a.txt", "docs/2020/trade/b.txt"), ("sport", "trade")),
+        (("docs/a.txt", "docs/b.txt"), None),
+        (("docs/a.txt", "docs/sport/b.txt"), None),
+    ],
+)
+def test_folders_around_all_files_of_an_archive_are_no_class(members, labels, tmp_path):
+    import zipfile
+
+    with zipfile.ZipFile(tmp_path / "docs.zip", "w") as archive:
+        for member in members:
+            archive.writestr(member, "apple pear")
+    corpus = lv.Corpus.open(tmp_path / "docs.zip")
+    assert (corpus.document_names, corpus.document_labels) == (members, labels)
+    assert lv.Corpus.open(lv.convert(tmp_path / "docs.zip", tmp_path / "corpus")) == corpus
+
+
 @pytest.mark.parametrize("name", ["docs.txt.bz2", "docs.zip", "docs.json"])
 def test_packed_texts(name, tmp_path):
     table: dict[str, Any] = {"text": "text"} if name.endswith(".json") else {}
