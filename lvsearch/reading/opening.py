@@ -6,6 +6,7 @@ A folder or archive of texts has a document per .txt file.
 import os
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -95,7 +96,8 @@ def text_files(path: str | os.PathLike[str]) -> TextFiles:
         _refuse_foreign_files(root, inner)
     folders = [file.parts[:-1] for file in inner]
     # A folder that was packed is a folder around all files of the archive; unpacked, it is the root.
-    around = len(os.path.commonprefix(folders)) if root.is_file() else 0
+    shared = takewhile(lambda level: len(set(level)) == 1, zip(*folders, strict=False))
+    around = len(list(shared)) if root.is_file() else 0
     labels = tuple(parts[around] for parts in folders) if all(len(parts) > around for parts in folders) else None
     return TextFiles(root, tuple(map(str, inner)), labels, notes)
 

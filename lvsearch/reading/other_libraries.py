@@ -133,9 +133,7 @@ def _words_in_id_order(vocabulary: Any, largest: int) -> list[str]:
         if place < 0:
             raise ValueError(f"got the id {place} of the word {word!r}; expected whole numbers from 0")
         if place in named:
-            raise ValueError(
-                f"got the id {place} of the words {named[place]!r} and {word!r}; expected one word for each"
-            )
+            raise ValueError(f"got the id {place} of {named[place]!r} and of {word!r}; expected one word for each")
         named[place] = str(word)
     return [named.get(place, UNNAMED.format(place)) for place in range(width)]
 

@@ -308,7 +308,7 @@ class Analyzer:
             found = self.tokenizer(text)
             if isinstance(found, str | bytes) or not isinstance(found, Iterable):  # a string would be cut into letters
                 raise ValueError(
-                    f"got {shortened_repr(found)} from the tokenizer; expected a list of words: return text.split(), say"
+                    f"got {shortened_repr(found)} from the tokenizer; expected a list of words, such as text.split()"
                 )
             words = list(found)
             if not all(isinstance(word, str) for word in words):

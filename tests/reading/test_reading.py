@@ -254,7 +254,7 @@ def test_gensim_bags_that_are_refused():
         ([[(0, 1)], [(1, -2)]], None, "got -2 in document 1"),
         ([[(0, 1)]], {"a": "b"}, "neither id to word nor word to id"),
         ([[(0, 1), (1, 1)]], {0: "bank", 1: "bank"}, "got the term 'bank' twice in the vocabulary"),
-        ([[(0, 1)]], {"bank": 0, "shore": 0}, "the id 0 of the words 'bank' and 'shore'; expected one word for each"),
+        ([[(0, 1)]], {"bank": 0, "shore": 0}, "the id 0 of 'bank' and of 'shore'; expected one word for each"),
         ([[(0, 1)]], {0: "bank", -1: "shore"}, "got the id -1 of the word 'shore'; expected whole numbers from 0"),
     ):
         with pytest.raises(ValueError, match=message):
