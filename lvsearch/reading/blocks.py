@@ -46,6 +46,7 @@ from lvsearch.tables.delimited import (
     dialect_of,
     every_value_named,
     fill_empty_texts,
+    lines_of,
     marks_notes,
     read_options,
     tidy_table,
@@ -143,19 +144,20 @@ def _delimited(source: TextSource, ending: str, as_text: frozenset[str]) -> Iter
     dialect = dialect_of(lambda: open_text(path, source.encoding), path, ending)
     with open_text(path, source.encoding) as file:
         check_header(file, path, dialect, nameless="")
+    lines = lines_of(lambda: open_text(path, source.encoding), dialect)
     marks: Counter[str] = Counter()
     try:
         with open_text(path, source.encoding) as file:
             columns = pd.read_csv(file, nrows=0, **dialect.pandas()).columns
         require_columns(columns, path, source.text, source.id)
-        options = read_options(columns, texts, source.label)
+        options = read_options(columns, texts, source.label) | lines.pandas()
         options["dtype"] |= dict.fromkeys(as_text, str)
         with every_value_named(path), open_text(path, source.encoding) as file:
             for read in pd.read_csv(file, **dialect.pandas(), **options, chunksize=DOCUMENTS):
                 frame, found = tidy_table(read, texts, source.label, as_text)
                 marks += found
                 documents = frame_documents(frame, source.text, source.id, source.label, source.keep)
-                yield documents._replace(notes=(*dialect.notes, *marks_notes(marks)))
+                yield documents._replace(notes=(*dialect.notes, *lines.notes(), *marks_notes(marks)))
     except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise not_delimited(path, error) from error
 
