@@ -347,7 +347,8 @@ class _Entries(NamedTuple):
             with open_text(self.path) as file:
                 for _ in range(self.lines_before):
                     next(file)
-                options = {"sep": r"\s+", "header": None, "chunksize": ENTRIES_AT_ONCE, "skip_blank_lines": False}
+                options = {"sep": r"\s+", "header": None, "chunksize": ENTRIES_AT_ONCE}
+                options |= {"skip_blank_lines": not self.integral}  # UCI's files have none; Matrix Market allows them
                 dtype = np.int64 if self.integral else np.float64
                 for chunk in pd.read_csv(file, dtype=dtype, comment=None, **options):
                     table = chunk.to_numpy()
@@ -383,7 +384,7 @@ class _Entries(NamedTuple):
             return np.column_stack([*(reversed(where) if self.transposed else where), table[:, 0]])
         table = table[:, [1, 0, *range(2, table.shape[1])]] if self.transposed else table
         counts = np.ones(len(table)) if self.ones else table[:, 2]
-        bad = (table[:, :2] < 1) | (table[:, :2] > (self.n_documents, self.n_words))
+        bad = ~((table[:, :2] >= 1) & (table[:, :2] <= (self.n_documents, self.n_words)))  # NaN is neither
         bad |= (self.integral & (counts < 1))[:, None]
         if bad.any():
             entry = int(bad.any(axis=1).argmax())

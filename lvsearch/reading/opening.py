@@ -10,7 +10,8 @@ from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from lvsearch.files.packed_files import ZIP, decode_text, is_hidden, read_text, unpacked_name, zip_members
+from lvsearch.files.packed_files import BAD_PACKING, ZIP, decode_text, is_hidden, read_text, unpacked_name, zip_members
+from lvsearch.files.plain_text import one_line
 from lvsearch.files.untrusted_files import require_ordinary
 from lvsearch.reading.counts import (
     CountOptions,
@@ -52,12 +53,30 @@ class TextFiles(NamedTuple):
         places: which of `names`
         encoding: the encoding of the files
 
-        Raises ValueError for a file that is no text in this encoding.
+        Raises ValueError for a file that is no text in this encoding, and for one in a .zip that is damaged or needs a
+        password.
         """
         if self.root.suffix.lower() != ZIP:
             return [read_text(self.root / name, encoding) for name in self.names[places]]
         with zipfile.ZipFile(self.root) as archive:
-            return [decode_text(archive.read(name), f"{self.root}/{name}", encoding) for name in self.names[places]]
+            return [
+                decode_text(_packed_content(archive, name), f"{self.root}/{name}", encoding)
+                for name in self.names[places]
+            ]
+
+
+def _packed_content(archive: zipfile.ZipFile, name: str) -> bytes:
+    """Return the bytes of a file in an archive. name: its path in the archive.
+
+    Raises ValueError for a file that is damaged, needs a password, or is packed in a way that Python does not know.
+    """
+    try:
+        return archive.read(name)
+    except BAD_PACKING as error:
+        raise ValueError(
+            f"{archive.filename}: {one_line(error)}; expected an archive whose files can be read: unpack it "
+            "(unzip, 7z) and open the folder"
+        ) from error
 
 
 def holds_text_files(path: str | os.PathLike[str]) -> bool:

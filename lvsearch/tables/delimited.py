@@ -307,9 +307,9 @@ def read_options(columns: Iterable[Any], texts: Iterable[Any], label: Any) -> di
 
     In all other columns an empty cell is missing, and `tidy_table` handles the rest.
     """
-    texts = list(texts)
+    columns, texts = list(columns), list(texts)
     return {
-        "dtype": dict.fromkeys([*texts, *([label] if label is not None else [])], str),
+        "dtype": dict.fromkeys([*texts, *(column for column in columns if column == label)], str),
         "na_values": {column: [""] for column in columns if column not in texts},
         "keep_default_na": False,
         "low_memory": False,

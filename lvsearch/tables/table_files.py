@@ -24,7 +24,7 @@ from lvsearch.tables.delimited import (
     read_options,
     tidy_table,
 )
-from lvsearch.tables.frames import columns_in_words
+from lvsearch.tables.frames import columns_in_words, has_column
 
 ARROW = (".parquet", ".feather", ".arrow")
 """The endings of tables that pyarrow reads."""
@@ -96,7 +96,7 @@ def require_columns(columns: pd.Index, name: Any, text: Any, id: Any) -> None:
             "the texts: say text= (on the command line --text-column)"
         )
     for option, column in (("text", text), ("id", id)):
-        if column is not None and column not in columns:
+        if column is not None and not has_column(columns, column):
             raise ValueError(
                 f"{name}: got {option}={column!r} (--{option}-column), expected one of its columns: "
                 f"{columns_in_words(columns)}"

@@ -461,6 +461,17 @@ def test_archives(tmp_path):
     (tmp_path / "bad.txt.bz2").write_bytes(b"no archive")
     with pytest.raises(ValueError, match=r"bad\.txt\.bz2: .*written by bzip2"):
         lv.Corpus.open(tmp_path / "bad.txt.bz2")
+    sound = (tmp_path / "many.zip").read_bytes()
+    assert sound.count(b"apple") == 1
+    # a byte of a text is another; the mark of encryption is set for every file, in both of its places
+    locked = bytearray(sound)
+    for signature, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        for found in re.finditer(re.escape(signature), sound):
+            locked[found.start() + flags] |= 1
+    for content, message in ((sound.replace(b"apple", b"appla"), "Bad CRC-32"), (locked, "password required")):
+        (tmp_path / "odd.zip").write_bytes(content)
+        with pytest.raises(ValueError, match=rf"odd\.zip: .*{message}.*expected an archive whose files can be read"):
+            lv.Corpus.open(tmp_path / "odd.zip")
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,14 @@ def test_analyzers_that_are_refused(options, message):
         lv.Corpus.from_texts(["some words"], **options)
 
 
+@pytest.mark.parametrize("ngram_range", [2, None, (1, 2.0), (1,), "12"])
+def test_ranges_that_are_no_pairs_of_numbers(ngram_range):
+    analyzer = Analyzer()
+    object.__setattr__(analyzer, "ngram_range", ngram_range)  # past the checks of types that tests have
+    with pytest.raises(ValueError, match=r"got ngram_range=.*; expected two whole numbers, such as \(1, 2\)"):
+        analyzer.__post_init__()
+
+
 def characters(text):
     return list(text)
 
