@@ -63,8 +63,8 @@ def indicators(
         values, (rows, categories) of 0 and 1; observed, True where the answer is known, same shape; names,
         "column=category" for each, as `lvsearch.models.components.categorical` writes them.
 
-    Raises ValueError for empty cells without `missing`, columns of fewer than two categories, a column name twice, cells of
-    several values, and `numbers` that are no columns of numbers.
+    Raises ValueError for empty cells without `missing`, columns of fewer than two categories, a column name twice,
+    cells of several values, and `numbers` that are no columns of numbers.
     """
     if missing not in (None, "nan"):
         raise ValueError(f'got missing={missing!r}; expected "nan", for answers that are not known, or None')
@@ -85,8 +85,8 @@ def indicators(
             observed.append(~np.isnan(cells))
             names.append(number_name(name))
             continue
-        cells = column if pd.api.types.is_object_dtype(column.dtype) else ()
-        nested = next((cell for cell in cells if not isinstance(cell, Hashable)), None)
+        objects = column if pd.api.types.is_object_dtype(column.dtype) else ()
+        nested = next((cell for cell in objects if not isinstance(cell, Hashable)), None)
         if nested is not None:
             raise ValueError(
                 f"got the {type(nested).__name__} {shortened_repr(nested)} in the column {visible(str(name))!r}, "
