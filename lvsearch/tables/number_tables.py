@@ -326,8 +326,9 @@ def _missing_notes(plain: pd.DataFrame, style: NumberStyle, frame: pd.DataFrame)
     lacking = [place for place, name in enumerate(frame.columns) if bool(cast(pd.Series, frame[name]).isna().any())]
     marks: Counter[str] = Counter()
     for place in lacking:
-        cells = plain[frame.columns[place]]
-        for mark, times in cells[cells.isin([*MISSING, *style.missing_marks])].value_counts().items():
+        cells = cast(pd.Series, plain[frame.columns[place]])
+        marked = cast(pd.Series, cells[cells.isin([*MISSING, *style.missing_marks])])
+        for mark, times in marked.value_counts().items():
             marks[f"{mark!r} in the column {str(frame.columns[place])!r}"] = int(times)
     return marks_notes(marks)
 
