@@ -205,7 +205,8 @@ def column_of(name: str, values: pd.Series) -> TableColumn | None:
         return TableColumn(name, "number", _read_only_copy(values.to_numpy(np.float64, na_value=np.nan)))
     if kinds.is_datetime64_any_dtype(values.dtype):
         plain = values.dt.tz_convert("UTC").dt.tz_localize(None) if values.dt.tz is not None else values
-        if cast(pd.Series, plain[~missing]).between(*TIMES_IN_FILES).all():  # other years would wrap around into these in silence
+        present = cast(pd.Series, plain[~missing])
+        if present.between(*TIMES_IN_FILES).all():  # other years would wrap around into these in silence
             return TableColumn(name, "time", _read_only_copy(plain.to_numpy("datetime64[ns]")))
     known = values[~missing]
     if not all(isinstance(value, str) or kinds.is_scalar(value) for value in known):
