@@ -111,15 +111,15 @@ def read_ped(path: str | os.PathLike[str]) -> GenotypeCounts:
     A line has six columns, and then two alleles of each variant, 0 where missing. The names of variants come from the
     .map file beside it, if there is one. The family is the population.
 
-    Raises ValueError, with the number of the line, for lines of another length; also if two variants have one name, or
-    no variant varies.
+    Raises ValueError, with the number of the line, for lines of another length, also of the .map file; if two variants
+    have one name, or no variant varies.
     """
     lines = [(number, line.split()) for number, line in enumerate(read_lines(path), 1) if line.strip()]
     lines = [(number, cells) for number, cells in lines if not cells[0].startswith("#")]
     if not lines:
         raise ValueError(f"{path}: got no individuals, expected a line for each")
     map_file = Path(path).with_suffix(".map")
-    names = [line.split()[1] for line in read_lines(map_file) if line.strip()] if map_file.exists() else None
+    names = _variant_names(map_file) if map_file.exists() else None
     width = len(lines[0][1]) if names is None else 6 + 2 * len(names)
     for number, cells in lines:
         if len(cells) != width or width <= 6 or width % 2:
@@ -133,6 +133,21 @@ def read_ped(path: str | os.PathLike[str]) -> GenotypeCounts:
     alleles = table[:, 6:].reshape(len(lines), n_loci, 2).swapaxes(1, 2)
     loci = names or [f"variant{number}" for number in range(n_loci)]
     return count_alleles(alleles, loci, table[:, 1].tolist(), table[:, 0].tolist(), "0", path)
+
+
+def _variant_names(path: Path) -> list[str]:
+    """Return the names of the variants in a .map file of PLINK, the second column of each line.
+
+    Raises ValueError, with the number of the line, for a line of a single column.
+    """
+    lines = [(number, line.split()) for number, line in enumerate(read_lines(path), 1) if line.strip()]
+    for number, cells in lines:
+        if len(cells) < 2:
+            raise ValueError(
+                f"{path}, line {number}: got {cells[0]!r} alone; expected the chromosome, the name of the variant and "
+                "its place, as PLINK writes them"
+            )
+    return [cells[1] for _, cells in lines]
 
 
 def read_raw(path: str | os.PathLike[str]) -> GenotypeCounts:
@@ -237,7 +252,7 @@ class Genotypes(Corpus):
         extra_columns: int = 0,
         one_row: bool = False,
         ploidy: int = 2,
-        missing: str = "-9",
+        missing: str | int = "-9",
     ) -> "Genotypes":
         """Read a data file of STRUCTURE, whose columns are separated by blanks.
 
@@ -253,8 +268,10 @@ class Genotypes(Corpus):
 
         Raises:
             ValueError: with the line, a line of another length or an individual with another number of lines; two loci
-                of one name; no locus that varies.
+                of one name; no locus that varies; a `missing` that is neither text nor a whole number.
         """
+        if isinstance(missing, bool) or not isinstance(missing, str | int | np.integer):
+            raise ValueError(f"got missing={missing!r}, expected the mark as it stands in the file, such as '-9'")
         return cls._read(
             read_structure(
                 path,
@@ -263,7 +280,7 @@ class Genotypes(Corpus):
                 extra_columns=extra_columns,
                 one_row=one_row,
                 ploidy=ploidy,
-                missing=missing,
+                missing=str(missing),
             )
         )
 

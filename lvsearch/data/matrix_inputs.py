@@ -4,7 +4,7 @@ Numbers whose square float32 cannot hold are refused: too large ones, and column
 categories are turned into indicators, one column of 0 and 1 for each category, as latent class models need.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,8 @@ from jaxtyping import Bool, Float
 
 from lvsearch.files.plain_text import visible
 from lvsearch.models.components.categorical import indicator_name, number_name
-from lvsearch.models.plain_arguments import as_list
+from lvsearch.models.plain_arguments import as_list, shortened_repr
+from lvsearch.tables.frames import first_repeated, has_column
 
 LARGEST, SMALLEST = 1e15, 1e-15
 """The limits of the largest value of a column. Inference squares values in float32, whose range is 1e-38 to 3e38."""
@@ -62,15 +63,19 @@ def indicators(
         values, (rows, categories) of 0 and 1; observed, True where the answer is known, same shape; names,
         "column=category" for each, as `lvsearch.models.components.categorical` writes them.
 
-    Raises ValueError for empty cells without `missing`, columns of fewer than two categories, and `numbers` that are no
-    columns of numbers.
+    Raises ValueError for empty cells without `missing`, columns of fewer than two categories, a column name twice,
+    cells of several values, and `numbers` that are no columns of numbers.
     """
     if missing not in (None, "nan"):
         raise ValueError(f'got missing={missing!r}; expected "nan", for answers that are not known, or None')
     values, observed, names = [], [], []
-    lost = [name for name in numbers if name not in frame.columns]
+    twice = first_repeated(map(str, frame.columns))
+    if twice is not None:
+        raise ValueError(f"got the column {twice!r} twice; expected distinct names")
+    numbers = as_list("numbers", numbers)
+    lost = [name for name in numbers if not has_column(frame.columns, name)]
     if lost:
-        raise ValueError(f"got numbers={list(numbers)!r}, expected columns of the frame: there is no {lost[0]!r}")
+        raise ValueError(f"got numbers={numbers!r}, expected columns of the frame: there is no {lost[0]!r}")
     for name in frame.columns:
         # columns of numbers are kept; every other column becomes one indicator for each of its categories
         column = frame[name]
@@ -80,6 +85,13 @@ def indicators(
             observed.append(~np.isnan(cells))
             names.append(number_name(name))
             continue
+        objects = column if pd.api.types.is_object_dtype(column.dtype) else ()
+        nested = next((cell for cell in objects if not isinstance(cell, Hashable)), None)
+        if nested is not None:
+            raise ValueError(
+                f"got the {type(nested).__name__} {shortened_repr(nested)} in the column {visible(str(name))!r}, "
+                "expected one answer in each cell: make a column of yes and no of every possible answer"
+            )
         coded = column if isinstance(column.dtype, pd.CategoricalDtype) else column.astype("category")
         levels, codes = list(coded.cat.categories), coded.cat.codes.to_numpy()
         if len(levels) < 2:

@@ -184,7 +184,7 @@ class Points(Data):
         names = None if _is_default_index(frame.index) else frame.index
         values = frame.to_numpy(dtype=np.float64, na_value=np.nan)
         points = cls.from_array(values, observed, missing=missing, columns=frame.columns, row_names=names)
-        return replace(points, row_kind=_row_kind(frame.index))
+        return replace(points, row_kind=kind_of_index(frame.index))
 
     @classmethod
     def from_categories(cls, frame: Any, *, numbers: Sequence[str] = (), missing: str | None = None) -> "Points":
@@ -208,7 +208,7 @@ class Points(Data):
         values, observed, names = indicators(frame, missing, numbers)
         rows = None if _is_default_index(frame.index) else frame.index
         points = cls.from_array(values, observed, columns=names, row_names=rows)
-        return replace(points, row_kind=_row_kind(frame.index))
+        return replace(points, row_kind=kind_of_index(frame.index))
 
     @classmethod
     def from_csv(
@@ -428,7 +428,7 @@ def row_index(points: Points) -> pd.Index:
     return pd.Index(points.row_names)
 
 
-def _row_kind(index: pd.Index) -> str:
+def kind_of_index(index: pd.Index) -> str:
     """Return the kind of `ROW_KINDS` of a data frame's index. Times with a zone are text."""
     if pd.api.types.is_integer_dtype(index.dtype) and not index.hasnans:
         return "whole"

@@ -27,6 +27,7 @@ from lvsearch.reading.counts import (
     ldac_row,
     parse_svmlight,
     svmlight_first_id,
+    svmlight_labels,
 )
 from lvsearch.reading.opening import (
     LINES,
@@ -45,6 +46,7 @@ from lvsearch.tables.delimited import (
     dialect_of,
     every_value_named,
     fill_empty_texts,
+    lines_of,
     marks_notes,
     read_options,
     tidy_table,
@@ -142,19 +144,20 @@ def _delimited(source: TextSource, ending: str, as_text: frozenset[str]) -> Iter
     dialect = dialect_of(lambda: open_text(path, source.encoding), path, ending)
     with open_text(path, source.encoding) as file:
         check_header(file, path, dialect, nameless="")
+    lines = lines_of(lambda: open_text(path, source.encoding), dialect)
     marks: Counter[str] = Counter()
     try:
         with open_text(path, source.encoding) as file:
             columns = pd.read_csv(file, nrows=0, **dialect.pandas()).columns
         require_columns(columns, path, source.text, source.id)
-        options = read_options(columns, texts, source.label)
+        options = read_options(columns, texts, source.label) | lines.pandas()
         options["dtype"] |= dict.fromkeys(as_text, str)
         with every_value_named(path), open_text(path, source.encoding) as file:
             for read in pd.read_csv(file, **dialect.pandas(), **options, chunksize=DOCUMENTS):
                 frame, found = tidy_table(read, texts, source.label, as_text)
                 marks += found
                 documents = frame_documents(frame, source.text, source.id, source.label, source.keep)
-                yield documents._replace(notes=(*dialect.notes, *marks_notes(marks)))
+                yield documents._replace(notes=(*dialect.notes, *lines.notes(), *marks_notes(marks)))
     except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise not_delimited(path, error) from error
 
@@ -296,7 +299,7 @@ def _svmlight(source: CountSource) -> Iterator[CountBlock]:
             raise ValueError(f"{path}: got id {width - 1 + shift} with a vocabulary of {n_terms:,} terms")
         shape = (counts.shape[0], n_terms if n_terms is not None else max(width, 1))
         shifted = csr_array((counts.data, ids, counts.indptr), shape=shape)
-        yield CountBlock(canonical_counts(shifted, first=first), tuple(f"{label:g}" for label in labels), notes)
+        yield CountBlock(canonical_counts(shifted, first=first), svmlight_labels(labels), notes)
         first += counts.shape[0]
 
 
@@ -344,7 +347,8 @@ class _Entries(NamedTuple):
             with open_text(self.path) as file:
                 for _ in range(self.lines_before):
                     next(file)
-                options = {"sep": r"\s+", "header": None, "chunksize": ENTRIES_AT_ONCE, "skip_blank_lines": False}
+                options = {"sep": r"\s+", "header": None, "chunksize": ENTRIES_AT_ONCE}
+                options |= {"skip_blank_lines": not self.integral}  # UCI's files have none; Matrix Market allows them
                 dtype = np.int64 if self.integral else np.float64
                 for chunk in pd.read_csv(file, dtype=dtype, comment=None, **options):
                     table = chunk.to_numpy()
@@ -380,7 +384,7 @@ class _Entries(NamedTuple):
             return np.column_stack([*(reversed(where) if self.transposed else where), table[:, 0]])
         table = table[:, [1, 0, *range(2, table.shape[1])]] if self.transposed else table
         counts = np.ones(len(table)) if self.ones else table[:, 2]
-        bad = (table[:, :2] < 1) | (table[:, :2] > (self.n_documents, self.n_words))
+        bad = ~((table[:, :2] >= 1) & (table[:, :2] <= (self.n_documents, self.n_words)))  # NaN is neither
         bad |= (self.integral & (counts < 1))[:, None]
         if bad.any():
             entry = int(bad.any(axis=1).argmax())

@@ -417,7 +417,7 @@ def read_svmlight(
     if highest - first >= width:
         raise ValueError(f"{path}: got id {highest} with a vocabulary of {width:,} terms")
     counts = csr_array((ids.data, ids.indices - first, ids.indptr), shape=(ids.shape[0], width))
-    return FileCounts(counts, words, tuple(f"{label:g}" for label in labels), notes=notes)
+    return FileCounts(counts, words, svmlight_labels(labels), notes=notes)
 
 
 def parse_svmlight(content: bytes, path: str | os.PathLike[str]) -> tuple[csr_array, np.ndarray]:
@@ -428,7 +428,7 @@ def parse_svmlight(content: bytes, path: str | os.PathLike[str]) -> tuple[csr_ar
 
     Columns of the counts (documents, ids) are the ids as the file has them; labels are numbers, (documents,).
 
-    Raises ValueError for lines of another form.
+    Raises ValueError for lines of another form, and for labels that are no numbers (NaN).
     """
     from sklearn.datasets import load_svmlight_file  # slow to import, and few need it
 
@@ -438,7 +438,21 @@ def parse_svmlight(content: bytes, path: str | os.PathLike[str]) -> tuple[csr_ar
         raise ValueError(
             f"{path}: {one_line(error)}; expected lines `label id:count …`, as SVMlight has them"
         ) from error
-    return csr_array(counts), np.asarray(labels)
+    unknown = np.isnan(labels)
+    if unknown.any():
+        raise ValueError(
+            f"{path}: got {int(unknown.sum()):,} documents with the label NaN; expected a number for each: leave such "
+            "documents out, or give them a number of their own"
+        )
+    return csr_array(counts), np.asarray(labels, np.float64)
+
+
+def svmlight_labels(labels: np.ndarray) -> tuple[str, ...]:
+    """Return the labels of SVMlight files as text that differs wherever they do: "1000001", "0.5".
+
+    labels: the labels as numbers, (documents,)
+    """
+    return tuple(str(int(label)) if label.is_integer() else repr(label) for label in labels.tolist())
 
 
 def svmlight_first_id(

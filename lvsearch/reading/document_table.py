@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -205,9 +205,8 @@ def column_of(name: str, values: pd.Series) -> TableColumn | None:
         return TableColumn(name, "number", _read_only_copy(values.to_numpy(np.float64, na_value=np.nan)))
     if kinds.is_datetime64_any_dtype(values.dtype):
         plain = values.dt.tz_convert("UTC").dt.tz_localize(None) if values.dt.tz is not None else values
-        first, last = TIMES_IN_FILES
-        known = plain[~missing]
-        if ((known >= first) & (known <= last)).all():  # other years would wrap around into these in silence
+        present = cast(pd.Series, plain[~missing])
+        if present.between(*TIMES_IN_FILES).all():  # other years would wrap around into these in silence
             return TableColumn(name, "time", _read_only_copy(plain.to_numpy("datetime64[ns]")))
     known = values[~missing]
     if not all(isinstance(value, str) or kinds.is_scalar(value) for value in known):

@@ -6,10 +6,12 @@ A folder or archive of texts has a document per .txt file.
 import os
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from lvsearch.files.packed_files import ZIP, decode_text, is_hidden, read_text, unpacked_name, zip_members
+from lvsearch.files.packed_files import BAD_PACKING, ZIP, decode_text, is_hidden, read_text, unpacked_name, zip_members
+from lvsearch.files.plain_text import one_line
 from lvsearch.files.untrusted_files import require_ordinary
 from lvsearch.reading.counts import (
     CountOptions,
@@ -35,7 +37,8 @@ class TextFiles(NamedTuple):
 
     root: the folder or archive
     names: the paths of the files inside it
-    labels: the class of each file, which is the name of its top folder; None unless every file is in some folder
+    labels: the class of each file, which is the name of its top folder; None unless every file is in some folder.
+        Folders around all files of an archive do not count
     notes: sentences on files that were left out
     """
 
@@ -50,12 +53,30 @@ class TextFiles(NamedTuple):
         places: which of `names`
         encoding: the encoding of the files
 
-        Raises ValueError for a file that is no text in this encoding.
+        Raises ValueError for a file that is no text in this encoding, and for one in a .zip that is damaged or needs a
+        password.
         """
         if self.root.suffix.lower() != ZIP:
             return [read_text(self.root / name, encoding) for name in self.names[places]]
         with zipfile.ZipFile(self.root) as archive:
-            return [decode_text(archive.read(name), f"{self.root}/{name}", encoding) for name in self.names[places]]
+            return [
+                decode_text(_packed_content(archive, name), f"{self.root}/{name}", encoding)
+                for name in self.names[places]
+            ]
+
+
+def _packed_content(archive: zipfile.ZipFile, name: str) -> bytes:
+    """Return the bytes of a file in an archive. name: its path in the archive.
+
+    Raises ValueError for a file that is damaged, needs a password, or is packed in a way that Python does not know.
+    """
+    try:
+        return archive.read(name)
+    except BAD_PACKING as error:
+        raise ValueError(
+            f"{archive.filename}: {one_line(error)}; expected an archive whose files can be read: unpack it "
+            "(unzip, 7z) and open the folder"
+        ) from error
 
 
 def holds_text_files(path: str | os.PathLike[str]) -> bool:
@@ -92,7 +113,11 @@ def text_files(path: str | os.PathLike[str]) -> TextFiles:
         )
     if not root.is_file():
         _refuse_foreign_files(root, inner)
-    labels = tuple(file.parts[0] for file in inner) if all(len(file.parts) > 1 for file in inner) else None
+    folders = [file.parts[:-1] for file in inner]
+    # A folder that was packed is a folder around all files of the archive; unpacked, it is the root.
+    shared = takewhile(lambda level: len(set(level)) == 1, zip(*folders, strict=False))
+    around = len(list(shared)) if root.is_file() else 0
+    labels = tuple(parts[around] for parts in folders) if all(len(parts) > around for parts in folders) else None
     return TextFiles(root, tuple(map(str, inner)), labels, notes)
 
 

@@ -83,7 +83,7 @@ def bag_counts(bags: Iterable[Any], vocabulary: Any) -> tuple[csr_array, list[st
 
     Raises:
         ValueError: a document that is no list of pairs, an id that is no whole number from 0, or an id outside the
-            vocabulary, with the document's number.
+            vocabulary, with the document's number; a dictionary with two words of one id, or ids below 0.
     """
     entries: list[tuple[int, Any, Any]] = []
     n_documents = 0
@@ -118,18 +118,24 @@ def _words_in_id_order(vocabulary: Any, largest: int) -> list[str]:
         direction, in which ids without a word get a name such as "term7"
     largest: the largest id in the documents; used with a dictionary only
 
-    Raises ValueError for a dictionary if an id is too large to number words by.
+    Raises ValueError for a dictionary if an id is too large to number words by or below 0, or if two words have one id.
     """
     if not isinstance(vocabulary, Mapping):
         return [str(word) for word in vocabulary]
-    pairs = {word: key for key, word in vocabulary.items()} if _is_by_id(vocabulary) else dict(vocabulary)
-    width = max([largest, *pairs.values()], default=-1) + 1
+    keys = list(vocabulary.keys())
+    pairs = [(key, vocabulary[key]) for key in keys]
+    pairs = pairs if _is_by_id(vocabulary) else [(place, word) for word, place in pairs]
+    width = max([largest, *(place for place, _ in pairs)], default=-1) + 1
     if width > MOST_UNNAMED:
         raise ValueError(f"got ids up to {width - 1:,}; expected at most {MOST_UNNAMED:,}: number the words from 0")
-    words = [UNNAMED.format(place) for place in range(width)]
-    for word, place in pairs.items():
-        words[place] = str(word)
-    return words
+    named: dict[int, str] = {}
+    for place, word in pairs:
+        if place < 0:
+            raise ValueError(f"got the id {place} of the word {word!r}; expected whole numbers from 0")
+        if place in named:
+            raise ValueError(f"got the id {place} of {named[place]!r} and of {word!r}; expected one word for each")
+        named[place] = str(word)
+    return [named.get(place, UNNAMED.format(place)) for place in range(width)]
 
 
 def _is_by_id(vocabulary: Mapping[Any, Any]) -> bool:

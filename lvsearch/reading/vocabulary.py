@@ -4,6 +4,9 @@ import os
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
+import pandas as pd
+from pandas.api.types import is_scalar
+
 from lvsearch.files.packed_files import read_text
 from lvsearch.files.string_arrays import StoredStrings
 from lvsearch.models.plain_arguments import as_list
@@ -77,13 +80,25 @@ def as_strings(what: str, values: Iterable[Any] | None) -> tuple[str, ...] | Sto
     values: the names or labels
 
     Raises:
-        ValueError: a single string in place of a list.
+        ValueError: a single string in place of a list; missing values (None, NaN), whose text would be one more name.
     """
     if isinstance(values, str):
         raise ValueError(f"got the string {values[:40]!r} as {what}; expected a list with one entry per document")
-    if isinstance(values, StoredStrings):
+    if values is None or isinstance(values, StoredStrings):
         return values
-    return None if values is None else tuple(str(value) for value in as_list(what, values))
+    listed = as_list(what, values)
+    missing = [place for place, value in enumerate(listed) if is_missing(value)]
+    if missing:
+        raise ValueError(
+            f"got {len(missing):,} missing values of {len(listed):,} in {what}, the first for document {missing[0]:,}; "
+            "expected one for each: leave such documents out, or give them a text of their own, such as 'unknown'"
+        )
+    return tuple(str(value) for value in listed)
+
+
+def is_missing(value: Any) -> bool:
+    """Return True for a single value that stands for none: None, NaN, NaT or pandas' NA."""
+    return not isinstance(value, str) and is_scalar(value) and bool(pd.isna(value))
 
 
 def one_per_document(what: str, values: Iterable[Any] | None, counts: Any) -> tuple[str, ...] | StoredStrings | None:
@@ -94,7 +109,7 @@ def one_per_document(what: str, values: Iterable[Any] | None, counts: Any) -> tu
     counts: a matrix (documents, terms)
 
     Raises:
-        ValueError: too few or too many of them; a single string in place of a list.
+        ValueError: too few or too many of them, or missing ones; a single string in place of a list.
     """
     strings = as_strings(what, values)
     if strings is not None and len(strings) != counts.shape[0]:

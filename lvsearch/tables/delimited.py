@@ -55,6 +55,76 @@ class Dialect(NamedTuple):
         return {"sep": self.separator, "quoting": csv.QUOTE_MINIMAL if self.quoted else csv.QUOTE_NONE}
 
 
+class TableLines(NamedTuple):
+    """The rows of a table as its lines have them, with the first row that is not blank as the first.
+
+    width: the number of values in the first row
+    lines_before: the number of blank lines before the first row
+    n_rows: the number of rows up to the last one that is not blank, with the first one and with blank ones
+    n_short: the number of rows, blank ones apart, with fewer values than the first
+    first_short: (line, number of values) of the first of these; (0, 0) if there is none
+    """
+
+    width: int
+    lines_before: int
+    n_rows: int
+    n_short: int
+    first_short: tuple[int, int]
+
+    def pandas(self, header: bool = True) -> dict[str, Any]:
+        """Return the arguments of `pandas.read_csv` with which a blank line is a row where a table has one column.
+
+        pandas leaves blank lines out. In a table of one column an empty cell is written so.
+
+        header: True if the first row names the columns
+        """
+        if self.width != 1:
+            return {}
+        return {"skip_blank_lines": False, "skiprows": self.lines_before, "nrows": self.n_rows - header}
+
+    def short_rows(self) -> str:
+        """Return what the rows with too few values are, in words; "" if there are none."""
+        if not self.n_short:
+            return ""
+        line, n_values = self.first_short
+        return f"{self.n_short:,} rows with fewer than {self.width} values, the first in line {line} with {n_values}"
+
+    def notes(self) -> tuple[str, ...]:
+        """Return one note on rows with too few values; none if there are no such rows."""
+        return (f"{self.short_rows()}: the values at their end are taken as missing",) * bool(self.n_short)
+
+
+def lines_of(opened: Opened, dialect: Dialect) -> TableLines:
+    """Return how many rows and values the lines of a table have.
+
+    opened: a function that opens the table at its beginning
+    dialect: how the table is written
+    """
+    width = lines_before = n_rows = n_seen = n_short = n_read = 0
+    first_short, line = (0, 0), 1
+
+    def counted(file: Iterable[str]) -> Iterator[str]:
+        """Yield the lines of the table, and count them in `n_read`."""
+        nonlocal n_read
+        for n_read, each in enumerate(file, start=1):  # noqa: B007 — counted for the outer function
+            yield each
+
+    with long_fields(), opened() as file:
+        for row in dialect.reader(counted(file)):
+            first_line, line = line, n_read + 1  # a row in quotes may have several lines
+            is_blank = not row or (len(row) == 1 and row[0].isspace())
+            if is_blank and not width:
+                lines_before += 1
+                continue
+            n_seen += 1
+            if is_blank:
+                continue
+            n_rows, width = n_seen, width or len(row)
+            if len(row) < width:
+                n_short, first_short = n_short + 1, first_short if n_short else (first_line, len(row))
+    return TableLines(width, lines_before, n_rows, n_short, first_short)
+
+
 def opened_text(content: str) -> Opened:
     """Return a function that opens a string for reading at its beginning, as often as it is called."""
     return lambda: nullcontext(io.StringIO(content))
@@ -237,9 +307,9 @@ def read_options(columns: Iterable[Any], texts: Iterable[Any], label: Any) -> di
 
     In all other columns an empty cell is missing, and `tidy_table` handles the rest.
     """
-    texts = list(texts)
+    columns, texts = list(columns), list(texts)
     return {
-        "dtype": dict.fromkeys([*texts, *([label] if label is not None else [])], str),
+        "dtype": dict.fromkeys([*texts, *(column for column in columns if column == label)], str),
         "na_values": {column: [""] for column in columns if column not in texts},
         "keep_default_na": False,
         "low_memory": False,

@@ -1,6 +1,6 @@
 """Read data frames with a row per document, or wide ones with a column per term."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +33,11 @@ def columns_in_words(columns: Iterable[Any]) -> str:
     """Return names of columns as text, such as "'id', 'body', 'year'"; of more than twelve only the first twelve."""
     names = [repr(name) for name in columns]
     return ", ".join(names[:SHOWN]) + (f", … ({len(names)} in all)" if len(names) > SHOWN else "")
+
+
+def has_column(columns: pd.Index, name: Any) -> bool:
+    """Return True if one of the columns has this name; what cannot be a name, such as a list, is none."""
+    return isinstance(name, Hashable) and name in columns
 
 
 def first_repeated(names: Iterable[str]) -> str | None:
@@ -132,7 +137,7 @@ def frame_documents(
         raise ValueError(f"got keep={keep!r}; expected a list of columns: keep=[{keep!r}]")
     kept = None if keep is None else as_list("keep", keep)
     for what, name in (("text", text), ("id", id), ("label", label), *(("keep", name) for name in kept or ())):
-        if name not in frame.columns and not (name is None and what in ("id", "label")):
+        if not has_column(frame.columns, name) and not (name is None and what in ("id", "label")):
             raise ValueError(
                 f"got {what}={name!r}, expected one of the columns {columns_in_words(frame.columns)}"
                 f"{'; text= names the one that holds the texts' if what == 'text' else ''}"

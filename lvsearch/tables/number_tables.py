@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import pandas as pd
@@ -15,10 +16,12 @@ from lvsearch.files.plain_text import one_line
 from lvsearch.tables.delimited import (
     MISSING,
     Dialect,
+    TableLines,
     UnnamedValuesError,
     check_header,
     dialect_of,
     every_value_named,
+    lines_of,
     marks_notes,
     opened_text,
 )
@@ -79,39 +82,59 @@ def read_numbers(
     """
     content = read_text(path, encoding)
     ending = ".tsv" if unpacked_name(path).endswith(".tsv") else ".csv"
+    if style.separator is not None and len(style.separator) != 1:
+        raise ValueError(
+            f"got separator={style.separator!r}; expected one character, such as ',', ';', ' ' or a tab: read other "
+            "files by pandas.read_csv and lv.Points.from_frame"
+        )
     dialect = Dialect(style.separator, True, ()) if style.separator else dialect_of(opened_text(content), path, ending)
     if header:
         check_header(io.StringIO(content), path, dialect, nameless=row_names)
-    frame, assumed, notes = _read_in_style(content, path, dialect, header, row_names, style), style, dialect.notes
+    lines = lines_of(opened_text(content), dialect)
+    if lines.n_short:
+        raise ValueError(
+            f"{path}: got {lines.short_rows()}; expected as many on every line: write empty cells where a value is "
+            "missing"
+        )
+    read = partial(_read_in_style, content, path, dialect, lines, header, row_names)
+    frame, assumed, notes = read(style), style, dialect.notes
     if not len(frame):
         raise ValueError(f"{path}: got the names of the columns and no row; expected at least one row of numbers")
     texts = _text_columns(frame)
     if texts and style.decimal is None and style.thousands is None:
         assumed = _style_of(frame, texts, dialect, style, path)
         if assumed != style:
-            frame = _read_in_style(content, path, dialect, header, row_names, assumed)
+            frame = read(assumed)
             notes += _style_notes(assumed)
     if assumed.thousands:
-        _check_thousands(_plain_cells(content, dialect, header), frame, path, header, assumed)
+        _check_thousands(_plain_cells(content, dialect, lines, header), frame, path, header, assumed)
     _check_numbers(frame, path, header, assumed)
     if header and len(frame.columns) and all(_is_number(str(name)) for name in frame.columns):
         raise ValueError(
             f"{path}: got only numbers on the first line, expected the names of the columns: say header=False "
             "where the data begin there"
         )
-    notes += _missing_notes(content, dialect, header, style, frame)
+    if bool(frame.isna().to_numpy().any()):
+        notes += _missing_notes(_plain_cells(content, dialect, lines, header), style, frame)
     frame.columns = [name if header else f"column{number}" for number, name in enumerate(frame.columns)]
     return NumberTable(frame, notes)
 
 
 def _read_in_style(
-    content: str, path: Any, dialect: Dialect, header: bool, row_names: str | int | None, style: NumberStyle
+    content: str,
+    path: Any,
+    dialect: Dialect,
+    lines: TableLines,
+    header: bool,
+    row_names: str | int | None,
+    style: NumberStyle,
 ) -> pd.DataFrame:
     """Return a table as pandas reads it in one style of numbers; the column of row names is kept as text.
 
     content: the text of the file
     path: the file, for messages
     dialect: how the table is written
+    lines: the rows of the table, as `lines_of` returns them
     header: True if the first line names the columns
     row_names: the column with the names of the rows, by name or number, or None
     style: how numbers are written
@@ -139,6 +162,7 @@ def _read_in_style(
                 decimal=style.decimal or ".",
                 thousands=style.thousands,
                 **dialect.pandas(),
+                **lines.pandas(header),
             )
     except UnnamedValuesError:
         raise
@@ -234,9 +258,17 @@ def _check_numbers(frame: pd.DataFrame, path: Any, header: bool, style: NumberSt
         return
     row, cell = found
     more = f" (and {len(texts) - 1} more columns with text)" if len(texts) > 1 else ""
+    parts = str(cell).split()
+    is_blank_separated = (
+        len(frame.columns) == 1
+        and len(parts) > 1
+        and all(map(_is_number, parts))
+        and (not header or len(str(texts[0]).split()) == len(parts))
+    )
+    what_to_do = "say separator=' ' where blanks separate the values" if is_blank_separated else advice(cell)
     raise ValueError(
         f"{path}: got {cell!r} in the column {texts[0]!r}, row {row} (line {row + 1 + header}){more}; expected numbers "
-        f"throughout: {advice(cell)}"
+        f"throughout: {what_to_do}"
     )
 
 
@@ -284,34 +316,29 @@ def advice(cell: Any) -> str:
     )
 
 
-def _missing_notes(
-    content: str, dialect: Dialect, header: bool, style: NumberStyle, frame: pd.DataFrame
-) -> tuple[str, ...]:
+def _missing_notes(plain: pd.DataFrame, style: NumberStyle, frame: pd.DataFrame) -> tuple[str, ...]:
     """Return one note on marks such as "NA" that were read as missing; none if only empty cells are missing.
 
-    content: the text of the file
-    dialect: how the table is written
-    header: True if the first line names the columns
+    plain: all cells of the file as text
     style: how numbers are written, which lists further marks
     frame: the table as it was read
     """
     lacking = [place for place, name in enumerate(frame.columns) if bool(cast(pd.Series, frame[name]).isna().any())]
-    if not lacking:
-        return ()
-    plain = _plain_cells(content, dialect, header)
     marks: Counter[str] = Counter()
     for place in lacking:
         cells = cast(pd.Series, plain[frame.columns[place]])
-        for mark, times in cells[cells.isin([*MISSING, *style.missing_marks])].value_counts().items():
+        marked = cast(pd.Series, cells[cells.isin([*MISSING, *style.missing_marks])])
+        for mark, times in marked.value_counts().items():
             marks[f"{mark!r} in the column {str(frame.columns[place])!r}"] = int(times)
     return marks_notes(marks)
 
 
-def _plain_cells(content: str, dialect: Dialect, header: bool) -> pd.DataFrame:
+def _plain_cells(content: str, dialect: Dialect, lines: TableLines, header: bool) -> pd.DataFrame:
     """Return all cells of a table as text, empty where nothing is written.
 
     content: the text of the file
     dialect: how the table is written
+    lines: the rows of the table, as `lines_of` returns them
     header: True if the first line names the columns
     """
     return pd.read_csv(
@@ -321,6 +348,7 @@ def _plain_cells(content: str, dialect: Dialect, header: bool) -> pd.DataFrame:
         dtype=str,
         keep_default_na=False,
         **dialect.pandas(),
+        **lines.pandas(header),
     ).fillna("")
 
 

@@ -18,12 +18,13 @@ from lvsearch.tables.delimited import (
     dialect_of,
     every_value_named,
     fill_empty_texts,
+    lines_of,
     marks_notes,
     opened_text,
     read_options,
     tidy_table,
 )
-from lvsearch.tables.frames import columns_in_words
+from lvsearch.tables.frames import columns_in_words, has_column
 
 ARROW = (".parquet", ".feather", ".arrow")
 """The endings of tables that pyarrow reads."""
@@ -95,7 +96,7 @@ def require_columns(columns: pd.Index, name: Any, text: Any, id: Any) -> None:
             "the texts: say text= (on the command line --text-column)"
         )
     for option, column in (("text", text), ("id", id)):
-        if column is not None and column not in columns:
+        if column is not None and not has_column(columns, column):
             raise ValueError(
                 f"{name}: got {option}={column!r} (--{option}-column), expected one of its columns: "
                 f"{columns_in_words(columns)}"
@@ -121,15 +122,16 @@ def read_delimited(content: str, name: Any, ending: str, text: Any, id: Any = No
     opened, texts = opened_text(content), [column for column in (text, id) if column is not None]
     dialect = dialect_of(opened, name, ending)
     check_header(io.StringIO(content), name, dialect, nameless="")
+    lines = lines_of(opened, dialect)
     try:
         columns = pd.read_csv(io.StringIO(content), nrows=0, **dialect.pandas()).columns
         require_columns(columns, name, text, id)
         with every_value_named(name):
-            options = read_options(columns, texts, label)
+            options = read_options(columns, texts, label) | lines.pandas()
             frame, marks = tidy_table(pd.read_csv(io.StringIO(content), **dialect.pandas(), **options), texts, label)
     except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise not_delimited(name, error) from error
-    return TableFile(frame, (*dialect.notes, *marks_notes(marks)))
+    return TableFile(frame, (*dialect.notes, *lines.notes(), *marks_notes(marks)))
 
 
 def not_delimited(name: Any, error: Exception) -> ValueError:

@@ -16,6 +16,7 @@ from enum import StrEnum
 from functools import cache, cached_property
 from importlib import import_module
 from itertools import accumulate
+from numbers import Integral
 from typing import Any, NamedTuple
 
 from lvsearch.files.plain_text import JOINERS
@@ -227,6 +228,11 @@ class Analyzer:
     def __post_init__(self) -> None:
         if isinstance(self.stop_words, str):
             listed_stop_words(self.stop_words)  # raises for a language that there is no list of
+        is_pair = isinstance(self.ngram_range, tuple | list) and len(self.ngram_range) == 2
+        if not is_pair or not all(isinstance(size, Integral) for size in self.ngram_range):
+            raise ValueError(
+                f"got ngram_range={shortened_repr(self.ngram_range)}; expected two whole numbers, such as (1, 2)"
+            )
         low, high = self.ngram_range
         if not 1 <= low <= high:
             raise ValueError(
@@ -302,10 +308,15 @@ class Analyzer:
     def cut_text(self, text: str) -> Cut:
         """Return the words of a text in order, before stop words and others are left out.
 
-        Raises whatever the tokenizer raises, and ValueError if it returns other things than strings.
+        Raises whatever the tokenizer raises, and ValueError if it returns anything but a list of strings.
         """
         if self.tokenizer is not None:
-            words = list(self.tokenizer(text))
+            found = self.tokenizer(text)
+            if isinstance(found, str | bytes) or not isinstance(found, Iterable):  # a string would be cut into letters
+                raise ValueError(
+                    f"got {shortened_repr(found)} from the tokenizer; expected a list of words, such as text.split()"
+                )
+            words = list(found)
             if not all(isinstance(word, str) for word in words):
                 raise ValueError(f"got {words[:3]!r} from the tokenizer; expected a list of words, which are strings")
             return Cut([word for word in map(self._spelled, words) if word], [])

@@ -231,6 +231,16 @@ def test_names_and_labels_have_one_entry_per_document(what):
         Corpus.from_matrix(COUNTS, **{what: "abcd"})
 
 
+@pytest.mark.parametrize("what", ["document_names", "document_labels"])
+@pytest.mark.parametrize("gone", [None, np.nan, pd.NA, pd.NaT])
+def test_missing_names_and_labels_are_no_names(what, gone):
+    with pytest.raises(ValueError, match=f"got 2 missing values of 4 in {what}, the first for document 1"):
+        Corpus.from_matrix(COUNTS, **{what: ["a", gone, "c", gone]})
+    with pytest.raises(ValueError, match=f"got 1 missing values of 2 in {what}, the first for document 0"):
+        Corpus.from_texts(["apple pear", "iron tin"], **{what: pd.Series([gone, 3.0], dtype=object)})
+    assert Corpus.from_texts(["apple pear", "iron tin"], document_labels=["nan", "None"]).document_labels[0] == "nan"
+
+
 # -- from_csr ---------------------------------------------------------------------------------------------------
 
 

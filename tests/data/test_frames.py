@@ -1,6 +1,7 @@
 """From a data frame to a corpus: what is kept beside the words, where it goes, and what is refused."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -62,6 +63,17 @@ def test_only_what_is_asked_for_is_kept(frame):
         lv.Corpus.from_frame(frame, text="body", keep=["tags"])
     with pytest.raises(ValueError, match=r"keep='year'; expected a list of columns: keep=\['year'\]"):
         lv.Corpus.from_frame(frame, text="body", keep="year")
+
+
+def test_a_list_is_no_column(frame, tmp_path):
+    with pytest.raises(ValueError, match=r"got text=\['body'\], expected one of the columns"):
+        lv.Corpus.from_frame(frame, text=["body"])
+    path = tmp_path / "x.csv"
+    frame.to_csv(path)
+    for options in ({"text": ["body"]}, {"text": "body", "id": ["title"]}, {"text": "body", "label": ["kind"]}):
+        for read in (lv.Corpus.open, partial(lv.convert, folder=tmp_path / "corpus")):
+            with pytest.raises(ValueError, match=r"got (text|id|label)=\[.*, expected one of "):
+                read(path, **options)
 
 
 def test_the_index_names_documents_where_no_column_does(frame):

@@ -183,6 +183,9 @@ def test_structure_files_in_both_forms(tmp_path):
     same = lv.Genotypes.from_structure(tmp_path / "one.str", populations=True, one_row=True)
     assert same.fingerprint == found.fingerprint
     assert Admixture.from_vocabulary(found.vocabulary).alleles == (2, 3)
+    assert lv.Genotypes.from_structure(path, populations=True, missing=-9).fingerprint == found.fingerprint
+    with pytest.raises(ValueError, match=r"got missing=True, expected the mark as it stands in the file, such as '-9'"):
+        lv.Genotypes.from_structure(path, populations=True, missing=True)
 
 
 def test_plink_files(tmp_path):
@@ -227,6 +230,8 @@ def test_files_that_are_wrong_say_where(tmp_path):
     broken(tmp_path, "f.str", "", "got no individuals")
     broken(tmp_path, "a.ped", "F1 ann 0 0 1 -9 A A G\n", r"line 1: got 9 columns")
     broken(tmp_path, "b.ped", "", "got no individuals")
+    (tmp_path / "c.map").write_text("1 rs1 0 100\nrs2\n")
+    broken(tmp_path, "c.ped", "F1 ann 0 0 1 -9 A A G T\n", r"c\.map, line 2: got 'rs2' alone; expected the chromosome")
     broken(tmp_path, "a.raw", "FID IID\n", r"line 1: got 'FID IID', expected FID IID PAT")
     header = "FID IID PAT MAT SEX PHENOTYPE rs1_A\n"
     broken(tmp_path, "b.raw", header + "F1 ann 0 0 1 -9 3\n", r"line 2: got '3'")

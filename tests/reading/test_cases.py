@@ -313,6 +313,27 @@ def test_the_line_that_tells_excel_the_separator_is_named(line, tmp_path, capsys
 # -- packed files, and files that are no text ---------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("members", "labels"),
+    [
+        (("docs/sport/a.txt", "docs/sport/b.txt", "docs/trade/c.txt"), ("sport", "sport", "trade")),
+        (("sport/a.txt", "trade/old/b.txt"), ("sport", "trade")),
+        (("docs/2020/sport/a.txt", "docs/2020/trade/b.txt"), ("sport", "trade")),
+        (("docs/a.txt", "docs/b.txt"), None),
+        (("docs/a.txt", "docs/sport/b.txt"), None),
+    ],
+)
+def test_folders_around_all_files_of_an_archive_are_no_class(members, labels, tmp_path):
+    import zipfile
+
+    with zipfile.ZipFile(tmp_path / "docs.zip", "w") as archive:
+        for member in members:
+            archive.writestr(member, "apple pear")
+    corpus = lv.Corpus.open(tmp_path / "docs.zip")
+    assert (corpus.document_names, corpus.document_labels) == (members, labels)
+    assert lv.Corpus.open(lv.convert(tmp_path / "docs.zip", tmp_path / "corpus")) == corpus
+
+
 @pytest.mark.parametrize("name", ["docs.txt.bz2", "docs.zip", "docs.json"])
 def test_packed_texts(name, tmp_path):
     table: dict[str, Any] = {"text": "text"} if name.endswith(".json") else {}
@@ -440,6 +461,17 @@ def test_archives(tmp_path):
     (tmp_path / "bad.txt.bz2").write_bytes(b"no archive")
     with pytest.raises(ValueError, match=r"bad\.txt\.bz2: .*written by bzip2"):
         lv.Corpus.open(tmp_path / "bad.txt.bz2")
+    sound = (tmp_path / "many.zip").read_bytes()
+    assert sound.count(b"apple") == 1
+    # a byte of a text is another; the mark of encryption is set for every file, in both of its places
+    locked = bytearray(sound)
+    for signature, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        for found in re.finditer(re.escape(signature), sound):
+            locked[found.start() + flags] |= 1
+    for content, message in ((sound.replace(b"apple", b"appla"), "Bad CRC-32"), (locked, "password required")):
+        (tmp_path / "odd.zip").write_bytes(content)
+        with pytest.raises(ValueError, match=rf"odd\.zip: .*{message}.*expected an archive whose files can be read"):
+            lv.Corpus.open(tmp_path / "odd.zip")
 
 
 @pytest.mark.parametrize(
@@ -828,3 +860,55 @@ def test_json_lines_that_begin_an_array_say_what_reads_them(tmp_path):
     path.write_text("[\n" + json.dumps({"text": "apple"}) + "\n]\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"an array over several lines is read from files that end in \.json"):
         lv.Corpus.open(path, text="text")
+
+
+# -- rows that tables seem to lack or to have ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "totals"),
+    [
+        ("text\nfoo bar apple\n\nbaz qux pear\n", [3, 0, 3]),
+        ("\n\ntext\n\nfoo bar\n\n\n", [0, 2]),  # blank lines around a table are no rows
+        ('text\n"foo\n\nbar"\n\n""\n', [2, 0, 0]),
+        ("text\nfoo bar\n", [2]),
+    ],
+)
+def test_a_blank_line_is_an_empty_text_where_there_is_one_column(content, totals, tmp_path):
+    (tmp_path / "x.csv").write_text(content)
+    corpus = lv.Corpus.open(tmp_path / "x.csv", text="text")
+    assert corpus.counts.sum(axis=1).tolist() == totals
+    assert lv.Corpus.open(lv.convert(tmp_path / "x.csv", tmp_path / "corpus", text="text")) == corpus
+
+
+def test_a_blank_line_is_a_missing_number_where_there_is_one_column(tmp_path):
+    for content, header in (("x\n1\n\n3\n\n", True), ("\n1\n\n3\n", False), ("x\n1\nNA\n3", True)):
+        (tmp_path / "x.csv").write_text(content)
+        points = lv.Points.from_csv(tmp_path / "x.csv", header=header, missing="nan")
+        assert points.observed[:, 0].tolist() == [True, False, True]
+        assert points.values[[0, 2], 0].tolist() == [1, 3]
+    (tmp_path / "x.csv").write_text("x;y\n\n1;2\n\n3,5;4\n")  # in other tables a blank line is none
+    assert lv.Points.from_csv(tmp_path / "x.csv").values.tolist() == [[1, 2], [3.5, 4]]
+
+
+def test_rows_with_too_few_values(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("a,b,c\n1,2,3\n4,5\n7\n")
+    with pytest.raises(ValueError, match=r"got 2 rows with fewer than 3 values, the first in line 3 with 2; expected"):
+        lv.Points.from_csv(path, missing="nan")
+    path.write_text('id,text,year\n"a\nb",apple,1999\n1,apple\rpear,2000\n2,plum,2001\n')
+    corpus = lv.Corpus.open(path, text="text", id="id")
+    note = "2 rows with fewer than 3 values, the first in line 4 with 2: the values at their end are taken as missing"
+    assert note in corpus.notes
+    again = lv.Corpus.open(lv.convert(path, tmp_path / "corpus", text="text", id="id"))
+    assert (again, again.notes) == (corpus, corpus.notes)
+
+
+def test_separators_of_blanks(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("a b\n1 2\n3 4\n")
+    with pytest.raises(ValueError, match=r"got '1 2' .*: say separator=' ' where blanks separate the values"):
+        lv.Points.from_csv(path)
+    assert lv.Points.from_csv(path, separator=" ").values.tolist() == [[1, 2], [3, 4]]
+    with pytest.raises(ValueError, match=r"got separator='\\\\s\+'; expected one character"):
+        lv.Points.from_csv(path, separator=r"\s+")

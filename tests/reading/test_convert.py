@@ -201,9 +201,20 @@ def test_a_column_that_files_cannot_keep():
         lv.convert("x.jsonl", "other", text="body", keep=["tags"])
 
 
+@pytest.mark.parametrize("lines", ["1 1 1\n2 2 2\n\n", "1 1 1\n\n2 2 2\n"])
+def test_blank_lines_of_matrix_market_files_are_none(lines):
+    Path("x.mtx").write_text("%%MatrixMarket matrix coordinate real general\n2 2 2\n" + lines)
+    assert lv.Corpus.open(lv.convert("x.mtx", "corpus")) == lv.Corpus.open("x.mtx")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
+        (
+            "x.mtx",
+            "%%MatrixMarket matrix coordinate real general\n2 2 1\nnan 2 2\n",
+            "got nan 2 2; expected a document",
+        ),
         ("x.ldac", "1 0:1\n" * 7 + "2 0:1\n", r"x\.ldac, line 8: got N = 2"),
         ("x.ldac", "1 0:1\n\n1 0:1\n", r"x\.ldac, line 2: got an empty line"),
         ("x.ldac", "", "got no documents"),

@@ -180,6 +180,15 @@ UCI = "4\n3\n6\n1 1 2\n1 3 1\n3 2 3\n4 1 1\n4 2 1\n4 3 1\n"
 
 
 @pytest.mark.smoke
+def test_labels_of_svmlight_stay_apart():
+    written("x.svmlight", "1000001 1:2\n1000002 2:1\n0.1234567 1:1\n-1e-9 1:1\n-1 2:2\n")
+    expected = ("1000001", "1000002", "0.1234567", "-1e-09", "-1")
+    assert lv.Corpus.open("x.svmlight").document_labels == expected
+    assert lv.Corpus.open(lv.convert("x.svmlight", "corpus")).document_labels == expected
+    with pytest.raises(ValueError, match="got 1 documents with the label NaN; expected a number for each"):
+        lv.Corpus.open(written("y.svmlight", "1 1:2\nnan 2:1\n"))
+
+
 def test_counts_of_other_programs():
     mmwrite("counts.mtx", csr_array(COUNTS))
     written("docword.nips.txt.gz", UCI)
@@ -244,6 +253,9 @@ def test_gensim_bags_that_are_refused():
         ([[(0, 1)], [0, 1]], None, r"got \[0, 1\] as document 1; expected a list of pairs"),
         ([[(0, 1)], [(1, -2)]], None, "got -2 in document 1"),
         ([[(0, 1)]], {"a": "b"}, "neither id to word nor word to id"),
+        ([[(0, 1), (1, 1)]], {0: "bank", 1: "bank"}, "got the term 'bank' twice in the vocabulary"),
+        ([[(0, 1)]], {"bank": 0, "shore": 0}, "the id 0 of 'bank' and of 'shore'; expected one word for each"),
+        ([[(0, 1)]], {0: "bank", -1: "shore"}, "got the id -1 of the word 'shore'; expected whole numbers from 0"),
     ):
         with pytest.raises(ValueError, match=message):
             lv.Corpus.from_bags(bags, vocabulary)

@@ -247,7 +247,11 @@ def test_rows_keep_their_names_and_predict_gives_arrays_whatever_the_output():
     rows = np.concatenate([rng.normal(size=(12, 2)), 20 + rng.normal(size=(12, 2))])
     frame = pd.DataFrame(rows, columns=["a", "b"], index=[f"r{row}" for row in range(24)])
     quick = {"model": lv.models.FiniteMixture(lv.models.DiagonalComponents.weak(rows)), **QUICK}
-    for search in (MixtureSearch(**quick), MixtureSearch(**quick).set_output(transform="pandas")):
+    for search, index in (
+        (MixtureSearch(**quick), frame.index),
+        (MixtureSearch(**quick).set_output(transform="pandas"), pd.RangeIndex(100, 124)),  # as after a filter
+    ):
+        frame = frame.set_axis(index)
         search.fit(frame)
         assert search.best_.labels().index.tolist() == list(frame.index)
         assert isinstance(search.predict(frame), np.ndarray)

@@ -97,6 +97,14 @@ def test_analyzers_that_are_refused(options, message):
         lv.Corpus.from_texts(["some words"], **options)
 
 
+@pytest.mark.parametrize("ngram_range", [2, None, (1, 2.0), (1,), "12"])
+def test_ranges_that_are_no_pairs_of_numbers(ngram_range):
+    analyzer = Analyzer()
+    object.__setattr__(analyzer, "ngram_range", ngram_range)  # past the checks of types that tests have
+    with pytest.raises(ValueError, match=r"got ngram_range=.*; expected two whole numbers, such as \(1, 2\)"):
+        analyzer.__post_init__()
+
+
 def characters(text):
     return list(text)
 
@@ -114,6 +122,10 @@ def test_a_tokenizer_in_place_of_the_rules(tmp_path):
     assert again.encode(["苹x"], tokenizer=characters).n_tokens == 1
     with pytest.raises(ValueError, match=r"got \[1\] from the tokenizer; expected a list of words"):
         lv.Corpus.from_texts(["a"], tokenizer=lambda text: [1])
+    for tokenizer, got in ((str.lower, "'apple pear'"), (lambda text: None, "None"), (str.encode, "b'Apple pear'")):
+        with pytest.raises(ValueError, match=rf"got {got} from the tokenizer; expected a list of words"):
+            lv.Corpus.from_texts(["Apple pear"], tokenizer=tokenizer)
+    assert lv.Corpus.from_texts(["Apple pear"], tokenizer=lambda text: iter(text.split())).n_terms == 2
 
 
 def test_texts_that_nobody_cut_into_words_are_said():

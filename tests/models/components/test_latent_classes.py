@@ -109,6 +109,17 @@ def test_draws_of_a_row_are_one_category_a_column():
     assert float(covariance[0, 3]) == 0
 
 
+def test_answers_that_are_refused():
+    answers = pd.DataFrame({"a": ["x", "y"], "age": [1.0, 2.0]})
+    for frame, numbers, message in (
+        (pd.concat([answers, answers], axis=1), (), "got the column 'a' twice; expected distinct names"),
+        (answers, "age", "got numbers='age', expected a list"),
+        (pd.DataFrame({"a": [["x"], ["y", "x"]]}), (), r"got the list \['x'\] in the column 'a', expected one answer"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            lv.Points.from_categories(frame, numbers=numbers)
+
+
 def test_errors_say_what_to_do():
     with pytest.raises(ValueError, match=r'1 empty cells in the column \'smokes\'.*missing="nan"'):
         lv.Points.from_categories(ANSWERS)
