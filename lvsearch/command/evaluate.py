@@ -6,7 +6,7 @@ Scores are in nats over the words that the topics know, and add over documents. 
 
 import argparse
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -349,6 +349,9 @@ def run(args: argparse.Namespace) -> int:
         raise FileExistsError(f"{args.per_document} exists: choose another name for --per-document, or remove it")
     corpus = Corpus.from_ldac(args.corpus, vocabulary=args.vocabulary)
     topic_sets = [load_topics(path) for path in args.topics]
+    sources = [topics.source for topics in topic_sets]
+    if len(set(sources)) < len(sources):  # files of one name in several folders: sentences then name the whole paths
+        topic_sets = [replace(topics, source=str(path)) for topics, path in zip(topic_sets, args.topics, strict=True)]
     words = None
     if len(topic_sets) > 1:
         words = shared_words(topic_sets)

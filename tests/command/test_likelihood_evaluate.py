@@ -250,6 +250,13 @@ def test_command_line(tmp_path, corpus, capsys):
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 23
     assert run(parser.parse_args([*files, *common, "--completion", "0.5"])) == 0
     assert "completion from 50%" in capsys.readouterr().out
+    (tmp_path / "other").mkdir()
+    topic_set(seed=1).save(tmp_path / "other" / "a.npz")
+    alike = [tmp_path / "a.npz", tmp_path / "other" / "a.npz"]
+    assert run(parser.parse_args(["--topics", *map(str, alike), *common])) == 0
+    printed = capsys.readouterr().out
+    assert f"{alike[0]} is better" in printed  # both would be called "a"
+    assert str(alike[1]) in printed
 
 
 def test_keys_are_the_callers(corpus):
