@@ -10,7 +10,13 @@ from lvsearch.inference.engine.meanfield_starts import scattered_start
 from lvsearch.inference.evidence import Effort, anneal, evidence_chain, fitted_chain, flat_chain, temperature_profile
 from lvsearch.sizing.evidence import Bracket
 
-CASES = [case for case in table.CASES if case.drawable and not case.model.process]
+
+def has_gates(case: table.Case) -> bool:
+    """Some elements exist on chosen paths only: the generic chain refuses such models, by a test of its own."""
+    return any(site.gate is not None for site in (*case.model.globals().values(), *case.model.locals().values()))
+
+
+CASES = [case for case in table.CASES if case.drawable and not case.model.process and not has_gates(case)]
 WORK = Effort(48, 2, 16)
 ROUNDING = 0.01
 """Nats: what does not count."""
