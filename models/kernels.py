@@ -40,13 +40,21 @@ LITTLE_EFFORT: tuple[Mapping[str, Any], ...] = (
 )
 """Sets of options of XLA's CPU compiler for little effort, the best first. The first that this version accepts is used.
 """
+ONE_THREAD: Mapping[str, Any] = {"xla_disable_hlo_passes": "cpu-parallel-task-assigner"}
+"""Options of XLA's CPU compiler that leave every operation to the thread that calls the program.
+
+Otherwise operations on large arrays are shared among all threads. That is a loss where they read a few rows of a large
+array at each of many steps. A sweep over 116,000 tokens and 128 topics took 1.7 microseconds of all cores a token so,
+and .84 in one thread.
+"""
+
 SOME_EFFORT: tuple[Mapping[str, Any], ...] = (
     {
         "xla_backend_optimization_level": 2,
         "xla_cpu_use_fusion_emitters": False,
         "xla_cpu_parallel_codegen_split_count": 1,
         "xla_cpu_enable_concurrency_optimized_scheduler": False,
-        "xla_disable_hlo_passes": "cpu-parallel-task-assigner",
+        **ONE_THREAD,
     },
     {},
 )
@@ -55,14 +63,6 @@ SOME_EFFORT: tuple[Mapping[str, Any], ...] = (
 A sweep over the blocks of 60 × 3 cells compiles in 2.6 instead of 4.8 s, and runs in 4.4 instead of 2.7 ms. All of a
 step runs in one thread, one operation after another. Where threads shared the operations, 16 chains over the partitions
 of 82 rows took 9.0 ms of both cores a step, and 4.5 ms of one core so, with the same time by the clock.
-"""
-
-ONE_THREAD: Mapping[str, Any] = {"xla_disable_hlo_passes": "cpu-parallel-task-assigner"}
-"""Options of XLA's CPU compiler that leave every operation to the thread that calls the program.
-
-Otherwise operations on large arrays are shared among all threads. That is a loss where they read a few rows of a large
-array at each of many steps. A sweep over 116,000 tokens and 128 topics took 1.7 microseconds of all cores a token so,
-and .84 in one thread.
 """
 
 _OUTSIDE = get_opaque_trace_state()  # JAX's state outside of all programs, where nothing is being traced

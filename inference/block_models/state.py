@@ -20,8 +20,7 @@ from lvsearch.models.units import Row
 
 def layout_of(component: Component) -> StatisticLayout:
     """Return the layout of a component whose cells have statistics of their own (`Component.cellwise`)."""
-    one = jax.eval_shape(lambda: component.prior(1))
-    return StatisticLayout(jax.tree.structure(one), tuple(leaf.shape[1:] for leaf in jax.tree.leaves(one)))
+    return StatisticLayout.of(jax.eval_shape(lambda: jax.tree.map(lambda leaf: leaf[0], component.prior(1))))
 
 
 @kernel(brief=True)

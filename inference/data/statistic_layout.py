@@ -28,12 +28,7 @@ class StatisticLayout(NamedTuple):
     @classmethod
     def of(cls, statistics: Any) -> "StatisticLayout":
         """Return the layout of the statistics of one thing, given as a pytree of arrays or of their shapes."""
-        return cls(jax.tree.structure(statistics), tuple(jnp.shape(leaf) for leaf in jax.tree.leaves(statistics)))
-
-    @property
-    def length(self) -> int:
-        """The number of numbers that the statistics of one thing have."""
-        return sum(map(math.prod, self.shapes))
+        return cls(jax.tree.structure(statistics), tuple(leaf.shape for leaf in jax.tree.leaves(statistics)))
 
     def pack(self, statistics: Any) -> Float[Array, "*things statistic"]:
         """Return the statistics of many things, each array (things…, its own shape…), as one (things…, statistic).

@@ -33,7 +33,7 @@ from lvsearch.inference.generators import generator, split_key
 from lvsearch.inference.partition_chains.seating import SeatPrior, Seats
 
 JUMPS = 8
-"""How many split-merge jumps follow each sweep."""
+"""The number of split-merge jumps after each sweep."""
 
 
 class PartitionState(NamedTuple):

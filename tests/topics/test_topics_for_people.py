@@ -276,7 +276,7 @@ def test_the_map_between_sizes_draws_all_units_once():
 
 
 def test_many_even_parts_are_a_split():
-    """None of eight even parts has 15 % of the component, so that it was said to go nowhere."""
+    """A component of eight even parts, none of which has 15 % of it, is said to split into all eight."""
     even = component_map(np.ones((40, 1)), np.eye(8)[np.arange(40) % 8])
     assert even.splits == {0: tuple(range(8))}
     assert even.describe() == f"0 → {' + '.join(map(str, range(8)))} ({', '.join(['12%'] * 8)})"
