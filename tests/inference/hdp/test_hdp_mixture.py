@@ -1,5 +1,6 @@
 """HDP mixtures of groups of rows: the bound against enumeration and the generic engine, and what `lv.fit` gives."""
 
+import dataclasses
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -337,7 +338,9 @@ def test_groups_come_from_arrays_and_frames():
     np.testing.assert_array_equal(groups.rows.values, [[1, 4], [3, 6], [2, np.nan]])
     arrays = [np.array([[1.0, 4], [3, 6]]), np.array([[2.0, np.nan]])]
     same = lv.Groups.from_arrays(arrays, missing="nan", columns=["maths", "art"], names=["b", "a"])
-    assert same == groups
+    assert lv.Groups.from_frame(frame.iloc[[0, 2, 1]].reset_index(drop=True), group="school", missing="nan") == same
+    assert groups.rows.row_names == ("0", "2", "1")  # the rows were moved, and say where each stood
+    assert dataclasses.replace(groups.rows, row_names=None, row_kind="text") == same.rows
     assert "2 groups, 3 rows × 2 columns, 5 of 6 cells observed" in repr(groups)
 
 
