@@ -283,8 +283,23 @@ def test_tokens_of_a_group_share_neither_document_nor_word_and_all_are_there():
         assert len(real) == len(set(document[real])) == len(set(word[real])) > 0
 
 
-@pytest.mark.parametrize(("n_tokens", "width"), [(0, 1), (50, 1), (5_000, 8), (200_000, 64)])
-def test_groups_are_as_wide_as_there_are_tokens_for(n_tokens, width):
+@pytest.mark.parametrize("width", [2, 8, 32, 64])
+def test_groups_are_as_few_as_the_fullest_lane_allows(width):
+    # Words come in bursts, as in texts: the tokens of single lanes of documents and words are then far from even.
+    rng = np.random.default_rng(1)
+    document = rng.integers(0, 300, 4_000)
+    word = np.repeat(rng.zipf(1.4, 4_000) % 700, rng.integers(1, 6, 4_000))[:20_000]
+    document = np.repeat(document, -(-len(word) // len(document)))[: len(word)]
+    groups = grouped(document, word, width)
+    most = max(np.bincount(document).max(), np.bincount(word).max())
+    assert len(groups) <= 1.01 * max(most, len(word) / width) + 1
+    for group in groups[:: max(1, len(groups) // 50)]:
+        real = group[group >= 0]
+        assert len(real) == len(set(document[real])) == len(set(word[real]))
+
+
+@pytest.mark.parametrize(("n_tokens", "width"), [(0, 1), (50, 32), (5_000, 64), (200_000, 64)])
+def test_groups_are_as_wide_as_the_commonest_word_and_the_longest_document_allow(n_tokens, width):
     rng = np.random.default_rng(0)
     assert group_width(rng.integers(0, 500, n_tokens), rng.integers(0, 2_000, n_tokens)) == width
 
@@ -295,5 +310,5 @@ def test_one_topic_takes_one_step_and_many_tokens_go_in_groups():
     few, many = (collapsed_topics(csr_array(each), ALPHA, ETA, 3) for each in (counts[:150], counts))
     assert counts.sum() > MANY_LATENTS >= counts[:150].sum()
     assert (few.width, effort(few, 0).steps) == (1, 24)
-    assert (many.width, effort(many, 0).steps, len(many.alpha)) == (32, GROUPED_DRAWS // many.elements, 4)
+    assert (many.width, effort(many, 0).steps, len(many.alpha)) == (64, GROUPED_DRAWS // many.elements, 4)
     np.testing.assert_array_equal(np.bincount(many.document[many.document >= 0]), counts.sum(1))
