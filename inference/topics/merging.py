@@ -9,6 +9,8 @@ from jaxtyping import Float, Int
 
 CANDIDATES = 8
 """How many pairs of topics are compared exactly before each merger."""
+FEWEST_TOKENS = 1e-30
+"""What is put in the place of fewer tokens where a number is divided by them or its logarithm is taken."""
 ALIKE = 2.0
 """Mergers are averaged with the cheapest one if they cost at most so many times as much."""
 
@@ -24,11 +26,24 @@ def merge_topics(counts: Float[np.ndarray, "topic word"], size: int) -> Float[np
     counts: expected word counts of each topic.
     """
     counts = counts.astype(np.float64)
-    while len(counts) > size:
-        kept, gone = cheapest_pair(counts)
+    # What a merger leaves as it was is not computed again: only the merged topic's row of bounds is.
+    totals, roots, own = counts.sum(1), _roots(counts), _self_information(counts)
+    bounds = _cost_bounds(totals, roots, totals, roots)
+    bounds[np.tril_indices(len(counts))] = np.inf
+    remains = np.ones(len(counts), bool)
+    for _ in range(len(counts) - size):
+        number = min(CANDIDATES, bounds.size - 1)
+        rows, columns = np.unravel_index(np.argpartition(bounds, number, axis=None)[:number], bounds.shape)
+        pairs = [pair for pair in zip(rows.tolist(), columns.tolist(), strict=True) if bounds[pair] < np.inf]
+        kept, gone = pairs[int(np.argmin(_merger_costs(counts, own, pairs)))]
         counts[kept] += counts[gone]
-        counts = np.delete(counts, gone, axis=0)
-    return counts
+        one = slice(kept, kept + 1)
+        totals[kept], roots[one], own[one] = counts[kept].sum(), _roots(counts[one]), _self_information(counts[one])
+        remains[gone] = False
+        bounds[gone], bounds[:, gone] = np.inf, np.inf
+        of_kept = np.where(remains, _cost_bounds(totals[one], roots[one], totals, roots)[0], np.inf)
+        bounds[kept, kept + 1 :], bounds[:kept, kept] = of_kept[kept + 1 :], of_kept[:kept]
+    return counts[remains]
 
 
 def closest_pairs(
@@ -41,18 +56,30 @@ def closest_pairs(
 
     counts: expected word counts of each topic.
     """
-    totals = np.maximum(counts.sum(1), 1e-30)
-    roots = np.sqrt(counts / totals[:, None])
-    harmonic = totals[:, None] * totals / (totals[:, None] + totals)
-    bound = harmonic * (1 - roots @ roots.T)
     rows, columns = np.triu_indices(len(counts), 1)
-    order = np.argsort(bound[rows, columns], kind="stable")[:most]
+    totals, roots = counts.sum(1), _roots(counts)
+    bounds = _cost_bounds(totals, roots, totals, roots)[rows, columns]
+    order = np.argsort(bounds, kind="stable")[:most]
     return rows[order], columns[order]
 
 
-def cheapest_pair(counts: Float[np.ndarray, "topic word"]) -> tuple[int, int]:
-    """Return the numbers of the two topics whose merger costs least (see `merge_topics`), the smaller number first."""
-    return cheapest_pairs(counts, 1)[0]
+def _roots(counts: Float[np.ndarray, "topic word"]) -> Float[np.ndarray, "topic word"]:
+    """Return the square root of each word's share in each topic, (topic, word)."""
+    return np.sqrt(counts / np.maximum(counts.sum(1, keepdims=True), FEWEST_TOKENS))
+
+
+def _cost_bounds(
+    totals: Float[np.ndarray, " one"],
+    roots: Float[np.ndarray, "one word"],
+    other_totals: Float[np.ndarray, " other"],
+    other_roots: Float[np.ndarray, "other word"],
+) -> Float[np.ndarray, "one other"]:
+    """Return a lower bound on the cost of merging each of some topics with each of others, in nats (`merge_topics`).
+
+    totals, roots: the number of tokens of each topic, and its `_roots`. other_totals, other_roots: those of the others.
+    """
+    both = np.maximum(totals[:, None] + other_totals, FEWEST_TOKENS)
+    return totals[:, None] * other_totals / both * (1 - roots @ other_roots.T)
 
 
 def cheapest_pairs(counts: Float[np.ndarray, "topic word"], number: int) -> list[tuple[int, int]]:
@@ -63,17 +90,17 @@ def cheapest_pairs(counts: Float[np.ndarray, "topic word"], number: int) -> list
     counts: expected word counts of each topic, none negative.
     number: how many pairs, at most half as many as there are topics.
     """
-    candidates = CANDIDATES * number
+    candidates, own = CANDIDATES * number, _self_information(counts)
     while True:
         rows, columns = closest_pairs(counts, candidates)
-        costs = _merger_costs(counts, list(zip(rows.tolist(), columns.tolist(), strict=True)))
+        pairs = list(zip(rows.tolist(), columns.tolist(), strict=True))
+        costs = _merger_costs(counts, own, pairs)
         chosen: list[tuple[int, int]] = []
         free = np.ones(len(counts), bool)
         for index in np.argsort(costs, kind="stable"):
-            pair = int(rows[index]), int(columns[index])
-            if len(chosen) < number and free[list(pair)].all():
-                chosen.append(pair)
-                free[list(pair)] = False
+            if len(chosen) < number and free[list(pairs[index])].all():
+                chosen.append(pairs[index])
+                free[list(pairs[index])] = False
         if len(chosen) == number or candidates >= len(counts) ** 2:
             return chosen
         candidates *= 2  # too many of these pairs shared a topic
@@ -89,13 +116,17 @@ def alike_pairs(counts: Float[np.ndarray, "topic word"], most: int) -> list[tupl
     most: the largest number of pairs, at most half as many as there are topics.
     """
     pairs = cheapest_pairs(counts, most)
-    costs = _merger_costs(counts, pairs)
+    costs = _merger_costs(counts, _self_information(counts), pairs)
     return [pair for pair, cost in zip(pairs, costs, strict=True) if cost <= ALIKE * costs[0]]
 
 
-def _merger_costs(counts: Float[np.ndarray, "topic word"], pairs: list[tuple[int, int]]) -> list[float]:
-    """Return the cost of merging each pair of topics, in nats (see `merge_topics`)."""
-    own = _self_information(counts)
+def _merger_costs(
+    counts: Float[np.ndarray, "topic word"], own: Float[np.ndarray, " topic"], pairs: list[tuple[int, int]]
+) -> list[float]:
+    """Return the cost of merging each pair of topics, in nats (see `merge_topics`).
+
+    counts: expected word counts of each topic. own: their `_self_information`.
+    """
     return [float(own[a] + own[b] - _self_information((counts[a] + counts[b])[None])[0]) for a, b in pairs]
 
 
@@ -104,5 +135,5 @@ def _self_information(counts: np.ndarray) -> np.ndarray:
 
     This is the largest log-likelihood of the row's tokens under any one distribution over words.
     """
-    total = np.maximum(counts.sum(1, keepdims=True), 1e-30)
-    return (counts * np.log(np.maximum(counts, 1e-30) / total)).sum(1)
+    total = np.maximum(counts.sum(1, keepdims=True), FEWEST_TOKENS)
+    return (counts * np.log(np.maximum(counts, FEWEST_TOKENS) / total)).sum(1)
