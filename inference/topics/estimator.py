@@ -70,7 +70,8 @@ class TopicSettings:
     tolerance: float = 2e-5
     mean_field_passes: int = 8
     mean_field_sweeps: int = 2
-    merged_at_once: float = 0.03  # the share of the topics of a larger fit that is merged before passes follow
+    # the share of the topics of a larger fit that is merged before passes follow: this, or a 2,000th per topic if less
+    merged_at_once: float = 0.06
     passes_between_mergers: int = 3
     momentum: float = 0.9
     final_sweeps: int = 5
@@ -207,7 +208,9 @@ class TopicEstimator(BaseEstimator):
 
         Many mergers at once put two true topics into one, and passes hardly ever part them again. On a planted corpus
         of 40 topics (100,000 tokens, nine topics in a document), fits of 64 topics held all 40. 40 topics merged from
-        them at once held 37, one by one 40, and their bound was 800 nats higher.
+        them at once held 37, one by one 40, and their bound was 800 nats higher. Of a hundred topics and more, which
+        only real text has, more are merged at once: on news articles, from 300 to 200, the bounds of two fits were 900
+        and 1,300 nats higher with 6 % at once than with 3 %, in half of the time.
 
         start: a fit of more topics; one of `n_topics` or fewer is returned as it is.
         model: the model with the hyper-parameters of the passes.
@@ -216,7 +219,7 @@ class TopicEstimator(BaseEstimator):
         # Arrays keep the first length throughout: a program for every shorter one would take longer than it saves.
         (capacity,) = capacity_of(start.size)
         self._lay_out(capacity)
-        while (fewer := start.size[0] - max(1, int(start.size[0] * settings.merged_at_once))) > n_topics:
+        while (fewer := start.size[0] - _merged_at_once(start.size[0], settings.merged_at_once)) > n_topics:
             pseudo_counts = np.zeros((self.n_words, capacity), np.float32)
             pseudo_counts[:, :fewer] = _merged_counts(start, eta, fewer).T
             alpha = _alpha(model, fewer, capacity)
@@ -548,6 +551,14 @@ def _eta(model: LDA) -> float:
     if eta is None:
         raise ValueError("marginal evidence integrates topics out: got no topic_concentration, expected their prior")
     return float(eta)
+
+
+def _merged_at_once(n_topics: int, share: float) -> int:
+    """Return how many of `n_topics` topics are merged at once: the given share, or a 2,000th per topic if that is less.
+
+    It is at least 1.
+    """
+    return max(1, int(n_topics * min(share, n_topics / 2000)))
 
 
 def _alpha(model: LDA, n_topics: int, capacity: int) -> Float[np.ndarray, " topic"]:

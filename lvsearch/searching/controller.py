@@ -208,7 +208,8 @@ def next_task(
         tried = {visit.size[0]: len(visit.trials) for visit in state.visits}
         most = None if settings.max_size is None else settings.max_size[0]
         found = next_measured(state.visits, tried, prior, starts, most)
-        return None if found is None else Task((found.size,), tried.get(found.size, 0), 1)
+        # Every fit is made anew, so that the scatter of the gains shows how much fits differ.
+        return None if found is None else Task((found.size,), tried.get(found.size, 0), 1, warm=False)
     if evaluator.anneals or not evaluator.repeatable:  # annealed evidence and functions
         size = next_size(state.visits, prior, starts, settings.max_size, evaluator.scale, settings.exhaustive)
         return None if size is None else Task(size, _n_trials(state, size), 1, warm=not evaluator.shrinks)
@@ -437,15 +438,12 @@ def _start(evaluator: Evaluator, size: Size, state: SearchState, search: Witness
     It is the fit of the best witness (a visited smaller size) where models are nested, else the nearest kept fit.
 
     The nearest fit is a larger one where the evaluator shrinks, and else a smaller one. A larger one has to be near,
-    because each merger loses a little and a fit from scratch loses nothing. Where gains are measured any larger fit
-    will do: components merged from many are seldom a mixture of two true ones, and one such mistake decides a gain.
+    because each merger loses a little and a fit from scratch loses nothing.
     """
     kept = [s for s, fit in state.kept.items() if fit.state is not None]
     if evaluator.shrinks:
         most = tuple(n + max(1, n // NEAR) for n in size)
-        near = [s for s in kept if s != size and all(map(int.__le__, size, s))]
-        if not is_by_gains(evaluator):
-            near = [s for s in near if all(map(int.__le__, s, most))]
+        near = [s for s in kept if s != size and all(map(int.__le__, size, s)) and all(map(int.__le__, s, most))]
         return state.kept[min(near, key=lambda s: (sum(s), s))] if near else None
     smaller = [s for s in kept if all(map(int.__le__, s, size))]
     witness = search.best_witness(size)
