@@ -57,6 +57,8 @@ from lvsearch.tables.table_files import (
     DELIMITED,
     JSON_LINES,
     arrow_batches,
+    as_written,
+    json_frame,
     json_record,
     not_delimited,
     require_columns,
@@ -150,8 +152,7 @@ def _delimited(source: TextSource, ending: str, as_text: frozenset[str]) -> Iter
         with open_text(path, source.encoding) as file:
             columns = pd.read_csv(file, nrows=0, **dialect.pandas()).columns
         require_columns(columns, path, source.text, source.id)
-        options = read_options(columns, texts, source.label) | lines.pandas()
-        options["dtype"] |= dict.fromkeys(as_text, str)
+        options = read_options(columns, texts) | lines.pandas()
         with every_value_named(path), open_text(path, source.encoding) as file:
             for read in pd.read_csv(file, **dialect.pandas(), **options, chunksize=DOCUMENTS):
                 frame, found = tidy_table(read, texts, source.label, as_text)
@@ -177,7 +178,7 @@ def _json_frames(source: TextSource) -> Iterator[pd.DataFrame]:
     def framed(records: list[dict[str, Any]], first: int) -> pd.DataFrame:
         """Return records as a data frame whose rows are numbered from `first`."""
         index = pd.RangeIndex(first, first + len(records))
-        return fill_empty_texts(pd.DataFrame.from_records(records, columns=list(columns), index=index), source.text)
+        return fill_empty_texts(json_frame(records, list(columns), index), source.text)
 
     with open_text(source.path, source.encoding) as file:
         block: list[dict[str, Any]] = []
@@ -203,7 +204,7 @@ def _arrow_frames(source: TextSource) -> Iterator[pd.DataFrame]:
     first = 0
     for batch in batches:
         for start in range(0, batch.num_rows, DOCUMENTS):
-            frame = batch.slice(start, DOCUMENTS).to_pandas()
+            frame = as_written(batch.slice(start, DOCUMENTS))
             if isinstance(frame.index, pd.RangeIndex):
                 frame = frame.set_axis(pd.RangeIndex(first, first + len(frame)))
             yield fill_empty_texts(frame, source.text)

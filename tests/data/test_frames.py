@@ -134,6 +134,24 @@ def test_metadata_of_any_corpus():
         lv.Corpus.from_matrix(counts, metadata={"a": range(4)})
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        pd.array([2**60 + 1, None], dtype="Int64"),
+        np.array([2**64 - 1, 1], dtype=np.uint64),
+        pd.Series([2**60 + 1, np.nan], dtype=object),
+        pd.Series([2**60 + 1, 1.5], dtype=object),
+        pd.Series([10**400, 2], dtype=object),
+    ],
+    ids=str,
+)
+def test_whole_numbers_that_no_number_type_holds_stay_what_they_were(values):
+    table = lv.Corpus.from_frame(pd.DataFrame({"body": TEXTS[:2], "x": values}), text="body").metadata
+    assert table["x"].dropna().tolist() == [str(value) for value in pd.Series(values).dropna()]
+    held = lv.Corpus.from_frame(pd.DataFrame({"body": TEXTS[:2], "x": pd.array([2**60, None], "Int64")}), text="body")
+    assert held.metadata["x"].tolist()[0] == 2.0**60
+
+
 def test_times_that_nanoseconds_cannot_count_stay_what_they_were():
     dates = pd.to_datetime(pd.Series(["1066-10-14", None, "9999-12-31"], dtype=object).astype("datetime64[s]"))
     frame = pd.DataFrame({"body": TEXTS[:3], "y": dates})
