@@ -416,8 +416,7 @@ class Corpus(CountedDocuments):
         analyzer = analyzer if tokenizer is None else replace(analyzer, tokenizer=tokenizer, token_pattern=None)
         listed, cut = checked_documents(texts), analyzer
         if listed and all(map(is_words, listed)):  # words as they stand: no rule leaves any of them out
-            runs = (1, 1) if self.analyzer is None else analyzer.ngram_range
-            cut = Analyzer(None, ngram_range=runs, tokenizer=str.split, lowercase=False, normalize=False)
+            cut = Analyzer.for_words(self.analyzer)
         counts, unknown, losses = encode_texts(
             count_terms(listed, cut), term_columns(self.vocabulary, cut), self.n_terms
         )
