@@ -29,7 +29,7 @@ from lvsearch.tables.frames import as_frame, first_repeated, is_table
 from lvsearch.tables.number_tables import NumberStyle, advice, first_text, read_numbers
 
 ROW_KINDS = ("text", "whole", "number", "time")
-"""The kinds of names of rows: text; whole numbers; numbers; times without a zone."""
+"""The kinds of names of rows: text; whole numbers; numbers; times."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -51,11 +51,13 @@ class Points(Data):
         notes: notes on what was kept or selected, in the order in which it happened.
         row_kind: one of `ROW_KINDS`, the kind of the data frame's index from which row names came. Tables of results
             have an index of this kind. It is no part of the fingerprint.
+        row_zone: the time zone of that index, such as "Europe/Paris", or None. It is no part of the fingerprint.
+        index_name: the name of that index, which tables of results have too, or None. It is no part of the fingerprint.
 
     Raises:
         ValueError: not two axes; no rows or no columns; a NaN or infinite value in an observed cell, or one beyond
             ±1e15, or a column all within 1e-15 of 0; a mask of another shape; wrong names; an unknown kind of row
-            names, or row names that are not of their kind.
+            names, row names that are not of their kind, or a zone for other names than times.
     """
 
     unit_type: ClassVar[type] = Row
@@ -68,6 +70,8 @@ class Points(Data):
     row_names: tuple[str, ...] | None = None
     notes: tuple[str, ...] = ()
     row_kind: str = "text"
+    row_zone: str | None = None
+    index_name: str | None = None
 
     def __post_init__(self) -> None:
         n_rows, n_columns = np.shape(self.values)
@@ -99,6 +103,8 @@ class Points(Data):
             object.__setattr__(self, field, value)
         if self.row_kind not in ROW_KINDS:
             raise ValueError(f"got row_kind={self.row_kind!r}; expected one of {', '.join(ROW_KINDS)}")
+        if self.row_zone is not None and self.row_kind != "time":
+            raise ValueError(f"got row_zone={self.row_zone!r} for row names of kind {self.row_kind!r}; expected times")
         if self.row_kind != "text":
             row_index(self)  # raises for names of another kind
 
@@ -184,7 +190,7 @@ class Points(Data):
         names = None if _is_default_index(frame.index) else frame.index
         values = frame.to_numpy(dtype=np.float64, na_value=np.nan)
         points = cls.from_array(values, observed, missing=missing, columns=frame.columns, row_names=names)
-        return replace(points, row_kind=kind_of_index(frame.index))
+        return with_index_of(points, frame)
 
     @classmethod
     def from_categories(cls, frame: Any, *, numbers: Sequence[str] = (), missing: str | None = None) -> "Points":
@@ -208,7 +214,7 @@ class Points(Data):
         values, observed, names = indicators(frame, missing, numbers)
         rows = None if _is_default_index(frame.index) else frame.index
         points = cls.from_array(values, observed, columns=names, row_names=rows)
-        return replace(points, row_kind=kind_of_index(frame.index))
+        return with_index_of(points, frame)
 
     @classmethod
     def from_csv(
@@ -362,10 +368,11 @@ class Points(Data):
         return digest.hexdigest()
 
     def to_storage(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return the points as (settings, which hold the kind of row names unless it is text, and {name: array})."""
+        """Return the points as (settings, which hold what is known of the data frame's index, and {name: array})."""
         arrays = {"values": self.filled, "observed": self.observed}
         arrays |= pack_strings("columns", self.columns) | pack_strings("notes", self.notes)
-        settings = {} if self.row_kind == "text" else {"row_kind": self.row_kind}
+        index = {"row_kind": self.row_kind, "row_zone": self.row_zone, "index_name": self.index_name}
+        settings = {name: value for name, value in index.items() if value not in (None, "text")}
         return settings, arrays if self.row_names is None else arrays | pack_strings("row_names", self.row_names)
 
     @classmethod
@@ -373,7 +380,16 @@ class Points(Data):
         """Return the points that `to_storage` encoded as `settings` and `arrays`."""
         names = unpack_strings("row_names", arrays) if has_strings("row_names", arrays) else None
         columns, notes = (unpack_strings(name, arrays) for name in ("columns", "notes"))
-        return cls(arrays["values"], arrays["observed"], columns, names, notes, settings.get("row_kind", "text"))
+        return cls(
+            arrays["values"],
+            arrays["observed"],
+            columns,
+            names,
+            notes,
+            settings.get("row_kind", "text"),
+            settings.get("row_zone"),
+            settings.get("index_name"),
+        )
 
     def describe(self) -> str:
         """Return the sizes in one line, such as "600 rows × 4 columns, 2,310 of 2,400 cells observed"."""
@@ -413,28 +429,57 @@ class Points(Data):
 def row_index(points: Points) -> pd.Index:
     """Return the names of the rows as an index (rows,), or their numbers if they have no names.
 
-    The index is of the kind `points.row_kind`, so that results align with the data frame from which the points came.
+    The index has the kind, the time zone and the name of the index of the data frame from which the points came, so
+    that results align with that data frame.
 
-    Raises ValueError for names that are not of this kind.
+    Raises ValueError for names that are not of this kind, or an unknown time zone.
     """
-    if points.row_names is None:
-        return pd.RangeIndex(points.n_units)
+    names, name = points.row_names, points.index_name
+    if names is None:
+        return pd.RangeIndex(points.n_units, name=name)
     if points.row_kind == "whole":
-        return pd.Index([int(name) for name in points.row_names])
+        return pd.Index([int(each) for each in names], name=name)
     if points.row_kind == "number":
-        return pd.Index([float(name) for name in points.row_names])
-    if points.row_kind == "time":
-        return pd.DatetimeIndex(pd.to_datetime(list(points.row_names), format="ISO8601"))
-    return pd.Index(points.row_names)
+        return pd.Index([float(each) for each in names], name=name)
+    if points.row_kind == "text":
+        return pd.Index(names, name=name)
+    times = pd.DatetimeIndex(pd.to_datetime(list(names), format="ISO8601", utc=points.row_zone is not None), name=name)
+    try:
+        return times if points.row_zone is None else times.tz_convert(points.row_zone)
+    except (KeyError, OSError) as error:  # of the package of time zones
+        raise ValueError(f"got row_zone={points.row_zone!r}; expected a time zone, such as 'Europe/Paris'") from error
 
 
-def kind_of_index(index: pd.Index) -> str:
-    """Return the kind of `ROW_KINDS` of a data frame's index. Times with a zone are text."""
+def with_index_of(points: Points, frame: pd.DataFrame) -> Points:
+    """Return points of which tables of results have an index like that of the data frame from which the points came."""
+    index = frame.index.infer_objects()
+    named = replace(points, index_name=None if index.name is None else str(index.name))
+    zone = _zone_of(index) if isinstance(index, pd.DatetimeIndex) else None
+    try:
+        return replace(named, row_kind=_kind_of_index(index), row_zone=zone)
+    except ValueError:  # times whose text cannot be read as a time, such as local times of the year 1850 with seconds
+        return named
+
+
+def _kind_of_index(index: pd.Index) -> str:
+    """Return the kind of `ROW_KINDS` of a data frame's index."""
     if pd.api.types.is_integer_dtype(index.dtype) and not index.hasnans:
         return "whole"
     if pd.api.types.is_float_dtype(index.dtype) and not index.hasnans:
         return "number"
-    return "time" if isinstance(index, pd.DatetimeIndex) and index.tz is None else "text"
+    return "time" if isinstance(index, pd.DatetimeIndex) else "text"
+
+
+def _zone_of(index: pd.DatetimeIndex) -> str | None:
+    """Return the name of the time zone of an index; None if there is none. A zone without a usual name becomes UTC."""
+    if index.tz is None:
+        return None
+    name = str(index.tz)
+    try:
+        is_known = index.tz_convert(name).tz_localize(None).equals(index.tz_localize(None))
+    except (KeyError, ValueError, OSError):
+        return "UTC"
+    return name if is_known else "UTC"
 
 
 def _is_default_index(index: pd.Index) -> bool:

@@ -1,6 +1,7 @@
 """Points: what is taken, what is refused and in which words, what a missing cell is, parts, identity, storage."""
 
 import json
+from datetime import timedelta, timezone
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -85,7 +86,13 @@ def test_frames_bring_their_names():
             ["2020-01-01", "1999-12-31 23:59:59.5", "2020-01-02", "2021-01-01", "2022-01-01"], format="ISO8601"
         ),
         pd.Index(["07", "7", "b", "c", "d"]),
+        pd.Index(["07", "7", "b", "c", "d"], name="who"),
+        pd.RangeIndex(5, name="who"),
+        pd.Index([3, 5, 8, 9, 11], dtype=object, name=7),
+        pd.date_range("2020-10-25 00:30", periods=5, freq="h", tz="Europe/Paris", name="when"),  # an hour twice
+        pd.date_range("2020", periods=5, freq="ns", tz=timezone(timedelta(hours=5, minutes=30))),
     ],
+    ids=str,
 )
 def test_results_align_with_the_frame(index):
     frame = pd.DataFrame(X, columns=NAMES, index=index)
@@ -93,8 +100,10 @@ def test_results_align_with_the_frame(index):
     settings, arrays = points.to_storage()
     for each in (points, lv.Points.from_storage(json.loads(json.dumps(settings)), arrays)):
         assert (frame - each.to_frame()).abs().to_numpy().max() == 0  # NaN where rows do not meet
+        assert getattr(each.to_frame().index, "tz", None) == getattr(index, "tz", None)
+        assert each.to_frame().index.name == (None if index.name is None else str(index.name))
     part = points.part(np.array([3, 0]), "two")
-    assert part.to_frame().index.equals(index[[3, 0]])
+    assert isinstance(index, pd.RangeIndex) or part.to_frame().index.equals(index[[3, 0]])
     answers = pd.DataFrame({"q": list("abaab")}, index=index)
     assert lv.Points.from_categories(answers).to_frame().index.equals(index)
 
@@ -104,6 +113,18 @@ def test_kinds_of_row_names_that_are_refused():
         lv.Points(X, KNOWN | True, NAMES, tuple("abcde"), row_kind="day")
     with pytest.raises(ValueError, match="'a'"):
         lv.Points(X, KNOWN | True, NAMES, tuple("abcde"), row_kind="whole")
+    with pytest.raises(ValueError, match="got row_zone='UTC' for row names of kind 'text'; expected times"):
+        lv.Points(X, KNOWN | True, NAMES, tuple("abcde"), row_zone="UTC")
+    days = tuple(f"2020-01-0{day}" for day in range(1, 6))
+    with pytest.raises(ValueError, match="got row_zone='Europe/Nowhere'; expected a time zone"):
+        lv.Points(X, KNOWN | True, NAMES, days, row_kind="time", row_zone="Europe/Nowhere")
+
+
+def test_times_that_text_does_not_give_back_name_rows_all_the_same():
+    frame = pd.DataFrame(X, index=pd.date_range("1850", periods=5, tz="Europe/Berlin"))  # 53:28 from Greenwich
+    points = lv.Points.from_frame(frame)
+    assert points.row_names == tuple(map(str, frame.index))
+    assert points.row_kind == "text"
 
 
 def test_files(tmp_path: Path, points):
