@@ -47,6 +47,7 @@ from lvsearch.tables.delimited import (
     dialect_of,
     every_value_named,
     fill_empty_texts,
+    line_end_notes,
     lines_of,
     marks_notes,
     read_options,
@@ -148,6 +149,7 @@ def _delimited(source: TextSource, ending: str, as_text: frozenset[str]) -> Iter
     with open_text(path, source.encoding) as file:
         check_header(file, path, dialect, nameless="")
     lines = lines_of(lambda: open_text(path, source.encoding), dialect)
+    ends = line_end_notes(path, source.encoding, lines.width)
     marks: Counter[str] = Counter()
     try:
         with open_text(path, source.encoding) as file:
@@ -159,7 +161,7 @@ def _delimited(source: TextSource, ending: str, as_text: frozenset[str]) -> Iter
                 frame, found = tidy_table(read, texts, source.label, as_text)
                 marks += found
                 documents = frame_documents(frame, source.text, source.id, source.label, source.keep)
-                yield documents._replace(notes=(*dialect.notes, *lines.notes(), *marks_notes(marks)))
+                yield documents._replace(notes=(*dialect.notes, *lines.notes(), *marks_notes(marks), *ends))
     except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise not_delimited(path, error) from error
 

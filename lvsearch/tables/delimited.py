@@ -2,6 +2,7 @@
 
 import csv
 import io
+import os
 import re
 import sys
 import warnings
@@ -14,6 +15,7 @@ from typing import IO, Any, NamedTuple, cast
 import numpy as np
 import pandas as pd
 
+from lvsearch.files.packed_files import has_mixed_line_ends
 from lvsearch.tables.frames import first_repeated
 
 MISSING = ("NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "null", "NULL", "None")
@@ -28,6 +30,10 @@ SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 """The separators that are tried, with their names."""
 EXCEL_SEPARATOR = re.compile(r"\ufeff?sep=.?[,;\t|]*", re.IGNORECASE)
 """Matches a first line by which Excel is told the separator; whatever else writes it fills it up with separators."""
+MIXED_LINE_ENDS = (
+    "some lines end in a carriage return alone and others in a line feed: outside of quotes each ends a row; where one "
+    "stands inside a text, put the text in quotes"
+)
 LINES_LOOKED_AT = 1000
 """The number of lines from which the separator is inferred."""
 Opened = Callable[[], AbstractContextManager[IO[str]]]
@@ -388,6 +394,20 @@ def fill_empty_texts(frame: pd.DataFrame, *columns: Any) -> pd.DataFrame:
     for name in columns:
         filled[name] = frame[name].astype(object).where(frame[name].notna(), "")
     return filled
+
+
+def line_end_notes(path: str | os.PathLike[str], encoding: str, n_columns: int) -> tuple[str, ...]:
+    """Return one note if the lines of a table of one column end in two ways; none if they end in one way.
+
+    In a table of several columns a value that such a line end divides leaves rows with too few values.
+
+    path: the file of the table
+    encoding: its encoding
+    n_columns: the number of its columns
+
+    Raises ValueError for a file that is no text in this encoding.
+    """
+    return (MIXED_LINE_ENDS,) * (n_columns == 1 and has_mixed_line_ends(path, encoding))
 
 
 def marks_notes(marks: Counter[str]) -> tuple[str, ...]:

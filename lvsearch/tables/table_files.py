@@ -18,6 +18,7 @@ from lvsearch.tables.delimited import (
     dialect_of,
     every_value_named,
     fill_empty_texts,
+    line_end_notes,
     lines_of,
     marks_notes,
     opened_text,
@@ -61,7 +62,9 @@ def read_table(path: str | os.PathLike[str], ending: str, text: Any, id: Any, la
         return TableFile(read_arrow(path, text, id))
     if ending in EXCEL:
         return read_excel(path, text, id)
-    return table_in(read_text(path, encoding), path, ending, text, id, label)
+    table = table_in(read_text(path, encoding), path, ending, text, id, label)
+    ends = line_end_notes(path, encoding, len(table.frame.columns)) if ending in DELIMITED else ()
+    return table._replace(notes=(*table.notes, *ends))
 
 
 def table_in(content: str, name: Any, ending: str, text: Any, id: Any, label: Any) -> TableFile:
