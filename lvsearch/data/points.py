@@ -25,7 +25,7 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import rows
 from lvsearch.models.plain_arguments import as_list, yes_or_no
 from lvsearch.models.units import Row
-from lvsearch.tables.frames import as_frame, first_repeated, is_table
+from lvsearch.tables.frames import as_frame, columns_in_words, first_repeated, is_table
 from lvsearch.tables.number_tables import NumberStyle, advice, first_text, read_numbers
 
 ROW_KINDS = ("text", "whole", "number", "time")
@@ -163,10 +163,12 @@ class Points(Data):
         Its columns name the columns. Its index, unless the default one, names the rows.
 
         frame: the data frame.
-        observed: (rows, columns) True for known cells. By default all are known.
+        observed: (rows, columns) True for known cells. By default all are known. Columns of a data frame are matched by
+            name.
         missing: "nan" if NaN (or pandas' NA) marks a missing cell. By default it is an error.
 
-        Raises ValueError for columns without numbers, and for the reasons of `from_array`.
+        Raises ValueError for columns without numbers, for `observed` with other columns or another index, and for the
+        reasons of `from_array`.
         """
         if not is_table(frame):
             raise ValueError(f"got {type(frame).__name__}; expected a data frame: lv.Points.from_array takes matrices")
@@ -187,6 +189,8 @@ class Points(Data):
             )
         if isinstance(frame.index, pd.MultiIndex) or isinstance(frame.columns, pd.MultiIndex):
             raise ValueError("got several levels of names; expected one: frame.reset_index(), or join them")
+        if is_table(observed):
+            observed = _mask_of_frame(as_frame(observed), frame)
         names = None if _is_default_index(frame.index) else frame.index
         values = frame.to_numpy(dtype=np.float64, na_value=np.nan)
         points = cls.from_array(values, observed, missing=missing, columns=frame.columns, row_names=names)
@@ -250,7 +254,7 @@ class Points(Data):
                 also `from_array`.
         """
         header = yes_or_no("header", header)
-        style = NumberStyle(separator, decimal, thousands, tuple(as_list("missing_marks", missing_marks)))
+        style = NumberStyle(separator, decimal, thousands, tuple(map(str, as_list("missing_marks", missing_marks))))
         table = read_numbers(path, header, row_names, encoding, style)
         points = cls.from_frame(table.frame, missing=missing)
         return replace(points, notes=(*table.notes, *points.notes))
@@ -424,6 +428,24 @@ class Points(Data):
         if unseen:
             notes += (f"{unseen:,} of {len(self.columns):,} columns have no observed cell; kept in place",)
         return notes
+
+
+def _mask_of_frame(mask: pd.DataFrame, frame: pd.DataFrame) -> Bool[np.ndarray, "row column"]:
+    """Return a mask of known cells with its columns in the order of the data frame, shape (row, column).
+
+    Raises ValueError for a mask with other columns than the data frame, or with another index.
+    """
+    if len(mask.columns) != len(frame.columns) or set(mask.columns) != set(frame.columns):
+        raise ValueError(
+            f"got observed with the columns {columns_in_words(mask.columns)}; expected those of the data frame, "
+            f"{columns_in_words(frame.columns)}"
+        )
+    if not mask.index.equals(frame.index):
+        raise ValueError(
+            "got observed with another index than the data frame; expected the same rows in the same order: "
+            "observed.loc[frame.index], or observed.to_numpy() where rows are in this order"
+        )
+    return mask.loc[:, list(frame.columns)].to_numpy()
 
 
 def row_index(points: Points) -> pd.Index:

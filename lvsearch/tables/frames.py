@@ -154,11 +154,32 @@ def frame_documents(
     return Documents(checked_texts(texts.tolist()), names, labels, named.loc[:, others])
 
 
-def index_names(texts: Any) -> tuple[str, ...] | None:
-    """Return the index of a pandas Series as names of its texts; None for other objects, and for a default index."""
-    if not isinstance(texts, pd.Series) or texts.index.equals(pd.RangeIndex(len(texts))):
+def index_names(values: Any) -> tuple[str, ...] | None:
+    """Return the index of a pandas Series or data frame as names; None for other objects, and for a default index."""
+    if not isinstance(values, pd.Series | pd.DataFrame) or values.index.equals(pd.RangeIndex(len(values))):
         return None
-    return tuple(str(name) for name in texts.index)
+    return tuple(str(name) for name in values.index)
+
+
+def refuse_another_order(what: str, values: Any, names: Iterable[str] | None) -> None:
+    """Raise ValueError if the index of values has the names of the documents in another order than the documents.
+
+    what: the noun for the values, for the message
+    values: a pandas Series or data frame with an entry for each document; other objects have no index
+    names: the names of the documents, or None
+    """
+    own = index_names(values)
+    if own is None or names is None:
+        return
+    expected = tuple(names)
+    if own == expected or sorted(own) != sorted(expected):
+        return
+    place = next(place for place, pair in enumerate(zip(own, expected, strict=True)) if pair[0] != pair[1])
+    raise ValueError(
+        f"got {what} with the names of the documents as index, in another order: row {place} is {own[place]!r}, "
+        f"expected {expected[place]!r}; bring them into the order of the documents (.loc[names]), or drop the index "
+        "(.reset_index(drop=True)) where they are in this order"
+    )
 
 
 def holds_texts(data: Any) -> bool:

@@ -117,6 +117,31 @@ def test_it_is_part_of_the_content_and_cannot_be_written_to(corpus):
     assert plain.metadata is None
 
 
+def test_an_index_in_another_order_than_the_documents_is_refused():
+    texts = pd.Series(TEXTS, index=list("abcd"))
+    labels = pd.Series(["A", "B", "C", "D"], index=list("abcd"))
+    table = pd.DataFrame({"year": [1, 2, 3, 4]}, index=list("abcd"))
+    training = lv.Corpus.from_texts(texts, document_labels=labels, metadata=table)
+    assert training.document_labels == ("A", "B", "C", "D")
+    counts = pd.DataFrame(np.eye(4, dtype=int), index=texts.index)
+    for make in (
+        partial(lv.Corpus.from_texts, texts),
+        partial(lv.Corpus.from_texts, TEXTS, document_names=list("abcd")),
+        partial(lv.Corpus.from_tokens, texts.str.split(), document_names=list("abcd")),
+        partial(lv.Corpus.from_matrix, counts),
+        partial(training.encode, texts),
+    ):
+        with pytest.raises(ValueError, match=r"got metadata .* as index, in another order: row 0 is 'd', expected 'a'"):
+            make(metadata=table.iloc[::-1])
+        with pytest.raises(
+            ValueError, match="got document_labels with the names of the documents as index, in another"
+        ):
+            make(document_labels=labels.iloc[::-1])
+        assert make(metadata=table.iloc[::-1].reset_index(drop=True)).metadata["year"].tolist() == [4, 3, 2, 1]
+        other = table.iloc[::-1].set_axis(list("wxyz"))  # names of something else
+        assert make(metadata=other).metadata["year"].tolist() == [4, 3, 2, 1]
+
+
 def test_metadata_of_any_corpus():
     counts = np.eye(4, dtype=int)
     assert lv.Corpus.from_matrix(counts, metadata=KEPT).metadata["year"].tolist() == KEPT["year"].tolist()

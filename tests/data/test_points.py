@@ -120,6 +120,34 @@ def test_kinds_of_row_names_that_are_refused():
         lv.Points(X, KNOWN | True, NAMES, days, row_kind="time", row_zone="Europe/Nowhere")
 
 
+def test_a_mask_in_a_data_frame_is_matched_by_name():
+    frame = pd.DataFrame(X, columns=NAMES, index=list("abcde"))
+    mask = pd.DataFrame(KNOWN, columns=NAMES, index=frame.index)
+    expected = lv.Points.from_frame(frame, KNOWN)
+    assert lv.Points.from_frame(frame, mask[["age", "height", "weight"]]) == expected
+    with pytest.raises(
+        ValueError, match="got observed with the columns 'height', 'weight'; expected those of the data"
+    ):
+        lv.Points.from_frame(frame, mask[["height", "weight"]])
+    with pytest.raises(ValueError, match=r"got observed with another index than the data frame; .* observed\.loc\["):
+        lv.Points.from_frame(frame, mask.iloc[::-1])
+
+
+@pytest.mark.parametrize("names", [{"a", "b"}, frozenset("ab"), {"a": 1, "b": 2}])
+def test_names_have_an_order(names):
+    kind = type(names).__name__
+    with pytest.raises(ValueError, match=f"got a {kind} as columns; expected a list, whose order is that of the data"):
+        lv.Points.from_array([[1, 2]], columns=names)
+    with pytest.raises(ValueError, match=f"got a {kind} as row_names"):
+        lv.Points.from_array([[1], [2]], row_names=names)
+    with pytest.raises(ValueError, match=f"got a {kind} as names"):
+        lv.Groups.from_arrays([[[1.0]], [[2.0]]], names=names)
+    for what in ("document_names", "document_labels"):
+        with pytest.raises(ValueError, match=f"got a {kind} as {what}"):
+            lv.Corpus.from_texts(["apple", "pear"], **{what: names})
+    assert lv.Points.from_array([[1, 2]], columns={"a": 1, "b": 2}.keys()).columns == ("a", "b")
+
+
 def test_times_that_text_does_not_give_back_name_rows_all_the_same():
     frame = pd.DataFrame(X, index=pd.date_range("1850", periods=5, tz="Europe/Berlin"))  # 53:28 from Greenwich
     points = lv.Points.from_frame(frame)

@@ -218,6 +218,15 @@ def test_cases_that_are_no_numbers(name):
         lv.Points.from_csv(CASES / name)
 
 
+@pytest.mark.parametrize("mark", ["-9", -9])
+def test_marks_of_missing_cells_may_be_numbers(mark, tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("x,y\n-9,2\n3,4\n")
+    points = lv.Points.from_csv(path, missing="nan", missing_marks=[mark])
+    assert_array_equal(points.values, [[np.nan, 2], [3, 4]])
+    assert points.notes == ("cells taken as missing: '-9' in the column 'x' (1)",)
+
+
 def test_marks_of_missing_cells_are_said():
     points = lv.Points.from_csv(CASES / "question_marks.csv", missing="nan", missing_marks=["?"])
     assert points.notes == ("cells taken as missing: '?' in the column 'a' (1)",)
