@@ -44,8 +44,8 @@ class CountedDocuments(DocumentCounts):
             metadata: a data frame (or a table with `to_pandas()`), a row per document.
 
         Raises:
-            ValueError: see `Corpus`; also counts without a single token, a vocabulary given beside a table, and labels or
-                metadata whose index has the names of the documents in another order.
+            ValueError: see `Corpus`; also counts without a single token, a vocabulary given beside a table, and labels
+                or metadata whose index has the names of the documents in another order.
         """
         if is_table(matrix):
             matrix = as_frame(matrix)
