@@ -232,7 +232,7 @@ class Points(Data):
         separator: str | None = None,
         decimal: str | None = None,
         thousands: str | None = None,
-        missing_marks: Iterable[str] = (),
+        missing_marks: Iterable[Any] = (),
     ) -> "Points":
         """Read a file of numbers separated by commas, semicolons or tabs; `notes` say what was assumed about its
         format.
@@ -245,7 +245,7 @@ class Points(Data):
             encoding: the encoding of the file.
             separator, decimal, thousands: the signs between values, for the decimal point and between thousands, such
                 as ";", "," and ".". By default they are inferred if the file leaves no doubt.
-            missing_marks: other marks of a missing cell, such as "?".
+            missing_marks: other marks of a missing cell, such as "?" or -9.
 
         Raises:
             ValueError: bytes of another encoding; a column of text, with the first row that is no number; commas that
