@@ -53,13 +53,12 @@ from lvsearch.tables.delimited import (
     read_options,
     tidy_table,
 )
-from lvsearch.tables.frames import Documents, frame_documents
+from lvsearch.tables.frames import Documents, frame_documents, frame_of_arrow
 from lvsearch.tables.table_files import (
     ARROW,
     DELIMITED,
     JSON_LINES,
     arrow_batches,
-    as_written,
     json_frame,
     json_record,
     not_delimited,
@@ -207,7 +206,7 @@ def _arrow_frames(source: TextSource) -> Iterator[pd.DataFrame]:
     first = 0
     for batch in batches:
         for start in range(0, batch.num_rows, DOCUMENTS):
-            frame = as_written(batch.slice(start, DOCUMENTS))
+            frame = frame_of_arrow(batch.slice(start, DOCUMENTS))
             if isinstance(frame.index, pd.RangeIndex):
                 frame = frame.set_axis(pd.RangeIndex(first, first + len(frame)))
             yield fill_empty_texts(frame, source.text)

@@ -25,7 +25,7 @@ from lvsearch.tables.delimited import (
     read_options,
     tidy_table,
 )
-from lvsearch.tables.frames import columns_in_words, has_column
+from lvsearch.tables.frames import columns_in_words, frame_of_arrow, has_column
 
 ARROW = (".parquet", ".feather", ".arrow")
 """The endings of tables that pyarrow reads."""
@@ -315,11 +315,6 @@ def arrow_batches(path: str | os.PathLike[str], n_rows: int) -> tuple[pd.DataFra
         return reader.schema.empty_table().to_pandas(), batches
 
 
-def as_written(rows: Any) -> pd.DataFrame:
-    """Return a table or record batch of Arrow as a data frame; whole numbers beside missing ones are not rounded."""
-    return rows.to_pandas(integer_object_nulls=True)
-
-
 def read_arrow(path: str | os.PathLike[str], text: Any, id: Any = None) -> pd.DataFrame:
     """Read an Arrow file (Feather, or an Arrow stream). A missing text is an empty one.
 
@@ -330,7 +325,7 @@ def read_arrow(path: str | os.PathLike[str], text: Any, id: Any = None) -> pd.Da
     """
     empty, batches = arrow_batches(path, 0)
     require_columns(empty.columns, path, text, id)
-    frames = [as_written(batch) for batch in batches]
+    frames = [frame_of_arrow(batch) for batch in batches]
     whole = pd.concat(frames or [empty], ignore_index=all(isinstance(each.index, pd.RangeIndex) for each in frames))
     return fill_empty_texts(whole, text)
 
@@ -348,6 +343,6 @@ def read_parquet(path: str | os.PathLike[str], text: Any, id: Any = None) -> pd.
     with arrow_readable(path):
         import pyarrow.parquet as pq  # pyright: ignore[reportMissingImports] — an extra
 
-        frame = as_written(pq.read_table(Path(path)))
+        frame = frame_of_arrow(pq.read_table(Path(path)))
     require_columns(frame.columns, path, text, id)
     return fill_empty_texts(frame, text)

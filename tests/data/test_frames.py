@@ -207,6 +207,35 @@ def test_tables_of_other_libraries(frame):
         lv.Corpus.from_any({"train": Dataset(), "test": Dataset()})
 
 
+@pytest.mark.parametrize("library", ["pyarrow", "polars"])
+def test_tables_of_arrow_round_no_whole_numbers(library):
+    package = pytest.importorskip(library)
+    make = package.table if library == "pyarrow" else package.DataFrame
+    table = make({"body": TEXTS[:3], "reply": [2**60 + 1, None, 5], "year": [1990, None, 2000], "x": [0.5, None, 1.0]})
+    metadata = lv.Corpus.from_frame(table, text="body").metadata
+    assert metadata["reply"].dropna().tolist() == [str(2**60 + 1), "5"]
+    np.testing.assert_array_equal(metadata["year"], [1990, np.nan, 2000])
+    points = lv.Points.from_frame(make({"year": [1990, None, 2000], "x": [0.5, 2.0, None]}), missing="nan")
+    np.testing.assert_array_equal(points.values, [[1990, 0.5], [np.nan, 2], [2000, np.nan]])
+
+
+def test_tables_without_arrow_round_no_whole_numbers():
+    class Table(dict):
+        """What Polars has without pyarrow."""
+
+        columns = ("body", "reply", "x")
+
+        def to_pandas(self):
+            raise ImportError("pyarrow")
+
+        def __getitem__(self, name):
+            return pd.Series({"body": TEXTS[:2], "reply": [2**60 + 1, None], "x": [0.5, None]}[name], dtype=object)
+
+    metadata = lv.Corpus.from_frame(Table(), text="body").metadata
+    assert metadata["reply"].dropna().tolist() == [str(2**60 + 1)]
+    np.testing.assert_array_equal(metadata["x"], [0.5, np.nan])
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
