@@ -50,7 +50,7 @@ class Points(Data):
         row_names: the name of each row for people, or None.
         notes: notes on what was kept or selected, in the order in which it happened.
         row_kind: one of `ROW_KINDS`, the kind of the data frame's index from which row names came. Tables of results
-            have an index of this kind. It is no part of the fingerprint.
+            have an index of this kind. It is no part of the fingerprint. It is "whole" for the default index too.
         row_zone: the time zone of that index, such as "Europe/Paris", or None. It is no part of the fingerprint.
         index_name: the name of that index, which tables of results have too, or None. It is no part of the fingerprint.
 
@@ -355,9 +355,13 @@ class Points(Data):
     def part(self, rows: Int[np.ndarray, " chosen"], note: str) -> "Points":
         """Return some of the rows as new points, in the given order, with a note that says so.
 
+        Rows of a data frame with the default index are named by their numbers, so that results align with that frame.
+
         rows: numbers of rows, from 0. note: the note to add.
         """
         names = None if self.row_names is None else tuple(self.row_names[row] for row in rows)
+        if names is None and self.row_kind == "whole":
+            names = tuple(str(row) for row in rows)
         return replace(
             self, values=self.values[rows], observed=self.observed[rows], row_names=names, notes=(*self.notes, note)
         )

@@ -103,9 +103,20 @@ def test_results_align_with_the_frame(index):
         assert getattr(each.to_frame().index, "tz", None) == getattr(index, "tz", None)
         assert each.to_frame().index.name == (None if index.name is None else str(index.name))
     part = points.part(np.array([3, 0]), "two")
-    assert isinstance(index, pd.RangeIndex) or part.to_frame().index.equals(index[[3, 0]])
+    assert part.to_frame().index.equals(index[[3, 0]])
     answers = pd.DataFrame({"q": list("abaab")}, index=index)
     assert lv.Points.from_categories(answers).to_frame().index.equals(index)
+
+
+def test_parts_of_a_data_frame_align_with_it_without_names_too():
+    frame = pd.DataFrame(X, columns=NAMES)
+    points = lv.Points.from_frame(frame)
+    assert points.row_names is None
+    assert lv.Points.from_frame(frame) == lv.Points.from_array(X, columns=NAMES)
+    parts = points.split(0.4, seed=0)
+    for part in (*parts, parts[0].select([1, 0])):
+        pd.testing.assert_frame_equal(part.to_frame(), frame.loc[part.to_frame().index])
+    assert lv.Points.from_array(X).part(np.array([3, 0]), "two").row_names is None
 
 
 def test_kinds_of_row_names_that_are_refused():
