@@ -9,7 +9,7 @@ outside all limits.
 import math
 import operator
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +106,22 @@ def as_list(name: str, values: Any) -> list[Any]:
         return list(values)
     except TypeError as error:  # such as an array without axes, which only looks iterable
         raise ValueError(f"got {name}={shortened_repr(values)}, expected a list") from error
+
+
+def as_names(name: str, values: Any) -> list[Any]:
+    """Return names as a list in their order.
+
+    name: the name of the argument, for the error.
+
+    Raises ValueError for text, for anything that is not iterable, and for sets and dicts: a set has no order, and of a
+    dict keys or values may be meant.
+    """
+    if isinstance(values, set | frozenset | Mapping):
+        raise ValueError(
+            f"got a {type(values).__name__} as {name}; expected a list, whose order is that of the data: of a dict "
+            "list(d) or list(d.values())"
+        )
+    return as_list(name, values)
 
 
 def numbers(name: str, values: Any) -> np.ndarray:

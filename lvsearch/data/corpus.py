@@ -29,6 +29,7 @@ from lvsearch.tables.frames import (
     holds_texts,
     index_names,
     is_table,
+    refuse_another_order,
     text_columns,
 )
 from lvsearch.texts.analyzer import ENGLISH, Analyzer, chosen_stop_words
@@ -108,10 +109,12 @@ class Corpus(CountedDocuments):
 
         Raises:
             ValueError: a single string; a data frame (see `from_frame`); an element that is not a string; no texts; a
-                limit out of range; no word left under these settings; metadata that files cannot keep.
+                limit out of range; no word left under these settings; metadata that files cannot keep; labels or
+                metadata whose index has the names of the documents in another order.
         """
         analyzer = Analyzer(chosen_stop_words(stop_words), token_pattern, ngram_range=ngram_range, tokenizer=tokenizer)
         names = index_names(texts) if document_names is None else as_strings("document_names", document_names)
+        refuse_another_order("document_labels", document_labels, names)
         labels = as_strings("document_labels", document_labels)
         known = [None if each is None else tuple(each) for each in (names, labels)]
         documents = Documents(checked_texts(texts), known[0], known[1])
@@ -140,7 +143,7 @@ class Corpus(CountedDocuments):
 
         Raises:
             ValueError: a document is no list of strings; a limit out of range; no word left; metadata that files cannot
-                keep.
+                keep; labels or metadata whose index has the names of the documents in another order.
         """
         listed = checked_documents(documents)
         text = next((place for place, document in enumerate(listed) if not is_words(document)), None)
@@ -410,18 +413,20 @@ class Corpus(CountedDocuments):
 
         Raises:
             ValueError: a single string; a data frame (pass its column of texts); an element that is not a string; no
-                texts; a tokenizer that a folder did not keep.
+                texts; a tokenizer that a folder did not keep; labels or metadata whose index has the names of the
+                documents in another order.
         """
         analyzer = self.analyzer or Analyzer.for_vocabulary(self.vocabulary)
         analyzer = analyzer if tokenizer is None else replace(analyzer, tokenizer=tokenizer, token_pattern=None)
         listed, cut = checked_documents(texts), analyzer
         if listed and all(map(is_words, listed)):  # words as they stand: no rule leaves any of them out
-            runs = (1, 1) if self.analyzer is None else analyzer.ngram_range
-            cut = Analyzer(None, ngram_range=runs, tokenizer=str.split, lowercase=False, normalize=False)
+            cut = Analyzer.for_words(self.analyzer)
         counts, unknown, losses = encode_texts(
             count_terms(listed, cut), term_columns(self.vocabulary, cut), self.n_terms
         )
         names = as_strings("document_names", index_names(texts) if document_names is None else document_names)
+        for what, values in (("document_labels", document_labels), ("metadata", metadata)):
+            refuse_another_order(what, values, names)
         labels = as_strings("document_labels", document_labels)
         table = None if metadata is None else DocumentTable.from_frame(as_frame(metadata), strict=True)[0]
         notes, dropped = (str(unknown), *map(str, losses)), DroppedWords(losses)

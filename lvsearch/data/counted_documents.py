@@ -13,7 +13,7 @@ from lvsearch.reading.counts import canonical_counts, kept_in_place, read_ldac
 from lvsearch.reading.document_table import DocumentTable
 from lvsearch.reading.other_libraries import anndata_counts, bag_counts
 from lvsearch.reading.vocabulary import as_strings, checked_vocabulary, read_vocabulary
-from lvsearch.tables.frames import Documents, as_frame, columns_in_words, frame_counts, is_table
+from lvsearch.tables.frames import Documents, as_frame, columns_in_words, frame_counts, is_table, refuse_another_order
 from lvsearch.texts.analyzer import Analyzer, chosen_stop_words
 from lvsearch.texts.choosing import DroppedWords, pruned_terms
 
@@ -44,7 +44,8 @@ class CountedDocuments(DocumentCounts):
             metadata: a data frame (or a table with `to_pandas()`), a row per document.
 
         Raises:
-            ValueError: see `Corpus`; also counts without a single token, and a vocabulary given beside a table.
+            ValueError: see `Corpus`; also counts without a single token, a vocabulary given beside a table, and labels
+                or metadata whose index has the names of the documents in another order.
         """
         if is_table(matrix):
             matrix = as_frame(matrix)
@@ -186,10 +187,12 @@ class CountedDocuments(DocumentCounts):
             None.
         dropped: the words that were left out, if texts were cut.
 
-        Raises ValueError if there is no token.
+        Raises ValueError if there is no token, and for labels or metadata in another order than the documents.
         """
         terms = checked_vocabulary(vocabulary, counts)
         names = as_strings("document_names", document_names)
+        for what, values in (("document_labels", document_labels), ("metadata", metadata)):
+            refuse_another_order(what, values, names)
         labels = as_strings("document_labels", document_labels)
         table = None if metadata is None else DocumentTable.from_frame(as_frame(metadata), strict=True)[0]
         corpus = cls(counts, terms, names, labels, notes, analyzer, document_table=table, dropped=dropped)

@@ -21,7 +21,7 @@ from lvsearch.data.points import Points
 from lvsearch.files.string_arrays import has_strings, pack_strings, unpack_strings
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import groups_of_rows
-from lvsearch.models.plain_arguments import as_list
+from lvsearch.models.plain_arguments import as_list, as_names
 from lvsearch.models.units import GroupOfRows
 from lvsearch.tables.frames import aligned_frames, as_frame, first_repeated, is_table
 
@@ -316,7 +316,7 @@ def _distinct_names(names: list[str]) -> tuple[str, ...]:
 
 
 def _name_strings(names: Iterable[Any] | None) -> tuple[str, ...] | None:
-    """Return names as a tuple of strings; None stays None. Raises ValueError for a single string."""
+    """Return names as a tuple of strings; None stays None. Raises ValueError for a single string, a set or a dict."""
     if isinstance(names, str):
         raise ValueError(f"got the string {names[:40]!r} as names; expected a list with one for each group")
-    return None if names is None else tuple(str(name) for name in as_list("names", names))
+    return None if names is None else tuple(str(name) for name in as_names("names", names))

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 
 from lvsearch.files.plain_text import visible
 from lvsearch.models.components.categorical import indicator_name, number_name
-from lvsearch.models.plain_arguments import as_list, shortened_repr
+from lvsearch.models.plain_arguments import as_list, as_names, shortened_repr
 from lvsearch.tables.frames import first_repeated, has_column
 
 LARGEST, SMALLEST = 1e15, 1e-15
@@ -182,11 +182,11 @@ def name_strings(what: str, values: Iterable[Any] | None, expected: int) -> tupl
 
     what: the name of the argument, for the error. expected: how many names there should be.
 
-    Raises ValueError for a single string, and for another number of names.
+    Raises ValueError for a single string, a set or a dict, and for another number of names.
     """
     if isinstance(values, str):
         raise ValueError(f"got the string {values[:40]!r} as {what}; expected a list of {expected:,} names")
-    strings = None if values is None else tuple(str(value) for value in as_list(what, values))
+    strings = None if values is None else tuple(str(value) for value in as_names(what, values))
     if strings is not None and len(strings) != expected:
         raise ValueError(f"got {len(strings):,} {what}, expected {expected:,}: one for each")
     return strings

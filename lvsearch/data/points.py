@@ -25,11 +25,11 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import rows
 from lvsearch.models.plain_arguments import as_list, yes_or_no
 from lvsearch.models.units import Row
-from lvsearch.tables.frames import as_frame, first_repeated, is_table
+from lvsearch.tables.frames import as_frame, columns_in_words, first_repeated, is_table
 from lvsearch.tables.number_tables import NumberStyle, advice, first_text, read_numbers
 
 ROW_KINDS = ("text", "whole", "number", "time")
-"""The kinds of names of rows: text; whole numbers; numbers; times without a zone."""
+"""The kinds of names of rows: text; whole numbers; numbers; times."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -50,12 +50,14 @@ class Points(Data):
         row_names: the name of each row for people, or None.
         notes: notes on what was kept or selected, in the order in which it happened.
         row_kind: one of `ROW_KINDS`, the kind of the data frame's index from which row names came. Tables of results
-            have an index of this kind. It is no part of the fingerprint.
+            have an index of this kind. It is no part of the fingerprint. It is "whole" for the default index too.
+        row_zone: the time zone of that index, such as "Europe/Paris", or None. It is no part of the fingerprint.
+        index_name: the name of that index, which tables of results have too, or None. It is no part of the fingerprint.
 
     Raises:
         ValueError: not two axes; no rows or no columns; a NaN or infinite value in an observed cell, or one beyond
             ±1e15, or a column all within 1e-15 of 0; a mask of another shape; wrong names; an unknown kind of row
-            names, or row names that are not of their kind.
+            names, row names that are not of their kind, or a zone for other names than times.
     """
 
     unit_type: ClassVar[type] = Row
@@ -68,6 +70,8 @@ class Points(Data):
     row_names: tuple[str, ...] | None = None
     notes: tuple[str, ...] = ()
     row_kind: str = "text"
+    row_zone: str | None = None
+    index_name: str | None = None
 
     def __post_init__(self) -> None:
         n_rows, n_columns = np.shape(self.values)
@@ -99,6 +103,8 @@ class Points(Data):
             object.__setattr__(self, field, value)
         if self.row_kind not in ROW_KINDS:
             raise ValueError(f"got row_kind={self.row_kind!r}; expected one of {', '.join(ROW_KINDS)}")
+        if self.row_zone is not None and self.row_kind != "time":
+            raise ValueError(f"got row_zone={self.row_zone!r} for row names of kind {self.row_kind!r}; expected times")
         if self.row_kind != "text":
             row_index(self)  # raises for names of another kind
 
@@ -157,10 +163,12 @@ class Points(Data):
         Its columns name the columns. Its index, unless the default one, names the rows.
 
         frame: the data frame.
-        observed: (rows, columns) True for known cells. By default all are known.
+        observed: (rows, columns) True for known cells. By default all are known. Columns of a data frame are matched by
+            name.
         missing: "nan" if NaN (or pandas' NA) marks a missing cell. By default it is an error.
 
-        Raises ValueError for columns without numbers, and for the reasons of `from_array`.
+        Raises ValueError for columns without numbers, for `observed` with other columns or another index, and for the
+        reasons of `from_array`.
         """
         if not is_table(frame):
             raise ValueError(f"got {type(frame).__name__}; expected a data frame: lv.Points.from_array takes matrices")
@@ -181,10 +189,12 @@ class Points(Data):
             )
         if isinstance(frame.index, pd.MultiIndex) or isinstance(frame.columns, pd.MultiIndex):
             raise ValueError("got several levels of names; expected one: frame.reset_index(), or join them")
+        if is_table(observed):
+            observed = _mask_of_frame(as_frame(observed), frame)
         names = None if _is_default_index(frame.index) else frame.index
         values = frame.to_numpy(dtype=np.float64, na_value=np.nan)
         points = cls.from_array(values, observed, missing=missing, columns=frame.columns, row_names=names)
-        return replace(points, row_kind=kind_of_index(frame.index))
+        return with_index_of(points, frame)
 
     @classmethod
     def from_categories(cls, frame: Any, *, numbers: Sequence[str] = (), missing: str | None = None) -> "Points":
@@ -208,7 +218,7 @@ class Points(Data):
         values, observed, names = indicators(frame, missing, numbers)
         rows = None if _is_default_index(frame.index) else frame.index
         points = cls.from_array(values, observed, columns=names, row_names=rows)
-        return replace(points, row_kind=kind_of_index(frame.index))
+        return with_index_of(points, frame)
 
     @classmethod
     def from_csv(
@@ -222,7 +232,7 @@ class Points(Data):
         separator: str | None = None,
         decimal: str | None = None,
         thousands: str | None = None,
-        missing_marks: Iterable[str] = (),
+        missing_marks: Iterable[Any] = (),
     ) -> "Points":
         """Read a file of numbers separated by commas, semicolons or tabs; `notes` say what was assumed about its
         format.
@@ -235,7 +245,7 @@ class Points(Data):
             encoding: the encoding of the file.
             separator, decimal, thousands: the signs between values, for the decimal point and between thousands, such
                 as ";", "," and ".". By default they are inferred if the file leaves no doubt.
-            missing_marks: other marks of a missing cell, such as "?".
+            missing_marks: other marks of a missing cell, such as "?" or -9.
 
         Raises:
             ValueError: bytes of another encoding; a column of text, with the first row that is no number; commas that
@@ -244,7 +254,7 @@ class Points(Data):
                 also `from_array`.
         """
         header = yes_or_no("header", header)
-        style = NumberStyle(separator, decimal, thousands, tuple(as_list("missing_marks", missing_marks)))
+        style = NumberStyle(separator, decimal, thousands, tuple(map(str, as_list("missing_marks", missing_marks))))
         table = read_numbers(path, header, row_names, encoding, style)
         points = cls.from_frame(table.frame, missing=missing)
         return replace(points, notes=(*table.notes, *points.notes))
@@ -345,9 +355,13 @@ class Points(Data):
     def part(self, rows: Int[np.ndarray, " chosen"], note: str) -> "Points":
         """Return some of the rows as new points, in the given order, with a note that says so.
 
+        Rows of a data frame with the default index are named by their numbers, so that results align with that frame.
+
         rows: numbers of rows, from 0. note: the note to add.
         """
         names = None if self.row_names is None else tuple(self.row_names[row] for row in rows)
+        if names is None and self.row_kind == "whole":
+            names = tuple(str(row) for row in rows)
         return replace(
             self, values=self.values[rows], observed=self.observed[rows], row_names=names, notes=(*self.notes, note)
         )
@@ -362,10 +376,11 @@ class Points(Data):
         return digest.hexdigest()
 
     def to_storage(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return the points as (settings, which hold the kind of row names unless it is text, and {name: array})."""
+        """Return the points as (settings, which hold what is known of the data frame's index, and {name: array})."""
         arrays = {"values": self.filled, "observed": self.observed}
         arrays |= pack_strings("columns", self.columns) | pack_strings("notes", self.notes)
-        settings = {} if self.row_kind == "text" else {"row_kind": self.row_kind}
+        index = {"row_kind": self.row_kind, "row_zone": self.row_zone, "index_name": self.index_name}
+        settings = {name: value for name, value in index.items() if value not in (None, "text")}
         return settings, arrays if self.row_names is None else arrays | pack_strings("row_names", self.row_names)
 
     @classmethod
@@ -373,7 +388,16 @@ class Points(Data):
         """Return the points that `to_storage` encoded as `settings` and `arrays`."""
         names = unpack_strings("row_names", arrays) if has_strings("row_names", arrays) else None
         columns, notes = (unpack_strings(name, arrays) for name in ("columns", "notes"))
-        return cls(arrays["values"], arrays["observed"], columns, names, notes, settings.get("row_kind", "text"))
+        return cls(
+            arrays["values"],
+            arrays["observed"],
+            columns,
+            names,
+            notes,
+            settings.get("row_kind", "text"),
+            settings.get("row_zone"),
+            settings.get("index_name"),
+        )
 
     def describe(self) -> str:
         """Return the sizes in one line, such as "600 rows × 4 columns, 2,310 of 2,400 cells observed"."""
@@ -410,31 +434,78 @@ class Points(Data):
         return notes
 
 
+def _mask_of_frame(mask: pd.DataFrame, frame: pd.DataFrame) -> Bool[np.ndarray, "row column"]:
+    """Return a mask of known cells with its columns in the order of the data frame, shape (row, column).
+
+    Raises ValueError for a mask with other columns than the data frame, or with another index.
+    """
+    if len(mask.columns) != len(frame.columns) or set(mask.columns) != set(frame.columns):
+        raise ValueError(
+            f"got observed with the columns {columns_in_words(mask.columns)}; expected those of the data frame, "
+            f"{columns_in_words(frame.columns)}"
+        )
+    if not mask.index.equals(frame.index):
+        raise ValueError(
+            "got observed with another index than the data frame; expected the same rows in the same order: "
+            "observed.loc[frame.index], or observed.to_numpy() where rows are in this order"
+        )
+    return mask.loc[:, list(frame.columns)].to_numpy()
+
+
 def row_index(points: Points) -> pd.Index:
     """Return the names of the rows as an index (rows,), or their numbers if they have no names.
 
-    The index is of the kind `points.row_kind`, so that results align with the data frame from which the points came.
+    The index has the kind, the time zone and the name of the index of the data frame from which the points came, so
+    that results align with that data frame.
 
-    Raises ValueError for names that are not of this kind.
+    Raises ValueError for names that are not of this kind, or an unknown time zone.
     """
-    if points.row_names is None:
-        return pd.RangeIndex(points.n_units)
+    names, name = points.row_names, points.index_name
+    if names is None:
+        return pd.RangeIndex(points.n_units, name=name)
     if points.row_kind == "whole":
-        return pd.Index([int(name) for name in points.row_names])
+        return pd.Index([int(each) for each in names], name=name)
     if points.row_kind == "number":
-        return pd.Index([float(name) for name in points.row_names])
-    if points.row_kind == "time":
-        return pd.DatetimeIndex(pd.to_datetime(list(points.row_names), format="ISO8601"))
-    return pd.Index(points.row_names)
+        return pd.Index([float(each) for each in names], name=name)
+    if points.row_kind == "text":
+        return pd.Index(names, name=name)
+    times = pd.DatetimeIndex(pd.to_datetime(list(names), format="ISO8601", utc=points.row_zone is not None), name=name)
+    try:
+        return times if points.row_zone is None else times.tz_convert(points.row_zone)
+    except (KeyError, OSError) as error:  # of the package of time zones
+        raise ValueError(f"got row_zone={points.row_zone!r}; expected a time zone, such as 'Europe/Paris'") from error
 
 
-def kind_of_index(index: pd.Index) -> str:
-    """Return the kind of `ROW_KINDS` of a data frame's index. Times with a zone are text."""
+def with_index_of(points: Points, frame: pd.DataFrame) -> Points:
+    """Return points of which tables of results have an index like that of the data frame from which the points came."""
+    index = frame.index.infer_objects()
+    named = replace(points, index_name=None if index.name is None else str(index.name))
+    zone = _zone_of(index) if isinstance(index, pd.DatetimeIndex) else None
+    try:
+        return replace(named, row_kind=_kind_of_index(index), row_zone=zone)
+    except ValueError:  # times whose text cannot be read as a time, such as local times of the year 1850 with seconds
+        return named
+
+
+def _kind_of_index(index: pd.Index) -> str:
+    """Return the kind of `ROW_KINDS` of a data frame's index."""
     if pd.api.types.is_integer_dtype(index.dtype) and not index.hasnans:
         return "whole"
     if pd.api.types.is_float_dtype(index.dtype) and not index.hasnans:
         return "number"
-    return "time" if isinstance(index, pd.DatetimeIndex) and index.tz is None else "text"
+    return "time" if isinstance(index, pd.DatetimeIndex) else "text"
+
+
+def _zone_of(index: pd.DatetimeIndex) -> str | None:
+    """Return the name of the time zone of an index; None if there is none. A zone without a usual name becomes UTC."""
+    if index.tz is None:
+        return None
+    name = str(index.tz)
+    try:
+        is_known = index.tz_convert(name).tz_localize(None).equals(index.tz_localize(None))
+    except (KeyError, ValueError, OSError):
+        return "UTC"
+    return name if is_known else "UTC"
 
 
 def _is_default_index(index: pd.Index) -> bool:

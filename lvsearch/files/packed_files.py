@@ -40,6 +40,8 @@ SIGNATURES = (
 )
 """The first bytes of files that are no text, and what to do with such files."""
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+CHARACTERS_AT_ONCE = 1 << 20
+"""The number of characters that are read at once where a text is read through."""
 HEAD = 1024
 """The number of bytes in which signs of a file that is no text are looked for."""
 BAD_PACKING = (OSError, EOFError, RuntimeError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
@@ -165,6 +167,20 @@ def open_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> Iterator
             yield text
         except UnicodeDecodeError as error:
             raise ValueError(_not_of_encoding(path, encoding, error, "", head)) from error
+
+
+def has_mixed_line_ends(path: str | os.PathLike[str], encoding: str = "utf-8") -> bool:
+    """Return True if some lines of a text file end in a carriage return alone, and others in a line feed.
+
+    path: the file
+    encoding: the encoding of the text, as Python names it
+
+    Raises ValueError for a file that is no text, or not of this encoding.
+    """
+    with open_text(path, encoding) as text:
+        while text.read(CHARACTERS_AT_ONCE):
+            pass
+        return isinstance(text.newlines, tuple) and "\r" in text.newlines
 
 
 def refuse_foreign(head: bytes, name: Any, codec: str) -> None:

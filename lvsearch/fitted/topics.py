@@ -17,9 +17,11 @@ from lvsearch.fitted.recommending import recommended
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.word_mixtures import document_proportions
 from lvsearch.models.families import IndicatorFamily
+from lvsearch.models.plain_arguments import shortened_repr
 from lvsearch.models.topic_model import TopicModel
 from lvsearch.pictures.style import draw_captioned
 from lvsearch.texts.analyzer import Analyzer
+from lvsearch.texts.counting import is_words
 from lvsearch.topics.coloured_text import ColouredDocument, ColouredText, ColouredWord, colour_text
 from lvsearch.topics.distinctive_words import (
     Namer,
@@ -250,29 +252,36 @@ class FittedTopics(FittedModel):
         """
         return match_references(self.table(self.model.topic_site), references)
 
-    def coloured(self, text: str, n_topics: int = 4, threshold: float = 0.9) -> ColouredText:
+    def coloured(self, text: Any, n_topics: int = 4, threshold: float = 0.9) -> ColouredText:
         """Return a text whose words are coloured by topic; it shows itself in a notebook.
 
-        text: any text; it is cut into words by the rules of the corpus, as by `Corpus.encode`. The topics of its words
-            are inferred with this fit.
+        text: any text; it is cut into words by the rules of the corpus, as by `Corpus.encode`. Or a list of words, such
+            as a document of `Corpus.from_tokens`, which are kept as they are. The topics of the words are inferred with
+            this fit.
         n_topics: the number of topics that get a colour: those that the text has most of.
         threshold: the smallest probability of a word's most probable topic with which the word is coloured.
 
-        Raises ValueError for a text without known words, for models without a Dirichlet on proportions, and if the
-        corpus was cut by a function that a folder could not keep.
+        Raises ValueError for a text without known words, for anything but a text or a list of words, for models without
+        a Dirichlet on proportions, and if the corpus was cut by a function that a folder could not keep.
 
         Source: Blei (2004), Figure 3.7.
         """
+        if not isinstance(text, str) and not is_words(text):
+            raise ValueError(f"got {shortened_repr(text)}; expected a text or a list of words")
         words = self.table(self.model.topic_site)
         vocabulary = tuple(str(word) for word in words.columns)
         top = self.topics().sort_index()["words"].tolist()
+        if isinstance(text, str):
+            analyzer = self._corpus.analyzer or Analyzer.for_vocabulary(vocabulary)
+        else:
+            analyzer = Analyzer.for_words(self._corpus.analyzer)
         return colour_text(
-            text,
+            text if isinstance(text, str) else list(text),
             words.to_numpy(np.float64),
             self.alpha,
             vocabulary,
             top,
-            self._corpus.analyzer or Analyzer.for_vocabulary(vocabulary),
+            analyzer,
             n_topics=n_topics,
             threshold=threshold,
         )

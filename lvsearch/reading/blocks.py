@@ -25,6 +25,7 @@ from lvsearch.reading.counts import (
     canonical_counts,
     ldac_counts,
     ldac_row,
+    matrix_market_head,
     parse_svmlight,
     svmlight_first_id,
     svmlight_labels,
@@ -46,17 +47,19 @@ from lvsearch.tables.delimited import (
     dialect_of,
     every_value_named,
     fill_empty_texts,
+    line_end_notes,
     lines_of,
     marks_notes,
     read_options,
     tidy_table,
 )
-from lvsearch.tables.frames import Documents, frame_documents
+from lvsearch.tables.frames import Documents, frame_documents, frame_of_arrow
 from lvsearch.tables.table_files import (
     ARROW,
     DELIMITED,
     JSON_LINES,
     arrow_batches,
+    json_frame,
     json_record,
     not_delimited,
     require_columns,
@@ -145,19 +148,19 @@ def _delimited(source: TextSource, ending: str, as_text: frozenset[str]) -> Iter
     with open_text(path, source.encoding) as file:
         check_header(file, path, dialect, nameless="")
     lines = lines_of(lambda: open_text(path, source.encoding), dialect)
+    ends = line_end_notes(path, source.encoding, lines.width)
     marks: Counter[str] = Counter()
     try:
         with open_text(path, source.encoding) as file:
             columns = pd.read_csv(file, nrows=0, **dialect.pandas()).columns
         require_columns(columns, path, source.text, source.id)
-        options = read_options(columns, texts, source.label) | lines.pandas()
-        options["dtype"] |= dict.fromkeys(as_text, str)
+        options = read_options(columns, texts) | lines.pandas()
         with every_value_named(path), open_text(path, source.encoding) as file:
             for read in pd.read_csv(file, **dialect.pandas(), **options, chunksize=DOCUMENTS):
                 frame, found = tidy_table(read, texts, source.label, as_text)
                 marks += found
                 documents = frame_documents(frame, source.text, source.id, source.label, source.keep)
-                yield documents._replace(notes=(*dialect.notes, *lines.notes(), *marks_notes(marks)))
+                yield documents._replace(notes=(*dialect.notes, *lines.notes(), *marks_notes(marks), *ends))
     except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise not_delimited(path, error) from error
 
@@ -177,7 +180,7 @@ def _json_frames(source: TextSource) -> Iterator[pd.DataFrame]:
     def framed(records: list[dict[str, Any]], first: int) -> pd.DataFrame:
         """Return records as a data frame whose rows are numbered from `first`."""
         index = pd.RangeIndex(first, first + len(records))
-        return fill_empty_texts(pd.DataFrame.from_records(records, columns=list(columns), index=index), source.text)
+        return fill_empty_texts(json_frame(records, list(columns), index), source.text)
 
     with open_text(source.path, source.encoding) as file:
         block: list[dict[str, Any]] = []
@@ -203,7 +206,7 @@ def _arrow_frames(source: TextSource) -> Iterator[pd.DataFrame]:
     first = 0
     for batch in batches:
         for start in range(0, batch.num_rows, DOCUMENTS):
-            frame = batch.slice(start, DOCUMENTS).to_pandas()
+            frame = frame_of_arrow(batch.slice(start, DOCUMENTS))
             if isinstance(frame.index, pd.RangeIndex):
                 frame = frame.set_axis(pd.RangeIndex(first, first + len(frame)))
             yield fill_empty_texts(frame, source.text)
@@ -325,6 +328,8 @@ class _Entries(NamedTuple):
     ones: entries have no count; each counts 1
     integral: counts must be whole numbers
     transposed: entries are `word document count`
+    symmetric: an entry also stands for the one with document and word exchanged; of a dense file's columns only the
+        part from the diagonal downwards is there
     """
 
     path: Path
@@ -336,6 +341,7 @@ class _Entries(NamedTuple):
     ones: bool = False  # without counts: each is 1
     integral: bool = False
     transposed: bool = False  # a word before its document
+    symmetric: bool = False
 
     def read(self) -> Iterator[np.ndarray]:
         """Yield arrays (entries, 3) in the order of the file, with columns document from 0, word from 0, count.
@@ -344,7 +350,7 @@ class _Entries(NamedTuple):
         """
         n_columns, before = 1 if self.dense else 2 if self.ones else 3, 0
         try:
-            with open_text(self.path) as file:
+            with open_text(self.path, "latin-1") as file:  # comments may be in any encoding, all else is ASCII
                 for _ in range(self.lines_before):
                     next(file)
                 options = {"sep": r"\s+", "header": None, "chunksize": ENTRIES_AT_ONCE}
@@ -354,7 +360,11 @@ class _Entries(NamedTuple):
                     table = chunk.to_numpy()
                     if table.shape[1] != n_columns:
                         raise ValueError(f"lines of {table.shape[1]} numbers")
-                    yield self._without_bad_ids(table, before)
+                    entries = self._without_bad_ids(table, before)
+                    if self.symmetric:
+                        off_diagonal = entries[entries[:, 0] != entries[:, 1]]
+                        entries = np.concatenate([entries, off_diagonal[:, [1, 0, 2]]])
+                    yield entries
                     before += len(table)
         except pd.errors.EmptyDataError:
             pass
@@ -379,6 +389,11 @@ class _Entries(NamedTuple):
         """
         if self.dense:
             places = np.arange(before, before + len(table))
+            if self.symmetric:
+                lengths = np.arange(self.n_words, 0, -1)  # of the columns, from the diagonal downwards
+                ends = np.cumsum(lengths)
+                columns = np.searchsorted(ends, places, side="right")
+                return np.column_stack([self.n_words + places - ends[columns], columns, table[:, 0]])
             inner = self.n_words if self.transposed else self.n_documents
             where = [places % inner, places // inner]
             return np.column_stack([*(reversed(where) if self.transposed else where), table[:, 0]])
@@ -413,27 +428,19 @@ def _matrix_market(path: Path, transposed: bool) -> _Entries:
 
     transposed: True if columns are the documents
     """
-    with open_text(path) as file:
-        banner, n_lines, line = next(file, "").split(), 2, next(file, "")
-        while line.startswith("%") or (line and not line.strip()):
-            n_lines, line = n_lines + 1, next(file, "")
-    form, field, symmetry = ([word.lower() for word in banner[2:5]] + [""] * 3)[:3]
-    sizes = line.split()
-    dense = form == "array"
-    if [word.lower() for word in banner[:2]] != ["%%matrixmarket", "matrix"] or len(sizes) != (2 if dense else 3):
-        raise ValueError(f"{path}: got {' '.join(banner)[:60]!r} first; expected a Matrix Market file")
-    if symmetry != "general" or field not in ("integer", "real", "double", "unsigned-integer", "pattern"):
-        raise ValueError(
-            f"{path}: got a {symmetry} matrix of {field} numbers; expected a general one of counts, a row per document"
-        )
-    try:
-        n_documents, n_words, *n_entries = (int(size) for size in sizes)
-        n_documents, n_words = (n_words, n_documents) if transposed else (n_documents, n_words)
-    except ValueError as error:
-        raise ValueError(f"{path}, line {n_lines}: {error}; expected the sizes of a matrix") from error
-    total = n_documents * n_words if dense else n_entries[0]
-    ones = field == "pattern" and not dense
-    return _Entries(path, n_documents, n_words, total, n_lines, dense, ones, transposed=transposed)
+    head = matrix_market_head(path)
+    n_documents, n_words = (head.n_columns, head.n_rows) if transposed else (head.n_rows, head.n_columns)
+    return _Entries(
+        path,
+        n_documents,
+        n_words,
+        head.n_stored,
+        head.n_lines,
+        head.dense,
+        head.ones,
+        transposed=transposed,
+        symmetric=head.symmetric,
+    )
 
 
 def _blocks_by_document(entries: _Entries) -> Iterator[CountBlock]:
@@ -448,7 +455,7 @@ def _blocks_by_document(entries: _Entries) -> Iterator[CountBlock]:
     for block in entries.read():
         lengths += np.bincount(block[:, 0].astype(np.int64), minlength=len(lengths))
     ends = np.cumsum(lengths)
-    free, sorted_entries = ends - lengths, ScratchArray(entries.n_entries, ENTRY)
+    free, sorted_entries = ends - lengths, ScratchArray(int(ends[-1]), ENTRY)
     for block in entries.read():
         _write_entries(block, free, sorted_entries)
     first = 0

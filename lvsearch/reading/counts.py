@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array, issparse, load_npz
 
-from lvsearch.files.packed_files import open_unpacked, read_text
+from lvsearch.files.packed_files import open_text, open_unpacked, read_text
 from lvsearch.files.plain_text import one_line
 from lvsearch.files.untrusted_files import require_ordinary
 from lvsearch.inference.data.mapped import MappedCounts
@@ -283,6 +283,8 @@ def read_matrix_market(
 ) -> FileCounts:
     """Read counts from a Matrix Market file, with coordinates or a dense array.
 
+    Of a symmetric matrix both halves are read, of which the file has one.
+
     path: the file
     documents: which axis of the matrix the documents are, `ROWS` or `COLUMNS`
     words: the vocabulary, or None
@@ -293,10 +295,64 @@ def read_matrix_market(
     return orient_documents(_matrix(path), documents, words, path)
 
 
+class MatrixMarketHead(NamedTuple):
+    """The first lines of a Matrix Market file, which say what its other lines hold.
+
+    n_rows, n_columns: the sizes of the matrix
+    n_stored: the number of entries in the file
+    n_lines: the number of lines before the first entry
+    dense: True if there is a number for every cell, and no ids
+    ones: True if entries have no number; each counts 1
+    symmetric: True if an entry (i, j) also stands for (j, i)
+    """
+
+    n_rows: int
+    n_columns: int
+    n_stored: int
+    n_lines: int
+    dense: bool
+    ones: bool
+    symmetric: bool
+
+
+def matrix_market_head(path: str | os.PathLike[str]) -> MatrixMarketHead:
+    """Read the head of a Matrix Market file.
+
+    Raises ValueError for a file of another form, for a matrix that cannot hold counts, such as a skew-symmetric one or
+    one of complex numbers, and for a symmetric one that is not square.
+    """
+    with open_text(path, "latin-1") as file:  # comments may be in any encoding, all else is ASCII
+        banner, n_lines, line = next(file, "").split(), 2, next(file, "")
+        while line.startswith("%") or (line and not line.strip()):
+            n_lines, line = n_lines + 1, next(file, "")
+    form, field, symmetry = ([word.lower() for word in banner[2:5]] + [""] * 3)[:3]
+    sizes, dense = line.split(), form == "array"
+    is_banner = [word.lower() for word in banner[:2]] == ["%%matrixmarket", "matrix"]
+    if not is_banner or form not in ("array", "coordinate") or len(sizes) != (2 if dense else 3):
+        raise ValueError(f"{path}: got {' '.join(banner)[:60]!r} first; expected a Matrix Market file")
+    fields = ("integer", "real", "double", "unsigned-integer", *(() if dense else ("pattern",)))
+    if symmetry not in ("general", "symmetric") or field not in fields:
+        raise ValueError(
+            f"{path}: got a {symmetry} matrix of {field} numbers; expected a general or symmetric one of counts, a row "
+            "per document"
+        )
+    try:
+        n_rows, n_columns, *stored = (int(size) for size in sizes)
+    except ValueError as error:
+        raise ValueError(f"{path}, line {n_lines}: {error}; expected the sizes of a matrix") from error
+    symmetric = symmetry == "symmetric"
+    if symmetric and n_rows != n_columns:
+        raise ValueError(f"{path}: got a symmetric matrix of {n_rows:,} × {n_columns:,}; expected a square one")
+    n_cells = n_rows * (n_rows + 1) // 2 if symmetric else n_rows * n_columns
+    n_stored = n_cells if dense else stored[0]
+    return MatrixMarketHead(n_rows, n_columns, n_stored, n_lines, dense, field == "pattern", symmetric)
+
+
 def _matrix(path: str | os.PathLike[str]) -> csr_array:
     """Return the matrix of a Matrix Market file as it is there. Raises ValueError for a file of another form."""
     from scipy.io import mmread  # slow to import, and few need it
 
+    matrix_market_head(path)
     with open_unpacked(path) as file:
         content = file.read()
     try:

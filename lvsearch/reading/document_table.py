@@ -75,8 +75,9 @@ class DocumentTable:
         """Return (the table of a data frame, names of columns that were left out).
 
         Columns that files cannot keep are left out: those of lists, pictures and the like. Whole numbers, numbers,
-        truth values, times (with a zone: in UTC) and text keep their kind. Categories, times before 1677 or after
-        2262, and other values with a text form become text.
+        truth values, times (with a zone: in UTC) and text keep their kind. Whole numbers of which some are missing
+        become float64. Where neither int64 nor float64 holds all whole numbers exactly they become text, as do
+        categories, times before 1677 or after 2262, and other values with a text form.
 
         frame: a row per document
         strict: True raises ValueError for a column that cannot be kept, instead of leaving it out
@@ -189,30 +190,59 @@ def column_of(name: str, values: pd.Series) -> TableColumn | None:
 
     Times before 1677 or after 2262, which nanoseconds cannot count, become text.
 
+    So do numbers if neither int64 nor float64 holds all whole numbers among them exactly.
+
     name: the name of the column
     values: a value for each document, (documents,)
     """
     kinds = pd.api.types
-    values = values.infer_objects()
-    missing = values.isna().to_numpy()
     if isinstance(values.dtype, pd.SparseDtype):
         values = values.sparse.to_dense()
-    if kinds.is_bool_dtype(values.dtype) and not missing.any():
-        return TableColumn(name, "flag", _read_only_copy(values.to_numpy(bool)))
-    if kinds.is_integer_dtype(values.dtype) and not missing.any() and values.max() <= np.iinfo(np.int64).max:
+    given, values, missing = values, values.infer_objects(), values.isna().to_numpy()
+    if kinds.is_bool_dtype(values.dtype):
+        if not missing.any():
+            return TableColumn(name, "flag", _read_only_copy(values.to_numpy(bool)))
+    elif kinds.is_integer_dtype(values.dtype) and not missing.any() and values.max() <= np.iinfo(np.int64).max:
         return TableColumn(name, "whole", _read_only_copy(values.to_numpy(np.int64)))
-    if kinds.is_numeric_dtype(values.dtype) and not kinds.is_complex_dtype(values.dtype):
-        return TableColumn(name, "number", _read_only_copy(values.to_numpy(np.float64, na_value=np.nan)))
+    elif _are_real_numbers(given[~missing]) and floats_hold(given[~missing]):
+        return TableColumn(name, "number", _read_only_copy(given.to_numpy(np.float64, na_value=np.nan)))
     if kinds.is_datetime64_any_dtype(values.dtype):
         plain = values.dt.tz_convert("UTC").dt.tz_localize(None) if values.dt.tz is not None else values
         present = cast(pd.Series, plain[~missing])
         if present.between(*TIMES_IN_FILES).all():  # other years would wrap around into these in silence
             return TableColumn(name, "time", _read_only_copy(plain.to_numpy("datetime64[ns]")))
-    known = values[~missing]
-    if not all(isinstance(value, str) or kinds.is_scalar(value) for value in known):
+    if not all(isinstance(value, str) or kinds.is_scalar(value) for value in given[~missing]):
         return None
-    texts = np.array([None if gone else str(value) for value, gone in zip(values, missing, strict=True)], dtype=object)
+    texts = np.array([None if gone else str(value) for value, gone in zip(given, missing, strict=True)], dtype=object)
     return TableColumn(name, "text", _read_only_copy(texts))
+
+
+def _are_real_numbers(known: pd.Series) -> bool:
+    """Return True if values are of a type of real numbers, or objects that are integers and floats, at least one.
+
+    known: the values of a column that are not missing, (known,)
+    """
+    if known.dtype == object:
+        is_number = (isinstance(value, int | float | np.integer | np.floating) for value in known)
+        return len(known) > 0 and all(is_number) and not any(isinstance(value, bool) for value in known)
+    return pd.api.types.is_numeric_dtype(known.dtype) and not pd.api.types.is_complex_dtype(known.dtype)
+
+
+def floats_hold(known: pd.Series) -> bool:
+    """Return True if float64 holds every whole number exactly; beyond 2**53 it holds only some.
+
+    known: numbers, (known,), none of them missing
+    """
+    kinds = pd.api.types
+    if kinds.is_float_dtype(known.dtype) or not len(known):
+        return True
+    if kinds.is_integer_dtype(known.dtype) and max(-int(known.min()), int(known.max())) <= 2**53:
+        return True
+    wholes = [int(value) for value in known if isinstance(value, int | np.integer)]
+    try:
+        return all(float(whole) == whole for whole in wholes)
+    except OverflowError:
+        return False
 
 
 def _first_type(values: pd.Series) -> str:
@@ -232,20 +262,23 @@ class BlockKind(NamedTuple):
 
     kind: the first of `KINDS` that can hold the values; None if none can
     known: True if at least one value is not missing
+    is_exact_as_float: False if the values are whole numbers that float64 would round
     """
 
     kind: str | None
     known: bool
+    is_exact_as_float: bool = True
 
 
 def block_kind(name: str, values: pd.Series) -> BlockKind:
     """Return the kind of the values of a block of rows. name: the name of the column."""
     column = column_of(name, values)
-    return BlockKind(None if column is None else column.kind, not values.isna().all())
+    is_exact = column is None or column.kind != "whole" or floats_hold(pd.Series(column.values))
+    return BlockKind(None if column is None else column.kind, not values.isna().all(), is_exact)
 
 
 def joined_kind(blocks: Sequence[BlockKind]) -> str | None:
-    """Return the kind of `KINDS` that can hold all blocks of a column, as pandas would choose it for the whole column.
+    """Return the kind of `KINDS` that can hold all blocks of a column, as `column_of` chooses it for the whole column.
 
     Returns None if files cannot keep the column.
     """
@@ -256,7 +289,9 @@ def joined_kind(blocks: Sequence[BlockKind]) -> str | None:
     if not kinds:
         return "number" if all(block.kind == "number" for block in blocks) else "text"
     if kinds <= {"whole", "number"}:
-        return "number" if missing or "number" in kinds else "whole"
+        if not missing and kinds == {"whole"}:
+            return "whole"
+        return "number" if all(block.is_exact_as_float for block in blocks) else "text"
     return "text" if len(kinds) > 1 or (missing and "flag" in kinds) else kinds.pop()
 
 

@@ -9,7 +9,7 @@ from pandas.api.types import is_scalar
 
 from lvsearch.files.packed_files import read_text
 from lvsearch.files.string_arrays import StoredStrings
-from lvsearch.models.plain_arguments import as_list
+from lvsearch.models.plain_arguments import as_list, as_names
 
 MOST_UNNAMED = 10_000_000
 """The largest number of terms without names. More are no vocabulary, and their made-up names alone would fill the
@@ -80,13 +80,14 @@ def as_strings(what: str, values: Iterable[Any] | None) -> tuple[str, ...] | Sto
     values: the names or labels
 
     Raises:
-        ValueError: a single string in place of a list; missing values (None, NaN), whose text would be one more name.
+        ValueError: a single string in place of a list; a set or a dict; missing values (None, NaN), whose text would be
+            one more name.
     """
     if isinstance(values, str):
         raise ValueError(f"got the string {values[:40]!r} as {what}; expected a list with one entry per document")
     if values is None or isinstance(values, StoredStrings):
         return values
-    listed = as_list(what, values)
+    listed = as_names(what, values)
     missing = [place for place, value in enumerate(listed) if is_missing(value)]
     if missing:
         raise ValueError(

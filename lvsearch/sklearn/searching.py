@@ -1,7 +1,6 @@
 """Define the base class of the three scikit-learn estimators: a search in `fit`, and its results as attributes."""
 
 from abc import abstractmethod
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from lvsearch.api import search
 from lvsearch.data.base import Data
-from lvsearch.data.points import Points, kind_of_index
+from lvsearch.data.points import Points, with_index_of
 from lvsearch.fitted.model import FittedModel
 from lvsearch.models.contract import Model
 from lvsearch.results.repeated_searches import hyperparameters, with_hyperparameter
@@ -245,7 +244,7 @@ class RowSearch(SizeSearch):
             'cells: lv.search(model, lv.Points.from_array(X, missing="nan"))',
         )
         points = Points.from_array(checked, columns=self._names(), row_names=self._index(X))
-        return replace(points, row_kind=kind_of_index(X.index)) if isinstance(X, pd.DataFrame) else points
+        return with_index_of(points, X) if isinstance(X, pd.DataFrame) else points
 
 
 def evidence_over_sizes(result: SearchResult) -> tuple[float, float]:

@@ -2,24 +2,38 @@
 
 import csv
 import io
+import os
 import re
 import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from decimal import Decimal
 from typing import IO, Any, NamedTuple, cast
 
+import numpy as np
 import pandas as pd
 
+from lvsearch.files.packed_files import has_mixed_line_ends
 from lvsearch.tables.frames import first_repeated
 
 MISSING = ("NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "null", "NULL", "None")
 """Cells that count as missing, as an empty one does, in columns that are not texts, names or classes."""
+FLAGS = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
+"""Cells that are truth values, in columns of nothing else, and their values."""
+ZERO_BEFORE_DIGIT = re.compile(r"\s*[+-]?0\d")
+"""Matches the beginning of a number whose first zero says nothing of its size; in zip codes and names it does count."""
+LARGE_WHOLE_NUMBER = re.compile(r"\s*[+-]?\d{16,}\s*")
+"""Matches whole numbers with so many digits that float64 may round them."""
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 """The separators that are tried, with their names."""
 EXCEL_SEPARATOR = re.compile(r"\ufeff?sep=.?[,;\t|]*", re.IGNORECASE)
 """Matches a first line by which Excel is told the separator; whatever else writes it fills it up with separators."""
+MIXED_LINE_ENDS = (
+    "some lines end in a carriage return alone and others in a line feed: outside of quotes each ends a row; where one "
+    "stands inside a text, put the text in quotes"
+)
 LINES_LOOKED_AT = 1000
 """The number of lines from which the separator is inferred."""
 Opened = Callable[[], AbstractContextManager[IO[str]]]
@@ -298,18 +312,17 @@ def check_header(
         raise UnnamedValuesError(MORE_VALUES.format(name))
 
 
-def read_options(columns: Iterable[Any], texts: Iterable[Any], label: Any) -> dict[str, Any]:
-    """Return the arguments of `pandas.read_csv` for a table with these columns.
+def read_options(columns: Iterable[Any], texts: Iterable[Any]) -> dict[str, Any]:
+    """Return the arguments of `pandas.read_csv` with which all cells of a table come as they are written.
 
     columns: all columns of the table
-    texts: columns that are kept as they are ("NA" is a word, "007" is no number)
-    label: the column of classes; its cells are kept as they are, but an empty one is missing
+    texts: columns in which an empty cell is an empty text; in all others it is missing
 
-    In all other columns an empty cell is missing, and `tidy_table` handles the rest.
+    `tidy_table` finds the types of the columns. pandas would round whole numbers, and leave out zeros before them.
     """
-    columns, texts = list(columns), list(texts)
+    texts = set(texts)
     return {
-        "dtype": dict.fromkeys([*texts, *(column for column in columns if column == label)], str),
+        "dtype": str,
         "na_values": {column: [""] for column in columns if column not in texts},
         "keep_default_na": False,
         "low_memory": False,
@@ -322,34 +335,57 @@ def tidy_table(
 ) -> tuple[pd.DataFrame, Counter[str]]:
     """Return a table with the types of its columns inferred, and how often marks such as "NA" were read as missing.
 
-    Empty texts become "". Columns with numbers and marks become numbers, except those of `as_text`. The column `label`
-    becomes numbers only if they are written as Python writes them.
+    Empty texts become "". Columns of numbers, with or without marks, become numbers (`numbers_in`). Columns of True and
+    False become truth values. The column `label` becomes numbers only if they are written as Python writes them.
 
     frame: a table that was read with `read_options`
-    texts: columns that are kept as they are
-    label: the column of classes, or None
-    as_text: columns that never become numbers
+    texts: columns that are kept as they are ("NA" is a word, "007" is no number)
+    label: the column of classes, or None; "NA" is a class
+    as_text: columns that become neither numbers nor truth values
 
     Returns (table, {such as "'NA' in the column 'code'": how often}).
     """
     texts, as_text = set(texts), set(as_text)
     frame, marks = fill_empty_texts(frame, *texts), Counter[str]()
     for name in frame.columns:
+        if name in texts:
+            continue
         column = cast(pd.Series, frame[name])
-        if name in texts or pd.api.types.is_numeric_dtype(column.dtype):
-            continue
         marked = column.isin(MISSING) & (name != label)
-        if not marked.any() and name != label:
-            continue
         for mark, times in cast(pd.Series, column[marked]).value_counts().items():
             marks[f"{mark!r} in the column {str(name)!r}"] = int(times)
-        column = column.where(~marked)
-        numbers = cast(pd.Series, pd.to_numeric(column, errors="coerce"))
-        is_lossless = name not in as_text and bool((numbers.isna() == column.isna()).all())
-        if is_lossless and name == label:
-            is_lossless = bool((numbers.astype(str) == column).all())
-        frame[name] = numbers if is_lossless else column
+        cells = column.where(~marked)
+        if name in as_text:
+            frame[name] = cells
+            continue
+        numbers = numbers_in(cells)
+        if name == label:
+            frame[name] = numbers if numbers is not None and bool((numbers.astype(str) == cells).all()) else cells
+        elif numbers is None and bool(cells.isin(list(FLAGS)).all()):
+            frame[name] = cells.map(FLAGS).astype(bool)
+        else:
+            frame[name] = cells if numbers is None else numbers
     return frame, marks
+
+
+def numbers_in(cells: pd.Series) -> pd.Series | None:
+    """Return cells as int64, or as float64 with NaN where missing, (rows,); None where something would be lost.
+
+    Something is lost where a cell is no number, where a zero stands before another digit, as in "007", and where
+    neither int64 nor float64 holds all whole numbers exactly. Decimal fractions are rounded to float64.
+
+    cells: the cells as they are written, (rows,), NaN where missing
+    """
+    known = cells.dropna().astype(object)
+    numbers = cast(pd.Series, pd.to_numeric(known, errors="coerce"))
+    if bool(numbers.isna().any()) or any(map(ZERO_BEFORE_DIGIT.match, known)):
+        return None
+    if len(known) == len(cells) and numbers.dtype == np.int64:
+        return numbers
+    large = filter(LARGE_WHOLE_NUMBER.fullmatch, known)
+    if any(Decimal(cell) != Decimal(float(cell)) for cell in large):
+        return None
+    return numbers.astype(np.float64).reindex(cells.index)
 
 
 def fill_empty_texts(frame: pd.DataFrame, *columns: Any) -> pd.DataFrame:
@@ -358,6 +394,20 @@ def fill_empty_texts(frame: pd.DataFrame, *columns: Any) -> pd.DataFrame:
     for name in columns:
         filled[name] = frame[name].astype(object).where(frame[name].notna(), "")
     return filled
+
+
+def line_end_notes(path: str | os.PathLike[str], encoding: str, n_columns: int) -> tuple[str, ...]:
+    """Return one note if the lines of a table of one column end in two ways; none if they end in one way.
+
+    In a table of several columns a value that such a line end divides leaves rows with too few values.
+
+    path: the file of the table
+    encoding: its encoding
+    n_columns: the number of its columns
+
+    Raises ValueError for a file that is no text in this encoding.
+    """
+    return (MIXED_LINE_ENDS,) * (n_columns == 1 and has_mixed_line_ends(path, encoding))
 
 
 def marks_notes(marks: Counter[str]) -> tuple[str, ...]:

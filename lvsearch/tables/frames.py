@@ -66,9 +66,10 @@ def as_frame(table: Any) -> pd.DataFrame:
         return table
     if hasattr(table, "to_pandas"):
         try:
-            frame = table.to_pandas()
+            is_arrow = hasattr(table, "to_batches") or hasattr(table, "to_arrow")  # Polars' tables are Arrow's
+            frame = frame_of_arrow(table) if is_arrow else table.to_pandas()
         except ImportError:  # Polars needs pyarrow for this; lists of its columns need no other package
-            frame = pd.DataFrame({name: table[name].to_list() for name in table.columns})
+            frame = pd.DataFrame({name: _column_of_list(table[name].to_list()) for name in table.columns})
         if isinstance(frame, pd.DataFrame):
             return frame
     if isinstance(table, dict) and all(hasattr(part, "to_pandas") for part in table.values()):
@@ -80,6 +81,36 @@ def as_frame(table: Any) -> pd.DataFrame:
         f"got {name if module == 'builtins' else f'{module}.{name}'}; expected a pandas DataFrame, or a table with "
         "to_pandas()"
     )
+
+
+def frame_of_arrow(rows: Any) -> pd.DataFrame:
+    """Return a table or a record batch of Arrow, or a table of Polars, as a data frame.
+
+    Whole numbers beside missing ones become Int64. Arrow by itself would round them to float64.
+    """
+    frame = rows.to_pandas(integer_object_nulls=True)
+    for place in range(frame.shape[1]):
+        column = frame.iloc[:, place]
+        if column.dtype == object:
+            frame.isetitem(place, _as_nullable_wholes(column))
+    return frame
+
+
+def _column_of_list(values: list[Any]) -> pd.Series:
+    """Return values as a column, whole numbers as Int64, so that none is rounded beside a missing one."""
+    wholes = _as_nullable_wholes(pd.Series(values, dtype=object))
+    return pd.Series(values) if wholes.dtype == object else wholes
+
+
+def _as_nullable_wholes(column: pd.Series) -> pd.Series:
+    """Return a column of objects as Int64 if all that are not missing are whole numbers it holds; else as it is."""
+    known = column.dropna()
+    if known.empty or not all(isinstance(value, int) and not isinstance(value, bool) for value in known):
+        return column
+    try:
+        return column.astype("Int64")
+    except (OverflowError, TypeError):  # beyond int64
+        return column
 
 
 def aligned_frames(noun: str, items: Sequence[Any]) -> list[pd.DataFrame] | None:
@@ -154,11 +185,32 @@ def frame_documents(
     return Documents(checked_texts(texts.tolist()), names, labels, named.loc[:, others])
 
 
-def index_names(texts: Any) -> tuple[str, ...] | None:
-    """Return the index of a pandas Series as names of its texts; None for other objects, and for a default index."""
-    if not isinstance(texts, pd.Series) or texts.index.equals(pd.RangeIndex(len(texts))):
+def index_names(values: Any) -> tuple[str, ...] | None:
+    """Return the index of a pandas Series or data frame as names; None for other objects, and for a default index."""
+    if not isinstance(values, pd.Series | pd.DataFrame) or values.index.equals(pd.RangeIndex(len(values))):
         return None
-    return tuple(str(name) for name in texts.index)
+    return tuple(str(name) for name in values.index)
+
+
+def refuse_another_order(what: str, values: Any, names: Iterable[str] | None) -> None:
+    """Raise ValueError if the index of values has the names of the documents in another order than the documents.
+
+    what: the noun for the values, for the message
+    values: a pandas Series or data frame with an entry for each document; other objects have no index
+    names: the names of the documents, or None
+    """
+    own = index_names(values)
+    if own is None or names is None:
+        return
+    expected = tuple(names)
+    if own == expected or sorted(own) != sorted(expected):
+        return
+    place = next(place for place, pair in enumerate(zip(own, expected, strict=True)) if pair[0] != pair[1])
+    raise ValueError(
+        f"got {what} with the names of the documents as index, in another order: row {place} is {own[place]!r}, "
+        f"expected {expected[place]!r}; bring them into the order of the documents (.loc[names]), or drop the index "
+        "(.reset_index(drop=True)) where they are in this order"
+    )
 
 
 def holds_texts(data: Any) -> bool:

@@ -21,6 +21,7 @@ from lvsearch.tables.delimited import (
     check_header,
     dialect_of,
     every_value_named,
+    line_end_notes,
     lines_of,
     marks_notes,
     opened_text,
@@ -97,7 +98,7 @@ def read_numbers(
             "missing"
         )
     read = partial(_read_in_style, content, path, dialect, lines, header, row_names)
-    frame, assumed, notes = read(style), style, dialect.notes
+    frame, assumed, notes = read(style), style, (*dialect.notes, *line_end_notes(path, encoding, lines.width))
     if not len(frame):
         raise ValueError(f"{path}: got the names of the columns and no row; expected at least one row of numbers")
     texts = _text_columns(frame)

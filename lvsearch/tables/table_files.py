@@ -18,13 +18,14 @@ from lvsearch.tables.delimited import (
     dialect_of,
     every_value_named,
     fill_empty_texts,
+    line_end_notes,
     lines_of,
     marks_notes,
     opened_text,
     read_options,
     tidy_table,
 )
-from lvsearch.tables.frames import columns_in_words, has_column
+from lvsearch.tables.frames import columns_in_words, frame_of_arrow, has_column
 
 ARROW = (".parquet", ".feather", ".arrow")
 """The endings of tables that pyarrow reads."""
@@ -61,7 +62,9 @@ def read_table(path: str | os.PathLike[str], ending: str, text: Any, id: Any, la
         return TableFile(read_arrow(path, text, id))
     if ending in EXCEL:
         return read_excel(path, text, id)
-    return table_in(read_text(path, encoding), path, ending, text, id, label)
+    table = table_in(read_text(path, encoding), path, ending, text, id, label)
+    ends = line_end_notes(path, encoding, len(table.frame.columns)) if ending in DELIMITED else ()
+    return table._replace(notes=(*table.notes, *ends))
 
 
 def table_in(content: str, name: Any, ending: str, text: Any, id: Any, label: Any) -> TableFile:
@@ -127,7 +130,7 @@ def read_delimited(content: str, name: Any, ending: str, text: Any, id: Any = No
         columns = pd.read_csv(io.StringIO(content), nrows=0, **dialect.pandas()).columns
         require_columns(columns, name, text, id)
         with every_value_named(name):
-            options = read_options(columns, texts, label) | lines.pandas()
+            options = read_options(columns, texts) | lines.pandas()
             frame, marks = tidy_table(pd.read_csv(io.StringIO(content), **dialect.pandas(), **options), texts, label)
     except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise not_delimited(name, error) from error
@@ -172,12 +175,12 @@ def read_json(content: str, name: Any, text: Any, id: Any = None) -> pd.DataFram
             return read_json_lines(content, name, text, id)
         raise ValueError(f"{name}: {error}; expected a JSON array of objects, [{{…}}, {{…}}]") from error
     if isinstance(value, list) and all(isinstance(record, dict) for record in value):
-        frame = pd.DataFrame.from_records(value)
+        frame = json_frame(value)
     elif isinstance(value, dict) and value and all(isinstance(column, list) for column in value.values()):
         lengths = {key: len(column) for key, column in value.items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"{name}: got arrays of different lengths ({lengths}); expected a value for each row")
-        frame = pd.DataFrame(value)
+        frame = pd.DataFrame(value, dtype=object)
     elif isinstance(value, dict):
         return read_json_lines(json.dumps(value), name, text, id)
     else:
@@ -201,9 +204,23 @@ def read_json_lines(content: str, name: Any, text: Any, id: Any = None) -> pd.Da
     """
     lines = enumerate(content.split("\n"), start=1)
     records = [json_record(line, name, number) for number, line in lines if line.strip()]
-    frame = pd.DataFrame.from_records(records)
+    frame = json_frame(records)
     require_columns(frame.columns, name, text, id)
     return fill_empty_texts(frame, text)
+
+
+def json_frame(
+    records: list[dict[str, Any]], columns: list[str] | None = None, index: pd.RangeIndex | None = None
+) -> pd.DataFrame:
+    """Return JSON objects as a data frame of the values as JSON has them; missing ones are NaN.
+
+    pandas would round whole numbers beside missing ones.
+
+    records: the objects, a row each
+    columns: the keys; by default those of all objects
+    index: the numbers of the rows; by default from 0
+    """
+    return pd.DataFrame(records, columns=columns, index=index, dtype=object)
 
 
 def json_record(line: str, name: Any, number: int) -> dict[str, Any]:
@@ -228,6 +245,8 @@ def json_record(line: str, name: Any, number: int) -> dict[str, Any]:
 def read_excel(path: str | os.PathLike[str], text: Any, id: Any = None) -> TableFile:
     """Read the first sheet of an Excel file, whose first row names the columns. A missing text is an empty one.
 
+    Cells that are text in the file stay text, also where they look like numbers.
+
     path: the file
     text, id: the columns of texts and of their names
 
@@ -236,7 +255,8 @@ def read_excel(path: str | os.PathLike[str], text: Any, id: Any = None) -> Table
     """
     try:
         with open_unpacked(path) as file:
-            sheets = pd.read_excel(io.BytesIO(file.read()), sheet_name=None, keep_default_na=False, na_values=[""])
+            content = io.BytesIO(file.read())
+        sheets = pd.read_excel(content, sheet_name=None, dtype=object, keep_default_na=False, na_values=[""])
     except ImportError as error:
         raise ValueError(
             f"{path}: Excel files need openpyxl: pip install 'lvsearch[excel]', or save it as .csv"
@@ -305,7 +325,7 @@ def read_arrow(path: str | os.PathLike[str], text: Any, id: Any = None) -> pd.Da
     """
     empty, batches = arrow_batches(path, 0)
     require_columns(empty.columns, path, text, id)
-    frames = [batch.to_pandas() for batch in batches]
+    frames = [frame_of_arrow(batch) for batch in batches]
     whole = pd.concat(frames or [empty], ignore_index=all(isinstance(each.index, pd.RangeIndex) for each in frames))
     return fill_empty_texts(whole, text)
 
@@ -321,6 +341,8 @@ def read_parquet(path: str | os.PathLike[str], text: Any, id: Any = None) -> pd.
     """
     require_ordinary(path)
     with arrow_readable(path):
-        frame = pd.read_parquet(Path(path))
+        import pyarrow.parquet as pq  # pyright: ignore[reportMissingImports] — an extra
+
+        frame = frame_of_arrow(pq.read_table(Path(path)))
     require_columns(frame.columns, path, text, id)
     return fill_empty_texts(frame, text)

@@ -268,8 +268,10 @@ class Analyzer:
         runs of as many words are counted. Texts are lower-cased unless some term has capitals. English stop words are
         removed unless they are words of a term.
         """
-        words = {word for term in vocabulary for word in term.split(" ") if word}
-        lengths = [term.count(" ") + 1 for term in vocabulary]
+        # A term with two blanks in a row, or one at its end, is no run of words joined by blanks: it is found whole.
+        cut = [[term] if "" in term.split(" ") else term.split(" ") for term in vocabulary]
+        words = {word for each in cut for word in each if word}
+        lengths = [len(each) for each in cut]
         plain = re.compile(r"\w\w+")
         odd = sorted((word for word in words if not plain.fullmatch(word)), key=lambda word: (-len(word), word))
         pattern = "|".join([*(rf"(?<!\w){re.escape(word)}(?!\w)" for word in odd), r"\b\w\w+\b"])
@@ -280,6 +282,15 @@ class Analyzer:
             ngram_range=(min(lengths, default=1), max(lengths, default=1)),
             normalize=False,
         )
+
+    @classmethod
+    def for_words(cls, of_texts: "Analyzer | None") -> "Analyzer":
+        """Return an analyzer for documents that are lists of words. It keeps every word as it is.
+
+        of_texts: the analyzer that cut the texts of a corpus, whose runs of words are terms; None if there was none
+        """
+        runs = (1, 1) if of_texts is None else of_texts.ngram_range
+        return cls(None, ngram_range=runs, tokenizer=str.split, lowercase=False, normalize=False)
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "Analyzer":
@@ -323,14 +334,18 @@ class Analyzer:
         text = self._spelled(text)
         return Cut(words_of(text), []) if self._pattern is None else _cut_by_pattern(self._pattern, text)
 
-    def find_words(self, text: str) -> tuple[str, list[tuple[str, int, int]]]:
+    def find_words(self, text: str | Sequence[str]) -> tuple[str, list[tuple[str, int, int]]]:
         """Return a text as it can be shown, and its words in order as (spelling, start, end in the shown text).
 
-        The words are those of `cut_text`. Of a tokenizer, each word is searched for after the one before. If one does
-        not stand in the text, such as a stem, the words joined by blanks are shown instead.
+        text: a text, or its words, which are shown joined by blanks
+
+        The words of a text are those of `cut_text`. Of a tokenizer, each word is searched for after the one before. If
+        one does not stand in the text, such as a stem, the words joined by blanks are shown instead.
 
         Raises what `cut_text` raises.
         """
+        if not isinstance(text, str):
+            return _joined_by_blanks(text)
         shown, spelled = compose(text) if self.normalize else text, self._spelled(text)
         if len(shown) != len(spelled):  # lower-casing has changed a length, so places of one are not those of the other
             shown = spelled
@@ -342,8 +357,7 @@ class Analyzer:
         for word in words:
             start = spelled.find(word, end)
             if start < 0:
-                ends = accumulate(len(each) + 1 for each in words)
-                return " ".join(words), [(each, e - len(each) - 1, e - 1) for each, e in zip(words, ends, strict=True)]
+                return _joined_by_blanks(words)
             end = start + len(word)
             found.append((word, start, end))
         return shown, found
@@ -404,6 +418,12 @@ class Analyzer:
         elif self.stop_words:
             stop_words = f"{len(self.stop_words):,} stop words"
         return f"{cut}{', lower-cased' * self.lowercase}{runs}; {stop_words} removed"
+
+
+def _joined_by_blanks(words: Sequence[str]) -> tuple[str, list[tuple[str, int, int]]]:
+    """Return words as one text with blanks between them, and each word as (word, start, end in the text)."""
+    ends = accumulate(len(word) + 1 for word in words)
+    return " ".join(words), [(word, end - len(word) - 1, end - 1) for word, end in zip(words, ends, strict=True)]
 
 
 def _cut_by_pattern(pattern: re.Pattern[str], text: str) -> Cut:

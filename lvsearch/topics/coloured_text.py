@@ -109,7 +109,7 @@ class ColouredText:
 
 
 def colour_text(
-    text: str,
+    text: str | Sequence[str],
     topics: Float64[np.ndarray, "topic word"],
     alpha: Float64[np.ndarray, " topic"],
     vocabulary: tuple[str, ...],
@@ -121,7 +121,7 @@ def colour_text(
 ) -> ColouredText:
     """Return a text with its words coloured by their most probable topics: the work of `FittedTopics.coloured`.
 
-    text: the text.
+    text: the text, or its words.
     topics: the probability of each word in each topic.
     alpha: the concentration of a document's proportions on each topic.
     vocabulary: the words, in the order of the columns of `topics`.

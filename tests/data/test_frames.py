@@ -117,6 +117,31 @@ def test_it_is_part_of_the_content_and_cannot_be_written_to(corpus):
     assert plain.metadata is None
 
 
+def test_an_index_in_another_order_than_the_documents_is_refused():
+    texts = pd.Series(TEXTS, index=list("abcd"))
+    labels = pd.Series(["A", "B", "C", "D"], index=list("abcd"))
+    table = pd.DataFrame({"year": [1, 2, 3, 4]}, index=list("abcd"))
+    training = lv.Corpus.from_texts(texts, document_labels=labels, metadata=table)
+    assert training.document_labels == ("A", "B", "C", "D")
+    counts = pd.DataFrame(np.eye(4, dtype=int), index=texts.index)
+    for make in (
+        partial(lv.Corpus.from_texts, texts),
+        partial(lv.Corpus.from_texts, TEXTS, document_names=list("abcd")),
+        partial(lv.Corpus.from_tokens, texts.str.split(), document_names=list("abcd")),
+        partial(lv.Corpus.from_matrix, counts),
+        partial(training.encode, texts),
+    ):
+        with pytest.raises(ValueError, match=r"got metadata .* as index, in another order: row 0 is 'd', expected 'a'"):
+            make(metadata=table.iloc[::-1])
+        with pytest.raises(
+            ValueError, match="got document_labels with the names of the documents as index, in another"
+        ):
+            make(document_labels=labels.iloc[::-1])
+        assert make(metadata=table.iloc[::-1].reset_index(drop=True)).metadata["year"].tolist() == [4, 3, 2, 1]
+        other = table.iloc[::-1].set_axis(list("wxyz"))  # names of something else
+        assert make(metadata=other).metadata["year"].tolist() == [4, 3, 2, 1]
+
+
 def test_metadata_of_any_corpus():
     counts = np.eye(4, dtype=int)
     assert lv.Corpus.from_matrix(counts, metadata=KEPT).metadata["year"].tolist() == KEPT["year"].tolist()
@@ -132,6 +157,24 @@ def test_metadata_of_any_corpus():
         lv.Corpus.from_matrix(counts, metadata=pd.DataFrame({"a": range(5)}))
     with pytest.raises(ValueError, match="got dict; expected a pandas DataFrame"):
         lv.Corpus.from_matrix(counts, metadata={"a": range(4)})
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pd.array([2**60 + 1, None], dtype="Int64"),
+        np.array([2**64 - 1, 1], dtype=np.uint64),
+        pd.Series([2**60 + 1, np.nan], dtype=object),
+        pd.Series([2**60 + 1, 1.5], dtype=object),
+        pd.Series([10**400, 2], dtype=object),
+    ],
+    ids=str,
+)
+def test_whole_numbers_that_no_number_type_holds_stay_what_they_were(values):
+    table = lv.Corpus.from_frame(pd.DataFrame({"body": TEXTS[:2], "x": values}), text="body").metadata
+    assert table["x"].dropna().tolist() == [str(value) for value in pd.Series(values).dropna()]
+    held = lv.Corpus.from_frame(pd.DataFrame({"body": TEXTS[:2], "x": pd.array([2**60, None], "Int64")}), text="body")
+    assert held.metadata["x"].tolist()[0] == 2.0**60
 
 
 def test_times_that_nanoseconds_cannot_count_stay_what_they_were():
@@ -162,6 +205,35 @@ def test_tables_of_other_libraries(frame):
         lv.Corpus.from_texts(Dataset())
     with pytest.raises(ValueError, match=r"several data sets \('train', 'test'\); expected one of them"):
         lv.Corpus.from_any({"train": Dataset(), "test": Dataset()})
+
+
+@pytest.mark.parametrize("library", ["pyarrow", "polars"])
+def test_tables_of_arrow_round_no_whole_numbers(library):
+    package = pytest.importorskip(library)
+    make = package.table if library == "pyarrow" else package.DataFrame
+    table = make({"body": TEXTS[:3], "reply": [2**60 + 1, None, 5], "year": [1990, None, 2000], "x": [0.5, None, 1.0]})
+    metadata = lv.Corpus.from_frame(table, text="body").metadata
+    assert metadata["reply"].dropna().tolist() == [str(2**60 + 1), "5"]
+    np.testing.assert_array_equal(metadata["year"], [1990, np.nan, 2000])
+    points = lv.Points.from_frame(make({"year": [1990, None, 2000], "x": [0.5, 2.0, None]}), missing="nan")
+    np.testing.assert_array_equal(points.values, [[1990, 0.5], [np.nan, 2], [2000, np.nan]])
+
+
+def test_tables_without_arrow_round_no_whole_numbers():
+    class Table(dict):
+        """What Polars has without pyarrow."""
+
+        columns = ("body", "reply", "x")
+
+        def to_pandas(self):
+            raise ImportError("pyarrow")
+
+        def __getitem__(self, name):
+            return pd.Series({"body": TEXTS[:2], "reply": [2**60 + 1, None], "x": [0.5, None]}[name], dtype=object)
+
+    metadata = lv.Corpus.from_frame(Table(), text="body").metadata
+    assert metadata["reply"].dropna().tolist() == [str(2**60 + 1)]
+    np.testing.assert_array_equal(metadata["x"], [0.5, np.nan])
 
 
 @pytest.mark.parametrize(

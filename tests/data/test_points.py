@@ -1,6 +1,7 @@
 """Points: what is taken, what is refused and in which words, what a missing cell is, parts, identity, storage."""
 
 import json
+from datetime import timedelta, timezone
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -85,7 +86,13 @@ def test_frames_bring_their_names():
             ["2020-01-01", "1999-12-31 23:59:59.5", "2020-01-02", "2021-01-01", "2022-01-01"], format="ISO8601"
         ),
         pd.Index(["07", "7", "b", "c", "d"]),
+        pd.Index(["07", "7", "b", "c", "d"], name="who"),
+        pd.RangeIndex(5, name="who"),
+        pd.Index([3, 5, 8, 9, 11], dtype=object, name=7),
+        pd.date_range("2020-10-25 00:30", periods=5, freq="h", tz="Europe/Paris", name="when"),  # an hour twice
+        pd.date_range("2020", periods=5, freq="ns", tz=timezone(timedelta(hours=5, minutes=30))),
     ],
+    ids=str,
 )
 def test_results_align_with_the_frame(index):
     frame = pd.DataFrame(X, columns=NAMES, index=index)
@@ -93,10 +100,23 @@ def test_results_align_with_the_frame(index):
     settings, arrays = points.to_storage()
     for each in (points, lv.Points.from_storage(json.loads(json.dumps(settings)), arrays)):
         assert (frame - each.to_frame()).abs().to_numpy().max() == 0  # NaN where rows do not meet
+        assert getattr(each.to_frame().index, "tz", None) == getattr(index, "tz", None)
+        assert each.to_frame().index.name == (None if index.name is None else str(index.name))
     part = points.part(np.array([3, 0]), "two")
     assert part.to_frame().index.equals(index[[3, 0]])
     answers = pd.DataFrame({"q": list("abaab")}, index=index)
     assert lv.Points.from_categories(answers).to_frame().index.equals(index)
+
+
+def test_parts_of_a_data_frame_align_with_it_without_names_too():
+    frame = pd.DataFrame(X, columns=NAMES)
+    points = lv.Points.from_frame(frame)
+    assert points.row_names is None
+    assert lv.Points.from_frame(frame) == lv.Points.from_array(X, columns=NAMES)
+    parts = points.split(0.4, seed=0)
+    for part in (*parts, parts[0].select([1, 0])):
+        pd.testing.assert_frame_equal(part.to_frame(), frame.loc[part.to_frame().index])
+    assert lv.Points.from_array(X).part(np.array([3, 0]), "two").row_names is None
 
 
 def test_kinds_of_row_names_that_are_refused():
@@ -104,6 +124,46 @@ def test_kinds_of_row_names_that_are_refused():
         lv.Points(X, KNOWN | True, NAMES, tuple("abcde"), row_kind="day")
     with pytest.raises(ValueError, match="'a'"):
         lv.Points(X, KNOWN | True, NAMES, tuple("abcde"), row_kind="whole")
+    with pytest.raises(ValueError, match="got row_zone='UTC' for row names of kind 'text'; expected times"):
+        lv.Points(X, KNOWN | True, NAMES, tuple("abcde"), row_zone="UTC")
+    days = tuple(f"2020-01-0{day}" for day in range(1, 6))
+    with pytest.raises(ValueError, match="got row_zone='Europe/Nowhere'; expected a time zone"):
+        lv.Points(X, KNOWN | True, NAMES, days, row_kind="time", row_zone="Europe/Nowhere")
+
+
+def test_a_mask_in_a_data_frame_is_matched_by_name():
+    frame = pd.DataFrame(X, columns=NAMES, index=list("abcde"))
+    mask = pd.DataFrame(KNOWN, columns=NAMES, index=frame.index)
+    expected = lv.Points.from_frame(frame, KNOWN)
+    assert lv.Points.from_frame(frame, mask[["age", "height", "weight"]]) == expected
+    with pytest.raises(
+        ValueError, match="got observed with the columns 'height', 'weight'; expected those of the data"
+    ):
+        lv.Points.from_frame(frame, mask[["height", "weight"]])
+    with pytest.raises(ValueError, match=r"got observed with another index than the data frame; .* observed\.loc\["):
+        lv.Points.from_frame(frame, mask.iloc[::-1])
+
+
+@pytest.mark.parametrize("names", [{"a", "b"}, frozenset("ab"), {"a": 1, "b": 2}])
+def test_names_have_an_order(names):
+    kind = type(names).__name__
+    with pytest.raises(ValueError, match=f"got a {kind} as columns; expected a list, whose order is that of the data"):
+        lv.Points.from_array([[1, 2]], columns=names)
+    with pytest.raises(ValueError, match=f"got a {kind} as row_names"):
+        lv.Points.from_array([[1], [2]], row_names=names)
+    with pytest.raises(ValueError, match=f"got a {kind} as names"):
+        lv.Groups.from_arrays([[[1.0]], [[2.0]]], names=names)
+    for what in ("document_names", "document_labels"):
+        with pytest.raises(ValueError, match=f"got a {kind} as {what}"):
+            lv.Corpus.from_texts(["apple", "pear"], **{what: names})
+    assert lv.Points.from_array([[1, 2]], columns={"a": 1, "b": 2}.keys()).columns == ("a", "b")
+
+
+def test_times_that_text_does_not_give_back_name_rows_all_the_same():
+    frame = pd.DataFrame(X, index=pd.date_range("1850", periods=5, tz="Europe/Berlin"))  # 53:28 from Greenwich
+    points = lv.Points.from_frame(frame)
+    assert points.row_names == tuple(map(str, frame.index))
+    assert points.row_kind == "text"
 
 
 def test_files(tmp_path: Path, points):

@@ -218,6 +218,15 @@ def test_cases_that_are_no_numbers(name):
         lv.Points.from_csv(CASES / name)
 
 
+@pytest.mark.parametrize("mark", ["-9", -9])
+def test_marks_of_missing_cells_may_be_numbers(mark, tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("x,y\n-9,2\n3,4\n")
+    points = lv.Points.from_csv(path, missing="nan", missing_marks=[mark])
+    assert_array_equal(points.values, [[np.nan, 2], [3, 4]])
+    assert points.notes == ("cells taken as missing: '-9' in the column 'x' (1)",)
+
+
 def test_marks_of_missing_cells_are_said():
     points = lv.Points.from_csv(CASES / "question_marks.csv", missing="nan", missing_marks=["?"])
     assert points.notes == ("cells taken as missing: '?' in the column 'a' (1)",)
@@ -889,6 +898,33 @@ def test_a_blank_line_is_a_missing_number_where_there_is_one_column(tmp_path):
         assert points.values[[0, 2], 0].tolist() == [1, 3]
     (tmp_path / "x.csv").write_text("x;y\n\n1;2\n\n3,5;4\n")  # in other tables a blank line is none
     assert lv.Points.from_csv(tmp_path / "x.csv").values.tolist() == [[1, 2], [3.5, 4]]
+
+
+@pytest.mark.parametrize("ending", [".csv", ".tsv"])
+@pytest.mark.parametrize(
+    ("content", "totals", "is_noted"),
+    [
+        (b"text\rapple\r\rpear plum\r", [1, 0, 2], False),  # as old Macs end lines
+        (b'text\r"apple\npear"\r"plum"\r', [2, 1], True),
+        (b"text\napple\rpear\nplum\n", [1, 1, 1], True),
+        (b'text\r\n"apple\rpear"\r\nplum\r\n', [2, 1], True),
+        (b"text\r\napple\r\nplum\n", [1, 1], False),
+    ],
+)
+def test_lines_of_a_column_that_end_in_two_ways_are_said(content, totals, is_noted, ending, tmp_path):
+    path = tmp_path / f"x{ending}"
+    path.write_bytes(content)
+    corpus = lv.Corpus.open(path, text="text")
+    assert corpus.counts.sum(axis=1).tolist() == totals
+    assert any(note.startswith("some lines end in a carriage return alone") for note in corpus.notes) == is_noted
+    again = lv.Corpus.open(lv.convert(path, tmp_path / "corpus", text="text"))
+    assert (again, again.notes) == (corpus, corpus.notes)
+    numbers = content.replace(b"apple", b"1").replace(b"pear plum", b"2").replace(b"pear", b"2").replace(b"plum", b"3")
+    if b'"' not in numbers:
+        path.write_bytes(numbers)
+        points = lv.Points.from_csv(path, missing="nan")
+        assert len(points) == len(totals)
+        assert any(note.startswith("some lines end in") for note in points.notes) == is_noted
 
 
 def test_rows_with_too_few_values(tmp_path):

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +208,48 @@ def test_blank_lines_of_matrix_market_files_are_none(lines):
     assert lv.Corpus.open(lv.convert("x.mtx", "corpus")) == lv.Corpus.open("x.mtx")
 
 
+@pytest.mark.parametrize("documents", ["rows", "columns"])
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("coordinate integer symmetric\n3 3 4\n1 1 2\n2 1 3\n3 1 1\n3 3 5\n", [[2, 3, 1], [3, 0, 0], [1, 0, 5]]),
+        ("coordinate pattern symmetric\n3 3 2\n2 1\n3 3\n", [[0, 1, 0], [1, 0, 0], [0, 0, 1]]),
+        ("array real symmetric\n3 3\n1\n2\n3\n4\n5\n6\n", [[1, 2, 3], [2, 4, 5], [3, 5, 6]]),
+    ],
+)
+def test_of_symmetric_matrices_both_halves_are_read(content, expected, documents, monkeypatch):
+    monkeypatch.setattr(blocks, "ENTRIES_AT_ONCE", 2)
+    Path("x.mtx").write_text("%%MatrixMarket matrix " + content)
+    found = lv.Corpus.open(lv.convert("x.mtx", "corpus", documents=documents))
+    assert found == lv.Corpus.open("x.mtx", documents=documents)
+    assert found.counts.toarray().tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            "array real skew-symmetric\n2 2\n1\n",
+            "got a skew-symmetric matrix of real numbers; expected a general or symm",
+        ),
+        ("array real symmetric\n2 3\n1\n1\n1\n", "got a symmetric matrix of 2 × 3; expected a square one"),
+        ("coordinate complex general\n1 1 1\n1 1 1 0\n", "got a general matrix of complex numbers"),
+        ("array pattern general\n1 1\n1\n", "got a general matrix of pattern numbers"),
+        ("coordinate real general\n1 b 1\n1 1 1\n", "line 2: .*'b'; expected the sizes of a matrix"),
+    ],
+)
+def test_matrices_that_hold_no_counts_are_refused_in_both_ways(content, message):
+    Path("x.mtx").write_text("%%MatrixMarket matrix " + content)
+    for read in (lv.Corpus.open, partial(lv.convert, folder="corpus")):
+        with pytest.raises(ValueError, match=message):
+            read("x.mtx")
+
+
+def test_comments_of_matrix_market_files_may_be_in_any_encoding():
+    Path("x.mtx").write_bytes(b"%%MatrixMarket matrix coordinate real general\n% gr\xf6\xdfe\n1 2 1\n1 1 2\n")
+    assert lv.Corpus.open(lv.convert("x.mtx", "corpus")) == lv.Corpus.open("x.mtx")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -223,7 +266,6 @@ def test_blank_lines_of_matrix_market_files_are_none(lines):
         ("docword.x.txt", "2\n2\n2\n1 1 1\n2 2 0\n", "line 5: got 2 2 0; expected .* a count of 1 or more"),
         ("docword.x.txt", "2\n2\n1\n1 1 x\n", "expected 3 numbers on every line after line 3"),
         ("docword.x.txt", "2\nb\n", "expected three lines with a whole number each"),
-        ("x.mtx", "%%MatrixMarket matrix coordinate real symmetric\n2 2 1\n1 1 1\n", "got a symmetric matrix"),
         ("x.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 1 1.5\n", "got 1.5 in document 0.*whole"),
         ("x.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 1\n", "expected 3 numbers on every line"),
         ("x.mtx", "no matrix\n", "expected a Matrix Market file"),

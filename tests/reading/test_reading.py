@@ -4,6 +4,8 @@ import argparse
 import gzip
 import io
 import json
+import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,7 @@ import lvsearch as lv
 from lvsearch.command.arguments import Runs, parser
 from lvsearch.command.cli import main
 from lvsearch.command.sources import check_sources, read_corpus
+from lvsearch.reading import blocks
 
 TEXTS = ["apple pear plum", "", 'iron, NA "tin"\nzinc', "größe wren robin"]
 FRAME = pd.DataFrame({"id": ["007", "NA", "c", "d"], "body": TEXTS, "year": [1, 2, 3, 4], "tags": [[1]] * 4})
@@ -97,17 +100,65 @@ def test_parquet():
 
 
 def test_parquet_without_its_reader(monkeypatch):
-    def missing(path):
-        raise ImportError("Unable to find a usable engine")
-
-    monkeypatch.setattr(pd, "read_parquet", missing)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(FileNotFoundError, match=r"docs\.parquet"):
         lv.Corpus.open("docs.parquet", text="body")
     written("docs.parquet", "what no reader gets to see")
     with pytest.raises(ValueError, match=r"need pyarrow: pip install 'lvsearch\[parquet\]'"):
         lv.Corpus.open("docs.parquet", text="body")
-    monkeypatch.setattr(pd, "read_parquet", lambda path: FRAME)
-    assert lv.Corpus.open("docs.parquet", text="body", id="id").document_names == ("007", "NA", "c", "d")
+
+
+IDENTIFIERS = [2**60 + 1, None, 5]
+"""Whole numbers that float64 would round, and one that is missing."""
+
+
+@pytest.mark.parametrize("name", ["x.json", "x.jsonl", "x.parquet", "x.feather", "x.xlsx"])
+def test_no_digit_of_a_whole_number_is_lost(name):
+    pytest.importorskip("openpyxl" if name == "x.xlsx" else "pyarrow" if name in ("x.parquet", "x.feather") else "json")
+    frame = pd.DataFrame({"body": ["apple", "pear", "plum"], "year": pd.array([1990, None, 2000], dtype="Int64")})
+    frame["reply"] = pd.array([15, None, 5] if name == "x.xlsx" else IDENTIFIERS, dtype="Int64")  # Excel has no more
+    frame["code"] = ["007", "010", "3"]
+    write = {
+        ".json": frame.to_json,
+        ".jsonl": frame.to_json,
+        ".parquet": frame.to_parquet,
+        ".feather": frame.to_feather,
+    }
+    options = {"orient": "records", "lines": name == "x.jsonl"} if "json" in name else {}
+    write.get(Path(name).suffix, partial(frame.to_excel, index=False))(name, **options)
+    whole, stored = lv.Corpus.open(name, text="body"), lv.Corpus.open(lv.convert(name, "corpus", text="body"))
+    assert whole == stored
+    table = whole.metadata
+    assert table["code"].tolist() == ["007", "010", "3"]
+    assert_array_equal(table["year"], [1990, np.nan, 2000])
+    assert table["reply"].dropna().tolist() == ([15, 5] if name == "x.xlsx" else [str(2**60 + 1), "5"])
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["01234", "90210", "12345"], ["01234", "90210", "12345"]),
+        (["90210", "NA", "007"], ["90210", None, "007"]),
+        ([str(2**60 + 1), "", "5"], [str(2**60 + 1), None, "5"]),
+        ([str(2**60 + 1), "5", "1.5"], [str(2**60 + 1), "5", "1.5"]),
+        ([str(2**63), "5", str(2**63 + 1)], [str(2**63), "5", str(2**63 + 1)]),
+        (["-" + "9" * 400, "5", "6"], ["-" + "9" * 400, "5", "6"]),
+        ([str(2**60 + 1), "-5", "+6"], [2**60 + 1, -5, 6]),
+        ([str(2**60), "", "0.5"], [2.0**60, None, 0.5]),
+        (["0", "0.5", "-0.25"], [0.0, 0.5, -0.25]),
+        (["10", "", "1e5"], [10.0, None, 1e5]),
+        (["True", "false", "TRUE"], [True, False, True]),
+        (["True", "", "false"], ["True", None, "false"]),
+    ],
+)
+def test_cells_of_metadata_become_numbers_only_if_nothing_is_lost(cells, expected, monkeypatch):
+    monkeypatch.setattr(blocks, "DOCUMENTS", 1)
+    lines = zip(["apple", "pear", "plum"], cells, strict=True)
+    name = written("x.csv", "body,x\n" + "".join(f"{text},{cell}\n" for text, cell in lines))
+    for corpus in (lv.Corpus.open(name, text="body"), lv.Corpus.open(lv.convert(name, "corpus", text="body"))):
+        found = [None if pd.isna(value) else value for value in corpus.metadata["x"].tolist()]
+        assert found == expected
+        assert list(map(type, found)) == list(map(type, expected))
 
 
 # -- texts --------------------------------------------------------------------------------------------------------

@@ -215,6 +215,7 @@ def coloured_by(text: str, vocabulary: tuple[str, ...], analyzer: Analyzer) -> C
         ("Old York in New York!", ("york", "new york"), Analyzer(("york",), ngram_range=(1, 2)), 0),
         ("Old York in New York!", ("old", "new york"), Analyzer(None, ngram_range=(1, 2)), 3),
         ("mice ran", ("mouse", "run"), Analyzer(None, tokenizer=lambda text: ["mouse", "run"]), 2),
+        ("I saw Rome. In new  york.", ("Rome.", "new  york"), Analyzer.for_vocabulary(("Rome.", "new  york")), 2),
     ],
 )
 def test_a_text_is_cut_by_the_rules_of_the_corpus_before_it_is_coloured(text, vocabulary, analyzer, known):
@@ -229,6 +230,21 @@ def test_a_text_is_cut_by_the_rules_of_the_corpus_before_it_is_coloured(text, vo
         piece for piece, is_word in zip(found.pieces, found.is_word, strict=True) if is_word
     ]
     assert sum(colour is not None for colour in found.colours()) == known
+
+
+@pytest.mark.parametrize("form", [list, tuple, np.array])
+def test_a_list_of_words_is_coloured_as_it_is(form):
+    kinds = [["Rome.", "new york", "the"], ["iron", "New. York", "the"]]
+    corpus = lv.Corpus.from_tokens([kinds[number % 2] * 3 for number in range(12)])
+    fit = lv.fit(lv.models.LDA(concentration=0.5, topic_concentration=0.1), corpus, size=2, seed=0)
+    found = fit.coloured(form([*kinds[0], "new york", "york", "rome."]))
+    assert found.words["word"].tolist() == ["Rome.", "new york", "the", "new york", "york", "rome."]
+    assert found.words["known"].tolist() == [True] * 4 + [False] * 2
+    assert found.topics["tokens"].sum() == pytest.approx(4)
+    assert "".join(found.pieces) == "Rome. new york the new york york rome."
+    for wrong in (3, None, ["apple", 3], {"Rome.": 1}):
+        with pytest.raises(ValueError, match="expected a text or a list of words"):
+            fit.coloured(wrong)
 
 
 def test_words_of_a_document_are_coloured_by_where_they_came_from():
