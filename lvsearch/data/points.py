@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -28,8 +29,13 @@ from lvsearch.models.units import Row
 from lvsearch.tables.frames import as_frame, first_repeated, is_table
 from lvsearch.tables.number_tables import NumberStyle, advice, first_text, read_numbers
 
-ROW_KINDS = ("text", "whole", "number", "time")
-"""The kinds of names of rows: text; whole numbers; numbers; times without a zone."""
+ROW_KINDS = ("text", "whole", "number", "time", "zoned time", "date", "duration", "period[…]")
+"""The kinds of names of rows: text; whole numbers; numbers; times without a zone and with one; dates (`datetime.date`);
+lengths of time; periods, with their frequency, such as "period[M]" for months."""
+
+
+PERIOD = "period["
+"""How the kind of names that are periods begins; the frequency follows."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -50,7 +56,7 @@ class Points(Data):
         row_names: the name of each row for people, or None.
         notes: notes on what was kept or selected, in the order in which it happened.
         row_kind: one of `ROW_KINDS`, the kind of the data frame's index from which row names came. Tables of results
-            have an index of this kind. It is no part of the fingerprint.
+            have an index of this kind. Times with a zone come back in UTC. It is no part of the fingerprint.
 
     Raises:
         ValueError: not two axes; no rows or no columns; a NaN or infinite value in an observed cell, or one beyond
@@ -97,7 +103,7 @@ class Points(Data):
             ("notes", tuple(self.notes)),
         ):
             object.__setattr__(self, field, value)
-        if self.row_kind not in ROW_KINDS:
+        if self.row_kind not in ROW_KINDS and not self.row_kind.startswith(PERIOD):
             raise ValueError(f"got row_kind={self.row_kind!r}; expected one of {', '.join(ROW_KINDS)}")
         if self.row_kind != "text":
             row_index(self)  # raises for names of another kind
@@ -425,16 +431,36 @@ def row_index(points: Points) -> pd.Index:
         return pd.Index([float(name) for name in points.row_names])
     if points.row_kind == "time":
         return pd.DatetimeIndex(pd.to_datetime(list(points.row_names), format="ISO8601"))
+    if points.row_kind == "zoned time":
+        return pd.DatetimeIndex(pd.to_datetime(list(points.row_names), format="ISO8601", utc=True))
+    if points.row_kind == "date":
+        return pd.Index([date.fromisoformat(name) for name in points.row_names], dtype=object)
+    if points.row_kind == "duration":
+        return pd.to_timedelta(list(points.row_names))
+    if points.row_kind.startswith(PERIOD):
+        frequency = points.row_kind.removeprefix(PERIOD).removesuffix("]")
+        return pd.PeriodIndex(list(points.row_names), dtype=pd.PeriodDtype(frequency))
     return pd.Index(points.row_names)
 
 
 def kind_of_index(index: pd.Index) -> str:
-    """Return the kind of `ROW_KINDS` of a data frame's index. Times with a zone are text."""
-    if pd.api.types.is_integer_dtype(index.dtype) and not index.hasnans:
+    """Return the kind of `ROW_KINDS` of a data frame's index. Indexes with missing names are text."""
+    if isinstance(index, pd.CategoricalIndex):
+        index = pd.Index(index.to_numpy())
+    index = index.infer_objects()
+    if index.hasnans:
+        return "text"
+    if pd.api.types.is_integer_dtype(index.dtype):
         return "whole"
-    if pd.api.types.is_float_dtype(index.dtype) and not index.hasnans:
+    if pd.api.types.is_float_dtype(index.dtype):
         return "number"
-    return "time" if isinstance(index, pd.DatetimeIndex) and index.tz is None else "text"
+    if isinstance(index, pd.DatetimeIndex):
+        return "time" if index.tz is None else "zoned time"
+    if isinstance(index, pd.TimedeltaIndex):
+        return "duration"
+    if isinstance(index, pd.PeriodIndex):
+        return str(index.dtype)
+    return "date" if index.inferred_type == "date" else "text"
 
 
 def _is_default_index(index: pd.Index) -> bool:

@@ -85,6 +85,13 @@ def test_frames_bring_their_names():
             ["2020-01-01", "1999-12-31 23:59:59.5", "2020-01-02", "2021-01-01", "2022-01-01"], format="ISO8601"
         ),
         pd.Index(["07", "7", "b", "c", "d"]),
+        pd.date_range("2020-03-29", periods=5, freq="h", tz="UTC"),
+        pd.period_range("2020-01", periods=5, freq="M"),
+        pd.period_range("2020-01", periods=5, freq="W"),
+        pd.period_range("2020-01", periods=5, freq="Q"),
+        pd.timedelta_range("1 day", periods=5, freq="7h"),
+        pd.Index(pd.date_range("2020-01-01", periods=5).date),
+        pd.Index([3, 7, 9, -1, 4], dtype=object),
     ],
 )
 def test_results_align_with_the_frame(index):
@@ -99,11 +106,29 @@ def test_results_align_with_the_frame(index):
     assert lv.Points.from_categories(answers).to_frame().index.equals(index)
 
 
+@pytest.mark.parametrize(
+    "index",
+    [
+        pd.date_range("2020-10-24 22:00", periods=5, freq="h", tz="Europe/Berlin"),
+        pd.CategoricalIndex([3, 7, 9, -1, 4]),
+        pd.CategoricalIndex(list("badec")),
+    ],
+)
+def test_results_align_with_indexes_of_equal_names(index):
+    """Their own index is of a simpler kind: times are in UTC, and categories are no categories any more."""
+    frame = pd.DataFrame(X, columns=NAMES, index=index)
+    column = lv.Points.from_frame(frame).to_frame()[NAMES[0]]
+    assert (frame.assign(again=column)["again"] == frame[NAMES[0]]).all()
+
+
 def test_kinds_of_row_names_that_are_refused():
     with pytest.raises(ValueError, match="got row_kind='day'; expected one of text, whole"):
         lv.Points(X, KNOWN | True, NAMES, tuple("abcde"), row_kind="day")
     with pytest.raises(ValueError, match="'a'"):
         lv.Points(X, KNOWN | True, NAMES, tuple("abcde"), row_kind="whole")
+    for kind in ("period[nonsense]", "date", "duration"):
+        with pytest.raises(ValueError):  # noqa: PT011 — pandas says why
+            lv.Points(X, KNOWN | True, NAMES, tuple("abcde"), row_kind=kind)
 
 
 def test_files(tmp_path: Path, points):
