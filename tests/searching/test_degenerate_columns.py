@@ -85,7 +85,7 @@ def test_annealing_that_misses_the_equal_cells_does_not_decide() -> None:
 
 def test_columns_far_from_0_are_named() -> None:
     """Components centred on 0 may lose the digits of such columns; whether the fit is then no number is rounding."""
-    points = lv.Points.from_array(NOISE + [0.0, 1.7e9])
+    points = lv.Points.from_array(NOISE + np.array([0.0, 1.7e9]))
     assert columns_far_from_0(points.dataset()) == f"column 1 is about 1.7e+09 and varies by {NOISE[:, 1].std():.2g}"
     assert columns_far_from_0(lv.Points.from_array(NOISE + 1e4).dataset()) == ""
     assert columns_far_from_0(lv.Corpus.from_any(np.eye(2, dtype=int)).dataset()) == ""
