@@ -334,6 +334,10 @@ class FittedModel:
 
         The functions take a batch of new units, made by `lv.functional.batch_of(fit.model, data)`. They work under
         `jit`, `vmap`, `grad` and `shard_map`.
+
+        Two kinds of models differ from the methods of the fit. Of `HDP` and `HDPMixture`, `transform` returns the
+        probability of each topic or component at each table of a unit, (units, tables, topics). Of `PLSI`,
+        `log_likelihood` is that at proportions fitted to the scored words, which `score_units` avoids.
         """
         model, natural = copied_arrays((self.model, self.estimate.natural))
         return FittedFunctions(model, natural, self.estimate.size)
