@@ -201,6 +201,10 @@ class LatentBlockModel(Model):
         )
         return sum(map(log_relabellings, each))
 
+    def check(self, units: Row) -> None:
+        """Raise ValueError for cells that have no density under the component."""
+        self.component.check(units)
+
     def ceiling(self, units: Row) -> float:
         """Return Σ over cells of the greatest log-density of a cell under parameters of its own, in nats.
 
@@ -211,7 +215,7 @@ class LatentBlockModel(Model):
 
         Raises ValueError for cells that have no density under the component.
         """
-        self.component.check(units)
+        self.check(units)
         return float(self.component.log_ceiling(units).sum())
 
     def draw_unit(

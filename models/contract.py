@@ -316,6 +316,14 @@ class Model(eqx.Module):
         """
         return ()
 
+    def check(self, units: Any) -> None:
+        """Raise ValueError for units that have no density under the model, such as a negative count; by default none.
+
+        A fit calls it with all new units that it describes or scores. Models of rows ask their kind of component.
+
+        units: all units of data, stacked on a leading axis, in the order of the data.
+        """
+
     def ceiling(self, units: Any) -> float:
         """Return an upper bound on log p(data | any size, any parameters), in nats; `inf`, the default, if there is
         none.

@@ -48,7 +48,14 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.components.arguments import required_numbers
-from lvsearch.models.components.component import Component, draw_parameters, draw_rows, log_ceiling_of_groups, log_prior
+from lvsearch.models.components.component import (
+    Component,
+    draw_parameters,
+    draw_rows,
+    log_ceiling_of_groups,
+    log_prior,
+    rows_in_groups,
+)
 from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.contract import (
     HyperparameterArray,
@@ -304,6 +311,10 @@ class HDPMixture(HierarchicalProcess):
         size: (truncation,). extents: {"dim": number of columns}.
         """
         return {"components": draw_parameters(self.components, key, size[0], extents["dim"])}
+
+    def check(self, units: GroupOfRows) -> None:
+        """Raise ValueError for rows that have no density under the components."""
+        self.components.check(rows_in_groups(units))
 
     def ceiling(self, units: GroupOfRows) -> float:
         """Return the sum of each row's greatest log-density under any one component, in nats.

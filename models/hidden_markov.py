@@ -39,6 +39,7 @@ from lvsearch.models.components.component import (
     log_ceiling_of_groups,
     log_likelihood,
     log_prior,
+    rows_in_groups,
 )
 from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.contract import (
@@ -223,6 +224,10 @@ class HiddenMarkov(Model):
             np.asarray(leaf)[:n].reshape(n, -1) for leaf in jax.tree.leaves((natural["start"], natural["components"]))
         ]
         return log_relabellings(np.concatenate([*own, np.diag(transitions)[:, None], to, into], axis=1))
+
+    def check(self, units: GroupOfRows) -> None:
+        """Raise ValueError for rows that have no density under the components."""
+        self.components.check(rows_in_groups(units))
 
     def ceiling(self, units: GroupOfRows) -> float:
         """Return the sum of each row's greatest log-density under any one component, in nats.

@@ -180,6 +180,10 @@ class MixtureModel(Model):
         each = self.log_weights(g, on) + rows
         return jnp.where(on["component"], l["component"] * each, 0.0).sum()
 
+    def check(self, units: Row) -> None:
+        """Raise ValueError for rows that have no density under the components."""
+        self.components.check(units)
+
     def ceiling(self, units: Row) -> float:
         """Return the sum of each row's greatest log-density under any one component, in nats.
 
@@ -190,7 +194,7 @@ class MixtureModel(Model):
 
         Raises ValueError for rows that have no density under the components.
         """
-        self.components.check(units)
+        self.check(units)
         return float(self.components.log_ceiling(units).sum())
 
     def draw_unit(

@@ -155,6 +155,15 @@ class Dataset:
         distinct = {tuple(leaf.shape for leaf in jax.tree.leaves(batch.units)) for batch in self.batches}
         return tuple(sorted(distinct))
 
+    def units_in_order(self) -> Unit:
+        """Return all units stacked on a leading axis, in the order of the data set, as NumPy arrays.
+
+        Units that differ in length are padded with zeros to the longest.
+        """
+        places = np.concatenate(self.unit_ids)
+        order = np.argsort(places, kind="stable")[np.count_nonzero(places < 0) :]
+        return jax.tree.map(lambda *leaves: _end_to_end(leaves)[order], *(batch.units for batch in self.batches))
+
     def gather(self, per_batch: Sequence[np.ndarray]) -> np.ndarray:
         """Return results per unit in the order of the data set, (units, …).
 
@@ -165,3 +174,13 @@ class Dataset:
             real = ids >= 0
             out[ids[real]] = np.asarray(values)[real]
         return out
+
+
+def _end_to_end(leaves: tuple[np.ndarray, ...]) -> np.ndarray:
+    """Return arrays one after another on the leading axis; other axes are padded with zeros to the longest."""
+    longest = np.max([np.shape(leaf)[1:] for leaf in leaves], axis=0)
+    padded = [
+        np.pad(leaf, [(0, 0), *((0, int(to) - have) for have, to in zip(np.shape(leaf)[1:], longest, strict=True))])
+        for leaf in leaves
+    ]
+    return np.concatenate(padded)

@@ -159,7 +159,10 @@ def describe_units(model: Model, estimate: Estimate, data: Dataset) -> Described
     components apart if they were rounded to float32 before the model centres them.
 
     Returns: representations and lower bounds on log p(unit | θ̂), with θ̂ the posterior means (`Described`).
+
+    Raises ValueError for units that have no density under the model.
     """
+    model.check(data.units_in_order())
     size = estimate.size
     capacity = capacity_of(size)
     representation, lower = [], []

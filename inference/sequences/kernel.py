@@ -307,13 +307,14 @@ def most_probable_paths(estimate: Estimate, data: Dataset) -> list[Int[np.ndarra
 
     A path is the hidden state of every row of the sequence, (row,). It is computed in float64.
 
-    Raises ValueError for fits of other models than `HiddenMarkov`.
+    Raises ValueError for fits of other models than `HiddenMarkov`, and for rows without a density.
     """
     model, size = estimate.model, estimate.size
     if not isinstance(model, HiddenMarkov):
         raise ValueError(
             f"got a fit of {type(model).__name__}, expected one of HiddenMarkov: only its units have paths"
         )
+    model.check(data.units_in_order())
     capacity, per_batch = capacity_of(size), []
     with jax.enable_x64(True):
         wide = padded_natural(model, estimate.natural, size, capacity, np.float64)

@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -28,8 +29,13 @@ from lvsearch.models.units import Row
 from lvsearch.tables.frames import as_frame, columns_in_words, first_repeated, is_table
 from lvsearch.tables.number_tables import NumberStyle, advice, first_text, read_numbers
 
-ROW_KINDS = ("text", "whole", "number", "time")
-"""The kinds of names of rows: text; whole numbers; numbers; times."""
+ROW_KINDS = ("text", "whole", "number", "time", "date", "duration", "period[…]")
+"""The kinds of names of rows: text; whole numbers; numbers; times; dates (`datetime.date`); lengths of time; periods,
+with their frequency, such as "period[M]" for months."""
+
+
+PERIOD = "period["
+"""How the kind of names that are periods begins; the frequency follows."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -101,7 +107,7 @@ class Points(Data):
             ("notes", tuple(self.notes)),
         ):
             object.__setattr__(self, field, value)
-        if self.row_kind not in ROW_KINDS:
+        if self.row_kind not in ROW_KINDS and not self.row_kind.startswith(PERIOD):
             raise ValueError(f"got row_kind={self.row_kind!r}; expected one of {', '.join(ROW_KINDS)}")
         if self.row_zone is not None and self.row_kind != "time":
             raise ValueError(f"got row_zone={self.row_zone!r} for row names of kind {self.row_kind!r}; expected times")
@@ -467,6 +473,13 @@ def row_index(points: Points) -> pd.Index:
         return pd.Index([int(each) for each in names], name=name)
     if points.row_kind == "number":
         return pd.Index([float(each) for each in names], name=name)
+    if points.row_kind == "date":
+        return pd.Index([date.fromisoformat(each) for each in names], dtype=object, name=name)
+    if points.row_kind == "duration":
+        return pd.TimedeltaIndex(pd.to_timedelta(list(names)), name=name)
+    if points.row_kind.startswith(PERIOD):
+        frequency = points.row_kind.removeprefix(PERIOD).removesuffix("]")
+        return pd.PeriodIndex(list(names), dtype=pd.PeriodDtype(frequency), name=name)
     if points.row_kind == "text":
         return pd.Index(names, name=name)
     times = pd.DatetimeIndex(pd.to_datetime(list(names), format="ISO8601", utc=points.row_zone is not None), name=name)
@@ -478,7 +491,9 @@ def row_index(points: Points) -> pd.Index:
 
 def with_index_of(points: Points, frame: pd.DataFrame) -> Points:
     """Return points of which tables of results have an index like that of the data frame from which the points came."""
-    index = frame.index.infer_objects()
+    index = frame.index
+    index = pd.Index(index.to_numpy(), name=index.name) if isinstance(index, pd.CategoricalIndex) else index
+    index = index.infer_objects()
     named = replace(points, index_name=None if index.name is None else str(index.name))
     zone = _zone_of(index) if isinstance(index, pd.DatetimeIndex) else None
     try:
@@ -488,12 +503,20 @@ def with_index_of(points: Points, frame: pd.DataFrame) -> Points:
 
 
 def _kind_of_index(index: pd.Index) -> str:
-    """Return the kind of `ROW_KINDS` of a data frame's index."""
-    if pd.api.types.is_integer_dtype(index.dtype) and not index.hasnans:
+    """Return the kind of `ROW_KINDS` of a data frame's index. Indexes with missing names are text."""
+    if index.hasnans:
+        return "text"
+    if pd.api.types.is_integer_dtype(index.dtype):
         return "whole"
-    if pd.api.types.is_float_dtype(index.dtype) and not index.hasnans:
+    if pd.api.types.is_float_dtype(index.dtype):
         return "number"
-    return "time" if isinstance(index, pd.DatetimeIndex) else "text"
+    if isinstance(index, pd.DatetimeIndex):
+        return "time"
+    if isinstance(index, pd.TimedeltaIndex):
+        return "duration"
+    if isinstance(index, pd.PeriodIndex):
+        return str(index.dtype)
+    return "date" if index.inferred_type == "date" else "text"
 
 
 def _zone_of(index: pd.DatetimeIndex) -> str | None:

@@ -19,6 +19,7 @@ from lvsearch.inference.annotation import (
     caption_distributions,
     region_distributions,
 )
+from lvsearch.models.plain_arguments import whole_number
 
 IMPOSSIBLE = 1e-25
 """The probability below which a word counts as impossible. Estimated word probabilities have a floor of 1e-30, so only
@@ -127,7 +128,8 @@ def annotate(model: "FittedImages", data: Any, n_words: int = 5) -> pd.DataFrame
 
     Returns a row per image, with columns `predicted` and `caption`, each a text of words joined by commas.
 
-    Raises ValueError for a model without captions, and for regions of another form than the training data's.
+    Raises ValueError for a model without captions, for regions of another form than the training data's, and for fewer
+    than one word.
     """
     images = _images(model, data)
     probabilities = caption_distribution(model, images)
@@ -151,7 +153,7 @@ def label_regions(model: "FittedImages", data: Any, n_words: int = 2) -> pd.Data
     `probability` (of the first word).
 
     Raises ValueError for GM-mixture, whose regions have no words of their own, and for a model without captions.
-    Also for regions of another form than the training data's.
+    Also for regions of another form than the training data's, and for fewer than one word.
     """
     images = _images(model, data)
     rows = []
@@ -254,7 +256,10 @@ def _top_words(probabilities: np.ndarray, images: PairedCorpus, n_words: int) ->
     """Return the `n_words` most probable words of each row, the most probable first.
 
     probabilities: p(word) in each row, (rows, words of the vocabulary of `images`).
+
+    Raises ValueError for fewer than one word.
     """
+    n_words = whole_number("n_words", n_words, least=1)
     order = np.argsort(-probabilities, axis=1, kind="stable")[:, :n_words]
     return [[images.vocabulary[word] for word in row] for row in order]
 

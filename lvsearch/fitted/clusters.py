@@ -23,8 +23,10 @@ from lvsearch.inference.mixtures import predictive_log_density
 from lvsearch.models.components import Component
 from lvsearch.models.kernels import kernel
 from lvsearch.models.mixture import MixtureModel
+from lvsearch.models.plain_arguments import whole_number
 from lvsearch.models.units import Row
 from lvsearch.pictures.style import MARKERS, Caption, draw_captioned, in_house_style, palette_of
+from lvsearch.seeds import checked_seed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -276,8 +278,9 @@ class FittedMixture(FittedModel):
         The columns are `component` (the most probable one), `probability`, `second` (the second most probable
         component), and `second_probability`.
 
-        Raises ValueError for a mixture of one component.
+        Raises ValueError for a mixture of one component, and for n below 1.
         """
+        n = whole_number("n", n, least=1)
         shares = self.memberships(data)
         values = shares.to_numpy()
         if values.shape[1] < 2:
@@ -310,10 +313,9 @@ class FittedMixture(FittedModel):
 
         Returns a table (n rows) with the columns of the data and a last column `component`, where each row came from.
 
-        Raises ValueError for n below 1.
+        Raises ValueError for n below 1 and a seed that is none.
         """
-        if n < 1:
-            raise ValueError(f"got n={n}, expected at least 1")
+        n, seed = whole_number("n", n, least=1), checked_seed(seed)
         rng, key = np.random.default_rng(seed), jax.random.key(seed)
         weights = self.weights().to_numpy()
         chosen = rng.choice(len(weights), size=n, p=weights / weights.sum())

@@ -12,6 +12,8 @@ from lvsearch.comparison.similarity import ComponentMembers, word_affinity
 from lvsearch.data.points import Points, row_index
 from lvsearch.fitted.model import FittedModel
 from lvsearch.inference.factorizations import cell_scores
+from lvsearch.models.plain_arguments import whole_number
+from lvsearch.seeds import checked_seed
 
 
 @dataclass(frozen=True, repr=False)
@@ -90,8 +92,7 @@ class FittedFactorization(FittedModel):
 
         Raises ValueError for fewer than one column.
         """
-        if n_columns < 1:
-            raise ValueError(f"got n_columns={n_columns}, expected at least 1")
+        n_columns = whole_number("n_columns", n_columns, least=1)
         signatures, given = self.signatures(), self.exposures().sum(axis=0)
         order = np.argsort(-signatures.to_numpy(), axis=1, kind="stable")[:, :n_columns]
         names = [[str(signatures.columns[place]) for place in row] for row in order]
@@ -134,10 +135,26 @@ class FittedFactorization(FittedModel):
         draws: the number of draws of each row's intensities over which the probability is averaged. Factors are at
             their posterior means.
 
-        Raises ValueError for different numbers of rows.
+        Raises ValueError for different numbers of rows, for rows of other names, for held-out cells that are known in
+        `data` too, for fewer than one draw and for a seed that is none.
         """
+        draws, seed = whole_number("draws", draws, least=1), checked_seed(seed)
         known, asked = self._data_as(Points, data), self._data_as(Points, held_out)
         if known.n_units != asked.n_units:
             raise ValueError(f"got {known.n_units} rows and held-out cells of {asked.n_units}, expected the same rows")
+        both = int((known.observed & asked.observed).sum())
+        if both:
+            raise ValueError(
+                f"got {both} held-out cells that are known in data too, expected none: mark them as missing in data, "
+                "or they are scored given themselves"
+            )
+        if known.row_names is not None and asked.row_names is not None and known.row_names != asked.row_names:
+            row = next(
+                n for n, pair in enumerate(zip(known.row_names, asked.row_names, strict=True)) if len({*pair}) > 1
+            )
+            raise ValueError(
+                f"got held-out rows of other names than data: held-out row {row} is called {asked.row_names[row]!r}, "
+                f"expected {known.row_names[row]!r}; bring the rows into the order of data"
+            )
         scores = cell_scores(self.estimate, known.dataset(), asked.dataset(), draws=draws, seed=seed)
         return np.where(asked.observed, scores, np.nan)

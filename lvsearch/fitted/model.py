@@ -29,7 +29,9 @@ from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.models.contract import Model
 from lvsearch.models.families import Categorical
 from lvsearch.models.kernels import copied_arrays
+from lvsearch.models.plain_arguments import whole_number
 from lvsearch.pictures.fact_card import Fact, html_card, text_card
+from lvsearch.seeds import checked_seed
 from lvsearch.sizing.evidence import Evidence
 from lvsearch.sizing.sizes import Size
 from lvsearch.sizing.words import with_noun
@@ -332,6 +334,10 @@ class FittedModel:
 
         The functions take a batch of new units, made by `lv.functional.batch_of(fit.model, data)`. They work under
         `jit`, `vmap`, `grad` and `shard_map`.
+
+        Two kinds of models differ from the methods of the fit. Of `HDP` and `HDPMixture`, `transform` returns the
+        probability of each topic or component at each table of a unit, (units, tables, topics). Of `PLSI`,
+        `log_likelihood` is that at proportions fitted to the scored words, which `score_units` avoids.
         """
         model, natural = copied_arrays((self.model, self.estimate.natural))
         return FittedFunctions(model, natural, self.estimate.size)
@@ -398,12 +404,14 @@ class FittedModel:
         Returns a table with a row per number of components, in the column `size`. `probability` is the estimate,
         and `standard_error` is its Monte Carlo error.
 
-        Raises ValueError for models whose units are not in one component each.
+        Raises ValueError for models whose units are not in one component each, for fewer than one draw, and for a seed
+        that is none.
         """
         from lvsearch.inference.mixtures import log_block_count_prior, occupied_under
         from lvsearch.inference.processes import occupied_counts
         from lvsearch.models.dp_mixture import DPMixture
 
+        draws, seed = whole_number("draws", draws, least=1), checked_seed(seed)
         units = self.training if data is None else self.training.like_this(data)
         rng = np.random.default_rng(seed)
         in_parts = occupied_counts(self.model, self.estimate, units.dataset(), draws=draws, rng=rng)

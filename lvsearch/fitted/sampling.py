@@ -74,8 +74,8 @@ def sample(
 
     Ctrl-C keeps the draws made so far.
 
-    Raises ValueError for a process with a size, another model without one, trees with paths of several lengths,
-    estimated parameters, bad data, and counts below 1.
+    Raises ValueError for a process with a size, another model without one or with one that it cannot have, trees with
+    paths of several lengths, estimated parameters, bad data, and counts below 1.
     """
     _check_model(model)
     seed = checked_seed(seed)
@@ -84,6 +84,8 @@ def sample(
             f"got size={size} for {type(model).__name__}, expected "
             + ("no size: a process has none" if model.process else f"one: the number of {model.size_names[0]}")
         )
+    if size is not None and model.only_size not in (None, as_size(size, len(model.size_names))):
+        raise ValueError(f"got size={size}, expected {model.only_size}, the only size that {type(model).__name__} has")
     if not isinstance(after, Trace | None):
         raise ValueError(f"got after={after!r}, expected a trace that lv.sample or lv.load_trace gave, or None")
     chains, draws = whole_number("chains", chains, least=1), whole_number("draws", draws, least=1)

@@ -16,7 +16,9 @@ from lvsearch.fitted.model import FittedModel, column_names_of
 from lvsearch.inference.engine.describing import site_value
 from lvsearch.inference.sequences import most_probable_paths
 from lvsearch.models.hidden_markov import HiddenMarkov
+from lvsearch.models.plain_arguments import as_list, whole_number
 from lvsearch.models.units import Row
+from lvsearch.seeds import checked_seed
 
 STATE, SEQUENCE = "state", "sequence"
 
@@ -115,11 +117,12 @@ class FittedSequences(FittedModel):
         columns of the data. `lv.Groups.from_frame(frame.drop(columns="state"), group="sequence")` makes data of it.
         Rows of counts get the totals of training rows drawn at random.
 
-        Raises ValueError for lengths below 1.
+        Raises ValueError for no list of lengths, for lengths below 1 and for a seed that is none.
         """
-        wanted = [int(length) for length in lengths]
-        if not wanted or min(wanted) < 1:
-            raise ValueError(f"got lengths={wanted!r}, expected how many rows each sequence has, at least 1")
+        wanted = [whole_number("lengths", length, least=1) for length in as_list("lengths", lengths)]
+        if not wanted:
+            raise ValueError("got lengths=[], expected the number of rows of each sequence, such as [100, 100]")
+        seed = checked_seed(seed)
         rng, key = np.random.default_rng(seed), jax.random.key(seed)
         start, transitions = (self._probabilities(name) for name in ("start", "transitions"))
         states: list[int] = []

@@ -17,9 +17,10 @@ from lvsearch.fitted.recommending import recommended
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.word_mixtures import document_proportions
 from lvsearch.models.families import IndicatorFamily
-from lvsearch.models.plain_arguments import shortened_repr
+from lvsearch.models.plain_arguments import shortened_repr, whole_number
 from lvsearch.models.topic_model import TopicModel
 from lvsearch.pictures.style import draw_captioned
+from lvsearch.seeds import checked_seed
 from lvsearch.texts.analyzer import Analyzer
 from lvsearch.texts.counting import is_words
 from lvsearch.topics.coloured_text import ColouredDocument, ColouredText, ColouredWord, colour_text
@@ -140,8 +141,9 @@ class FittedTopics(FittedModel):
         Columns are `prevalence` (the topic's share of the training tokens) and `words` (joined by spaces). If the
         corpus has labels, `label` is the label whose documents use the topic most out of proportion.
 
-        Raises ValueError for a relevance outside 0 to 1.
+        Raises ValueError for a relevance outside 0 to 1, and for fewer than one word.
         """
+        n_words = whole_number("n_words", n_words, least=1)
         words = self._topic_word
         top = top_words(relevance_scores(words, self._token_shares, relevance), self._words, n_words)
         frame = pd.DataFrame(
@@ -169,8 +171,9 @@ class FittedTopics(FittedModel):
         namer: a function that returns a name for a `TopicSketch` (share, words, distinctive words, documents); None
             for the distinctive words.
 
-        Raises ValueError for a name that is no text.
+        Raises ValueError for a name that is no text, and for fewer than one word.
         """
+        n_words = whole_number("n_words", n_words, least=1)
         if namer is None:  # only a namer needs the documents of each topic, for which inference runs
             names = distinct_names(self._distinctive_words, n_words)
         else:
@@ -219,8 +222,9 @@ class FittedTopics(FittedModel):
         Returns a table with a row per word, the most probable first. `probability` is the probability that the next
         new word is this one. `lower` and `upper` are its 5 % and 95 % points under the fit, if the model is true.
 
-        Raises ValueError for more than one document.
+        Raises ValueError for more than one document, for fewer than one word or draw, and for a seed that is none.
         """
+        n, draws, seed = whole_number("n", n, least=1), whole_number("draws", draws, least=1), checked_seed(seed)
         data = self.training.like_this(unit)
         if data.n_units != 1:
             raise ValueError(f"got {data.n_units} units, expected one: recommend for each by itself")
@@ -261,13 +265,15 @@ class FittedTopics(FittedModel):
         n_topics: the number of topics that get a colour: those that the text has most of.
         threshold: the smallest probability of a word's most probable topic with which the word is coloured.
 
-        Raises ValueError for a text without known words, for anything but a text or a list of words, for models without
-        a Dirichlet on proportions, and if the corpus was cut by a function that a folder could not keep.
+        Raises ValueError for a text without known words, for anything but a text or a list of words, for fewer than one
+        topic, for models without a Dirichlet on proportions, and if the corpus was cut by a function that a folder
+        could not keep.
 
         Source: Blei (2004), Figure 3.7.
         """
         if not isinstance(text, str) and not is_words(text):
             raise ValueError(f"got {shortened_repr(text)}; expected a text or a list of words")
+        n_topics = whole_number("n_topics", n_topics, least=1)
         words = self.table(self.model.topic_site)
         vocabulary = tuple(str(word) for word in words.columns)
         top = self.topics().sort_index()["words"].tolist()
@@ -295,8 +301,9 @@ class FittedTopics(FittedModel):
         corpus has them, `name`, `label` and the columns of its metadata follow. A metadata column whose name is taken
         gets " (metadata)" added to its name.
 
-        Raises ValueError for a number that no topic has.
+        Raises ValueError for a number that no topic has, and for fewer than one document.
         """
+        n, topic = whole_number("n", n, least=1), whole_number("topic", topic)
         proportions = self.proportions
         if not 0 <= topic < proportions.shape[1]:
             raise ValueError(f"got topic={topic}, expected one of 0 … {proportions.shape[1] - 1}")
@@ -327,7 +334,7 @@ class FittedTopics(FittedModel):
 
         Raises ValueError for a number that no document has.
         """
-        corpus = self._corpus
+        corpus, number = self._corpus, whole_number("number", number)
         if not 0 <= number < corpus.n_documents:
             raise ValueError(f"got document {number}, expected one of 0 … {corpus.n_documents - 1}")
         span = slice(corpus.counts.indptr[number], corpus.counts.indptr[number + 1])
@@ -356,6 +363,7 @@ class FittedTopics(FittedModel):
 
         Raises ValueError for fewer than two words, and for documents over other words.
         """
+        n_words = whole_number("n_words", n_words, least=2)
         corpus = self.training if reference is None else self.training.like_this(reference)
         assert isinstance(corpus, Corpus)
         top = np.argsort(-self._topic_word, axis=1, kind="stable")[:, :n_words]
@@ -379,9 +387,10 @@ class FittedTopics(FittedModel):
 
         Returns a row per group and topic, with columns `group`, `topic`, `mean`, `lower`, `upper` and `documents`.
 
-        Raises ValueError if there is nothing to group by, for values that are all missing or too few, and for a level
-        outside (0, 1).
+        Raises ValueError if there is nothing to group by, for values that are all missing or too few, for a series
+        whose index has the documents' names in another order, and for a level outside (0, 1).
         """
+        bins, seed = whole_number("bins", bins, least=1), checked_seed(seed)
         return prevalence(self.proportions, self._covariate(by), bins=bins, level=level, seed=seed)
 
     def plot_prevalence(self, by: Any = None, *, bins: int = 5, ax: "Axes | None" = None) -> "Axes":
@@ -504,12 +513,22 @@ class FittedTopics(FittedModel):
 
         by: None for the documents' labels, a column of the metadata, or values, which are returned as they are.
 
-        Raises ValueError for an unknown name, and for None without labels.
+        Raises ValueError for an unknown name, for None without labels, and for a series whose index has the documents'
+        names in another order.
         """
         if by is None:
             if self.training.unit_labels is None:
                 raise ValueError("got no `by`, and the corpus has no labels: pass a value for each document")
             return tuple(self.training.unit_labels)
+        names = self._corpus.document_names
+        if isinstance(by, pd.Series) and names is not None:
+            given = tuple(map(str, by.index))
+            if given != names and sorted(given) == sorted(names):
+                raise ValueError(
+                    f"got values of the documents in another order: value 0 is of document {given[0]!r}, expected "
+                    f"{names[0]!r}; bring them into the order of corpus.document_names, or pass by.to_numpy() if they "
+                    "are in it"
+                )
         if not isinstance(by, str):
             return by
         known = self._metadata

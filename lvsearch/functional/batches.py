@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from lvsearch.data.kinds import data_for
 from lvsearch.inference.data.dataset import Batch
@@ -97,17 +96,6 @@ def batch_of(model: Model, data: Any) -> Prepared:
     Raises ValueError for data that do not fit the model.
     """
     dataset = data_for(model, data).dataset()
-    places = np.concatenate(dataset.unit_ids)
-    order = np.argsort(places, kind="stable")[np.count_nonzero(places < 0) :]
-    units = jax.tree.map(lambda *leaves: _concatenate(leaves)[order], *(batch.units for batch in dataset.batches))
-    return Prepared(Batch(units, jnp.ones(dataset.n_units)), dict(dataset.extents))
-
-
-def _concatenate(leaves: tuple[Any, ...]) -> jax.Array:
-    """Return arrays one after another on the leading axis; other axes are padded with zeros to the longest."""
-    longest = np.max([leaf.shape[1:] for leaf in leaves], axis=0)
-    padded = [
-        np.pad(leaf, [(0, 0), *((0, int(to) - have) for have, to in zip(leaf.shape[1:], longest, strict=True))])
-        for leaf in leaves
-    ]
-    return jnp.asarray(np.concatenate(padded))
+    units = dataset.units_in_order()
+    model.check(units)
+    return Prepared(Batch(jax.tree.map(jnp.asarray, units), jnp.ones(dataset.n_units)), dict(dataset.extents))

@@ -10,6 +10,9 @@ REPEATED_SHARE, FEWEST_REPEATED = 0.25, 3
 """The share and the number of equal cells in a column from which on a component can be left without width."""
 FAR = 1e6
 """The factor by which a cell may be farther from the median than half of the cells are; farther cells are faults."""
+FAR_FROM_0 = 1e6
+"""The factor by which a column's mean may be larger than its standard deviation before the column counts as far from
+0."""
 PROPORTIONAL = 1e-10
 """The largest distance from 1 of the absolute correlation of two columns that count as proportional."""
 MOST_COMPARED = 500
@@ -27,6 +30,21 @@ def degenerate_columns(data: Dataset) -> str:
     values, observed = data.original.values, data.original.observed
     found = [_fault_of_column(column, values[:, column], observed[:, column]) for column in range(values.shape[1])]
     return "; ".join(fault for fault in [*found, _find_proportional(values, observed)] if fault)
+
+
+def columns_far_from_0(data: Dataset) -> str:
+    """Return in words the first column of a table whose cells vary little beside their distance from 0; "" for none.
+
+    Components that are centred on 0 lose the digits in which such cells differ: covariances are differences of squares.
+    """
+    if not isinstance(data.original, RowMatrix):
+        return ""
+    values, observed = data.original.values, data.original.observed
+    for column in range(values.shape[1]):
+        known = values[observed[:, column], column]
+        if known.size and abs(known.mean()) > FAR_FROM_0 * known.std():
+            return f"column {column} is about {known.mean():.3g} and varies by {known.std():.2g}"
+    return ""
 
 
 def _fault_of_column(number: int, cells: Float[np.ndarray, " row"], observed: Bool[np.ndarray, " row"]) -> str:

@@ -47,7 +47,7 @@ from lvsearch.inference.several_processes import (
 )
 from lvsearch.inference.sharding import on_mesh
 from lvsearch.models.contract import Model
-from lvsearch.searching.degenerate_columns import degenerate_columns
+from lvsearch.searching.degenerate_columns import columns_far_from_0, degenerate_columns
 from lvsearch.sizing.evidence import Bracket, Evidence
 from lvsearch.sizing.fit import Fit, FitInfo
 from lvsearch.sizing.gains import SizeGain
@@ -235,9 +235,7 @@ class ModelEvaluator:
         seconds = time.perf_counter() - began
         origin = _origin(size, start.size if start is not None else larger)
         if math.isnan(estimate.log_lower) or math.isnan(estimate.log_upper):
-            faults = degenerate_columns(self.data)
-            why = f" ({faults}: a component can shrink there; give its prior a least width, such as least_rate=1e-8)"
-            said = f"the fit of size {size} from {origin} is not a number{why if faults else ''}"
+            said = f"the fit of size {size} from {origin} is not a number{_why_no_number(self.data)}"
             failure = f"{said}; it is reported, not ranked"
             unknown = Evidence(-math.inf, self.ceiling)
             return Fit(size, unknown, 0.0, None, FitInfo(origin, seconds, estimate.passes, failure))
@@ -451,6 +449,20 @@ def _digest(model: Model, data: Dataset) -> str:
         for leaf in map(np.asarray, jax.tree.leaves([batch.units for batch in part.batches])):
             hashed.update(f"{leaf.dtype}{leaf.shape}".encode() + leaf.tobytes())
     return hashed.hexdigest()
+
+
+def _why_no_number(data: Dataset) -> str:
+    """Return in words, in brackets, what may have made a fit of the data no number, and what to do; "" if unknown."""
+    faults = degenerate_columns(data)
+    if faults:
+        return f" ({faults}: a component can shrink there; give its prior a least width, such as least_rate=1e-8)"
+    far = columns_far_from_0(data)
+    if far:
+        return (
+            f" ({far}: components centred far from there lose the digits that tell its cells apart; make them by "
+            "scaled_to(values) or weak(values), or give location= and scale=)"
+        )
+    return ""
 
 
 def _origin(size: Size, start: Size | None) -> str:

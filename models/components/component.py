@@ -440,14 +440,21 @@ def log_likelihoods(component: Component, statistics: Any, units: Row) -> Float[
     return total
 
 
+def rows_in_groups(units: GroupOfRows) -> Row:
+    """Return the rows of all groups one after another, (row, dim), without padding.
+
+    units: all groups, stacked.
+    """
+    present = np.asarray(units.present)
+    return Row(np.asarray(units.value)[present], np.asarray(units.observed)[present])
+
+
 def log_ceiling_of_groups(component: Component, units: GroupOfRows) -> float:
     """Return the sum over the rows of all groups of each row's greatest log-density under any one component, in nats.
 
     units: all groups. Raises ValueError for rows that have no density under the components.
     """
-    n_dims = np.shape(units.value)[-1]
-    observed = np.asarray(units.observed) & np.asarray(units.present)[..., None]
-    rows = Row(np.asarray(units.value).reshape(-1, n_dims), observed.reshape(-1, n_dims))
+    rows = rows_in_groups(units)
     component.check(rows)
     return float(component.log_ceiling(rows).sum())
 

@@ -91,6 +91,13 @@ def test_frames_bring_their_names():
         pd.Index([3, 5, 8, 9, 11], dtype=object, name=7),
         pd.date_range("2020-10-25 00:30", periods=5, freq="h", tz="Europe/Paris", name="when"),  # an hour twice
         pd.date_range("2020", periods=5, freq="ns", tz=timezone(timedelta(hours=5, minutes=30))),
+        pd.date_range("2020-03-29", periods=5, freq="h", tz="UTC"),
+        pd.period_range("2020-01", periods=5, freq="M"),
+        pd.period_range("2020-01", periods=5, freq="W"),
+        pd.period_range("2020-01", periods=5, freq="Q"),
+        pd.timedelta_range("1 day", periods=5, freq="7h"),
+        pd.Index(pd.date_range("2020-01-01", periods=5).date),
+        pd.Index([3, 7, 9, -1, 4], dtype=object),
     ],
     ids=str,
 )
@@ -117,6 +124,21 @@ def test_parts_of_a_data_frame_align_with_it_without_names_too():
     for part in (*parts, parts[0].select([1, 0])):
         pd.testing.assert_frame_equal(part.to_frame(), frame.loc[part.to_frame().index])
     assert lv.Points.from_array(X).part(np.array([3, 0]), "two").row_names is None
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        pd.date_range("2020-10-24 22:00", periods=5, freq="h", tz="Europe/Berlin"),
+        pd.CategoricalIndex([3, 7, 9, -1, 4]),
+        pd.CategoricalIndex(list("badec")),
+    ],
+)
+def test_results_align_with_indexes_of_equal_names(index):
+    """Their own index may be of a simpler kind: categories are no categories any more."""
+    frame = pd.DataFrame(X, columns=NAMES, index=index)
+    column = lv.Points.from_frame(frame).to_frame()[NAMES[0]]
+    assert (frame.assign(again=column)["again"] == frame[NAMES[0]]).all()
 
 
 def test_kinds_of_row_names_that_are_refused():
@@ -164,6 +186,9 @@ def test_times_that_text_does_not_give_back_name_rows_all_the_same():
     points = lv.Points.from_frame(frame)
     assert points.row_names == tuple(map(str, frame.index))
     assert points.row_kind == "text"
+    for kind in ("period[nonsense]", "date", "duration"):
+        with pytest.raises(ValueError):  # noqa: PT011 — pandas says why
+            lv.Points(X, KNOWN | True, NAMES, tuple("abcde"), row_kind=kind)
 
 
 def test_files(tmp_path: Path, points):

@@ -90,3 +90,13 @@ def test_topics_are_written_into_an_anndata():
     assert "sizes" not in others.uns["lvsearch"]
     with pytest.raises(ValueError, match="the 5 that the topics are over, in their order"):
         fit.to_anndata(Annotated(np.eye(5, dtype=int), genes[::-1], list("abcde")))
+
+
+def test_prevalence_refuses_values_of_the_documents_in_another_order():
+    frame = pd.DataFrame({"text": ["fig pear", "tin iron", "fig fig", "tin tin"], "kind": list("abab")}, list("wxyz"))
+    fit = lv.fit(lv.models.LDA(), lv.Corpus.from_frame(frame, text="text"), size=2, seed=0)
+    right = fit.prevalence(by=frame["kind"])
+    pd.testing.assert_frame_equal(fit.prevalence(by=frame["kind"].to_numpy()), right)
+    pd.testing.assert_frame_equal(fit.prevalence(by=frame["kind"].reset_index(drop=True)), right)  # other names
+    with pytest.raises(ValueError, match="value 0 is of document 'z', expected 'w'"):
+        fit.prevalence(by=frame["kind"].iloc[::-1])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import lvsearch as lv
-from lvsearch.searching.degenerate_columns import degenerate_columns
+from lvsearch.searching.degenerate_columns import columns_far_from_0, degenerate_columns
 from lvsearch.sklearn.mixture_search import KINDS, low_rank
 
 NOISE = np.random.default_rng(0).standard_normal((32, 2))
@@ -81,3 +81,11 @@ def test_annealing_that_misses_the_equal_cells_does_not_decide() -> None:
     result = lv.search(MIXTURES["diag"](HALF_EQUAL), HALF_EQUAL, evidence="annealed", max_size=3, progress=False)
     assert result.not_compared == {}
     assert result.best_size == (2,) or not result.estimated.is_decided
+
+
+def test_columns_far_from_0_are_named() -> None:
+    """Components centred on 0 may lose the digits of such columns; whether the fit is then no number is rounding."""
+    points = lv.Points.from_array(NOISE + np.array([0.0, 1.7e9]))
+    assert columns_far_from_0(points.dataset()) == f"column 1 is about 1.7e+09 and varies by {NOISE[:, 1].std():.2g}"
+    assert columns_far_from_0(lv.Points.from_array(NOISE + 1e4).dataset()) == ""
+    assert columns_far_from_0(lv.Corpus.from_any(np.eye(2, dtype=int)).dataset()) == ""

@@ -551,6 +551,20 @@ def test_held_out_cells_are_scored_from_the_others_of_their_row():
         best.score_cells(known, asked.part(np.arange(3), "three"))
 
 
+def test_held_out_cells_that_are_known_or_of_other_rows_are_refused():
+    """Scores of cells that the row was read with are no predictions, and nor are scores of another row's cells."""
+    points, _ = planted()
+    frame = points.to_frame().iloc[:4].set_axis(list("abcd"))
+    hidden = np.zeros(frame.shape, bool)
+    hidden[:, 0] = points.observed[:4, 0]
+    known, asked = (lv.Points.from_frame(frame.mask(mask), missing="nan") for mask in (hidden, ~hidden))
+    assert np.isfinite(fitted().score_cells(known, asked)[hidden]).all()
+    with pytest.raises(ValueError, match=f"{points.observed[:4].sum()} held-out cells that are known in data too"):
+        fitted().score_cells(*[lv.Points.from_frame(frame, missing="nan")] * 2)
+    with pytest.raises(ValueError, match="held-out row 0 is called 'd', expected 'a'"):
+        fitted().score_cells(known, lv.Points.from_frame(frame.mask(~hidden).iloc[::-1], missing="nan"))
+
+
 def test_a_search_by_bounds_finds_three_and_is_kept(tmp_path):
     points, _ = planted()
     result = lv.search(fitted().model, points, max_size=5, evidence="bound", progress=False)

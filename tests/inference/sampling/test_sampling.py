@@ -360,6 +360,7 @@ def test_one_chain_is_said_to_be_alone():
         (LDA.plug_in(), COUNTS, {}, "estimated topic_word"),
         (MIXTURE, ROWS, {"size": None}, "number of components"),
         (lv.models.DPMixture(), ROWS, {}, "no size"),
+        (lv.models.Unigram(), COUNTS, {}, r"expected \(1,\), the only size"),
         (lv.models.HLDA(3, lengths=(2, 3)), COUNTS, {"size": None}, "all reach level 3"),
     ],
 )

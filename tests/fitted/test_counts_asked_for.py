@@ -1,0 +1,79 @@
+"""Numbers that say how much of a fit is shown or drawn: wrong ones are refused in words, and never read as others."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lvsearch as lv
+
+WRONG = (-1, 0, True)
+WRONG_SEEDS = (-1, 2**40)
+
+
+@cache
+def fits() -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    rows = np.concatenate([rng.normal(mean, 0.5, (8, 2)) for mean in (-3, 3)])
+    kinds, counts = lv.models, rng.poisson(3, (8, 4))
+    mixture = kinds.FiniteMixture(kinds.DiagonalComponents.scaled_to(rows))
+    chain = kinds.HiddenMarkov(kinds.DiagonalComponents.scaled_to(rows))
+    return {
+        "mixture": lv.fit(mixture, rows, size=2),
+        "sequences": lv.fit(chain, lv.Groups.from_arrays([rows]), size=2),
+        "topics": lv.fit(kinds.LDA(), lv.Corpus.from_any(counts), size=2),
+        "counts": lv.fit(kinds.PoissonFactorization(), counts, size=2),
+    }
+
+
+def points() -> lv.Points:
+    return fits()["counts"].training
+
+
+NUMBERS: dict[str, Callable[[Any], Any]] = {
+    "uncertain": lambda n: fits()["mixture"].uncertain(n),
+    "rows": lambda n: fits()["mixture"].sample(n),
+    "draws of rows": lambda n: fits()["mixture"].occupied_under_fit(draws=n),
+    "lengths": lambda n: fits()["sequences"].sample([3, n]),
+    "words": lambda n: fits()["topics"].topics(n_words=n),
+    "words of names": lambda n: fits()["topics"].names(n),
+    "words compared": lambda n: fits()["topics"].coherence(n),
+    "documents": lambda n: fits()["topics"].representative(0, n=n),
+    "topics of a text": lambda n: fits()["topics"].coloured("term0", n_topics=n),
+    "words recommended": lambda n: fits()["topics"].recommend([[1, 0, 0, 0]], n),
+    "draws recommended": lambda n: fits()["topics"].recommend([[1, 0, 0, 0]], draws=n),
+    "groups": lambda n: fits()["topics"].prevalence(by=np.arange(8), bins=n),
+    "columns": lambda n: fits()["counts"].top_columns(n),
+    "draws of cells": lambda n: fits()["counts"].score_cells(points(), points(), draws=n),
+}
+SEEDS: dict[str, Callable[[Any], Any]] = {
+    "rows": lambda seed: fits()["mixture"].sample(2, seed=seed),
+    "occupied": lambda seed: fits()["mixture"].occupied_under_fit(seed=seed),
+    "sequences": lambda seed: fits()["sequences"].sample([2], seed=seed),
+    "recommended": lambda seed: fits()["topics"].recommend([[1, 0, 0, 0]], seed=seed),
+    "prevalence": lambda seed: fits()["topics"].prevalence(by=np.arange(8), seed=seed),
+    "cells": lambda seed: fits()["counts"].score_cells(points(), points(), seed=seed),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=repr)
+@pytest.mark.parametrize("name", NUMBERS)
+def test_wrong_numbers_are_refused(name: str, wrong: Any) -> None:
+    with pytest.raises(ValueError, match="expected a whole number"):
+        NUMBERS[name](wrong)
+
+
+@pytest.mark.parametrize("wrong", WRONG_SEEDS, ids=repr)
+@pytest.mark.parametrize("name", SEEDS)
+def test_wrong_seeds_are_refused(name: str, wrong: Any) -> None:
+    with pytest.raises(ValueError, match="got seed="):
+        SEEDS[name](wrong)
+
+
+@pytest.mark.parametrize("wrong", [-1, 9, True], ids=repr)
+def test_numbers_of_topics_and_documents_that_there_are_not_are_refused(wrong: Any) -> None:
+    for call in (fits()["topics"].representative, fits()["topics"].document):
+        with pytest.raises(ValueError, match="expected"):
+            call(wrong)
