@@ -15,7 +15,7 @@ forward one; each is a valid annealing of its own.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -24,6 +24,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.annealing.kits import chain_kit, plain_kit
+from lvsearch.inference.annealing.particle_arrays import AnnealingChain
 from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.engine.gibbs import GibbsState, Tilt, conditional_draw, sweep_state
 from lvsearch.inference.engine.meanfield import cast, expected_statistics, local_lengths, unit_masks
@@ -36,7 +37,7 @@ from lvsearch.models.kernels import full_precision
 PRIOR_SWEEPS = 5
 
 
-class GenericChain(eqx.Module):
+class GenericChain(AnnealingChain):
     """The annealing chain of one model, data set and size. States are `GibbsState`s with particles on the first axis.
 
     | field | meaning |
@@ -60,6 +61,9 @@ class GenericChain(eqx.Module):
     capacity: tuple[int, ...] = eqx.field(static=True)
     size_axis: str | None = eqx.field(static=True)
 
+    directed: ClassVar[bool] = False
+    """False: both directions visit sites in the same order."""
+
     @property
     def elements(self) -> int:
         """The number of values that one sweep of a particle draws, which is roughly what a sweep costs."""
@@ -68,16 +72,6 @@ class GenericChain(eqx.Module):
     def init(self, key: Key[Array, ""], particles: int) -> GibbsState:
         """Draw the first state: `particles` independent draws of q."""
         return jax.vmap(self._draw_particle)(jax.random.split(key, particles))
-
-    @property
-    def efficient_particles(self) -> int:
-        """The number of particles up to which doubling them less than doubles the time of a sweep on this chain: 32."""
-        return 32
-
-    @property
-    def directed(self) -> bool:
-        """Whether a backward sweep differs from a forward one: False, both visit sites in the same order."""
-        return False
 
     def step(
         self, key: Key[Array, ""], state: GibbsState, temperature: Float[Array, ""], *, backward: bool
@@ -165,12 +159,6 @@ class GenericChain(eqx.Module):
             return GibbsState(g, tuple({name: reorder(sites[name], l[name], 1) for name in l} for l in s.locals))
 
         return jax.vmap(one)(state, order)
-
-    def take(self, state: GibbsState, particles: Int[Array, " chosen"]) -> GibbsState:
-        """Return the state of the chosen particles, in the order in which they are named; a particle may be named
-        twice.
-        """
-        return jax.tree.map(lambda leaf: leaf[particles], state)
 
     # ── densities ───────────────────────────────────────────────────────────────────────────────────────────────────
 

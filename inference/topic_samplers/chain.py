@@ -152,11 +152,6 @@ class CollapsedTopics(ParticleArrays):
         """
         return int(np.clip(LANES // len(self.alpha), FEWEST_LANES, MOST_LANES))
 
-    @property
-    def directed(self) -> bool:
-        """True, because a backward sweep differs from a forward one."""
-        return True
-
     def step(
         self, key: Key[Array, ""], state: TopicState, temperature: Float[Array, ""], *, backward: bool
     ) -> TopicState:

@@ -40,6 +40,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
+from lvsearch.inference.annealing.particle_arrays import ParticleArrays
 from lvsearch.inference.topic_samplers.chain import CollapsedTopics
 from lvsearch.inference.topic_samplers.topic_state import TokenRule, TopicState
 
@@ -47,7 +48,7 @@ LEAST_SHARE = 1e-4
 """The smallest share of a token for either topic of a pair, so that no token is lost to one of them for good."""
 
 
-class TopicSplits(eqx.Module):
+class TopicSplits(ParticleArrays):
     """The annealing path from K to K + m topics of one corpus. It is a `Chain` that starts at the posterior with K
     topics.
 
@@ -82,11 +83,6 @@ class TopicSplits(eqx.Module):
         long.
         """
         return self.larger.efficient_particles
-
-    @property
-    def directed(self) -> bool:
-        """True, because a backward sweep differs from a forward one."""
-        return True
 
     def init(self, key: Key[Array, ""], particles: int) -> TopicState:
         """Raise TypeError: the path starts at draws of the posterior with K topics, from which `split` makes its first
@@ -172,10 +168,6 @@ class TopicSplits(eqx.Module):
     def relabel(self, state: TopicState, order: Int[Array, "particle topic"]) -> TopicState:
         """Return the state in which topic l of each particle is called order[l]."""
         return self.larger.relabel(state, order)
-
-    def take(self, state: TopicState, particles: Int[Array, " chosen"]) -> TopicState:
-        """Return the state of the chosen particles, in the given order. A particle may be chosen several times."""
-        return self.larger.take(state, particles)
 
     # ── inner ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
