@@ -42,6 +42,7 @@ from lvsearch.models.components.categorical import BernoulliComponents
 from lvsearch.models.components.component import Component
 from lvsearch.models.contract import (
     HyperparameterArray,
+    Latents,
     Masks,
     Model,
     Site,
@@ -146,7 +147,7 @@ class LatentBlockModel(Model):
         """Return Σ_d log h(x_nd) of a row, in nats: the part of its log-density that no parameter enters."""
         return self.component.log_carrier(self.component.coordinates(unit), jnp.asarray(unit.observed))
 
-    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+    def log_prior(self, g: Latents, on: Masks) -> Float[Array, ""]:
         """Return log p(row weights) + log p(column weights) + Σ_kl log p(θ_kl) + Σ_d log p(column cluster of d), in
         nats.
 
@@ -166,9 +167,7 @@ class LatentBlockModel(Model):
             + jnp.where(columns, g[COLUMN] * g["column_weights"], 0.0).sum()
         )
 
-    def log_unit(
-        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
-    ) -> Float[Array, ""]:
+    def log_unit(self, g: Latents, l: Latents, unit: Row, on: Masks) -> Float[Array, ""]:
         """Return log p(row cluster) + Σ_d log p(x_d | θ of the block of its row cluster and column cluster), in
         nats.
 
@@ -183,7 +182,7 @@ class LatentBlockModel(Model):
         each = g["row_weights"] + cells.sum(-1) + self.log_carrier(unit)
         return jnp.where(on[ROW], l[ROW] * each, 0.0).sum()
 
-    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+    def log_symmetry(self, size: tuple[int, ...], natural: Latents) -> float:
         """Return log(K! / Π_j m_j! · L! / Π_j n_j!) in nats, for K row clusters and L column clusters.
 
         It is the log number of relabellings. m_j and n_j are the sizes of the groups of identical row and column
@@ -214,9 +213,7 @@ class LatentBlockModel(Model):
         self.component.check(units)
         return float(self.component.log_ceiling(units).sum())
 
-    def draw_unit(
-        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
-    ) -> Row:
+    def draw_unit(self, key: Array, g: Latents, l: Latents, unit: Row, on: Masks) -> Row:
         """Draw the cells of one row, given the blocks, its row cluster and the cluster of every column.
 
         g: {"blocks": statistics, (row_cluster, column_cluster, …); "column_cluster": one-hot, (dim, column_cluster)}.

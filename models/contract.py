@@ -76,6 +76,8 @@ Statistics = Any
 """A pytree of arrays: the sufficient statistics of one latent variable, elements on the leading axes, event axis
 last.
 """
+Latents = Mapping[str, Statistics]
+"""{name of a latent variable: its statistics}."""
 Unit = Any
 """A pytree of arrays: one observation, such as a document, a point, an image or a row."""
 Masks = Mapping[str, Bool[Array, " axis"]]
@@ -281,7 +283,7 @@ class Model(eqx.Module):
         """
 
     @abstractmethod
-    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+    def log_prior(self, g: Latents, on: Masks) -> Float[Array, ""]:
         """Return log p(globals), the log prior density of the latent variables that all units share, in nats.
 
         g: {name: sufficient statistics t(value) of the latent variable, as its family defines them}. Inference may pass
@@ -290,9 +292,7 @@ class Model(eqx.Module):
         """
 
     @abstractmethod
-    def log_unit(
-        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Unit, on: Masks
-    ) -> Float[Array, ""]:
+    def log_unit(self, g: Latents, l: Latents, unit: Unit, on: Masks) -> Float[Array, ""]:
         """Return log p(locals, unit | globals) of ONE unit, in nats, without the terms of its missing cells.
 
         g: {name: sufficient statistics} of the latent variables that all units share.
@@ -302,7 +302,7 @@ class Model(eqx.Module):
         """
 
     @abstractmethod
-    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+    def log_symmetry(self, size: tuple[int, ...], natural: Latents) -> float:
         """Return the log of the number of distinct relabellings of the fitted components, in nats.
 
         size: the number of components of each size variable.
@@ -334,9 +334,7 @@ class Model(eqx.Module):
             'families (lv.models.families.PointSimplex…) at its globals, or use evidence="marginal" or "bound"'
         )
 
-    def draw_unit(
-        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Unit, on: Masks
-    ) -> Unit:
+    def draw_unit(self, key: Array, g: Latents, l: Latents, unit: Unit, on: Masks) -> Unit:
         """Draw ONE unit's data given all latent variables.
 
         key: the random key.

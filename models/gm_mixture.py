@@ -25,7 +25,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.annotated import AnnotatedModel, draw_log_weights
-from lvsearch.models.contract import Masks, Site, Statistics
+from lvsearch.models.contract import Latents, Masks, Site, Statistics
 from lvsearch.models.families import Categorical, Dirichlet, PointSimplex
 from lvsearch.models.units import AnnotatedImage
 
@@ -63,7 +63,7 @@ class GMMixture(AnnotatedModel):
         """Return the latent variable of one image: its factor, one-hot on the axis (factor,)."""
         return {"factor": Site(Categorical(), ("factor",))}
 
-    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+    def log_prior(self, g: Latents, on: Masks) -> Float[Array, ""]:
         """Return the log prior density of the factors, and of the weights unless they are estimated, in nats.
 
         g: {"weights": log weights, (factor,); "factor_word", "factor_region": statistics of the factors}.
@@ -72,9 +72,7 @@ class GMMixture(AnnotatedModel):
         factors = self.log_factors_prior(g, on)
         return factors if self._weights_are_points else factors + self.log_weights_prior(g["weights"], on)
 
-    def log_unit(
-        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: AnnotatedImage, on: Masks
-    ) -> Float[Array, ""]:
+    def log_unit(self, g: Latents, l: Latents, unit: AnnotatedImage, on: Masks) -> Float[Array, ""]:
         """Return log p(z) + Σ_n log p(r_n | z) + Σ_m log p(w_m | z) of one image with its caption, in nats.
 
         z is the factor of the image, r_n its regions and w_m its caption words.
@@ -85,17 +83,17 @@ class GMMixture(AnnotatedModel):
         evidence = g["weights"] + self.log_regions(g, unit).sum(0) + self.log_words(g, unit).sum(0)  # (factor,)
         return (l["factor"] * evidence).sum()  # log p(z) + Σ_n log p(r_n | z) + Σ_m log p(w_m | z)
 
-    def region_factor(self, l: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, "region factor"]:
+    def region_factor(self, l: Latents, unit: AnnotatedImage) -> Float[Array, "region factor"]:
         """Return the probability of each factor for every region, shape (region, factor): the image's; 0 for absent
         regions.
         """
         return jnp.where(jnp.asarray(unit.present)[:, None], l["factor"], 0)
 
-    def word_factor(self, l: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, "caption factor"]:
+    def word_factor(self, l: Latents, unit: AnnotatedImage) -> Float[Array, "caption factor"]:
         """Return the probability of each factor for every caption word, shape (caption, factor): the image's."""
         return jnp.broadcast_to(l["factor"], (unit.words.shape[-1], len(l["factor"])))
 
-    def next_word_factor(self, point: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, " factor"]:
+    def next_word_factor(self, point: Latents, unit: AnnotatedImage) -> Float[Array, " factor"]:
         """Return p(factor of the image | its regions), shape (factor,), which is exact given the parameters (§4.1.1).
 
         point: {"factor": probabilities of the factors, shape (factor,)}.

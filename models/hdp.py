@@ -52,6 +52,7 @@ from lvsearch.models.components.component import Component, draw_parameters, dra
 from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.contract import (
     HyperparameterArray,
+    Latents,
     Masks,
     Site,
     Statistics,
@@ -124,7 +125,7 @@ class HDP(HierarchicalProcess, TopicModel):
         """Return the latent variable of the topics: {"topic_word": log φ on the axes (topic, word)}."""
         return {"topic_word": Site(Dirichlet(), ("topic", "word"))}
 
-    def log_parts_prior(self, g: Mapping[str, Statistics]) -> Float[Array, " topic"]:
+    def log_parts_prior(self, g: Latents) -> Float[Array, " topic"]:
         """Return log Dirichlet(φ_k | η, …, η) of each topic, in nats, shape (topic,).
 
         g: {"topic_word": log φ, shape (topic, word)}.
@@ -140,7 +141,7 @@ class HDP(HierarchicalProcess, TopicModel):
         """Return how often each distinct word occurs in a document, shape (token,); 0 for padding."""
         return unit.counts
 
-    def log_likelihoods(self, g: Mapping[str, Statistics], members: Any) -> Float[Array, "token topic"]:
+    def log_likelihoods(self, g: Latents, members: Any) -> Float[Array, "token topic"]:
         """Return log p(word | topic) of each distinct word under each topic, in nats, shape (token, topic).
 
         g: {"topic_word": log φ, shape (topic, word)}. members: vocabulary ids, shape (token,).
@@ -155,9 +156,7 @@ class HDP(HierarchicalProcess, TopicModel):
         eta = jnp.broadcast_to(jnp.asarray(self.topic_concentration), (size[0], extents["word"]))
         return {"topic_word": Dirichlet().sample(key, eta - 1)}
 
-    def proportions_prior(
-        self, size: tuple[int, ...], natural: Mapping[str, Statistics]
-    ) -> Float[np.ndarray, " topic"]:
+    def proportions_prior(self, size: tuple[int, ...], natural: Latents) -> Float[np.ndarray, " topic"]:
         """Return E[α] E[β_k], the Dirichlet parameter of a document's proportions, for each topic k, shape (topic,).
 
         α is the document concentration and β are the corpus weights of topics. Given β, a document's shares of any
@@ -179,9 +178,7 @@ class HDP(HierarchicalProcess, TopicModel):
         """
         return saturated_log_likelihood(units)
 
-    def draw_unit(
-        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
-    ) -> BagOfWords:
+    def draw_unit(self, key: Array, g: Latents, l: Latents, unit: BagOfWords, on: Masks) -> BagOfWords:
         """Draw a word for every token of a document, given its table and the topic of each table.
 
         g: {"topic_word": log φ}. l: {"table": one-hot (token, table); "pointer": one-hot (table, topic)}.
@@ -262,7 +259,7 @@ class HDPMixture(HierarchicalProcess):
         """
         return {**super().active(size, capacity), **self.components.own_axes}
 
-    def log_parts_prior(self, g: Mapping[str, Statistics]) -> Float[Array, " component"]:
+    def log_parts_prior(self, g: Latents) -> Float[Array, " component"]:
         """Return the log prior density of each component's parameters, in nats, shape (component,).
 
         g: {"components": statistics of the parameters, components leading}.
@@ -283,7 +280,7 @@ class HDPMixture(HierarchicalProcess):
         """Return 1 for each row of a group that exists and 0 for padding, shape (row,)."""
         return jnp.asarray(unit.present).astype(jnp.result_type(float))
 
-    def log_likelihoods(self, g: Mapping[str, Statistics], members: Rows) -> Float[Array, "row component"]:
+    def log_likelihoods(self, g: Latents, members: Rows) -> Float[Array, "row component"]:
         """Return log p(row | component) of each row under each component, in nats, shape (row, component).
 
         g: {"components": statistics of the parameters, components leading}. members: the rows, from `members`.
@@ -317,9 +314,7 @@ class HDPMixture(HierarchicalProcess):
         """
         return log_ceiling_of_groups(self.components, units)
 
-    def draw_unit(
-        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: GroupOfRows, on: Masks
-    ) -> GroupOfRows:
+    def draw_unit(self, key: Array, g: Latents, l: Latents, unit: GroupOfRows, on: Masks) -> GroupOfRows:
         """Draw the cells of every row of a group, given its table and the component of each table.
 
         g: {"components": statistics of the parameters}. l: {"table": (row, table); "pointer": (table, component)}.

@@ -39,7 +39,16 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.components.arguments import location_parameter, positive_parameter, standardised
-from lvsearch.models.contract import HyperparameterArray, Masks, Model, Site, Statistics, first, log_relabellings
+from lvsearch.models.contract import (
+    HyperparameterArray,
+    Latents,
+    Masks,
+    Model,
+    Site,
+    Statistics,
+    first,
+    log_relabellings,
+)
 from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.families import Categorical, Dirichlet, Gamma, GammaStatistics, Gaussian, GaussianStatistics
 from lvsearch.models.hyperpriors import as_text
@@ -166,7 +175,7 @@ class IndependentNormalMixture(Model):
         per_cell = jnp.broadcast_to(-0.5 * LOG_2PI - jnp.log(self.scale), np.shape(unit.value))
         return jnp.where(unit.observed, per_cell, 0.0).sum()
 
-    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+    def log_prior(self, g: Latents, on: Masks) -> Float[Array, ""]:
         """Return log p(weights) + Σ_d log p(rate_d) + Σ_kd [log p(mean_kd) + log p(precision_kd | rate_d)], in nats.
 
         k runs over components and d over columns.
@@ -186,9 +195,7 @@ class IndependentNormalMixture(Model):
         rates = rates + (shape - 1) * rate.log_value + self.rate_rate * rate.negative_value
         return weights + rates.sum() + jnp.where(exists[:, None], means + precisions, 0.0).sum()
 
-    def log_unit(
-        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
-    ) -> Float[Array, ""]:
+    def log_unit(self, g: Latents, l: Latents, unit: Row, on: Masks) -> Float[Array, ""]:
         """Return log p(z) + Σ_d log Normal(x_d | mean_zd, 1/precision_zd) of one row, over observed cells, in nats.
 
         z is the component of the row x, and d runs over its columns.
@@ -202,7 +209,7 @@ class IndependentNormalMixture(Model):
         each = g["weights"] + cells.sum(-1) + self.log_carrier(unit)
         return jnp.where(on["component"], l["component"] * each, 0.0).sum()
 
-    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+    def log_symmetry(self, size: tuple[int, ...], natural: Latents) -> float:
         """Return log(K! / Π_j m_j!) in nats, for K components in groups of m_j identical ones: the log number of
         relabellings.
 
@@ -224,9 +231,7 @@ class IndependentNormalMixture(Model):
             'them shrinks onto a row. Use evidence="marginal", or KnownCovarianceComponents'
         )
 
-    def draw_unit(
-        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
-    ) -> Row:
+    def draw_unit(self, key: Array, g: Latents, l: Latents, unit: Row, on: Masks) -> Row:
         """Draw the cells of one row, given its component.
 
         g: {"mean", "precision": statistics, (component, dim)}. l: {"component": one-hot}.

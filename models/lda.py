@@ -38,6 +38,7 @@ from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.contract import (
     HyperparameterArray,
+    Latents,
     Masks,
     Site,
     Statistics,
@@ -197,9 +198,7 @@ class LDA(TopicModel):
         """
         return _concentration_per_topic(self.numbers()[0], on)
 
-    def proportions_prior(
-        self, size: tuple[int, ...], natural: Mapping[str, Statistics]
-    ) -> Float[np.ndarray, " topic"]:
+    def proportions_prior(self, size: tuple[int, ...], natural: Latents) -> Float[np.ndarray, " topic"]:
         """Return α, the Dirichlet parameter of a document's proportions, as float64 of shape (K,) for K topics.
 
         size: (K,). natural: not used by this model. A total concentration is spread evenly over the topics.
@@ -208,7 +207,7 @@ class LDA(TopicModel):
         spread = total / size[0] if np.ndim(total) == 0 else total
         return np.broadcast_to(np.asarray(spread, np.float64), (size[0],)).copy()
 
-    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+    def log_prior(self, g: Latents, on: Masks) -> Float[Array, ""]:
         """Return Σ_k log Dirichlet(β_k | η, …, η) over the topics in nats; 0 if topics have no prior.
 
         g: {"topic_word": log β, shape (topic, word)}. on: {"topic": mask of the topics that exist}.
@@ -222,9 +221,7 @@ class LDA(TopicModel):
         per_topic = constant + ((eta - 1) * log_beta).sum(-1)
         return jnp.where(on["topic"], per_topic, 0.0).sum()
 
-    def log_unit(
-        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
-    ) -> Float[Array, ""]:
+    def log_unit(self, g: Latents, l: Latents, unit: BagOfWords, on: Masks) -> Float[Array, ""]:
         """Return log p(θ | α) + Σ_n [log p(z_n | θ) + log p(w_n | z_n, β)] of one document with tokens n, in nats.
 
         g: {"topic_word": log β, shape (topic, word)}.
@@ -250,7 +247,7 @@ class LDA(TopicModel):
         safe = jnp.where(topic, alpha, 1.0)  # log Γ(0) would be inf, and inf · 0 is not 0
         return gammaln(alpha.sum()) + jnp.where(topic, (safe - 1) * log_theta - gammaln(safe), 0.0).sum()
 
-    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+    def log_symmetry(self, size: tuple[int, ...], natural: Latents) -> float:
         """Return log(K! / Π_j m_j!) in nats, for K topics in groups of m_j identical ones: the log number of
         relabellings.
 
@@ -287,9 +284,7 @@ class LDA(TopicModel):
             return self
         return LDA(concentration, None, PointSimplex(smoothing=float(topic_concentration)))
 
-    def draw_unit(
-        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
-    ) -> BagOfWords:
+    def draw_unit(self, key: Array, g: Latents, l: Latents, unit: BagOfWords, on: Masks) -> BagOfWords:
         """Draw a word for every token of a document, given the topic of each token.
 
         g: {"topic_word": log β, shape (topic, word)}. l: {"assignment": one-hot topics, shape (token, topic)}.

@@ -39,6 +39,7 @@ from lvsearch.models.components.arguments import positive_parameter
 from lvsearch.models.components.counts import MultinomialComponents
 from lvsearch.models.contract import (
     HyperparameterArray,
+    Latents,
     Masks,
     Site,
     Statistics,
@@ -122,7 +123,7 @@ class MixtureOfUnigrams(TopicModel):
         """Return {"topic": mask of the topics that exist}, of length `capacity[0]`."""
         return {"topic": first(size[0], capacity[0])}
 
-    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+    def log_prior(self, g: Latents, on: Masks) -> Float[Array, ""]:
         """Return log Dirichlet(weights) + Σ_k log Dirichlet(β_k | η, …, η) over topics k, in nats; 0 if both are
         estimated.
 
@@ -136,9 +137,7 @@ class MixtureOfUnigrams(TopicModel):
         topics_prior = log_symmetric_dirichlet(log_beta, self.topic_concentration, log_beta.shape[-1])
         return weights_prior + jnp.where(exists, topics_prior, 0.0).sum()
 
-    def log_unit(
-        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
-    ) -> Float[Array, ""]:
+    def log_unit(self, g: Latents, l: Latents, unit: BagOfWords, on: Masks) -> Float[Array, ""]:
         """Return log p(z) + Σ_n log p(w_n | β_z) of one document with topic z and words w_n, in nats.
 
         g: {"weights": log π, (topic,); "topic_word": log β, (topic, word)}. l: {"topic": z, one-hot}.
@@ -147,7 +146,7 @@ class MixtureOfUnigrams(TopicModel):
         per_topic = g["weights"] + (g["topic_word"][:, unit.words] * unit.counts).sum(-1)  # log p(z, w | topic)
         return jnp.where(on["topic"], l["topic"] * per_topic, 0.0).sum()
 
-    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+    def log_symmetry(self, size: tuple[int, ...], natural: Latents) -> float:
         """Return log(K! / Π_j m_j!) in nats, for K topics in groups of m_j identical ones: the log number of
         relabellings.
 
@@ -156,7 +155,7 @@ class MixtureOfUnigrams(TopicModel):
         rows = {"weights": natural["weights"], "components": natural["topic_word"]}
         return self.as_rows().log_symmetry(size, rows)
 
-    def proportions_prior(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> None:
+    def proportions_prior(self, size: tuple[int, ...], natural: Latents) -> None:
         """Return None: each document has exactly one topic, so there is no prior on proportions."""
         return
 
@@ -176,9 +175,7 @@ class MixtureOfUnigrams(TopicModel):
         """
         return self if self.estimated else MixtureOfUnigrams(None, None, PointSimplex())
 
-    def draw_unit(
-        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
-    ) -> BagOfWords:
+    def draw_unit(self, key: Array, g: Latents, l: Latents, unit: BagOfWords, on: Masks) -> BagOfWords:
         """Draw a word for every token of a document, given its topic.
 
         g: {"topic_word": log β, (topic, word)}. l: {"topic": one-hot}.
@@ -266,7 +263,7 @@ class Unigram(TopicModel):
         """Return {"topic": mask of the topics that exist}, of length `capacity[0]`; only one exists."""
         return {"topic": first(size[0], capacity[0])}
 
-    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+    def log_prior(self, g: Latents, on: Masks) -> Float[Array, ""]:
         """Return log Dirichlet(β | η, …, η) of the topic, in nats; 0 if the topic is estimated.
 
         g: {"topic_word": log β, shape (topic, word)}. on: {"topic": mask of the topics that exist}.
@@ -277,9 +274,7 @@ class Unigram(TopicModel):
         per_topic = log_symmetric_dirichlet(log_beta, self.topic_concentration, log_beta.shape[-1])
         return jnp.where(on["topic"], per_topic, 0.0).sum()
 
-    def log_unit(
-        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
-    ) -> Float[Array, ""]:
+    def log_unit(self, g: Latents, l: Latents, unit: BagOfWords, on: Masks) -> Float[Array, ""]:
         """Return Σ_n log p(w_n | β) of one document with tokens w_n, in nats.
 
         g: {"topic_word": log β, shape (topic, word)}. l: {"topic": 1 for the one topic}.
@@ -288,13 +283,11 @@ class Unigram(TopicModel):
         per_topic = (g["topic_word"][:, unit.words] * unit.counts).sum(-1)
         return jnp.where(on["topic"], l["topic"] * per_topic, 0.0).sum()
 
-    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+    def log_symmetry(self, size: tuple[int, ...], natural: Latents) -> float:
         """Return 0 nats: a single topic has no relabelling."""
         return 0.0
 
-    def proportions_prior(
-        self, size: tuple[int, ...], natural: Mapping[str, Statistics]
-    ) -> Float[np.ndarray, " topic"]:
+    def proportions_prior(self, size: tuple[int, ...], natural: Latents) -> Float[np.ndarray, " topic"]:
         """Return [1.], a Dirichlet parameter of shape (1,): with one topic the proportions are always 1."""
         return np.ones(1)
 
@@ -310,9 +303,7 @@ class Unigram(TopicModel):
         """Return the model with the topic estimated by maximum likelihood."""
         return self if self.topic_concentration is None else Unigram(None, PointSimplex())
 
-    def draw_unit(
-        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
-    ) -> BagOfWords:
+    def draw_unit(self, key: Array, g: Latents, l: Latents, unit: BagOfWords, on: Masks) -> BagOfWords:
         """Draw a word for every token of a document from the one topic.
 
         g: {"topic_word": log β, (topic, word)}. l: {"topic": 1 for the one topic}.

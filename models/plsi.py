@@ -23,7 +23,6 @@ See `lvsearch.inference.likelihood.proportions` for the two published ways out: 
 documents, and folding in.
 """
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -31,7 +30,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.contract import Masks, Site, Statistics, first, log_relabellings
+from lvsearch.models.contract import Latents, Masks, Site, first, log_relabellings
 from lvsearch.models.families import Categorical, PointSimplex
 from lvsearch.models.topic_model import TopicModel, draw_words, saturated_log_likelihood
 from lvsearch.models.units import BagOfWords
@@ -95,13 +94,11 @@ class PLSI(TopicModel):
         """Return {"topic": mask of the topics that exist}, of length `capacity[0]`."""
         return {"topic": first(size[0], capacity[0])}
 
-    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+    def log_prior(self, g: Latents, on: Masks) -> Float[Array, ""]:
         """Return 0 nats: the parameters have no prior."""
         return jnp.zeros((), g["topic_word"].dtype)
 
-    def log_unit(
-        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
-    ) -> Float[Array, ""]:
+    def log_unit(self, g: Latents, l: Latents, unit: BagOfWords, on: Masks) -> Float[Array, ""]:
         """Return Σ_n c_n [log θ_{z_n} + log β_{z_n, w_n}] of one document, nats.
 
         w_n is its n-th distinct word, c_n the count of that word (0 for padding), and z_n its topic.
@@ -112,7 +109,7 @@ class PLSI(TopicModel):
         weighted = unit.counts[:, None] * l["assignment"]
         return (weighted * (l["proportions"] + g["topic_word"][:, unit.words].T)).sum()
 
-    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+    def log_symmetry(self, size: tuple[int, ...], natural: Latents) -> float:
         """Return log(K! / Π_j m_j!) in nats, for K topics in groups of m_j identical ones: the log number of
         relabellings.
 
@@ -120,7 +117,7 @@ class PLSI(TopicModel):
         """
         return log_relabellings(np.asarray(natural["topic_word"])[: size[0]])
 
-    def proportions_prior(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> None:
+    def proportions_prior(self, size: tuple[int, ...], natural: Latents) -> None:
         """Return None: unlike in LDA, proportions have no distribution."""
         return
 
@@ -136,9 +133,7 @@ class PLSI(TopicModel):
         """Return the model itself: all its parameters are estimated already."""
         return self
 
-    def draw_unit(
-        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
-    ) -> BagOfWords:
+    def draw_unit(self, key: Array, g: Latents, l: Latents, unit: BagOfWords, on: Masks) -> BagOfWords:
         """Draw a word for every token of a document, given the topic of each token.
 
         g: {"topic_word": log β, (topic, word)}. l: {"assignment": one-hot, (token, topic)}.

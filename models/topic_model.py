@@ -1,7 +1,6 @@
 """The base class of all topic models: what a model says about its topics, besides its log-joint, for people to read."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
 
 import equinox as eqx
 import jax
@@ -9,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.special import xlogy
 
-from lvsearch.models.contract import Model, Statistics
+from lvsearch.models.contract import Latents, Model
 from lvsearch.models.units import BagOfWords
 
 
@@ -23,9 +22,7 @@ class TopicModel(Model):
     topic_site: eqx.AbstractClassVar[str]
 
     @abstractmethod
-    def proportions_prior(
-        self, size: tuple[int, ...], natural: Mapping[str, Statistics]
-    ) -> Float[np.ndarray, " topic"] | None:
+    def proportions_prior(self, size: tuple[int, ...], natural: Latents) -> Float[np.ndarray, " topic"] | None:
         """Return the parameters of the Dirichlet on a document's topic proportions, shape (topic,), float64.
 
         size: (number of topics,).

@@ -29,7 +29,7 @@ from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.engine.gibbs import GibbsState, Tilt, conditional_draw, sweep_state
 from lvsearch.inference.engine.meanfield import cast, expected_statistics, local_lengths, unit_masks
 from lvsearch.inference.engine.meanfield_starts import blank_globals
-from lvsearch.models.contract import Masks, Model, Site, Statistics, Unit
+from lvsearch.models.contract import Latents, Masks, Model, Site, Statistics, Unit
 from lvsearch.models.exponential.family import inner
 from lvsearch.models.families import IndicatorFamily
 from lvsearch.models.kernels import full_precision
@@ -280,8 +280,8 @@ def fitted_chain(
     data: Dataset,
     size: tuple[int, ...],
     capacity: tuple[int, ...],
-    globals_: Mapping[str, Statistics],
-    locals_: tuple[Mapping[str, Statistics], ...],
+    globals_: Latents,
+    locals_: tuple[Latents, ...],
     size_axis: str | None,
 ) -> GenericChain:
     """Return the annealing chain whose path begins with a mean-field fit as q.
@@ -339,7 +339,7 @@ def _flat_globals(
 @full_precision
 def _flat_locals(
     model: Model,
-    g: Mapping[str, Statistics],
+    g: Latents,
     batch: Batch,
     size: tuple[Any, ...],
     *,

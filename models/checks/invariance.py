@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from lvsearch.models.checks.probe import Probe, call_or_explain, local_statistics, prior_gradient, unit_gradients
-from lvsearch.models.contract import Model, Site, Statistics, Unit
+from lvsearch.models.contract import Latents, Model, Site, Statistics, Unit
 from lvsearch.models.units import AnnotatedImage, BagOfWords, GroupOfRows, Row
 
 TOLERANCE = 1e-9
@@ -140,7 +140,7 @@ def _globals_only(found: Any) -> tuple[Any, Any]:
 
 
 def move_to_masks(
-    sites: Mapping[str, Site], statistics: Mapping[str, Statistics], old: Places, new: Places, lead: int
+    sites: Mapping[str, Site], statistics: Latents, old: Places, new: Places, lead: int
 ) -> dict[str, Statistics]:
     """Return {latent variable: statistics} with the entries that exist moved to the slots where another mask has them.
 
