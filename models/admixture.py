@@ -271,5 +271,4 @@ class Admixture(Model):
         log_theta = Dirichlet().sample(key_theta, alpha - 1)
         chosen = jax.random.categorical(key_z, log_theta[:, None, :], shape=(n_rows, length))
         l = {"assignment": jax.nn.one_hot(chosen, size[0]), "proportions": log_theta}
-        keys = jax.random.split(key_words, n_rows)
-        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
+        return g, l, self._draw_units(key_words, g, l, units, on)

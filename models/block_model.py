@@ -248,8 +248,7 @@ class LatentBlockModel(Model):
             COLUMN: jax.nn.one_hot(chosen, size[1], dtype=columns.dtype),
         }
         l = {ROW: jax.nn.one_hot(jax.random.categorical(keys[4], rows, shape=(n_rows,)), size[0], dtype=rows.dtype)}
-        each = jax.random.split(keys[5], n_rows)
-        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(each, l, units)
+        return g, l, self._draw_units(keys[5], g, l, units, on)
 
 
 def _differs_by_column(component: Component) -> bool:

@@ -347,6 +347,14 @@ class Model(eqx.Module):
         """
         raise NotImplementedError(f"{type(self).__name__} cannot draw data: give it draw_unit(key, g, l, unit, on)")
 
+    def _draw_units(self, key: Array, g: Latents, l: Latents, units: Unit, on: Masks) -> Unit:
+        """Draw the data of several units given all latent variables, each unit with a key of its own, by `draw_unit`.
+
+        The arguments are those of `draw_unit`, with units on the leading axis of `l` and `units`.
+        """
+        keys = jax.random.split(key, len(jax.tree.leaves(units)[0]))
+        return jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
+
     def simulate(
         self, key: Array, size: tuple[int, ...], units: Unit, extents: Mapping[str, int]
     ) -> tuple[dict[str, Statistics], dict[str, Statistics], Unit]:

@@ -142,5 +142,4 @@ class CorrLDA(AnnotatedModel):
             "correspondence": one_word,
             "proportions": log_theta,
         }
-        keys = jax.random.split(key_units, n_images)
-        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
+        return g, l, self._draw_units(key_units, g, l, units, on)

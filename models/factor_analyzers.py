@@ -155,8 +155,7 @@ class FactorAnalyzerMixture(DirichletWeightedMixture):
         f = jax.random.normal(key_scores, (n_rows, size[0], self.analyzers.n_factors))
         scores = VectorGaussianStatistics(f, -0.5 * f[..., :, None] * f[..., None, :])
         l = {"component": jax.nn.one_hot(chosen, size[0]), "scores": scores}
-        keys = jax.random.split(key_data, n_rows)
-        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
+        return g, l, self._draw_units(key_data, g, l, units, on)
 
     def plug_in(self) -> "FactorAnalyzerMixture":
         """Raise ValueError: the model has no plug-in form."""

@@ -120,5 +120,4 @@ class GMLDA(AnnotatedModel):
             "word_assignment": jax.nn.one_hot(v, size[0]),
             "proportions": log_theta,
         }
-        keys = jax.random.split(key_units, n_images)
-        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
+        return g, l, self._draw_units(key_units, g, l, units, on)

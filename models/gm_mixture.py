@@ -123,5 +123,4 @@ class GMMixture(AnnotatedModel):
         }
         chosen = jax.random.categorical(key_z, g["weights"], shape=(n_images,))
         l = {"factor": jax.nn.one_hot(chosen, size[0])}
-        keys = jax.random.split(key_units, n_images)
-        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
+        return g, l, self._draw_units(key_units, g, l, units, on)

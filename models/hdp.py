@@ -64,7 +64,7 @@ from lvsearch.models.exponential.simplex import log_symmetric_dirichlet
 from lvsearch.models.families import Dirichlet
 from lvsearch.models.hierarchical_process import TABLES, Axes, HierarchicalProcess, Level, checked_tables
 from lvsearch.models.hyperpriors import UNIT_PRIOR, GammaPrior, as_text, positive_or_gamma_prior
-from lvsearch.models.topic_model import TopicModel, draw_words, saturated_log_likelihood
+from lvsearch.models.topic_model import TopicModel, draw_words
 from lvsearch.models.units import BagOfWords, GroupOfRows, Row
 
 CORPUS_PRIOR, DOCUMENT_PRIOR = GammaPrior(1.0, 0.1), GammaPrior(1.0, 1.0)
@@ -166,17 +166,6 @@ class HDP(HierarchicalProcess, TopicModel):
         """
         weights, _ = self.expected_weights(natural)
         return self.expected_concentration(self.levels[1], natural) * weights
-
-    def ceiling(self, units: BagOfWords) -> float:
-        """Return Σ_d Σ_w n_dw log(n_dw / N_d) in nats: the log-likelihood if each document had its own word
-        frequencies.
-
-        n_dw is how often document d has word w, and N_d the length of document d. units: all documents.
-
-        Proof: given topics and proportions every token of document d has one distribution over words. Σ_w n_w log p_w
-        over the simplex is greatest at p_w = n_w / N (Gibbs' inequality). An average is at most the maximum.
-        """
-        return saturated_log_likelihood(units)
 
     def draw_unit(self, key: Array, g: Latents, l: Latents, unit: BagOfWords, on: Masks) -> BagOfWords:
         """Draw a word for every token of a document, given its table and the topic of each table.

@@ -282,5 +282,4 @@ class HiddenMarkov(Model):
             jnp.broadcast_to(g["transitions"], (*present.shape, *size, *size)),
         )
         l = {"path": MarkovChain().sample(key_path, natural, present[..., None, None])}
-        keys = jax.random.split(key_data, len(present))
-        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
+        return g, l, self._draw_units(key_data, g, l, units, on)

@@ -293,8 +293,7 @@ class HierarchicalProcess(Model):
             "table": jax.nn.one_hot(seated, self.tables),
             lower.sticks: sticks,
         }
-        unit_keys = jax.random.split(keys[7], n_units)
-        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(unit_keys, l, units)
+        return g, l, self._draw_units(keys[7], g, l, units, on)
 
 
 def checked_tables(tables: int, what: str) -> int:

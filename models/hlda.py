@@ -336,8 +336,7 @@ class HLDA(Model):
             logits = jnp.where(reached, log_theta, 0.0)[:, None]
             drawn = jax.random.categorical(next(keys), logits, shape=(n_docs, length, reached.shape[1]))
             l[f"assignment_{n}"], l[f"proportions_{n}"] = jax.nn.one_hot(drawn, n), log_theta
-        word_keys = jax.random.split(next(keys), n_docs)
-        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(word_keys, l, units)
+        return g, l, self._draw_units(next(keys), g, l, units, on)
 
 
 def _branches(n: int) -> tuple[str, ...]:

@@ -128,10 +128,6 @@ class IBP(Model):
         """Return the latent variable of one row: which features it has, 0 or 1 on the axis (feature,)."""
         return {"features": Site(Bernoulli(), ("feature",), slices="feature")}
 
-    def extents(self, unit: Row) -> dict[str, int]:
-        """Return {}: a row decides the length of no axis."""
-        return {}
-
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
         """Return {"feature": mask of the features that exist}, of length `capacity[0]`."""
         return {"feature": first(size[0], capacity[0])}
@@ -255,5 +251,4 @@ class IBP(Model):
         g["loadings"] = GaussianStatistics(loadings, -0.5 * loadings**2)
         has = jax.random.uniform(key_features, (n_rows, *size)) < jnp.exp(g["sticks"].log_value)
         l = {"features": has.astype(loadings.dtype)}
-        keys = jax.random.split(key_data, n_rows)
-        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
+        return g, l, self._draw_units(key_data, g, l, units, on)

@@ -155,10 +155,6 @@ class IndependentNormalMixture(Model):
         """Return the latent variable of one row: its component, one-hot on the axis (component,)."""
         return {"component": Site(Categorical(), ("component",))}
 
-    def extents(self, unit: Row) -> dict[str, int]:
-        """Return {}: a row decides the length of no axis."""
-        return {}
-
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
         """Return {"component": mask of the components that exist}, of length `capacity[0]`."""
         return {"component": first(size[0], capacity[0])}
@@ -272,5 +268,4 @@ class IndependentNormalMixture(Model):
         g = self.draw_globals(key_globals, size[0], extents["dim"])
         chosen = jax.random.categorical(key_z, g["weights"], shape=(n_rows,))
         l = {"component": jax.nn.one_hot(chosen, size[0])}
-        keys = jax.random.split(key_data, n_rows)
-        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
+        return g, l, self._draw_units(key_data, g, l, units, on)

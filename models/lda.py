@@ -34,7 +34,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from lvsearch.models.contract import (
     HyperparameterArray,
@@ -43,14 +43,13 @@ from lvsearch.models.contract import (
     Site,
     Statistics,
     concentration_parameter,
-    first,
     hyperparameter,
     is_known_false,
     log_relabellings,
 )
 from lvsearch.models.families import Categorical, Dirichlet, Family, Gamma, GammaStatistics, PointSimplex
 from lvsearch.models.hyperpriors import GammaPrior, as_text, positive_or_gamma_prior
-from lvsearch.models.topic_model import TopicModel, draw_words, saturated_log_likelihood
+from lvsearch.models.topic_model import TopicModel, draw_words
 from lvsearch.models.units import BagOfWords
 
 HYPER = 0xA1FA
@@ -186,10 +185,6 @@ class LDA(TopicModel):
         """Return {"token": number of columns of the document}, one for each distinct word, padding included."""
         return {"token": unit.words.shape[-1]}
 
-    def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
-        """Return {"topic": mask of the topics that exist}, of length `capacity[0]`."""
-        return {"topic": first(size[0], capacity[0])}
-
     def alpha(self, on: Masks) -> Float[Array, " topic"]:
         """Return α, the Dirichlet parameter of a document's proportions, shape (topic,); 0 for topics that do not
         exist.
@@ -256,17 +251,6 @@ class LDA(TopicModel):
         rows = np.asarray(natural["topic_word"])[: size[0]]
         return log_relabellings(rows)
 
-    def ceiling(self, units: BagOfWords) -> float:
-        """Return Σ_d Σ_w n_dw log(n_dw / N_d) in nats: the log-likelihood if each document had its own word
-        frequencies.
-
-        n_dw is how often document d has word w, and N_d the length of document d. units: all documents.
-
-        Proof: for any θ, β every token of document d has the distribution θᵀβ. Σ_w n_w log p_w over the simplex is
-        greatest at p_w = n_w / N (Gibbs' inequality). An average over θ or β is at most the maximum.
-        """
-        return saturated_log_likelihood(units)
-
     def plug_in(self) -> "LDA":
         """Return the model with point estimates of the topics, which no longer have a prior.
 
@@ -326,8 +310,7 @@ class LDA(TopicModel):
         chosen = jax.random.categorical(key_z, log_theta[:, None, :], shape=(n_docs, length))
         g["topic_word"] = log_beta
         l = {"assignment": jax.nn.one_hot(chosen, size[0]), "proportions": log_theta}
-        keys = jax.random.split(key_words, n_docs)
-        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
+        return g, l, self._draw_units(key_words, g, l, units, on)
 
 
 def _concentration_per_topic(concentration: Any, on: Masks) -> Float[Array, " topic"]:

@@ -140,10 +140,6 @@ class MixtureModel(Model):
         gate = Gate("component", lambda chosen, on: chosen)
         return {**component, "variant": Site(Categorical(), ("component", "variant"), gate=gate)}
 
-    def extents(self, unit: Row) -> dict[str, int]:
-        """Return {}: a row decides the length of no axis."""
-        return {}
-
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
         """Return {"component": mask of the components that exist}, with the masks of the components' own axes and of
         variants.
@@ -228,8 +224,7 @@ class MixtureModel(Model):
             key_variants = jax.random.fold_in(key_z, 0)
             drawn = jax.random.categorical(key_variants, self.components.log_variants, shape=(n_rows, size[0]))
             l["variant"] = jax.nn.one_hot(drawn, n)
-        keys = jax.random.split(key_data, n_rows)
-        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
+        return g, l, self._draw_units(key_data, g, l, units, on)
 
 
 def component_rows(size: int, natural: Latents, names: tuple[str, ...]) -> Float[np.ndarray, "k numbers"]:

@@ -33,7 +33,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from lvsearch.models.components.arguments import positive_parameter
 from lvsearch.models.components.counts import MultinomialComponents
@@ -44,12 +44,11 @@ from lvsearch.models.contract import (
     Site,
     Statistics,
     concentration_parameter,
-    first,
 )
 from lvsearch.models.exponential.simplex import log_symmetric_dirichlet
 from lvsearch.models.families import Categorical, Dirichlet, Family, PointSimplex
 from lvsearch.models.finite_mixture import FiniteMixture
-from lvsearch.models.topic_model import TopicModel, draw_words, saturated_log_likelihood
+from lvsearch.models.topic_model import TopicModel, draw_words
 from lvsearch.models.units import BagOfWords
 
 
@@ -119,10 +118,6 @@ class MixtureOfUnigrams(TopicModel):
         """Return the latent variable of one document: its one topic, one-hot on the axis (topic,)."""
         return {"topic": Site(Categorical(), ("topic",))}
 
-    def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
-        """Return {"topic": mask of the topics that exist}, of length `capacity[0]`."""
-        return {"topic": first(size[0], capacity[0])}
-
     def log_prior(self, g: Latents, on: Masks) -> Float[Array, ""]:
         """Return log Dirichlet(weights) + Σ_k log Dirichlet(β_k | η, …, η) over topics k, in nats; 0 if both are
         estimated.
@@ -159,15 +154,6 @@ class MixtureOfUnigrams(TopicModel):
         """Return None: each document has exactly one topic, so there is no prior on proportions."""
         return
 
-    def ceiling(self, units: BagOfWords) -> float:
-        """Return Σ_d Σ_w n_dw log(n_dw / N_d) in nats: the log-likelihood if each document had its own word
-        frequencies.
-
-        n_dw is how often document d has word w, and N_d the length of document d. No topic gives more. units: all
-        documents.
-        """
-        return saturated_log_likelihood(units)
-
     def plug_in(self) -> "MixtureOfUnigrams":
         """Return the model without priors, whose weights and topics a fit estimates by maximum likelihood.
 
@@ -203,8 +189,7 @@ class MixtureOfUnigrams(TopicModel):
         g = {"weights": Dirichlet().sample(key_weights, a - 1), "topic_word": Dirichlet().sample(key_topics, eta - 1)}
         chosen = jax.random.categorical(key_z, g["weights"], shape=(units.words.shape[0],))
         l = {"topic": jax.nn.one_hot(chosen, size[0])}
-        on, keys = self.active(size, size), jax.random.split(key_words, len(chosen))
-        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
+        return g, l, self._draw_units(key_words, g, l, units, self.active(size, size))
 
 
 def positive_or_none(name: str, value: Any) -> HyperparameterArray | None:
@@ -259,10 +244,6 @@ class Unigram(TopicModel):
         """Return the latent variable of one document: its topic, which has only one value."""
         return {"topic": Site(Categorical(), ("topic",))}
 
-    def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
-        """Return {"topic": mask of the topics that exist}, of length `capacity[0]`; only one exists."""
-        return {"topic": first(size[0], capacity[0])}
-
     def log_prior(self, g: Latents, on: Masks) -> Float[Array, ""]:
         """Return log Dirichlet(β | η, …, η) of the topic, in nats; 0 if the topic is estimated.
 
@@ -290,14 +271,6 @@ class Unigram(TopicModel):
     def proportions_prior(self, size: tuple[int, ...], natural: Latents) -> Float[np.ndarray, " topic"]:
         """Return [1.], a Dirichlet parameter of shape (1,): with one topic the proportions are always 1."""
         return np.ones(1)
-
-    def ceiling(self, units: BagOfWords) -> float:
-        """Return Σ_d Σ_w n_dw log(n_dw / N_d) in nats: the log-likelihood if each document had its own word
-        frequencies.
-
-        n_dw is how often document d has word w, and N_d the length of document d. units: all documents.
-        """
-        return saturated_log_likelihood(units)
 
     def plug_in(self) -> "Unigram":
         """Return the model with the topic estimated by maximum likelihood."""
@@ -330,5 +303,4 @@ class Unigram(TopicModel):
         eta = jnp.broadcast_to(jnp.asarray(self.topic_concentration), (1, extents["word"]))
         g = {"topic_word": Dirichlet().sample(key_topics, eta - 1)}
         l = {"topic": jnp.ones((n_docs, 1), g["topic_word"].dtype)}
-        on, keys = self.active(size, size), jax.random.split(key_words, n_docs)
-        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
+        return g, l, self._draw_units(key_words, g, l, units, self.active(size, size))

@@ -23,16 +23,16 @@ See `lvsearch.inference.likelihood.proportions` for the two published ways out: 
 documents, and folding in.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
-from lvsearch.models.contract import Latents, Masks, Site, first, log_relabellings
+from lvsearch.models.contract import Latents, Masks, Site, log_relabellings
 from lvsearch.models.families import Categorical, PointSimplex
-from lvsearch.models.topic_model import TopicModel, draw_words, saturated_log_likelihood
+from lvsearch.models.topic_model import TopicModel, draw_words
 from lvsearch.models.units import BagOfWords
 
 
@@ -90,10 +90,6 @@ class PLSI(TopicModel):
         """Return {"token": number of columns of the document}, one for each distinct word, padding included."""
         return {"token": unit.words.shape[-1]}
 
-    def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
-        """Return {"topic": mask of the topics that exist}, of length `capacity[0]`."""
-        return {"topic": first(size[0], capacity[0])}
-
     def log_prior(self, g: Latents, on: Masks) -> Float[Array, ""]:
         """Return 0 nats: the parameters have no prior."""
         return jnp.zeros((), g["topic_word"].dtype)
@@ -120,14 +116,6 @@ class PLSI(TopicModel):
     def proportions_prior(self, size: tuple[int, ...], natural: Latents) -> None:
         """Return None: unlike in LDA, proportions have no distribution."""
         return
-
-    def ceiling(self, units: BagOfWords) -> float:
-        """Return Σ_d Σ_w n_dw log(n_dw / N_d) in nats: the log-likelihood if each document had its own word
-        frequencies.
-
-        n_dw is how often document d has word w, and N_d the length of document d. No mixture of topics gives more.
-        """
-        return saturated_log_likelihood(units)
 
     def plug_in(self) -> "PLSI":
         """Return the model itself: all its parameters are estimated already."""

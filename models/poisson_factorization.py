@@ -329,8 +329,7 @@ class PoissonFactorization(Model):
                 r = -g["noise_shape"].negative_value
             r = jnp.asarray(r)
             l["noise"] = _draw_gamma(jax.random.fold_in(key, NOISE), r, r, (n_rows, n_dims))
-        keys = jax.random.split(key_data, n_rows)
-        drawn = jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
+        drawn = self._draw_units(key_data, g, l, units, on)
         shares = intensities.log_value[:, None, :] + g["factors"].log_value.T
         copies = jax.vmap(_counts)(drawn)
         allocation = Categorical().sample_counts(key_allocation, shares, copies)

@@ -1,14 +1,15 @@
 """The base class of all topic models: what a model says about its topics, besides its log-joint, for people to read."""
 
 from abc import abstractmethod
+from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 from scipy.special import xlogy
 
-from lvsearch.models.contract import Latents, Model
+from lvsearch.models.contract import Latents, Model, first
 from lvsearch.models.units import BagOfWords
 
 
@@ -20,6 +21,21 @@ class TopicModel(Model):
     """
 
     topic_site: eqx.AbstractClassVar[str]
+
+    def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
+        """Return {"topic": mask, True for the topics that exist at this size}."""
+        return {"topic": first(size[0], capacity[0])}
+
+    def ceiling(self, units: BagOfWords) -> float:
+        """Return Σ_d Σ_w n_dw log(n_dw / N_d) in nats: the log-likelihood if each document had its own word
+        frequencies.
+
+        n_dw is how often document d has word w, and N_d the length of document d. units: all documents.
+
+        Proof: given all parameters every token of document d has one distribution over words. Σ_w n_w log p_w over the
+        simplex is greatest at p_w = n_w / N (Gibbs' inequality). An average over parameters is at most the maximum.
+        """
+        return saturated_log_likelihood(units)
 
     @abstractmethod
     def proportions_prior(self, size: tuple[int, ...], natural: Latents) -> Float[np.ndarray, " topic"] | None:
