@@ -40,11 +40,11 @@ from scipy.special import xlogy
 from lvsearch.models.components.arguments import positive_parameter
 from lvsearch.models.contract import (
     HyperparameterArray,
+    JointDraw,
     Latents,
     Masks,
     Model,
     Site,
-    Statistics,
     concentration_parameter,
     first,
     log_relabellings,
@@ -249,9 +249,7 @@ class Admixture(Model):
         drawn = jax.random.categorical(key, jnp.where(own, log_beta, -jnp.inf))
         return BagOfWords(drawn.astype(unit.words.dtype), unit.counts)
 
-    def simulate(
-        self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]
-    ) -> tuple[dict[str, Statistics], dict[str, Statistics], BagOfWords]:
+    def simulate(self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]) -> JointDraw:
         """Draw parameters, ancestry and alleles from the joint distribution.
 
         size: (number of populations,).

@@ -42,11 +42,11 @@ from lvsearch.models.components.categorical import BernoulliComponents
 from lvsearch.models.components.component import Component
 from lvsearch.models.contract import (
     HyperparameterArray,
+    JointDraw,
     Latents,
     Masks,
     Model,
     Site,
-    Statistics,
     concentration_parameter,
     first,
     log_relabellings,
@@ -223,9 +223,7 @@ class LatentBlockModel(Model):
         cells = jax.tree.map(lambda leaf: leaf[chosen, columns], g["blocks"])
         return Row(self.component.draw(key, cells, unit), unit.observed)
 
-    def simulate(
-        self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]
-    ) -> tuple[dict[str, Statistics], dict[str, Statistics], Row]:
+    def simulate(self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]) -> JointDraw:
         """Draw parameters, clusters and cells from the joint distribution.
 
         size: (number of row clusters, number of column clusters).

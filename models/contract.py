@@ -80,6 +80,8 @@ Latents = Mapping[str, Statistics]
 """{name of a latent variable: its statistics}."""
 Unit = Any
 """A pytree of arrays: one observation, such as a document, a point, an image or a row."""
+JointDraw = tuple[dict[str, Statistics], dict[str, Statistics], Any]
+"""(Statistics of the latent variables that all units share, of those of the units, the units), as `simulate` draws."""
 Masks = Mapping[str, Bool[Array, " axis"]]
 """{axis name: mask of the entries that exist at this size}. All entries of an axis that is not named exist."""
 
@@ -355,9 +357,7 @@ class Model(eqx.Module):
         keys = jax.random.split(key, len(jax.tree.leaves(units)[0]))
         return jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
 
-    def simulate(
-        self, key: Array, size: tuple[int, ...], units: Unit, extents: Mapping[str, int]
-    ) -> tuple[dict[str, Statistics], dict[str, Statistics], Unit]:
+    def simulate(self, key: Array, size: tuple[int, ...], units: Unit, extents: Mapping[str, int]) -> JointDraw:
         """Draw parameters, latent variables and data from the joint distribution.
 
         key: the random key. size: the number of components of each size variable.

@@ -29,7 +29,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.annotated import AnnotatedModel, draw_log_weights
-from lvsearch.models.contract import Latents, Masks, Site, Statistics
+from lvsearch.models.contract import JointDraw, Latents, Masks, Site
 from lvsearch.models.families import Categorical, Dirichlet
 from lvsearch.models.units import AnnotatedImage
 
@@ -118,7 +118,7 @@ class CorrLDA(AnnotatedModel):
 
     def simulate(
         self, key: Array, size: tuple[int, ...], units: AnnotatedImage, extents: Mapping[str, int]
-    ) -> tuple[dict[str, Statistics], dict[str, Statistics], AnnotatedImage]:
+    ) -> JointDraw:
         """Draw parameters, latent variables, regions and words from the joint. Words of images without regions are
         arbitrary.
 

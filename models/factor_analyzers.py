@@ -43,7 +43,7 @@ from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.components import FactorAnalyzerComponents
 from lvsearch.models.components.component import Component, draw_hyper
-from lvsearch.models.contract import Gate, HyperparameterArray, Latents, Masks, Site, Statistics
+from lvsearch.models.contract import Gate, HyperparameterArray, JointDraw, Latents, Masks, Site
 from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.families import VectorGaussian, VectorGaussianStatistics
 from lvsearch.models.finite_mixture import DirichletWeightedMixture, FiniteMixture
@@ -133,9 +133,7 @@ class FactorAnalyzerMixture(DirichletWeightedMixture):
         scores = l["scores"].value[chosen]
         return Row(self.analyzers.draw_at(key, parameters, scores), unit.observed)
 
-    def simulate(
-        self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]
-    ) -> tuple[dict[str, Statistics], dict[str, Statistics], Row]:
+    def simulate(self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]) -> JointDraw:
         """Draw parameters, scores and rows from the joint distribution.
 
         size: (number of components,). units: rows of which `observed` is kept.

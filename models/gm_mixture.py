@@ -25,7 +25,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.annotated import AnnotatedModel, draw_log_weights
-from lvsearch.models.contract import Latents, Masks, Site, Statistics
+from lvsearch.models.contract import JointDraw, Latents, Masks, Site
 from lvsearch.models.families import Categorical, Dirichlet, PointSimplex
 from lvsearch.models.units import AnnotatedImage
 
@@ -106,7 +106,7 @@ class GMMixture(AnnotatedModel):
 
     def simulate(
         self, key: Array, size: tuple[int, ...], units: AnnotatedImage, extents: Mapping[str, int]
-    ) -> tuple[dict[str, Statistics], dict[str, Statistics], AnnotatedImage]:
+    ) -> JointDraw:
         """Draw parameters, latent variables, regions and words from the joint distribution.
 
         size: (number of factors,).

@@ -43,11 +43,11 @@ from lvsearch.models.components.component import (
 from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.contract import (
     HyperparameterArray,
+    JointDraw,
     Latents,
     Masks,
     Model,
     Site,
-    Statistics,
     concentration_parameter,
     first,
     is_known_false,
@@ -254,9 +254,7 @@ class HiddenMarkov(Model):
         value = draw_rows(self.components, key, g["components"], chosen, Row(unit.value, unit.observed))
         return GroupOfRows(value, unit.observed, unit.present)
 
-    def simulate(
-        self, key: Array, size: tuple[int, ...], units: GroupOfRows, extents: Mapping[str, int]
-    ) -> tuple[dict[str, Statistics], dict[str, Statistics], GroupOfRows]:
+    def simulate(self, key: Array, size: tuple[int, ...], units: GroupOfRows, extents: Mapping[str, int]) -> JointDraw:
         """Draw parameters, paths and rows from the joint distribution.
 
         size: (number of states,). units: sequences of which `observed` and `present` are kept.

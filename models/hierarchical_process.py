@@ -37,7 +37,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.contract import Latents, Masks, Model, Site, Statistics, Unit, first
+from lvsearch.models.contract import JointDraw, Latents, Masks, Model, Site, Statistics, Unit, first
 from lvsearch.models.families import Beta, BetaStatistics, Categorical, Gamma, GammaStatistics
 from lvsearch.models.hyperpriors import GammaPrior, log_gamma_density
 
@@ -259,9 +259,7 @@ class HierarchicalProcess(Model):
             f"{self.axes.part}s, every unit would be given one of its own"
         )
 
-    def simulate(
-        self, key: Array, size: tuple[int, ...], units: Unit, extents: Mapping[str, int]
-    ) -> tuple[dict[str, Statistics], dict[str, Statistics], Unit]:
+    def simulate(self, key: Array, size: tuple[int, ...], units: Unit, extents: Mapping[str, int]) -> JointDraw:
         """Draw from the joint of the truncated model: pointers and tables beyond the truncation are drawn again.
 
         size: (truncation,). units: documents or groups; each gets as many members as it has columns or rows.

@@ -50,11 +50,11 @@ from jaxtyping import Array, Bool, Float
 from lvsearch.models.contract import (
     Gate,
     HyperparameterArray,
+    JointDraw,
     Latents,
     Masks,
     Model,
     Site,
-    Statistics,
     concentration_parameter,
     first,
     is_known_false,
@@ -295,9 +295,7 @@ class HLDA(Model):
             logits = logits + jnp.einsum("tel,e,wel->tw", l[f"assignment_{n}"], self._ends(n, l["path"], on), log_beta)
         return BagOfWords(jax.random.categorical(key, logits).astype(unit.words.dtype), unit.counts)
 
-    def simulate(
-        self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]
-    ) -> tuple[dict[str, Statistics], dict[str, Statistics], BagOfWords]:
+    def simulate(self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]) -> JointDraw:
         """Draw from the joint of the truncated tree: paths that leave the truncation are drawn again.
 
         size: the largest number of branches below a node of each level.

@@ -35,6 +35,7 @@ from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.contract import (
     HyperparameterArray,
+    JointDraw,
     Latents,
     Masks,
     Model,
@@ -226,9 +227,7 @@ class IBP(Model):
         _, precision = self._log_and_value("noise_precision", g)
         return Row(mean + jax.random.normal(key, mean.shape, mean.dtype) / jnp.sqrt(precision), unit.observed)
 
-    def simulate(
-        self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]
-    ) -> tuple[dict[str, Statistics], dict[str, Statistics], Row]:
+    def simulate(self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]) -> JointDraw:
         """Draw parameters, features and rows from the joint distribution.
 
         size: (number of features,). units: rows of which `observed` is kept.

@@ -41,6 +41,7 @@ from jaxtyping import Array, Bool, Float
 from lvsearch.models.components.arguments import location_parameter, positive_parameter, standardised
 from lvsearch.models.contract import (
     HyperparameterArray,
+    JointDraw,
     Latents,
     Masks,
     Model,
@@ -253,9 +254,7 @@ class IndependentNormalMixture(Model):
             "rate": rate,
         }
 
-    def simulate(
-        self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]
-    ) -> tuple[dict[str, Statistics], dict[str, Statistics], Row]:
+    def simulate(self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]) -> JointDraw:
         """Draw parameters, components and rows from the joint distribution.
 
         size: (number of components,). units: rows of which `observed` is kept.

@@ -38,6 +38,7 @@ from jaxtyping import Array, Float
 
 from lvsearch.models.contract import (
     HyperparameterArray,
+    JointDraw,
     Latents,
     Masks,
     Site,
@@ -276,9 +277,7 @@ class LDA(TopicModel):
         """
         return draw_words(key, l["assignment"] @ g["topic_word"], unit)
 
-    def simulate(
-        self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]
-    ) -> tuple[dict[str, Statistics], dict[str, Statistics], BagOfWords]:
+    def simulate(self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]) -> JointDraw:
         """Draw parameters, latent variables and words from the joint distribution.
 
         size: (number of topics,).

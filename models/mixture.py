@@ -31,7 +31,7 @@ from lvsearch.models.components.component import (
     log_prior,
     variant_log_likelihoods,
 )
-from lvsearch.models.contract import Gate, Latents, Masks, Model, Site, Statistics, first
+from lvsearch.models.contract import Gate, JointDraw, Latents, Masks, Model, Site, Statistics, first
 from lvsearch.models.families import Categorical
 from lvsearch.models.units import Row
 
@@ -200,9 +200,7 @@ class MixtureModel(Model):
         variant = jnp.argmax(l["variant"][chosen])
         return Row(self.components.draw_variant(key, parameters, unit, variant), unit.observed)
 
-    def simulate(
-        self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]
-    ) -> tuple[dict[str, Statistics], dict[str, Statistics], Row]:
+    def simulate(self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]) -> JointDraw:
         """Draw parameters, components and rows from the joint distribution.
 
         size: (number of components,), or the truncation of a process. units: rows of which `observed` is kept.

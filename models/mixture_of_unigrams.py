@@ -39,10 +39,10 @@ from lvsearch.models.components.arguments import positive_parameter
 from lvsearch.models.components.counts import MultinomialComponents
 from lvsearch.models.contract import (
     HyperparameterArray,
+    JointDraw,
     Latents,
     Masks,
     Site,
-    Statistics,
     concentration_parameter,
 )
 from lvsearch.models.exponential.simplex import log_symmetric_dirichlet
@@ -169,9 +169,7 @@ class MixtureOfUnigrams(TopicModel):
         """
         return draw_words(key, l["topic"] @ g["topic_word"], unit)
 
-    def simulate(
-        self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]
-    ) -> tuple[dict[str, Statistics], dict[str, Statistics], BagOfWords]:
+    def simulate(self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]) -> JointDraw:
         """Draw parameters, topics and words from the joint distribution.
 
         size: (number of topics,).
@@ -284,9 +282,7 @@ class Unigram(TopicModel):
         """
         return draw_words(key, l["topic"] @ g["topic_word"], unit)
 
-    def simulate(
-        self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]
-    ) -> tuple[dict[str, Statistics], dict[str, Statistics], BagOfWords]:
+    def simulate(self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]) -> JointDraw:
         """Draw the topic and the words from the joint distribution.
 
         size: (1,).

@@ -58,6 +58,7 @@ from scipy.special import xlogy
 from lvsearch.models.components.arguments import positive_parameter
 from lvsearch.models.contract import (
     HyperparameterArray,
+    JointDraw,
     Latents,
     Masks,
     Model,
@@ -302,9 +303,7 @@ class PoissonFactorization(Model):
             mean = -l["noise"].negative_value * mean
         return Row(jax.random.poisson(key, mean).astype(mean.dtype), unit.observed)
 
-    def simulate(
-        self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]
-    ) -> tuple[dict[str, Statistics], dict[str, Statistics], Row]:
+    def simulate(self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]) -> JointDraw:
         """Draw parameters, intensities and counts from the joint distribution.
 
         size: (number of factors,). units: rows of which `observed` is kept.
