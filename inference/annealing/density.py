@@ -26,7 +26,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.annealing.kits import chain_kit, plain_kit
-from lvsearch.inference.annealing.particle_arrays import AnnealingChain, FromPrior
+from lvsearch.inference.annealing.particle_arrays import AnnealingChain, SymmetricStart
 from lvsearch.inference.annealing.particles import MOST_PILOT_STEPS, Profile, draw_from_q, next_temperature
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.generators import generator
@@ -125,7 +125,7 @@ def traced(function: Callable[..., Array], *like: Array) -> Traced:
     return Traced(tuple(map(jnp.asarray, closed.consts)), closed.jaxpr)
 
 
-class DensityChain(AnnealingChain, FromPrior):
+class DensityChain(AnnealingChain, SymmetricStart):
     """The annealing chain of one probabilistic program (a NumPyro model) and data set at one size.
 
     Everything that the chain closes over is a leaf of it.

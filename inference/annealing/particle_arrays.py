@@ -49,8 +49,8 @@ class ParticleArrays(AnnealingChain):
         return jnp.asarray(leaf, jnp.result_type(float))
 
 
-class FromPrior(eqx.Module):
-    """A chain whose path always begins at the prior, which does not change when components are renamed."""
+class SymmetricStart(eqx.Module):
+    """A chain whose path begins where renaming components changes nothing, as under the prior."""
 
     def label_scores(self, state: Any) -> None:
         """Return None, so that no relabellings are drawn."""

@@ -21,7 +21,6 @@ from lvsearch.inference.engine.gates import pseudo_prior, with_gated_entropy
 from lvsearch.inference.engine.meanfield import complete_conditional, mask_elements, unit_masks
 from lvsearch.models.contract import Latents, Masks, Model, Site, Statistics, Unit
 from lvsearch.models.families import IndicatorFamily
-from lvsearch.models.kernels import kernel
 
 
 class GibbsState(NamedTuple):
@@ -118,31 +117,6 @@ def _sample_site(
         return {**s, name: jax.tree.map(replace_slice, step(jax.random.fold_in(key, index), s), s[name])}
 
     return jax.lax.fori_loop(0, length, one_slice, state)
-
-
-@kernel(static_argnames=("capacity",))
-def gibbs_sweep(
-    model: Model,
-    key: Array,
-    state: GibbsState,
-    batches: tuple[Batch, ...],
-    unit_ids: tuple[Array | np.ndarray, ...],
-    size: tuple[Array | int, ...],
-    *,
-    capacity: tuple[int, ...],
-) -> GibbsState:
-    """Return the state after one compiled Gibbs sweep: all locals, then all globals, drawn from their complete
-    conditionals.
-
-    Globals are the latent variables that all units share, locals those of one unit.
-
-    state: the sampled statistics before the sweep.
-    batches: the units of data.
-    unit_ids: the number of each unit, (units,) for each batch. A unit's key is folded with its number, so its draw does
-        not depend on how units are batched.
-    size, capacity: how many components exist, and how many array slots there are for them.
-    """
-    return sweep_state(model, key, state, batches, unit_ids, model.active(size, capacity))
 
 
 def sweep_state(

@@ -305,30 +305,6 @@ def batch_log_joint(model: Model, g: Latents, batch: Batch, l: dict[str, Statist
 
 @kernel(static_argnames=("capacity",), brief=True)
 @counted
-def batch_statistics(
-    model: Model,
-    g: Latents,
-    batch: Batch,
-    l: dict[str, Statistics],
-    size: tuple[Array | int, ...],
-    *,
-    capacity: tuple[int, ...],
-) -> dict[str, Statistics]:
-    """Return what a batch adds to the natural parameters of the globals, {global site: sufficient statistics}.
-
-    It is the gradient of the batch's weighted log-joint by the expected statistics of the globals. Global sites are the
-    latent variables that all units share, local sites those of one unit.
-
-    g: {global site: expected sufficient statistics}.
-    l: {local site: expected sufficient statistics of all units}, units on the leading axis.
-    size, capacity: how many components exist, and how many array slots there are for them.
-    """
-    on = model.active(size, capacity)
-    return jax.grad(lambda m: batch_log_joint(model, m, batch, l, on))(dict(g))
-
-
-@kernel(static_argnames=("capacity",), brief=True)
-@counted
 def batch_bound(
     model: Model,
     g: Latents,
@@ -371,7 +347,7 @@ def update_globals(
     others. Global sites are the latent variables that all units share.
 
     beliefs: q(globals) before.
-    statistics: the sum of `batch_statistics` over all batches.
+    statistics: what every batch adds to the natural parameters, summed.
     size, capacity: how many components exist, and how many array slots there are for them.
     rate: 1 is the coordinate step (batch or memoized). A rate in (0, 1], with the statistics of a reweighted minibatch,
         is the stochastic natural-gradient step.

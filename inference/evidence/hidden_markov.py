@@ -30,7 +30,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.annealing.kits import chain_kit, plain_kit
-from lvsearch.inference.annealing.particle_arrays import AnnealingChain, FromPrior
+from lvsearch.inference.annealing.particle_arrays import AnnealingChain, SymmetricStart
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import rows_of_groups
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, check_size
@@ -52,7 +52,7 @@ class PathState(NamedTuple):
     labels: Int[Array, "particle row"]
 
 
-class HiddenMarkovChain(AnnealingChain, FromPrior):
+class HiddenMarkovChain(AnnealingChain, SymmetricStart):
     """The annealing chain of a `HiddenMarkov` model, made by `from_data`. The first `size` of `capacity` states exist.
 
     | field | meaning | shape |

@@ -49,7 +49,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from lvsearch.inference.annealing.dispatch import evidence_chain, sampled_chain
 from lvsearch.inference.annealing.draws import choose_in_proportion, log_gamma_draws
 from lvsearch.inference.annealing.kits import chain_kit, plain_kit
-from lvsearch.inference.annealing.particle_arrays import FromPrior, ParticleArrays
+from lvsearch.inference.annealing.particle_arrays import ParticleArrays, SymmetricStart
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, check_size
@@ -99,7 +99,7 @@ def _coordinates_and_carriers(model: IndependentNormalMixture, rows: Row) -> tup
     return jax.vmap(model.coordinates)(rows), jax.vmap(model.log_carrier)(rows)
 
 
-class IndependentNormalChain(ParticleArrays, FromPrior):
+class IndependentNormalChain(ParticleArrays, SymmetricStart):
     """The annealing chain of an `IndependentNormalMixture`, made by `from_data`. The first `size` of `capacity`
     components exist.
 

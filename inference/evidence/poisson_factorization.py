@@ -46,7 +46,7 @@ from lvsearch.inference.annealing.dispatch import evidence_chain, path_needs_fit
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.annealing.hyperparameters import slice_sample
 from lvsearch.inference.annealing.kits import chain_kit, plain_kit
-from lvsearch.inference.annealing.particle_arrays import FromPrior, ParticleArrays
+from lvsearch.inference.annealing.particle_arrays import ParticleArrays, SymmetricStart
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, check_size
@@ -86,7 +86,7 @@ class FactorState(NamedTuple):
     log_noise: Float[Array, " particle"] | None = None
 
 
-class PoissonFactorizationChain(ParticleArrays, FromPrior):
+class PoissonFactorizationChain(ParticleArrays, SymmetricStart):
     """The annealing chain of a `PoissonFactorization`, made by `from_data`. The first `size` of `capacity` factors
     exist.
 

@@ -33,7 +33,7 @@ from jaxtyping import Array, Float, Int, Key
 from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.annealing.draws import choose_in_proportion
 from lvsearch.inference.annealing.kits import ChainKit, chain_kit
-from lvsearch.inference.annealing.particle_arrays import FromPrior, ParticleArrays
+from lvsearch.inference.annealing.particle_arrays import ParticleArrays, SymmetricStart
 from lvsearch.inference.annealing.prefixes import InTurn
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of, documents
@@ -76,7 +76,7 @@ class PaddedDocuments(NamedTuple):
     units: Int[np.ndarray | Array, " document"]
 
 
-class UnigramMixtureChain(ParticleArrays, FromPrior):
+class UnigramMixtureChain(ParticleArrays, SymmetricStart):
     """The annealing chain over the topics of a `MixtureOfUnigrams`' documents. The first `size` of `capacity` topics
     exist.
 
