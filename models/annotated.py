@@ -283,12 +283,12 @@ class AnnotatedModel(Model):
             regions_ceiling = float(self.regions.log_ceiling(_flat_rows(units)).sum())
         return regions_ceiling + _log_saturated(units.words, counts)
 
-    @abstractmethod
     def captioned(self, units: AnnotatedImage) -> Bool[np.ndarray, " units"]:
-        """Return True for each image whose caption contributes to the likelihood, shape (units,).
+        """Return True for each image whose caption contributes to the likelihood, shape (units,): for every image.
 
         units: all images.
         """
+        return np.ones(len(units.counts), bool)
 
     def draw_unit(self, key: Array, g: Latents, l: Latents, unit: AnnotatedImage, on: Masks) -> AnnotatedImage:
         """Draw every region and every word of one image, given the factor of each.

@@ -24,8 +24,7 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from lvsearch.models.annotated import AnnotatedModel, draw_log_weights
 from lvsearch.models.contract import JointDraw, Latents, Masks, Site
@@ -92,10 +91,6 @@ class GMLDA(AnnotatedModel):
         point: {"proportions": log E[θ], shape (factor,)}, from the variational Dirichlet.
         """
         return jnp.exp(point["proportions"])
-
-    def captioned(self, units: AnnotatedImage) -> Bool[np.ndarray, " units"]:
-        """Return True for every image, shape (units,): in this model a caption needs no regions."""
-        return np.ones(len(units.counts), bool)
 
     def simulate(
         self, key: Array, size: tuple[int, ...], units: AnnotatedImage, extents: Mapping[str, int]

@@ -99,11 +99,6 @@ def _scores(terms, bits, new, sigma_x, sigma_a):
     return jax.lax.scan(add, start, by_pattern)[0]
 
 
-def _next_power_of_two(size: int) -> int:
-    """Return the least power of two that is at least `size`, so that there are few shapes and few compilations."""
-    return 1 << (size - 1).bit_length()
-
-
 def scores_on(
     device: Any,
     terms: GaussianTerms,
@@ -121,7 +116,8 @@ def scores_on(
     sigma_x, sigma_a: standard deviations of noise and loadings.
     """
     nodes, candidates, features = bits.shape
-    n, c, k, j = (_next_power_of_two(max(size, 1)) for size in (nodes, candidates, features, new.shape[1]))
+    # the least powers of two that hold the sizes, so that there are few shapes and few compilations
+    n, c, k, j = (1 << (max(size, 1) - 1).bit_length() for size in (nodes, candidates, features, new.shape[1]))
 
     def pad(array: np.ndarray, *sizes: int) -> np.ndarray:
         """Return the array padded with zeros to these sizes."""

@@ -242,7 +242,10 @@ class TopicSplits(ParticleArrays):
         base = vocabulary * eta
         # Powers in π_t: t for topics of pairs, 1 for topics outside the pairs, 1 − t for merged topics.
         powers = jnp.concatenate(
-            [jnp.where(jnp.arange(len(self.larger.alpha)) < 2 * self.pairs, t, 1.0), self._once_per_pair(1 - t)]
+            [
+                jnp.where(jnp.arange(len(self.larger.alpha)) < 2 * self.pairs, t, 1.0),
+                jnp.broadcast_to(1 - t, (self.pairs,)),
+            ]
         )
 
         def weights(of_document: Array, of_word: Array, in_document: Array, with_word: Array, total: Array) -> Array:
@@ -269,10 +272,6 @@ class TopicSplits(ParticleArrays):
             return (powers[:, None] * self.larger.corrections(counts, come, left)).sum(0)
 
         return TokenRule(weights, log_acceptance)
-
-    def _once_per_pair(self, value: Array) -> Array:
-        """Return an array (pair,) that repeats one number."""
-        return jnp.broadcast_to(value, (self.pairs,))
 
 
 def _pairs(counts: Array, pairs: int) -> tuple[Array, Array]:

@@ -25,7 +25,7 @@ def merge_topics(counts: Float[np.ndarray, "topic word"], size: int) -> Float[np
     """
     counts = counts.astype(np.float64)
     while len(counts) > size:
-        kept, gone = cheapest_pair(counts)
+        kept, gone = cheapest_pairs(counts, 1)[0]
         counts[kept] += counts[gone]
         counts = np.delete(counts, gone, axis=0)
     return counts
@@ -48,11 +48,6 @@ def closest_pairs(
     rows, columns = np.triu_indices(len(counts), 1)
     order = np.argsort(bound[rows, columns], kind="stable")[:most]
     return rows[order], columns[order]
-
-
-def cheapest_pair(counts: Float[np.ndarray, "topic word"]) -> tuple[int, int]:
-    """Return the numbers of the two topics whose merger costs least (see `merge_topics`), the smaller number first."""
-    return cheapest_pairs(counts, 1)[0]
 
 
 def cheapest_pairs(counts: Float[np.ndarray, "topic word"], number: int) -> list[tuple[int, int]]:
