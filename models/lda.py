@@ -82,11 +82,8 @@ class LDA(TopicModel):
     topic_concentration: HyperparameterArray | GammaPrior | None
     topics: Family
 
-    size_names: ClassVar[tuple[str, ...]] = ("topics",)
     nested: ClassVar[bool] = True
-    unit_type: ClassVar[type] = BagOfWords
     representation: ClassVar[str] = "proportions"
-    topic_site: ClassVar[str] = "topic_word"
 
     def __init__(self, concentration: Any = 5.0, topic_concentration: Any = 0.05, topics: Family | None = None):
         self.topics = Dirichlet() if topics is None else topics

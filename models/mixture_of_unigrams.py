@@ -68,11 +68,8 @@ class MixtureOfUnigrams(TopicModel):
     topic_concentration: HyperparameterArray | None
     topics: Family
 
-    size_names: ClassVar[tuple[str, ...]] = ("topics",)
     nested: ClassVar[bool] = True
-    unit_type: ClassVar[type] = BagOfWords
     representation: ClassVar[str] = "topic"
-    topic_site: ClassVar[str] = "topic_word"
 
     def __init__(self, concentration: Any = 1.0, topic_concentration: Any = 0.05, topics: Family | None = None):
         self.topics = Dirichlet() if topics is None else topics
@@ -212,12 +209,9 @@ class Unigram(TopicModel):
     topic_concentration: HyperparameterArray | None
     topics: Family
 
-    size_names: ClassVar[tuple[str, ...]] = ("topics",)
     only_size: ClassVar[tuple[int, ...] | None] = (1,)
     nested: ClassVar[bool] = True
-    unit_type: ClassVar[type] = BagOfWords
     representation: ClassVar[str] = "topic"
-    topic_site: ClassVar[str] = "topic_word"
 
     def __init__(self, topic_concentration: Any = 0.05, topics: Family | None = None):
         self.topics = Dirichlet() if topics is None else topics

@@ -52,11 +52,8 @@ class PLSI(TopicModel):
     smoothing: float = eqx.field(static=True)
     tempering: float = eqx.field(static=True)
 
-    size_names: ClassVar[tuple[str, ...]] = ("topics",)
     nested: ClassVar[bool] = True
-    unit_type: ClassVar[type] = BagOfWords
     representation: ClassVar[str] = "proportions"
-    topic_site: ClassVar[str] = "topic_word"
 
     def __init__(self, smoothing: float | int = 0.0, tempering: float | int = 1.0):
         if not 0 <= smoothing < np.inf:

@@ -1,9 +1,8 @@
 """The base class of all topic models: what a model says about its topics, besides its log-joint, for people to read."""
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float
@@ -20,7 +19,9 @@ class TopicModel(Model):
     document's share of each topic. A document's probability is an average of products of mixtures of topics.
     """
 
-    topic_site: eqx.AbstractClassVar[str]
+    size_names: ClassVar[tuple[str, ...]] = ("topics",)
+    unit_type: ClassVar[type] = BagOfWords
+    topic_site: ClassVar[str] = "topic_word"
 
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
         """Return {"topic": mask, True for the topics that exist at this size}."""

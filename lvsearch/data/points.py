@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Int
 
-from lvsearch.data.base import Data, Nouns
+from lvsearch.data.base import Data, Nouns, refuse_other_kind
 from lvsearch.data.matrix_inputs import cell_mask, indicators, name_strings, real_matrix, refuse_magnitudes, refuse_nan
 from lvsearch.files.string_arrays import has_strings, pack_strings, unpack_strings
 from lvsearch.files.untrusted_files import UNREADABLE, read_ordinary, reason
@@ -284,10 +284,7 @@ class Points(Data):
         Raises:
             ValueError: another number of columns, other names, or these names in another order.
         """
-        if isinstance(data, Data) and not isinstance(data, Points):
-            raise ValueError(
-                f"got {type(data).__name__} ({data.describe()}), expected Points over the columns of the training data"
-            )
+        refuse_other_kind(data, Points, "Points over the columns of the training data")
         points = Points.from_any(data)
         if len(points.columns) != len(self.columns):
             raise ValueError(
