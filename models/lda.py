@@ -50,14 +50,14 @@ from lvsearch.models.contract import (
 )
 from lvsearch.models.families import Categorical, Dirichlet, Family, Gamma, GammaStatistics, PointSimplex
 from lvsearch.models.hyperpriors import GammaPrior, as_text, positive_or_gamma_prior
-from lvsearch.models.topic_model import TopicModel, draw_words
+from lvsearch.models.topic_model import TokenTopics
 from lvsearch.models.units import BagOfWords
 
 HYPER = 0xA1FA
 """A number folded into a random key for hyper-parameters, so that their draws differ from all others of that key."""
 
 
-class LDA(TopicModel):
+class LDA(TokenTopics):
     """Latent Dirichlet allocation with `size` topics.
 
     concentration: total mass of the Dirichlet on a document's proportions, spread evenly over the topics, so that the
@@ -83,7 +83,6 @@ class LDA(TopicModel):
     topics: Family
 
     nested: ClassVar[bool] = True
-    representation: ClassVar[str] = "proportions"
 
     def __init__(self, concentration: Any = 5.0, topic_concentration: Any = 0.05, topics: Family | None = None):
         self.topics = Dirichlet() if topics is None else topics
@@ -179,10 +178,6 @@ class LDA(TopicModel):
             "proportions": Site(Dirichlet(), ("topic",)),
         }
 
-    def extents(self, unit: BagOfWords) -> dict[str, int]:
-        """Return {"token": number of columns of the document}, one for each distinct word, padding included."""
-        return {"token": unit.words.shape[-1]}
-
     def alpha(self, on: Masks) -> Float[Array, " topic"]:
         """Return α, the Dirichlet parameter of a document's proportions, shape (topic,); 0 for topics that do not
         exist.
@@ -265,14 +260,6 @@ class LDA(TopicModel):
         if topic_concentration is None:
             return self
         return LDA(concentration, None, PointSimplex(smoothing=float(topic_concentration)))
-
-    def draw_unit(self, key: Array, g: Latents, l: Latents, unit: BagOfWords, on: Masks) -> BagOfWords:
-        """Draw a word for every token of a document, given the topic of each token.
-
-        g: {"topic_word": log β, shape (topic, word)}. l: {"assignment": one-hot topics, shape (token, topic)}.
-        unit: a document with one token in every column (counts 0 or 1); its words are replaced.
-        """
-        return draw_words(key, l["assignment"] @ g["topic_word"], unit)
 
     def simulate(self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]) -> JointDraw:
         """Draw parameters, latent variables and words from the joint distribution.

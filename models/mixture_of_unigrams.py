@@ -46,13 +46,13 @@ from lvsearch.models.contract import (
     concentration_parameter,
 )
 from lvsearch.models.exponential.simplex import log_symmetric_dirichlet
-from lvsearch.models.families import Categorical, Dirichlet, Family, PointSimplex
+from lvsearch.models.families import Dirichlet, Family, PointSimplex
 from lvsearch.models.finite_mixture import FiniteMixture
-from lvsearch.models.topic_model import TopicModel, draw_words
+from lvsearch.models.topic_model import DocumentTopic
 from lvsearch.models.units import BagOfWords
 
 
-class MixtureOfUnigrams(TopicModel):
+class MixtureOfUnigrams(DocumentTopic):
     """A mixture of unigrams with `size` topics, one for each document.
 
     concentration: of the symmetric Dirichlet on the weights of topics, per topic; None where they are estimated.
@@ -69,7 +69,6 @@ class MixtureOfUnigrams(TopicModel):
     topics: Family
 
     nested: ClassVar[bool] = True
-    representation: ClassVar[str] = "topic"
 
     def __init__(self, concentration: Any = 1.0, topic_concentration: Any = 0.05, topics: Family | None = None):
         self.topics = Dirichlet() if topics is None else topics
@@ -110,10 +109,6 @@ class MixtureOfUnigrams(TopicModel):
         """Return the latent variables that all documents share: the weights of the topics, and the topics."""
         weights = PointSimplex() if self.estimated else Dirichlet()
         return {"weights": Site(weights, ("topic",)), "topic_word": Site(self.topics, ("topic", "word"))}
-
-    def locals(self) -> dict[str, Site]:
-        """Return the latent variable of one document: its one topic, one-hot on the axis (topic,)."""
-        return {"topic": Site(Categorical(), ("topic",))}
 
     def log_prior(self, g: Latents, on: Masks) -> Float[Array, ""]:
         """Return log Dirichlet(weights) + Σ_k log Dirichlet(β_k | η, …, η) over topics k, in nats; 0 if both are
@@ -158,14 +153,6 @@ class MixtureOfUnigrams(TopicModel):
         """
         return self if self.estimated else MixtureOfUnigrams(None, None, PointSimplex())
 
-    def draw_unit(self, key: Array, g: Latents, l: Latents, unit: BagOfWords, on: Masks) -> BagOfWords:
-        """Draw a word for every token of a document, given its topic.
-
-        g: {"topic_word": log β, (topic, word)}. l: {"topic": one-hot}.
-        unit: a document with one token in every column (counts 0 or 1); its words are replaced.
-        """
-        return draw_words(key, l["topic"] @ g["topic_word"], unit)
-
     def simulate(self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]) -> JointDraw:
         """Draw parameters, topics and words from the joint distribution.
 
@@ -198,7 +185,7 @@ def positive_or_none(name: str, value: Any) -> HyperparameterArray | None:
     return positive_parameter(name, value)
 
 
-class Unigram(TopicModel):
+class Unigram(DocumentTopic):
     """One distribution over words for all documents; its only size is 1.
 
     topic_concentration: of the symmetric Dirichlet on the topic; None where the topic is estimated.
@@ -211,7 +198,6 @@ class Unigram(TopicModel):
 
     only_size: ClassVar[tuple[int, ...] | None] = (1,)
     nested: ClassVar[bool] = True
-    representation: ClassVar[str] = "topic"
 
     def __init__(self, topic_concentration: Any = 0.05, topics: Family | None = None):
         self.topics = Dirichlet() if topics is None else topics
@@ -231,10 +217,6 @@ class Unigram(TopicModel):
     def globals(self) -> dict[str, Site]:
         """Return the latent variable that all documents share: the one topic, on the axes (topic, word)."""
         return {"topic_word": Site(self.topics, ("topic", "word"))}
-
-    def locals(self) -> dict[str, Site]:
-        """Return the latent variable of one document: its topic, which has only one value."""
-        return {"topic": Site(Categorical(), ("topic",))}
 
     def log_prior(self, g: Latents, on: Masks) -> Float[Array, ""]:
         """Return log Dirichlet(β | η, …, η) of the topic, in nats; 0 if the topic is estimated.
@@ -267,14 +249,6 @@ class Unigram(TopicModel):
     def plug_in(self) -> "Unigram":
         """Return the model with the topic estimated by maximum likelihood."""
         return self if self.topic_concentration is None else Unigram(None, PointSimplex())
-
-    def draw_unit(self, key: Array, g: Latents, l: Latents, unit: BagOfWords, on: Masks) -> BagOfWords:
-        """Draw a word for every token of a document from the one topic.
-
-        g: {"topic_word": log β, (topic, word)}. l: {"topic": 1 for the one topic}.
-        unit: a document with one token in every column (counts 0 or 1); its words are replaced.
-        """
-        return draw_words(key, l["topic"] @ g["topic_word"], unit)
 
     def simulate(self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]) -> JointDraw:
         """Draw the topic and the words from the joint distribution.

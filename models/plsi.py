@@ -32,11 +32,11 @@ from jaxtyping import Array, Float
 
 from lvsearch.models.contract import Latents, Masks, Site, log_relabellings
 from lvsearch.models.families import Categorical, PointSimplex
-from lvsearch.models.topic_model import TopicModel, draw_words
+from lvsearch.models.topic_model import TokenTopics
 from lvsearch.models.units import BagOfWords
 
 
-class PLSI(TopicModel):
+class PLSI(TokenTopics):
     """Probabilistic latent semantic indexing with `size` topics, by point estimates: nothing is integrated out.
 
     smoothing: pseudo-counts added to every word of each topic in the M-step; 0 is maximum likelihood.
@@ -53,7 +53,6 @@ class PLSI(TopicModel):
     tempering: float = eqx.field(static=True)
 
     nested: ClassVar[bool] = True
-    representation: ClassVar[str] = "proportions"
 
     def __init__(self, smoothing: float | int = 0.0, tempering: float | int = 1.0):
         if not 0 <= smoothing < np.inf:
@@ -82,10 +81,6 @@ class PLSI(TopicModel):
             "assignment": Site(Categorical(), ("token", "topic"), copies=lambda unit: unit.counts),
             "proportions": Site(PointSimplex(), ("topic",)),
         }
-
-    def extents(self, unit: BagOfWords) -> dict[str, int]:
-        """Return {"token": number of columns of the document}, one for each distinct word, padding included."""
-        return {"token": unit.words.shape[-1]}
 
     def log_prior(self, g: Latents, on: Masks) -> Float[Array, ""]:
         """Return 0 nats: the parameters have no prior."""
@@ -117,11 +112,3 @@ class PLSI(TopicModel):
     def plug_in(self) -> "PLSI":
         """Return the model itself: all its parameters are estimated already."""
         return self
-
-    def draw_unit(self, key: Array, g: Latents, l: Latents, unit: BagOfWords, on: Masks) -> BagOfWords:
-        """Draw a word for every token of a document, given the topic of each token.
-
-        g: {"topic_word": log β, (topic, word)}. l: {"assignment": one-hot, (token, topic)}.
-        unit: a document with one token in every column (counts 0 or 1); its words are replaced.
-        """
-        return draw_words(key, l["assignment"] @ g["topic_word"], unit)

@@ -8,7 +8,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 from scipy.special import xlogy
 
-from lvsearch.models.contract import Latents, Model, first
+from lvsearch.models.contract import Latents, Masks, Model, Site, first
+from lvsearch.models.families import Categorical
 from lvsearch.models.units import BagOfWords
 
 
@@ -47,6 +48,42 @@ class TopicModel(Model):
 
         Returns None where proportions have no Dirichlet prior.
         """
+
+
+class TokenTopics(TopicModel):
+    """A topic model in which every token of a document has a topic of its own."""
+
+    representation: ClassVar[str] = "proportions"
+
+    def extents(self, unit: BagOfWords) -> dict[str, int]:
+        """Return {"token": number of columns of the document}, one for each distinct word, padding included."""
+        return {"token": unit.words.shape[-1]}
+
+    def draw_unit(self, key: Array, g: Latents, l: Latents, unit: BagOfWords, on: Masks) -> BagOfWords:
+        """Draw a word for every token of a document, given the tokens' topics.
+
+        g: {"topic_word": log β, (topic, word)}. l: {"assignment": one-hot (token, topic)}.
+        unit: a document with one token in every column (counts 0 or 1); its words are replaced.
+        """
+        return draw_words(key, l["assignment"] @ g["topic_word"], unit)
+
+
+class DocumentTopic(TopicModel):
+    """A topic model in which all tokens of a document have one topic."""
+
+    representation: ClassVar[str] = "topic"
+
+    def locals(self) -> dict[str, Site]:
+        """Return the latent variable of one document: its one topic, one-hot on the axis (topic,)."""
+        return {"topic": Site(Categorical(), ("topic",))}
+
+    def draw_unit(self, key: Array, g: Latents, l: Latents, unit: BagOfWords, on: Masks) -> BagOfWords:
+        """Draw a word for every token of a document, given its topic.
+
+        g: {"topic_word": log β, (topic, word)}. l: {"topic": one-hot}.
+        unit: a document with one token in every column (counts 0 or 1); its words are replaced.
+        """
+        return draw_words(key, l["topic"] @ g["topic_word"], unit)
 
 
 def draw_words(key: Array, log_probabilities: Float[Array, "*token word"], unit: BagOfWords) -> BagOfWords:

@@ -99,9 +99,9 @@ class Data(ABC):
         """The names of the entries of each axis of a model, as {axis name: names}, such as {"word": vocabulary}."""
 
     @property
-    @abstractmethod
     def unit_labels(self) -> Sequence[str] | None:
         """A class label for each unit, which is shown but never used in fitting; None if there are none."""
+        return None
 
     @property
     @abstractmethod

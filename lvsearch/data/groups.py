@@ -209,11 +209,6 @@ class Groups(Data):
         return self.rows.entries
 
     @property
-    def unit_labels(self) -> None:
-        """Always None, because groups have no classes."""
-        return
-
-    @property
     def owners(self) -> Int[np.ndarray, " rows"]:
         """The number of the group of each row in `rows`, shape (rows,)."""
         return np.repeat(np.arange(self.n_units), self.sizes)

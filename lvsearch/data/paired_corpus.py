@@ -244,11 +244,6 @@ class PairedCorpus(Data):
         """
         return {"word": self.vocabulary, "dim": self.region_names}
 
-    @property
-    def unit_labels(self) -> None:
-        """Always None, because images have no classes besides their captions."""
-        return
-
     def image_regions(self, image: int) -> np.ndarray:
         """Return the regions of one image: (regions, features), or (regions,) tokens.
 

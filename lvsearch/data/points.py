@@ -334,11 +334,6 @@ class Points(Data):
         """The column names, as {"dim": names}: the names of the entries of a model's axis "dim"."""
         return {"dim": self.columns}
 
-    @property
-    def unit_labels(self) -> None:
-        """Always None, because rows have no classes."""
-        return
-
     def part(self, rows: Int[np.ndarray, " chosen"], note: str) -> "Points":
         """Return some of the rows as new points, in the given order, with a note that says so.
 
