@@ -112,6 +112,9 @@ class Selectable(Protocol):
 class Chain(Sampler, Selectable, Protocol):
     """A path of distributions from q to the posterior of one model at one size, as an annealer needs it."""
 
+    directed: ClassVar[bool]
+    """Whether a backward sweep differs from a forward one, so that `step` has to be told the direction."""
+
     @property
     def elements(self) -> int:
         """The number of latent variables that one sweep of one particle draws, which is roughly what a sweep costs."""
@@ -123,11 +126,6 @@ class Chain(Sampler, Selectable, Protocol):
 
         It is a multiple of 16.
         """
-        ...
-
-    @property
-    def directed(self) -> bool:
-        """Whether a backward sweep differs from a forward one, so that `step` has to be told the direction."""
         ...
 
     def log_ratio(self, state: State) -> Float[Array, " particle"]:

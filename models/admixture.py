@@ -40,10 +40,11 @@ from scipy.special import xlogy
 from lvsearch.models.components.arguments import positive_parameter
 from lvsearch.models.contract import (
     HyperparameterArray,
+    JointDraw,
+    Latents,
     Masks,
     Model,
     Site,
-    Statistics,
     concentration_parameter,
     first,
     log_relabellings,
@@ -174,7 +175,7 @@ class Admixture(Model):
                 "one word for each: Admixture.from_vocabulary(corpus.vocabulary)"
             )
 
-    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+    def log_prior(self, g: Latents, on: Masks) -> Float[Array, ""]:
         """Return Σ_k Σ_l log Dirichlet(frequencies of locus l in population k | λ), in nats.
 
         g: {"frequencies": log β, shape (population, word)}. on: {"population": mask of the populations that exist}.
@@ -186,9 +187,7 @@ class Admixture(Model):
         constant = (gammaln(widths * a) - widths * gammaln(a)).sum()
         return jnp.where(on["population"], constant + ((a - 1) * log_beta).sum(-1), 0.0).sum()
 
-    def log_unit(
-        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
-    ) -> Float[Array, ""]:
+    def log_unit(self, g: Latents, l: Latents, unit: BagOfWords, on: Masks) -> Float[Array, ""]:
         """Return log p(θ | α) + Σ_n [log p(z_n | θ) + log p(allele_n | z_n)] of one individual, in nats.
 
         θ are its shares of the populations, z_n is the population of its allele copy n, and α is the prior A/K per
@@ -205,7 +204,7 @@ class Admixture(Model):
         prior = log_symmetric_dirichlet(jnp.where(exists, log_theta, 0.0), self.concentration / n, n)
         return prior + (weighted * log_theta).sum() + (weighted * log_beta).sum()
 
-    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+    def log_symmetry(self, size: tuple[int, ...], natural: Latents) -> float:
         """Return log(K! / Π_j m_j!) in nats, for K populations in groups of m_j identical ones.
 
         It is the log number of relabellings. size: (K,). natural: {"frequencies": natural parameters, (population,
@@ -238,9 +237,7 @@ class Admixture(Model):
             'Admixture has no plug-in form: use evidence="marginal", which has its frequencies integrated out'
         )
 
-    def draw_unit(
-        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
-    ) -> BagOfWords:
+    def draw_unit(self, key: Array, g: Latents, l: Latents, unit: BagOfWords, on: Masks) -> BagOfWords:
         """Draw an allele for every allele copy of one individual, among the alleles of the copy's locus.
 
         g: {"frequencies": log β, shape (population, word)}. l: {"assignment": one-hot, shape (token, population)}.
@@ -252,9 +249,7 @@ class Admixture(Model):
         drawn = jax.random.categorical(key, jnp.where(own, log_beta, -jnp.inf))
         return BagOfWords(drawn.astype(unit.words.dtype), unit.counts)
 
-    def simulate(
-        self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]
-    ) -> tuple[dict[str, Statistics], dict[str, Statistics], BagOfWords]:
+    def simulate(self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]) -> JointDraw:
         """Draw parameters, ancestry and alleles from the joint distribution.
 
         size: (number of populations,).
@@ -274,5 +269,4 @@ class Admixture(Model):
         log_theta = Dirichlet().sample(key_theta, alpha - 1)
         chosen = jax.random.categorical(key_z, log_theta[:, None, :], shape=(n_rows, length))
         l = {"assignment": jax.nn.one_hot(chosen, size[0]), "proportions": log_theta}
-        keys = jax.random.split(key_words, n_rows)
-        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
+        return g, l, self._draw_units(key_words, g, l, units, on)

@@ -33,6 +33,7 @@ from lvsearch.models.components.counts import MultinomialComponents
 from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.contract import (
     HyperparameterArray,
+    Latents,
     Masks,
     Model,
     Site,
@@ -107,21 +108,21 @@ class AnnotatedModel(Model):
     # -- what each model says ---------------------------------------------------------------------------------------
 
     @abstractmethod
-    def region_factor(self, l: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, "region factor"]:
+    def region_factor(self, l: Latents, unit: AnnotatedImage) -> Float[Array, "region factor"]:
         """Return the probability that each region is of each factor, shape (region, factor); 0 for absent regions.
 
         l: {name: expected sufficient statistics} of the latent variables of this image. unit: the image.
         """
 
     @abstractmethod
-    def word_factor(self, l: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, "caption factor"]:
+    def word_factor(self, l: Latents, unit: AnnotatedImage) -> Float[Array, "caption factor"]:
         """Return the probability that each caption word is of each factor, shape (caption, factor).
 
         l: {name: expected sufficient statistics} of the latent variables of this image. unit: the image.
         """
 
     @abstractmethod
-    def next_word_factor(self, point: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, " factor"]:
+    def next_word_factor(self, point: Latents, unit: AnnotatedImage) -> Float[Array, " factor"]:
         """Return p(factor of one more caption word of this image), shape (factor,).
 
         point: {name: sufficient statistics at the posterior mean (`Family.point`)} of the latent variables of this
@@ -145,7 +146,7 @@ class AnnotatedModel(Model):
         """
         return self.factor_sites()
 
-    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+    def log_prior(self, g: Latents, on: Masks) -> Float[Array, ""]:
         """Return the log prior density of the word distributions and region parameters of all factors, in nats.
 
         g: {"factor_word": log β, shape (factor, word); "factor_region": statistics of the region parameters}.
@@ -209,7 +210,7 @@ class AnnotatedModel(Model):
             "factor_region": Site(self.regions.family, ("factor", *self.regions.axes)),
         }
 
-    def log_factors_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+    def log_factors_prior(self, g: Latents, on: Masks) -> Float[Array, ""]:
         """Return log p(β) + log p(μ, σ) of the factors that exist, in nats; estimated parameters have no prior and add
         0.
 
@@ -221,7 +222,7 @@ class AnnotatedModel(Model):
         per_factor = log_prior(self.words, g["factor_word"], {}) + log_prior(self.regions, g["factor_region"], {})
         return jnp.where(on["factor"], per_factor, 0.0).sum()
 
-    def log_regions(self, g: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, "region factor"]:
+    def log_regions(self, g: Latents, unit: AnnotatedImage) -> Float[Array, "region factor"]:
         """Return log p(region n | factor) of each region of one image, in nats, shape (region, factor); 0 for absent
         regions.
 
@@ -235,7 +236,7 @@ class AnnotatedModel(Model):
             each = log_likelihoods(self.regions, g["factor_region"], region_rows(unit))
         return jnp.where(present[:, None], each, 0.0)
 
-    def log_words(self, g: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, "caption factor"]:
+    def log_words(self, g: Latents, unit: AnnotatedImage) -> Float[Array, "caption factor"]:
         """Return the log-likelihood of all copies of each caption word under each factor, in nats, shape (caption,
         factor).
 
@@ -243,7 +244,7 @@ class AnnotatedModel(Model):
         """
         return jnp.asarray(unit.counts)[:, None] * self.words.log_tokens(g["factor_word"], unit.words)
 
-    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+    def log_symmetry(self, size: tuple[int, ...], natural: Latents) -> float:
         """Return log(K! / Π_j m_j!) in nats, for K factors in groups of m_j identical ones: the log number of
         relabellings.
 
@@ -282,16 +283,14 @@ class AnnotatedModel(Model):
             regions_ceiling = float(self.regions.log_ceiling(_flat_rows(units)).sum())
         return regions_ceiling + _log_saturated(units.words, counts)
 
-    @abstractmethod
     def captioned(self, units: AnnotatedImage) -> Bool[np.ndarray, " units"]:
-        """Return True for each image whose caption contributes to the likelihood, shape (units,).
+        """Return True for each image whose caption contributes to the likelihood, shape (units,): for every image.
 
         units: all images.
         """
+        return np.ones(len(units.counts), bool)
 
-    def draw_unit(
-        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: AnnotatedImage, on: Masks
-    ) -> AnnotatedImage:
+    def draw_unit(self, key: Array, g: Latents, l: Latents, unit: AnnotatedImage, on: Masks) -> AnnotatedImage:
         """Draw every region and every word of one image, given the factor of each.
 
         g: {"factor_word": log β, shape (factor, word); "factor_region": statistics of the region parameters}.

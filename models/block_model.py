@@ -42,10 +42,11 @@ from lvsearch.models.components.categorical import BernoulliComponents
 from lvsearch.models.components.component import Component
 from lvsearch.models.contract import (
     HyperparameterArray,
+    JointDraw,
+    Latents,
     Masks,
     Model,
     Site,
-    Statistics,
     concentration_parameter,
     first,
     log_relabellings,
@@ -146,7 +147,7 @@ class LatentBlockModel(Model):
         """Return Σ_d log h(x_nd) of a row, in nats: the part of its log-density that no parameter enters."""
         return self.component.log_carrier(self.component.coordinates(unit), jnp.asarray(unit.observed))
 
-    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+    def log_prior(self, g: Latents, on: Masks) -> Float[Array, ""]:
         """Return log p(row weights) + log p(column weights) + Σ_kl log p(θ_kl) + Σ_d log p(column cluster of d), in
         nats.
 
@@ -166,9 +167,7 @@ class LatentBlockModel(Model):
             + jnp.where(columns, g[COLUMN] * g["column_weights"], 0.0).sum()
         )
 
-    def log_unit(
-        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
-    ) -> Float[Array, ""]:
+    def log_unit(self, g: Latents, l: Latents, unit: Row, on: Masks) -> Float[Array, ""]:
         """Return log p(row cluster) + Σ_d log p(x_d | θ of the block of its row cluster and column cluster), in
         nats.
 
@@ -183,7 +182,7 @@ class LatentBlockModel(Model):
         each = g["row_weights"] + cells.sum(-1) + self.log_carrier(unit)
         return jnp.where(on[ROW], l[ROW] * each, 0.0).sum()
 
-    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+    def log_symmetry(self, size: tuple[int, ...], natural: Latents) -> float:
         """Return log(K! / Π_j m_j! · L! / Π_j n_j!) in nats, for K row clusters and L column clusters.
 
         It is the log number of relabellings. m_j and n_j are the sizes of the groups of identical row and column
@@ -218,9 +217,7 @@ class LatentBlockModel(Model):
         self.check(units)
         return float(self.component.log_ceiling(units).sum())
 
-    def draw_unit(
-        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
-    ) -> Row:
+    def draw_unit(self, key: Array, g: Latents, l: Latents, unit: Row, on: Masks) -> Row:
         """Draw the cells of one row, given the blocks, its row cluster and the cluster of every column.
 
         g: {"blocks": statistics, (row_cluster, column_cluster, …); "column_cluster": one-hot, (dim, column_cluster)}.
@@ -230,9 +227,7 @@ class LatentBlockModel(Model):
         cells = jax.tree.map(lambda leaf: leaf[chosen, columns], g["blocks"])
         return Row(self.component.draw(key, cells, unit), unit.observed)
 
-    def simulate(
-        self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]
-    ) -> tuple[dict[str, Statistics], dict[str, Statistics], Row]:
+    def simulate(self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]) -> JointDraw:
         """Draw parameters, clusters and cells from the joint distribution.
 
         size: (number of row clusters, number of column clusters).
@@ -255,8 +250,7 @@ class LatentBlockModel(Model):
             COLUMN: jax.nn.one_hot(chosen, size[1], dtype=columns.dtype),
         }
         l = {ROW: jax.nn.one_hot(jax.random.categorical(keys[4], rows, shape=(n_rows,)), size[0], dtype=rows.dtype)}
-        each = jax.random.split(keys[5], n_rows)
-        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(each, l, units)
+        return g, l, self._draw_units(keys[5], g, l, units, on)
 
 
 def _differs_by_column(component: Component) -> bool:

@@ -76,8 +76,12 @@ Statistics = Any
 """A pytree of arrays: the sufficient statistics of one latent variable, elements on the leading axes, event axis
 last.
 """
+Latents = Mapping[str, Statistics]
+"""{name of a latent variable: its statistics}."""
 Unit = Any
 """A pytree of arrays: one observation, such as a document, a point, an image or a row."""
+JointDraw = tuple[dict[str, Statistics], dict[str, Statistics], Any]
+"""(Statistics of the latent variables that all units share, of those of the units, the units), as `simulate` draws."""
 Masks = Mapping[str, Bool[Array, " axis"]]
 """{axis name: mask of the entries that exist at this size}. All entries of an axis that is not named exist."""
 
@@ -281,7 +285,7 @@ class Model(eqx.Module):
         """
 
     @abstractmethod
-    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+    def log_prior(self, g: Latents, on: Masks) -> Float[Array, ""]:
         """Return log p(globals), the log prior density of the latent variables that all units share, in nats.
 
         g: {name: sufficient statistics t(value) of the latent variable, as its family defines them}. Inference may pass
@@ -290,9 +294,7 @@ class Model(eqx.Module):
         """
 
     @abstractmethod
-    def log_unit(
-        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Unit, on: Masks
-    ) -> Float[Array, ""]:
+    def log_unit(self, g: Latents, l: Latents, unit: Unit, on: Masks) -> Float[Array, ""]:
         """Return log p(locals, unit | globals) of ONE unit, in nats, without the terms of its missing cells.
 
         g: {name: sufficient statistics} of the latent variables that all units share.
@@ -302,7 +304,7 @@ class Model(eqx.Module):
         """
 
     @abstractmethod
-    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+    def log_symmetry(self, size: tuple[int, ...], natural: Latents) -> float:
         """Return the log of the number of distinct relabellings of the fitted components, in nats.
 
         size: the number of components of each size variable.
@@ -342,9 +344,7 @@ class Model(eqx.Module):
             'families (lv.models.families.PointSimplex…) at its globals, or use evidence="marginal" or "bound"'
         )
 
-    def draw_unit(
-        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Unit, on: Masks
-    ) -> Unit:
+    def draw_unit(self, key: Array, g: Latents, l: Latents, unit: Unit, on: Masks) -> Unit:
         """Draw ONE unit's data given all latent variables.
 
         key: the random key.
@@ -357,9 +357,15 @@ class Model(eqx.Module):
         """
         raise NotImplementedError(f"{type(self).__name__} cannot draw data: give it draw_unit(key, g, l, unit, on)")
 
-    def simulate(
-        self, key: Array, size: tuple[int, ...], units: Unit, extents: Mapping[str, int]
-    ) -> tuple[dict[str, Statistics], dict[str, Statistics], Unit]:
+    def _draw_units(self, key: Array, g: Latents, l: Latents, units: Unit, on: Masks) -> Unit:
+        """Draw the data of several units given all latent variables, each unit with a key of its own, by `draw_unit`.
+
+        The arguments are those of `draw_unit`, with units on the leading axis of `l` and `units`.
+        """
+        keys = jax.random.split(key, len(jax.tree.leaves(units)[0]))
+        return jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
+
+    def simulate(self, key: Array, size: tuple[int, ...], units: Unit, extents: Mapping[str, int]) -> JointDraw:
         """Draw parameters, latent variables and data from the joint distribution.
 
         key: the random key. size: the number of components of each size variable.

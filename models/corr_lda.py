@@ -29,7 +29,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.annotated import AnnotatedModel, draw_log_weights
-from lvsearch.models.contract import Masks, Site, Statistics
+from lvsearch.models.contract import JointDraw, Latents, Masks, Site
 from lvsearch.models.families import Categorical, Dirichlet
 from lvsearch.models.units import AnnotatedImage
 
@@ -64,9 +64,7 @@ class CorrLDA(AnnotatedModel):
             "proportions": Site(Dirichlet(), ("factor",)),
         }
 
-    def log_unit(
-        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: AnnotatedImage, on: Masks
-    ) -> Float[Array, ""]:
+    def log_unit(self, g: Latents, l: Latents, unit: AnnotatedImage, on: Masks) -> Float[Array, ""]:
         """Return log p(θ) + Σ_n log p(z_n, r_n | θ) + Σ_m log p(y_m, w_m | z) of one image with its caption, in
         nats.
 
@@ -89,11 +87,11 @@ class CorrLDA(AnnotatedModel):
             + (y * (self.log_words(g, unit) @ z.T)).sum()  # Σ_m log p(w_m | y_m, z)
         )
 
-    def region_factor(self, l: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, "region factor"]:
+    def region_factor(self, l: Latents, unit: AnnotatedImage) -> Float[Array, "region factor"]:
         """Return the probability that each region is of each factor, shape (region, factor); 0 for absent regions."""
         return jnp.where(jnp.asarray(unit.present)[:, None], l["assignment"], 0)
 
-    def word_factor(self, l: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, "caption factor"]:
+    def word_factor(self, l: Latents, unit: AnnotatedImage) -> Float[Array, "caption factor"]:
         """Return the probability that each caption word is of each factor, shape (caption, factor).
 
         It is the factor of the word's region, averaged over which region the word belongs to.
@@ -102,7 +100,7 @@ class CorrLDA(AnnotatedModel):
         """
         return l["correspondence"] @ l["assignment"]
 
-    def next_word_factor(self, point: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, " factor"]:
+    def next_word_factor(self, point: Latents, unit: AnnotatedImage) -> Float[Array, " factor"]:
         """Return p(factor of one more caption word of this image), shape (factor,).
 
         It is (1/N) Σ_n p(factor of region n), the average over the image's N regions; E[θ] for an image without
@@ -120,7 +118,7 @@ class CorrLDA(AnnotatedModel):
 
     def simulate(
         self, key: Array, size: tuple[int, ...], units: AnnotatedImage, extents: Mapping[str, int]
-    ) -> tuple[dict[str, Statistics], dict[str, Statistics], AnnotatedImage]:
+    ) -> JointDraw:
         """Draw parameters, latent variables, regions and words from the joint. Words of images without regions are
         arbitrary.
 
@@ -144,5 +142,4 @@ class CorrLDA(AnnotatedModel):
             "correspondence": one_word,
             "proportions": log_theta,
         }
-        keys = jax.random.split(key_units, n_images)
-        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
+        return g, l, self._draw_units(key_units, g, l, units, on)

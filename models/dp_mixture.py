@@ -29,7 +29,6 @@ consequence E[log V_T] stands in the last weight, and the posterior of α has sh
 the last stick is treated like every other.
 """
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import jax
@@ -41,7 +40,7 @@ from jaxtyping import Array, Float
 from lvsearch.models.components.arguments import required_numbers
 from lvsearch.models.components.component import Component
 from lvsearch.models.components.diagonal import DiagonalComponents
-from lvsearch.models.contract import HyperparameterArray, Masks, Site, Statistics
+from lvsearch.models.contract import HyperparameterArray, Latents, Masks, Site, Statistics
 from lvsearch.models.families import Beta, BetaStatistics, Gamma, GammaStatistics
 from lvsearch.models.hierarchical_process import log_stick_weights
 from lvsearch.models.hyperpriors import UNIT_PRIOR, GammaPrior, as_text, positive_or_gamma_prior
@@ -86,7 +85,7 @@ class DPMixture(MixtureModel):
         sticks = {"sticks": Site(Beta(), ("component",))}
         return {"concentration": Site(Gamma(), ()), **sticks} if isinstance(self.concentration, GammaPrior) else sticks
 
-    def log_and_value(self, g: Mapping[str, Statistics]) -> tuple[Any, Any]:
+    def log_and_value(self, g: Latents) -> tuple[Any, Any]:
         """Return (log α, α) of the concentration α: expected statistics if α is inferred, or the given value.
 
         g: {name: statistics}; "concentration" holds (log α, −α) if α has a prior.
@@ -95,7 +94,7 @@ class DPMixture(MixtureModel):
             return g["concentration"].log_value, -g["concentration"].negative_value
         return jnp.log(self.concentration), jnp.asarray(self.concentration)
 
-    def log_weights(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, " component"]:
+    def log_weights(self, g: Latents, on: Masks) -> Float[Array, " component"]:
         """Return log V_t + Σ_{j<t} log(1 − V_j), the log of each component's weight, in nats, shape (component,).
 
         g: {"sticks": (log V, log(1 − V)), shape (component,) each}. on: {"component": mask of those that exist}.
@@ -104,7 +103,7 @@ class DPMixture(MixtureModel):
         passed = jnp.where(on["component"], sticks.log_complement, 0.0)
         return log_stick_weights(BetaStatistics(sticks.log_value, passed))
 
-    def log_weights_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+    def log_weights_prior(self, g: Latents, on: Masks) -> Float[Array, ""]:
         """Return Σ_t log Beta(V_t | 1, α) over the sticks V_t, plus log p(α) if the concentration α has a prior, in
         nats.
 
@@ -119,7 +118,7 @@ class DPMixture(MixtureModel):
         shape, rate = self.concentration
         return total + shape * jnp.log(rate) - gammaln(shape) + (shape - 1) * log_alpha - rate * alpha
 
-    def expected_weights(self, natural: Mapping[str, Statistics]) -> tuple[Float[np.ndarray, " component"], float]:
+    def expected_weights(self, natural: Latents) -> tuple[Float[np.ndarray, " component"], float]:
         """Return (the expected weight of each component, the expected mass of all components beyond the truncation).
 
         The weight of component t is E[V_t] Π_{j<t} E[1 − V_j] with sticks V; the first result is (component,) float64.
@@ -143,7 +142,7 @@ class DPMixture(MixtureModel):
         )
         return g
 
-    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+    def log_symmetry(self, size: tuple[int, ...], natural: Latents) -> float:
         """Return 0 nats: sticks have an order, so no relabelling of a fit is equally good."""
         return 0.0
 

@@ -43,7 +43,7 @@ from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.components import FactorAnalyzerComponents
 from lvsearch.models.components.component import Component, draw_hyper
-from lvsearch.models.contract import Gate, HyperparameterArray, Masks, Site, Statistics
+from lvsearch.models.contract import Gate, HyperparameterArray, JointDraw, Latents, Masks, Site
 from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.families import VectorGaussian, VectorGaussianStatistics
 from lvsearch.models.finite_mixture import DirichletWeightedMixture, FiniteMixture
@@ -101,9 +101,7 @@ class FactorAnalyzerMixture(DirichletWeightedMixture):
         """Return the masks of the components that exist and of the scores, {"component": …, "score": all True, …}."""
         return {**super().active(size, capacity), "score": jnp.ones(self.analyzers.n_factors, bool)}
 
-    def log_unit(
-        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
-    ) -> Float[Array, ""]:
+    def log_unit(self, g: Latents, l: Latents, unit: Row, on: Masks) -> Float[Array, ""]:
         """Return log p(z) + log p(f | z) + log p(x | z, f) of one row x with component z and scores f, in nats.
 
         g: {"weights": log π; "components": statistics of loadings and noise}.
@@ -124,9 +122,7 @@ class FactorAnalyzerMixture(DirichletWeightedMixture):
         each = self.log_weights(g, on) + log_scores + log_row + self.components.log_carrier(y, observed)
         return jnp.where(on["component"], l["component"] * each, 0.0).sum()
 
-    def draw_unit(
-        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
-    ) -> Row:
+    def draw_unit(self, key: Array, g: Latents, l: Latents, unit: Row, on: Masks) -> Row:
         """Draw the cells of one row, given its component and its scores.
 
         g: {"components": statistics of loadings and noise}. l: {"component": one-hot; "scores": (f, −½ffᵀ)}.
@@ -137,9 +133,7 @@ class FactorAnalyzerMixture(DirichletWeightedMixture):
         scores = l["scores"].value[chosen]
         return Row(self.analyzers.draw_at(key, parameters, scores), unit.observed)
 
-    def simulate(
-        self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]
-    ) -> tuple[dict[str, Statistics], dict[str, Statistics], Row]:
+    def simulate(self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]) -> JointDraw:
         """Draw parameters, scores and rows from the joint distribution.
 
         size: (number of components,). units: rows of which `observed` is kept.
@@ -159,8 +153,7 @@ class FactorAnalyzerMixture(DirichletWeightedMixture):
         f = jax.random.normal(key_scores, (n_rows, size[0], self.analyzers.n_factors))
         scores = VectorGaussianStatistics(f, -0.5 * f[..., :, None] * f[..., None, :])
         l = {"component": jax.nn.one_hot(chosen, size[0]), "scores": scores}
-        keys = jax.random.split(key_data, n_rows)
-        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
+        return g, l, self._draw_units(key_data, g, l, units, on)
 
     def plug_in(self) -> "FactorAnalyzerMixture":
         """Raise ValueError: the model has no plug-in form."""

@@ -18,7 +18,6 @@ A latent variable of the model is called a site.
 | site `component` | z_n | (component,) | one-hot |
 """
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -32,6 +31,7 @@ from lvsearch.models.components.component import Component
 from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.contract import (
     HyperparameterArray,
+    Latents,
     Masks,
     Site,
     Statistics,
@@ -77,11 +77,11 @@ class DirichletWeightedMixture(MixtureModel):
         family = PointSimplex() if self.concentration is None else Dirichlet()
         return {"weights": Site(family, ("component",))}
 
-    def log_weights(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, " component"]:
+    def log_weights(self, g: Latents, on: Masks) -> Float[Array, " component"]:
         """Return the log of each component's weight, in nats, shape (component,)."""
         return g["weights"]
 
-    def log_weights_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+    def log_weights_prior(self, g: Latents, on: Masks) -> Float[Array, ""]:
         """Return log Dirichlet(weights | a, …, a) with concentration a per component, in nats; 0 if weights are
         estimated.
 
@@ -94,7 +94,7 @@ class DirichletWeightedMixture(MixtureModel):
         a = jnp.asarray(self.concentration_at(n), log_weights.dtype)
         return gammaln(n * a) - n * gammaln(a) + jnp.where(exists, (a - 1) * log_weights, 0.0).sum()
 
-    def expected_weights(self, natural: Mapping[str, Statistics]) -> tuple[Float[np.ndarray, " component"], float]:
+    def expected_weights(self, natural: Latents) -> tuple[Float[np.ndarray, " component"], float]:
         """Return (the mean of the Dirichlet or the estimated weights, (component,), and 0.0, the mass of further
         components).
 
@@ -113,7 +113,7 @@ class DirichletWeightedMixture(MixtureModel):
         a = jnp.asarray(self.concentration_at(size[0]))
         return {"weights": Dirichlet().sample(key, jnp.broadcast_to(a - 1, size))}
 
-    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+    def log_symmetry(self, size: tuple[int, ...], natural: Latents) -> float:
         """Return log(K! / Π_j m_j!) in nats, for K components in groups of m_j identical ones: the log number of
         relabellings.
 

@@ -24,11 +24,10 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from lvsearch.models.annotated import AnnotatedModel, draw_log_weights
-from lvsearch.models.contract import Masks, Site, Statistics
+from lvsearch.models.contract import JointDraw, Latents, Masks, Site
 from lvsearch.models.families import Categorical, Dirichlet
 from lvsearch.models.units import AnnotatedImage
 
@@ -58,9 +57,7 @@ class GMLDA(AnnotatedModel):
             "proportions": Site(Dirichlet(), ("factor",)),
         }
 
-    def log_unit(
-        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: AnnotatedImage, on: Masks
-    ) -> Float[Array, ""]:
+    def log_unit(self, g: Latents, l: Latents, unit: AnnotatedImage, on: Masks) -> Float[Array, ""]:
         """Return log p(θ) + Σ_n log p(z_n, r_n | θ) + Σ_m log p(v_m, w_m | θ) of one image with its caption, in
         nats.
 
@@ -80,28 +77,24 @@ class GMLDA(AnnotatedModel):
             + (v * self.log_words(g, unit)).sum()  # Σ_m log p(w_m | v_m)
         )
 
-    def region_factor(self, l: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, "region factor"]:
+    def region_factor(self, l: Latents, unit: AnnotatedImage) -> Float[Array, "region factor"]:
         """Return the probability that each region is of each factor, shape (region, factor); 0 for absent regions."""
         return jnp.where(jnp.asarray(unit.present)[:, None], l["region_assignment"], 0)
 
-    def word_factor(self, l: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, "caption factor"]:
+    def word_factor(self, l: Latents, unit: AnnotatedImage) -> Float[Array, "caption factor"]:
         """Return the probability that each caption word is of each factor, shape (caption, factor)."""
         return l["word_assignment"]
 
-    def next_word_factor(self, point: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, " factor"]:
+    def next_word_factor(self, point: Latents, unit: AnnotatedImage) -> Float[Array, " factor"]:
         """Return p(factor of one more caption word of this image), shape (factor,): E[θ | regions].
 
         point: {"proportions": log E[θ], shape (factor,)}, from the variational Dirichlet.
         """
         return jnp.exp(point["proportions"])
 
-    def captioned(self, units: AnnotatedImage) -> Bool[np.ndarray, " units"]:
-        """Return True for every image, shape (units,): in this model a caption needs no regions."""
-        return np.ones(len(units.counts), bool)
-
     def simulate(
         self, key: Array, size: tuple[int, ...], units: AnnotatedImage, extents: Mapping[str, int]
-    ) -> tuple[dict[str, Statistics], dict[str, Statistics], AnnotatedImage]:
+    ) -> JointDraw:
         """Draw parameters, latent variables, regions and words from the joint distribution.
 
         size: (number of factors,).
@@ -122,5 +115,4 @@ class GMLDA(AnnotatedModel):
             "word_assignment": jax.nn.one_hot(v, size[0]),
             "proportions": log_theta,
         }
-        keys = jax.random.split(key_units, n_images)
-        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
+        return g, l, self._draw_units(key_units, g, l, units, on)

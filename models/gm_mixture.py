@@ -21,11 +21,10 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from lvsearch.models.annotated import AnnotatedModel, draw_log_weights
-from lvsearch.models.contract import Masks, Site, Statistics
+from lvsearch.models.contract import JointDraw, Latents, Masks, Site
 from lvsearch.models.families import Categorical, Dirichlet, PointSimplex
 from lvsearch.models.units import AnnotatedImage
 
@@ -63,7 +62,7 @@ class GMMixture(AnnotatedModel):
         """Return the latent variable of one image: its factor, one-hot on the axis (factor,)."""
         return {"factor": Site(Categorical(), ("factor",))}
 
-    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+    def log_prior(self, g: Latents, on: Masks) -> Float[Array, ""]:
         """Return the log prior density of the factors, and of the weights unless they are estimated, in nats.
 
         g: {"weights": log weights, (factor,); "factor_word", "factor_region": statistics of the factors}.
@@ -72,9 +71,7 @@ class GMMixture(AnnotatedModel):
         factors = self.log_factors_prior(g, on)
         return factors if self._weights_are_points else factors + self.log_weights_prior(g["weights"], on)
 
-    def log_unit(
-        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: AnnotatedImage, on: Masks
-    ) -> Float[Array, ""]:
+    def log_unit(self, g: Latents, l: Latents, unit: AnnotatedImage, on: Masks) -> Float[Array, ""]:
         """Return log p(z) + Σ_n log p(r_n | z) + Σ_m log p(w_m | z) of one image with its caption, in nats.
 
         z is the factor of the image, r_n its regions and w_m its caption words.
@@ -85,30 +82,26 @@ class GMMixture(AnnotatedModel):
         evidence = g["weights"] + self.log_regions(g, unit).sum(0) + self.log_words(g, unit).sum(0)  # (factor,)
         return (l["factor"] * evidence).sum()  # log p(z) + Σ_n log p(r_n | z) + Σ_m log p(w_m | z)
 
-    def region_factor(self, l: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, "region factor"]:
+    def region_factor(self, l: Latents, unit: AnnotatedImage) -> Float[Array, "region factor"]:
         """Return the probability of each factor for every region, shape (region, factor): the image's; 0 for absent
         regions.
         """
         return jnp.where(jnp.asarray(unit.present)[:, None], l["factor"], 0)
 
-    def word_factor(self, l: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, "caption factor"]:
+    def word_factor(self, l: Latents, unit: AnnotatedImage) -> Float[Array, "caption factor"]:
         """Return the probability of each factor for every caption word, shape (caption, factor): the image's."""
         return jnp.broadcast_to(l["factor"], (unit.words.shape[-1], len(l["factor"])))
 
-    def next_word_factor(self, point: Mapping[str, Statistics], unit: AnnotatedImage) -> Float[Array, " factor"]:
+    def next_word_factor(self, point: Latents, unit: AnnotatedImage) -> Float[Array, " factor"]:
         """Return p(factor of the image | its regions), shape (factor,), which is exact given the parameters (§4.1.1).
 
         point: {"factor": probabilities of the factors, shape (factor,)}.
         """
         return point["factor"]
 
-    def captioned(self, units: AnnotatedImage) -> Bool[np.ndarray, " units"]:
-        """Return True for every image, shape (units,): in this model a caption needs no regions."""
-        return np.ones(len(units.counts), bool)
-
     def simulate(
         self, key: Array, size: tuple[int, ...], units: AnnotatedImage, extents: Mapping[str, int]
-    ) -> tuple[dict[str, Statistics], dict[str, Statistics], AnnotatedImage]:
+    ) -> JointDraw:
         """Draw parameters, latent variables, regions and words from the joint distribution.
 
         size: (number of factors,).
@@ -125,5 +118,4 @@ class GMMixture(AnnotatedModel):
         }
         chosen = jax.random.categorical(key_z, g["weights"], shape=(n_images,))
         l = {"factor": jax.nn.one_hot(chosen, size[0])}
-        keys = jax.random.split(key_units, n_images)
-        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
+        return g, l, self._draw_units(key_units, g, l, units, on)

@@ -59,6 +59,7 @@ from lvsearch.models.components.component import (
 from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.contract import (
     HyperparameterArray,
+    Latents,
     Masks,
     Site,
     Statistics,
@@ -70,7 +71,7 @@ from lvsearch.models.exponential.simplex import log_symmetric_dirichlet
 from lvsearch.models.families import Dirichlet
 from lvsearch.models.hierarchical_process import TABLES, Axes, HierarchicalProcess, Level, checked_tables
 from lvsearch.models.hyperpriors import UNIT_PRIOR, GammaPrior, as_text, positive_or_gamma_prior
-from lvsearch.models.topic_model import TopicModel, draw_words, saturated_log_likelihood
+from lvsearch.models.topic_model import TopicModel, draw_words
 from lvsearch.models.units import BagOfWords, GroupOfRows, Row
 
 CORPUS_PRIOR, DOCUMENT_PRIOR = GammaPrior(1.0, 0.1), GammaPrior(1.0, 1.0)
@@ -131,7 +132,7 @@ class HDP(HierarchicalProcess, TopicModel):
         """Return the latent variable of the topics: {"topic_word": log φ on the axes (topic, word)}."""
         return {"topic_word": Site(Dirichlet(), ("topic", "word"))}
 
-    def log_parts_prior(self, g: Mapping[str, Statistics]) -> Float[Array, " topic"]:
+    def log_parts_prior(self, g: Latents) -> Float[Array, " topic"]:
         """Return log Dirichlet(φ_k | η, …, η) of each topic, in nats, shape (topic,).
 
         g: {"topic_word": log φ, shape (topic, word)}.
@@ -147,7 +148,7 @@ class HDP(HierarchicalProcess, TopicModel):
         """Return how often each distinct word occurs in a document, shape (token,); 0 for padding."""
         return unit.counts
 
-    def log_likelihoods(self, g: Mapping[str, Statistics], members: Any) -> Float[Array, "token topic"]:
+    def log_likelihoods(self, g: Latents, members: Any) -> Float[Array, "token topic"]:
         """Return log p(word | topic) of each distinct word under each topic, in nats, shape (token, topic).
 
         g: {"topic_word": log φ, shape (topic, word)}. members: vocabulary ids, shape (token,).
@@ -162,9 +163,7 @@ class HDP(HierarchicalProcess, TopicModel):
         eta = jnp.broadcast_to(jnp.asarray(self.topic_concentration), (size[0], extents["word"]))
         return {"topic_word": Dirichlet().sample(key, eta - 1)}
 
-    def proportions_prior(
-        self, size: tuple[int, ...], natural: Mapping[str, Statistics]
-    ) -> Float[np.ndarray, " topic"]:
+    def proportions_prior(self, size: tuple[int, ...], natural: Latents) -> Float[np.ndarray, " topic"]:
         """Return E[α] E[β_k], the Dirichlet parameter of a document's proportions, for each topic k, shape (topic,).
 
         α is the document concentration and β are the corpus weights of topics. Given β, a document's shares of any
@@ -175,20 +174,7 @@ class HDP(HierarchicalProcess, TopicModel):
         weights, _ = self.expected_weights(natural)
         return self.expected_concentration(self.levels[1], natural) * weights
 
-    def ceiling(self, units: BagOfWords) -> float:
-        """Return Σ_d Σ_w n_dw log(n_dw / N_d) in nats: the log-likelihood if each document had its own word
-        frequencies.
-
-        n_dw is how often document d has word w, and N_d the length of document d. units: all documents.
-
-        Proof: given topics and proportions every token of document d has one distribution over words. Σ_w n_w log p_w
-        over the simplex is greatest at p_w = n_w / N (Gibbs' inequality). An average is at most the maximum.
-        """
-        return saturated_log_likelihood(units)
-
-    def draw_unit(
-        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
-    ) -> BagOfWords:
+    def draw_unit(self, key: Array, g: Latents, l: Latents, unit: BagOfWords, on: Masks) -> BagOfWords:
         """Draw a word for every token of a document, given its table and the topic of each table.
 
         g: {"topic_word": log φ}. l: {"table": one-hot (token, table); "pointer": one-hot (table, topic)}.
@@ -269,7 +255,7 @@ class HDPMixture(HierarchicalProcess):
         """
         return {**super().active(size, capacity), **self.components.own_axes}
 
-    def log_parts_prior(self, g: Mapping[str, Statistics]) -> Float[Array, " component"]:
+    def log_parts_prior(self, g: Latents) -> Float[Array, " component"]:
         """Return the log prior density of each component's parameters, in nats, shape (component,).
 
         g: {"components": statistics of the parameters, components leading}.
@@ -290,7 +276,7 @@ class HDPMixture(HierarchicalProcess):
         """Return 1 for each row of a group that exists and 0 for padding, shape (row,)."""
         return jnp.asarray(unit.present).astype(jnp.result_type(float))
 
-    def log_likelihoods(self, g: Mapping[str, Statistics], members: Rows) -> Float[Array, "row component"]:
+    def log_likelihoods(self, g: Latents, members: Rows) -> Float[Array, "row component"]:
         """Return log p(row | component) of each row under each component, in nats, shape (row, component).
 
         g: {"components": statistics of the parameters, components leading}. members: the rows, from `members`.
@@ -328,9 +314,7 @@ class HDPMixture(HierarchicalProcess):
         """
         return log_ceiling_of_groups(self.components, units)
 
-    def draw_unit(
-        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: GroupOfRows, on: Masks
-    ) -> GroupOfRows:
+    def draw_unit(self, key: Array, g: Latents, l: Latents, unit: GroupOfRows, on: Masks) -> GroupOfRows:
         """Draw the cells of every row of a group, given its table and the component of each table.
 
         g: {"components": statistics of the parameters}. l: {"table": (row, table); "pointer": (table, component)}.

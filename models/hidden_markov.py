@@ -44,10 +44,11 @@ from lvsearch.models.components.component import (
 from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.contract import (
     HyperparameterArray,
+    JointDraw,
+    Latents,
     Masks,
     Model,
     Site,
-    Statistics,
     concentration_parameter,
     first,
     is_known_false,
@@ -159,7 +160,7 @@ class HiddenMarkov(Model):
         concentrations = a + jnp.asarray(self.stickiness, a.dtype) * jnp.eye(len(exists), dtype=a.dtype)
         return jnp.where(exists[:, None] & exists, concentrations, 1.0)
 
-    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+    def log_prior(self, g: Latents, on: Masks) -> Float[Array, ""]:
         """Return Σ_k log p(θ_k) + log Dirichlet(start | b) + Σ_k log Dirichlet(A_k | c_k), in nats.
 
         k runs over states, A_k are the transition probabilities from state k, and c_k is their `transition_prior`. If
@@ -180,7 +181,7 @@ class HiddenMarkov(Model):
         each = jnp.where(both, (c - 1) * g["transitions"] - gammaln(c), 0.0)
         return log_components + log_start + each.sum() + jnp.where(exists, totals, 0.0).sum()
 
-    def log_rows(self, g: Mapping[str, Statistics], unit: GroupOfRows) -> Float[Array, "row state"]:
+    def log_rows(self, g: Latents, unit: GroupOfRows) -> Float[Array, "row state"]:
         """Return log p(row | θ_k) of every row under each state's component, in nats, shape (row, state); 0 for missing
         rows.
 
@@ -191,9 +192,7 @@ class HiddenMarkov(Model):
         rows = Row(jnp.asarray(unit.value), jnp.asarray(unit.observed))
         return jax.vmap(lambda row: log_likelihood(self.components, g["components"], row))(rows)
 
-    def log_unit(
-        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: GroupOfRows, on: Masks
-    ) -> Float[Array, ""]:
+    def log_unit(self, g: Latents, l: Latents, unit: GroupOfRows, on: Masks) -> Float[Array, ""]:
         """Return log p(z_1 | start) + Σ_t log p(z_t | z_{t−1}, A) + Σ_t log p(x_t | z_t) of one sequence, in nats.
 
         z_t is the state of row t, x_t its cells and A the transition probabilities.
@@ -209,7 +208,7 @@ class HiddenMarkov(Model):
         rows = jnp.where(present[:, None] & exists, path.state * self.log_rows(g, unit), 0.0).sum()
         return begins + steps + rows
 
-    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+    def log_symmetry(self, size: tuple[int, ...], natural: Latents) -> float:
         """Return log(K! / Π_j m_j!) in nats, for K states in groups of m_j interchangeable ones: the log number of
         relabellings.
 
@@ -250,9 +249,7 @@ class HiddenMarkov(Model):
             return self
         return HiddenMarkov(self.components.plug_in(), None, None, 0.0)
 
-    def draw_unit(
-        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: GroupOfRows, on: Masks
-    ) -> GroupOfRows:
+    def draw_unit(self, key: Array, g: Latents, l: Latents, unit: GroupOfRows, on: Masks) -> GroupOfRows:
         """Draw the cells of every row of a sequence, given its path of states.
 
         g: {"components": statistics of θ, states leading}. l: {"path": indicators of states and steps}.
@@ -262,9 +259,7 @@ class HiddenMarkov(Model):
         value = draw_rows(self.components, key, g["components"], chosen, Row(unit.value, unit.observed))
         return GroupOfRows(value, unit.observed, unit.present)
 
-    def simulate(
-        self, key: Array, size: tuple[int, ...], units: GroupOfRows, extents: Mapping[str, int]
-    ) -> tuple[dict[str, Statistics], dict[str, Statistics], GroupOfRows]:
+    def simulate(self, key: Array, size: tuple[int, ...], units: GroupOfRows, extents: Mapping[str, int]) -> JointDraw:
         """Draw parameters, paths and rows from the joint distribution.
 
         size: (number of states,). units: sequences of which `observed` and `present` are kept.
@@ -290,5 +285,4 @@ class HiddenMarkov(Model):
             jnp.broadcast_to(g["transitions"], (*present.shape, *size, *size)),
         )
         l = {"path": MarkovChain().sample(key_path, natural, present[..., None, None])}
-        keys = jax.random.split(key_data, len(present))
-        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
+        return g, l, self._draw_units(key_data, g, l, units, on)

@@ -37,7 +37,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.contract import Masks, Model, Site, Statistics, Unit, first
+from lvsearch.models.contract import JointDraw, Latents, Masks, Model, Site, Statistics, Unit, first
 from lvsearch.models.families import Beta, BetaStatistics, Categorical, Gamma, GammaStatistics
 from lvsearch.models.hyperpriors import GammaPrior, log_gamma_density
 
@@ -99,7 +99,7 @@ class HierarchicalProcess(Model):
         """
 
     @abstractmethod
-    def log_parts_prior(self, g: Mapping[str, Statistics]) -> Float[Array, " part"]:
+    def log_parts_prior(self, g: Latents) -> Float[Array, " part"]:
         """Return log p(φ_k), the log prior density of each part (topic or component) k, in nats, shape (part,).
 
         g: {name: statistics} of the latent variables that all units share.
@@ -118,7 +118,7 @@ class HierarchicalProcess(Model):
         """Return how often each member of one unit (token or row) occurs, shape (member,); 0 for padding."""
 
     @abstractmethod
-    def log_likelihoods(self, g: Mapping[str, Statistics], members: Any) -> Float[Array, "member part"]:
+    def log_likelihoods(self, g: Latents, members: Any) -> Float[Array, "member part"]:
         """Return log p(x_n | φ_k) of one copy of each member n under each part k, in nats, shape (member, part).
 
         g: {name: statistics} of the latent variables that all units share; the result is linear in those of the parts.
@@ -168,7 +168,7 @@ class HierarchicalProcess(Model):
         """Return True if the concentration of one level of sticks is inferred under a prior."""
         return isinstance(self.concentration_of(level), GammaPrior)
 
-    def log_and_value(self, g: Mapping[str, Statistics], level: Level) -> tuple[Any, Any]:
+    def log_and_value(self, g: Latents, level: Level) -> tuple[Any, Any]:
         """Return (log c, c) of the concentration c of one level of sticks.
 
         g: {name: statistics}; if c is inferred, the result is from its (expected) statistics, else from the given
@@ -178,7 +178,7 @@ class HierarchicalProcess(Model):
             return g[level.concentration].log_value, -g[level.concentration].negative_value
         return jnp.log(self.concentration_of(level)), jnp.asarray(self.concentration_of(level))
 
-    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+    def log_prior(self, g: Latents, on: Masks) -> Float[Array, ""]:
         """Return Σ_k [log Beta(V_k | 1, γ) + log p(φ_k)], plus the log priors of concentrations, in nats.
 
         V_k are the upper sticks and φ_k the parts (topics or components).
@@ -196,9 +196,7 @@ class HierarchicalProcess(Model):
                 total = total + log_gamma_density(prior, g[level.concentration])
         return total
 
-    def log_unit(
-        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Unit, on: Masks
-    ) -> Float[Array, ""]:
+    def log_unit(self, g: Latents, l: Latents, unit: Unit, on: Masks) -> Float[Array, ""]:
         """Return log p(lower sticks) + Σ_t log p(c_t | β) + Σ_n [log p(z_n | π) + log p(x_n | φ of its table's
         part)], in nats, of one unit.
 
@@ -218,7 +216,7 @@ class HierarchicalProcess(Model):
             + ((at_table.T @ self.log_likelihoods(g, self.members(unit))) * pointer).sum()  # Σ_n log p(x_n | φ_k)
         )
 
-    def log_weights(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, " part"]:
+    def log_weights(self, g: Latents, on: Masks) -> Float[Array, " part"]:
         """Return log β_k = log V_k + Σ_{l<k} log(1 − V_l), the log weight of each part k, in nats, shape (part,).
 
         g: {name: statistics}, of which the upper sticks V are used. on: {axis of the parts: mask}; parts that do not
@@ -228,7 +226,7 @@ class HierarchicalProcess(Model):
         sticks = jax.tree.map(lambda leaf: jnp.where(exists, leaf, 0.0), g[self.levels[0].sticks])
         return jnp.where(exists, log_stick_weights(sticks), 0.0)
 
-    def expected_weights(self, natural: Mapping[str, Statistics]) -> tuple[Float[np.ndarray, " part"], float]:
+    def expected_weights(self, natural: Latents) -> tuple[Float[np.ndarray, " part"], float]:
         """Return (E[β_k], the expected weight of each part under the fitted sticks, and the mass beyond the
         truncation).
 
@@ -238,7 +236,7 @@ class HierarchicalProcess(Model):
         left = np.cumprod(b / (a + b))
         return a / (a + b) * np.concatenate([[1.0], left[:-1]]), float(left[-1])
 
-    def expected_concentration(self, level: Level, natural: Mapping[str, Statistics]) -> float:
+    def expected_concentration(self, level: Level, natural: Latents) -> float:
         """Return the posterior mean of the concentration of one level of sticks, or its given value.
 
         natural: {name: natural parameters} of the globals.
@@ -249,7 +247,7 @@ class HierarchicalProcess(Model):
         fitted = natural[level.concentration]
         return float((np.float64(fitted.log_value) + 1) / np.float64(fitted.negative_value))
 
-    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+    def log_symmetry(self, size: tuple[int, ...], natural: Latents) -> float:
         """Return 0 nats: sticks have an order, so no relabelling of a fit is equally good."""
         return 0.0
 
@@ -261,9 +259,7 @@ class HierarchicalProcess(Model):
             f"{self.axes.part}s, every unit would be given one of its own"
         )
 
-    def simulate(
-        self, key: Array, size: tuple[int, ...], units: Unit, extents: Mapping[str, int]
-    ) -> tuple[dict[str, Statistics], dict[str, Statistics], Unit]:
+    def simulate(self, key: Array, size: tuple[int, ...], units: Unit, extents: Mapping[str, int]) -> JointDraw:
         """Draw from the joint of the truncated model: pointers and tables beyond the truncation are drawn again.
 
         size: (truncation,). units: documents or groups; each gets as many members as it has columns or rows.
@@ -295,8 +291,7 @@ class HierarchicalProcess(Model):
             "table": jax.nn.one_hot(seated, self.tables),
             lower.sticks: sticks,
         }
-        unit_keys = jax.random.split(keys[7], n_units)
-        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(unit_keys, l, units)
+        return g, l, self._draw_units(keys[7], g, l, units, on)
 
 
 def checked_tables(tables: int, what: str) -> int:

@@ -50,10 +50,11 @@ from jaxtyping import Array, Bool, Float
 from lvsearch.models.contract import (
     Gate,
     HyperparameterArray,
+    JointDraw,
+    Latents,
     Masks,
     Model,
     Site,
-    Statistics,
     concentration_parameter,
     first,
     is_known_false,
@@ -163,7 +164,7 @@ class HLDA(Model):
 
     # ── the log-joint ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+    def log_prior(self, g: Latents, on: Masks) -> Float[Array, ""]:
         """Return the sum of log Dirichlet(topic of a node | η of its level) and log Beta(stick of a node | 1, γ), in
         nats.
 
@@ -185,9 +186,7 @@ class HLDA(Model):
             total = total + gammaln(jnp.asarray(float(len(self.lengths)), total.dtype))  # a flat Dirichlet
         return total
 
-    def log_unit(
-        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
-    ) -> Float[Array, ""]:
+    def log_unit(self, g: Latents, l: Latents, unit: BagOfWords, on: Masks) -> Float[Array, ""]:
         """Return log p(c) + log p(θ | c) + Σ_n log p(level_n, word_n | c, θ) of one document with path c, in nats.
 
         θ are the proportions of levels, and n runs over the tokens of the document.
@@ -218,9 +217,7 @@ class HLDA(Model):
         begin = sum(len(on[f"end_{other}"]) for other in self.lengths if other < n)
         return path[begin : begin + len(on[f"end_{n}"])]
 
-    def _log_words(
-        self, g: Mapping[str, Statistics], unit: BagOfWords, on: Masks, n: int
-    ) -> Float[Array, "token end level"]:
+    def _log_words(self, g: Latents, unit: BagOfWords, on: Masks, n: int) -> Float[Array, "token end level"]:
         """Return log β of each word of a document at each level of the path to each end node, shape (token, end,
         level).
 
@@ -236,7 +233,7 @@ class HLDA(Model):
             levels.append(jnp.broadcast_to(spread, (*shape, len(unit.words))).reshape(prod(shape), -1).T)
         return jnp.stack(levels, axis=-1)
 
-    def _log_weights(self, g: Mapping[str, Statistics], on: Masks, n: int) -> Float[Array, " end"]:
+    def _log_weights(self, g: Latents, on: Masks, n: int) -> Float[Array, " end"]:
         """Return log p(path to each end node | its length) = Σ_levels [log V_i + Σ_{j<i} log(1 − V_j)], in nats, shape
         (end,).
 
@@ -262,7 +259,7 @@ class HLDA(Model):
 
     # ── the rest of the contract ────────────────────────────────────────────────────────────────────────────────────
 
-    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+    def log_symmetry(self, size: tuple[int, ...], natural: Latents) -> float:
         """Return 0 nats: sticks have an order, so no relabelling of a fit is equally good."""
         return 0.0
 
@@ -284,9 +281,7 @@ class HLDA(Model):
             "document would be given a leaf of its own"
         )
 
-    def draw_unit(
-        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
-    ) -> BagOfWords:
+    def draw_unit(self, key: Array, g: Latents, l: Latents, unit: BagOfWords, on: Masks) -> BagOfWords:
         """Draw a word for every token of a document, given its path and the level of each token.
 
         g: {"topic_word_ℓ": log β}. l: {"path", "assignment_ℓ": indicators}.
@@ -300,9 +295,7 @@ class HLDA(Model):
             logits = logits + jnp.einsum("tel,e,wel->tw", l[f"assignment_{n}"], self._ends(n, l["path"], on), log_beta)
         return BagOfWords(jax.random.categorical(key, logits).astype(unit.words.dtype), unit.counts)
 
-    def simulate(
-        self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]
-    ) -> tuple[dict[str, Statistics], dict[str, Statistics], BagOfWords]:
+    def simulate(self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]) -> JointDraw:
         """Draw from the joint of the truncated tree: paths that leave the truncation are drawn again.
 
         size: the largest number of branches below a node of each level.
@@ -341,8 +334,7 @@ class HLDA(Model):
             logits = jnp.where(reached, log_theta, 0.0)[:, None]
             drawn = jax.random.categorical(next(keys), logits, shape=(n_docs, length, reached.shape[1]))
             l[f"assignment_{n}"], l[f"proportions_{n}"] = jax.nn.one_hot(drawn, n), log_theta
-        word_keys = jax.random.split(next(keys), n_docs)
-        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(word_keys, l, units)
+        return g, l, self._draw_units(next(keys), g, l, units, on)
 
 
 def _branches(n: int) -> tuple[str, ...]:

@@ -33,7 +33,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.contract import HyperparameterArray, Masks, Model, Site, Statistics, first, log_relabellings
+from lvsearch.models.contract import (
+    HyperparameterArray,
+    JointDraw,
+    Latents,
+    Masks,
+    Model,
+    Site,
+    Statistics,
+    first,
+    log_relabellings,
+)
 from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.families import (
     Bernoulli,
@@ -119,15 +129,11 @@ class IBP(Model):
         """Return the latent variable of one row: which features it has, 0 or 1 on the axis (feature,)."""
         return {"features": Site(Bernoulli(), ("feature",), slices="feature")}
 
-    def extents(self, unit: Row) -> dict[str, int]:
-        """Return {}: a row decides the length of no axis."""
-        return {}
-
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
         """Return {"feature": mask of the features that exist}, of length `capacity[0]`."""
         return {"feature": first(size[0], capacity[0])}
 
-    def _log_and_value(self, name: str, g: Mapping[str, Statistics]) -> tuple[Any, Any]:
+    def _log_and_value(self, name: str, g: Latents) -> tuple[Any, Any]:
         """Return (log x, x) of the hyper-parameter x called `name`.
 
         g: {name: statistics}; if x is inferred, the result is from its (expected) statistics, else from the given
@@ -138,7 +144,7 @@ class IBP(Model):
             return g[name].log_value, -g[name].negative_value
         return jnp.log(given), given
 
-    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+    def log_prior(self, g: Latents, on: Masks) -> Float[Array, ""]:
         """Return Σ_k [log Beta(π_k | α/K, 1) + Σ_d log Normal(A_kd | 0, 1/λ_A)], plus hyper-priors, in nats.
 
         π_k is the probability of feature k = 1…K, A_kd its loading in column d, and λ_A the precision of loadings.
@@ -160,9 +166,7 @@ class IBP(Model):
         ]
         return (sticks + loadings.sum(-1)).sum(where=exists) + sum(inferred)
 
-    def log_unit(
-        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
-    ) -> Float[Array, ""]:
+    def log_unit(self, g: Latents, l: Latents, unit: Row, on: Masks) -> Float[Array, ""]:
         """Return log p(z | π) + Σ_d log Normal(x_d | Σ_k z_k A_kd, 1/λ_x) of one row, over observed cells, in nats.
 
         z_k is 1 if the row x has feature k, A_kd is the loading of feature k in column d, and λ_x the precision of
@@ -183,7 +187,7 @@ class IBP(Model):
         log_density = 0.5 * (log_precision - LOG_2PI - precision * residual)
         return log_features + jnp.where(unit.observed, log_density, 0.0).sum()
 
-    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+    def log_symmetry(self, size: tuple[int, ...], natural: Latents) -> float:
         """Return log(K! / Π_j m_j!) in nats, for K features in groups of m_j identical ones: the log number of
         relabellings.
 
@@ -213,9 +217,7 @@ class IBP(Model):
             "can have one feature for each row, and their likelihood rises with the size without end"
         )
 
-    def draw_unit(
-        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
-    ) -> Row:
+    def draw_unit(self, key: Array, g: Latents, l: Latents, unit: Row, on: Masks) -> Row:
         """Draw the cells of one row, given its features and their loadings.
 
         g: {"loadings": (A, −A²/2), and "noise_precision" if inferred}. l: {"features": 0 or 1, shape (feature,)}.
@@ -225,9 +227,7 @@ class IBP(Model):
         _, precision = self._log_and_value("noise_precision", g)
         return Row(mean + jax.random.normal(key, mean.shape, mean.dtype) / jnp.sqrt(precision), unit.observed)
 
-    def simulate(
-        self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]
-    ) -> tuple[dict[str, Statistics], dict[str, Statistics], Row]:
+    def simulate(self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]) -> JointDraw:
         """Draw parameters, features and rows from the joint distribution.
 
         size: (number of features,). units: rows of which `observed` is kept.
@@ -250,5 +250,4 @@ class IBP(Model):
         g["loadings"] = GaussianStatistics(loadings, -0.5 * loadings**2)
         has = jax.random.uniform(key_features, (n_rows, *size)) < jnp.exp(g["sticks"].log_value)
         l = {"features": has.astype(loadings.dtype)}
-        keys = jax.random.split(key_data, n_rows)
-        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
+        return g, l, self._draw_units(key_data, g, l, units, on)

@@ -39,7 +39,17 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.components.arguments import location_parameter, positive_parameter, standardised
-from lvsearch.models.contract import HyperparameterArray, Masks, Model, Site, Statistics, first, log_relabellings
+from lvsearch.models.contract import (
+    HyperparameterArray,
+    JointDraw,
+    Latents,
+    Masks,
+    Model,
+    Site,
+    Statistics,
+    first,
+    log_relabellings,
+)
 from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.families import Categorical, Dirichlet, Gamma, GammaStatistics, Gaussian, GaussianStatistics
 from lvsearch.models.hyperpriors import as_text
@@ -146,10 +156,6 @@ class IndependentNormalMixture(Model):
         """Return the latent variable of one row: its component, one-hot on the axis (component,)."""
         return {"component": Site(Categorical(), ("component",))}
 
-    def extents(self, unit: Row) -> dict[str, int]:
-        """Return {}: a row decides the length of no axis."""
-        return {}
-
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
         """Return {"component": mask of the components that exist}, of length `capacity[0]`."""
         return {"component": first(size[0], capacity[0])}
@@ -166,7 +172,7 @@ class IndependentNormalMixture(Model):
         per_cell = jnp.broadcast_to(-0.5 * LOG_2PI - jnp.log(self.scale), np.shape(unit.value))
         return jnp.where(unit.observed, per_cell, 0.0).sum()
 
-    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+    def log_prior(self, g: Latents, on: Masks) -> Float[Array, ""]:
         """Return log p(weights) + Σ_d log p(rate_d) + Σ_kd [log p(mean_kd) + log p(precision_kd | rate_d)], in nats.
 
         k runs over components and d over columns.
@@ -186,9 +192,7 @@ class IndependentNormalMixture(Model):
         rates = rates + (shape - 1) * rate.log_value + self.rate_rate * rate.negative_value
         return weights + rates.sum() + jnp.where(exists[:, None], means + precisions, 0.0).sum()
 
-    def log_unit(
-        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
-    ) -> Float[Array, ""]:
+    def log_unit(self, g: Latents, l: Latents, unit: Row, on: Masks) -> Float[Array, ""]:
         """Return log p(z) + Σ_d log Normal(x_d | mean_zd, 1/precision_zd) of one row, over observed cells, in nats.
 
         z is the component of the row x, and d runs over its columns.
@@ -202,7 +206,7 @@ class IndependentNormalMixture(Model):
         each = g["weights"] + cells.sum(-1) + self.log_carrier(unit)
         return jnp.where(on["component"], l["component"] * each, 0.0).sum()
 
-    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+    def log_symmetry(self, size: tuple[int, ...], natural: Latents) -> float:
         """Return log(K! / Π_j m_j!) in nats, for K components in groups of m_j identical ones: the log number of
         relabellings.
 
@@ -224,9 +228,7 @@ class IndependentNormalMixture(Model):
             'them shrinks onto a row. Use evidence="marginal", or KnownCovarianceComponents'
         )
 
-    def draw_unit(
-        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
-    ) -> Row:
+    def draw_unit(self, key: Array, g: Latents, l: Latents, unit: Row, on: Masks) -> Row:
         """Draw the cells of one row, given its component.
 
         g: {"mean", "precision": statistics, (component, dim)}. l: {"component": one-hot}.
@@ -252,9 +254,7 @@ class IndependentNormalMixture(Model):
             "rate": rate,
         }
 
-    def simulate(
-        self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]
-    ) -> tuple[dict[str, Statistics], dict[str, Statistics], Row]:
+    def simulate(self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]) -> JointDraw:
         """Draw parameters, components and rows from the joint distribution.
 
         size: (number of components,). units: rows of which `observed` is kept.
@@ -267,5 +267,4 @@ class IndependentNormalMixture(Model):
         g = self.draw_globals(key_globals, size[0], extents["dim"])
         chosen = jax.random.categorical(key_z, g["weights"], shape=(n_rows,))
         l = {"component": jax.nn.one_hot(chosen, size[0])}
-        keys = jax.random.split(key_data, n_rows)
-        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
+        return g, l, self._draw_units(key_data, g, l, units, on)

@@ -34,29 +34,30 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from lvsearch.models.contract import (
     HyperparameterArray,
+    JointDraw,
+    Latents,
     Masks,
     Site,
     Statistics,
     concentration_parameter,
-    first,
     hyperparameter,
     is_known_false,
     log_relabellings,
 )
 from lvsearch.models.families import Categorical, Dirichlet, Family, Gamma, GammaStatistics, PointSimplex
 from lvsearch.models.hyperpriors import GammaPrior, as_text, positive_or_gamma_prior
-from lvsearch.models.topic_model import TopicModel, draw_words, saturated_log_likelihood
+from lvsearch.models.topic_model import TokenTopics
 from lvsearch.models.units import BagOfWords
 
 HYPER = 0xA1FA
 """A number folded into a random key for hyper-parameters, so that their draws differ from all others of that key."""
 
 
-class LDA(TopicModel):
+class LDA(TokenTopics):
     """Latent Dirichlet allocation with `size` topics.
 
     concentration: total mass of the Dirichlet on a document's proportions, spread evenly over the topics, so that the
@@ -81,11 +82,7 @@ class LDA(TopicModel):
     topic_concentration: HyperparameterArray | GammaPrior | None
     topics: Family
 
-    size_names: ClassVar[tuple[str, ...]] = ("topics",)
     nested: ClassVar[bool] = True
-    unit_type: ClassVar[type] = BagOfWords
-    representation: ClassVar[str] = "proportions"
-    topic_site: ClassVar[str] = "topic_word"
 
     def __init__(self, concentration: Any = 5.0, topic_concentration: Any = 0.05, topics: Family | None = None):
         self.topics = Dirichlet() if topics is None else topics
@@ -181,14 +178,6 @@ class LDA(TopicModel):
             "proportions": Site(Dirichlet(), ("topic",)),
         }
 
-    def extents(self, unit: BagOfWords) -> dict[str, int]:
-        """Return {"token": number of columns of the document}, one for each distinct word, padding included."""
-        return {"token": unit.words.shape[-1]}
-
-    def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
-        """Return {"topic": mask of the topics that exist}, of length `capacity[0]`."""
-        return {"topic": first(size[0], capacity[0])}
-
     def alpha(self, on: Masks) -> Float[Array, " topic"]:
         """Return α, the Dirichlet parameter of a document's proportions, shape (topic,); 0 for topics that do not
         exist.
@@ -197,9 +186,7 @@ class LDA(TopicModel):
         """
         return _concentration_per_topic(self.numbers()[0], on)
 
-    def proportions_prior(
-        self, size: tuple[int, ...], natural: Mapping[str, Statistics]
-    ) -> Float[np.ndarray, " topic"]:
+    def proportions_prior(self, size: tuple[int, ...], natural: Latents) -> Float[np.ndarray, " topic"]:
         """Return α, the Dirichlet parameter of a document's proportions, as float64 of shape (K,) for K topics.
 
         size: (K,). natural: not used by this model. A total concentration is spread evenly over the topics.
@@ -208,7 +195,7 @@ class LDA(TopicModel):
         spread = total / size[0] if np.ndim(total) == 0 else total
         return np.broadcast_to(np.asarray(spread, np.float64), (size[0],)).copy()
 
-    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+    def log_prior(self, g: Latents, on: Masks) -> Float[Array, ""]:
         """Return Σ_k log Dirichlet(β_k | η, …, η) over the topics in nats; 0 if topics have no prior.
 
         g: {"topic_word": log β, shape (topic, word)}. on: {"topic": mask of the topics that exist}.
@@ -222,9 +209,7 @@ class LDA(TopicModel):
         per_topic = constant + ((eta - 1) * log_beta).sum(-1)
         return jnp.where(on["topic"], per_topic, 0.0).sum()
 
-    def log_unit(
-        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
-    ) -> Float[Array, ""]:
+    def log_unit(self, g: Latents, l: Latents, unit: BagOfWords, on: Masks) -> Float[Array, ""]:
         """Return log p(θ | α) + Σ_n [log p(z_n | θ) + log p(w_n | z_n, β)] of one document with tokens n, in nats.
 
         g: {"topic_word": log β, shape (topic, word)}.
@@ -250,7 +235,7 @@ class LDA(TopicModel):
         safe = jnp.where(topic, alpha, 1.0)  # log Γ(0) would be inf, and inf · 0 is not 0
         return gammaln(alpha.sum()) + jnp.where(topic, (safe - 1) * log_theta - gammaln(safe), 0.0).sum()
 
-    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+    def log_symmetry(self, size: tuple[int, ...], natural: Latents) -> float:
         """Return log(K! / Π_j m_j!) in nats, for K topics in groups of m_j identical ones: the log number of
         relabellings.
 
@@ -258,17 +243,6 @@ class LDA(TopicModel):
         """
         rows = np.asarray(natural["topic_word"])[: size[0]]
         return log_relabellings(rows)
-
-    def ceiling(self, units: BagOfWords) -> float:
-        """Return Σ_d Σ_w n_dw log(n_dw / N_d) in nats: the log-likelihood if each document had its own word
-        frequencies.
-
-        n_dw is how often document d has word w, and N_d the length of document d. units: all documents.
-
-        Proof: for any θ, β every token of document d has the distribution θᵀβ. Σ_w n_w log p_w over the simplex is
-        greatest at p_w = n_w / N (Gibbs' inequality). An average over θ or β is at most the maximum.
-        """
-        return saturated_log_likelihood(units)
 
     def plug_in(self) -> "LDA":
         """Return the model with point estimates of the topics, which no longer have a prior.
@@ -287,19 +261,7 @@ class LDA(TopicModel):
             return self
         return LDA(concentration, None, PointSimplex(smoothing=float(topic_concentration)))
 
-    def draw_unit(
-        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
-    ) -> BagOfWords:
-        """Draw a word for every token of a document, given the topic of each token.
-
-        g: {"topic_word": log β, shape (topic, word)}. l: {"assignment": one-hot topics, shape (token, topic)}.
-        unit: a document with one token in every column (counts 0 or 1); its words are replaced.
-        """
-        return draw_words(key, l["assignment"] @ g["topic_word"], unit)
-
-    def simulate(
-        self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]
-    ) -> tuple[dict[str, Statistics], dict[str, Statistics], BagOfWords]:
+    def simulate(self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]) -> JointDraw:
         """Draw parameters, latent variables and words from the joint distribution.
 
         size: (number of topics,).
@@ -331,8 +293,7 @@ class LDA(TopicModel):
         chosen = jax.random.categorical(key_z, log_theta[:, None, :], shape=(n_docs, length))
         g["topic_word"] = log_beta
         l = {"assignment": jax.nn.one_hot(chosen, size[0]), "proportions": log_theta}
-        keys = jax.random.split(key_words, n_docs)
-        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
+        return g, l, self._draw_units(key_words, g, l, units, on)
 
 
 def _concentration_per_topic(concentration: Any, on: Masks) -> Float[Array, " topic"]:

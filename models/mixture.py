@@ -31,7 +31,7 @@ from lvsearch.models.components.component import (
     log_prior,
     variant_log_likelihoods,
 )
-from lvsearch.models.contract import Gate, Masks, Model, Site, Statistics, first
+from lvsearch.models.contract import Gate, JointDraw, Latents, Masks, Model, Site, Statistics, first
 from lvsearch.models.families import Categorical
 from lvsearch.models.units import Row
 
@@ -57,7 +57,7 @@ class MixtureModel(Model):
         """
 
     @abstractmethod
-    def log_weights(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, " component"]:
+    def log_weights(self, g: Latents, on: Masks) -> Float[Array, " component"]:
         """Return the log weight log π_k of each component k, in nats, shape (component,).
 
         g: {name: statistics} of the latent variables that all rows share; the result is linear in those of the weights.
@@ -65,7 +65,7 @@ class MixtureModel(Model):
         """
 
     @abstractmethod
-    def log_weights_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+    def log_weights_prior(self, g: Latents, on: Masks) -> Float[Array, ""]:
         """Return the log prior density of the latent variables that decide the weights, in nats.
 
         g: {name: statistics} of the latent variables that all rows share.
@@ -73,7 +73,7 @@ class MixtureModel(Model):
         """
 
     @abstractmethod
-    def expected_weights(self, natural: Mapping[str, Statistics]) -> tuple[Float[np.ndarray, " component"], float]:
+    def expected_weights(self, natural: Latents) -> tuple[Float[np.ndarray, " component"], float]:
         """Return (the expected weight E[π_k] of each component, the expected mass of all further components).
 
         The first has shape (component,); all together sum to 1.
@@ -140,10 +140,6 @@ class MixtureModel(Model):
         gate = Gate("component", lambda chosen, on: chosen)
         return {**component, "variant": Site(Categorical(), ("component", "variant"), gate=gate)}
 
-    def extents(self, unit: Row) -> dict[str, int]:
-        """Return {}: a row decides the length of no axis."""
-        return {}
-
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
         """Return {"component": mask of the components that exist}, with the masks of the components' own axes and of
         variants.
@@ -152,7 +148,7 @@ class MixtureModel(Model):
         variants = {"variant": jnp.ones(self.components.n_variants, bool)} if several else {}
         return {"component": first(size[0], capacity[0]), **self.components.own_axes, **variants}
 
-    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+    def log_prior(self, g: Latents, on: Masks) -> Float[Array, ""]:
         """Return log p(weights) + log p(hyper-parameters) + Σ_k log p(θ_k | hyper-parameters) over components k, in
         nats.
 
@@ -163,9 +159,7 @@ class MixtureModel(Model):
         above = self.log_weights_prior(g, on) + log_hyper_prior(self.components, g)
         return above + jnp.where(on["component"], per_component, 0.0).sum()
 
-    def log_unit(
-        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
-    ) -> Float[Array, ""]:
+    def log_unit(self, g: Latents, l: Latents, unit: Row, on: Masks) -> Float[Array, ""]:
         """Return log p(z | weights) + log p(x | θ_z) of one row x with component z, in nats.
 
         If there are several variants v of a row, the second term is log p(v) + log p(x | θ_z, v).
@@ -197,9 +191,7 @@ class MixtureModel(Model):
         self.check(units)
         return float(self.components.log_ceiling(units).sum())
 
-    def draw_unit(
-        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
-    ) -> Row:
+    def draw_unit(self, key: Array, g: Latents, l: Latents, unit: Row, on: Masks) -> Row:
         """Draw the cells of one row, given its component (and its variant, if there are several).
 
         g: {"components": statistics of the parameters, components leading}. l: {"component": one-hot, …}.
@@ -212,9 +204,7 @@ class MixtureModel(Model):
         variant = jnp.argmax(l["variant"][chosen])
         return Row(self.components.draw_variant(key, parameters, unit, variant), unit.observed)
 
-    def simulate(
-        self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]
-    ) -> tuple[dict[str, Statistics], dict[str, Statistics], Row]:
+    def simulate(self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]) -> JointDraw:
         """Draw parameters, components and rows from the joint distribution.
 
         size: (number of components,), or the truncation of a process. units: rows of which `observed` is kept.
@@ -236,13 +226,10 @@ class MixtureModel(Model):
             key_variants = jax.random.fold_in(key_z, 0)
             drawn = jax.random.categorical(key_variants, self.components.log_variants, shape=(n_rows, size[0]))
             l["variant"] = jax.nn.one_hot(drawn, n)
-        keys = jax.random.split(key_data, n_rows)
-        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
+        return g, l, self._draw_units(key_data, g, l, units, on)
 
 
-def component_rows(
-    size: int, natural: Mapping[str, Statistics], names: tuple[str, ...]
-) -> Float[np.ndarray, "k numbers"]:
+def component_rows(size: int, natural: Latents, names: tuple[str, ...]) -> Float[np.ndarray, "k numbers"]:
     """Return the natural parameters of the named latent variables, one component in each row, shape (size, numbers).
 
     size: the number of components. natural: {name: natural parameters}, components leading.

@@ -33,26 +33,26 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from lvsearch.models.components.arguments import positive_parameter
 from lvsearch.models.components.counts import MultinomialComponents
 from lvsearch.models.contract import (
     HyperparameterArray,
+    JointDraw,
+    Latents,
     Masks,
     Site,
-    Statistics,
     concentration_parameter,
-    first,
 )
 from lvsearch.models.exponential.simplex import log_symmetric_dirichlet
-from lvsearch.models.families import Categorical, Dirichlet, Family, PointSimplex
+from lvsearch.models.families import Dirichlet, Family, PointSimplex
 from lvsearch.models.finite_mixture import FiniteMixture
-from lvsearch.models.topic_model import TopicModel, draw_words, saturated_log_likelihood
+from lvsearch.models.topic_model import DocumentTopic
 from lvsearch.models.units import BagOfWords
 
 
-class MixtureOfUnigrams(TopicModel):
+class MixtureOfUnigrams(DocumentTopic):
     """A mixture of unigrams with `size` topics, one for each document.
 
     concentration: of the symmetric Dirichlet on the weights of topics, per topic; None where they are estimated.
@@ -68,11 +68,7 @@ class MixtureOfUnigrams(TopicModel):
     topic_concentration: HyperparameterArray | None
     topics: Family
 
-    size_names: ClassVar[tuple[str, ...]] = ("topics",)
     nested: ClassVar[bool] = True
-    unit_type: ClassVar[type] = BagOfWords
-    representation: ClassVar[str] = "topic"
-    topic_site: ClassVar[str] = "topic_word"
 
     def __init__(self, concentration: Any = 1.0, topic_concentration: Any = 0.05, topics: Family | None = None):
         self.topics = Dirichlet() if topics is None else topics
@@ -114,15 +110,7 @@ class MixtureOfUnigrams(TopicModel):
         weights = PointSimplex() if self.estimated else Dirichlet()
         return {"weights": Site(weights, ("topic",)), "topic_word": Site(self.topics, ("topic", "word"))}
 
-    def locals(self) -> dict[str, Site]:
-        """Return the latent variable of one document: its one topic, one-hot on the axis (topic,)."""
-        return {"topic": Site(Categorical(), ("topic",))}
-
-    def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
-        """Return {"topic": mask of the topics that exist}, of length `capacity[0]`."""
-        return {"topic": first(size[0], capacity[0])}
-
-    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+    def log_prior(self, g: Latents, on: Masks) -> Float[Array, ""]:
         """Return log Dirichlet(weights) + Σ_k log Dirichlet(β_k | η, …, η) over topics k, in nats; 0 if both are
         estimated.
 
@@ -136,9 +124,7 @@ class MixtureOfUnigrams(TopicModel):
         topics_prior = log_symmetric_dirichlet(log_beta, self.topic_concentration, log_beta.shape[-1])
         return weights_prior + jnp.where(exists, topics_prior, 0.0).sum()
 
-    def log_unit(
-        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
-    ) -> Float[Array, ""]:
+    def log_unit(self, g: Latents, l: Latents, unit: BagOfWords, on: Masks) -> Float[Array, ""]:
         """Return log p(z) + Σ_n log p(w_n | β_z) of one document with topic z and words w_n, in nats.
 
         g: {"weights": log π, (topic,); "topic_word": log β, (topic, word)}. l: {"topic": z, one-hot}.
@@ -147,7 +133,7 @@ class MixtureOfUnigrams(TopicModel):
         per_topic = g["weights"] + (g["topic_word"][:, unit.words] * unit.counts).sum(-1)  # log p(z, w | topic)
         return jnp.where(on["topic"], l["topic"] * per_topic, 0.0).sum()
 
-    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+    def log_symmetry(self, size: tuple[int, ...], natural: Latents) -> float:
         """Return log(K! / Π_j m_j!) in nats, for K topics in groups of m_j identical ones: the log number of
         relabellings.
 
@@ -156,18 +142,9 @@ class MixtureOfUnigrams(TopicModel):
         rows = {"weights": natural["weights"], "components": natural["topic_word"]}
         return self.as_rows().log_symmetry(size, rows)
 
-    def proportions_prior(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> None:
+    def proportions_prior(self, size: tuple[int, ...], natural: Latents) -> None:
         """Return None: each document has exactly one topic, so there is no prior on proportions."""
         return
-
-    def ceiling(self, units: BagOfWords) -> float:
-        """Return Σ_d Σ_w n_dw log(n_dw / N_d) in nats: the log-likelihood if each document had its own word
-        frequencies.
-
-        n_dw is how often document d has word w, and N_d the length of document d. No topic gives more. units: all
-        documents.
-        """
-        return saturated_log_likelihood(units)
 
     def plug_in(self) -> "MixtureOfUnigrams":
         """Return the model without priors, whose weights and topics a fit estimates by maximum likelihood.
@@ -176,19 +153,7 @@ class MixtureOfUnigrams(TopicModel):
         """
         return self if self.estimated else MixtureOfUnigrams(None, None, PointSimplex())
 
-    def draw_unit(
-        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
-    ) -> BagOfWords:
-        """Draw a word for every token of a document, given its topic.
-
-        g: {"topic_word": log β, (topic, word)}. l: {"topic": one-hot}.
-        unit: a document with one token in every column (counts 0 or 1); its words are replaced.
-        """
-        return draw_words(key, l["topic"] @ g["topic_word"], unit)
-
-    def simulate(
-        self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]
-    ) -> tuple[dict[str, Statistics], dict[str, Statistics], BagOfWords]:
+    def simulate(self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]) -> JointDraw:
         """Draw parameters, topics and words from the joint distribution.
 
         size: (number of topics,).
@@ -206,8 +171,7 @@ class MixtureOfUnigrams(TopicModel):
         g = {"weights": Dirichlet().sample(key_weights, a - 1), "topic_word": Dirichlet().sample(key_topics, eta - 1)}
         chosen = jax.random.categorical(key_z, g["weights"], shape=(units.words.shape[0],))
         l = {"topic": jax.nn.one_hot(chosen, size[0])}
-        on, keys = self.active(size, size), jax.random.split(key_words, len(chosen))
-        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
+        return g, l, self._draw_units(key_words, g, l, units, self.active(size, size))
 
 
 def positive_or_none(name: str, value: Any) -> HyperparameterArray | None:
@@ -221,7 +185,7 @@ def positive_or_none(name: str, value: Any) -> HyperparameterArray | None:
     return positive_parameter(name, value)
 
 
-class Unigram(TopicModel):
+class Unigram(DocumentTopic):
     """One distribution over words for all documents; its only size is 1.
 
     topic_concentration: of the symmetric Dirichlet on the topic; None where the topic is estimated.
@@ -232,12 +196,8 @@ class Unigram(TopicModel):
     topic_concentration: HyperparameterArray | None
     topics: Family
 
-    size_names: ClassVar[tuple[str, ...]] = ("topics",)
     only_size: ClassVar[tuple[int, ...] | None] = (1,)
     nested: ClassVar[bool] = True
-    unit_type: ClassVar[type] = BagOfWords
-    representation: ClassVar[str] = "topic"
-    topic_site: ClassVar[str] = "topic_word"
 
     def __init__(self, topic_concentration: Any = 0.05, topics: Family | None = None):
         self.topics = Dirichlet() if topics is None else topics
@@ -258,15 +218,7 @@ class Unigram(TopicModel):
         """Return the latent variable that all documents share: the one topic, on the axes (topic, word)."""
         return {"topic_word": Site(self.topics, ("topic", "word"))}
 
-    def locals(self) -> dict[str, Site]:
-        """Return the latent variable of one document: its topic, which has only one value."""
-        return {"topic": Site(Categorical(), ("topic",))}
-
-    def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
-        """Return {"topic": mask of the topics that exist}, of length `capacity[0]`; only one exists."""
-        return {"topic": first(size[0], capacity[0])}
-
-    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+    def log_prior(self, g: Latents, on: Masks) -> Float[Array, ""]:
         """Return log Dirichlet(β | η, …, η) of the topic, in nats; 0 if the topic is estimated.
 
         g: {"topic_word": log β, shape (topic, word)}. on: {"topic": mask of the topics that exist}.
@@ -277,9 +229,7 @@ class Unigram(TopicModel):
         per_topic = log_symmetric_dirichlet(log_beta, self.topic_concentration, log_beta.shape[-1])
         return jnp.where(on["topic"], per_topic, 0.0).sum()
 
-    def log_unit(
-        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
-    ) -> Float[Array, ""]:
+    def log_unit(self, g: Latents, l: Latents, unit: BagOfWords, on: Masks) -> Float[Array, ""]:
         """Return Σ_n log p(w_n | β) of one document with tokens w_n, in nats.
 
         g: {"topic_word": log β, shape (topic, word)}. l: {"topic": 1 for the one topic}.
@@ -288,41 +238,19 @@ class Unigram(TopicModel):
         per_topic = (g["topic_word"][:, unit.words] * unit.counts).sum(-1)
         return jnp.where(on["topic"], l["topic"] * per_topic, 0.0).sum()
 
-    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+    def log_symmetry(self, size: tuple[int, ...], natural: Latents) -> float:
         """Return 0 nats: a single topic has no relabelling."""
         return 0.0
 
-    def proportions_prior(
-        self, size: tuple[int, ...], natural: Mapping[str, Statistics]
-    ) -> Float[np.ndarray, " topic"]:
+    def proportions_prior(self, size: tuple[int, ...], natural: Latents) -> Float[np.ndarray, " topic"]:
         """Return [1.], a Dirichlet parameter of shape (1,): with one topic the proportions are always 1."""
         return np.ones(1)
-
-    def ceiling(self, units: BagOfWords) -> float:
-        """Return Σ_d Σ_w n_dw log(n_dw / N_d) in nats: the log-likelihood if each document had its own word
-        frequencies.
-
-        n_dw is how often document d has word w, and N_d the length of document d. units: all documents.
-        """
-        return saturated_log_likelihood(units)
 
     def plug_in(self) -> "Unigram":
         """Return the model with the topic estimated by maximum likelihood."""
         return self if self.topic_concentration is None else Unigram(None, PointSimplex())
 
-    def draw_unit(
-        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
-    ) -> BagOfWords:
-        """Draw a word for every token of a document from the one topic.
-
-        g: {"topic_word": log β, (topic, word)}. l: {"topic": 1 for the one topic}.
-        unit: a document with one token in every column (counts 0 or 1); its words are replaced.
-        """
-        return draw_words(key, l["topic"] @ g["topic_word"], unit)
-
-    def simulate(
-        self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]
-    ) -> tuple[dict[str, Statistics], dict[str, Statistics], BagOfWords]:
+    def simulate(self, key: Array, size: tuple[int, ...], units: BagOfWords, extents: Mapping[str, int]) -> JointDraw:
         """Draw the topic and the words from the joint distribution.
 
         size: (1,).
@@ -339,5 +267,4 @@ class Unigram(TopicModel):
         eta = jnp.broadcast_to(jnp.asarray(self.topic_concentration), (1, extents["word"]))
         g = {"topic_word": Dirichlet().sample(key_topics, eta - 1)}
         l = {"topic": jnp.ones((n_docs, 1), g["topic_word"].dtype)}
-        on, keys = self.active(size, size), jax.random.split(key_words, n_docs)
-        return g, l, jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
+        return g, l, self._draw_units(key_words, g, l, units, self.active(size, size))

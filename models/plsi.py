@@ -23,21 +23,20 @@ See `lvsearch.inference.likelihood.proportions` for the two published ways out: 
 documents, and folding in.
 """
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
-from lvsearch.models.contract import Masks, Site, Statistics, first, log_relabellings
+from lvsearch.models.contract import Latents, Masks, Site, log_relabellings
 from lvsearch.models.families import Categorical, PointSimplex
-from lvsearch.models.topic_model import TopicModel, draw_words, saturated_log_likelihood
+from lvsearch.models.topic_model import TokenTopics
 from lvsearch.models.units import BagOfWords
 
 
-class PLSI(TopicModel):
+class PLSI(TokenTopics):
     """Probabilistic latent semantic indexing with `size` topics, by point estimates: nothing is integrated out.
 
     smoothing: pseudo-counts added to every word of each topic in the M-step; 0 is maximum likelihood.
@@ -53,11 +52,7 @@ class PLSI(TopicModel):
     smoothing: float = eqx.field(static=True)
     tempering: float = eqx.field(static=True)
 
-    size_names: ClassVar[tuple[str, ...]] = ("topics",)
     nested: ClassVar[bool] = True
-    unit_type: ClassVar[type] = BagOfWords
-    representation: ClassVar[str] = "proportions"
-    topic_site: ClassVar[str] = "topic_word"
 
     def __init__(self, smoothing: float | int = 0.0, tempering: float | int = 1.0):
         if not 0 <= smoothing < np.inf:
@@ -87,21 +82,11 @@ class PLSI(TopicModel):
             "proportions": Site(PointSimplex(), ("topic",)),
         }
 
-    def extents(self, unit: BagOfWords) -> dict[str, int]:
-        """Return {"token": number of columns of the document}, one for each distinct word, padding included."""
-        return {"token": unit.words.shape[-1]}
-
-    def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
-        """Return {"topic": mask of the topics that exist}, of length `capacity[0]`."""
-        return {"topic": first(size[0], capacity[0])}
-
-    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+    def log_prior(self, g: Latents, on: Masks) -> Float[Array, ""]:
         """Return 0 nats: the parameters have no prior."""
         return jnp.zeros((), g["topic_word"].dtype)
 
-    def log_unit(
-        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
-    ) -> Float[Array, ""]:
+    def log_unit(self, g: Latents, l: Latents, unit: BagOfWords, on: Masks) -> Float[Array, ""]:
         """Return Σ_n c_n [log θ_{z_n} + log β_{z_n, w_n}] of one document, nats.
 
         w_n is its n-th distinct word, c_n the count of that word (0 for padding), and z_n its topic.
@@ -112,7 +97,7 @@ class PLSI(TopicModel):
         weighted = unit.counts[:, None] * l["assignment"]
         return (weighted * (l["proportions"] + g["topic_word"][:, unit.words].T)).sum()
 
-    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+    def log_symmetry(self, size: tuple[int, ...], natural: Latents) -> float:
         """Return log(K! / Π_j m_j!) in nats, for K topics in groups of m_j identical ones: the log number of
         relabellings.
 
@@ -120,28 +105,10 @@ class PLSI(TopicModel):
         """
         return log_relabellings(np.asarray(natural["topic_word"])[: size[0]])
 
-    def proportions_prior(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> None:
+    def proportions_prior(self, size: tuple[int, ...], natural: Latents) -> None:
         """Return None: unlike in LDA, proportions have no distribution."""
         return
-
-    def ceiling(self, units: BagOfWords) -> float:
-        """Return Σ_d Σ_w n_dw log(n_dw / N_d) in nats: the log-likelihood if each document had its own word
-        frequencies.
-
-        n_dw is how often document d has word w, and N_d the length of document d. No mixture of topics gives more.
-        """
-        return saturated_log_likelihood(units)
 
     def plug_in(self) -> "PLSI":
         """Return the model itself: all its parameters are estimated already."""
         return self
-
-    def draw_unit(
-        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: BagOfWords, on: Masks
-    ) -> BagOfWords:
-        """Draw a word for every token of a document, given the topic of each token.
-
-        g: {"topic_word": log β, (topic, word)}. l: {"assignment": one-hot, (token, topic)}.
-        unit: a document with one token in every column (counts 0 or 1); its words are replaced.
-        """
-        return draw_words(key, l["assignment"] @ g["topic_word"], unit)

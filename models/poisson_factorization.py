@@ -58,6 +58,8 @@ from scipy.special import xlogy
 from lvsearch.models.components.arguments import positive_parameter
 from lvsearch.models.contract import (
     HyperparameterArray,
+    JointDraw,
+    Latents,
     Masks,
     Model,
     Site,
@@ -227,7 +229,7 @@ class PoissonFactorization(Model):
         """Return c/μ, the rate of the Gamma prior on factors, shape () or (dim,)."""
         return self.factor_concentration / self.mean_count
 
-    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+    def log_prior(self, g: Latents, on: Masks) -> Float[Array, ""]:
         """Return Σ_kv log Gamma(β_kv | concentration, rate) over factors k and columns v, in nats.
 
         g: {"factors": (log β, −β), shape (factor, dim)}. on: {"factor": mask of the factors that exist}.
@@ -235,9 +237,7 @@ class PoissonFactorization(Model):
         per_cell = _log_gamma_density(g["factors"], self.factor_concentration, self.factor_rate())
         return jnp.where(on["factor"][:, None], per_cell, 0.0).sum()
 
-    def log_unit(
-        self, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
-    ) -> Float[Array, ""]:
+    def log_unit(self, g: Latents, l: Latents, unit: Row, on: Masks) -> Float[Array, ""]:
         """Return log p(θ) + log p(noise) + Σ_kv log Poisson(x_kv | noise_v θ_k β_kv) of one row, in nats.
 
         θ_k is the intensity of factor k in the row and β_kv its mean count in column v. x_kv are the counts that column
@@ -261,7 +261,7 @@ class PoissonFactorization(Model):
         cells = jnp.where(both, counted - expected, 0.0).sum(1) - jnp.where(unit.observed, gammaln(x + 1), 0.0)
         return jnp.where(exists, per_factor, 0.0).sum() + (cells + noise).sum()
 
-    def log_symmetry(self, size: tuple[int, ...], natural: Mapping[str, Statistics]) -> float:
+    def log_symmetry(self, size: tuple[int, ...], natural: Latents) -> float:
         """Return log(K! / Π_j m_j!) in nats, for K factors in groups of m_j identical ones: the log number of
         relabellings.
 
@@ -292,9 +292,7 @@ class PoissonFactorization(Model):
             "factors as there are columns fit any counts exactly, and likelihood alone never stops below that"
         )
 
-    def draw_unit(
-        self, key: Array, g: Mapping[str, Statistics], l: Mapping[str, Statistics], unit: Row, on: Masks
-    ) -> Row:
+    def draw_unit(self, key: Array, g: Latents, l: Latents, unit: Row, on: Masks) -> Row:
         """Draw the counts of one row given factors, intensities and noise. The allocation to factors is not used.
 
         g: {"factors": (log β, −β), (factor, dim)}. l: {"intensities": (factor,); "noise", if any, (dim,)}.
@@ -305,9 +303,7 @@ class PoissonFactorization(Model):
             mean = -l["noise"].negative_value * mean
         return Row(jax.random.poisson(key, mean).astype(mean.dtype), unit.observed)
 
-    def simulate(
-        self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]
-    ) -> tuple[dict[str, Statistics], dict[str, Statistics], Row]:
+    def simulate(self, key: Array, size: tuple[int, ...], units: Row, extents: Mapping[str, int]) -> JointDraw:
         """Draw parameters, intensities and counts from the joint distribution.
 
         size: (number of factors,). units: rows of which `observed` is kept.
@@ -332,8 +328,7 @@ class PoissonFactorization(Model):
                 r = -g["noise_shape"].negative_value
             r = jnp.asarray(r)
             l["noise"] = _draw_gamma(jax.random.fold_in(key, NOISE), r, r, (n_rows, n_dims))
-        keys = jax.random.split(key_data, n_rows)
-        drawn = jax.vmap(lambda k, lu, u: self.draw_unit(k, g, lu, u, on))(keys, l, units)
+        drawn = self._draw_units(key_data, g, l, units, on)
         shares = intensities.log_value[:, None, :] + g["factors"].log_value.T
         copies = jax.vmap(_counts)(drawn)
         allocation = Categorical().sample_counts(key_allocation, shares, copies)

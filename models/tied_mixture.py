@@ -28,7 +28,6 @@ statistics. A(λ + S) has ν + N in the place of ν, and spread · I + Σ_n y_n 
 of spread · I.
 """
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -38,7 +37,7 @@ from jaxtyping import Array, Float
 
 from lvsearch.models.components import FullCovarianceComponents
 from lvsearch.models.components.component import Component, log_hyper_prior
-from lvsearch.models.contract import HyperparameterArray, Masks, Site, Statistics
+from lvsearch.models.contract import HyperparameterArray, Latents, Masks, Site
 from lvsearch.models.exponential.family import inner
 from lvsearch.models.exponential.normal_wishart import (
     NormalWishartStatistics,
@@ -151,7 +150,7 @@ class TiedMixture(DirichletWeightedMixture):
         natural = self._repeated(self.prior_natural(component, n_dims, {"component": exists}), n_components)
         return TiedNormalWishart().sample(key, natural)
 
-    def log_prior(self, g: Mapping[str, Statistics], on: Masks) -> Float[Array, ""]:
+    def log_prior(self, g: Latents, on: Masks) -> Float[Array, ""]:
         """Return log p(weights) + log p(hyper-parameters) + log p(means, shared precision), in nats.
 
         The log-normaliser A(λ) of the prior is linear in the logarithms of the hyper-parameters, as for one component.

@@ -16,7 +16,7 @@ are. It is the same in every labelling. The spread of the particles, in contrast
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -26,6 +26,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.annealing.kits import chain_kit, plain_kit
+from lvsearch.inference.annealing.particle_arrays import AnnealingChain, SymmetricStart
 from lvsearch.inference.annealing.particles import MOST_PILOT_STEPS, Profile, draw_from_q, next_temperature
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.generators import generator
@@ -124,7 +125,7 @@ def traced(function: Callable[..., Array], *like: Array) -> Traced:
     return Traced(tuple(map(jnp.asarray, closed.consts)), closed.jaxpr)
 
 
-class DensityChain(eqx.Module):
+class DensityChain(AnnealingChain, SymmetricStart):
     """The annealing chain of one probabilistic program (a NumPyro model) and data set at one size.
 
     Everything that the chain closes over is a leaf of it.
@@ -146,6 +147,9 @@ class DensityChain(eqx.Module):
     lengths: StepLengths
     work: int = eqx.field(static=True)
 
+    directed: ClassVar[bool] = False
+    """False: a sweep of reversible, identically distributed trajectories is its own time reversal."""
+
     @property
     def elements(self) -> int:
         """The number of values that one evaluation of the density computes, roughly what a sweep of one particle
@@ -157,11 +161,6 @@ class DensityChain(eqx.Module):
     def efficient_particles(self) -> int:
         """The number of particles up to which doubling them less than doubles the time of a sweep on this chain: 64."""
         return 64
-
-    @property
-    def directed(self) -> bool:
-        """Whether a backward sweep differs from a forward one: False."""
-        return False  # a sweep of reversible, identically distributed trajectories is its own time reversal
 
     def init(self, key: Key[Array, ""], particles: int) -> DensityState:
         """Draw the first state: `particles` independent draws of the prior."""
@@ -196,25 +195,6 @@ class DensityChain(eqx.Module):
     def _log_densities(self, position: Array) -> Float[Array, "particle two"]:
         """Return log p(u) and log p(data | u) of each particle's coordinates u, (particle, 2), in nats."""
         return jax.vmap(lambda u: self.log_densities(u, self.size))(position)
-
-    def label_scores(self, state: DensityState) -> None:
-        """Return None, so that no relabellings are drawn: the prior, where the path begins, does not change when
-        components are renamed.
-        """
-        del state
-
-    def relabel(self, state: DensityState, order: Int[Array, "particle component"]) -> DensityState:
-        """Return the state as it is: `order` is ignored, because renaming components needs no correction on this
-        path.
-        """
-        del order
-        return state
-
-    def take(self, state: DensityState, particles: Int[Array, " chosen"]) -> DensityState:
-        """Return the state of the chosen particles, in the order in which they are named; a particle may be named
-        twice.
-        """
-        return DensityState(state.position[particles], state.log_likelihood[particles])
 
     def run_trajectories(
         self,

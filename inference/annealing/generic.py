@@ -6,16 +6,15 @@ exponential family of its latent variable (a *site*) with natural parameter λ. 
 
     (1 − t) λ + t ∂ log-joint / ∂ t(site) / copies                                        (Blei 2004, Eq. 2.18)
 
-so the tempered sweep is the sweep of `gibbs` with one more line. There are two choices of q. The *flat* q is what the
-priors alone say of each site; it is symmetric in the components and covers everything (for little data). A mean-field
-fit is near the posterior, and is around one labelling.
+so the tempered sweep is the sweep of `gibbs` with one more line. q is *flat*: it is what the
+priors alone say of each site. It is symmetric in the components and covers everything (for little data).
 
 Sweeps visit sites in the model's order in both directions. So a backward path is not the exact time reversal of a
 forward one; each is a valid annealing of its own.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -24,11 +23,12 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.annealing.kits import chain_kit, plain_kit
+from lvsearch.inference.annealing.particle_arrays import AnnealingChain, SymmetricStart
 from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.engine.gibbs import GibbsState, Tilt, conditional_draw, sweep_state
 from lvsearch.inference.engine.meanfield import cast, expected_statistics, local_lengths, unit_masks
 from lvsearch.inference.engine.meanfield_starts import blank_globals
-from lvsearch.models.contract import Masks, Model, Site, Statistics, Unit
+from lvsearch.models.contract import Latents, Masks, Model, Site, Statistics, Unit
 from lvsearch.models.exponential.family import inner
 from lvsearch.models.families import IndicatorFamily
 from lvsearch.models.kernels import full_precision
@@ -36,16 +36,14 @@ from lvsearch.models.kernels import full_precision
 PRIOR_SWEEPS = 5
 
 
-class GenericChain(eqx.Module):
+class GenericChain(AnnealingChain, SymmetricStart):
     """The annealing chain of one model, data set and size. States are `GibbsState`s with particles on the first axis.
 
     | field | meaning |
     |---|---|
     | `model`, `batches`, `unit_ids`, `size` | the model and data to sample; `size` is traced |
     | `globals`, `locals` | λ of q: site -> natural parameters; locals of each batch, units leading |
-    | `sharpness` | f = q(globals)^sharpness weighs relabellings in `label_scores`; 0 where q is symmetric |
     | `capacity` | how many array slots there are for components |
-    | `size_axis` | the axis whose entries are exchangeable; None where none is, or q is symmetric |
 
     A *site* is a latent variable of the model. *Globals* are shared by all units of data, *locals* belong to one unit.
     """
@@ -56,9 +54,10 @@ class GenericChain(eqx.Module):
     size: tuple[Any, ...]
     globals: dict[str, Statistics]
     locals: tuple[dict[str, Statistics], ...]
-    sharpness: np.ndarray
     capacity: tuple[int, ...] = eqx.field(static=True)
-    size_axis: str | None = eqx.field(static=True)
+
+    directed: ClassVar[bool] = False
+    """False: both directions visit sites in the same order."""
 
     @property
     def elements(self) -> int:
@@ -68,16 +67,6 @@ class GenericChain(eqx.Module):
     def init(self, key: Key[Array, ""], particles: int) -> GibbsState:
         """Draw the first state: `particles` independent draws of q."""
         return jax.vmap(self._draw_particle)(jax.random.split(key, particles))
-
-    @property
-    def efficient_particles(self) -> int:
-        """The number of particles up to which doubling them less than doubles the time of a sweep on this chain: 32."""
-        return 32
-
-    @property
-    def directed(self) -> bool:
-        """Whether a backward sweep differs from a forward one: False, both visit sites in the same order."""
-        return False
 
     def step(
         self, key: Key[Array, ""], state: GibbsState, temperature: Float[Array, ""], *, backward: bool
@@ -104,73 +93,6 @@ class GenericChain(eqx.Module):
     def log_density(self, state: GibbsState) -> Float[Array, " particle"]:
         """Return log p(state, data) of each particle, (particle,), in nats."""
         return jax.vmap(self._log_joint)(state)
-
-    def label_scores(self, state: GibbsState) -> Float[Array, "particle component component"] | None:
-        """Return scores S in nats, (particle, component, component), from which relabellings of the components are
-        drawn.
-
-        S[k, l] is sharpness · log q(component k = the state's component l), summed over the global latent variables.
-        The result is None where q is symmetric in the components or no axis is exchangeable.
-        """
-        axis = self.size_axis
-        if axis is None:
-            return None
-        on = self.model.active(self.size, self.capacity)
-        exists = on[axis]
-
-        def one(g: dict[str, Statistics]) -> Array:
-            """Return the scores of one particle, without the factor `sharpness`."""
-            # q's component k on the first axis, the state's component l on the second
-            total = jnp.zeros((len(exists), len(exists)))
-            for name, site in self.model.globals().items():
-                if axis not in site.element_axes:
-                    continue
-                place = site.element_axes.index(axis)
-
-                def components_first(leaf: Array, place: int = place) -> Array:
-                    return jnp.moveaxis(leaf, place, 0)
-
-                def density(natural: Statistics, statistics: Statistics, site: Site = site) -> Array:
-                    return _log_density(site, natural, statistics, on).sum()
-
-                natural, statistics = (jax.tree.map(components_first, each[name]) for each in (self.globals, g))
-                total = total + jax.vmap(jax.vmap(density, (None, 0)), (0, None))(natural, statistics)
-            return total
-
-        # a component that does not exist keeps its own name
-        both = exists[:, None] & exists
-        scores = self.sharpness * jax.vmap(one)(state.globals)
-        return jnp.where(both, scores, jnp.where(jnp.eye(len(exists), dtype=bool), 0.0, -jnp.inf))
-
-    def relabel(self, state: GibbsState, order: Int[Array, "particle component"]) -> GibbsState:
-        """Return the state in which component l of each particle becomes component order[l].
-
-        order: the new number of each component, (particle, component).
-        """
-
-        def one(s: GibbsState, new: Array) -> GibbsState:
-            old = jnp.argsort(new)  # inverse order: new component k was component old[k]
-
-            def reorder(site: Site, statistics: Statistics, leading: int) -> Statistics:
-                def reorder_leaf(leaf: Array) -> Array:
-                    for place, name in enumerate(site.axes):
-                        if name == self.size_axis and place + leading < leaf.ndim:
-                            leaf = jnp.take(leaf, old, axis=place + leading)
-                    return leaf
-
-                return jax.tree.map(reorder_leaf, statistics)
-
-            g = {name: reorder(site, s.globals[name], 0) for name, site in self.model.globals().items()}
-            sites = self.model.locals()
-            return GibbsState(g, tuple({name: reorder(sites[name], l[name], 1) for name in l} for l in s.locals))
-
-        return jax.vmap(one)(state, order)
-
-    def take(self, state: GibbsState, particles: Int[Array, " chosen"]) -> GibbsState:
-        """Return the state of the chosen particles, in the order in which they are named; a particle may be named
-        twice.
-        """
-        return jax.tree.map(lambda leaf: leaf[particles], state)
 
     # ── densities ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -284,34 +206,7 @@ def chain_from_priors(
     dtype = jnp.asarray(batches[0].weight).dtype
     natural, mean = _flat_globals(model, extents, size, capacity, dtype)
     locals_ = tuple(_flat_locals(model, mean, batch, size, capacity=capacity) for batch in batches)
-    return GenericChain(model, batches, unit_ids, size, natural, locals_, np.asarray(0.0), capacity, None)
-
-
-def fitted_chain(
-    model: Model,
-    data: Dataset,
-    size: tuple[int, ...],
-    capacity: tuple[int, ...],
-    globals_: Mapping[str, Statistics],
-    locals_: tuple[Mapping[str, Statistics], ...],
-    size_axis: str | None,
-) -> GenericChain:
-    """Return the annealing chain whose path begins with a mean-field fit as q.
-
-    Global sites are the latent variables that all units share, local sites those of one unit.
-
-    size, capacity: how many components exist, and how many array slots there are for them.
-    globals_: natural parameters of the fit's globals by site, padded to the capacity.
-    locals_: natural parameters of each batch's locals by site, units leading.
-    size_axis: the axis whose entries are exchangeable under the model's priors; None where none is.
-
-    Raises ValueError for a model with gated elements.
-    """
-    _check_no_gates(model)
-    sharpness = np.asarray(min(1.0, 10.0 * size[0] / max(1, data.n_units)))
-    g, l = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), (dict(globals_), tuple(map(dict, locals_))))
-    batches, sizes = cast(data, np.float64).batches, tuple(np.int32(n) for n in size)
-    return GenericChain(model, batches, data.unit_ids, sizes, g, l, sharpness, capacity, size_axis)
+    return GenericChain(model, batches, unit_ids, size, natural, locals_, capacity)
 
 
 def _check_no_gates(model: Model) -> None:
@@ -351,7 +246,7 @@ def _flat_globals(
 @full_precision
 def _flat_locals(
     model: Model,
-    g: Mapping[str, Statistics],
+    g: Latents,
     batch: Batch,
     size: tuple[Any, ...],
     *,

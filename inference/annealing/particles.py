@@ -153,7 +153,7 @@ def backward(
             order = draw_orders(np.asarray(scores), generator(key_labels))
             state = relabel_all(chain, state, order)
             worth = -log_labelling(np.asarray(label_scores(chain, state)))
-        particles = _n_particles(chain, state) // islands
+        particles = _log_ratio.eval_shape(chain, state).shape[0] // islands
         population = start_population(state, islands, particles)
         population = population._replace(log_weight=population.log_weight + worth)
         before = np.concatenate([[0.0], temperatures])
@@ -437,11 +437,6 @@ def relabel_all(chain: Any, state: Any, order: Int[Array | np.ndarray, "particle
     order: the new number of each component, (particle, component).
     """
     return chain.relabel(state, order)
-
-
-def _n_particles(chain: Chain, state: State) -> int:
-    """Return the number of particles in a state."""
-    return _log_ratio.eval_shape(chain, state).shape[0]
 
 
 def _step_log_weights(chain: Chain, state: State, ratio: np.ndarray, t: float, step: float) -> np.ndarray:

@@ -16,7 +16,6 @@ updates do not ascend the evidence bound. But they commit later than mean field 
 sure of itself where images have few regions. Fits that start with such passes end at higher bounds.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -49,7 +48,7 @@ from lvsearch.inference.engine.tiled import blank_tile, settled_tile, tile_step
 from lvsearch.inference.sharding import on_host, units_of
 from lvsearch.models.annotated import AnnotatedModel
 from lvsearch.models.components import MultinomialComponents
-from lvsearch.models.contract import Masks, Site, Statistics
+from lvsearch.models.contract import Latents, Masks, Site, Statistics
 from lvsearch.models.kernels import kernel
 from lvsearch.models.units import AnnotatedImage
 
@@ -68,7 +67,7 @@ class Counted(NamedTuple):
 
 
 def collapsed_sweep(
-    model: AnnotatedModel, g: Mapping[str, Statistics], unit: AnnotatedImage, l: dict[str, Statistics], on: Masks
+    model: AnnotatedModel, g: Latents, unit: AnnotatedImage, l: dict[str, Statistics], on: Masks
 ) -> dict[str, Statistics]:
     """Return the expected statistics of an image's latent variables after one update of each except its proportions.
 
@@ -82,7 +81,7 @@ def collapsed_sweep(
     exists = unit_masks(model, unit, on)
     alpha = model.alpha(on)
 
-    def log_joint(means: Mapping[str, Statistics]) -> Array:
+    def log_joint(means: Latents) -> Array:
         """Return the image's log-joint in nats without its proportions, whose statistics are set to 0."""
         without_theta = {**means, model.representation: jnp.zeros_like(means[model.representation])}
         return model.log_unit(g, without_theta, unit, exists)
@@ -104,7 +103,7 @@ def collapsed_sweep(
     return l
 
 
-def factor_counts(model: AnnotatedModel, unit: AnnotatedImage, l: Mapping[str, Statistics]) -> Array:
+def factor_counts(model: AnnotatedModel, unit: AnnotatedImage, l: Latents) -> Array:
     """Return the expected number of an image's regions and caption words in each factor, (factor,).
 
     unit: the image with its caption.

@@ -105,16 +105,6 @@ class BlockChain(ParticleArrays):
         """The number of cells, which is roughly what a sweep costs: it goes over all of them."""
         return self.increments.shape[0] * self.increments.shape[1]
 
-    @property
-    def efficient_particles(self) -> int:
-        """The number of particles up to which doubling them less than doubles the time of a sweep on this chain: 32."""
-        return 32
-
-    @property
-    def directed(self) -> bool:
-        """Whether a backward sweep differs from a forward one: True."""
-        return True
-
     def init(self, key: Key[Array, ""], particles: int) -> BlockState:
         """Draw the first state: `particles` independent draws of all latent variables from q, or from the prior."""
         keys, (n_rows, n_dims, n_numbers) = jax.random.split(key, 5), self.increments.shape

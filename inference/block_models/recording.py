@@ -6,7 +6,6 @@ variables that simulated data were drawn with.
 
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
@@ -57,7 +56,6 @@ class BlockRecorder(Recorder):
     request of the cluster of each row and column.
     """
 
-    quantities: tuple[Quantity, ...] = eqx.field(static=True)
     order: Int[np.ndarray, " units"] | None
 
     def values(self, chain: BlockChain, state: BlockState) -> tuple[Array, ...]:

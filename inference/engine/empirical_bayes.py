@@ -1,22 +1,12 @@
 """Empirical Bayes: find the hyper-parameters that maximise the evidence bound while q is fixed.
 
 Dirichlet parameters are found by Newton's method (Blei 2004, §3.4.2; the linear-time step is Minka 2000). That runs in
-float64 on the host, since there are at most a few hundred numbers. All other hyper-parameters are found by gradient
-ascent on the bound (`ascend_hyperparameters`).
+float64 on the host, since there are at most a few hundred numbers.
 """
 
-from collections.abc import Callable
-from typing import Any
-
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float64
+from jaxtyping import Float64
 from scipy.special import digamma, polygamma
-
-from lvsearch.models.contract import Model
-from lvsearch.models.kernels import kernel
 
 NEWTON_STEPS = 100
 """The largest number of Newton steps."""
@@ -78,57 +68,3 @@ def newton_symmetric(total: float, entries: int, mean_log_sum: float) -> float:
         if abs(step) < 1e-10:
             break
     return float(np.exp(log_total))
-
-
-@kernel(static_argnames=("bound", "steps"))
-def _ascend(
-    logs: Any, rest: Any, args: Any, learning_rate: float | int | Array, bound: Callable[[Any, Any], Array], steps: int
-) -> Any:
-    """Return the logarithms of the hyper-parameters after `steps` steps of Adam uphill on `bound`.
-
-    logs: the logarithms of the model's array leaves, which are its hyper-parameters.
-    rest: the model without its array leaves.
-    args: the second argument of `bound`.
-    learning_rate: Adam's learning rate, in units of the logarithm.
-    bound: (model, args) -> a number in nats.
-    """
-    import optax
-
-    optimiser = optax.adam(learning_rate)
-
-    def loss(logs: Any) -> Array:
-        return -bound(eqx.combine(jax.tree.map(jnp.exp, logs), rest), args)
-
-    def step(_: Array | int, carry: tuple[Any, Any]) -> tuple[Any, Any]:
-        logs, state = carry
-        updates, state = optimiser.update(jax.grad(loss)(logs), state)
-        return optax.apply_updates(logs, updates), state
-
-    return jax.lax.fori_loop(0, steps, step, (logs, optimiser.init(logs)))[0]
-
-
-def ascend_hyperparameters(
-    model: Model,
-    bound: Callable[[Any, Any], Array],
-    args: Any,
-    *,
-    steps: int = 200,
-    learning_rate: float = 0.05,
-) -> Model:
-    """Return the model with its hyper-parameters moved uphill on `bound(model, args)`, by Adam in log space.
-
-    It is meant for positive hyper-parameters that have no Newton step. Leaves of the model that are not arrays, such as
-    a family's settings, stay as they are.
-
-    model: the model with the hyper-parameters to start from.
-    bound: a function of the model and `args`, such as the evidence bound at fixed beliefs. It must be defined at module
-        level, since it is a key of the compiled program.
-    args: the second argument of `bound`, a pytree.
-    steps: how many steps of Adam are made.
-    learning_rate: Adam's learning rate, in units of the logarithm.
-    """
-    import optax  # noqa: F401 — a tenth of a second, so not at the top; and not first while `_ascend` is traced
-
-    values, rest = eqx.partition(model, lambda leaf: isinstance(leaf, np.ndarray))
-    logs = _ascend(jax.tree.map(np.log, values), rest, args, learning_rate, bound, steps)
-    return eqx.combine(jax.tree.map(lambda x: np.asarray(np.exp(np.asarray(x, np.float64))), logs), rest)

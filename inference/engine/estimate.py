@@ -4,7 +4,7 @@ The arrays of a fit hold existing components only. Compiled programs get them pa
 (`pad_axes`), so that one program serves many sizes.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -13,7 +13,7 @@ from jaxtyping import Array
 
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.engine.meanfield import Beliefs, expected_statistics, globals_bound, mask_elements
-from lvsearch.models.contract import Model, Statistics
+from lvsearch.models.contract import Latents, Model, Statistics
 from lvsearch.models.kernels import kernel
 
 CAPACITIES = (8, 16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256)
@@ -69,7 +69,7 @@ def check_size(size: int, capacity: int) -> None:
 
 
 def cut_axes(
-    model: Model, statistics: Mapping[str, Statistics], size: tuple[int, ...], capacity: tuple[int, ...]
+    model: Model, statistics: Latents, size: tuple[int, ...], capacity: tuple[int, ...]
 ) -> dict[str, Statistics]:
     """Return the statistics or natural parameters of the globals without padding, by site, as NumPy arrays.
 
@@ -97,7 +97,7 @@ def cut_axes(
 
 
 def pad_axes(
-    model: Model, statistics: Mapping[str, Statistics], size: tuple[int, ...], capacity: tuple[int, ...]
+    model: Model, statistics: Latents, size: tuple[int, ...], capacity: tuple[int, ...]
 ) -> dict[str, Statistics]:
     """Return statistics or natural parameters of the globals with zeros in the array slots of components that do not
     exist.
@@ -158,7 +158,7 @@ def point_of(
 
 
 def padded_natural(
-    model: Model, natural: Mapping[str, Statistics], size: tuple[int, ...], capacity: tuple[int, ...], dtype: Any
+    model: Model, natural: Latents, size: tuple[int, ...], capacity: tuple[int, ...], dtype: Any
 ) -> dict[str, Statistics]:
     """Return natural parameters of the globals padded from `size` components to `capacity` slots, as NumPy arrays of
     `dtype`.
@@ -170,9 +170,7 @@ def padded_natural(
     return jax.tree.map(lambda leaf: np.asarray(leaf, dtype), pad_axes(model, natural, size, capacity))
 
 
-def beliefs_at(
-    model: Model, natural: Mapping[str, Statistics], size: tuple[int, ...], capacity: tuple[int, ...], dtype: Any
-) -> Beliefs:
+def beliefs_at(model: Model, natural: Latents, size: tuple[int, ...], capacity: tuple[int, ...], dtype: Any) -> Beliefs:
     """Return q(globals) of a recorded fit, padded to a capacity, with its expected statistics.
 
     Globals are the latent variables that all units share.
@@ -185,7 +183,7 @@ def beliefs_at(
 
 
 def recorded_beliefs_and_bound(
-    model: Model, natural: Mapping[str, Statistics], size: tuple[int, ...], capacity: tuple[int, ...]
+    model: Model, natural: Latents, size: tuple[int, ...], capacity: tuple[int, ...]
 ) -> tuple[Beliefs, float]:
     """Return (q(globals) of a recorded fit in float64, its part of the evidence bound in nats).
 

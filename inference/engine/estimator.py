@@ -5,7 +5,6 @@
 the state that it carries.
 """
 
-from collections.abc import Mapping
 from copy import copy
 from functools import singledispatch
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -27,7 +26,7 @@ from lvsearch.inference.engine.estimate import (
 )
 from lvsearch.inference.engine.meanfield import Beliefs, MeanField, ascend, batch_bound, cast, fit_locals
 from lvsearch.inference.engine.meanfield_starts import blank_globals, blank_unit, scattered_start
-from lvsearch.models.contract import Model, Statistics
+from lvsearch.models.contract import Latents, Model
 from lvsearch.models.kernels import kernel
 
 
@@ -246,7 +245,7 @@ def resident_plan(model: Model, data: Dataset, size: tuple[int, ...], capacity: 
 def exact_bound(
     model: Model,
     data: Dataset,
-    natural: Mapping[str, Statistics],
+    natural: Latents,
     fitted: MeanField,
     size: tuple[int, ...],
     capacity: tuple[int, ...],
@@ -272,7 +271,7 @@ def exact_bound(
 @counted
 def _recorded_units(
     model: Model,
-    g: Mapping[str, Statistics],
+    g: Latents,
     batch: Batch,
     start: Beliefs,
     size: tuple[Array | int, ...],

@@ -27,14 +27,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from lvsearch.models.contract import Masks, Site, Statistics, Unit
+from lvsearch.models.contract import Latents, Masks, Site, Statistics, Unit
 from lvsearch.models.families import UnitCarrierFamily
 
 LogJoint = Callable[[dict[str, Statistics]], Array]
 """A function of the statistics of one unit's sites whose gradient is taken; it returns a number in nats."""
 
 
-def gate_of(site: Site, statistics: Mapping[str, Statistics], on: Masks) -> Array | None:
+def gate_of(site: Site, statistics: Latents, on: Masks) -> Array | None:
     """Return the gate of each element of a latent variable: the value of the indicator entry that lets the element
     exist.
 
@@ -89,7 +89,7 @@ def with_gated_entropy(
     sites: Mapping[str, Site],
     name: str,
     log_joint: LogJoint,
-    natural: Mapping[str, Statistics],
+    natural: Latents,
     unit: Unit,
     on: Masks,
 ) -> LogJoint:

@@ -9,7 +9,6 @@ from a pseudo-prior, which the conditional of the indicator that gates them coun
 Along a path π_t ∝ q^(1−t) p(·, data)^t (`Tilt`) a conditional has natural parameter (1 − t) · q's + t · the gradient.
 """
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -20,9 +19,8 @@ from jaxtyping import Array
 from lvsearch.inference.data.dataset import Batch
 from lvsearch.inference.engine.gates import pseudo_prior, with_gated_entropy
 from lvsearch.inference.engine.meanfield import complete_conditional, mask_elements, unit_masks
-from lvsearch.models.contract import Masks, Model, Site, Statistics, Unit
+from lvsearch.models.contract import Latents, Masks, Model, Site, Statistics, Unit
 from lvsearch.models.families import IndicatorFamily
-from lvsearch.models.kernels import kernel
 
 
 class GibbsState(NamedTuple):
@@ -49,8 +47,8 @@ class Tilt(NamedTuple):
     """
 
     temperature: Array
-    globals: Mapping[str, Statistics]
-    locals: tuple[Mapping[str, Statistics], ...]
+    globals: Latents
+    locals: tuple[Latents, ...]
 
 
 def conditional_draw(key: Array, site: Site, natural: Statistics, unit: Unit | None, on: Masks) -> Statistics:
@@ -121,31 +119,6 @@ def _sample_site(
     return jax.lax.fori_loop(0, length, one_slice, state)
 
 
-@kernel(static_argnames=("capacity",))
-def gibbs_sweep(
-    model: Model,
-    key: Array,
-    state: GibbsState,
-    batches: tuple[Batch, ...],
-    unit_ids: tuple[Array | np.ndarray, ...],
-    size: tuple[Array | int, ...],
-    *,
-    capacity: tuple[int, ...],
-) -> GibbsState:
-    """Return the state after one compiled Gibbs sweep: all locals, then all globals, drawn from their complete
-    conditionals.
-
-    Globals are the latent variables that all units share, locals those of one unit.
-
-    state: the sampled statistics before the sweep.
-    batches: the units of data.
-    unit_ids: the number of each unit, (units,) for each batch. A unit's key is folded with its number, so its draw does
-        not depend on how units are batched.
-    size, capacity: how many components exist, and how many array slots there are for them.
-    """
-    return sweep_state(model, key, state, batches, unit_ids, model.active(size, capacity))
-
-
 def sweep_state(
     model: Model,
     key: Array,
@@ -171,7 +144,7 @@ def sweep_state(
     # Locals: units are independent given the globals.
 
     def one_unit(
-        unit_key: Array, unit: Unit, l: dict[str, Statistics], reference: Mapping[str, Statistics] | None
+        unit_key: Array, unit: Unit, l: dict[str, Statistics], reference: Latents | None
     ) -> dict[str, Statistics]:
         """Return the statistics of one unit's local sites, each drawn in turn given all else."""
         exists = unit_masks(model, unit, on)
@@ -194,7 +167,7 @@ def sweep_state(
         sampled.append(jax.vmap(one_unit)(keys, batch.units, l, reference))
 
     # Globals, given all locals just drawn.
-    def log_joint(g: Mapping[str, Statistics]) -> Array:
+    def log_joint(g: Latents) -> Array:
         total = model.log_prior(g, on)
         for batch, l in zip(batches, sampled, strict=True):
             per_unit = jax.vmap(lambda unit, lu: model.log_unit(g, lu, unit, on))(batch.units, l)

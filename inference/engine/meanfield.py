@@ -14,7 +14,6 @@ coordinate ascent. An element of c copies is one factor that stands for c equal 
 and its entropy counts c times. Elements with a gate have factors given that they exist (`gates`).
 """
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -25,7 +24,7 @@ from jaxtyping import Array, Float
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.engine.gates import gate_of, site_entropy, with_gated_entropy, with_open_gate
-from lvsearch.models.contract import Masks, Model, Site, Statistics, Unit
+from lvsearch.models.contract import Latents, Masks, Model, Site, Statistics, Unit
 from lvsearch.models.kernels import kernel
 
 
@@ -167,7 +166,7 @@ def local_lengths(model: Model, unit: Unit, on: Masks) -> dict[str, int]:
     return {axis: extent if isinstance(extent, int) else len(extent) for axis, extent in extents.items()}
 
 
-def sweep_unit(model: Model, g: Mapping[str, Statistics], unit: Unit, beliefs: Beliefs, on: Masks) -> Beliefs:
+def sweep_unit(model: Model, g: Latents, unit: Unit, beliefs: Beliefs, on: Masks) -> Beliefs:
     """Return q(locals) of one unit after one coordinate step of each local site, in the model's order.
 
     Global sites are the latent variables that all units share, local sites those of one unit.
@@ -187,7 +186,7 @@ def sweep_unit(model: Model, g: Mapping[str, Statistics], unit: Unit, beliefs: B
     return beliefs
 
 
-def unit_bound(model: Model, g: Mapping[str, Statistics], unit: Unit, beliefs: Beliefs, on: Masks) -> Float[Array, ""]:
+def unit_bound(model: Model, g: Latents, unit: Unit, beliefs: Beliefs, on: Masks) -> Float[Array, ""]:
     """Return one unit's part of the evidence bound: log_unit at expected statistics plus the entropy of q(locals), (),
     in nats.
 
@@ -206,7 +205,7 @@ def unit_bound(model: Model, g: Mapping[str, Statistics], unit: Unit, beliefs: B
 # ── batches ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def sweep_units(model: Model, g: Mapping[str, Statistics], batch: Batch, beliefs: Beliefs, on: Masks) -> Beliefs:
+def sweep_units(model: Model, g: Latents, batch: Batch, beliefs: Beliefs, on: Masks) -> Beliefs:
     """Return q(locals) of every unit of a batch after one coordinate step of each local site.
 
     Global sites are the latent variables that all units share, local sites those of one unit.
@@ -220,7 +219,7 @@ def sweep_units(model: Model, g: Mapping[str, Statistics], batch: Batch, beliefs
 
 def settle_units(
     model: Model,
-    g: Mapping[str, Statistics],
+    g: Latents,
     batch: Batch,
     start: Beliefs,
     on: Masks,
@@ -249,9 +248,7 @@ def settle_units(
     return jax.lax.while_loop(lambda c: (c[0] < sweeps) & (c[2] > tolerance), body, first)[1]
 
 
-def unit_bounds(
-    model: Model, g: Mapping[str, Statistics], batch: Batch, beliefs: Beliefs, on: Masks
-) -> Float[Array, " units"]:
+def unit_bounds(model: Model, g: Latents, batch: Batch, beliefs: Beliefs, on: Masks) -> Float[Array, " units"]:
     """Return the evidence bound of every unit of a batch given the globals, (units,), in nats, without weights; 0 for
     padding.
 
@@ -269,7 +266,7 @@ def unit_bounds(
 @counted
 def fit_locals(
     model: Model,
-    g: Mapping[str, Statistics],
+    g: Latents,
     batch: Batch,
     start: Beliefs,
     size: tuple[Array | int, ...],
@@ -293,9 +290,7 @@ def fit_locals(
     return settle_units(model, g, batch, start, model.active(size, capacity), sweeps, tolerance)
 
 
-def batch_log_joint(
-    model: Model, g: Mapping[str, Statistics], batch: Batch, l: dict[str, Statistics], on: Masks
-) -> Array:
+def batch_log_joint(model: Model, g: Latents, batch: Batch, l: dict[str, Statistics], on: Masks) -> Array:
     """Return Σ_u weight_u log p(locals_u, unit_u | globals) over the units u of a batch, (), in nats.
 
     Global sites are the latent variables that all units share, local sites those of one unit.
@@ -310,33 +305,9 @@ def batch_log_joint(
 
 @kernel(static_argnames=("capacity",), brief=True)
 @counted
-def batch_statistics(
-    model: Model,
-    g: Mapping[str, Statistics],
-    batch: Batch,
-    l: dict[str, Statistics],
-    size: tuple[Array | int, ...],
-    *,
-    capacity: tuple[int, ...],
-) -> dict[str, Statistics]:
-    """Return what a batch adds to the natural parameters of the globals, {global site: sufficient statistics}.
-
-    It is the gradient of the batch's weighted log-joint by the expected statistics of the globals. Global sites are the
-    latent variables that all units share, local sites those of one unit.
-
-    g: {global site: expected sufficient statistics}.
-    l: {local site: expected sufficient statistics of all units}, units on the leading axis.
-    size, capacity: how many components exist, and how many array slots there are for them.
-    """
-    on = model.active(size, capacity)
-    return jax.grad(lambda m: batch_log_joint(model, m, batch, l, on))(dict(g))
-
-
-@kernel(static_argnames=("capacity",), brief=True)
-@counted
 def batch_bound(
     model: Model,
-    g: Mapping[str, Statistics],
+    g: Latents,
     batch: Batch,
     beliefs: Beliefs,
     size: tuple[Array | int, ...],
@@ -376,7 +347,7 @@ def update_globals(
     others. Global sites are the latent variables that all units share.
 
     beliefs: q(globals) before.
-    statistics: the sum of `batch_statistics` over all batches.
+    statistics: what every batch adds to the natural parameters, summed.
     size, capacity: how many components exist, and how many array slots there are for them.
     rate: 1 is the coordinate step (batch or memoized). A rate in (0, 1], with the statistics of a reweighted minibatch,
         is the stochastic natural-gradient step.

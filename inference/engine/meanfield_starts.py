@@ -22,7 +22,7 @@ from lvsearch.inference.engine.meanfield import (
     sweep_site,
     unit_masks,
 )
-from lvsearch.models.contract import Masks, Model, Site, Statistics, Unit
+from lvsearch.models.contract import Latents, Masks, Model, Site, Statistics, Unit
 from lvsearch.models.families import IndicatorFamily
 from lvsearch.models.kernels import kernel
 
@@ -159,7 +159,7 @@ def _leaning(key: Array, site: Site, sharpness: float, leaf: Array) -> Array:
     return jnp.broadcast_to(sharpness * jax.random.normal(key, event, leaf.dtype), leaf.shape)
 
 
-def _scales_at_their_prior(model: Model, blank_g: Mapping[str, Statistics], on: Masks) -> dict[str, Statistics]:
+def _scales_at_their_prior(model: Model, blank_g: Latents, on: Masks) -> dict[str, Statistics]:
     """Return `blank_g` with those sites that have no axes, such as scales, at their expectation under `log_prior`
     alone.
 

@@ -9,22 +9,20 @@ This holds only for indicators that do not interact with each other, inside one 
 element with a gate is multiplied by the gate, at the given value of the indicator that is the gate.
 """
 
-from collections.abc import Mapping
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from lvsearch.inference.engine.gates import gate_of
 from lvsearch.inference.engine.meanfield import complete_conditional, expected_statistics, unit_masks
-from lvsearch.models.contract import Masks, Model, Statistics, Unit
+from lvsearch.models.contract import Latents, Masks, Model, Statistics, Unit
 from lvsearch.models.families import IndicatorFamily
 
 
 def log_unit_summed(
     model: Model,
-    g: Mapping[str, Statistics],
-    l: Mapping[str, Statistics],
+    g: Latents,
+    l: Latents,
     unit: Unit,
     on: Masks,
     summed: tuple[str, ...],

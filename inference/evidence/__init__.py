@@ -22,7 +22,7 @@ from lvsearch.inference.annealing.dispatch import (
     sampled_chain,
     temperature_profile,
 )
-from lvsearch.inference.annealing.generic import GenericChain, fitted_chain, flat_chain
+from lvsearch.inference.annealing.generic import GenericChain, flat_chain
 from lvsearch.inference.annealing.particles import Annealed, Profile, backward, forward, pilot, schedule
 from lvsearch.inference.annealing.prefixes import grow, sequential
 from lvsearch.inference.evidence import recorders as _recorders  # noqa: F401 — registers what is recorded of chains
@@ -67,7 +67,6 @@ __all__ = [
     "draws_in_one_direction",
     "effort",
     "evidence_chain",
-    "fitted_chain",
     "flat_chain",
     "forward",
     "gain_of_last_part",

@@ -18,7 +18,7 @@ from the start's distribution.
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -30,6 +30,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.annealing.kits import chain_kit, plain_kit
+from lvsearch.inference.annealing.particle_arrays import AnnealingChain, SymmetricStart
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import rows_of_groups
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, check_size
@@ -51,7 +52,7 @@ class PathState(NamedTuple):
     labels: Int[Array, "particle row"]
 
 
-class HiddenMarkovChain(eqx.Module):
+class HiddenMarkovChain(AnnealingChain, SymmetricStart):
     """The annealing chain of a `HiddenMarkov` model, made by `from_data`. The first `size` of `capacity` states exist.
 
     | field | meaning | shape |
@@ -72,6 +73,8 @@ class HiddenMarkovChain(eqx.Module):
     begins: Bool[Array | np.ndarray, " row"]
     prior: Any
     capacity: int = eqx.field(static=True)
+
+    directed: ClassVar[bool] = False
 
     @classmethod
     def from_data(cls, model: HiddenMarkov, data: Dataset, size: int, capacity: int) -> "HiddenMarkovChain":
@@ -112,16 +115,6 @@ class HiddenMarkovChain(eqx.Module):
     def elements(self) -> int:
         """The number of rows, padding included, which is roughly what a sweep costs."""
         return int(self.present.shape[0])
-
-    @property
-    def efficient_particles(self) -> int:
-        """The number of particles up to which doubling them less than doubles the time of a sweep on this chain: 32."""
-        return 32
-
-    @property
-    def directed(self) -> bool:
-        """Whether a backward sweep differs from a forward one: False."""
-        return False
 
     def init(self, key: Key[Array, ""], particles: int) -> PathState:
         """Return the first state: the paths of `particles` particles, drawn from their prior."""
@@ -177,24 +170,6 @@ class HiddenMarkovChain(eqx.Module):
             return of_start + jnp.where(exists, of_steps, 0.0).sum()
 
         return jax.vmap(one)(state.labels) + self.log_ratio(state)
-
-    def label_scores(self, state: PathState) -> None:
-        """Return None, so that no relabellings are drawn: the prior, where annealing begins, does not change when
-        states are renamed.
-        """
-        return
-
-    def relabel(self, state: PathState, order: Int[Array, "particle component"]) -> PathState:
-        """Return the state as it is: `order` is ignored, because renaming states needs no correction on a path from the
-        prior.
-        """
-        return state
-
-    def take(self, state: PathState, particles: Int[Array, " chosen"]) -> PathState:
-        """Return the state of the chosen particles, in the order in which they are named; a particle may be named
-        twice.
-        """
-        return PathState(state.labels[particles])
 
     # ── one particle ────────────────────────────────────────────────────────────────────────────────────────────────
 

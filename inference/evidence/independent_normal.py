@@ -49,7 +49,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from lvsearch.inference.annealing.dispatch import evidence_chain, sampled_chain
 from lvsearch.inference.annealing.draws import choose_in_proportion, log_gamma_draws
 from lvsearch.inference.annealing.kits import chain_kit, plain_kit
-from lvsearch.inference.annealing.particle_arrays import ParticleArrays
+from lvsearch.inference.annealing.particle_arrays import ParticleArrays, SymmetricStart
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, check_size
@@ -99,7 +99,7 @@ def _coordinates_and_carriers(model: IndependentNormalMixture, rows: Row) -> tup
     return jax.vmap(model.coordinates)(rows), jax.vmap(model.log_carrier)(rows)
 
 
-class IndependentNormalChain(ParticleArrays):
+class IndependentNormalChain(ParticleArrays, SymmetricStart):
     """The annealing chain of an `IndependentNormalMixture`, made by `from_data`. The first `size` of `capacity`
     components exist.
 
@@ -143,16 +143,6 @@ class IndependentNormalChain(ParticleArrays):
     def elements(self) -> int:
         """The number of rows, padding included: each has its label drawn in a sweep."""
         return len(self.weight)
-
-    @property
-    def efficient_particles(self) -> int:
-        """The number of particles up to which doubling them less than doubles the time of a sweep on this chain: 32."""
-        return 32
-
-    @property
-    def directed(self) -> bool:
-        """Whether a backward sweep differs from a forward one: True."""
-        return True
 
     def init(self, key: Key[Array, ""], particles: int) -> NormalState:
         """Return the first state: `particles` independent draws of all latent variables from their prior."""
@@ -212,18 +202,6 @@ class IndependentNormalChain(ParticleArrays):
             return self.model.log_prior(g, on) + jnp.where(self.weight > 0, each, 0.0).sum()
 
         return jax.vmap(one, in_axes=-1)(*state)
-
-    def label_scores(self, state: NormalState) -> None:
-        """Return None, so that no relabellings are drawn: the prior, where annealing begins, does not change when
-        components are renamed.
-        """
-        return
-
-    def relabel(self, state: NormalState, order: Int[Array, "particle component"]) -> NormalState:
-        """Return the state as it is: `order` is ignored, because renaming needs no correction on a path from the
-        prior.
-        """
-        return state
 
     def _labels(self, key: Array, state: NormalState, temperature: Array) -> Int[Array, "row particle"]:
         """Draw every row's label given all other variables, (row, particle)."""

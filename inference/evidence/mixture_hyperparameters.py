@@ -30,6 +30,7 @@ from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.annealing.hyperparameters import Course, courses_around, slice_sample
 from lvsearch.inference.annealing.kits import Anchor
+from lvsearch.inference.annealing.particle_arrays import ParticleArrays
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.evidence.mixture_anchors import anchor_labels
@@ -61,7 +62,7 @@ class HyperMixtureState(NamedTuple):
         return self.mixture.labels
 
 
-class HyperMixture(eqx.Module):
+class HyperMixture(ParticleArrays):
     """The annealing chain of a `FiniteMixture` at one size, over labels and the components' hyper-parameters.
 
     | field | meaning |
@@ -102,16 +103,6 @@ class HyperMixture(eqx.Module):
     def elements(self) -> int:
         """The number of rows, padding included: each has its label drawn in a sweep."""
         return self.mixture.elements
-
-    @property
-    def efficient_particles(self) -> int:
-        """The number of particles up to which doubling them less than doubles the time of a sweep on this chain."""
-        return self.mixture.efficient_particles
-
-    @property
-    def directed(self) -> bool:
-        """Whether a backward sweep differs from a forward one: True."""
-        return True
 
     @property
     def capacity(self) -> int:
@@ -193,19 +184,6 @@ class HyperMixture(eqx.Module):
         """
         labels = self.mixture.relabelled(state.labels, order)
         return state if labels is None else self.state_from_labels(labels, state.log_hyper)
-
-    def take(self, state: HyperMixtureState, particles: Int[Array, " chosen"]) -> HyperMixtureState:
-        """Return the state of the chosen particles, in the order in which they are named; a particle may be named
-        twice.
-        """
-        mixture = self.mixture.take(state.mixture, particles)
-        return HyperMixtureState(mixture, {name: each[:, particles] for name, each in state.log_hyper.items()})
-
-    def concatenate_particles(self, states: Sequence[HyperMixtureState]) -> HyperMixtureState:
-        """Return one state with the particles of several states, one after another."""
-        mixture = self.mixture.concatenate_particles([state.mixture for state in states])
-        log_hyper = [state.log_hyper for state in states]
-        return HyperMixtureState(mixture, jax.tree.map(lambda *each: jnp.concatenate(each, axis=1), *log_hyper))
 
     def state_from_labels(self, labels: Int[Array, "row particle"], log_hyper: LogHyper) -> HyperMixtureState:
         """Return the state with these labels and hyper-parameters, its sums computed from the rows.

@@ -125,19 +125,9 @@ class CollapsedMixtureChain(ParticleArrays):
         return len(self.weight)
 
     @property
-    def efficient_particles(self) -> int:
-        """The number of particles up to which doubling them less than doubles the time of a sweep on this chain: 32."""
-        return 32
-
-    @property
     def components_share(self) -> bool:
         """Whether components have parameters in common, so that a row's move changes the scores of all: False."""
         return False
-
-    @property
-    def directed(self) -> bool:
-        """Whether a backward sweep differs from a forward one: True."""
-        return True
 
     def init(self, key: Key[Array, ""], particles: int) -> CollapsedState:
         """Return the first state, with the labels of `particles` particles drawn from q."""

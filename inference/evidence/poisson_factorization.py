@@ -32,7 +32,7 @@ The path begins in the prior, which does not change when factors are renamed, so
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -46,7 +46,7 @@ from lvsearch.inference.annealing.dispatch import evidence_chain, path_needs_fit
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.annealing.hyperparameters import slice_sample
 from lvsearch.inference.annealing.kits import chain_kit, plain_kit
-from lvsearch.inference.annealing.particle_arrays import ParticleArrays
+from lvsearch.inference.annealing.particle_arrays import ParticleArrays, SymmetricStart
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, check_size
@@ -86,7 +86,7 @@ class FactorState(NamedTuple):
     log_noise: Float[Array, " particle"] | None = None
 
 
-class PoissonFactorizationChain(ParticleArrays):
+class PoissonFactorizationChain(ParticleArrays, SymmetricStart):
     """The annealing chain of a `PoissonFactorization`, made by `from_data`. The first `size` of `capacity` factors
     exist.
 
@@ -110,6 +110,8 @@ class PoissonFactorizationChain(ParticleArrays):
     weight: Float[Array | np.ndarray, " row"]
     log_carrier: Float[Array | np.ndarray, ""]
     capacity: int = eqx.field(static=True)
+
+    directed: ClassVar[bool] = False
 
     @classmethod
     def from_data(
@@ -147,16 +149,6 @@ class PoissonFactorizationChain(ParticleArrays):
     def elements(self) -> int:
         """The number of rows, columns and cells with a positive count, padding included: roughly what a sweep costs."""
         return self.exposed.shape[0] + self.exposed.shape[1] + len(self.cells)
-
-    @property
-    def efficient_particles(self) -> int:
-        """The number of particles up to which doubling them less than doubles the time of a sweep on this chain: 32."""
-        return 32
-
-    @property
-    def directed(self) -> bool:
-        """Whether a backward sweep differs from a forward one: False."""
-        return False
 
     def init(self, key: Key[Array, ""], particles: int) -> FactorState:
         """Return the first state: `particles` independent draws of factors, intensities and noise shapes from their
@@ -251,18 +243,6 @@ class PoissonFactorizationChain(ParticleArrays):
             shape, rate = (jnp.asarray(each) for each in self.model.noise_shape)
             density += (shape - 1) * log_noise - rate * jnp.exp(log_noise) + shape * jnp.log(rate) - gammaln_of(shape)
         return density
-
-    def label_scores(self, state: FactorState) -> None:
-        """Return None, so that no relabellings are drawn: the prior, where annealing begins, does not change when
-        factors are renamed.
-        """
-        return
-
-    def relabel(self, state: FactorState, order: Int[Array, "particle component"]) -> FactorState:
-        """Return the state as it is: `order` is ignored, because renaming factors needs no correction on a path from
-        the prior.
-        """
-        return state
 
     def _log_expected(self, state: FactorState, temperature: Array) -> Float[Array, " particle"]:
         """Return the part of log π_t that the expected counts r_nv make, summed over observed cells, (particle,), in

@@ -5,7 +5,6 @@ model.
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -41,7 +40,6 @@ class MixtureRecorder(Recorder):
     each row.
     """
 
-    quantities: tuple[Quantity, ...] = eqx.field(static=True)
     order: Int[np.ndarray, " units"] | None
 
     def values(self, chain: CollapsedMixtureChain, state: CollapsedState) -> tuple[Array, ...]:
@@ -69,7 +67,6 @@ class HyperMixtureRecorder(Recorder):
     `MixtureRecorder` has.
     """
 
-    quantities: tuple[Quantity, ...] = eqx.field(static=True)
     mixture: MixtureRecorder
 
     def values(self, chain: HyperMixture, state: HyperMixtureState) -> tuple[Array, ...]:
@@ -104,7 +101,6 @@ class NormalRecorder(Recorder):
     coordinates.
     """
 
-    quantities: tuple[Quantity, ...] = eqx.field(static=True)
     order: Int[np.ndarray, " units"] | None
 
     def values(self, chain: IndependentNormalChain, state: NormalState) -> tuple[Array, ...]:
@@ -158,8 +154,6 @@ class PathRecorder(Recorder):
     each row.
     """
 
-    quantities: tuple[Quantity, ...] = eqx.field(static=True)
-
     def values(self, chain: HiddenMarkovChain, state: PathState) -> tuple[Array, ...]:
         """Return (the number of occupied states (particle,), the rows in each state (particle, state), the state of
         each row (particle, row)). Padding is in no state.
@@ -191,7 +185,6 @@ class UnigramMixtureRecorder(Recorder):
     `topic` of each document.
     """
 
-    quantities: tuple[Quantity, ...] = eqx.field(static=True)
     order: Int[np.ndarray, " units"] | None
 
     def values(self, chain: UnigramMixtureChain, state: DocumentLabels) -> tuple[Array, ...]:
@@ -230,7 +223,6 @@ class FactorRecorder(Recorder):
     row.
     """
 
-    quantities: tuple[Quantity, ...] = eqx.field(static=True)
     order: Int[np.ndarray, " units"] | None
 
     def values(self, chain: PoissonFactorizationChain, state: FactorState) -> tuple[Array, ...]:
@@ -266,8 +258,6 @@ class TopicRecorder(Recorder):
     The last are called `document_tokens`.
     """
 
-    quantities: tuple[Quantity, ...] = eqx.field(static=True)
-
     def values(self, chain: CollapsedTopics, state: TopicState) -> tuple[Array, ...]:
         """Return the recorded quantities of each particle: occupied (particle,), tokens (particle, topic), and those by
         document.
@@ -297,7 +287,6 @@ class HyperTopicRecorder(Recorder):
     has.
     """
 
-    quantities: tuple[Quantity, ...] = eqx.field(static=True)
     topics: TopicRecorder
 
     def values(self, chain: HyperTopics, state: HyperTopicState) -> tuple[Array, ...]:
@@ -331,7 +320,6 @@ class GenericRecorder(Recorder):
     copies in each entry.
     """
 
-    quantities: tuple[Quantity, ...] = eqx.field(static=True)
     order: Int[np.ndarray, " units"] | None
 
     def values(self, chain: GenericChain, state: GibbsState) -> tuple[Array, ...]:

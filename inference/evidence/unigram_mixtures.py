@@ -33,7 +33,7 @@ from jaxtyping import Array, Float, Int, Key
 from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.annealing.draws import choose_in_proportion
 from lvsearch.inference.annealing.kits import ChainKit, chain_kit
-from lvsearch.inference.annealing.particle_arrays import ParticleArrays
+from lvsearch.inference.annealing.particle_arrays import ParticleArrays, SymmetricStart
 from lvsearch.inference.annealing.prefixes import InTurn
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of, documents
@@ -76,7 +76,7 @@ class PaddedDocuments(NamedTuple):
     units: Int[np.ndarray | Array, " document"]
 
 
-class UnigramMixtureChain(ParticleArrays):
+class UnigramMixtureChain(ParticleArrays, SymmetricStart):
     """The annealing chain over the topics of a `MixtureOfUnigrams`' documents. The first `size` of `capacity` topics
     exist.
 
@@ -131,16 +131,6 @@ class UnigramMixtureChain(ParticleArrays):
     def elements(self) -> int:
         """The number of documents, padding included."""
         return sum(len(part.weight) for part in self.parts)
-
-    @property
-    def efficient_particles(self) -> int:
-        """The number of particles up to which doubling them less than doubles the time of a sweep on this chain: 32."""
-        return 32
-
-    @property
-    def directed(self) -> bool:
-        """Whether a backward sweep differs from a forward one: True."""
-        return True
 
     def init(self, key: Key[Array, ""], particles: int) -> DocumentLabels:
         """Return the first state, with `particles` particles drawn from the prior: first weights, then labels given the
@@ -263,18 +253,6 @@ class UnigramMixtureChain(ParticleArrays):
         parameters, ().
         """
         return jnp.asarray(self.size) * self._as_float(self.concentration)
-
-    def label_scores(self, state: DocumentLabels) -> None:
-        """Return None, so that no relabellings are drawn: the prior, where annealing begins, does not change when
-        topics are renamed.
-        """
-        return
-
-    def relabel(self, state: DocumentLabels, order: Int[Array, "particle component"]) -> DocumentLabels:
-        """Return the state as it is: `order` is ignored, because renaming topics needs no correction on a path from the
-        prior.
-        """
-        return state
 
     def state_from_labels(self, labels: Int[Array, "document particle"]) -> DocumentLabels:
         """Return the state with these topics of documents, its counts summed from the documents.

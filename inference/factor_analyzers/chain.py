@@ -135,16 +135,6 @@ class FactorAnalyzerChain(ParticleArrays):
         return len(self.weight)
 
     @property
-    def efficient_particles(self) -> int:
-        """The number of particles up to which twice as many take less than twice as long."""
-        return 32
-
-    @property
-    def directed(self) -> bool:
-        """Whether a backward sweep differs from a forward one: always True."""
-        return True
-
-    @property
     def names(self) -> VariantLabels:
         """The numbering of labels, in which a label is the number of the component itself."""
         return VariantLabels(self.capacity, 1)

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
@@ -45,7 +44,6 @@ class ScoredRecorder(Recorder):
     order: the position in the chain of each row of the data; None if components of rows are not recorded.
     """
 
-    quantities: tuple[Quantity, ...] = eqx.field(static=True)
     order: Int[np.ndarray, " units"] | None
 
     def values(self, chain: FactorAnalyzerChain, state: ScoredLabels) -> tuple[Array, ...]:

@@ -23,7 +23,7 @@ q is around one labelling, which `label_scores` corrects for. It is also around 
 not visit are not counted.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -34,6 +34,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.annealing.kits import ChainKit, chain_kit
+from lvsearch.inference.annealing.particle_arrays import AnnealingChain
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.factorizations.estimator import counts_of_rows, factors_of, fit_intensities, priors_of
@@ -81,7 +82,7 @@ class Shapes(NamedTuple):
     noise_rate: Float[Array | np.ndarray, ""]
 
 
-class AnchoredFactorization(eqx.Module):
+class AnchoredFactorization(AnnealingChain):
     """The annealing chain of a `PoissonFactorization` from a distribution q around a fit, which `near_fit` makes.
 
     The first `size` of `capacity` factors exist.
@@ -110,6 +111,9 @@ class AnchoredFactorization(eqx.Module):
     capacity: int = eqx.field(static=True)
     noisy: bool = eqx.field(static=True)
 
+    directed: ClassVar[bool] = False
+    """False: every move is its own reversal, and the order of a sweep is a valid one both ways."""
+
     @property
     def elements(self) -> int:
         """The number of cells times the leapfrog steps of a sweep's two trajectories: a measure of a sweep's work."""
@@ -119,11 +123,6 @@ class AnchoredFactorization(eqx.Module):
     def efficient_particles(self) -> int:
         """The number of particles up to which twice as many take less than twice as long."""
         return 16
-
-    @property
-    def directed(self) -> bool:
-        """Whether a backward sweep differs from a forward one: always False."""
-        return False  # every move is its own reversal; the order of a sweep is a valid one both ways
 
     def init(self, key: Key[Array, ""], particles: int) -> NearState:
         """Draw `particles` states from q, the distribution at the path's start."""
@@ -213,10 +212,6 @@ class AnchoredFactorization(eqx.Module):
         back = jnp.argsort(order, axis=1)[:, None]
         rows, columns = (jnp.take_along_axis(leaf, back, axis=2) for leaf in state[:2])
         return NearState(rows, columns, state.log_noise)
-
-    def take(self, state: NearState, particles: Int[Array, " chosen"]) -> NearState:
-        """Return the state of the chosen particles, in the given order."""
-        return jax.tree.map(lambda leaf: leaf[particles], state)
 
     # ── densities ───────────────────────────────────────────────────────────────────────────────────────────────────
 

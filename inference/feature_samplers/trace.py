@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float64, Int8
 
@@ -120,8 +119,6 @@ class FeatureRecorder(Recorder):
     """Records the number of `occupied` features, the hyper-parameters and, where asked for, the features of every
     row.
     """
-
-    quantities: tuple[Quantity, ...] = eqx.field(static=True)
 
     @classmethod
     def for_rows(cls, n_rows: int, *, units: bool) -> "FeatureRecorder":

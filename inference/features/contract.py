@@ -25,6 +25,18 @@ class Loadings(NamedTuple):
     sd: Float64[np.ndarray, "feature column"]
 
 
+NodeRows = Int64[np.ndarray, " node"]
+"""The index of a row of the data for each node."""
+NodeBits = Bool[np.ndarray, "node feature"]
+"""The features of one row of each node."""
+CandidateBits = Bool[np.ndarray, "node candidate feature"]
+"""The features of each candidate assignment of each node's next row."""
+NewNumbers = Int64[np.ndarray, "node count"]
+"""Numbers of new features of each node's next row."""
+CandidateScores = Float64[np.ndarray, "node candidate count"]
+"""Log probabilities of each candidate with each number of new features, nats."""
+
+
 @runtime_checkable
 class BoundLikelihood(Protocol):
     """A likelihood with its data: p(next row | its features, the rows before), with the loadings integrated out.
@@ -63,7 +75,7 @@ class BoundLikelihood(Protocol):
         """Return the same state with room for `capacity` features, never fewer than it has."""
         ...
 
-    def extend(self, state: State, rows: Int64[np.ndarray, " node"], bits: Bool[np.ndarray, "node feature"]) -> State:
+    def extend(self, state: State, rows: NodeRows, bits: NodeBits) -> State:
         """Return what each node's rows say about the loadings (the state) after it takes one more row.
 
         A node is a matrix of features of the rows placed so far; a feature is opened if a placed row has it.
@@ -73,7 +85,7 @@ class BoundLikelihood(Protocol):
         """
         ...
 
-    def remove(self, state: State, rows: Int64[np.ndarray, " node"], bits: Bool[np.ndarray, "node feature"]) -> State:
+    def remove(self, state: State, rows: NodeRows, bits: NodeBits) -> State:
         """Return what each node's rows say about the loadings (the state) without a row that it has taken.
 
         A node is a matrix of features of the rows placed so far. The row need not be the last one.
@@ -83,7 +95,7 @@ class BoundLikelihood(Protocol):
         """
         ...
 
-    def prepare(self, state: State, rows: Int64[np.ndarray, " node"]) -> Any:
+    def prepare(self, state: State, rows: NodeRows) -> Any:
         """Return the terms that `log_predictive` needs to score assignments of each node's next row.
 
         A node is a matrix of features of the rows placed so far.
@@ -92,9 +104,7 @@ class BoundLikelihood(Protocol):
         """
         ...
 
-    def log_predictive(
-        self, terms: Any, bits: Bool[np.ndarray, "node candidate feature"], new: Int64[np.ndarray, "node count"]
-    ) -> Float64[np.ndarray, "node candidate count"]:
+    def log_predictive(self, terms: Any, bits: CandidateBits, new: NewNumbers) -> CandidateScores:
         """Return log p(next row | the node's rows, the row's features) for every candidate and number of new
         features, nats.
 
@@ -106,7 +116,7 @@ class BoundLikelihood(Protocol):
         """
         ...
 
-    def row_bound(self, rows: Int64[np.ndarray, " node"], new: Int64[np.ndarray, " count"]) -> np.ndarray:
+    def row_bound(self, rows: NodeRows, new: Int64[np.ndarray, " count"]) -> np.ndarray:
         """Return an upper bound on log p(row | other rows, features of all), of which `new` are new, (row, count),
         nats.
 

@@ -20,7 +20,15 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from lvsearch.inference.features.contract import BoundLikelihood, State
+from lvsearch.inference.features.contract import (
+    BoundLikelihood,
+    CandidateBits,
+    CandidateScores,
+    NewNumbers,
+    NodeBits,
+    NodeRows,
+    State,
+)
 from lvsearch.inference.features.prior import Columns, Gains, best_completion_gains, class_gains
 
 Expansion = Literal["complete", "paper", "column"]
@@ -68,7 +76,7 @@ class Nodes(NamedTuple):
 
     state: State
     columns: Columns
-    depth: Int64[np.ndarray, " node"]
+    depth: NodeRows
     log_likelihood: Float64[np.ndarray, " node"]
 
     def select(self, index) -> "Nodes":
@@ -101,9 +109,7 @@ def select_nodes(arrays: Any, index):
     return type(arrays)(*(array[index] for array in arrays))
 
 
-def with_new_features(
-    bits: Bool[np.ndarray, "node feature"], columns: Columns, new: Int64[np.ndarray, " node"], capacity: int
-):
+def with_new_features(bits: NodeBits, columns: Columns, new: NodeRows, capacity: int):
     """Return the features of each node's next row with `new` further columns set, (node, capacity).
 
     A node is a matrix of features of the rows placed so far.
@@ -152,11 +158,11 @@ class Children(NamedTuple):
     | `left_out` | the highest such upper bound of the children that are not among these |
     """
 
-    bits: Bool[np.ndarray, "node candidate feature"]
-    new: Int64[np.ndarray, "node count"]
-    log_likelihood: Float64[np.ndarray, "node candidate count"]
-    rank: Float64[np.ndarray, "node candidate count"]
-    upper: Float64[np.ndarray, "node candidate count"]
+    bits: CandidateBits
+    new: NewNumbers
+    log_likelihood: CandidateScores
+    rank: CandidateScores
+    upper: CandidateScores
     left_out: Float64[np.ndarray, " node"]
 
 
@@ -335,7 +341,7 @@ class _Scorer:
         within = (np.arange(upper_bound.shape[1]) > most) & (self.room[:, None] > most)
         return bool(np.any(within & (upper_bound > upper) & (rank_bound > rank)))
 
-    def children(self, new: Int64[np.ndarray, "node count"], most: int) -> Children:
+    def children(self, new: NewNumbers, most: int) -> Children:
         """Return all children with the given numbers of new features, with their scores.
 
         A node is a matrix of features of the rows placed so far.
@@ -367,9 +373,7 @@ class _Scorer:
         return Children(self.bits, new, log_likelihood, rank, upper, np.where(tried, -np.inf, bound).max(axis=1))
 
 
-def _sum_gains(
-    bits: Bool[np.ndarray, "node candidate feature"], gain: Float64[np.ndarray, "node feature"]
-) -> np.ndarray:
+def _sum_gains(bits: CandidateBits, gain: Float64[np.ndarray, "node feature"]) -> np.ndarray:
     """Return the sum of the gains of the features in each assignment, (node, candidate).
 
     A node is a matrix of features of the rows placed so far.

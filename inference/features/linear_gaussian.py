@@ -29,7 +29,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from lvsearch.inference.features.contract import Loadings
+from lvsearch.inference.features.contract import (
+    CandidateBits,
+    CandidateScores,
+    Loadings,
+    NewNumbers,
+    NodeBits,
+    NodeRows,
+)
 from lvsearch.inference.features.marginal import check_positive, patterns, posterior_loadings, read_points
 from lvsearch.models.kernels import kernel
 
@@ -92,19 +99,14 @@ def _scores(terms, bits, new, sigma_x, sigma_a):
     return jax.lax.scan(add, start, by_pattern)[0]
 
 
-def _next_power_of_two(size: int) -> int:
-    """Return the least power of two that is at least `size`, so that there are few shapes and few compilations."""
-    return 1 << (size - 1).bit_length()
-
-
 def scores_on(
     device: Any,
     terms: GaussianTerms,
-    bits: Bool[np.ndarray, "node candidate feature"],
-    new: Int64[np.ndarray, "node count"],
+    bits: CandidateBits,
+    new: NewNumbers,
     sigma_x: float,
     sigma_a: float,
-) -> Float64[np.ndarray, "node candidate count"]:
+) -> CandidateScores:
     """Compute log p(next row | its features) of many candidates on a `jax.Device`, in float64, nats.
 
     All axes except the patterns' are padded to powers of two.
@@ -114,7 +116,8 @@ def scores_on(
     sigma_x, sigma_a: standard deviations of noise and loadings.
     """
     nodes, candidates, features = bits.shape
-    n, c, k, j = (_next_power_of_two(max(size, 1)) for size in (nodes, candidates, features, new.shape[1]))
+    # the least powers of two that hold the sizes, so that there are few shapes and few compilations
+    n, c, k, j = (1 << (max(size, 1) - 1).bit_length() for size in (nodes, candidates, features, new.shape[1]))
 
     def pad(array: np.ndarray, *sizes: int) -> np.ndarray:
         """Return the array padded with zeros to these sizes."""
@@ -243,9 +246,7 @@ class BoundLinearGaussian:
         inverse[:, :, :old, :old] = state.inverse
         return GaussianState(inverse, np.pad(state.mean, ((0, 0), (0, capacity - old), (0, 0))))
 
-    def extend(
-        self, state: GaussianState, rows: Int64[np.ndarray, " node"], bits: Bool[np.ndarray, "node feature"]
-    ) -> GaussianState:
+    def extend(self, state: GaussianState, rows: NodeRows, bits: NodeBits) -> GaussianState:
         """Return what each node's rows say about the loadings (the state) after it takes one more row.
 
         A node is a matrix of features of the rows placed so far.
@@ -255,9 +256,7 @@ class BoundLinearGaussian:
         """
         return self._rank_one_update(state, rows, bits, 1.0)
 
-    def remove(
-        self, state: GaussianState, rows: Int64[np.ndarray, " node"], bits: Bool[np.ndarray, "node feature"]
-    ) -> GaussianState:
+    def remove(self, state: GaussianState, rows: NodeRows, bits: NodeBits) -> GaussianState:
         """Return what each node's rows say about the loadings (the state) without a row that it has taken.
 
         A node is a matrix of features of the rows placed so far.
@@ -284,7 +283,7 @@ class BoundLinearGaussian:
         move = (step[..., None] * direction)[:, self.pattern]
         return GaussianState(inverse, state.mean + move.transpose(0, 2, 1) * surprise[:, None, :])
 
-    def prepare(self, state: GaussianState, rows: Int64[np.ndarray, " node"]) -> GaussianTerms:
+    def prepare(self, state: GaussianState, rows: NodeRows) -> GaussianTerms:
         """Return the terms from which every assignment of each node's next row is scored.
 
         A node is a matrix of features of the rows placed so far.
@@ -299,12 +298,7 @@ class BoundLinearGaussian:
         columns = np.bincount(self.pattern, minlength=len(self.starts))
         return GaussianTerms(state.inverse, gram, match, self._by_pattern(x * x), columns * self.distinct[rows])
 
-    def log_predictive(
-        self,
-        terms: GaussianTerms,
-        bits: Bool[np.ndarray, "node candidate feature"],
-        new: Int64[np.ndarray, "node count"],
-    ) -> Float64[np.ndarray, "node candidate count"]:
+    def log_predictive(self, terms: GaussianTerms, bits: CandidateBits, new: NewNumbers) -> CandidateScores:
         """Return log p(next row | the node's rows, the row's features) for every candidate and number of new
         features, nats.
 
@@ -322,7 +316,7 @@ class BoundLinearGaussian:
             total += pattern_scores(np, of_pattern, z, new, self.model.sigma_x, self.model.sigma_a)
         return total
 
-    def row_bound(self, rows: Int64[np.ndarray, " node"], new: Int64[np.ndarray, " count"]) -> np.ndarray:
+    def row_bound(self, rows: NodeRows, new: Int64[np.ndarray, " count"]) -> np.ndarray:
         """Return an upper bound on each row's log density with `new` new features, (row, count), nats.
 
         An observed cell is Gaussian with variance at least v = σ_x² + new · σ_a², so its density is at most (2πv)^−½.

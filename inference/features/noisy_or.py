@@ -22,7 +22,14 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 from scipy.special import logsumexp
 
-from lvsearch.inference.features.contract import Loadings
+from lvsearch.inference.features.contract import (
+    CandidateBits,
+    CandidateScores,
+    Loadings,
+    NewNumbers,
+    NodeBits,
+    NodeRows,
+)
 from lvsearch.inference.features.marginal import read_points
 
 MOST_FEATURES = 12
@@ -126,9 +133,7 @@ class BoundNoisyOr:
             log_weight = np.concatenate([log_weight + deaf, log_weight + listening], axis=-1)
         return PatternState(log_weight)
 
-    def extend(
-        self, state: PatternState, rows: Int64[np.ndarray, " node"], bits: Bool[np.ndarray, "node feature"]
-    ) -> PatternState:
+    def extend(self, state: PatternState, rows: NodeRows, bits: NodeBits) -> PatternState:
         """Return what each node's rows say about its patterns (the state) after it takes one more row.
 
         A node is a matrix of features of the rows placed so far. A pattern says to which features a column listens.
@@ -138,9 +143,7 @@ class BoundNoisyOr:
         """
         return self._multiply_by_row(state, rows, bits, 1.0)
 
-    def remove(
-        self, state: PatternState, rows: Int64[np.ndarray, " node"], bits: Bool[np.ndarray, "node feature"]
-    ) -> PatternState:
+    def remove(self, state: PatternState, rows: NodeRows, bits: NodeBits) -> PatternState:
         """Return what each node's rows say about its patterns (the state) without a row that it has taken.
 
         A node is a matrix of features of the rows placed so far. A pattern says to which features a column listens.
@@ -168,7 +171,7 @@ class BoundNoisyOr:
         log_weight = state.log_weight + sign * np.where(self.observed[rows][:, :, None], cell, 0.0)
         return PatternState(log_weight - np.asarray(logsumexp(log_weight, axis=-1, keepdims=True)))
 
-    def prepare(self, state: PatternState, rows: Int64[np.ndarray, " node"]) -> RowTerms:
+    def prepare(self, state: PatternState, rows: NodeRows) -> RowTerms:
         # the sum over y for all z at once: one pass for each feature, bit k of y turned into bit k of z
         """Return the terms from which every assignment of each node's next row is scored.
 
@@ -182,12 +185,7 @@ class BoundNoisyOr:
             silent = both.reshape(*leading, patterns)
         return RowTerms(silent, self.points[rows] > 0, self.observed[rows])
 
-    def log_predictive(
-        self,
-        terms: RowTerms,
-        bits: Bool[np.ndarray, "node candidate feature"],
-        new: Int64[np.ndarray, "node count"],
-    ) -> Float64[np.ndarray, "node candidate count"]:
+    def log_predictive(self, terms: RowTerms, bits: CandidateBits, new: NewNumbers) -> CandidateScores:
         """Return log p(next row | the node's rows, the row's features) for every candidate and number of new
         features, nats.
 
@@ -204,7 +202,7 @@ class BoundNoisyOr:
         cell = np.log(np.where(terms.on[:, :, None, None], 1.0 - off, off))
         return np.einsum("ndcj,nd->ncj", cell, terms.known.astype(np.float64))
 
-    def row_bound(self, rows: Int64[np.ndarray, " node"], new: Int64[np.ndarray, " count"]) -> np.ndarray:
+    def row_bound(self, rows: NodeRows, new: Int64[np.ndarray, " count"]) -> np.ndarray:
         """Return an upper bound on each row's log probability with `new` new features, (row, count), nats.
 
         A cell that is off has probability at most (1 − background)(1 − strength · density)^new, and one that is on at

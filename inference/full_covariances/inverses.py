@@ -128,11 +128,9 @@ def subtract_square(
     depends on, again for each of the (D + 1)² entries.
     """
 
-    def subtracted(inverse: Array, scale: Array, along: Array) -> Array:
-        """Return the inverse minus the product."""
-        return inverse - (scale * along)[:, None] * along[None]
-
-    return jax.lax.cond((scale != 0).any(), subtracted, lambda inverse, *_: inverse, inverse, scale, along)
+    return jax.lax.cond(
+        (scale != 0).any(), lambda i, s, a: i - (s * a)[:, None] * a[None], lambda i, *_: i, inverse, scale, along
+    )
 
 
 def replace_empty(inverses: Inverses, is_empty: Bool[Array, "component particle"], empty: Inverses) -> Inverses:

@@ -29,9 +29,9 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.hdp.sampler import Members, run_one_chain
 from lvsearch.inference.hdp.units import contents_of
 from lvsearch.inference.mixtures.partitions import by_appearance
+from lvsearch.inference.mixtures.row_sums import RowEmission
 from lvsearch.inference.sampling import Trace
 from lvsearch.inference.topic_samplers.collapsed import Tokens, expand
-from lvsearch.models.components import Component, log_normalisers
 from lvsearch.models.hdp import HDP, HDPMixture, Rows
 
 FIRST_TOPIC_CAPACITY = 32
@@ -179,92 +179,6 @@ def word_counts(model: HDP, tokens: Tokens, n_words: int) -> WordCounts:
 
 FIRST_COMPONENT_CAPACITY = 16
 """The number of places (array slots) for components at first. It is doubled whenever a sweep needs more."""
-
-
-class RowSums(NamedTuple):
-    """Posteriors of the components at all places (array slots): natural parameters (place, …) and log normalisers,
-    nats.
-    """
-
-    natural: Any
-    normaliser: Float[Array, " place"]
-
-
-class RowEmission(NamedTuple):
-    """The likelihood of rows given components, with the components' parameters integrated out.
-
-    component: the kind of component.
-    increments: sufficient statistics of each row, rows on the leading axis.
-    prior: natural parameters of one component's prior.
-    """
-
-    component: Component
-    increments: Any
-    prior: Any
-
-    def empty(self, places: int) -> RowSums:
-        """Return the posteriors of components without rows, at `places` array slots."""
-        natural = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (places, *jnp.shape(leaf))), self.prior)
-        return RowSums(natural, jnp.broadcast_to(self._normaliser(self.prior), (places,)))
-
-    def gather(self, labels: Array, places: int) -> RowSums:
-        """Return the posteriors of components given all rows, each at the place (array slot) of its component.
-
-        labels: the place of each row's component, (row,).
-        places: the number of places.
-        """
-        natural = jax.tree.map(lambda s, p: p + jax.ops.segment_sum(s, labels, places), self.increments, self.prior)
-        return RowSums(natural, log_normalisers(self.component, natural))
-
-    def densities(self, emitted: RowSums, member: Array, total: Array) -> Array:
-        """Return p(row | rows of the component at each place (array slot)), (place,), up to one common factor.
-
-        emitted: the components' posteriors without the row.
-        member: the index of the row.
-        total: not used.
-        """
-        after = jax.tree.map(jnp.add, emitted.natural, self._increment(member))
-        score = log_normalisers(self.component, after) - emitted.normaliser
-        return jnp.exp(score - score.max())
-
-    def remove(self, emitted: RowSums, member: Array, place: Array, last: Array) -> RowSums:
-        """Return the posteriors with one row removed from the component at a place (array slot).
-
-        If it was the last row there, the component gets exactly its prior again, so that no rounding is handed on.
-
-        member: the index of the row.
-        last: whether it is the only row at the place.
-        """
-        increment = self._increment(member)
-        left = jax.tree.map(lambda t, s, p: jnp.where(last, p, t[place] - s), emitted.natural, increment, self.prior)
-        return self._set_place(emitted, place, left)
-
-    def add(self, emitted: RowSums, member: Array, place: Array) -> RowSums:
-        """Return the posteriors with one more row, the `member`-th, in the component at a place (array slot)."""
-        more = jax.tree.map(lambda t, s: t[place] + s, emitted.natural, self._increment(member))
-        return self._set_place(emitted, place, more)
-
-    def log_density(self, emitted: RowSums, total: Array) -> Array:
-        """Return log p(all rows | their components) without the rows' base measure, nats.
-
-        total: the number of rows at each place (array slot).
-        """
-        return jnp.where(total > 0, emitted.normaliser - self._normaliser(self.prior), 0.0).sum()
-
-    def _set_place(self, emitted: RowSums, place: Array, one: Any) -> RowSums:
-        """Return the posteriors with the component at one place (array slot) replaced by `one`, its natural
-        parameters.
-        """
-        natural = jax.tree.map(lambda t, new: t.at[place].set(new), emitted.natural, one)
-        return RowSums(natural, emitted.normaliser.at[place].set(self._normaliser(one)))
-
-    def _increment(self, member: Array) -> Any:
-        """Return the sufficient statistics of one row, the `member`-th."""
-        return jax.tree.map(lambda leaf: leaf[member], self.increments)
-
-    def _normaliser(self, one: Any) -> Array:
-        """Return the log normaliser at the natural parameters of one component, nats."""
-        return log_normalisers(self.component, jax.tree.map(lambda leaf: leaf[None], one))[0]
 
 
 @dataclass(frozen=True, eq=False)

@@ -208,8 +208,6 @@ class FranchiseRecorder(Recorder):
     Where asked for it records the part of each member, under the name of the parts ("topic" or "component").
     """
 
-    quantities: tuple[Quantity, ...] = eqx.field(static=True)
-
     @classmethod
     def for_model(cls, model: HierarchicalProcess, n_members: int, *, units: bool) -> "FranchiseRecorder":
         """Return the recorder of a model with `n_members` members (tokens or rows).

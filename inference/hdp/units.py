@@ -12,7 +12,6 @@ Here φ_k are the parameters of component k, and θ_j are the components' shares
 E[θ_k] = E[β_k], the shared weights. The density integrates to 1.
 """
 
-from collections.abc import Mapping
 from functools import singledispatch
 from typing import Any, NamedTuple
 
@@ -39,7 +38,7 @@ from lvsearch.inference.engine.estimate import (
 from lvsearch.inference.hdp.kernel import Globals, TablePosterior, settle_documents
 from lvsearch.inference.mixtures.predictive import weighted_predictive
 from lvsearch.inference.topics import kernel as kernels
-from lvsearch.models.contract import Statistics
+from lvsearch.models.contract import Latents
 from lvsearch.models.hdp import HDP, HDPMixture
 from lvsearch.models.hierarchical_process import HierarchicalProcess
 from lvsearch.models.kernels import kernel
@@ -158,7 +157,7 @@ def seat_largest(
 
 def bound_at(
     model: HierarchicalProcess,
-    natural: Mapping[str, Statistics],
+    natural: Latents,
     size: tuple[int, ...],
     packed: Packed,
     seating: TablePosterior,
@@ -187,7 +186,7 @@ def bound_at(
 @counted
 def globals_of(
     model: HierarchicalProcess,
-    mean: Mapping[str, Statistics],
+    mean: Latents,
     members: Any,
     size: tuple[Array | int, ...],
     *,

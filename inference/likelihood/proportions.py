@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Float64
-from scipy import sparse
+from scipy.sparse import csr_array
 from scipy.special import logsumexp, softmax
 
 from lvsearch.inference.compiles import counted
@@ -29,6 +29,14 @@ from lvsearch.inference.likelihood.bounds import distinct_word_tiles
 from lvsearch.inference.likelihood.documents import DocumentTile, map_tiles
 from lvsearch.models.kernels import kernel
 
+TopicWords = Float64[np.ndarray, "topic word"]
+"""p(word | topic), rows that sum to 1."""
+DocumentTopics = Float64[np.ndarray, "document topic"]
+"""The topic proportions of documents."""
+DocumentValues = Float64[np.ndarray, " document"]
+"""A number of each document."""
+Draws = Float64[np.ndarray, "draw topic"]
+"""Draws of one document's topic proportions."""
 SUM_TOLERANCE = 1e-4
 """The largest |sum − 1| of a distribution that counts as rounding."""
 TINY = 1e-30
@@ -47,28 +55,18 @@ class Proportions(Protocol):
     word).
     """
 
-    def log_likelihood(
-        self, topics: Float64[np.ndarray, "topic word"], counts: sparse.csr_array
-    ) -> Float64[np.ndarray, " document"]:
+    def log_likelihood(self, topics: TopicWords, counts: csr_array) -> DocumentValues:
         """Return log p(document) of each document, nats; −inf for a document that cannot occur."""
         ...
 
-    def expected(
-        self, topics: Float64[np.ndarray, "topic word"], observed: sparse.csr_array
-    ) -> Float64[np.ndarray, "document topic"]:
+    def expected(self, topics: TopicWords, observed: csr_array) -> DocumentTopics:
         """Return the expected topic proportions of each document given its observed words.
 
         Rows sum to 1, and are NaN if the observed words cannot occur together.
         """
         ...
 
-    def sample(
-        self,
-        topics: Float64[np.ndarray, "topic word"],
-        observed: sparse.csr_array,
-        draws: int,
-        random: np.random.Generator,
-    ) -> Float64[np.ndarray, "draw topic"]:
+    def sample(self, topics: TopicWords, observed: csr_array, draws: int, random: np.random.Generator) -> Draws:
         """Draw the topic proportions of one document `draws` times given its observed words, (1, word).
 
         Raises ValueError if these words cannot occur together.
@@ -90,29 +88,19 @@ class Corners:
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", _distribution("weights", self.weights))
 
-    def log_likelihood(
-        self, topics: Float64[np.ndarray, "topic word"], counts: sparse.csr_array
-    ) -> Float64[np.ndarray, " document"]:
+    def log_likelihood(self, topics: TopicWords, counts: csr_array) -> DocumentValues:
         """Return log p(document) of each document, nats, an exact sum over its topic."""
         return np.asarray(logsumexp(self._log_joint(topics, counts), axis=1))
 
-    def expected(
-        self, topics: Float64[np.ndarray, "topic word"], observed: sparse.csr_array
-    ) -> Float64[np.ndarray, "document topic"]:
+    def expected(self, topics: TopicWords, observed: csr_array) -> DocumentTopics:
         """Return p(topic | observed words) of each document, which is its expected topic proportions."""
         return _posterior(self._log_joint(topics, observed))
 
-    def sample(
-        self,
-        topics: Float64[np.ndarray, "topic word"],
-        observed: sparse.csr_array,
-        draws: int,
-        random: np.random.Generator,
-    ) -> Float64[np.ndarray, "draw topic"]:
+    def sample(self, topics: TopicWords, observed: csr_array, draws: int, random: np.random.Generator) -> Draws:
         """Draw corners of the simplex (one-hot proportions) by p(topic | observed words) of one document."""
         return np.eye(len(topics))[_draw_points(self._log_joint(topics, observed), draws, random)]
 
-    def _log_joint(self, topics: np.ndarray, counts: sparse.csr_array) -> Float64[np.ndarray, "document topic"]:
+    def _log_joint(self, topics: np.ndarray, counts: csr_array) -> DocumentTopics:
         """Return log p(topic) + log p(words | topic) of each document and topic, nats."""
         if topics.shape[0] != len(self.weights):
             raise ValueError(f"got {len(self.weights)} weights for {topics.shape[0]} topics, expected one for each")
@@ -142,32 +130,22 @@ class TrainingDocuments:
             raise ValueError("got proportions whose rows do not sum to 1: divide each by its sum")
         object.__setattr__(self, "proportions", rows / rows.sum(1, keepdims=True))
 
-    def log_likelihood(
-        self, topics: Float64[np.ndarray, "topic word"], counts: sparse.csr_array
-    ) -> Float64[np.ndarray, " document"]:
+    def log_likelihood(self, topics: TopicWords, counts: csr_array) -> DocumentValues:
         """Return log p(document) of each document, nats, an exact sum over training documents."""
         return np.asarray(logsumexp(self._log_joint(topics, counts), axis=1))
 
-    def expected(
-        self, topics: Float64[np.ndarray, "topic word"], observed: sparse.csr_array
-    ) -> Float64[np.ndarray, "document topic"]:
+    def expected(self, topics: TopicWords, observed: csr_array) -> DocumentTopics:
         """Return each document's expected proportions: those of training documents, weighted by p(d | observed words).
 
         Here p(d | observed words) is the probability that the document has the proportions of training document d.
         """
         return _posterior(self._log_joint(topics, observed)) @ self.proportions
 
-    def sample(
-        self,
-        topics: Float64[np.ndarray, "topic word"],
-        observed: sparse.csr_array,
-        draws: int,
-        random: np.random.Generator,
-    ) -> Float64[np.ndarray, "draw topic"]:
+    def sample(self, topics: TopicWords, observed: csr_array, draws: int, random: np.random.Generator) -> Draws:
         """Draw proportions of training documents d by p(d | observed words) of one document."""
         return self.proportions[_draw_points(self._log_joint(topics, observed), draws, random)]
 
-    def _log_joint(self, topics: np.ndarray, counts: sparse.csr_array) -> Float64[np.ndarray, "document training"]:
+    def _log_joint(self, topics: np.ndarray, counts: csr_array) -> Float64[np.ndarray, "document training"]:
         """Return log p(d) + log p(words | proportions of training document d) of each document and d, nats."""
         if topics.shape[0] != self.proportions.shape[1]:
             raise ValueError(f"got proportions of {self.proportions.shape[1]} topics, expected {topics.shape[0]}")
@@ -200,15 +178,11 @@ class CollapsedDirichlet:
             raise ValueError(f"got alpha={self.alpha!r}, expected a positive number for each topic")
         object.__setattr__(self, "alpha", array)
 
-    def log_likelihood(
-        self, topics: Float64[np.ndarray, "topic word"], counts: sparse.csr_array
-    ) -> Float64[np.ndarray, " document"]:
+    def log_likelihood(self, topics: TopicWords, counts: csr_array) -> DocumentValues:
         """Raise ValueError: for a Dirichlet, pass alpha to `document_likelihood`, which estimates log p in nats."""
         raise ValueError("got CollapsedDirichlet for a likelihood, expected its alpha as an array: document_likelihood")
 
-    def expected(
-        self, topics: Float64[np.ndarray, "topic word"], observed: sparse.csr_array
-    ) -> Float64[np.ndarray, "document topic"]:
+    def expected(self, topics: TopicWords, observed: csr_array) -> DocumentTopics:
         """Return the expected topic proportions γ / Σγ of each document, where its posterior is Dirichlet(γ).
 
         Raises ValueError if alpha has not one entry for each topic.
@@ -217,13 +191,7 @@ class CollapsedDirichlet:
             raise ValueError(f"got {len(self.alpha)} entries of alpha for {topics.shape[0]} topics, expected one each")
         return fold_in(topics, observed, pseudo_counts=self.alpha)
 
-    def sample(
-        self,
-        topics: Float64[np.ndarray, "topic word"],
-        observed: sparse.csr_array,
-        draws: int,
-        random: np.random.Generator,
-    ) -> Float64[np.ndarray, "draw topic"]:
+    def sample(self, topics: TopicWords, observed: csr_array, draws: int, random: np.random.Generator) -> Draws:
         """Draw the topic proportions of one document from its posterior, Dirichlet(γ)."""
         total = self.alpha.sum() + observed.sum()
         return random.dirichlet(total * self.expected(topics, observed)[0], draws)
@@ -244,9 +212,7 @@ class FoldedIn:
         if not 0 < self.tempering <= 1:
             raise ValueError(f"got tempering={self.tempering!r}, expected an exponent in (0, 1]")
 
-    def log_likelihood(
-        self, topics: Float64[np.ndarray, "topic word"], counts: sparse.csr_array
-    ) -> Float64[np.ndarray, " document"]:
+    def log_likelihood(self, topics: TopicWords, counts: csr_array) -> DocumentValues:
         """Raise ValueError: refitted proportions give no likelihood, so there are no nats to return."""
         raise ValueError(
             "got FoldedIn for a likelihood: proportions that are fitted to the words then scored are no probability of "
@@ -254,29 +220,21 @@ class FoldedIn:
             "document and scores the other"
         )
 
-    def expected(
-        self, topics: Float64[np.ndarray, "topic word"], observed: sparse.csr_array
-    ) -> Float64[np.ndarray, "document topic"]:
+    def expected(self, topics: TopicWords, observed: csr_array) -> DocumentTopics:
         """Return the refitted topic proportions of each document."""
         return fold_in(topics, observed, self.tempering)
 
-    def sample(
-        self,
-        topics: Float64[np.ndarray, "topic word"],
-        observed: sparse.csr_array,
-        draws: int,
-        random: np.random.Generator,
-    ) -> Float64[np.ndarray, "draw topic"]:
+    def sample(self, topics: TopicWords, observed: csr_array, draws: int, random: np.random.Generator) -> Draws:
         """Return the refitted topic proportions of one document `draws` times: a point has no spread."""
         return np.repeat(fold_in(topics, observed, self.tempering), draws, axis=0)
 
 
 def fold_in(
-    topics: Float64[np.ndarray, "topic word"],
-    counts: sparse.csr_array,
+    topics: TopicWords,
+    counts: csr_array,
     tempering: float = 1.0,
     pseudo_counts: Float64[np.ndarray, " topic"] | None = None,
-) -> Float64[np.ndarray, "document topic"]:
+) -> DocumentTopics:
     """Return the topic proportions under which each document's words are most probable, by EM from even proportions.
 
     They maximise Σ_w n_w log Σ_k θ_k β_kw over proportions θ, with n_w tokens of word w and β_kw = p(word w | topic k).
@@ -290,7 +248,7 @@ def fold_in(
     """
     n_topics = topics.shape[0]
     largest = topics.max(axis=0)
-    counts = sparse.csr_array(counts, copy=True)
+    counts = csr_array(counts, copy=True)
     counts.data = np.where(largest[counts.indices] > 0, counts.data, 0)
     counts.eliminate_zeros()
     pseudo = np.zeros(n_topics) if pseudo_counts is None else pseudo_counts

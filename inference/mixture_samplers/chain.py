@@ -15,7 +15,9 @@ from jaxtyping import Array, Float, Int
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import rows_of
+from lvsearch.inference.mixtures.row_sums import RowEmission, RowSums, sum_rows
 from lvsearch.inference.mixtures.rows import coordinates_and_carriers, increments, pack_increments, pack_statistics
+from lvsearch.models.components import log_normalisers
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.hyperpriors import GammaPrior
 
@@ -79,12 +81,8 @@ def natural_of_labels(labels: Int[Array, " row"], rows: ChainRows, capacity: int
     Returns: (λ + Σ s(x_n) over the rows of each slot, a pytree with slots on the leading axis; rows of each slot,
         (slot,)). λ is the prior's natural parameter and s(x_n) the sufficient statistics of row n.
     """
-
-    def total(leaf: Array, prior: Array) -> Array:
-        return prior + jax.ops.segment_sum(leaf, labels, capacity)
-
-    ones = jnp.ones(len(labels), rows.packed.dtype)
-    return jax.tree.map(total, rows.increments, rows.prior), jax.ops.segment_sum(ones, labels, capacity)
+    natural = sum_rows(rows.increments, rows.prior, labels, capacity)
+    return natural, jax.ops.segment_sum(jnp.ones(len(labels), rows.packed.dtype), labels, capacity)
 
 
 def draw_parameters(model: DPMixture, key: Array, natural: Any) -> Float[Array, "place packed"]:
@@ -137,9 +135,8 @@ def log_rows(model: DPMixture, natural: Any, counts: Float[Array, " place"], row
     counts: the number of rows of each component, (component,).
     rows: the rows, of which only the prior's parameters λ are read.
     """
-    family = model.components.prior_family
-    after = family.log_normaliser(natural).reshape(len(counts), -1).sum(-1)
-    return jnp.where(counts > 0, after - family.log_normaliser(rows.prior).sum(), 0.0).sum()
+    sums = RowSums(natural, log_normalisers(model.components, natural))
+    return RowEmission(model.components, rows.increments, rows.prior).log_density(sums, counts)
 
 
 def log_occupancy(counts: Float[Array, " place"], alpha: Float[Array, ""]) -> Float[Array, ""]:

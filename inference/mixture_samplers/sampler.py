@@ -155,8 +155,6 @@ class PartitionRecorder(Recorder):
     | `component` | the component of each row, (unit,); recorded only on request |
     """
 
-    quantities: tuple[Quantity, ...] = eqx.field(static=True)
-
     @classmethod
     def for_model(cls, model: DPMixture, n_rows: int, *, units: bool) -> "PartitionRecorder":
         """Return the recorder for a Dirichlet-process mixture.

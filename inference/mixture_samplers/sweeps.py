@@ -45,8 +45,8 @@ from lvsearch.inference.mixture_samplers.chain import (
     process_weights,
 )
 from lvsearch.inference.mixture_samplers.sampler import MixtureTrace, run_chain
+from lvsearch.inference.mixtures.row_sums import RowEmission, RowSums
 from lvsearch.inference.mixtures.rows import pack_statistics
-from lvsearch.models.components import log_normalisers
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.families import Beta, BetaStatistics
 from lvsearch.models.hyperpriors import GammaPrior
@@ -85,38 +85,29 @@ def collapsed_sweep(
 
     Returns: (the state after the sweep, True if more slots were needed than there are; the state is then invalid).
     """
-    component, n_rows = model.components, len(state.labels)
+    emission, n_rows = RowEmission(model.components, rows.increments, rows.prior), len(state.labels)
     key_rows, key_alpha = jax.random.split(key)
-    natural, counts = natural_of_labels(state.labels, rows, capacity)
-    uniforms = jax.random.uniform(key_rows, (n_rows,), state.alpha.dtype)
-    empty = log_normalisers(component, jax.tree.map(lambda leaf: leaf[None], rows.prior))[0]
-    log_alpha = jnp.log(state.alpha)
+    uniforms, log_alpha = jax.random.uniform(key_rows, (n_rows,), state.alpha.dtype), jnp.log(state.alpha)
 
-    def one(n: Array, carry: tuple[Any, Array, Array, Array, Array]) -> tuple[Any, Array, Array, Array, Array]:
-        natural, normaliser, counts, labels, overflow = carry
-        # Take row n out; a component without rows gets λ itself, so that rounding errors do not stay.
-        old, increment = labels[n], jax.tree.map(lambda leaf: leaf[n], rows.increments)
+    def one(n: Array, carry: tuple[RowSums, Array, Array, Array]) -> tuple[RowSums, Array, Array, Array]:
+        sums, counts, labels, overflow = carry
+        old = labels[n]
         counts = counts.at[old].add(-1.0)
-        alone = counts[old] < 0.5
-        left = jax.tree.map(lambda t, s, p: jnp.where(alone, p, t[old] - s), natural, increment, rows.prior)
-        natural = jax.tree.map(lambda t, one: t.at[old].set(one), natural, left)
-        without = log_normalisers(component, jax.tree.map(lambda leaf: leaf[None], left))[0]
-        normaliser = normaliser.at[old].set(without)
+        sums = emission.remove(sums, n, old, counts[old] < 0.5)
         # Score all places with the row in them; only the first free one stands for a new component.
-        after = log_normalisers(component, jax.tree.map(jnp.add, natural, increment))
+        joined = emission.normalisers_with(sums, n)
         free = jnp.argmax(counts < 0.5)
         overflow = overflow | ~(counts[free] < 0.5)
         prior = jnp.where(jnp.arange(capacity) == free, log_alpha, -jnp.inf)
         prior = jnp.where(counts > 0.5, jnp.log(jnp.maximum(counts, 1.0)), prior)
-        score = prior + after - normaliser
+        score = prior + joined - sums.normaliser
         cumulative = jnp.cumsum(jnp.exp(score - score.max()))  # one uniform whatever the capacity
         new = jnp.minimum(jnp.searchsorted(cumulative, uniforms[n] * cumulative[-1]), capacity - 1)
-        natural = jax.tree.map(lambda t, s: t.at[new].add(s), natural, increment)
-        return natural, normaliser.at[new].set(after[new]), counts.at[new].add(1.0), labels.at[n].set(new), overflow
+        return emission.add(sums, n, new, joined[new]), counts.at[new].add(1.0), labels.at[n].set(new), overflow
 
-    normaliser = jnp.where(counts > 0.5, log_normalisers(component, natural), empty)
-    begin = natural, normaliser, counts, state.labels, jnp.asarray(False)
-    _, _, counts, labels, overflow = jax.lax.fori_loop(0, n_rows, one, begin)
+    counts = natural_of_labels(state.labels, rows, capacity)[1]
+    begin = emission.gather(state.labels, capacity), counts, state.labels, jnp.asarray(False)
+    _, counts, labels, overflow = jax.lax.fori_loop(0, n_rows, one, begin)
     occupied = (counts > 0.5).sum()
     alpha = draw_concentration(model, key_alpha, n_rows, occupied, state.alpha)
     return LabelState(labels, alpha), overflow

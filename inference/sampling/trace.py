@@ -55,11 +55,11 @@ class Quantity(NamedTuple):
 class Recorder(eqx.Module):
     """The base of recorders, which say what is recorded of the states of one type of chain.
 
-    A subclass has `quantities`, what it records (a tuple of `Quantity`: name, axes, shape), and `values`, which returns
+    `quantities` is what it records (a tuple of `Quantity`: name, axes, shape). A subclass has `values`, which returns
     their values in the present states. It is a pytree whose `quantities` are static.
     """
 
-    quantities: eqx.AbstractVar[tuple[Quantity, ...]]
+    quantities: tuple[Quantity, ...] = eqx.field(static=True)
 
     @abstractmethod
     def values(self, chain: Any, state: Any) -> tuple[Array | np.ndarray, ...]:

@@ -135,8 +135,8 @@ class CollapsedTopics(ParticleArrays):
         concentrations: α and η of each particle, if they are not the chain's own.
         """
         key_first, key_sweeps = jax.random.split(key)
-        start = jnp.zeros(())
-        state = self.sweep(key_first, self._empty(particles), start, False, concentrations)
+        start, empty = jnp.zeros(()), self._state(jnp.full((len(self.word), particles), -1, jnp.int32))
+        state = self.sweep(key_first, empty, start, False, concentrations)
         if self.q is None or self.independent:
             return state
 
@@ -151,11 +151,6 @@ class CollapsedTopics(ParticleArrays):
         long.
         """
         return int(np.clip(LANES // len(self.alpha), FEWEST_LANES, MOST_LANES))
-
-    @property
-    def directed(self) -> bool:
-        """True, because a backward sweep differs from a forward one."""
-        return True
 
     def step(
         self, key: Key[Array, ""], state: TopicState, temperature: Float[Array, ""], *, backward: bool
@@ -258,10 +253,6 @@ class CollapsedTopics(ParticleArrays):
             return []
         own = [] if self.q.documents is None else [(jnp.asarray(self.q.documents), state.document_topic)]
         return [*own, (jnp.asarray(self.q.words), state.word_topic)]
-
-    def _empty(self, particles: int) -> TopicState:
-        """Return the state of `particles` particles in which no token has a topic (−1)."""
-        return self._state(jnp.full((len(self.word), particles), -1, jnp.int32))
 
     def _state(self, assignment: Int[Array, "token particle"]) -> TopicState:
         """Return the state in which tokens have the given topics (−1 for none), with the counts that follow."""

@@ -89,11 +89,6 @@ class HyperTopics(ParticleArrays):
         """
         return self.topics.efficient_particles
 
-    @property
-    def directed(self) -> bool:
-        """True, because a backward sweep differs from a forward one."""
-        return True
-
     def init(self, key: Key[Array, ""], particles: int) -> HyperTopicState:
         """Draw independent particles from q, the distribution at the start: hyper-parameters first, then topics given
         these.

@@ -40,6 +40,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
+from lvsearch.inference.annealing.particle_arrays import ParticleArrays
 from lvsearch.inference.topic_samplers.chain import CollapsedTopics
 from lvsearch.inference.topic_samplers.topic_state import TokenRule, TopicState
 
@@ -47,7 +48,7 @@ LEAST_SHARE = 1e-4
 """The smallest share of a token for either topic of a pair, so that no token is lost to one of them for good."""
 
 
-class TopicSplits(eqx.Module):
+class TopicSplits(ParticleArrays):
     """The annealing path from K to K + m topics of one corpus. It is a `Chain` that starts at the posterior with K
     topics.
 
@@ -82,11 +83,6 @@ class TopicSplits(eqx.Module):
         long.
         """
         return self.larger.efficient_particles
-
-    @property
-    def directed(self) -> bool:
-        """True, because a backward sweep differs from a forward one."""
-        return True
 
     def init(self, key: Key[Array, ""], particles: int) -> TopicState:
         """Raise TypeError: the path starts at draws of the posterior with K topics, from which `split` makes its first
@@ -173,10 +169,6 @@ class TopicSplits(eqx.Module):
         """Return the state in which topic l of each particle is called order[l]."""
         return self.larger.relabel(state, order)
 
-    def take(self, state: TopicState, particles: Int[Array, " chosen"]) -> TopicState:
-        """Return the state of the chosen particles, in the given order. A particle may be chosen several times."""
-        return self.larger.take(state, particles)
-
     # ── inner ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _scores(self, log_topics: Array, state: TopicState, chain: CollapsedTopics) -> Array:
@@ -250,7 +242,10 @@ class TopicSplits(eqx.Module):
         base = vocabulary * eta
         # Powers in π_t: t for topics of pairs, 1 for topics outside the pairs, 1 − t for merged topics.
         powers = jnp.concatenate(
-            [jnp.where(jnp.arange(len(self.larger.alpha)) < 2 * self.pairs, t, 1.0), self._once_per_pair(1 - t)]
+            [
+                jnp.where(jnp.arange(len(self.larger.alpha)) < 2 * self.pairs, t, 1.0),
+                jnp.broadcast_to(1 - t, (self.pairs,)),
+            ]
         )
 
         def weights(of_document: Array, of_word: Array, in_document: Array, with_word: Array, total: Array) -> Array:
@@ -277,10 +272,6 @@ class TopicSplits(eqx.Module):
             return (powers[:, None] * self.larger.corrections(counts, come, left)).sum(0)
 
         return TokenRule(weights, log_acceptance)
-
-    def _once_per_pair(self, value: Array) -> Array:
-        """Return an array (pair,) that repeats one number."""
-        return jnp.broadcast_to(value, (self.pairs,))
 
 
 def _pairs(counts: Array, pairs: int) -> tuple[Array, Array]:

@@ -168,7 +168,8 @@ class AllocatedTree:
         depth, gamma = self.hyper.depth, self.hyper.branching
         paths, log_prior = [], []
         begun = {0: ((0,), 0.0)}
-        for place in [0, *np.flatnonzero(self.documents[1:] > 0)[np.argsort(self._live_levels(), kind="stable")] + 1]:
+        nodes = 1 + np.flatnonzero(self.documents[1:] > 0)
+        for place in [0, *nodes[np.argsort(self.level[nodes], kind="stable")]]:
             n, level = self.documents[place], int(self.level[place])
             if place > 0:
                 above, log_p = begun[self.parent[place]]  # pyright: ignore
@@ -179,10 +180,6 @@ class AllocatedTree:
             paths.append((*path, *(NEW,) * (depth - 1 - level)))
             log_prior.append(log_p + opened)
         return Options(np.array(paths), np.array(log_prior))
-
-    def _live_levels(self) -> np.ndarray:
-        """Return the level of each array slot that holds a node, the root left out."""
-        return self.level[1:][self.documents[1:] > 0]
 
     def best_levels(self, d: int, options: Options) -> tuple[np.ndarray, np.ndarray]:
         """Find the best levels of the words of a document, which is out of the tree, on every path.

@@ -20,7 +20,6 @@ from functools import cached_property
 from itertools import combinations
 from typing import ClassVar, NamedTuple
 
-import equinox as eqx
 import jax
 import numpy as np
 import scipy.sparse
@@ -206,8 +205,6 @@ class TreeRecorder(Recorder):
     | `branching`, `level_prior`, `topics` | hyper-parameters, recorded if they are drawn |
     | `levels`, `paths` | the level of each token and the path of each document; recorded only on request |
     """
-
-    quantities: tuple[Quantity, ...] = eqx.field(static=True)
 
     @classmethod
     def for_sampler(cls, sampler: TreeSampler, *, units: bool) -> "TreeRecorder":

@@ -99,9 +99,9 @@ class Data(ABC):
         """The names of the entries of each axis of a model, as {axis name: names}, such as {"word": vocabulary}."""
 
     @property
-    @abstractmethod
     def unit_labels(self) -> Sequence[str] | None:
         """A class label for each unit, which is shown but never used in fitting; None if there are none."""
+        return None
 
     @property
     @abstractmethod
@@ -283,3 +283,12 @@ class Data(ABC):
         fingerprint.
         """
         return (*self.facts(), ("fingerprint", self.fingerprint[:16]))
+
+
+def refuse_other_kind(data: Any, kind: type[Data], expected: str) -> None:
+    """Raise ValueError for data of another kind than the training data; what is no `Data` passes.
+
+    expected: what is expected, as the end of a sentence.
+    """
+    if isinstance(data, Data) and not isinstance(data, kind):
+        raise ValueError(f"got {type(data).__name__} ({data.describe()}), expected {expected}")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from lvsearch.data.base import Data
+from lvsearch.data.base import refuse_other_kind
 from lvsearch.data.counted_documents import CountedDocuments
 from lvsearch.files.array_folders import is_array_folder
 from lvsearch.models.plain_arguments import as_path
@@ -362,11 +362,7 @@ class Corpus(CountedDocuments):
         Raises:
             ValueError: another number of words; another vocabulary, or this one in another order; see also `encode`.
         """
-        if isinstance(data, Data) and not isinstance(data, Corpus):
-            raise ValueError(
-                f"got {type(data).__name__} ({data.describe()}), expected documents over the words of the training "
-                "corpus"
-            )
+        refuse_other_kind(data, Corpus, "documents over the words of the training corpus")
         data = list(data) if isinstance(data, Iterator) else data
         lists = isinstance(data, list | tuple) and bool(data) and all(map(is_words, data))
         if isinstance(data, str) or holds_texts(data) or lists:

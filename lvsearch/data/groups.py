@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Int
 
-from lvsearch.data.base import Data, Nouns
+from lvsearch.data.base import Data, Nouns, refuse_other_kind
 from lvsearch.data.points import Points
 from lvsearch.files.string_arrays import has_strings, pack_strings, unpack_strings
 from lvsearch.inference.data.dataset import Dataset
@@ -173,10 +173,7 @@ class Groups(Data):
 
         Raises ValueError for another number of columns, other names, or these names in another order.
         """
-        if isinstance(data, Data) and not isinstance(data, Groups):
-            raise ValueError(
-                f"got {type(data).__name__} ({data.describe()}), expected Groups over the columns of the training data"
-            )
+        refuse_other_kind(data, Groups, "Groups over the columns of the training data")
         data = list(data) if isinstance(data, Iterator) else data
         groups = Groups.from_any(data)
         brings_names = isinstance(data, Groups) or any(map(is_table, data))
@@ -210,11 +207,6 @@ class Groups(Data):
     def entries(self) -> Mapping[str, tuple[str, ...]]:
         """The column names, as {"dim": names}: the names of the entries of a model's axis "dim"."""
         return self.rows.entries
-
-    @property
-    def unit_labels(self) -> None:
-        """Always None, because groups have no classes."""
-        return
 
     @property
     def owners(self) -> Int[np.ndarray, " rows"]:

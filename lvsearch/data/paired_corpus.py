@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Float, Int
 
-from lvsearch.data.base import Data, Nouns
+from lvsearch.data.base import Data, Nouns, refuse_other_kind
 from lvsearch.data.corpus import Corpus
 from lvsearch.data.matrix_inputs import refuse_magnitudes
 from lvsearch.data.paired_inputs import captions_of, read_tables, regions_of
@@ -188,10 +188,7 @@ class PairedCorpus(Data):
 
         Raises ValueError for other features, tokens or words, and for features if these regions are tokens.
         """
-        if isinstance(data, Data) and not isinstance(data, PairedCorpus):
-            raise ValueError(
-                f"got {type(data).__name__} ({data.describe()}), expected a PairedCorpus like the training data"
-            )
+        refuse_other_kind(data, PairedCorpus, "a PairedCorpus like the training data")
         if isinstance(data, tuple) and len(data) == 2:
             other = PairedCorpus.from_arrays(*data, vocabulary=self.vocabulary)
         else:
@@ -246,11 +243,6 @@ class PairedCorpus(Data):
         regions).
         """
         return {"word": self.vocabulary, "dim": self.region_names}
-
-    @property
-    def unit_labels(self) -> None:
-        """Always None, because images have no classes besides their captions."""
-        return
 
     def image_regions(self, image: int) -> np.ndarray:
         """Return the regions of one image: (regions, features), or (regions,) tokens.

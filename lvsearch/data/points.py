@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Int
 
-from lvsearch.data.base import Data, Nouns
+from lvsearch.data.base import Data, Nouns, refuse_other_kind
 from lvsearch.data.matrix_inputs import cell_mask, indicators, name_strings, real_matrix, refuse_magnitudes, refuse_nan
 from lvsearch.files.string_arrays import has_strings, pack_strings, unpack_strings
 from lvsearch.files.untrusted_files import UNREADABLE, read_ordinary, reason
@@ -300,10 +300,7 @@ class Points(Data):
         Raises:
             ValueError: another number of columns, other names, or these names in another order.
         """
-        if isinstance(data, Data) and not isinstance(data, Points):
-            raise ValueError(
-                f"got {type(data).__name__} ({data.describe()}), expected Points over the columns of the training data"
-            )
+        refuse_other_kind(data, Points, "Points over the columns of the training data")
         points = Points.from_any(data)
         if len(points.columns) != len(self.columns):
             raise ValueError(
@@ -352,11 +349,6 @@ class Points(Data):
     def entries(self) -> Mapping[str, tuple[str, ...]]:
         """The column names, as {"dim": names}: the names of the entries of a model's axis "dim"."""
         return {"dim": self.columns}
-
-    @property
-    def unit_labels(self) -> None:
-        """Always None, because rows have no classes."""
-        return
 
     def part(self, rows: Int[np.ndarray, " chosen"], note: str) -> "Points":
         """Return some of the rows as new points, in the given order, with a note that says so.

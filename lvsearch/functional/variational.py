@@ -234,7 +234,9 @@ def _fixed_point_backward(
     """
     del perturbed, start, steps
     model, batch = model_and_batch = jax.tree.map(jnp.asarray, model_and_batch)  # they may be NumPy arrays
-    cotangents = jax.tree.map(lambda c, e: jnp.zeros_like(e) if c is None else c, cotangent, end, is_leaf=_is_none)
+    # None stands for a cotangent of zeros
+    filled = partial(jax.tree.map, is_leaf=lambda leaf: leaf is None)
+    cotangents = filled(lambda c, e: jnp.zeros_like(e) if c is None else c, cotangent, end)
     _, pull_state = jax.vjp(partial(functions.update, model, batch=batch), end)
 
     def add_term(total: MeanFieldState, _: None) -> tuple[MeanFieldState, None]:
@@ -243,11 +245,6 @@ def _fixed_point_backward(
     total = jax.lax.scan(add_term, cotangents, None, length=adjoint_steps)[0]
     _, pull = eqx.filter_vjp(lambda both: functions.update(both[0], end, both[1]), model_and_batch)
     return pull(total)[0]
-
-
-def _is_none(value: Any) -> bool:
-    """Return True for None, which stands for a cotangent of zeros."""
-    return value is None
 
 
 SWEEPS = 100

@@ -55,6 +55,7 @@ def facts(result: Findings, held_out: pd.DataFrame | None = None) -> tuple[Fact,
         return (*(Fact(*each) for each in found), *_failures_fact(result), *_search_facts(result))
     found, asked = _probability_fact(result), result.scrutiny
     limit, number_open = limit_in_words(result), open_number_in_words(result)
+    influence = "" if result.evaluator.nested else f"; {result.influence.describe()}"
     held_out_fact = Fact("held-out", _held_out_in_words(result, held_out))
     return (
         *([held_out_fact] if held_out is not None else []),
@@ -68,7 +69,7 @@ def facts(result: Findings, held_out: pd.DataFrame | None = None) -> tuple[Fact,
         *([Fact("audit", asked.audit.describe())] if asked.audit is not None else []),
         *([Fact("persistence", asked.persistence.describe())] if asked.persistence is not None else []),
         *([held_out_fact] if held_out is None else []),
-        Fact("prior", f"{result.prior.describe()}{_prior_influence_in_words(result)}"),
+        Fact("prior", f"{result.prior.describe()}{influence}"),
         *_failures_fact(result),
         *_search_facts(result),
     )
@@ -369,11 +370,6 @@ def _held_out_in_words(result: Findings, held_out: pd.DataFrame | None) -> str:
         f"not looked at. {nouns.units.capitalize()} that the search did not see are the best check: train, test = "
         f"{nouns.whole}.split(0.1), search train, then result.compare_held_out(test)"
     )
-
-
-def _prior_influence_in_words(result: Findings) -> str:
-    """Return a phrase that says whether the prior over sizes still matters; empty for plug-in evidence."""
-    return f"; {result.influence.describe()}" if not result.evaluator.nested else ""
 
 
 def _failures_fact(result: Findings) -> tuple[Fact, ...]:

@@ -20,6 +20,8 @@ from lvsearch.sizing.witness import WitnessSearch
 from lvsearch.sizing.words import between_in_words
 
 DRAWS = 8192  # half of them mirror images of the others
+PerSize = Float[np.ndarray, " sizes"]
+"""One number for each size."""
 TOGETHER = 0.95
 """The least probability that the sizes which cannot be told apart hold together."""
 SETTLED = 3.0
@@ -117,9 +119,9 @@ class EstimatedPosterior:
     """An estimated posterior over the sizes that were tried; it says nothing about other sizes. Arrays are (sizes,)."""
 
     sizes: tuple[Size, ...]
-    probability: Float[np.ndarray, " sizes"]  # mean over the errors
-    probability_lower: Float[np.ndarray, " sizes"]  # 5 % quantile over the errors
-    probability_upper: Float[np.ndarray, " sizes"]  # 95 % quantile
+    probability: PerSize  # mean over the errors
+    probability_lower: PerSize  # 5 % quantile over the errors
+    probability_upper: PerSize  # 95 % quantile
     best: Size  # highest probability; where some are not settled, the highest estimate of prior times evidence
     indistinguishable: tuple[Size, ...]  # sizes that cannot be told from `best`, and `best`: see `estimate_posterior`
     unsettled: tuple[Size, ...] = ()  # rivals of `best` whose standard error is beyond `SETTLED`
@@ -145,10 +147,7 @@ class EstimatedPosterior:
 
 
 def estimate_posterior(
-    sizes: Sequence[Size],
-    log_prior: Float[np.ndarray, " sizes"],
-    estimate: Float[np.ndarray, " sizes"],
-    standard_error: Float[np.ndarray, " sizes"],
+    sizes: Sequence[Size], log_prior: PerSize, estimate: PerSize, standard_error: PerSize
 ) -> EstimatedPosterior:
     """Return the posterior over sizes, p(s | data) ∝ p(s) e^{log evidence}, averaged over errors of the evidence.
 
@@ -178,20 +177,19 @@ def estimate_posterior(
     probability = softmax(weights + errors * antithetic_errors(len(order)))
     low, high = np.quantile(probability, [0.05, 0.95], axis=0)
     mean = probability.mean(axis=0)
+
+    def close_to(best: int) -> np.ndarray:
+        """Return which sizes lie within two standard errors of the best one, (sizes,)."""
+        return np.abs(weights - weights[best]) <= 2.0 * np.hypot(errors, errors[best])
+
     best = int(np.argmax(mean))
-    downwards = np.argsort(-mean, kind="stable")
-    needed = np.searchsorted(np.cumsum(mean[downwards]), TOGETHER * (1 - 1e-12)) + 1
-    close = np.abs(weights - weights[best]) <= 2.0 * np.hypot(errors, errors[best])
-    rival = close | (mean > 1 - TOGETHER)
-    unsettled = rival & (errors > SETTLED)
+    unsettled = (close_to(best) | (mean > 1 - TOGETHER)) & (errors > SETTLED)
     if unsettled.any():
         # An average over errors this large would reward the size measured worst: use the estimates themselves.
-        mean = softmax(weights[None])[0]
-        best = int(np.argmax(weights))
-        close = np.abs(weights - weights[best]) <= 2.0 * np.hypot(errors, errors[best])
-        downwards = np.argsort(-mean, kind="stable")
-        needed = np.searchsorted(np.cumsum(mean[downwards]), TOGETHER * (1 - 1e-12)) + 1
-        unsettled = close & (errors > SETTLED)
+        mean, best = softmax(weights[None])[0], int(np.argmax(weights))
+        unsettled = close_to(best) & (errors > SETTLED)
+    close, downwards = close_to(best), np.argsort(-mean, kind="stable")
+    needed = np.searchsorted(np.cumsum(mean[downwards]), TOGETHER * (1 - 1e-12)) + 1
     close[downwards[:needed]] = True
     return EstimatedPosterior(
         sizes=ordered,
@@ -231,10 +229,7 @@ class PriorInfluence:
 
 
 def prior_influence(
-    sizes: Sequence[Size],
-    log_prior: Float[np.ndarray, " sizes"],
-    estimate: Float[np.ndarray, " sizes"],
-    standard_error: Float[np.ndarray, " sizes"],
+    sizes: Sequence[Size], log_prior: PerSize, estimate: PerSize, standard_error: PerSize
 ) -> PriorInfluence:
     """Compare the posterior over sizes with the one under a flat prior over the sizes tried, with the same errors.
 
@@ -274,12 +269,7 @@ def format_probability(probability: float) -> str:
     return f"{probability:.3f}"
 
 
-def _check_estimates(
-    sizes: Sequence[Size],
-    log_prior: Float[np.ndarray, " sizes"],
-    estimate: Float[np.ndarray, " sizes"],
-    standard_error: Float[np.ndarray, " sizes"],
-) -> None:
+def _check_estimates(sizes: Sequence[Size], log_prior: PerSize, estimate: PerSize, standard_error: PerSize) -> None:
     """Raise ValueError unless each size has one valid log prior, log evidence and standard error (nats).
 
     At least one size must have prior mass.
@@ -365,8 +355,8 @@ class MemberPosterior:
 def estimated_members(
     prior: Mixture,
     sizes: Sequence[Size],
-    estimate: Float[np.ndarray, " sizes"],
-    standard_error: Float[np.ndarray, " sizes"],
+    estimate: PerSize,
+    standard_error: PerSize,
 ) -> MemberPosterior:
     """Estimate the posterior probability of each member prior, averaged over Gaussian errors of the sizes' evidence.
 

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from lvsearch.models.checks.probe import Probe, call_or_explain, local_statistics, prior_gradient, unit_gradients
-from lvsearch.models.contract import Model, Site, Statistics, Unit
+from lvsearch.models.contract import Latents, Model, Site, Statistics, Unit
 from lvsearch.models.units import AnnotatedImage, BagOfWords, GroupOfRows, Row
 
 TOLERANCE = 1e-9
@@ -140,7 +140,7 @@ def _globals_only(found: Any) -> tuple[Any, Any]:
 
 
 def move_to_masks(
-    sites: Mapping[str, Site], statistics: Mapping[str, Statistics], old: Places, new: Places, lead: int
+    sites: Mapping[str, Site], statistics: Latents, old: Places, new: Places, lead: int
 ) -> dict[str, Statistics]:
     """Return {latent variable: statistics} with the entries that exist moved to the slots where another mask has them.
 
@@ -207,7 +207,8 @@ def check_relabelling(p: Probe, seed: int) -> str:
 
     Returns what was found, as text. Raises ValueError saying both numbers.
     """
-    lengths = [{a: len(m) for a, m in p.model.active(p.size, each).items()} for each in (p.size, _one_more(p.size))]
+    one_more = tuple(n + 1 for n in p.size)
+    lengths = [{a: len(m) for a, m in p.model.active(p.size, each).items()} for each in (p.size, one_more)]
     axes = [axis for axis, length in lengths[0].items() if lengths[1][axis] > length]
     name = type(p.model).__name__
     if len(axes) != 1 or len(p.size) != 1:
@@ -233,11 +234,6 @@ def check_relabelling(p: Probe, seed: int) -> str:
             f"log-joint by {renamed:.3g} of its size; expected 0, or a term that treats all of them alike"
         )
     return f"log {k}! = {every:.4g}" if symmetric else f"none: the entries of {axis} have an order"
-
-
-def _one_more(size: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the size with 1 added to the number of components of every size variable."""
-    return tuple(n + 1 for n in size)
 
 
 def _relative_change(p: Probe, model: Model, axis: str, order: np.ndarray) -> float:
@@ -337,7 +333,8 @@ def _padded(p: Probe, units: Unit) -> dict[str, Any]:
 
     p: the model with natural parameters for shorter units. units: the units with more padding, stacked.
     """
-    lengths = {a: e if isinstance(e, int) else len(e) for a, e in p.model.extents(_first_unit(units)).items()}
+    extents = p.model.extents(jax.tree.map(lambda leaf: leaf[0], units))
+    lengths = {a: e if isinstance(e, int) else len(e) for a, e in extents.items()}
     natural = {}
     for name, site in p.model.locals().items():
 
@@ -351,11 +348,6 @@ def _padded(p: Probe, units: Unit) -> dict[str, Any]:
 
         natural[name] = jax.tree.map(longer, p.natural_l[name])
     return natural
-
-
-def _first_unit(units: Unit) -> Unit:
-    """Return the first of several units that are stacked on a leading axis."""
-    return jax.tree.map(lambda leaf: leaf[0], units)
 
 
 def _compare(name: str, before: Any, after: Any, what: str) -> None:

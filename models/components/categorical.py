@@ -56,7 +56,21 @@ def question_of(name: str) -> str | None:
     return None if found is None else found.group(1)
 
 
-class BernoulliComponents(Component):
+class ProbabilityComponents(Component):
+    """Base of the kinds whose cells are categories, so that a row has a probability in place of a density."""
+
+    elliptical: ClassVar[bool] = False
+
+    def log_carrier(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Float[Array, ""]:
+        """Return 0 nats: parameters enter the whole probability of a row."""
+        return jnp.zeros((), coordinates.dtype)
+
+    def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
+        """Return an upper bound on each row's log-probability, 0 nats, shape (rows,): a probability is at most 1."""
+        return np.zeros(len(units.value))
+
+
+class BernoulliComponents(ProbabilityComponents):
     """Independent cells of 0 or 1: x_d ~ Bernoulli(v_d), v_d ~ Beta(ones, zeros). Missing cells are left out.
 
     ones, zeros: pseudo-counts of cells with 1 and with 0, positive.
@@ -68,7 +82,6 @@ class BernoulliComponents(Component):
     estimated: bool = eqx.field(static=True)
 
     axes: ClassVar[tuple[str, ...]] = ("dim",)
-    elliptical: ClassVar[bool] = False
     cellwise: ClassVar[bool] = True
 
     def __init__(self, ones: Any = 0.5, zeros: Any = 0.5, estimated: bool = False):
@@ -100,18 +113,8 @@ class BernoulliComponents(Component):
         zero = jnp.zeros(n_dims)
         return BetaStatistics(zero + (self.ones - 1), zero + (self.zeros - 1))
 
-    def coordinates(self, unit: Row) -> Float[Array, " dim"]:
-        return jnp.where(unit.observed, jnp.asarray(unit.value), 0.0)
-
     def increment(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> BetaStatistics:
         return BetaStatistics(coordinates, jnp.where(observed, 1 - coordinates, 0))
-
-    def log_carrier(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Float[Array, ""]:
-        return jnp.zeros((), coordinates.dtype)
-
-    def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
-        """Return an upper bound on each row's log-probability, 0 nats, shape (rows,): a probability is at most 1."""
-        return np.zeros(len(units.value))
 
     def plug_in(self) -> "BernoulliComponents":
         return BernoulliComponents(self.ones, self.zeros, estimated=True)
@@ -125,7 +128,7 @@ class BernoulliComponents(Component):
         return (jax.random.uniform(key, probability.shape) < probability).astype(probability.dtype)
 
 
-class LevelComponents(Component):
+class LevelComponents(ProbabilityComponents):
     """Independent cells of a few values: x_d = levels_c with probability θ_dc, θ_d ~ Dirichlet(concentration, …).
 
     levels: the values that a cell may have, two or more, such as (1, 2, 3, 4, 5). Their order and distances have no
@@ -140,7 +143,6 @@ class LevelComponents(Component):
     estimated: bool = eqx.field(static=True)
 
     axes: ClassVar[tuple[str, ...]] = ("dim", "level")
-    elliptical: ClassVar[bool] = False
     cellwise: ClassVar[bool] = True
 
     def __init__(self, levels: Any = (1, 2, 3, 4, 5), concentration: Any = 1.0, estimated: bool = False):
@@ -191,13 +193,6 @@ class LevelComponents(Component):
         chosen = coordinates[..., None] == jnp.arange(len(self.levels))
         return jnp.where(observed[..., None], chosen, False).astype(coordinates.dtype)
 
-    def log_carrier(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Float[Array, ""]:
-        return jnp.zeros((), coordinates.dtype)
-
-    def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
-        """Return an upper bound on each row's log-probability, 0 nats, shape (rows,): a probability is at most 1."""
-        return np.zeros(len(units.value))
-
     def plug_in(self) -> "LevelComponents":
         return LevelComponents(self.levels, self.concentration, estimated=True)
 
@@ -210,7 +205,7 @@ class LevelComponents(Component):
         return jnp.asarray(self.levels, statistics.dtype)[jax.random.categorical(key, statistics, axis=-1)]
 
 
-class CategoricalComponents(Component):
+class CategoricalComponents(ProbabilityComponents):
     """Independent columns of categories: c_j ~ Categorical(θ_j), θ_j ~ Dirichlet(concentration, …) for every column j.
 
     A row holds its columns one after another as indicators: `categories[j]` cells for column j, one of them 1 and the
@@ -226,7 +221,6 @@ class CategoricalComponents(Component):
     estimated: bool = eqx.field(static=True)
 
     axes: ClassVar[tuple[str, ...]] = ("dim",)
-    elliptical: ClassVar[bool] = False
 
     def __init__(self, categories: Sequence[int], concentration: Any = 1.0, estimated: bool = False):
         self.categories = tuple(int(n) for n in categories)
@@ -301,13 +295,6 @@ class CategoricalComponents(Component):
     def increment(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Float[Array, " dim"]:
         return coordinates
 
-    def log_carrier(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Float[Array, ""]:
-        return jnp.zeros((), coordinates.dtype)
-
-    def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
-        """Return an upper bound on each row's log-probability, 0 nats, shape (rows,): a probability is at most 1."""
-        return np.zeros(len(units.value))
-
     def plug_in(self) -> "CategoricalComponents":
         return CategoricalComponents(self.categories, self.concentration, estimated=True)
 
@@ -358,10 +345,6 @@ class GenotypeComponents(CategoricalComponents):
         if not (observed.all(-1) | ~observed.any(-1)).all():
             raise ValueError("got missing cells, expected counts of 0 where a genotype is missing")
         require_counts(units, "GenotypeComponents")
-
-    def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
-        """Return an upper bound on each row's log-probability, 0 nats, shape (rows,): a probability is at most 1."""
-        return np.zeros(len(units.value))
 
     def plug_in(self) -> "GenotypeComponents":
         return GenotypeComponents(categories=self.categories, concentration=self.concentration, estimated=True)

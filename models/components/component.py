@@ -77,9 +77,9 @@ class Component(eqx.Module):
     """True if parameters are point estimates without a prior (plug-in evidence), instead of integrated out."""
 
     @property
-    @abstractmethod
     def family(self) -> Family:
         """The family of the parameters: that of their prior, or a point family where they are `estimated`."""
+        return self.prior_family
 
     @property
     @abstractmethod

@@ -26,7 +26,19 @@ from lvsearch.models.hyperpriors import as_text
 from lvsearch.models.units import Row
 
 
-class PoissonComponents(Component):
+class CountComponents(Component):
+    """Base of the kinds whose columns are independent counts."""
+
+    estimated: ClassVar[bool] = False
+    axes: ClassVar[tuple[str, ...]] = ("dim",)
+    elliptical: ClassVar[bool] = False
+    cellwise: ClassVar[bool] = True
+
+    def check(self, units: Row) -> None:
+        require_counts(units, type(self).__name__)
+
+
+class PoissonComponents(CountComponents):
     """Independent counts: x_d ~ Poisson(v_d), v_d ~ Gamma(shape, rate), in each column. Cells are whole numbers ≥ 0.
 
     shape, rate: positive; a column's mean is around shape/rate.
@@ -37,17 +49,8 @@ class PoissonComponents(Component):
     shape: HyperparameterArray
     rate: HyperparameterArray
 
-    estimated: ClassVar[bool] = False
-    axes: ClassVar[tuple[str, ...]] = ("dim",)
-    elliptical: ClassVar[bool] = False
-    cellwise: ClassVar[bool] = True
-
     def __init__(self, shape: Any = 1.0, rate: Any = 1.0):
         self.shape, self.rate = positive_parameter("shape", shape), positive_parameter("rate", rate)
-
-    @property
-    def family(self) -> Family:
-        return self.prior_family
 
     @property
     def prior_family(self) -> Family:
@@ -55,9 +58,6 @@ class PoissonComponents(Component):
 
     def describe(self) -> str:
         return f"independent counts (means ~ Gamma({as_text(self.shape)}, rate {as_text(self.rate)}))"
-
-    def check(self, units: Row) -> None:
-        require_counts(units, "PoissonComponents")
 
     def prior(self, n_dims: int) -> GammaStatistics:
         zero = jnp.zeros(n_dims)
@@ -83,7 +83,7 @@ class PoissonComponents(Component):
         return jax.random.poisson(key, mean).astype(mean.dtype)
 
 
-class NegativeBinomialComponents(Component):
+class NegativeBinomialComponents(CountComponents):
     """Independent counts: x_d ~ NegativeBinomial(r_d, v_d), v_d ~ Beta(shape, rate · r_d). Cells are whole numbers ≥ 0.
 
         p(x | r, v) = Γ(x + r) / (Γ(r) x!) · v^x (1 − v)^r,      mean m = r v / (1 − v),      variance m + m² / r
@@ -101,18 +101,9 @@ class NegativeBinomialComponents(Component):
     shape: HyperparameterArray
     rate: HyperparameterArray
 
-    estimated: ClassVar[bool] = False
-    axes: ClassVar[tuple[str, ...]] = ("dim",)
-    elliptical: ClassVar[bool] = False
-    cellwise: ClassVar[bool] = True
-
     def __init__(self, concentration: Any, shape: Any = 1.0, rate: Any = 1.0):
         self.concentration = positive_parameter("concentration", concentration, ndim=1)
         self.shape, self.rate = positive_parameter("shape", shape), positive_parameter("rate", rate)
-
-    @property
-    def family(self) -> Family:
-        return self.prior_family
 
     @property
     def prior_family(self) -> Family:

@@ -22,9 +22,9 @@ from lvsearch.models.components.arguments import (
     positive_or_prior,
     positive_parameter,
     refuse_partial_rows,
-    standardised,
 )
 from lvsearch.models.components.component import Component
+from lvsearch.models.components.dependent_columns import DependentColumns
 from lvsearch.models.contract import HyperparameterArray, hyperparameter, is_traced
 from lvsearch.models.exponential.matrices import cholesky, solve_lower
 from lvsearch.models.exponential.scalars import LOG_2PI
@@ -40,7 +40,7 @@ from lvsearch.models.hyperpriors import GammaPrior, as_text
 from lvsearch.models.units import Row
 
 
-class FullCovarianceComponents(Component):
+class FullCovarianceComponents(DependentColumns):
     """Gaussians with free covariance: x = location + scale · y, y ~ Normal(μ, Λ⁻¹).
 
     The prior is Λ ~ Wishart(ν, ((spread + s₀) · I)⁻¹), μ | Λ ~ Normal(0, (κΛ)⁻¹). No cell of a row may be missing.
@@ -113,10 +113,6 @@ class FullCovarianceComponents(Component):
         return cls(*location_and_scale(values), GammaPrior(1.0, 1.0), 4.0, GammaPrior(1.0, 0.5), least_spread=2 * LEAST)
 
     @property
-    def family(self) -> Family:
-        return self.prior_family
-
-    @property
     def prior_family(self) -> Family:
         return NormalWishart()
 
@@ -128,9 +124,6 @@ class FullCovarianceComponents(Component):
             f"spread {as_text(self.spread)}{added})"
         )
 
-    def check(self, units: Row) -> None:
-        refuse_partial_rows(units, "columns depend on each other")
-
     def prior(self, n_dims: int) -> NormalWishartStatistics:
         zero = jnp.zeros(n_dims)
         degrees, count = zero.sum() + (self.excess_degrees - 1), zero.sum() + self.number("pseudo_count")
@@ -138,24 +131,10 @@ class FullCovarianceComponents(Component):
             degrees, jnp.eye(n_dims) * (self.number("spread") + self.least_spread), zero, count
         )
 
-    def coordinates(self, unit: Row) -> Float[Array, " dim"]:
-        return standardised(unit, self.location, self.scale)
-
     def increment(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> NormalWishartStatistics:
         whole = observed.all().astype(coordinates.dtype)
         y = whole * coordinates
         return NormalWishartStatistics(whole, y[:, None] * y, y, whole)
-
-    def log_carrier(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Float[Array, ""]:
-        total = jnp.broadcast_to(-0.5 * LOG_2PI - jnp.log(self.scale), coordinates.shape).sum()
-        return jnp.where(observed.all(), total, 0.0).astype(coordinates.dtype)
-
-    def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
-        """Return inf for every row with observed cells, else 0, in nats, shape (rows,).
-
-        A component on few rows has a density without bound.
-        """
-        return np.where(np.asarray(units.observed).any(-1), np.inf, 0.0)
 
     def plug_in(self) -> Component:
         raise ValueError(

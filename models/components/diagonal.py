@@ -128,9 +128,6 @@ class DiagonalComponents(Component):
             f"pseudo_count {as_text(self.pseudo_count)}, precision ~ Gamma({as_text(self.shape)}, rate {rate})"
         )
 
-    def check(self, units: Row) -> None:
-        """Do nothing: any real cells have a density."""
-
     def prior(self, n_dims: int) -> NormalGammaStatistics:
         zero = jnp.zeros(n_dims)
         return NormalGammaStatistics(

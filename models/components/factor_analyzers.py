@@ -16,10 +16,9 @@ from lvsearch.models.components.arguments import (
     location_parameter,
     positive_or_prior,
     positive_parameter,
-    refuse_partial_rows,
-    standardised,
 )
 from lvsearch.models.components.component import Component
+from lvsearch.models.components.dependent_columns import DependentColumns
 from lvsearch.models.contract import HyperparameterArray
 from lvsearch.models.exponential.matrices import cholesky, log_determinant, solve_lower
 from lvsearch.models.exponential.regression import (
@@ -28,7 +27,6 @@ from lvsearch.models.exponential.regression import (
     VectorGaussian,
     VectorGaussianStatistics,
 )
-from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.families import Family
 from lvsearch.models.hyperpriors import GammaPrior, as_text, described_rate
 from lvsearch.models.units import Row
@@ -39,7 +37,7 @@ NODES = 9
 """The number of nodes of a quadrature along each factor."""
 
 
-class FactorAnalyzerComponents(Component):
+class FactorAnalyzerComponents(DependentColumns):
     """Factor analysers: x = location + scale · y, y_d = μ_d + λ_dᵀf + ε_d, f ~ Normal(0, I), ε_d ~ Normal(0, 1/τ_d).
 
     f are the scores of a row on its factors, λ_d the loadings of column d, and τ_d the precision of its noise. So y has
@@ -136,10 +134,6 @@ class FactorAnalyzerComponents(Component):
         return cls(n_factors, *location_and_scale(values), one, one, 2.0, one, LEAST)
 
     @property
-    def family(self) -> Family:
-        return self.prior_family
-
-    @property
     def prior_family(self) -> Family:
         return NormalGammaRegression()
 
@@ -156,9 +150,6 @@ class FactorAnalyzerComponents(Component):
             f"precision ~ Gamma({as_text(self.shape)}, rate {rate})"
         )
 
-    def check(self, units: Row) -> None:
-        refuse_partial_rows(units, "columns depend on each other")
-
     def prior(self, n_dims: int) -> RegressionStatistics:
         zero, n = jnp.zeros(n_dims), self.n_factors + 1
         eye, first = jnp.eye(n), jnp.arange(n) == 0
@@ -169,9 +160,6 @@ class FactorAnalyzerComponents(Component):
             jnp.zeros((n_dims, n)),
             jnp.broadcast_to(counts * eye, (n_dims, n, n)),
         )
-
-    def coordinates(self, unit: Row) -> Float[Array, " dim"]:
-        return standardised(unit, self.location, self.scale)
 
     def increment(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> RegressionStatistics:
         """Return what a row whose factor scores are 0 adds to the natural parameters; starts of a fit use it.
@@ -195,17 +183,6 @@ class FactorAnalyzerComponents(Component):
         y, g = seen * coordinates, jnp.concatenate([jnp.ones(1, scores.dtype), scores])
         outer = seen[:, None, None] * (g[:, None] * g)
         return RegressionStatistics(0.5 * seen, 0.5 * y**2, y[:, None] * g, outer)
-
-    def log_carrier(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Float[Array, ""]:
-        total = jnp.broadcast_to(-0.5 * LOG_2PI - jnp.log(self.scale), coordinates.shape).sum()
-        return jnp.where(observed.all(), total, 0.0).astype(coordinates.dtype)
-
-    def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
-        """Return inf for every row with observed cells, else 0, in nats, shape (rows,).
-
-        A component on few rows has a density without bound.
-        """
-        return np.where(np.asarray(units.observed).any(-1), np.inf, 0.0)
 
     def plug_in(self) -> Component:
         raise ValueError(

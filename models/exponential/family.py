@@ -154,6 +154,31 @@ class UnitCarrierFamily(Family[T]):
         return self.log_normaliser(natural, event_mask) - inner(self, natural, mean, event_mask)
 
 
+class PointFamily(Family[T]):
+    """A family with all its mass at one value: a plug-in estimate."""
+
+    def entropy(self, natural: T, event_mask: Any = None) -> Array:
+        """Return 0 nats for each element, shape (elements…).
+
+        natural: η, the natural parameters. event_mask: mask of the entries of the event that exist, or None.
+        """
+        return jnp.zeros_like(self.log_normaliser(natural, event_mask))
+
+    def sample(self, key: RandomKey, natural: T, event_mask: Any = None) -> T:
+        """Return the sufficient statistics of the value; `key` is not used.
+
+        natural: η, the natural parameters. event_mask: mask of the entries of the event that exist, or None.
+        """
+        return self.mean(natural, event_mask)
+
+    def point(self, natural: T, event_mask: Any = None) -> T:
+        """Return the sufficient statistics of the value.
+
+        natural: η, the natural parameters. event_mask: mask of the entries of the event that exist, or None.
+        """
+        return self.mean(natural, event_mask)
+
+
 class IndicatorFamily(UnitCarrierFamily[T]):
     """An exponential family whose statistic is an indicator, so that one element can stand for several independent
     copies.

@@ -17,7 +17,14 @@ from jax.scipy.special import digamma
 from jaxtyping import Array, Float
 
 from lvsearch.models.exponential.digamma import gamma_shape, log_gamma_positive
-from lvsearch.models.exponential.family import Element, Family, NumpyroDistribution, RandomKey, UnitCarrierFamily
+from lvsearch.models.exponential.family import (
+    Element,
+    Family,
+    NumpyroDistribution,
+    PointFamily,
+    RandomKey,
+    UnitCarrierFamily,
+)
 from lvsearch.models.exponential.simplex import Dirichlet, PointSimplex
 
 LOG_2PI = math.log(2 * math.pi)
@@ -313,7 +320,7 @@ def _normal_gamma_statistics(mean: Array, log_precision: Array) -> NormalGammaSt
     return NormalGammaStatistics(log_precision, -precision, precision * mean, -0.5 * precision * mean**2)
 
 
-class PointGaussian(Family[NormalGammaStatistics]):
+class PointGaussian(PointFamily[NormalGammaStatistics]):
     """A family with all mass at one (μ, τ), the maximiser of ⟨η, t(μ, τ)⟩ with 1/τ ≥ `variance_floor`: a plug-in
     estimate.
 
@@ -355,15 +362,6 @@ class PointGaussian(Family[NormalGammaStatistics]):
         half = jnp.full_like(centre, 0.5)
         return NormalGammaStatistics(half, 0.5 * (1 / precision + centre**2), centre, jnp.ones_like(centre))
 
-    def entropy(self, natural: NormalGammaStatistics, event_mask: None = None) -> Float[Array, "..."]:
-        return jnp.zeros_like(natural.log_precision)
-
-    def sample(self, key: RandomKey, natural: NormalGammaStatistics, event_mask: None = None) -> NormalGammaStatistics:
-        return self.mean(natural)
-
-    def point(self, natural: NormalGammaStatistics, event_mask: None = None) -> NormalGammaStatistics:
-        return self.mean(natural)
-
     def value(self, statistics: NormalGammaStatistics, event_mask: None = None) -> MeanAndPrecision:
         return NormalGamma().value(statistics)
 
@@ -376,7 +374,7 @@ class PointGaussian(Family[NormalGammaStatistics]):
 # ── means ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class PointMean(Family[GaussianStatistics]):
+class PointMean(PointFamily[GaussianStatistics]):
     """A family with all mass at one x, the maximiser η₁/η₂ of η₁x + η₂(−x²/2).
 
     It makes the mean of a Gaussian of known precision a plug-in estimate. The likelihood of n observations of unit
@@ -399,15 +397,6 @@ class PointMean(Family[GaussianStatistics]):
         """Return the natural parameters of one observation with this mean. They are unique only up to their scale."""
         return GaussianStatistics(mean.value, jnp.ones_like(mean.value))
 
-    def entropy(self, natural: GaussianStatistics, event_mask: None = None) -> Float[Array, "..."]:
-        return jnp.zeros_like(natural.value)
-
-    def sample(self, key: RandomKey, natural: GaussianStatistics, event_mask: None = None) -> GaussianStatistics:
-        return self.mean(natural)
-
-    def point(self, natural: GaussianStatistics, event_mask: None = None) -> GaussianStatistics:
-        return self.mean(natural)
-
     def value(self, statistics: GaussianStatistics, event_mask: None = None) -> Float[Array, "..."]:
         return Gaussian().value(statistics)
 
@@ -417,7 +406,7 @@ class PointMean(Family[GaussianStatistics]):
         return dist.Delta(self.mean(natural).value)
 
 
-class PointProbability(Family[BetaStatistics]):
+class PointProbability(PointFamily[BetaStatistics]):
     """A family with all mass at one v in (0, 1), the maximiser of ⟨η, (log v, log(1 − v))⟩: a plug-in estimate.
 
     η are counts of ones and zeros. v and 1 − v are at least 1e-30, as in `PointSimplex`.
@@ -437,15 +426,6 @@ class PointProbability(Family[BetaStatistics]):
     def natural(self, mean: BetaStatistics, event_mask: None = None) -> BetaStatistics:
         """Return the natural parameters of one observation with this mean. They are unique only up to their scale."""
         return BetaStatistics(jnp.exp(mean.log_value), jnp.exp(mean.log_complement))
-
-    def entropy(self, natural: BetaStatistics, event_mask: None = None) -> Float[Array, "..."]:
-        return jnp.zeros_like(natural.log_value)
-
-    def sample(self, key: RandomKey, natural: BetaStatistics, event_mask: None = None) -> BetaStatistics:
-        return self.mean(natural)
-
-    def point(self, natural: BetaStatistics, event_mask: None = None) -> BetaStatistics:
-        return self.mean(natural)
 
     def value(self, statistics: BetaStatistics, event_mask: None = None) -> Float[Array, "..."]:
         return Beta().value(statistics)

@@ -18,6 +18,7 @@ from lvsearch.models.exponential.family import (
     EventMask,
     Family,
     NumpyroDistribution,
+    PointFamily,
     RandomKey,
     UnitCarrierFamily,
     inner,
@@ -69,7 +70,7 @@ class Dirichlet(UnitCarrierFamily[Event]):
         return dist.Dirichlet(jnp.asarray(natural) + 1)
 
 
-class PointSimplex(Family[Event]):
+class PointSimplex(PointFamily[Event]):
     """A family with all mass at one θ, the maximiser over the simplex of ⟨η + smoothing, log θ⟩: a plug-in estimate.
 
     θ_k ∝ max(η_k, 0) + smoothing. It is then raised to at least `floor` and normalised again, so that θ is on the
@@ -116,15 +117,6 @@ class PointSimplex(Family[Event]):
         smallest = probability.min(-1, keepdims=True)  # entries that do not exist have 1
         total = jnp.maximum(1 + entries * self.smoothing, self.smoothing / smallest)
         return keep(probability * total - self.smoothing, event_mask)
-
-    def entropy(self, natural: Event, event_mask: EventMask = None) -> Float[Array, "*element"]:
-        return jnp.zeros_like(natural[..., 0])
-
-    def sample(self, key: RandomKey, natural: Event, event_mask: EventMask = None) -> Float[Array, "*element event"]:
-        return self.mean(natural, event_mask)
-
-    def point(self, natural: Event, event_mask: EventMask = None) -> Float[Array, "*element event"]:
-        return self.mean(natural, event_mask)
 
     def value(self, statistics: Event, event_mask: EventMask = None) -> Float[Array, "*element event"]:
         return keep(jnp.exp(statistics), event_mask)

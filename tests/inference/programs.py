@@ -25,10 +25,8 @@ from lvsearch.data.kinds import data_for
 from lvsearch.inference.annealing.density import tune_step_lengths
 from lvsearch.inference.annealing.particles import draw_from_q
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.engine import empirical_bayes, gibbs, meanfield
 from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.engine.estimator import estimator
-from lvsearch.inference.engine.gibbs import GibbsState
 from lvsearch.inference.evidence import (
     Effort,
     anchored_chain,
@@ -308,33 +306,10 @@ def gain_of_a_topic() -> None:
     gain_of_last_topics(fitted.model, dataset(m.LDA(), COUNTS), (3,), fitted, KEY, work)
 
 
-def climbed_hyperparameters() -> None:
-    def bound(model: Any, args: Any) -> jax.Array:
-        return -((jnp.asarray(model.concentration) - args) ** 2).sum()
-
-    empirical_bayes.ascend_hyperparameters(m.LDA(2.0, 1.5), bound, np.ones(1), steps=2)
-
-
-def swept_once() -> None:
-    model, prepared = m.FiniteMixture(), lv.functional.batch_of(m.FiniteMixture(), ROWS)
-    inside = lv.functional.mean_field(2, prepared.extents)
-    state = jax.tree.map(ones_of, jax.eval_shape(partial(inside.init, model), KEY, prepared.batch))
-    drawn_once = GibbsState(state.globals.mean, (state.locals.mean,))
-    units = (np.arange(len(ROWS)),)
-    gibbs.gibbs_sweep(model, KEY, drawn_once, (prepared.batch,), units, (2,), capacity=(2,))
-
-
 def of_a_family() -> None:
     """What a check does for families of one's own."""
     model = m.FiniteMixture()
     sites._gradient_and_mean(model.globals()["weights"].family, estimate(model, ROWS, 2).natural["weights"])
-
-
-def statistics_of_a_batch() -> None:
-    model, prepared = m.FiniteMixture(), lv.functional.batch_of(m.FiniteMixture(), ROWS)
-    inside = lv.functional.mean_field(2, prepared.extents)
-    state = jax.tree.map(ones_of, jax.eval_shape(partial(inside.init, model), KEY, prepared.batch))
-    meanfield.batch_statistics(model, state.globals.mean, prepared.batch, state.locals.mean, (2,), capacity=(2,))
 
 
 QUICK: dict[str, Callable[[], object]] = {
@@ -377,9 +352,6 @@ CALLS: dict[str, Callable[[], object]] = {
     "density of partitions": density_of_partitions,
     "partitions of rows": partitions_of_rows,
     "gain of a topic": gain_of_a_topic,
-    "hyper-parameters": climbed_hyperparameters,
-    "a sweep of any model": swept_once,
     "normalisers": of_a_family,
-    "statistics of a batch": statistics_of_a_batch,
 }
 """And of the slow one."""

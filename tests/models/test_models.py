@@ -29,6 +29,7 @@ import scale_oracles
 import tied_oracles
 import tree_oracles
 import word_mixture_oracles
+from engine_steps import batch_statistics
 from scipy.sparse import csr_array
 from scipy.special import gammaln, logsumexp
 from toy_models import Point, PointMixture
@@ -40,7 +41,6 @@ from lvsearch.inference.engine.meanfield import (
     MeanField,
     ascend,
     batch_bound,
-    batch_statistics,
     bound,
     cast,
     expected_statistics,

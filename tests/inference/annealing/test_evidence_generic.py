@@ -5,9 +5,7 @@ import numpy as np
 import pytest
 import test_models as table
 
-from lvsearch.inference.engine.meanfield import ascend
-from lvsearch.inference.engine.meanfield_starts import scattered_start
-from lvsearch.inference.evidence import Effort, anneal, evidence_chain, fitted_chain, flat_chain, temperature_profile
+from lvsearch.inference.evidence import Effort, anneal, evidence_chain, flat_chain, temperature_profile
 from lvsearch.sizing.evidence import Bracket
 
 
@@ -53,20 +51,6 @@ def test_stated_errors_hold_as_often_as_they_say(case):
     stated = np.array([b.standard_error for b in found])
     assert np.mean(off <= NOMINAL * stated + ROUNDING) >= LEAST, (off, stated)
     assert np.mean(off <= 0.2 * stated) < LEAST or off.max() <= ROUNDING
-
-
-@pytest.mark.slow
-def test_from_a_fit_of_one_labelling_too():
-    """LDA with a symmetric α: the labellings that q leaves out are measured at the end of the path."""
-    case = next(case for case in CASES if case.name == "LDA")
-    size, capacity = (2,), (3,)
-    start = scattered_start(case.model, jax.random.key(0), case.data, size, capacity)
-    fit = ascend(case.model, case.data, start, size, capacity=capacity, sweeps=40)
-    locals_ = tuple(beliefs.natural for beliefs in fit.locals)
-    chain = fitted_chain(case.model, case.data, size, capacity, fit.beliefs.natural, locals_, "topic")
-    found = [bracket(chain, seed) for seed in range(5)]
-    exact = case.exact(2, {})
-    assert all(abs(b.estimate - exact) <= 4 * b.standard_error + 0.02 for b in found), (exact, found)
 
 
 def test_models_with_gated_elements_are_refused():

@@ -27,6 +27,7 @@ from annotation_cases import (
     simulate,
     token_images,
 )
+from engine_steps import batch_statistics
 from oracles import all_assignments, log_dirichlet_multinomial, one_hot
 from scipy.special import digamma, logsumexp, softmax
 
@@ -39,14 +40,7 @@ from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.engine.describing import describe_units
 from lvsearch.inference.engine.estimate import beliefs_of, capacity_of, pad_axes
 from lvsearch.inference.engine.estimator import GenericEstimator
-from lvsearch.inference.engine.meanfield import (
-    batch_bound,
-    batch_statistics,
-    cast,
-    fit_locals,
-    globals_bound,
-    sweep_unit,
-)
+from lvsearch.inference.engine.meanfield import batch_bound, cast, fit_locals, globals_bound, sweep_unit
 from lvsearch.inference.engine.meanfield_starts import blank_locals, scattered_start
 from lvsearch.inference.engine.tiled import blank_tile, tile_step
 from lvsearch.models import GMLDA, AnnotatedImage, CorrLDA, GMMixture, MultinomialComponents

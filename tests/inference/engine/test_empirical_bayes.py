@@ -8,10 +8,9 @@ from scipy.sparse import csr_array
 from scipy.special import digamma, gammaln
 
 from lvsearch.inference.data.documents import documents
-from lvsearch.inference.engine.empirical_bayes import ascend_hyperparameters, newton_dirichlet, newton_symmetric
+from lvsearch.inference.engine.empirical_bayes import newton_dirichlet, newton_symmetric
 from lvsearch.inference.topics.estimator import TopicEstimator, TopicSettings
 from lvsearch.models.lda import LDA
-from lvsearch.models.units import BagOfWords
 
 SETTINGS = TopicSettings(collapsed_passes=10, mean_field_passes=25, final_sweeps=40)
 
@@ -61,50 +60,6 @@ def test_newton_symmetric_finds_the_maximum(seed):
     for start in (1e-3, 1.0, 300.0):
         assert newton_symmetric(start, entries, mean_log_sum) == pytest.approx(float(np.exp(best.x[0])), rel=1e-5)
     assert newton_symmetric(0.7, 1, -1.0) == 0.7
-
-
-def bound_of(model: LDA, args: tuple) -> jax.Array:
-    """The part of LDA's bound that hyper-parameters move, at fixed beliefs."""
-    g, l, units = args
-    on = model.active((3,), (3,))
-    return model.log_prior(g, on) + jax.vmap(lambda lu, u: model.log_unit(g, lu, u, on))(l, units).sum()
-
-
-@pytest.mark.parametrize("concentration", [2.0, np.array([2.0, 0.4, 1.0])])
-def test_gradient_ascent_raises_the_bound(concentration):
-    """Towards the values that made the beliefs; families keep their own numbers."""
-    rng = np.random.default_rng(3)
-    true_alpha, true_eta = np.array([0.3, 0.9, 0.5]), 0.2
-    g = {"topic_word": np.log(rng.dirichlet(np.full(40, true_eta), 3) + 1e-8).astype(np.float32)}
-    theta = np.log(rng.dirichlet(true_alpha, 60) + 1e-6).astype(np.float32)
-    units = BagOfWords(np.zeros((60, 2), np.int32), np.zeros((60, 2), np.float32))
-    l = {"proportions": theta, "assignment": np.zeros((60, 2, 3), np.float32)}
-    model = LDA(concentration, 1.5)
-    args = jax.tree.map(jax.numpy.asarray, (g, l, units))
-    fitted = ascend_hyperparameters(model, bound_of, args, steps=200)
-    assert float(bound_of(fitted, args)) > float(bound_of(model, args)) + 10
-    assert isinstance(fitted, LDA)
-    assert fitted.topics == model.topics
-    assert all(isinstance(leaf, np.ndarray) and leaf.dtype == np.float64 for leaf in jax.tree.leaves(fitted))
-    if np.ndim(concentration):
-        best = newton_dirichlet(np.ones(3), theta.astype(np.float64).mean(0))
-        np.testing.assert_allclose(fitted.concentration, best, rtol=0.02)
-
-
-def test_gradient_ascent_leaves_families_alone():
-    """A point family's smoothing is no hyper-parameter of the log-joint."""
-    model = LDA(np.array([2.0, 0.4, 1.0]), 0.2).plug_in()
-    rng = np.random.default_rng(4)
-    g = {"topic_word": np.zeros((3, 5), np.float32)}
-    l = {
-        "proportions": np.log(rng.dirichlet(np.ones(3), 20) + 1e-6).astype(np.float32),
-        "assignment": np.zeros((20, 2, 3), np.float32),
-    }
-    units = BagOfWords(np.zeros((20, 2), np.int32), np.zeros((20, 2), np.float32))
-    args = jax.tree.map(jax.numpy.asarray, (g, l, units))
-    fitted = ascend_hyperparameters(model, bound_of, args, steps=50)
-    assert fitted.topics == model.topics
-    assert fitted.topic_concentration is None
 
 
 def test_empirical_bayes_raises_the_marginal_bound():

@@ -8,11 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from engine_steps import gibbs_sweep
 from scipy.special import betaln, digamma, gammaln, logsumexp
 
 from lvsearch.inference.data.dataset import Batch
 from lvsearch.inference.engine.gates import pseudo_prior
-from lvsearch.inference.engine.gibbs import GibbsState, gibbs_sweep
+from lvsearch.inference.engine.gibbs import GibbsState
 from lvsearch.inference.engine.meanfield import batch_bound, fit_locals
 from lvsearch.inference.engine.meanfield_starts import blank_locals
 from lvsearch.inference.engine.summed_out import log_unit_summed

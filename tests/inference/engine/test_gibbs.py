@@ -14,11 +14,12 @@ import numpy as np
 import oracles
 import pytest
 from compiled import Compiled
+from engine_steps import gibbs_sweep
 from scipy.sparse import csr_array
 
 from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.data.documents import documents
-from lvsearch.inference.engine.gibbs import GibbsState, gibbs_sweep
+from lvsearch.inference.engine.gibbs import GibbsState
 from lvsearch.inference.engine.reference import reference_model
 from lvsearch.models.families import Beta, BetaStatistics, Dirichlet, Gamma, GammaStatistics
 from lvsearch.models.lda import LDA

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import oracles
 import pytest
+from engine_steps import batch_statistics
 from scipy.sparse import csr_array
 from scipy.special import digamma, gammaln, logsumexp, softmax
 from toy_models import Point, PointMixture
@@ -15,15 +16,7 @@ from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.data.documents import documents
 from lvsearch.inference.engine.estimate import CAPACITIES, Estimate, capacity_of, cut_axes, pad_axes
 from lvsearch.inference.engine.estimator import GenericEstimator
-from lvsearch.inference.engine.meanfield import (
-    Beliefs,
-    batch_bound,
-    batch_statistics,
-    cast,
-    fit_locals,
-    globals_bound,
-    update_globals,
-)
+from lvsearch.inference.engine.meanfield import Beliefs, batch_bound, cast, fit_locals, globals_bound, update_globals
 from lvsearch.inference.engine.summed_out import log_unit_summed
 from lvsearch.models.lda import LDA
 from lvsearch.results.result import SearchResult

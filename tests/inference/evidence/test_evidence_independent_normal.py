@@ -13,13 +13,14 @@ import jax.numpy as jnp
 import mixture_cases
 import numpy as np
 import pytest
+from engine_steps import gibbs_sweep
 from scipy.stats import gamma, kstest
 
 from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.annealing.prefixes import grow, sequential
 from lvsearch.inference.data.dataset import Batch, Dataset
-from lvsearch.inference.engine.gibbs import GibbsState, gibbs_sweep
+from lvsearch.inference.engine.gibbs import GibbsState
 from lvsearch.inference.evidence.independent_normal import IndependentNormalChain
 from lvsearch.models import IndependentNormalMixture, Row
 from lvsearch.models.families import GammaStatistics, GaussianStatistics

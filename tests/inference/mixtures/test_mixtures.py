@@ -8,6 +8,7 @@ import mixture_cases as cases
 import numpy as np
 import partition_oracles as exact
 import pytest
+from engine_steps import batch_statistics
 from mixture_cases import clusters, dataset
 from sklearn.mixture import GaussianMixture
 
@@ -15,7 +16,7 @@ import lvsearch as lv
 from lvsearch.inference.data.rows import rows_of
 from lvsearch.inference.engine.estimate import capacity_of, pad_axes
 from lvsearch.inference.engine.estimator import estimator
-from lvsearch.inference.engine.meanfield import batch_statistics, bound, cast, fit_locals, resident_sweep
+from lvsearch.inference.engine.meanfield import bound, cast, fit_locals, resident_sweep
 from lvsearch.inference.engine.meanfield_starts import scattered_start
 from lvsearch.inference.mixtures import MixtureEstimator, MixtureSettings, predictive_log_density
 from lvsearch.inference.mixtures.estimator import recorded_bound
