@@ -23,11 +23,14 @@ prior of a mean itself, and not counted in rows. So the normaliser is an integra
 density of rows that share a mean and a precision. The rate β of a column's precisions has its prior and moves like any
 hyper-parameter (`evidence.mixture_hyperparameters`).
 
-One group has n cells y in one column. Its mean has the prior Normal(0, 1/κ), and its precision τ the prior Gamma(α,
-rate β). With S = Σ y, a = α + n/2 and b = β + Σ y²/2, the mean is integrated out in closed form and an integral over τ
-remains,
+One group has n cells y of mean ȳ in one column. Its mean has the prior Normal(0, 1/κ), and its precision τ the prior
+Gamma(α, rate β). With a = α + n/2 and b = β + Σ (y − ȳ)²/2, the mean is integrated out in closed form and an integral
+over τ remains,
 
-    A = log ∫ τ^(a−1) exp(−bτ) √(2π / (κ + nτ)) exp(τ²S² / (2(κ + nτ))) dτ.
+    A = log ∫ τ^(a−1) exp(−bτ) √(2π / (κ + nτ)) exp(−κnτȳ² / (2(κ + nτ))) dτ.
+
+Cells may be 10⁻¹⁰ apart, since the prior of Richardson & Green lets β be that small. So the spread Σ (y − ȳ)² comes
+from sums without rounding (`exact_sums`), and every term of the exponent is the size of what it says.
 
 It is computed by the trapezium rule in v = τ^q. For q = ⅓ a Gamma density of v is close to a Gaussian (Wilson &
 Hilferty 1931), for which the rule with a step of ¾ standard deviation is exact to ten digits. A smaller q for small
@@ -52,10 +55,19 @@ from lvsearch.inference.annealing.kits import chain_kit, plain_kit
 from lvsearch.inference.annealing.particle_arrays import ParticleArrays, SymmetricStart
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows
+from lvsearch.inference.data.statistic_layout import StatisticLayout
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, check_size
+from lvsearch.inference.evidence.exact_sums import (
+    N_DIGITS,
+    N_SQUARE_DIGITS,
+    digits_of,
+    number_of,
+    sum_of_squares_about_mean,
+    unit_of,
+)
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
-from lvsearch.models.components import DiagonalComponents
+from lvsearch.models.components import Component, DiagonalComponents
 from lvsearch.models.contract import first
 from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.families import GammaStatistics, GaussianStatistics
@@ -185,23 +197,22 @@ class IndependentNormalChain(ParticleArrays, SymmetricStart):
     def log_density(self, state: NormalState) -> Float[Array, " particle"]:
         """Return log p(rows, labels, weights, means, precisions, rates) of each particle, (particle,), in nats.
 
-        It is computed by the model's own log-joint.
+        The prior's part is computed by the model's own log-joint.
         """
         on = self.model.active((jnp.asarray(self.size),), (self.capacity,))
-        units = Row(self.model.location + self.model.scale * self.values, self.observed)
 
-        def one(labels: Array, log_weights: Array, mean: Array, precision: Array, rate: Array) -> Array:
+        def log_prior(log_weights: Array, mean: Array, precision: Array, rate: Array) -> Array:
             g = {
                 "weights": jnp.where(on["component"], log_weights, 0.0),
                 "mean": GaussianStatistics(mean, -0.5 * mean**2),
                 "precision": GammaStatistics(jnp.log(precision), -precision),
                 "rate": GammaStatistics(jnp.log(rate), -rate),
             }
-            indicators = jax.nn.one_hot(labels, self.capacity, dtype=mean.dtype)
-            each = jax.vmap(lambda unit, z: self.model.log_unit(g, {"component": z}, unit, on))(units, indicators)
-            return self.model.log_prior(g, on) + jnp.where(self.weight > 0, each, 0.0).sum()
+            return self.model.log_prior(g, on)
 
-        return jax.vmap(one, in_axes=-1)(*state)
+        of_labels = jnp.take_along_axis(state.log_weights, state.labels, axis=0)
+        log_labels = jnp.where(self.weight[:, None] > 0, of_labels, 0.0).sum(0)
+        return jax.vmap(log_prior, in_axes=-1)(*state[1:]) + log_labels + self.log_ratio(state)
 
     def _labels(self, key: Array, state: NormalState, temperature: Array) -> Int[Array, "row particle"]:
         """Draw every row's label given all other variables, (row, particle)."""
@@ -238,7 +249,7 @@ class IndependentNormalChain(ParticleArrays, SymmetricStart):
         """
         keys, model = jax.random.split(key, 4), self.model
         # the Dirichlet, Normal and Gamma conditionals of the module's docstring, one function each
-        rows, n, total, squares = self._sums(state.labels)
+        rows, n, total = self._sums(state.labels)
         exists = first(jnp.asarray(self.size), self.capacity)[:, None, None]
 
         def draw_weights(s: NormalState) -> NormalState:
@@ -250,9 +261,9 @@ class IndependentNormalChain(ParticleArrays, SymmetricStart):
             return s._replace(mean=temperature * s.precision * total / precision + noise / jnp.sqrt(precision))
 
         def draw_precisions(s: NormalState) -> NormalState:
-            deviations = jnp.maximum(squares - 2 * s.mean * total + n * s.mean**2, 0)
             log_gamma = log_gamma_draws(keys[2], jnp.asarray(model.shape) + 0.5 * temperature * n)
-            return s._replace(precision=jnp.exp(log_gamma) / (s.rate + 0.5 * temperature * deviations))
+            rate = s.rate + 0.5 * temperature * self._squares_about_means(s)
+            return s._replace(precision=jnp.exp(log_gamma) / rate)
 
         def draw_rates(s: NormalState) -> NormalState:
             shape = jnp.full_like(s.rate, model.rate_shape + self.size * model.shape)
@@ -264,16 +275,29 @@ class IndependentNormalChain(ParticleArrays, SymmetricStart):
             state = draw(state)
         return state
 
-    def _sums(self, labels: Int[Array, "row particle"]) -> tuple[Array, Array, Array, Array]:
-        """Return the sums over each component's rows: how many rows, how many observed cells, Σ y, Σ y².
+    def _sums(self, labels: Int[Array, "row particle"]) -> tuple[Array, Array, Array]:
+        """Return the sums over each component's rows: how many rows, how many observed cells, Σ y.
 
         The first is (component, particle), the others (component, dim, particle).
         """
-        here = labels[:, None] == jnp.arange(self.capacity, dtype=jnp.int32)[:, None]  # (row, component, particle)
+        here = self._memberships(labels)
         y, seen = jnp.asarray(self.values)[:, None, :, None], jnp.asarray(self.observed)[:, None, :, None]
         rows = jnp.where(here, jnp.asarray(self.weight)[:, None, None], 0.0).sum(0)
-        n, total, squares = (jnp.where(here[:, :, None], x, 0.0).sum(0) for x in (seen.astype(y.dtype), y, y**2))
-        return rows, n, total, squares
+        n, total = (jnp.where(here[:, :, None], x, 0.0).sum(0) for x in (seen.astype(y.dtype), y))
+        return rows, n, total
+
+    def _squares_about_means(self, state: NormalState) -> Float[Array, "component dim particle"]:
+        """Return Σ (y − μ)² over the observed cells of each component's rows, (component, dim, particle).
+
+        Deviations are squared one by one: sums of y² would lose those of cells that lie close together.
+        """
+        means = jnp.take_along_axis(state.mean, state.labels[:, None], axis=0)  # (row, dim, particle)
+        cells = jnp.where(self.observed[..., None], (self.values[..., None] - means) ** 2, 0.0)
+        return jnp.where(self._memberships(state.labels)[:, :, None], cells[:, None], 0.0).sum(0)
+
+    def _memberships(self, labels: Int[Array, "row particle"]) -> Bool[Array, "row component particle"]:
+        """Return True where a row is in a component."""
+        return labels[:, None] == jnp.arange(self.capacity, dtype=jnp.int32)[:, None]
 
     def _log_weights(
         self, key: Array, counts: Float[Array, "component particle"]
@@ -308,25 +332,25 @@ POWER, VANISHING = 1 / 3, 6.0
 """The power q of v = τ^q where shapes allow it, and the order a/q from which the integrand vanishes smoothly enough."""
 
 
-def log_marginals(shape: Any, rate: Any, total: Any, count: Any, kappa: Any) -> Array:
+def log_marginals(shape: Any, rate: Any, mean: Any, count: Any, kappa: Any) -> Array:
     """Return the log integral over mean and precision of each group of cells, (group,), in nats: A of the file's
     docstring.
 
     Each argument has one value per group, or one value for all groups.
 
     shape: a = α + n/2, the shape of the precision's Gamma with the cells added.
-    rate: b = β + Σ y²/2, its rate with the cells added.
-    total: S = Σ y.
+    rate: b = β + Σ (y − ȳ)²/2, its rate with the cells added at their mean.
+    mean: ȳ, 0 for a group without cells.
     count: n, 0 for a group without cells.
     kappa: κ, the precision of the prior of the group's mean.
     """
     mean_precision, effective = kappa + 0.0 * count, jnp.where(count > 0, shape - 0.5, shape)
-    precision = effective / (rate - 0.5 * total**2 / jnp.where(count > 0, count, 1.0))
+    precision = effective / rate
     for _ in range(MODE_STEPS):
-        # the mean of the group's mean given τ, and the rate that Σ (y − μ)² / 2 then has on average
+        # how far the expected μ given τ is from ȳ, and the rate that Σ (y − μ)² / 2 then has on average
         mean_precision = kappa + count * precision
-        mean = precision * total / mean_precision
-        effective_rate = rate - mean * total + 0.5 * count * (mean**2 + 1 / mean_precision)
+        shift = mean * kappa / mean_precision
+        effective_rate = rate + 0.5 * count * (shift**2 + 1 / mean_precision)
         power = jnp.minimum(POWER, shape / VANISHING)
         precision = (shape - power) / effective_rate
     mean_precision = kappa + count * precision
@@ -338,7 +362,8 @@ def log_marginals(shape: Any, rate: Any, total: Any, count: Any, kappa: Any) -> 
         log_ratio: log (tau / mode).
         """
         each = kappa + count * tau
-        return (shape - power) * log_ratio - rate * tau - 0.5 * jnp.log(each) + 0.5 * (tau * total) ** 2 / each
+        to_prior = 0.5 * kappa * mean**2 * (count * tau / each)
+        return (shape - power) * log_ratio - rate * tau - 0.5 * jnp.log(each) - to_prior
 
     highest, nodes = log_integrand(0.0, precision), jnp.asarray(NODES, precision.dtype)
 
@@ -356,12 +381,35 @@ def log_marginals(shape: Any, rate: Any, total: Any, count: Any, kappa: Any) -> 
     return jnp.log(sums) + highest + shape * jnp.log(precision) + log_step + 0.5 * LOG_2PI
 
 
+class CellSums(NamedTuple):
+    """The natural parameters of the components, cell by cell: what the prior says, and sums over the rows.
+
+    | field | meaning | shape |
+    |---|---|---|
+    | `shape` | a = α + n/2 | (dim,) |
+    | `rate` | β, to which rows add nothing | (dim,) |
+    | `totals`, `squares` | digits of Σ y and of Σ y² (`exact_sums`), in units of the column | (digit, dim) |
+    | `count` | n, the number of observed cells | (dim,) |
+    """
+
+    shape: Any
+    rate: Any
+    totals: Any
+    squares: Any
+    count: Any
+
+
 class IndependentNormalParts(CollapsedMixtureChain):
     """The annealing chain over labels of an `IndependentNormalMixture`, with means and precisions integrated out.
 
-    The rates of the precisions are given. `natural` of a state is that of diagonal Gaussians: (a − ½, b, S, κ + n) in
-    the letters of the module.
+    The rates of the precisions are given. `natural` of a state is a packed `CellSums`.
+
+    | field | meaning | shape |
+    |---|---|---|
+    | `unit` | of each column's sums (`exact_sums`) | (dim,) |
     """
+
+    unit: Float[Array | np.ndarray, " dim"]
 
     @classmethod
     def from_data(
@@ -376,19 +424,53 @@ class IndependentNormalParts(CollapsedMixtureChain):
         """
         alike = diagonal_form(model) if isinstance(model, IndependentNormalMixture) else model
         chain = CollapsedMixtureChain.from_data(alike, data, size, capacity)
-        own = chain.component, chain.concentration, chain.size, chain.increments, chain.carriers, chain.tilts
-        return cls(*own, chain.weight, chain.prior, chain.anchor, capacity, chain.layout)
+        rows = chain.layout.unpack(chain.increments)  # of diagonal Gaussians; each leaf (row, 1, dim)
+        values, seen = np.asarray(rows.precision_mean), np.asarray(rows.negative_half_precision_square)
+        unit = unit_of(values)
+        totals, squares = (np.moveaxis(digits, 0, -2) for digits in digits_of(values, unit))
+        with jax.enable_x64(True):
+            prior = prior_sums(chain.component.at_prior_means(), len(unit))
+            layout = StatisticLayout.of(prior)
+            increments = np.asarray(layout.pack(CellSums(0.5 * seen, 0.0 * seen, totals, squares, seen)))
+            packed = np.asarray(layout.pack(prior), np.float64)
+        own = chain.component, chain.concentration, chain.size, increments, chain.carriers, chain.tilts
+        return cls(*own, chain.weight, packed, chain.anchor, capacity, layout, unit)
+
+    def prior_natural(self, component: Component, n_dims: int) -> Float[Array, " statistic"]:
+        """Return λ, the natural parameters of one component without rows, (statistic,).
+
+        component: the kind of component, with all its hyper-parameters given as numbers.
+        n_dims: the number of columns.
+        """
+        return self.layout.pack(prior_sums(component, n_dims))
 
     def cell_normalisers(
         self, natural: Float[Array, "statistic component particle"]
     ) -> Float[Array, "cell component particle"]:
         """Return the log normaliser of each component's posterior in each column, (cell, component, particle), nats.
 
-        natural: natural parameters of the components, as of diagonal Gaussians, (statistic, component, particle).
+        natural: natural parameters of the components, each a packed `CellSums`, (statistic, component, particle).
         """
-        kappa = self._as_float(self.component.number("pseudo_count"))
-        a, b, total, count = self.layout.split(natural)
-        return log_marginals(a + 0.5, b, total, count - kappa, kappa)
+        kappa, unit = self._as_float(self.component.number("pseudo_count")), self._as_float(self.unit)[:, None, None]
+        sums = self.layout.split(natural)
+        totals, squares = (
+            digits.reshape(-1, *sums.count.shape) for digits in (sums.totals, sums.squares)
+        )  # (digit, cell, component, particle)
+        spread = sum_of_squares_about_mean(totals, squares, sums.count) * unit**2
+        mean = number_of(totals) * unit / jnp.maximum(sums.count, 1.0)
+        return log_marginals(sums.shape, sums.rate + 0.5 * spread, mean, sums.count, kappa)
+
+
+def prior_sums(component: Component, n_dims: int) -> CellSums:
+    """Return the natural parameters of one component without rows.
+
+    component: diagonal Gaussians whose hyper-parameters are given as numbers (`diagonal_form`).
+    n_dims: the number of columns.
+    """
+    prior = component.prior(n_dims)
+    none = 0.0 * prior.precision_mean
+    digits = jnp.broadcast_to(none, (N_DIGITS, n_dims)), jnp.broadcast_to(none, (N_SQUARE_DIGITS, n_dims))
+    return CellSums(prior.log_precision + 0.5, prior.negative_precision, *digits, none)
 
 
 def diagonal_form(model: IndependentNormalMixture) -> FiniteMixture:

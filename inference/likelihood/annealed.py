@@ -9,7 +9,7 @@ with (a)_n the rising factorial. Particles start as independent draws of q(k) = 
 
   π_s(k) ∝ q(k)^{1−s} p(j, k)^s,   s from 0 to 1 in equal steps                                                (2)
 
-Before each step a particle's weight is multiplied by (p(j, k)/q(k))^{Δs}. After it come two moves that leave π_s
+Before each step a particle's weight is multiplied by (p(j, k)/q(k))^{Δs}. After it come three moves that leave π_s
 invariant. The mean weight estimates p(j | α, β) without bias, for any number of steps and however slowly the moves mix
 (Neal 2001). This still holds if particles are resampled by their weights on the way (Del Moral, Doucet & Jasra 2006).
 
@@ -18,22 +18,28 @@ invariant. The mean weight estimates p(j | α, β) without bias, for any number 
             drawn in proportion to π_s. It is a Gibbs step: the chosen group of tokens is the same before and after.
             Sweeps move a topic of twenty tokens only by way of states that hold both topics, which a small α forbids.
 
+  split     all tokens of two topics move to one topic, or those of one topic to two: a proposal that is accepted or
+            rejected (`split_or_merge`). Sweeps merge two topics of twenty tokens only by way of states that a small α
+            forbids, and far below α = 10⁻² the states of fewer topics have nearly all the probability.
+
 q is the mean field at a concentration of at least WARM. There a document's mean field still gives a token all topics
 that explain its word. At a smaller α it is one set of topics out of the many that explain the document, and the
 particles would never find the others.
 
-No move merges two topics of many tokens. Far below α = 10⁻⁴ a document may have to do without one of them, and then all
-particle groups may be low together. The probability of a single topic for all tokens is known, and an estimate below it
-has an error that says so (`reach_up_to`). An estimate that misses states with two topics, because it has three, does
-not say so. There errors are not known to be true.
+No move takes the tokens of one topic apart into several others that have tokens. At α = 10⁻⁴ and below, where topics
+are peaked and a document has words of topics that it should do without, all particle groups may be low together. The
+probability of a single topic for all tokens is known, and an estimate below it has an error that says so
+(`reach_up_to`). An estimate that misses states with two topics, because it has three, does not say so.
 
 Particles run in independent groups ("islands"), and are resampled within their group only. The estimate is the mean of
-the groups' estimates, and the stated error comes from their spread (`average_of_islands`).
+the groups' estimates, and the stated error comes from their spread (`average_of_islands`). It is at least one
+particle's share of p, since all particles may miss a mode of that size.
 """
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -70,6 +76,8 @@ CYCLES = 20  # of the mean field
 FLOOR = 0.02  # share of q_l that goes to topics in proportion to β alone: no possible topic is out of reach
 SPARE = 3  # extra uniform draws per particle and step: one for resampling, two for relabelling
 LANES = 1024  # documents × particles per call: enough to hide the loop's overhead, few enough to stay in cache
+CHOICES = 5  # uniform draws of a split or merge beside those of the tokens: two tokens, two topics, acceptance
+MOVES = 2**30  # the number with which a document's key is folded for splits and merges: no sweep has it
 IMPOSSIBLE = -1e4  # log of a probability of 0, as sums of it must stay finite
 
 
@@ -274,6 +282,108 @@ def relabel(
     return particles._replace(topic=topic, counts=counts)
 
 
+def shares_and_log_sum(
+    log_weight: Float[Array, "topic document particle"],
+) -> tuple[Float[Array, "topic document particle"], Float[Array, "document particle"]]:
+    """Return (each topic's share of the sum of weights, the log of that sum).
+
+    log_weight: logs of the weights, finite for at least one topic.
+    """
+    largest = jnp.max(log_weight, axis=0)
+    weight = jnp.exp(log_weight - largest)
+    total = jnp.sum(weight, axis=0)
+    return weight / total, largest + jnp.log(total)
+
+
+def split_or_merge(
+    uniforms: Float[Array, "draw document particle"],
+    s: Float[Array, ""],
+    particles: TokenParticles,
+    log_table: Float[Array, "position topic document"],
+    document: Document,
+) -> TokenParticles:
+    """Propose to put all tokens of two topics into one, or those of one topic into two, and accept or reject it.
+
+    It is a Metropolis–Hastings step that leaves the annealing path's distribution invariant. Tokens i and j are chosen
+    at random. Their group is all tokens of their topics, which are one or two. The group may have these topics, and
+    those without tokens. If i and j have two topics, a *merge* is proposed: one topic for the group, drawn in
+    proportion to π_s. If they share a topic, a *split* is proposed. i gets a topic, drawn half by its own word and half
+    by those of the group, and j gets another, drawn by its own word. The other tokens choose between the two topics one
+    after another, each given those before it (Dahl 2003). With W the sum of π_s over the topics of a merged group,
+
+      accept a split with probability min(1, r), a merge with min(1, 1/r),
+      r = π_s(split) / (W · probability of the draws that lead to this split)
+
+    uniforms: CHOICES uniform draws for each particle, then one for each position, (draw, document, particle).
+    s: the position on the annealing path, from 0 to 1.
+    log_table: log of the path's weight of each topic for every token, without the proportions' part, nats.
+    """
+    topics, real = jnp.arange(len(document.alpha))[:, None, None], document.real[..., None] > 0
+    rising = lambda topic, count: look_up(document.log_rising, topic, count)  # noqa: E731
+    length = jnp.sum(document.real, axis=0)[:, None]
+    i, j = (jnp.minimum(u * length, length - 1).astype(jnp.int32) for u in uniforms[:2])
+    topic_of = lambda token: jnp.take_along_axis(particles.topic, token[None], axis=0, mode="clip")[0]  # noqa: E731
+    of_i, of_j = topic_of(i), topic_of(j)
+    shared = of_i == of_j
+    group = ((particles.topic == of_i) | (particles.topic == of_j)) & real
+    is_theirs = (topics == of_i) | (topics == of_j)
+    free = is_theirs | (particles.counts == 0)
+
+    # π_s of the group in one topic, and each topic's weight for token i and for token j
+    per_topic = jnp.einsum("ldp,lkd->kdp", group, log_table, precision=lax.Precision.HIGHEST)
+    size = jnp.sum(group, axis=0, dtype=log_table.dtype)
+    log_merged = jnp.where(free, per_topic + s * rising(topics, size), -jnp.inf)
+    by_topic = jnp.moveaxis(log_table, 1, 0)
+    log_of = lambda token: jnp.take_along_axis(by_topic, token.T[None], axis=1, mode="clip").swapaxes(1, 2)  # noqa: E731
+    share_merged, log_all_merged = shares_and_log_sum(log_merged)
+    share_first = 0.5 * share_merged + 0.5 * shares_and_log_sum(jnp.where(free, log_of(i), -jnp.inf))[0]
+    first = jnp.where(shared, choose(share_first, uniforms[2]), of_i)
+    # −1e30 and not −∞: with one topic in all there is none for j, and shares have to be numbers
+    share_second, _ = shares_and_log_sum(jnp.where(free & (topics != first), log_of(j), -1e30))
+    second = jnp.where(shared, choose(share_second, uniforms[3]), of_j)
+    take = lambda values, topic: jnp.take_along_axis(values, topic[None], axis=0, mode="clip")[0]  # noqa: E731
+    shares_drawn = take(share_first, first) * take(share_second, second)
+    possible = (i != j) & (first != second) & (shares_drawn > 0)
+
+    of_topic = lambda topic: jnp.take_along_axis(log_table, topic.T[None], axis=1, mode="clip").swapaxes(1, 2)  # noqa: E731
+    gain = of_topic(second) - of_topic(first)  # (position, document, particle), nats
+    alpha_first, alpha_second = document.alpha[first], document.alpha[second]
+    thresholds = jnp.log(uniforms[CHOICES:]) - jnp.log1p(-uniforms[CHOICES:])  # a logistic draw for each token
+
+    def one_token(position, state):
+        """Let one token choose between the topics, or find the probability with which it would choose its own."""
+        seconds, n_first, n_second, log_drawn, log_gain = state
+        log_odds = gain[position] + s * (jnp.log(n_second + alpha_second) - jnp.log(n_first + alpha_first))
+        drawn = thresholds[position] < log_odds
+        chosen = jnp.where(shared, drawn, particles.topic[position] == of_j)
+        is_second = group[position] & ((position == j) | (chosen & (position != i)))
+        chooses = group[position] & (position != i) & (position != j)
+        log_share = -jnp.logaddexp(0.0, jnp.where(is_second, -log_odds, log_odds))
+        return (
+            seconds.at[position].set(is_second),
+            n_first + (chooses & ~is_second),
+            n_second + (chooses & is_second),
+            log_drawn + jnp.where(chooses, log_share, 0.0),
+            log_gain + jnp.where(is_second, gain[position], 0.0),
+        )
+
+    one, none = jnp.ones_like(size), jnp.zeros_like(size)
+    start = jnp.zeros(group.shape, bool), one, one, none, none
+    seconds, n_first, n_second, log_drawn, log_gain = lax.fori_loop(0, document.longest, one_token, start)
+    log_split = take(per_topic, first) + log_gain + s * (rising(first, n_first) + rising(second, n_second))
+    log_draws = jnp.log(jnp.where(possible, shares_drawn, 1.0)) + log_drawn
+    log_ratio = log_split - log_all_merged - log_draws
+    accepted = possible & (jnp.log(uniforms[4]) < jnp.where(shared, log_ratio, -log_ratio))
+
+    merged = choose(share_merged, uniforms[2])
+    proposed = jnp.where(shared, jnp.where(seconds, second, first), merged)
+    topic = jnp.where(group & accepted, proposed, particles.topic)
+    split_counts = jnp.where(topics == first, n_first, jnp.where(topics == second, n_second, 0.0))
+    group_counts = jnp.where(shared, split_counts, jnp.where(topics == merged, size, 0.0))
+    counts = jnp.where(accepted, jnp.where(is_theirs, 0.0, particles.counts) + group_counts, particles.counts)
+    return particles._replace(topic=topic, counts=counts)
+
+
 def sweep(
     keys: Key[Array, " document"],
     step: Int[Array, ""],
@@ -370,6 +480,8 @@ def _log_islands(
         log_rising[-1][lengths],
     )
     keys = document_keys(key, rows)
+    move_keys = jax.vmap(lambda each: jax.random.fold_in(each, MOVES))(keys)
+    n_draws, lanes = CHOICES + len(beta), islands * particles
 
     def step(i, state: TokenParticles) -> TokenParticles:
         """Make one step of the path: weigh, resample, relabel, sweep.
@@ -384,6 +496,7 @@ def _log_islands(
         moved = resample(moved, state.spare[0, :, ::particles])
         log_table = (1 - s) * document.log_q + s * document.log_beta
         moved = relabel(state.spare[1:], s, moved, log_table, document)
+        moved = split_or_merge(document_uniforms(move_keys, i, n_draws, lanes), s, moved, log_table, document)
         table = jnp.exp(log_table - jnp.max(log_table, axis=1, keepdims=True))
         return sweep(keys, i, s, moved, table, document)
 
@@ -410,7 +523,8 @@ def log_of_single_topics(tile: DocumentTile, word_topic, alpha) -> Float64[np.nd
 def reach_up_to(least: Float64[np.ndarray, " document"], estimate: LikelihoodEstimate) -> LikelihoodEstimate:
     """Return the estimate with an error that reaches, at 2 errors, the part of p(document) that is known.
 
-    Far below α = 10⁻⁴ no move takes a particle from two topics to one, and all groups may be low together.
+    Far below α = 10⁻⁴ hardly any particle gets from two topics to one if these share few words, and all groups may be
+    low together.
 
     least: log of the known part (`log_of_single_topics`), nats.
     """
@@ -466,6 +580,9 @@ class AnnealedImportance:
                 particles,
             )
             estimate = average_of_islands(np.asarray(log_islands, np.float64), np.asarray(variance, np.float64))
+            # A mode with one particle's share of p may be missed by all, whose agreement then shows nothing.
+            share = 1 / (islands * particles)
+            estimate = estimate._replace(standard_error=np.maximum(estimate.standard_error, share))
             return reach_up_to(log_of_single_topics(tile, word_topic, alpha), estimate)
 
         height_of = lambda _: max(1, LANES // (islands * particles))  # noqa: E731

@@ -1,5 +1,7 @@
 """Annealed importance sampling of documents: against enumeration, another annealing, and documents of several modes."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,10 +19,11 @@ from document_likelihood_coverage import (
 )
 from document_oracles import anneal_concentration, sum_over_topic_sets
 from scipy import stats
-from scipy.special import logsumexp
+from scipy.special import gammaln, logsumexp
 
 from lvsearch.inference.likelihood import document_likelihood
 from lvsearch.inference.likelihood.annealed import (
+    CHOICES,
     Document,
     TokenParticles,
     _log_islands,
@@ -30,10 +33,11 @@ from lvsearch.inference.likelihood.annealed import (
     log_of_single_topics,
     log_urns,
     relabel,
+    split_or_merge,
     sweep,
 )
 from lvsearch.inference.likelihood.documents import DocumentTile
-from lvsearch.inference.likelihood.gibbs_sweep import document_keys, token_tile
+from lvsearch.inference.likelihood.gibbs_sweep import document_keys, document_uniforms, token_tile
 from lvsearch.inference.likelihood.sampling_estimates import average_of_islands
 
 
@@ -170,7 +174,7 @@ def test_tables_hold_rising_factorials(alpha):
 
 
 def test_the_program_is_small_enough_to_compile_in_seconds():
-    """A generator of random keys is a loop of its own, and log Γ some four hundred lines: there were 20 and 2,000."""
+    """A generator of random keys is a loop of its own, and log Γ some four hundred lines: there were 20 loops."""
     shape = lambda *axes: jax.ShapeDtypeStruct(axes, jnp.float32)  # noqa: E731
     whole = lambda *axes: jax.ShapeDtypeStruct(axes, jnp.int32)  # noqa: E731
     n_topics, n_words, height, length = 50, 200, 2, 64
@@ -189,8 +193,8 @@ def test_the_program_is_small_enough_to_compile_in_seconds():
         particles=32,
     )
     text = lowered.as_text()
-    assert len(text.splitlines()) < 1300
-    assert text.count("stablehlo.while") <= 7
+    assert len(text.splitlines()) < 1950
+    assert text.count("stablehlo.while") <= 9
 
 
 def assert_consistent(state: TokenParticles, document: Document) -> None:
@@ -233,17 +237,18 @@ def test_stated_errors_hold_on_the_campaign_s_documents():
         assert table.loc[method, "within_4"] > 0.98
 
 
-def test_islands_that_cannot_lose_a_topic_say_so(ambiguous):
-    """At α = 10⁻³⁰ all tokens have one topic, which no particle of two topics becomes: the error reaches the truth."""
+@pytest.mark.parametrize("alpha", [1e-30, 1e-6])
+def test_topics_of_many_tokens_are_lost_where_alpha_asks_for_it(ambiguous, alpha):
+    """Particles begin with several topics; at α = 10⁻³⁰ all tokens have one. Without merges 60 nats were missing."""
     topics, _ = ambiguous
     random = np.random.default_rng(0)
     documents = np.array([random.multinomial(13, random.dirichlet(np.ones(4)) @ topics) for _ in range(12)])
-    alpha = np.full(4, 1e-30)
-    exact = document_likelihood(topics, alpha, documents, method="exact").log_likelihood
-    found = document_likelihood(topics, alpha, documents, key=jax.random.key(0), certify=False)
-    low = exact - found.log_likelihood > 3
-    assert low.any()
-    assert np.all((exact - found.log_likelihood)[low] <= 2 * found.standard_error[low] + 1e-3)
+    prior = np.full(4, alpha)
+    exact = document_likelihood(topics, prior, documents, method="exact").log_likelihood
+    found = document_likelihood(topics, prior, documents, key=jax.random.key(0), certify=False)
+    assert np.all(np.abs(found.log_likelihood - exact) < 4 * found.standard_error)
+    assert np.median(found.standard_error) < 0.8
+    assert np.all(found.log_likelihood > exact - 3)
 
 
 def test_the_part_of_a_single_topic_is_the_enumerated_one(ambiguous):
@@ -267,3 +272,68 @@ def test_the_campaign_s_judge_counts_right():
     assert row["mean_difference"] == pytest.approx(0.5)
     assert row["nats_per_token"] == pytest.approx(1.0 / 60)
     assert TRUTH.samples >= 4 * 128
+
+
+def exact_path(topics: np.ndarray, prior: np.ndarray, words: np.ndarray, s: float, log_q: np.ndarray):
+    """All assignments of tokens to topics, (assignment, position), and their probabilities on the path at s."""
+    assignments = np.array(list(itertools.product(range(len(prior)), repeat=len(words))))
+    counts = (assignments[:, :, None] == np.arange(len(prior))).sum(axis=1)
+    log_prior = (gammaln(counts + prior) - gammaln(prior)).sum(axis=1)
+    places = np.arange(len(words))
+    log_joint = log_prior + np.log(topics)[assignments, words].sum(axis=1)
+    log_path = (1 - s) * log_q[places, assignments].sum(axis=1) + s * log_joint
+    return assignments, np.exp(log_path - logsumexp(log_path))
+
+
+def distance_after_moves(topics, prior, words, s, move) -> tuple[float, float]:
+    """How far the shares of assignments are from the exact ones after many moves of exact draws: (χ² per degree of
+    freedom, the share of particles that moved)."""
+    n_particles, length = 40_000, len(words)
+    beta, mask = token_tile(jnp.asarray(topics.T, jnp.float32), words[None], np.ones((1, length), int))
+    mask = jnp.asarray(mask)
+    log_q = log_mean_field(jnp.maximum(jnp.asarray(prior, jnp.float32), 0.3), beta, mask)
+    assignments, probability = exact_path(topics, prior, words, s, np.asarray(log_q, np.float64)[:, :, 0])
+    log_urn, log_rising = (jnp.asarray(table, jnp.float32) for table in log_urns(prior, length))
+    document = Document(
+        jnp.asarray(prior, jnp.float32),
+        log_of(beta),
+        log_q,
+        mask,
+        jnp.asarray(length),
+        log_urn[:-1],
+        log_rising[:-1],
+        log_rising[-1][jnp.array([length])],
+    )
+    drawn = np.random.default_rng(0).choice(len(assignments), n_particles, p=probability)
+    topic = jnp.asarray(assignments[drawn].T[:, None, :], jnp.int32)
+    counts = (topic[:, None] == jnp.arange(len(prior))[:, None, None]).sum(axis=0).astype(jnp.float32)
+    state = initial_particles(document, islands=1, particles=n_particles)._replace(topic=topic, counts=counts)
+    log_table = (1 - s) * document.log_q + s * document.log_beta
+    keys = document_keys(jax.random.key(0), jnp.arange(1))
+    for step in range(3):
+        uniforms = document_uniforms(keys, jnp.asarray(step), CHOICES + length, n_particles)
+        state = move(uniforms, jnp.asarray(s, jnp.float32), state, log_table, document)
+        assert_consistent(state, document)
+    code = len(prior) ** np.arange(length)[::-1]
+    ended = np.bincount(np.asarray(state.topic)[:, 0].T @ code, minlength=len(assignments))
+    often = probability * n_particles > 20
+    seen = np.append(ended[often], ended[~often].sum())
+    expected = np.append(probability[often], probability[~often].sum()) * n_particles
+    moved = np.mean((np.asarray(state.topic) != np.asarray(topic)).any(axis=0))
+    return float(((seen - expected) ** 2 / expected).mean()), float(moved)
+
+
+@pytest.mark.parametrize(("s", "alpha"), [(1.0, 0.02), (0.4, 1e-3)])
+def test_splits_and_merges_leave_the_path_as_it_is(ambiguous, s, alpha):
+    """Exact draws of the topics of five tokens have the same shares after three moves: χ² of each is 1 on average."""
+    topics, words = ambiguous
+    prior = alpha * np.array([1.0, 0.7, 1.3, 0.4])
+    distance, moved = distance_after_moves(topics, prior, words[1:6], s, split_or_merge)
+    assert distance < 1.6
+    assert moved > 0.02
+
+    def on_a_steeper_path(uniforms, s, state, log_table, document):
+        """The planted bug: the path's table twice as steep."""
+        return split_or_merge(uniforms, s, state, 2 * log_table, document)
+
+    assert distance_after_moves(topics, prior, words[1:6], s, on_a_steeper_path)[0] > 3
