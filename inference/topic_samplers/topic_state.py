@@ -33,7 +33,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
-from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csr_array
 from scipy.special import logsumexp
 
@@ -176,6 +175,8 @@ def _rounds(held: Int[np.ndarray, "lane lane"]) -> list[tuple[Int[np.ndarray, " 
 
     held: how many tokens lie in each lane of documents and lane of words.
     """
+    from scipy.optimize import linear_sum_assignment
+
     of_documents, of_words = held.sum(1), held.sum(0)
     longest = max(of_documents.max(), of_words.max())
     # Empty places of lanes of documents are dealt to lanes of words, each from left to right.
