@@ -92,7 +92,8 @@ def _carried(digits: Sequence[Numbers]) -> list[Numbers]:
 def _products(digits: Sequence[Numbers]) -> list[Numbers]:
     """Return the digits of the square of a number, before what is above B/2 is carried."""
     n = len(digits)
-    return [
+    products: Any = [
         sum(digits[i] * digits[total - i] for i in range(max(0, total - n + 1), min(n, total + 1)))
         for total in range(2 * n - 1)
     ]
+    return products

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, TextIO, cast
 
 from lvsearch.files.untrusted_files import open_ordinary, require_ordinary
 from lvsearch.models.plain_arguments import as_path, shortened_repr
@@ -180,7 +180,8 @@ def has_mixed_line_ends(path: str | os.PathLike[str], encoding: str = "utf-8") -
     with open_text(path, encoding) as text:
         while text.read(CHARACTERS_AT_ONCE):
             pass
-        return isinstance(text.newlines, tuple) and "\r" in text.newlines
+        ends = cast(TextIO, text).newlines
+        return isinstance(ends, tuple) and "\r" in ends
 
 
 def refuse_foreign(head: bytes, name: Any, codec: str) -> None:

@@ -204,7 +204,7 @@ def column_of(name: str, values: pd.Series) -> TableColumn | None:
             return TableColumn(name, "flag", _read_only_copy(values.to_numpy(bool)))
     elif kinds.is_integer_dtype(values.dtype) and not missing.any() and values.max() <= np.iinfo(np.int64).max:
         return TableColumn(name, "whole", _read_only_copy(values.to_numpy(np.int64)))
-    elif _are_real_numbers(given[~missing]) and floats_hold(given[~missing]):
+    elif _are_real_numbers(known := cast(pd.Series, given[~missing])) and floats_hold(known):
         return TableColumn(name, "number", _read_only_copy(given.to_numpy(np.float64, na_value=np.nan)))
     if kinds.is_datetime64_any_dtype(values.dtype):
         plain = values.dt.tz_convert("UTC").dt.tz_localize(None) if values.dt.tz is not None else values
