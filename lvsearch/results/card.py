@@ -285,8 +285,8 @@ def _gains_in_words(result: Findings) -> str:
         else ""
     )
     fading = (
-        ". Here gains fade, as on real text: then the range comes from how far the gains of several fits scatter, and how "
-        "often it is right was not counted"
+        ". Here gains fade, as on real text: then the range comes from how far the gains of several fits scatter, and "
+        "how often it is right was not counted"
         if curve.smooth is not None
         else ""
     )
