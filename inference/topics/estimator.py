@@ -70,7 +70,7 @@ class TopicSettings:
     tolerance: float = 2e-5
     mean_field_passes: int = 8
     mean_field_sweeps: int = 2
-    # the share of the topics of a larger fit that is merged before passes follow: this, or a 2,000th per topic if less
+    # the largest share of the topics of a larger fit that is merged before passes follow, see `_merged_at_once`
     merged_at_once: float = 0.06
     passes_between_mergers: int = 3
     momentum: float = 0.9
@@ -208,9 +208,9 @@ class TopicEstimator(BaseEstimator):
 
         Many mergers at once put two true topics into one, and passes hardly ever part them again. On a planted corpus
         of 40 topics (100,000 tokens, nine topics in a document), fits of 64 topics held all 40. 40 topics merged from
-        them at once held 37, one by one 40, and their bound was 800 nats higher. Of a hundred topics and more, which
-        only real text has, more are merged at once: on news articles, from 300 to 200, the bounds of two fits were 900
-        and 1,300 nats higher with 6 % at once than with 3 %, in half of the time.
+        them at once held 37, one by one 40, and their bound was 800 nats higher. Of a hundred topics and more, more
+        are merged at once: on news articles, from 300 to 200, the bounds of two fits were 900 and 1,300 nats higher
+        with 6 % at once than with 3 %, in half of the time.
 
         start: a fit of more topics; one of `n_topics` or fewer is returned as it is.
         model: the model with the hyper-parameters of the passes.
@@ -554,9 +554,9 @@ def _eta(model: LDA) -> float:
 
 
 def _merged_at_once(n_topics: int, share: float) -> int:
-    """Return how many of `n_topics` topics are merged at once: the given share, or a 2,000th per topic if that is less.
+    """Return how many of `n_topics` topics are merged at once, at least 1.
 
-    It is at least 1.
+    They are n_topics² / 2000, but no more than the given share: 1 of 60 topics, 2 of 64, and from 120 on 6 %.
     """
     return max(1, int(n_topics * min(share, n_topics / 2000)))
 

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 CANDIDATES = 8
 """How many pairs of topics are compared exactly before each merger."""
 FEWEST_TOKENS = 1e-30
-"""What is put in the place of fewer tokens where a number is divided by them or its logarithm is taken."""
+"""The least number of tokens in divisions and logarithms, which takes the place of 0."""
 ALIKE = 2.0
 """Mergers are averaged with the cheapest one if they cost at most so many times as much."""
 

@@ -35,7 +35,7 @@ with their frequency, such as "period[M]" for months."""
 
 
 PERIOD = "period["
-"""How the kind of names that are periods begins; the frequency follows."""
+"""The beginning of the kind of row names that are periods; their frequency follows."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -62,9 +62,10 @@ STRETCH, FEWEST_ON_A_CURVE = 2.0, 4
 At least `FEWEST_ON_A_CURVE` gains are needed.
 """
 MOST_SCATTER = 3.0
-"""Where gains scatter about a smooth curve by more than so many times their stated errors, they may end at once.
+"""The number of stated errors by which gains may scatter about a smooth curve without any further question.
 
-Then the curve is rejected if they do (`_ends_at_once`), or if they scatter by less than a nat. Else fits of one size
+If they scatter by more, the curve is rejected where gains end at once (`_ends_at_once`), and where they scatter by less
+than a nat, because then they are known well enough without a curve. Everywhere else the curve stays: fits of one size
 lie in different modes, whose gains differ by more than is stated. On news articles four fits of 200 topics gained −20,
 −37, −9 and −15 nats, with errors of 3 to 6. Of 32 planted corpora, whose gains end at once, those of one lay within
 three errors of a curve, and its range got wider.

@@ -221,7 +221,7 @@ def test_tables_of_arrow_round_no_whole_numbers(library):
 
 def test_tables_without_arrow_round_no_whole_numbers():
     class Table(dict):
-        """What Polars has without pyarrow."""
+        """A frame of Polars where pyarrow is not installed."""
 
         columns = ("body", "reply", "x")
 

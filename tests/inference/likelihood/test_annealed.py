@@ -286,8 +286,10 @@ def exact_path(topics: np.ndarray, prior: np.ndarray, words: np.ndarray, s: floa
 
 
 def distance_after_moves(topics, prior, words, s, move) -> tuple[float, float]:
-    """How far the shares of assignments are from the exact ones after many moves of exact draws: (χ² per degree of
-    freedom, the share of particles that moved)."""
+    """Return (χ² per degree of freedom, the share of particles that moved) after many moves of exact draws.
+
+    χ² compares the shares of assignments with the exact ones.
+    """
     n_particles, length = 40_000, len(words)
     beta, mask = token_tile(jnp.asarray(topics.T, jnp.float32), words[None], np.ones((1, length), int))
     mask = jnp.asarray(mask)
