@@ -70,14 +70,15 @@ class SizeAxis:
     def edges(self, size: Size) -> tuple[float, float]:
         """Return the left and the right edge of the band of a size on the axis, in data units.
 
-        They are half-way to its neighbours on a logarithmic axis, else its position ± ½.
+        They are half-way to its neighbours on a logarithmic axis, else its position ± ½. There the size itself need
+        not be one of those that are shown.
         """
         (at,) = self.positions([size])
         if not self.logarithmic:
             return float(at - 0.5), float(at + 0.5)
-        place, all_at = self.sizes.index(size), self.positions(self.sizes)
-        before = all_at[place - 1] if place else at / 1.6
-        after = all_at[place + 1] if place + 1 < len(all_at) else at * 1.6
+        shown = self.positions(self.sizes)
+        before = max(shown[shown < at], default=at / 1.6)
+        after = min(shown[shown > at], default=at * 1.6)
         return math.sqrt(at * before), math.sqrt(at * after)
 
     def shade(self, axes: "Axes", together: Sequence[Size]) -> None:

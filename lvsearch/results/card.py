@@ -15,6 +15,7 @@ from lvsearch.results.findings import Findings
 from lvsearch.results.wording import (
     answer,
     bounds_in_words,
+    component_name,
     limit_in_words,
     observation_name,
     open_number_in_words,
@@ -271,7 +272,7 @@ def _gains_in_words(result: Findings) -> str:
     """
     curve = result.curve
     assert curve is not None
-    name = result.evaluator.size_names[0].removesuffix("s").replace("_", " ")
+    name = component_name(result)
     (best,) = result.best_size
     below, above = curve.measured[curve.measured <= best], curve.measured[curve.measured > best]
     beside = [*below[-1:].tolist(), *above[:1].tolist()]

@@ -19,6 +19,7 @@ from lvsearch.results.findings import Findings
 from lvsearch.results.wording import (
     best_estimate,
     bounds_in_words,
+    component_name,
     kind_of,
     limit_in_words,
     probability_in_words,
@@ -97,7 +98,7 @@ def _draw_estimate(result: Findings, axes: "Axes") -> Caption:
         if len(together) > 1
         else "",
         f"{_basis(result)}: {probability_in_words(result)}.",
-        f"{left_out} other sizes tried: each below 0.001." if left_out else "",
+        f"{left_out} other sizes: each below 0.001." if left_out else "",
     ]
     limit = limit_in_words(result)
     text = " ".join(part for part in parts if part)
@@ -108,6 +109,8 @@ def _basis(result: Findings) -> str:
     """Return a phrase that says what the probabilities of an estimated posterior come from."""
     if result.partitions is not None:
         return "From chains over partitions of the data, all sizes at once"
+    if result.curve is not None:
+        return f"From what one {component_name(result)} more gains, averaged over the errors"
     return f"An estimate over the sizes tried, averaged over the errors of their {result.settings.evidence} evidence"
 
 
@@ -244,7 +247,8 @@ def draw_evidence(result: Findings, axes: "Axes") -> Caption:
     """
     if result.evaluator.nested:
         return _draw_expansions(result, axes)
-    return _draw_by_size(result, axes) if result.partitions is None else _draw_from_chains(result, axes)
+    by_differences = result.partitions is not None or result.curve is not None
+    return _draw_differences(result, axes) if by_differences else _draw_by_size(result, axes)
 
 
 def draw_progress(result: Findings, axes: "Axes") -> Caption:
@@ -304,31 +308,41 @@ Chains that hardly visited a size know its evidence to hundreds of nats.
 """
 
 
-def _draw_from_chains(result: Findings, axes: "Axes") -> Caption:
-    """Draw the log evidence of all sizes that chains over partitions know, and return a caption without drawing it."""
+def _draw_differences(result: Findings, axes: "Axes") -> Caption:
+    """Draw the log evidence of all sizes relative to the most probable one, and return a caption without drawing it.
+
+    For evidence from gains and from chains over partitions, which know the differences between sizes better than their
+    heights, and know sizes that were not fitted. Dots are sizes that were fitted, or visited by the chains.
+    """
     palette, found = palette_of(axes), result.estimated
     sizes, _, estimate, errors = result.estimates()
-    known = errors <= MOST_ERROR
-    drawn, estimate, errors = (
-        [size for size, one in zip(sizes, known, strict=True) if one],
-        estimate[known],
-        errors[known],
-    )
+    if result.curve is None:
+        known, source = errors <= MOST_ERROR, "from chains over partitions"
+        measured = set(sizes)
+    else:
+        known, source = np.isfinite(errors), f"added up from what one {component_name(result)} more gains"
+        measured = {visit.size for visit in result.visits if visit.gain is not None}
+    drawn = [size for size, one in zip(sizes, known, strict=True) if one]
+    relative, errors = estimate[known] - estimate[sizes.index(found.best)], errors[known]
     where = SizeAxis.from_sizes(drawn)
-    at, relative = where.positions(drawn), estimate - estimate[drawn.index(found.best)]
+    at, dots = where.positions(drawn), np.array([size in measured for size in drawn])
     where.shade(axes, found.indistinguishable)
     axes.fill_between(at, relative - errors, relative + errors, color=palette.main, alpha=0.3, lw=0, zorder=2)
-    axes.plot(at, relative, "o-", color=palette.main, linewidth=1.2, markersize=5, zorder=3)
-    axes.plot(at[drawn.index(found.best)], 0.0, "o", color=palette.accent, markersize=7.5, zorder=5)
+    axes.plot(at, relative, color=palette.main, linewidth=1.2, zorder=3)
+    axes.plot(at[dots], relative[dots], "o", color=palette.main, markersize=5, zorder=3)
+    axes.plot(where.positions([found.best]), 0.0, "o", color=palette.accent, markersize=7.5, zorder=5)
+    linear = _set_depth_scale(axes, relative, errors, [size in found.indistinguishable for size in drawn])
     where.ticks(axes, found.best)
     axes.set_xlabel(size_label(unit_name(result)), parse_math=False)
-    axes.set_ylabel("nats above the most probable size")
+    axes.set_ylabel(f"nats above the most probable size{scale_in_words(result)}")
     left_out = [size for size, one in zip(sizes, known, strict=True) if not one]
     missing = f"; not drawn: {sizes_in_words(left_out)}, which the chains hardly visited" if left_out else ""
+    fitted = "" if dots.all() else "; dots: sizes that were measured"
+    shaded = f"; shaded: {sizes_in_words(found.indistinguishable)}, which hold 95 % between them"
     return Caption(
         "Estimated evidence for each size",
-        "log p(data | size) relative to the most probable size (orange), from chains over partitions of the data; band "
-        f"± 1 standard error; shaded: {sizes_in_words(found.indistinguishable)}, which hold 95 % between them{missing}",
+        f"log p(data | size) relative to the most probable size (orange), {source}; band ± 1 standard error of the "
+        f"difference to it{fitted}{shaded if len(found.indistinguishable) > 1 else ''}{missing}{linear}",
     )
 
 
@@ -360,7 +374,8 @@ def _draw_by_size(result: Findings, axes: "Axes") -> Caption:
     axes.plot(at, curve.relative, "o", color=palette.main, markersize=5, zorder=4)
     best = sizes.index(found.best)
     axes.plot(at[best], curve.relative[best], "o", color=palette.accent, markersize=7.5, zorder=5)
-    linear = _set_depth_scale(axes, curve, [size in found.indistinguishable for size in sizes])
+    close = [size in found.indistinguishable for size in sizes]
+    linear = _set_depth_scale(axes, curve.relative, curve.error, close)
     where.ticks(axes, found.best)
     axes.set_xlabel(size_label(unit_name(result)), parse_math=False)
     axes.set_ylabel(f"nats below the best{scale_in_words(result)}")
@@ -374,21 +389,24 @@ def _draw_by_size(result: Findings, axes: "Axes") -> Caption:
     )
 
 
-def _set_depth_scale(axes: "Axes", curve: Curve, close: list[bool]) -> str:
+def _set_depth_scale(
+    axes: "Axes", relative: Float[np.ndarray, " sizes"], error: Float[np.ndarray, " sizes"], close: list[bool]
+) -> str:
     """Set the vertical axis so that every size is on it and single nats can be read near the best.
 
     The scale is linear down to where the sizes that may be the best end. If other sizes lie far below, it is
     logarithmic there.
 
     axes: matplotlib axes.
-    curve: the evidence, relative to the best.
-    close: for each size of `curve`, True if it cannot be told from the best.
+    relative: the log evidence of each size, relative to the best.
+    error: its standard errors.
+    close: for each size, True if it cannot be told from the best.
 
     Returns the words that the caption adds about the scale; empty if it is linear.
     """
-    lowest = float(np.min(curve.relative - curve.error))
-    above = max(float(np.max(curve.relative + curve.error)), 1e-12)
-    matter = max(-float(np.min((curve.relative - curve.error)[np.array(close)])), above, 1e-6)
+    lowest = float(np.min(relative - error))
+    above = max(float(np.max(relative + error)), 1e-12)
+    matter = max(-float(np.min((relative - error)[np.array(close)])), above, 1e-6)
     linear = 10.0 ** math.ceil(math.log10(matter))
     if lowest > -4 * linear:
         depth = max(-lowest, matter)
@@ -426,7 +444,8 @@ def _draw_estimates_by_time(
     axes.vlines(spent, relative - error, relative + error, color=palette.main, linewidth=2, zorder=3)
     colours = [palette.accent if visit.size == found.best else palette.main for visit in visits]
     axes.scatter(spent, relative, s=22, c=colours, zorder=4, linewidths=0)
-    linear = _set_depth_scale(axes, curve, [visit.size in found.indistinguishable for visit in curve.visits])
+    close = [visit.size in found.indistinguishable for visit in curve.visits]
+    linear = _set_depth_scale(axes, curve.relative, curve.error, close)
     for number, (x, y, visit) in enumerate(zip(spent, relative, visits, strict=True)):
         if len(visits) <= MOST_TICKS or visit.size == found.best or number % math.ceil(len(visits) / MOST_TICKS) == 0:
             axes.annotate(

@@ -19,6 +19,11 @@ def unit_name(result: Findings) -> str:
     return names[0] if len(names) == 1 else "size"
 
 
+def component_name(result: Findings) -> str:
+    """Return the singular noun that the first size variable counts, such as "topic"."""
+    return result.evaluator.size_names[0].removesuffix("s").replace("_", " ")
+
+
 def observation_name(result: Findings) -> str:
     """Return the singular noun of an observation, such as "token" or "cell"; "observation" if there are no data."""
     return "observation" if result.training is None else result.training.nouns.observation

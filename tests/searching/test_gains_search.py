@@ -3,11 +3,15 @@
 Such searches are for corpora of more than 20,000 words. Here the limit is lowered, so that a small one takes seconds.
 """
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import lvsearch as lv
 from lvsearch.inference.topic_samplers import path_starts, size_gain
+from lvsearch.pictures.size_axis import SizeAxis
 from lvsearch.results.card import gain_in_words
 from lvsearch.sizing.gains import PooledGain
 
@@ -39,6 +43,25 @@ def test_the_planted_number_is_found_and_fits_begin_with_more_topics(gains_from_
     assert first.trials[0].start == "merged from 6"
     assert "topic 3: +" in str(result)
     assert all(visit.gain is not None for visit in result.visits if visit.size > (1,))
+
+    # pictures show sizes between those measured too, without a dot
+    fewer = tuple(visit for visit in result.visits if visit.size != (2,))
+    between = replace(result, state=replace(result.state, visits=fewer))
+    assert (2,) in between.estimated.sizes
+    axes = between.plot_bounds()
+    line, dots, best = (lines.get_xdata().tolist() for lines in axes.lines[:3])
+    assert line == [1.0, 2.0, 3.0, 4.0]
+    assert 2.0 not in dots
+    assert best == [float(*between.best_size)]
+    axes.figure.canvas.draw()
+
+
+def test_a_band_can_be_drawn_for_a_size_that_is_not_on_the_axis():
+    wide = SizeAxis.from_sizes([(1,), (8,), (32,), (64,)])
+    assert wide.logarithmic
+    low, high = wide.edges((16,))
+    assert (low, high) == pytest.approx((math.sqrt(8 * 16), math.sqrt(16 * 32)))
+    assert wide.edges((8,)) == pytest.approx((math.sqrt(8), 16.0))
 
 
 def test_a_gain_says_over_which_sizes_it_is_a_mean():
