@@ -8,9 +8,11 @@ import pytest
 from oracles import lda_posterior
 from scipy.sparse import csr_array
 
-from lvsearch.inference.annealing.between_sizes import gain_downwards, gain_upwards
+import lvsearch as lv
+from lvsearch.inference.annealing.between_sizes import Gain, gain_downwards, gain_upwards
 from lvsearch.inference.annealing.particles import draw_from_q
-from lvsearch.inference.topic_samplers import path_starts
+from lvsearch.inference.engine.estimate import Estimate
+from lvsearch.inference.topic_samplers import path_starts, size_gain
 from lvsearch.inference.topic_samplers.chain import collapsed_topics
 from lvsearch.inference.topic_samplers.path_starts import draw_topics_of_tokens
 from lvsearch.inference.topic_samplers.size_gain import settle, splits_between, with_alpha
@@ -175,3 +177,32 @@ def test_first_topics_of_tokens_are_drawn_by_the_responsibilities_of_a_fit(monke
     seen = (drawn[real][:, :, None] == np.arange(4)).mean(1)
     np.testing.assert_allclose(seen, weights / weights.sum(1, keepdims=True), atol=5 * 0.5 / np.sqrt(PATHS))
     assert (seen[:, 3] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("n_topics", "doubles", "fewer", "temperatures"),
+    [(40, 20, 1, 24), (96, 1, 4, 24), (96, 6, 6, 24), (96, 10, 8, 12), (96, 48, 16, 12)],
+)
+def test_large_sizes_merge_the_pairs_that_are_alike_and_never_only_one(
+    monkeypatch, n_topics, doubles, fewer, temperatures
+):
+    """Each topic has words of its own, but `doubles` pairs of topics share them. Merging such a pair costs next to
+    nothing, the merger of another one hundreds of nats."""
+    own = np.arange(n_topics)
+    own[:doubles] = np.arange(n_topics - doubles, n_topics)
+    counts = np.zeros((n_topics, n_topics))
+    counts[np.arange(n_topics), own] = 500.0
+    counts += np.random.default_rng(0).uniform(0.0, 0.1, counts.shape)
+    model = lv.models.LDA(1.0, ETA)
+    estimate = Estimate(model, (n_topics,), {"topic_word": counts + ETA - 1}, -np.inf, np.inf, 1)
+    asked = []
+
+    def record(*given: object) -> Gain:
+        asked.append(given)
+        return Gain(np.zeros(1), np.zeros(1), 1)
+
+    monkeypatch.setattr(size_gain, "gain_of_last_topics", record)
+    data = lv.Corpus.from_matrix(np.ones((1, n_topics), int)).dataset()
+    size_gain._gain_of_last_topic(model, data, (n_topics,), estimate, jax.random.key(0), 0)
+    ((*_, work, merged),) = asked
+    assert (merged, work.temperatures) == (fewer, temperatures)
