@@ -67,6 +67,7 @@ class PartitionTrace(NamedTuple):
     | `parts` | number of components that have rows after every sweep, (chain, draw) |
     | `log_rows` | log p(rows given the partition) without carriers after every sweep, nats, (chain, draw) |
     | `sweeps` | how many sweeps each chain made, with those left out |
+    | `arrival` | from which sweep on all chains have been at one partition, counted from 1 |
 
     A carrier is the part of a row's log density that no parameter changes.
     """
@@ -75,6 +76,7 @@ class PartitionTrace(NamedTuple):
     parts: Int[np.ndarray, "chain draw"]
     log_rows: Float64[np.ndarray, "chain draw"]
     sweeps: int
+    arrival: int
 
     @property
     def rhat(self) -> float:
@@ -86,7 +88,7 @@ class PartitionTrace(NamedTuple):
         """The number of independent draws that all chains together are worth, for the number of occupied components.
 
         If this number never varies, the log-probability of the rows given the partition stands in; NaN if neither
-        varies.
+        varies. See `visits` for what the chains are worth then.
         """
         of_parts = bulk_effective_sample_size(self.parts)
         return bulk_effective_sample_size(self.log_rows) if np.isnan(of_parts) else of_parts
@@ -117,13 +119,29 @@ class PartitionTrace(NamedTuple):
         return probability, np.maximum(error, np.sqrt(doubted * (1 - doubted) * 2 * self._doubt))
 
     @property
+    def visits(self) -> float:
+        """The number of independent visits that all chains together are worth: their effective draws, if anything
+        varies.
+
+        If nothing varies, c chains that began far apart all came to one partition within a sweeps (`arrival`), and in n
+        sweeps none of them left it. In the long run a chain leaves as often as it comes back. So the odds of all other
+        partitions are the chance to leave in one sweep over the chance to come back: about 1/(c n) at most over 1/a at
+        least. The chains are therefore worth c n / a visits, or c of them if that is more.
+        """
+        effective = self.effective_sample_size
+        if not np.isnan(effective):
+            return effective
+        chains, draws = self.parts.shape
+        return chains * max(1.0, draws / max(self.arrival, 1))
+
+    @property
     def _doubt(self) -> float:
         """Half a visit, as a fraction of the independent visits that the chains are worth.
 
         Chains that disagree may be worth fewer visits than there are chains, because several of them may have stayed
-        near their starts. If nothing varies, every chain counts as one visit.
+        near their starts.
         """
-        return 0.5 / (np.nan_to_num(self.effective_sample_size, nan=len(self.parts)) + 1)
+        return 0.5 / (self.visits + 1)
 
     def is_settled(self, precision: float) -> bool:
         """Return True if chains agree and no probability of a size has a Monte Carlo error above `precision`."""
@@ -173,9 +191,19 @@ class PartitionRun(NamedTuple):
     def trace(self) -> PartitionTrace:
         """Return the record of the sweeps since array slots were last added, without the first half of them."""
         late = slice(self.blocks // 2, None)
-        parts, log_rows = (np.concatenate(each[late]).T for each in (self.parts, self.log_rows))
+        parts, log_rows = (np.concatenate(each) for each in (self.parts, self.log_rows))
         log_rows = np.round(log_rows, LOG_ROWS_DECIMALS)
-        return PartitionTrace(self.size_probability[late].mean(0), parts, log_rows, self.blocks * BLOCK)
+        first = len(parts) - len(np.concatenate(self.parts[late]))
+        elsewhere = np.flatnonzero((parts != parts[-1, 0]).any(1) | (log_rows != log_rows[-1, 0]).any(1))
+        # From this sweep on all chains have been at one partition. Sweeps that are not recorded any more come before.
+        arrival = (self.spent - self.blocks) * BLOCK + int(elsewhere.max(initial=-1)) + 1
+        return PartitionTrace(
+            self.size_probability[late].mean(0),
+            parts[first:].T,
+            log_rows[first:].T,
+            self.blocks * BLOCK,
+            arrival,
+        )
 
     def lacks_places(self, precision: float, n_rows: int) -> bool:
         """Return True if too many draws fill all array slots for this precision; such draws had no room for one more

@@ -18,6 +18,7 @@ import lvsearch as lv
 from lvsearch.inference.evidence import log_marginals
 from lvsearch.inference.partition_chains import (
     PartitionChain,
+    PartitionRun,
     PartitionTrace,
     Seats,
     partition_chain,
@@ -221,3 +222,40 @@ def test_quadrature_has_the_integral() -> None:
         rate = beta + 0.5 * ((y - mean) ** 2).sum()
         given = (jnp.asarray(each) for each in (shape, rate, mean, float(n), kappa))
         assert float(log_marginals(*given)) == pytest.approx(expected, abs=2e-5)
+
+
+def test_chains_that_all_stay_at_one_partition_are_precise_enough() -> None:
+    """Three clusters that no row can leave: every draw is the same, which is the best of reasons to stop."""
+    rows = np.repeat([[-40.0, 0.0], [0.0, 40.0], [40.0, -40.0]], 20, axis=0)
+    rows += np.random.default_rng(0).normal(0.0, 0.3, rows.shape)
+    model = lv.models.FiniteMixture(lv.models.DiagonalComponents(0.0, 1.0, 0.001, 2.0, 0.2))
+    data = cases.dataset(rows)
+    trace = run_partitions(
+        lambda places: partition_chain(model, data, log_size_prior(), places),
+        jax.random.key(0),
+        precision=0.02,
+        most_sweeps=2048,
+    )
+    assert (trace.parts == 3).all()
+    assert trace.is_settled(0.02)
+    assert trace.sweeps == 256  # the first test
+
+
+@pytest.mark.parametrize(("arrival", "visits"), [(4, 16 * 32), (256, 16), (0, 16 * 128)])
+def test_chains_that_never_change_are_worth_more_visits_the_sooner_they_came(arrival: int, visits: float) -> None:
+    parts = np.full((16, 128), 3)
+    trace = PartitionTrace(np.full((16, 4), 0.25), parts, np.zeros(parts.shape), 256, arrival)
+    assert np.isnan(trace.effective_sample_size)
+    assert trace.visits == visits
+    assert trace.sizes()[1] == pytest.approx(np.full(4, 0.5 / (visits + 1)))
+
+
+def test_sweeps_that_were_left_out_count_as_not_yet_arrived() -> None:
+    """Of 6 blocks 2 were discarded: 64 sweeps, then 5 in which one chain was elsewhere."""
+    parts = np.full((4, 32, 16), 3)
+    parts[0, 4, 7] = 2
+    log_rows = np.zeros(parts.shape)
+    labels = np.zeros((1, 16), int)
+    unfinished = PartitionRun(labels, {}, 16, parts, log_rows, np.full((4, 16, 4), 0.25), 6)
+    assert unfinished.trace().arrival == 64 + 5
+    assert unfinished.trace().parts.shape == (16, 64)
