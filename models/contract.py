@@ -170,6 +170,26 @@ def _outer_mask(axes: tuple[str, ...], on: Masks, ndim: int) -> Bool[Array, "...
 
 
 HyperparameterArray = np.ndarray | Array
+
+
+class ExpectedCells(NamedTuple):
+    """Where the prior of a model of rows expects the cells of each column, in the unit of the data.
+
+    | field | shape | meaning |
+    |---|---|---|
+    | `location` | (dim,) | the middle of the prior; NaN for columns of which it expects nothing |
+    | `deviation` | (dim,) | how far cells lie from it under the prior, a standard deviation; NaN likewise |
+    """
+
+    location: Float[np.ndarray, " dim"]
+    deviation: Float[np.ndarray, " dim"]
+
+    @classmethod
+    def from_numbers(cls, location: Any, deviation: Any, n_dims: int) -> "ExpectedCells":
+        """Return it from a number for all columns, or one number per column, of either."""
+        return cls(*(np.broadcast_to(np.asarray(each, np.float64), (n_dims,)) for each in (location, deviation)))
+
+
 """The array of a hyper-parameter: NumPy's if its values are known, or JAX's inside a transformation."""
 
 
@@ -325,6 +345,15 @@ class Model(eqx.Module):
 
         units: all units of data, stacked on a leading axis, in the order of the data.
         """
+
+    def expected_cells(self, n_dims: int) -> ExpectedCells | None:
+        """Return where the prior expects the cells of each column of rows to lie, or None, the default, if it expects
+        nothing or if units are no rows.
+
+        n_dims: the number of columns of the data.
+        """
+        del n_dims
+        return None
 
     def ceiling(self, units: Any) -> float:
         """Return an upper bound on log p(data | any size, any parameters), in nats; `inf`, the default, if there is

@@ -58,6 +58,7 @@ from lvsearch.models.components.component import (
 )
 from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.contract import (
+    ExpectedCells,
     HyperparameterArray,
     Latents,
     Masks,
@@ -297,6 +298,9 @@ class HDPMixture(HierarchicalProcess):
         size: (truncation,). extents: {"dim": number of columns}.
         """
         return {"components": draw_parameters(self.components, key, size[0], extents["dim"])}
+
+    def expected_cells(self, n_dims: int) -> ExpectedCells:
+        return self.components.expected_cells(n_dims)
 
     def check(self, units: GroupOfRows) -> None:
         """Raise ValueError for rows that have no density under the components."""

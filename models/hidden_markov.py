@@ -43,6 +43,7 @@ from lvsearch.models.components.component import (
 )
 from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.contract import (
+    ExpectedCells,
     HyperparameterArray,
     JointDraw,
     Latents,
@@ -223,6 +224,9 @@ class HiddenMarkov(Model):
             np.asarray(leaf)[:n].reshape(n, -1) for leaf in jax.tree.leaves((natural["start"], natural["components"]))
         ]
         return log_relabellings(np.concatenate([*own, np.diag(transitions)[:, None], to, into], axis=1))
+
+    def expected_cells(self, n_dims: int) -> ExpectedCells:
+        return self.components.expected_cells(n_dims)
 
     def check(self, units: GroupOfRows) -> None:
         """Raise ValueError for rows that have no density under the components."""

@@ -42,6 +42,11 @@ def log_gamma_density(prior: GammaPrior, x: GammaStatistics) -> Array:
     return shape * jnp.log(rate) - gammaln(shape) + (shape - 1) * x.log_value + rate * x.negative_value
 
 
+def prior_mean(value: Any) -> Any:
+    """Return a hyper-parameter, or the mean of its prior if it has one."""
+    return value.shape / value.rate if isinstance(value, GammaPrior) else value
+
+
 def as_text(value: Any) -> str:
     """Describe a hyper-parameter as text, such as "2", "~ Gamma(1, rate 1)" or "given for 3 columns"."""
     if isinstance(value, GammaPrior):

@@ -31,7 +31,7 @@ from lvsearch.models.components.component import (
     log_prior,
     variant_log_likelihoods,
 )
-from lvsearch.models.contract import Gate, JointDraw, Latents, Masks, Model, Site, Statistics, first
+from lvsearch.models.contract import ExpectedCells, Gate, JointDraw, Latents, Masks, Model, Site, Statistics, first
 from lvsearch.models.families import Categorical
 from lvsearch.models.units import Row
 
@@ -173,6 +173,9 @@ class MixtureModel(Model):
         rows = (l["variant"] * (rows + self.components.log_variants)).sum(-1) if several else rows[:, 0]
         each = self.log_weights(g, on) + rows
         return jnp.where(on["component"], l["component"] * each, 0.0).sum()
+
+    def expected_cells(self, n_dims: int) -> ExpectedCells:
+        return self.components.expected_cells(n_dims)
 
     def check(self, units: Row) -> None:
         """Raise ValueError for rows that have no density under the components."""

@@ -14,8 +14,13 @@ from lvsearch.data.paired_corpus import PairedCorpus
 from lvsearch.data.points import Points
 from lvsearch.files.storage import CorruptFolderError
 from lvsearch.models.contract import Model
+from lvsearch.pictures.fact_card import Fact
 
 KINDS: tuple[type[Data], ...] = (Corpus, Points, PairedCorpus, Groups, Genotypes)
+
+
+FARTHER, NEARER = 3.0, 5.0
+"""How many times farther, or nearer, than the prior expects cells of a column may lie before a card says so."""
 
 
 def kind_for(model: Model) -> type[Data]:
@@ -60,6 +65,37 @@ def data_for(model: Model, data: Any) -> Data:
     if data is None:
         raise ValueError(f"got a model without data: pass {kind.accepted} as the second argument")
     return kind.from_any(data)
+
+
+def unit_facts(model: Model, data: Data) -> tuple[Fact, ...]:
+    """Return a fact that says in which column cells lie far from where the model's prior expects them, or much nearer.
+
+    It is about the worst column. There is none if all lie about where they are expected, and for models without rows or
+    without a unit to get wrong.
+
+    model: the model. data: its data.
+    """
+    rows = data.rows if isinstance(data, Groups) else data
+    expected = model.expected_cells(rows.values.shape[1]) if isinstance(rows, Points) else None
+    if expected is None:
+        return ()
+    apart = np.where(rows.observed, rows.values - expected.location, 0.0)
+    distance = np.sqrt((apart**2).sum(0) / np.maximum(rows.observed.sum(0), 1))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = distance / expected.deviation
+    off = np.nan_to_num(np.maximum(ratio / FARTHER, 1 / (ratio * NEARER)), nan=0.0, posinf=0.0)
+    worst = int(np.argmax(off))
+    if off[worst] <= 1:
+        return ()
+    middle, seen, prior = (
+        f"{each[worst]:.3g}".replace("-", "−") for each in (expected.location, distance, expected.deviation)
+    )
+    said = (
+        f"the prior expects the cells of column {rows.columns[worst]} about {prior} from {middle}, and they lie about "
+        f"{seen} from it: the answer depends on the unit of the data. Take components that are made from the data, "
+        "such as lv.models.DiagonalComponents.weak(points.values), or standardise the columns"
+    )
+    return (Fact("unit", said),)
 
 
 def encode_data(data: Data) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

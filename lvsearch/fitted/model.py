@@ -20,6 +20,7 @@ from jaxtyping import Float
 
 from lvsearch.comparison.similarity import ComponentMembers
 from lvsearch.data.base import Data
+from lvsearch.data.kinds import unit_facts
 from lvsearch.data.points import Points
 from lvsearch.fitted.occupied_posterior import OccupiedPosterior, occupied, occupied_table
 from lvsearch.fitted.stored_fits import FitParts, save_parts
@@ -93,6 +94,7 @@ def fit_facts(fit: Any) -> tuple[Fact, ...]:
         *smaller,
         *_component_facts(fit),
         Fact("model", fit.model.describe()),
+        *unit_facts(fit.model, fit.training),
         Fact("try", ", ".join(f"fit.{call}" for call in fit._useful_calls)),
     )
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from lvsearch.bridges.from_function import FunctionEvaluator
+from lvsearch.data.kinds import unit_facts
 from lvsearch.files.storage import versions
 from lvsearch.pictures.fact_card import Fact, html_card, text_card
 from lvsearch.results.findings import Findings
@@ -61,6 +62,7 @@ def facts(result: Findings, held_out: pd.DataFrame | None = None) -> tuple[Fact,
     return (
         *([held_out_fact] if held_out is not None else []),
         *found,
+        *_unit_facts(result),
         *([Fact("recommended", result.recommended.describe())] if result.recommended is not None else []),
         *([Fact("fewer units", asked.robustness.describe())] if asked.robustness is not None else []),
         *([Fact("other priors", asked.sensitivity.describe())] if asked.sensitivity is not None else []),
@@ -433,6 +435,13 @@ def _model_fact(result: Findings) -> tuple[Fact, ...]:
     return (
         Fact("model", evaluator.describe() if isinstance(evaluator, SelfDescribed) else "an evaluator of one's own"),
     )
+
+
+def _unit_facts(result: Findings) -> tuple[Fact, ...]:
+    """Return a fact if the prior of the model expects cells in another unit than the data have."""
+    evaluator = result.evaluator
+    known = isinstance(evaluator, ModelEvaluator) and result.training is not None
+    return unit_facts(evaluator.model, result.training) if known else ()
 
 
 def _data_facts(result: Findings) -> tuple[Fact, ...]:

@@ -44,7 +44,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float, Int
 
-from lvsearch.models.contract import Site
+from lvsearch.models.contract import ExpectedCells, Site
 from lvsearch.models.exponential.family import Family, inner
 from lvsearch.models.families import Gamma, GammaStatistics
 from lvsearch.models.hyperpriors import GammaPrior, as_text
@@ -175,6 +175,13 @@ class Component(eqx.Module):
         units: the rows, stacked. By default every row has a density.
         """
         del units
+
+    def expected_cells(self, n_dims: int) -> ExpectedCells:
+        """Return where the prior expects the cells of each column; by default nothing is expected of any.
+
+        n_dims: the number of columns of the data.
+        """
+        return ExpectedCells.from_numbers(np.nan, np.nan, n_dims)
 
     @abstractmethod
     def prior(self, n_dims: int) -> Any:

@@ -25,7 +25,7 @@ from lvsearch.models.components.arguments import (
 )
 from lvsearch.models.components.component import Component
 from lvsearch.models.components.dependent_columns import DependentColumns
-from lvsearch.models.contract import HyperparameterArray, hyperparameter, is_traced
+from lvsearch.models.contract import ExpectedCells, HyperparameterArray, hyperparameter, is_traced
 from lvsearch.models.exponential.matrices import cholesky, solve_lower
 from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.families import (
@@ -36,7 +36,7 @@ from lvsearch.models.families import (
     NormalWishartStatistics,
     PointMean,
 )
-from lvsearch.models.hyperpriors import GammaPrior, as_text
+from lvsearch.models.hyperpriors import GammaPrior, as_text, prior_mean
 from lvsearch.models.units import Row
 
 
@@ -82,6 +82,12 @@ class FullCovarianceComponents(DependentColumns):
         self.excess_degrees = positive_parameter("excess_degrees", excess_degrees)
         self.spread = positive_or_prior("spread", spread, ndim=1)
         self.least_spread = least_parameter("least_spread", least_spread)
+
+    def expected_cells(self, n_dims: int) -> ExpectedCells:
+        # the prior mean of a variance, where there is one; else a variance around which many lie
+        variance = prior_mean(self.spread) / np.maximum(self.excess_degrees - 2, 1.0)
+        between = 1 + 1 / prior_mean(self.pseudo_count)
+        return ExpectedCells.from_numbers(self.location, self.scale * np.sqrt(variance * between), n_dims)
 
     @classmethod
     def scaled_to(
@@ -187,6 +193,13 @@ class KnownCovarianceComponents(Component):
         self.covariance, self.location = array, location_parameter(location)
         self.pseudo_count = positive_parameter("pseudo_count", pseudo_count)
         self.estimated = estimated
+
+    def expected_cells(self, n_dims: int) -> ExpectedCells:
+        if self.estimated:
+            return super().expected_cells(n_dims)
+        full = np.ndim(self.covariance) == 2
+        variance = np.diagonal(self.covariance) if full else np.asarray(self.covariance)
+        return ExpectedCells.from_numbers(self.location, np.sqrt(variance * (1 + 1 / self.pseudo_count)), n_dims)
 
     @property
     def family(self) -> Family:

@@ -19,10 +19,10 @@ from lvsearch.models.components.arguments import (
     standardised,
 )
 from lvsearch.models.components.component import Component
-from lvsearch.models.contract import HyperparameterArray
+from lvsearch.models.contract import ExpectedCells, HyperparameterArray
 from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.families import Family, NormalGamma, NormalGammaStatistics, PointGaussian
-from lvsearch.models.hyperpriors import GammaPrior, as_text, described_rate
+from lvsearch.models.hyperpriors import GammaPrior, as_text, described_rate, prior_mean
 from lvsearch.models.units import Row
 
 
@@ -80,6 +80,12 @@ class DiagonalComponents(Component):
         self.variance_floor = None if variance_floor is None else float(variance_floor)
         self.estimated = bool(estimated)
         self.least_rate = least_parameter("least_rate", least_rate)
+
+    def expected_cells(self, n_dims: int) -> ExpectedCells:
+        if self.estimated:
+            return super().expected_cells(n_dims)
+        variance = prior_mean(self.rate) / self.shape * (1 + 1 / prior_mean(self.pseudo_count))
+        return ExpectedCells.from_numbers(self.location, self.scale * np.sqrt(variance), n_dims)
 
     @classmethod
     def scaled_to(cls, values: Any, pseudo_count: Any = 0.1, shape: Any = 2.0, rate: Any = 0.5) -> "DiagonalComponents":

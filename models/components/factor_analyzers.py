@@ -19,7 +19,7 @@ from lvsearch.models.components.arguments import (
 )
 from lvsearch.models.components.component import Component
 from lvsearch.models.components.dependent_columns import DependentColumns
-from lvsearch.models.contract import HyperparameterArray
+from lvsearch.models.contract import ExpectedCells, HyperparameterArray
 from lvsearch.models.exponential.matrices import cholesky, log_determinant, solve_lower
 from lvsearch.models.exponential.regression import (
     NormalGammaRegression,
@@ -28,7 +28,7 @@ from lvsearch.models.exponential.regression import (
     VectorGaussianStatistics,
 )
 from lvsearch.models.families import Family
-from lvsearch.models.hyperpriors import GammaPrior, as_text, described_rate
+from lvsearch.models.hyperpriors import GammaPrior, as_text, described_rate, prior_mean
 from lvsearch.models.units import Row
 
 MOST_FACTORS = 3
@@ -99,6 +99,11 @@ class FactorAnalyzerComponents(DependentColumns):
         self.shape = positive_parameter("shape", shape)
         self.rate = positive_or_prior("rate", rate, ndim=1)
         self.least_rate = least_parameter("least_rate", least_rate)
+
+    def expected_cells(self, n_dims: int) -> ExpectedCells:
+        between = 1 + 1 / prior_mean(self.pseudo_count) + self.n_factors / prior_mean(self.loading_count)
+        variance = prior_mean(self.rate) / self.shape * between
+        return ExpectedCells.from_numbers(self.location, self.scale * np.sqrt(variance), n_dims)
 
     @classmethod
     def scaled_to(

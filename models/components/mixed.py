@@ -18,6 +18,7 @@ from lvsearch.models.components.arguments import required_numbers
 from lvsearch.models.components.categorical import CategoricalComponents, number_name, question_of
 from lvsearch.models.components.component import Component
 from lvsearch.models.components.diagonal import DiagonalComponents
+from lvsearch.models.contract import ExpectedCells
 from lvsearch.models.exponential.family import Family, NumpyroDistribution, RandomKey
 from lvsearch.models.units import Row
 
@@ -231,6 +232,12 @@ class MixedComponents(Component):
             )
         for part, own in self._split_columns(units):
             part.check(own)
+
+    def expected_cells(self, n_dims: int) -> ExpectedCells:
+        location, deviation = np.full((2, n_dims), np.nan)
+        for part, own in self._own_columns:
+            location[own], deviation[own] = part.expected_cells(len(own))
+        return ExpectedCells(location, deviation)
 
     def prior(self, n_dims: int) -> tuple[Any, ...]:
         return tuple(part.prior(len(chosen)) for part, chosen in zip(self.parts, self.columns, strict=True))

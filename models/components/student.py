@@ -13,6 +13,7 @@ from scipy.special import gammaln, roots_genlaguerre
 from lvsearch.models.components.component import Component
 from lvsearch.models.components.covariances import FullCovarianceComponents
 from lvsearch.models.components.diagonal import DiagonalComponents
+from lvsearch.models.contract import ExpectedCells
 from lvsearch.models.families import Family
 from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.units import Row
@@ -104,6 +105,9 @@ class StudentComponents(Component):
 
     def check(self, units: Row) -> None:
         self.gaussians.check(units)
+
+    def expected_cells(self, n_dims: int) -> ExpectedCells:
+        return self.gaussians.expected_cells(n_dims)
 
     def prior(self, n_dims: int) -> Any:
         return self.gaussians.prior(n_dims)
