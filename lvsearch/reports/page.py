@@ -89,7 +89,11 @@ def page_of(result: Findings, held_out: pd.DataFrame | None = None) -> Page:
         if result.by_prediction
         else (
             draw_with_caption(partial(draw_evidence, result), "evidence", "Evidence of each size"),
-            draw_with_caption(partial(draw_progress, result), "progress", "Evidence against the time spent"),
+            *(  # chains over partitions that were interrupted have an answer, and no fit yet
+                [draw_with_caption(partial(draw_progress, result), "progress", "Evidence against the time spent")]
+                if result.visits
+                else []
+            ),
         )
     )
     known = [Entry(fact.name, fact.text) for fact in facts(result, held_out)]

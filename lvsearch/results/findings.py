@@ -15,6 +15,7 @@ from lvsearch.fitted.kinds import as_fitted_model
 from lvsearch.fitted.mixture_posterior import MixturePosterior, estimate_from_partitions
 from lvsearch.fitted.model import FittedModel
 from lvsearch.inference.engine.describing import unit_ceilings
+from lvsearch.models.plain_arguments import shortened_repr
 from lvsearch.recommending.evaluator import PredictiveEvaluator
 from lvsearch.recommending.recommendation import Recommendation
 from lvsearch.scrutiny.scrutiny import NOTHING_ASKED, Scrutiny
@@ -259,7 +260,7 @@ class Findings:
             }
             for visit in self.visits
         ]
-        return pd.DataFrame(rows)
+        return pd.DataFrame(rows, columns=[*self._size_columns(None), "log_lower", "log_upper", "seconds"])
 
     def starts(self) -> pd.DataFrame:
         """Return a table with a row per trial, that is per fit of a size, successful or not.
@@ -284,7 +285,8 @@ class Findings:
             for visit in self.visits
             for trial in visit.trials
         ]
-        return pd.DataFrame(rows)
+        ends = ["log_evidence_lower", "log_evidence", "log_evidence_upper", "standard_error"]
+        return pd.DataFrame(rows, columns=[*self._size_columns(None), "start", *ends, "steps", "seconds", "failure"])
 
     # ── models ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -403,10 +405,14 @@ class Findings:
         every size. If the fit of the most probable size was not kept, `best` fits it again.
 
         prior: a prior over the same number of size variables.
-        Raises ValueError for a prior over another number of size variables. After chains over partitions, raises
-        ValueError for a prior with sizes that the prior of the search excluded, and for one without any size that the
-        chains drew.
+        Raises ValueError for an object that is no prior, and for a prior over another number of size variables. After
+        chains over partitions, raises ValueError for a prior with sizes that the prior of the search excluded, and for
+        one without any size that the chains drew.
         """
+        if not isinstance(prior, SizePrior):
+            raise ValueError(
+                f"got prior={shortened_repr(prior)}, expected one of lv.sizes, such as lv.sizes.Poisson(10)"
+            )
         if prior.dimension != self.prior.dimension:
             raise ValueError(f"got a prior over {prior.dimension} size variable(s), expected {self.prior.dimension}")
         if isinstance(self.evaluator, PartitionEvaluator) and self.state.partitions is not None:

@@ -66,6 +66,14 @@ def test_every_unit_is_scored_by_a_fit_that_did_not_see_it():
     assert sum(sum(scores.per_unit) for scores in parts) < seen
 
 
+def test_few_units_are_cut_into_parts_of_two_or_more():
+    """Ten parts of six rows would have one row each, whose score has no error."""
+    found = lv.search(model(), rows()[:6], evidence="predictive", max_size=1, progress=False).recommended
+    assert found is not None
+    assert "cut into 3 parts" in found.held_out
+    assert found.size == (1,)
+
+
 def test_folds_one_by_one_are_the_folds():
     data = lv.Points.from_any(rows())
     for number, (train, test) in enumerate(data.folds(4, seed=1)):
@@ -186,6 +194,7 @@ def test_other_searches_keep_the_answer(tmp_path: Path):
         ({"robustness": True}, "expected annealed"),
         ({"starts": 1}, "at least two parts"),
         ({"data": rows()[:1]}, "at least two parts"),
+        ({"data": rows()[:3]}, "at least two parts, of two rows or more each"),
         ({"model": lv.models.LatentBlockModel()}, "one size"),
         ({"model": lv.from_function(lambda size: 0.0), "data": None}, "its own evidence"),
     ],
