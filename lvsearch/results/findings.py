@@ -24,7 +24,7 @@ from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.searching.partition_evaluator import PartitionEvaluator
 from lvsearch.sizing import bounds as bounds_of
 from lvsearch.sizing.evidence import Evidence, Record, pooled
-from lvsearch.sizing.fit import Evaluator, is_by_gains
+from lvsearch.sizing.fit import Evaluator, Fit, is_by_gains
 from lvsearch.sizing.gains import EvidenceCurve, PooledGain, evidence_curve
 from lvsearch.sizing.ledger import (
     Visit,
@@ -389,14 +389,26 @@ class Findings:
     def fit(self, size: Size | int) -> FittedModel:
         """Return the fitted model of a size: the one that was kept, or a new fit from scratch if none was kept.
 
+        The last new fit is remembered: where gains between sizes were measured, the most probable size is often one
+        that the search did not fit, and `best` is asked for again and again.
+
         size: a number, or a tuple for several size variables.
         Raises ValueError for a search over a plain function, which has no models.
         """
         size, training = as_size(size, self.prior.dimension), self._training()
         kept = self.state.kept.get(size)
         if kept is None or kept.state is None:
-            kept = cast(ModelEvaluator, self.evaluator).refit(size)
+            if size not in self._last_refit:
+                fit = cast(ModelEvaluator, self.evaluator).refit(size)
+                self._last_refit.clear()  # fits are large
+                self._last_refit[size] = fit
+            kept = self._last_refit[size]
         return as_fitted_model(kept, training)
+
+    @cached_property
+    def _last_refit(self) -> dict[Size, Fit]:
+        """The last fit that `fit` made because the search kept none of its size, as {size: fit}; empty before."""
+        return {}
 
     def with_prior(self: FindingsType, prior: SizePrior) -> FindingsType:
         """Return the same fits under another prior over sizes; nothing is fitted again.
@@ -463,7 +475,8 @@ class Findings:
     def component_map(self, size: Size | int, larger: Size | int | None = None) -> ComponentMap:
         """Return which components split, which merged and which stayed between the fits of two sizes.
 
-        Components are matched by the training units that they share. Sizes whose fit was not kept are fitted again.
+        Components are matched by the training units that they share, or by the elements of units that differ in length,
+        such as the rows of sequences. Sizes whose fit was not kept are fitted again.
 
         size: the smaller size.
         larger: the larger size; by default the next larger size that was tried.
@@ -476,7 +489,9 @@ class Findings:
                 raise ValueError(f"got size {size}, expected one below the largest visited: say larger= yourself")
             larger = beyond[0]
         training = self._training()
-        return component_map(self.fit(size).transform(training), self.fit(larger).transform(training))
+        described = (self.fit(each).transform(training) for each in (size, larger))
+        # units that differ in length, such as sequences, are described element by element
+        return component_map(*(np.concatenate(each) if isinstance(each, list) else each for each in described))
 
     # ── inner ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

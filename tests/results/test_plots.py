@@ -159,6 +159,19 @@ def test_the_scale_of_evidence_is_linear_over_at_least_a_nat():
 
 
 @pytest.mark.parametrize("nested", [True, False])
+def test_components_of_sequences_are_matched_by_the_rows_that_they_share(uncertain, monkeypatch):
+    """Units that differ in length, such as sequences, have a list of arrays in the place of one array."""
+
+    class Fit:
+        def transform(self, data):
+            return [np.eye(2), np.eye(2)[:1]]
+
+    monkeypatch.setattr(type(uncertain), "fit", lambda self, size: Fit())
+    sequences = replace(uncertain, training=lv.Groups.from_arrays([np.ones((2, 1)), np.ones((1, 1))]))
+    assert sequences.component_map(4).overlap.to_numpy().tolist() == [[2.0, 0.0], [0.0, 1.0]]
+    sequences.plot_component_map(4, ax=axes())
+
+
 def test_a_search_without_a_fit_has_no_picture_and_says_why(nested):
     """Every fit failed, or the search was stopped before its first fit."""
     hopeless = searched(lambda size: math.nan, max_size=2, nested=nested, ceiling=0.0)
