@@ -53,8 +53,8 @@ def comparable_fit(kind: type[Fitted], other: Any, training: Data) -> Fitted:
     """
     if not isinstance(other, kind):
         raise ValueError(
-            f"got other={shortened_repr(other)}, expected a fit of the same type of model, of which lv.fit and "
-            "result.best are two sources"
+            f"got other={shortened_repr(other)}, expected a fit of the same type of model, such as lv.fit(…) or "
+            "result.best"
         )
     own, others = ({axis: len(names) for axis, names in data.entries.items()} for data in (training, other.training))
     if own != others:

@@ -188,6 +188,14 @@ def _evidence_facts(result: Findings) -> tuple[Fact, ...]:
                 Fact("not tried", _unvisited_in_words(result)),
                 Fact("certified", bounds_in_words(result, "certified").removeprefix("certified, no assumption: ")),
             )
+        if len(result.standard_errors) == 1:
+            return (
+                Fact(
+                    "evidence",
+                    f"{result.settings.evidence}{scale}: of one size alone, so that nothing is compared",
+                ),
+                *_certified_fact(result),
+            )
         return (
             Fact(
                 "evidence",

@@ -295,6 +295,12 @@ def test_columns_of_the_data_may_have_the_name_of_the_index(monkeypatch):
     assert section.grids[0].columns == ("state", "state", "x")
 
 
+def test_one_size_alone_has_no_error_from_a_comparison(result):
+    alone = replace(result, state=replace(result.state, visits=result.visits[:1]))
+    assert "of one size alone, so that nothing is compared" in summary(alone)
+    assert "spread of repeated fits" not in summary(alone)
+
+
 def test_one_of_a_thing_is_counted_in_the_singular():
     assert "(1 size, 1 fit, " in summary(
         lv.search(lv.from_function(lambda size: -1.0), prior=lv.sizes.Poisson(2), seconds=0, progress=False)
