@@ -158,7 +158,6 @@ def test_the_scale_of_evidence_is_linear_over_at_least_a_nat():
         assert plot(alone, axes()).get_ylim()[0] <= -1
 
 
-@pytest.mark.parametrize("nested", [True, False])
 def test_components_of_sequences_are_matched_by_the_rows_that_they_share(uncertain, monkeypatch):
     """Units that differ in length, such as sequences, have a list of arrays in the place of one array."""
 
@@ -172,6 +171,7 @@ def test_components_of_sequences_are_matched_by_the_rows_that_they_share(uncerta
     sequences.plot_component_map(4, ax=axes())
 
 
+@pytest.mark.parametrize("nested", [True, False])
 def test_a_search_without_a_fit_has_no_picture_and_says_why(nested):
     """Every fit failed, or the search was stopped before its first fit."""
     hopeless = searched(lambda size: math.nan, max_size=2, nested=nested, ceiling=0.0)
