@@ -201,7 +201,7 @@ def retrieve(model: "FittedImages", data: Any, query: str | tuple[str, ...] | li
     """
     images = _images(model, data)
     words = tuple(query.split() if isinstance(query, str) else as_list("query", query))
-    unknown = [word for word in words if word not in images.vocabulary]
+    unknown = [word for word in words if not isinstance(word, str) or word not in images.vocabulary]
     if unknown or not words:
         raise ValueError(f"got the query {words!r}; expected one or more words of the vocabulary: {unknown!r} are not")
     columns = [images.vocabulary.index(word) for word in words]

@@ -15,7 +15,7 @@ from lvsearch.fitted.kinds import as_fitted_model
 from lvsearch.fitted.mixture_posterior import MixturePosterior, estimate_from_partitions
 from lvsearch.fitted.model import FittedModel
 from lvsearch.inference.engine.describing import unit_ceilings
-from lvsearch.models.plain_arguments import shortened_repr
+from lvsearch.models.plain_arguments import one_of, shortened_repr
 from lvsearch.recommending.evaluator import PredictiveEvaluator
 from lvsearch.recommending.recommendation import Recommendation
 from lvsearch.scrutiny.scrutiny import NOTHING_ASKED, Scrutiny
@@ -218,9 +218,7 @@ class Findings:
 
         Raises ValueError for an unknown kind, and for "certified" under marginal evidence, where it would say nothing.
         """
-        kind = self.default_kind if kind is None else kind
-        if kind not in KINDS:
-            raise ValueError(f"got kind={kind!r}, expected one of {', '.join(map(repr, KINDS))}")
+        kind = self.default_kind if kind is None else one_of("kind", kind, KINDS)
         if kind == "estimate":
             return self._estimate_table()
         if kind == "certified" and not self.evaluator.nested:
@@ -501,7 +499,15 @@ class Findings:
         return tuple(visit for visit in self.visits if not visit.failed and visit.estimate > -np.inf)
 
     def _require_rankable(self) -> None:
-        """Raise ValueError, with the reason, if no size that was tried has evidence and positive prior probability."""
+        """Raise ValueError, with the reason, if no size that was tried has evidence and positive prior probability.
+
+        A search by prediction has no evidence.
+        """
+        if self.by_prediction:
+            raise ValueError(
+                'got a search with evidence="predictive", which gives sizes no probability; expected "marginal". What '
+                "it found is result.recommended"
+            )
         if not self.visits:
             raise ValueError("no size was visited: the search was stopped before its first fit; search again")
         if not self._rankable:
@@ -538,11 +544,6 @@ class Findings:
 
         Raises ValueError for a search by prediction, which has no evidence, and if no fit succeeded.
         """
-        if self.by_prediction:
-            raise ValueError(
-                'got a search with evidence="predictive", which gives sizes no probability; expected "marginal". What '
-                "it found is result.recommended"
-            )
         if self.partitions is not None:
             known = [visit for visit in self.visits if visit.from_gains is not None]
             log_evidence = self.partitions.log_evidence

@@ -246,13 +246,29 @@ def draw_evidence(result: Findings, axes: "Axes") -> Caption:
 
     Plug-in evidence is drawn as bounds in the order of the search, other evidence as estimates against size.
 
-    Raises ValueError for a search without a single successful fit.
+    Raises ValueError for a search without a single successful fit, and for one by prediction, which has no evidence.
     """
-    result.best_size  # noqa: B018 — raises where there is nothing to draw
+    _require_evidence(result)
     if result.evaluator.nested:
         return _draw_expansions(result, axes)
     by_differences = result.partitions is not None or result.curve is not None
     return _draw_differences(result, axes) if by_differences else _draw_by_size(result, axes)
+
+
+def _require_evidence(result: Findings) -> None:
+    """Raise ValueError, with the reason, for a search that has no evidence of any size."""
+    if result.evaluator.nested:
+        result.best_size  # noqa: B018 — raises without a successful fit
+    else:
+        result.estimated  # noqa: B018 — raises without a successful fit, and after a search by prediction
+
+
+def has_progress(result: Findings) -> bool:
+    """Return True if some size that was fitted has evidence, which can be drawn against the time spent.
+
+    None has where chains over partitions were interrupted before the first fit, or never visited the sizes fitted.
+    """
+    return result.evaluator.nested or any(visit.size in result.standard_errors for visit in result.visits)
 
 
 def draw_progress(result: Findings, axes: "Axes") -> Caption:
@@ -260,13 +276,13 @@ def draw_progress(result: Findings, axes: "Axes") -> Caption:
 
     Sizes are in the order in which they were first tried.
 
-    Raises ValueError for a search without a single successful fit.
+    Raises ValueError for a search without a single successful fit, and for one by prediction, which has no evidence.
     """
-    result.best_size  # noqa: B018 — raises where there is nothing to draw
-    if not result.visits:
+    _require_evidence(result)
+    if not has_progress(result):
         raise ValueError(
-            "got a search that was stopped before its first fit; expected one with a fit, whose time can be drawn: "
-            "lv.resume goes on with it"
+            "got a search that was stopped before a size with evidence was fitted; expected one such fit, whose time "
+            "can be drawn: lv.resume goes on with the search"
         )
     visits = tuple(visit for visit in result.visits if not visit.failed)
     spent = np.cumsum([visit.seconds for visit in visits])
@@ -424,7 +440,8 @@ def _set_depth_scale(
     """
     lowest = float(np.min(relative - error))
     above = max(float(np.max(relative + error)), 1e-12)
-    matter = max(-float(np.min((relative - error)[np.array(close)])), above, nat)
+    # none is close where no size was fitted that may be the best
+    matter = max(-float(np.min((relative - error)[np.array(close)], initial=0.0)), above, nat)
     linear = 10.0 ** math.ceil(math.log10(matter))
     if lowest > -4 * linear:
         depth = max(-lowest, matter)

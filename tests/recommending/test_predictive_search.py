@@ -158,7 +158,11 @@ def test_card_page_and_report_say_it(tmp_path: Path):
 
 
 def test_it_has_no_posterior():
-    for ask in (clusters().posterior, lambda: clusters().estimated, lambda: clusters().predict(rows())):
+    """Nor has one that was stopped early, when no size was fitted to all rows."""
+    early = replace(clusters(), state=replace(clusters().state, visits=clusters().visits[:1], kept={}))
+    asked = [early.posterior, lambda: early.estimated, early.plot_bounds, early.plot_progress]
+    asked += [clusters().posterior, lambda: clusters().estimated, clusters().plot_bounds, clusters().plot_progress]
+    for ask in (*asked, lambda: clusters().predict(rows())):
         with pytest.raises(ValueError, match=r"result\.recommended"):
             ask()
 

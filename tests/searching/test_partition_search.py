@@ -150,8 +150,19 @@ def test_a_search_that_was_interrupted_before_its_first_fit_is_read(tmp_path: Pa
     assert cut.best_size == whole.best_size
     cut.plot_posterior()
     cut.plot_bounds()
-    with pytest.raises(ValueError, match="stopped before its first fit"):
+    with pytest.raises(ValueError, match="stopped before a size with evidence was fitted"):
         cut.plot_progress()
+    assert write_report(cut, tmp_path / "report").is_file()
+
+
+def test_a_search_whose_fitted_sizes_are_all_improbable_has_a_report(tmp_path: Path) -> None:
+    """Where time is short, size 1 alone is fitted, and chains name larger ones."""
+    whole = searched()
+    improbable = min(whole.visits, key=lambda visit: whole.posterior().set_index("size")["probability"][visit.size[0]])
+    found = replace(whole.estimated, indistinguishable=((SIZES,),))
+    cut = replace(whole, state=replace(whole.state, visits=(improbable,), stopped="stopped after 0 seconds"))
+    object.__setattr__(cut, "estimated", found)  # as if the data had many components
+    cut.plot_progress()
     assert write_report(cut, tmp_path / "report").is_file()
 
 
