@@ -160,8 +160,9 @@ def search(
     usual = PARTS if evidence == PREDICTIVE else STARTS
     most_trials = usual if starts is None else whole_number("starts", starts, least=1)
     check_flags(grow=grow, exhaustive=exhaustive, per_token=per_token, robustness=robustness, report=report)
+    out = None if out is None else as_path("out", out)
     if out is not None:
-        several_processes.check_in_first_process(mesh, partial(refuse_existing, Path(out)))  # before slow reading
+        several_processes.check_in_first_process(mesh, partial(refuse_existing, out))  # before slow reading
     by_partitions = has_partition_chain(model) and not (per_token or exhaustive) and mesh is None and width is None
     if evidence == "marginal" and by_partitions:
         evidence = PARTITIONS
@@ -187,7 +188,7 @@ def search(
         check_robust(result)
     if out is None:
         return _run(result, budget, out, robustness, progress, executor, mesh)
-    return _run_in_new_folder(result, budget, Path(out), robustness, report, progress, executor, mesh)
+    return _run_in_new_folder(result, budget, out, robustness, report, progress, executor, mesh)
 
 
 def _limit(

@@ -23,8 +23,21 @@ def progress_bar(total: int | None, name: str, unit: str, *, wanted: bool = True
     notebook = _in_notebook()
     if notebook and find_spec("ipywidgets") is not None:
         from tqdm.notebook import tqdm as kind
-    hidden = not wanted or not (notebook or sys.stderr.isatty())
+    hidden = not wanted or not (notebook or is_on_terminal())
     return kind(total=total, desc=name, unit=unit, disable=hidden, initial=initial)
+
+
+def is_on_terminal() -> bool:
+    """Return True if standard error is a terminal.
+
+    It is none where it was replaced by an object that only writes, where it was closed, and in a program without a
+    console, in which it is None.
+    """
+    isatty = getattr(sys.stderr, "isatty", None)
+    try:
+        return isatty is not None and bool(isatty())
+    except ValueError:  # a closed file
+        return False
 
 
 def _in_notebook() -> bool:

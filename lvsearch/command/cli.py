@@ -280,7 +280,9 @@ def _tell(options: argparse.Namespace, what: str) -> None:
     options: the command's options
     what: a few words, such as "reading docs.txt"
     """
-    if sys.stderr.isatty() and not getattr(options, "quiet", False):
+    from lvsearch.progress import is_on_terminal
+
+    if is_on_terminal() and not getattr(options, "quiet", False):
         print(visible(f"lvsearch: {what} …"), file=sys.stderr, flush=True)
 
 

@@ -20,6 +20,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from lvsearch.files.plain_text import visible
+from lvsearch.models.plain_arguments import numbers, shortened_repr
 from lvsearch.pictures.style import Caption, palette_of
 
 if TYPE_CHECKING:
@@ -236,8 +237,8 @@ def match_references(topic_word: pd.DataFrame, references: pd.DataFrame) -> pd.D
     | `cosine` | of topic and partner, 0 to 1; NaN without one. Above .9 they are usually called the same |
     | `nearest`, `nearest_cosine` | the most similar of all references, which another topic may have as its partner |
 
-    Raises ValueError for references that lack a word of the topics or have one twice, have no column, or have a column
-    that is all zero, negative or not finite.
+    Raises ValueError for references that are no table of numbers, lack a word of the topics or have one twice, have no
+    column, or have a column that is all zero, negative or not finite.
     """
     from scipy.optimize import linear_sum_assignment  # a tenth of a second that only this needs
 
@@ -265,9 +266,15 @@ def match_references(topic_word: pd.DataFrame, references: pd.DataFrame) -> pd.D
 def _checked_references(topic_word: pd.DataFrame, references: pd.DataFrame) -> np.ndarray:
     """Return the references as an array (word, reference), with words in the topics' order.
 
-    Raises ValueError for references that lack a word of the topics or have one twice, have no column, or have a column
-    that is all zero, negative or not finite.
+    Raises ValueError for references that are no table of numbers, lack a word of the topics or have one twice, have no
+    column, or have a column that is all zero, negative or not finite.
     """
+    if not isinstance(references, pd.DataFrame):
+        raise ValueError(
+            f"got references={shortened_repr(references)}, expected a pandas.DataFrame with a row for each word (words "
+            "as the index) and a column for each reference: pandas.read_csv(…, index_col=0), or "
+            "pandas.DataFrame(array, index=words)"
+        )
     if references.shape[1] == 0:
         raise ValueError("got references without a column, expected one for each reference, a row for each word")
     if not references.index.is_unique:
@@ -278,7 +285,7 @@ def _checked_references(topic_word: pd.DataFrame, references: pd.DataFrame) -> n
             f"got references without {len(missing):,} of {topic_word.shape[1]:,} words, such as {missing[0]!r}; "
             "expected a row for each word, words as the index: pandas.read_csv(…, index_col=0)"
         )
-    known = references.loc[topic_word.columns].to_numpy(np.float64)
+    known = numbers("references", references.loc[topic_word.columns])
     bad = ~np.isfinite(known).all(0) | (known < 0).any(0) | ~(known > 0).any(0)
     if bad.any():
         raise ValueError(

@@ -22,6 +22,7 @@ from lvsearch.files.string_arrays import StoredStrings, has_strings, pack_string
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import documents
 from lvsearch.inference.data.mapped import files_of
+from lvsearch.models.plain_arguments import as_path
 from lvsearch.models.units import BagOfWords
 from lvsearch.reading.counts import canonical_counts
 from lvsearch.reading.document_table import DocumentTable
@@ -156,9 +157,10 @@ class DocumentCounts(Data):
         """Write the corpus to a new folder, from which `Corpus.open` maps it into memory.
 
         It is written atomically and with checksums; `lvsearch.reading.stored_corpus` documents the content. Only the
-        notes of `unknown` and `dropped` are kept. Raises FileExistsError if something is there already.
+        notes of `unknown` and `dropped` are kept. Raises FileExistsError if something is there already, ValueError
+        for a folder that is no path.
         """
-        with new_array_folder(Path(folder)) as writer:
+        with new_array_folder(as_path("folder", folder)) as writer:
             write_stored(
                 writer,
                 StoredParts(

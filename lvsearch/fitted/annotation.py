@@ -19,7 +19,7 @@ from lvsearch.inference.annotation import (
     caption_distributions,
     region_distributions,
 )
-from lvsearch.models.plain_arguments import whole_number
+from lvsearch.models.plain_arguments import as_list, whole_number
 
 IMPOSSIBLE = 1e-25
 """The probability below which a word counts as impossible. Estimated word probabilities have a floor of 1e-30, so only
@@ -200,8 +200,8 @@ def retrieve(model: "FittedImages", data: Any, query: str | tuple[str, ...] | li
     Source: Blei (2004), §4.2.4.
     """
     images = _images(model, data)
-    words = tuple(query.split()) if isinstance(query, str) else tuple(query)
-    unknown = [word for word in words if word not in images.vocabulary]
+    words = tuple(query.split() if isinstance(query, str) else as_list("query", query))
+    unknown = [word for word in words if not isinstance(word, str) or word not in images.vocabulary]
     if unknown or not words:
         raise ValueError(f"got the query {words!r}; expected one or more words of the vocabulary: {unknown!r} are not")
     columns = [images.vocabulary.index(word) for word in words]

@@ -18,12 +18,12 @@ from jaxtyping import Float
 from lvsearch.comparison.similarity import row_affinity
 from lvsearch.data.points import Points, row_index
 from lvsearch.files.plain_text import visible
-from lvsearch.fitted.model import FittedModel, column_names_of
+from lvsearch.fitted.model import FittedModel, column_names_of, comparable_fit
 from lvsearch.inference.mixtures import predictive_log_density
 from lvsearch.models.components import Component
 from lvsearch.models.kernels import kernel
 from lvsearch.models.mixture import MixtureModel
-from lvsearch.models.plain_arguments import whole_number
+from lvsearch.models.plain_arguments import as_list, whole_number
 from lvsearch.models.units import Row
 from lvsearch.pictures.style import MARKERS, Caption, draw_captioned, in_house_style, palette_of
 from lvsearch.seeds import checked_seed
@@ -135,7 +135,7 @@ def _checked_columns(points: Points, columns: Sequence[Any], wanted: int | None)
 
     Raises ValueError for unknown names, and for another number of columns than `wanted`.
     """
-    chosen, known = tuple(columns), points.columns
+    chosen, known = tuple(as_list("columns", columns)), points.columns
     right = len(chosen) >= 2 if wanted is None else len(chosen) == wanted
     if not right or any(name not in known for name in chosen):
         raise ValueError(
@@ -311,7 +311,8 @@ class FittedMixture(FittedModel):
 
         Rows of counts get the totals of training rows drawn at random.
 
-        Returns a table (n rows) with the columns of the data and a last column `component`, where each row came from.
+        Returns a table (n rows) with the columns of the data and a last column `component`, where each row came from. A
+        column of the data that is called `component` stays too, so that the name stands twice.
 
         Raises ValueError for n below 1 and a seed that is none.
         """
@@ -327,7 +328,7 @@ class FittedMixture(FittedModel):
             units = Row(totals, np.ones(totals.shape, bool))
             values = jax.vmap(self.model.components.draw)(jax.random.split(key, n), each, units)
         frame = pd.DataFrame(np.asarray(values), columns=self._columns)
-        frame[LABEL] = chosen
+        frame.insert(len(frame.columns), LABEL, chosen, allow_duplicates=True)  # the data may have such a column
         return frame
 
     def affinity(self, other: FittedModel) -> Float[np.ndarray, "component other"] | None:
@@ -340,7 +341,7 @@ class FittedMixture(FittedModel):
 
         Returns (components of this fit, components of `other`), or None for components that cannot draw rows.
         """
-        assert isinstance(other, FittedMixture)
+        other = comparable_fit(FittedMixture, other, self.training)
         like = Row(self._data_as(Points, None).filled, self._data_as(Points, None).observed)
         with jax.enable_x64(True):
             statistics = self._statistics(), other._statistics()

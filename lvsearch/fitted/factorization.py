@@ -10,7 +10,7 @@ from jaxtyping import Float
 from lvsearch.comparison.alignment import match_references
 from lvsearch.comparison.similarity import ComponentMembers, word_affinity
 from lvsearch.data.points import Points, row_index
-from lvsearch.fitted.model import FittedModel
+from lvsearch.fitted.model import FittedModel, comparable_fit
 from lvsearch.inference.factorizations import cell_scores
 from lvsearch.models.plain_arguments import whole_number
 from lvsearch.seeds import checked_seed
@@ -79,7 +79,7 @@ class FittedFactorization(FittedModel):
 
         Returns (factors of this fit, factors of `other`).
         """
-        assert isinstance(other, FittedFactorization)
+        other = comparable_fit(FittedFactorization, other, self.training)
         return word_affinity(self.signatures().to_numpy(), other.signatures().to_numpy())
 
     def top_columns(self, n_columns: int = 5) -> pd.DataFrame:

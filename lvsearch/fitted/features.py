@@ -1,5 +1,6 @@
 """The class `FittedFeatures`: a fitted model in which rows have binary features, and each feature adds a loading."""
 
+import math
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
@@ -10,10 +11,11 @@ from jaxtyping import Float
 
 from lvsearch.data.points import Points
 from lvsearch.files.plain_text import visible
-from lvsearch.fitted.model import FittedModel, column_names_of
+from lvsearch.fitted.model import FittedModel, column_names_of, comparable_fit
 from lvsearch.inference.engine.describing import site_value
 from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.ibp import IBP
+from lvsearch.models.plain_arguments import as_list, shortened_repr, whole_number
 from lvsearch.pictures.style import Caption, draw_captioned
 
 if TYPE_CHECKING:
@@ -59,7 +61,7 @@ class FittedFeatures(FittedModel):
 
         Returns (features of this fit, features of `other`), from 0 to 1.
         """
-        assert isinstance(other, FittedFeatures)
+        other = comparable_fit(FittedFeatures, other, self.training)
         mine, theirs = (fit.loadings().to_numpy(np.float64) for fit in (self, other))
         assert isinstance(self.model, IBP)
         given = self.model.noise_precision
@@ -80,7 +82,7 @@ class FittedFeatures(FittedModel):
         shape: (height, width) if the columns are the pixels of an image: every feature is then drawn as an image.
         ax: the axes to draw on; None for a new figure.
 
-        Raises ValueError for a shape with another number of columns.
+        Raises ValueError for a shape with another number of columns, and for anything but two whole numbers.
         """
         return draw_captioned(ax, partial(draw_loadings, self.loadings(), self.shares(), shape=shape))
 
@@ -95,12 +97,17 @@ def draw_loadings(
 
     Returns a caption, without drawing it.
 
-    Raises ValueError for a shape with another number of columns.
+    Raises ValueError for a shape with another number of columns, and for anything but two whole numbers.
     """
     order = shares.sort_values(ascending=False, kind="stable").index
     values = loadings.loc[order].to_numpy(np.float64)
-    if shape is not None and shape[0] * shape[1] != values.shape[1]:
-        raise ValueError(f"got shape={shape}, expected height × width = {values.shape[1]} columns")
+    if shape is not None:
+        height_and_width = [whole_number("shape", length, least=1) for length in as_list("shape", shape)]
+        if len(height_and_width) != 2 or math.prod(height_and_width) != values.shape[1]:
+            raise ValueError(
+                f"got shape={shortened_repr(shape)}, expected (height, width) with height × width = {values.shape[1]} "
+                "columns"
+            )
     limit = max(float(np.abs(values).max(initial=0.0)), 1e-12)
     axes.grid(False)
     picture = values if shape is None else _mosaic(values, shape)

@@ -34,6 +34,7 @@ from lvsearch.models.contract import Model
 from lvsearch.models.hidden_markov import HiddenMarkov
 from lvsearch.models.ibp import IBP
 from lvsearch.models.mixture import MixtureModel
+from lvsearch.models.plain_arguments import as_path
 from lvsearch.models.plsi import PLSI
 from lvsearch.models.poisson_factorization import PoissonFactorization
 from lvsearch.models.topic_model import TopicModel
@@ -109,7 +110,8 @@ def load_fit(folder: str | Path) -> FittedModel:
     """Return the fit that `fit.save` wrote to a folder, ready for `transform` and `score`. Nothing is fitted again.
 
     Raises FileNotFoundError if there is no such folder. Raises `CorruptFolderError` (a ValueError) if it holds no fit,
-    is damaged, or has a model that is not registered here (`lv.models.register`).
+    is damaged, or has a model that is not registered here (`lv.models.register`). Raises ValueError for a folder that
+    is no path.
     """
-    parts = load_parts(Path(folder))
+    parts = load_parts(as_path("folder", folder))
     return fitted_type(parts.estimate.model)(*parts)

@@ -24,6 +24,7 @@ from lvsearch.inference.partition_chains import (
     run_partitions,
     supported_sizes,
 )
+from lvsearch.models.plain_arguments import real_number, whole_number
 from lvsearch.seeds import checked_seed
 from lvsearch.sizing.posterior import EstimatedPosterior, MemberPosterior, format_probability
 from lvsearch.sizing.sizes import Mixture, SizePrior, weak
@@ -242,11 +243,8 @@ def mixture_posterior(
             f"got {model!r}, expected lv.models.FiniteMixture(…), TiedMixture(…) or IndependentNormalMixture(…): for "
             "other models lv.search(model, data) says how many"
         )
-    if not 0 < precision < 1 or sweeps < FEWEST_SWEEPS:
-        raise ValueError(
-            f"got precision={precision!r}, sweeps={sweeps!r}; expected an error between 0 and 1, and at least "
-            f"{FEWEST_SWEEPS} sweeps"
-        )
+    precision = real_number("precision", precision, above=0, below=1)
+    sweeps = whole_number("sweeps", sweeps, least=FEWEST_SWEEPS)
     log_prior = tabulated_prior(weak() if prior is None else prior, max_size)
     seed = checked_seed(seed)
     prepare_programs()

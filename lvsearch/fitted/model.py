@@ -30,7 +30,7 @@ from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.models.contract import Model
 from lvsearch.models.families import Categorical
 from lvsearch.models.kernels import copied_arrays
-from lvsearch.models.plain_arguments import whole_number
+from lvsearch.models.plain_arguments import as_path, shortened_repr, whole_number
 from lvsearch.pictures.fact_card import Fact, html_card, text_card
 from lvsearch.seeds import checked_seed
 from lvsearch.sizing.evidence import Evidence
@@ -41,6 +41,31 @@ NAMED_BY = 2
 """The number of columns in a name."""
 
 Kind = TypeVar("Kind", bound=Data)
+Fitted = TypeVar("Fitted", bound="FittedModel")
+
+
+def comparable_fit(kind: type[Fitted], other: Any, training: Data) -> Fitted:
+    """Return `other` itself, checked to be a fit whose components can be compared with those of a fit of `training`.
+
+    kind: the class that the other fit must have.
+    training: the data of the first fit; the other fit's must have as many columns or words.
+
+    Raises ValueError for anything else.
+    """
+    if not isinstance(other, kind):
+        raise ValueError(
+            f"got other={shortened_repr(other)}, expected a fit of the same type of model, such as lv.fit(…) or "
+            "result.best"
+        )
+    own, others = ({axis: len(names) for axis, names in data.entries.items()} for data in (training, other.training))
+    if own != others:
+        raise ValueError(f"got a fit of data with {_counts(others)}, expected one of data with {_counts(own)}")
+    return other
+
+
+def _counts(lengths: dict[str, int]) -> str:
+    """Return the numbers of entries of the axes of data in words, such as "word: 40"."""
+    return ", ".join(f"{axis}: {length:,}" for axis, length in lengths.items())
 
 
 def column_names_of(values: pd.DataFrame, rows: Points, *, relative: bool) -> tuple[str, ...]:
@@ -254,9 +279,10 @@ class FittedModel:
 
         Either the whole folder appears or none.
 
-        Raises FileExistsError if the folder exists, ValueError for a user's model that is not registered.
+        Raises FileExistsError if the folder exists, ValueError for a user's model that is not registered, and for a
+        folder that is no path.
         """
-        save_parts(FitParts(self.size, self.evidence, self.estimate, self.training), Path(folder))
+        save_parts(FitParts(self.size, self.evidence, self.estimate, self.training), as_path("folder", folder))
 
     def transform(self, data: Any) -> Any:
         """Return the expected value of the latent variable that describes each unit, as an array (units, …).
@@ -293,7 +319,7 @@ class FittedModel:
         p and q are the distributions of one observation under the two components. The coefficient is 1 for equal
         distributions, and 0 where no observation is possible under both.
 
-        other: a fit of the same type of model to data with the same columns or words.
+        other: a fit of the same type of model to data with the same columns or words; anything else raises ValueError.
 
         Returns (components of this fit, components of `other`). This base class returns None: a model's components
         need not emit observations by themselves.
@@ -363,7 +389,7 @@ class FittedModel:
         Raises ValueError for a name the model does not have, and for variables with more than two axes.
         """
         sites = self.model.globals()
-        if name not in sites:
+        if not isinstance(name, str) or name not in sites:
             raise ValueError(f"no table {name!r}: {type(self.model).__name__} has {', '.join(sites)}")
         values, axes = site_value(self.estimate, name), sites[name].axes
         if not _is_table(values):
@@ -421,7 +447,10 @@ class FittedModel:
             return occupied_table(in_parts)
         site = self.model.locals()[self.model.representation]
         if not isinstance(site.family, Categorical) or site.element_axes:
-            raise ValueError(f"{type(self.model).__name__} has no occupied components: its units are not in one each")
+            raise ValueError(
+                f"got a fit of {type(self.model).__name__}, whose units are not in one component each, so that none is "
+                "occupied or empty; expected a mixture, such as lv.models.FiniteMixture or MixtureOfUnigrams"
+            )
         shares = self.transform(self.training if data is None else data)
         counts = occupied_under(np.asarray(shares, np.float64), np.random.default_rng(seed), draws)
         model = self.model

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from lvsearch.comparison.similarity import word_affinity
 from lvsearch.data.corpus import Corpus
 from lvsearch.files.plain_text import visible
-from lvsearch.fitted.model import FittedModel
+from lvsearch.fitted.model import FittedModel, comparable_fit
 from lvsearch.models.admixture import Admixture
 from lvsearch.pictures.style import Caption, draw_captioned, palette_of
 
@@ -69,7 +69,7 @@ class FittedPopulations(FittedModel):
 
         Returns (populations of this fit, populations of `other`).
         """
-        assert isinstance(other, FittedPopulations)
+        other = comparable_fit(FittedPopulations, other, self.training)
         first, second = (each.table("frequencies").to_numpy(np.float64) for each in (self, other))
         return word_affinity(first, second) / len(self.model.alleles)
 

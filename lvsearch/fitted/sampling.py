@@ -15,7 +15,7 @@ from lvsearch.inference.processes import process_sampler
 from lvsearch.inference.sampling import Recorder, Trace, recorder, run
 from lvsearch.models.contract import Model
 from lvsearch.models.families import PointGaussian, PointMean, PointProbability, PointSimplex
-from lvsearch.models.plain_arguments import as_path, whole_number, yes_or_no
+from lvsearch.models.plain_arguments import as_path, shortened_repr, whole_number, yes_or_no
 from lvsearch.progress import progress_bar
 from lvsearch.seeds import checked_seed
 from lvsearch.sizing.sizes import Size, as_size
@@ -132,11 +132,17 @@ def _sampler(
 def save_trace(trace: Trace, folder: str | Path) -> None:
     """Write a trace to a new folder: either the whole folder appears or none.
 
-    Raises FileExistsError if the folder exists already.
+    trace: the draws of `lv.sample`.
+    folder: the folder to make.
+
+    Raises FileExistsError if the folder exists already, and ValueError for anything but a trace and a path.
     """
+    if not isinstance(trace, Trace):
+        raise ValueError(f"got trace={shortened_repr(trace)}, expected the draws that lv.sample returned")
+    folder = as_path("folder", folder)
     settings, arrays = trace.to_storage()
-    with new_folder(Path(folder)):
-        write_folder(Path(folder), {"kind": KIND, **settings}, arrays)
+    with new_folder(folder):
+        write_folder(folder, {"kind": KIND, **settings}, arrays)
 
 
 def load_trace(folder: str | Path) -> Trace:

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 
 from lvsearch.comparison.similarity import ComponentMembers, row_affinity
 from lvsearch.data.groups import Groups
-from lvsearch.fitted.model import FittedModel, column_names_of
+from lvsearch.fitted.model import FittedModel, column_names_of, comparable_fit
 from lvsearch.inference.engine.describing import site_value
 from lvsearch.inference.sequences import most_probable_paths
 from lvsearch.models.hidden_markov import HiddenMarkov
@@ -81,7 +81,7 @@ class FittedSequences(FittedModel):
 
         Returns (states of this fit, states of `other`), or None for components that cannot draw rows.
         """
-        assert isinstance(other, FittedSequences)
+        other = comparable_fit(FittedSequences, other, self.training)
         rows = self._data_as(Groups, None).rows
         with jax.enable_x64(True):
             statistics = self._statistics(), other._statistics()
@@ -115,7 +115,8 @@ class FittedSequences(FittedModel):
 
         Returns a table with a row per row of a sequence: `sequence` (its number), `state` (the hidden state), then the
         columns of the data. `lv.Groups.from_frame(frame.drop(columns="state"), group="sequence")` makes data of it.
-        Rows of counts get the totals of training rows drawn at random.
+        Rows of counts get the totals of training rows drawn at random. Columns of the data that have one of these two
+        names stay too, so that a name may stand twice.
 
         Raises ValueError for no list of lengths, for lengths below 1 and for a seed that is none.
         """
@@ -137,8 +138,8 @@ class FittedSequences(FittedModel):
             keys = jax.random.split(key, len(states))
             rows = jax.vmap(self.model.components.draw)(keys, parameters, Row(totals, np.ones(totals.shape, bool)))
         frame = pd.DataFrame(np.asarray(rows), columns=list(like.columns))
-        frame.insert(0, STATE, states)
-        frame.insert(0, SEQUENCE, np.repeat(np.arange(len(wanted)), wanted))
+        frame.insert(0, STATE, states, allow_duplicates=True)  # the data may have a column of this name
+        frame.insert(0, SEQUENCE, np.repeat(np.arange(len(wanted)), wanted), allow_duplicates=True)
         return frame
 
     @property

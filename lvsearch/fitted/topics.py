@@ -12,12 +12,12 @@ from jaxtyping import Float
 from lvsearch.comparison.alignment import match_references
 from lvsearch.comparison.similarity import ComponentMembers, word_affinity
 from lvsearch.data.corpus import Corpus
-from lvsearch.fitted.model import FittedModel
+from lvsearch.fitted.model import FittedModel, comparable_fit
 from lvsearch.fitted.recommending import recommended
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.word_mixtures import document_proportions
 from lvsearch.models.families import IndicatorFamily
-from lvsearch.models.plain_arguments import shortened_repr, whole_number
+from lvsearch.models.plain_arguments import real_number, shortened_repr, whole_number
 from lvsearch.models.topic_model import TopicModel
 from lvsearch.pictures.style import draw_captioned
 from lvsearch.seeds import checked_seed
@@ -123,7 +123,7 @@ class FittedTopics(FittedModel):
 
         Returns (topics of this fit, topics of `other`).
         """
-        assert isinstance(other, FittedTopics)
+        other = comparable_fit(FittedTopics, other, self.training)
         return word_affinity(self._topic_word, other._topic_word)
 
     def component_names(self) -> tuple[str, ...]:
@@ -266,14 +266,15 @@ class FittedTopics(FittedModel):
         threshold: the smallest probability of a word's most probable topic with which the word is coloured.
 
         Raises ValueError for a text without known words, for anything but a text or a list of words, for fewer than one
-        topic, for models without a Dirichlet on proportions, and if the corpus was cut by a function that a folder
-        could not keep.
+        topic, and for a threshold that is no probability. Also for models without a Dirichlet on proportions, and if
+        the corpus was cut by a function that a folder could not keep.
 
         Source: Blei (2004), Figure 3.7.
         """
         if not isinstance(text, str) and not is_words(text):
             raise ValueError(f"got {shortened_repr(text)}; expected a text or a list of words")
         n_topics = whole_number("n_topics", n_topics, least=1)
+        threshold = real_number("threshold", threshold, least=0, most=1)
         words = self.table(self.model.topic_site)
         vocabulary = tuple(str(word) for word in words.columns)
         top = self.topics().sort_index()["words"].tolist()

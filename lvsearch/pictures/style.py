@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lvsearch.files.plain_text import visible
+from lvsearch.models.plain_arguments import shortened_repr
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -128,16 +129,31 @@ def palette_of(axes: "Axes") -> Palette:
     return DARK if sum(weight * part for weight, part in zip((0.21, 0.72, 0.07), shown, strict=True)) < 0.4 else LIGHT
 
 
+def checked_axes(ax: Any) -> "Axes":
+    """Return `ax` itself. Raises ValueError for anything but matplotlib axes."""
+    from matplotlib.axes import Axes
+
+    if not isinstance(ax, Axes):
+        raise ValueError(
+            f"got ax={shortened_repr(ax)}, expected matplotlib axes, such as plt.subplots()[1], or None for a new "
+            "figure"
+        )
+    return ax
+
+
 def in_house_style(ax: "Axes | None", width: float = WIDTH, height: float = HEIGHT) -> "Axes":
     """Return axes in the house style: the given axes, or those of a new figure.
 
     ax: matplotlib axes to style, or None for a new figure
     width, height: the size of a new figure, in inches
+
+    Raises ValueError for anything but axes and None.
     """
     if ax is None:
         import matplotlib.pyplot as plt
 
         ax = plt.subplots(figsize=(width, height), dpi=150, layout="constrained")[1]
+    checked_axes(ax)
     palette = palette_of(ax)
     ax.spines[["top", "right"]].set_visible(False)
     for spine in ax.spines.values():
@@ -214,6 +230,8 @@ def draw_captioned(
     ax: matplotlib axes to draw on, or None for a new figure
     draw: a function that draws on axes and returns the caption without drawing it
     width, height: the size of a new figure, in inches
+
+    Raises ValueError for axes that are none.
     """
     axes = in_house_style(ax, width, height)
     write_caption(axes, draw(axes))

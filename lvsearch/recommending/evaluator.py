@@ -72,7 +72,8 @@ class PredictiveEvaluator(ModelEvaluator):
     training: the data
     held_out: units on which all sizes are judged. Then nothing else is left out: every trial is another fit of all of
         `training`, scored on these units
-    parts: the number of parts of the units; with `held_out`, the largest number of fits of a size
+    parts: the number of parts of the units, or half as many as there are units if that many parts would have a single
+        unit; with `held_out`, the largest number of fits of a size
     seed: gives the parts and the fits
     chunks: how many units are processed at once, for a search that is resumed; None for the default
     mesh: devices over which the units are split
@@ -91,8 +92,8 @@ class PredictiveEvaluator(ModelEvaluator):
         chunks: Chunks | None = None,
         mesh: Mesh | None = None,
     ):
-        if held_out is None:
-            parts = min(parts, training.n_units)
+        if held_out is None and parts >= training.n_units:
+            parts = training.n_units // 2  # the score of a single unit would have no error
         if len(model.size_names) != 1:
             raise ValueError(
                 f'got evidence="predictive" for a model of {" and ".join(model.size_names)}, expected one size '
@@ -100,8 +101,8 @@ class PredictiveEvaluator(ModelEvaluator):
             )
         if held_out is None and parts < 2:
             raise ValueError(
-                f"got {training.n_units} {training.nouns.units} in {parts} part(s), expected at least two parts: one "
-                "is left out while the others are fitted"
+                f"got {training.n_units} {training.nouns.units} in {parts} part(s), expected at least two parts, of "
+                f"two {training.nouns.units} or more each: one is left out while the others are fitted"
             )
         super().__init__(model, training.dataset(), evidence="predictive", seed=seed, chunks=chunks, mesh=mesh)
         self.training, self.held_out, self.parts = training, held_out, parts

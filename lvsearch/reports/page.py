@@ -27,7 +27,7 @@ from lvsearch.reports.page_parts import Drawing, Entry, Page, Parts, draw_with_c
 from lvsearch.results.card import facts, headline, near_table
 from lvsearch.results.findings import Findings
 from lvsearch.results.plots import draw_held_out, draw_lattice
-from lvsearch.results.size_plots import draw_evidence, draw_posterior, draw_progress
+from lvsearch.results.size_plots import draw_evidence, draw_posterior, draw_progress, has_progress
 from lvsearch.results.wording import limit_in_words
 from lvsearch.scrutiny.persistence import MOST_ROWS
 from lvsearch.searching.controller import FINISHED
@@ -89,7 +89,11 @@ def page_of(result: Findings, held_out: pd.DataFrame | None = None) -> Page:
         if result.by_prediction
         else (
             draw_with_caption(partial(draw_evidence, result), "evidence", "Evidence of each size"),
-            draw_with_caption(partial(draw_progress, result), "progress", "Evidence against the time spent"),
+            *(  # chains over partitions that were interrupted have an answer, and no fit yet
+                [draw_with_caption(partial(draw_progress, result), "progress", "Evidence against the time spent")]
+                if has_progress(result)
+                else []
+            ),
         )
     )
     known = [Entry(fact.name, fact.text) for fact in facts(result, held_out)]

@@ -184,7 +184,9 @@ def parts_of(fitted: FittedModel) -> Parts | None:
 
     Topic models, mixtures, block models and feature models have sections of their own.
     """
-    grids = tuple(grid_of(name, table.reset_index()) for name, table in fitted.tables().items())
+    # a column of the data may have the name of the index, such as "state"
+    tables = {name: table.reset_index(allow_duplicates=True) for name, table in fitted.tables().items()}
+    grids = tuple(grid_of(name, table) for name, table in tables.items())
     return Parts("Parameters", "component", "", grids=grids[:MOST_GRIDS]) if grids else None
 
 

@@ -123,7 +123,8 @@ def _tables(result: Findings, held_out: pd.DataFrame | None) -> dict[str, pd.Dat
         tables["topics"] = best.topics(TOP_WORDS).reset_index()
         tables["topic_words"] = _topic_words(best, best.model.topic_site)
     elif best is not None:
-        tables |= {name: table.reset_index() for name, table in best.tables().items()}
+        # a column of the data may have the name of the index, such as "component"
+        tables |= {name: table.reset_index(allow_duplicates=True) for name, table in best.tables().items()}
     if held_out is not None:
         tables["held_out"] = held_out
     if result.scrutiny.audit is not None:

@@ -26,7 +26,7 @@ from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing.fit import SelfDescribed
 from lvsearch.sizing.gains import PooledGain
 from lvsearch.sizing.posterior import format_probability, in_percent, posterior
-from lvsearch.sizing.words import size_text, sizes_in_words
+from lvsearch.sizing.words import size_text, sizes_in_words, with_noun
 
 NEAR = 2
 """How many sizes the table of the card shows on each side of the sizes that cannot be told apart."""
@@ -171,7 +171,7 @@ def _evidence_facts(result: Findings) -> tuple[Fact, ...]:
         return (
             Fact("evidence", _chains_in_words(result)),
             *_occupied(result),
-            Fact("certified", bounds_in_words(result, "certified").removeprefix("certified, no assumption: ")),
+            *_certified_fact(result),
         )
     if not result.evaluator.nested:
         error = float(np.median(list(result.standard_errors.values())))
@@ -189,6 +189,14 @@ def _evidence_facts(result: Findings) -> tuple[Fact, ...]:
                 ),
                 Fact("not tried", _unvisited_in_words(result)),
                 Fact("certified", bounds_in_words(result, "certified").removeprefix("certified, no assumption: ")),
+            )
+        if len(result.standard_errors) == 1:
+            return (
+                Fact(
+                    "evidence",
+                    f"{result.settings.evidence}{scale}: of one size alone, so that nothing is compared",
+                ),
+                *_certified_fact(result),
             )
         return (
             Fact(
@@ -256,6 +264,16 @@ def _chains_in_words(result: Findings) -> str:
     )
 
 
+def _certified_fact(result: Findings) -> tuple[Fact, ...]:
+    """Return a fact about the proved bounds on log p(data); () if chains ran and no size was fitted yet.
+
+    An interrupt or a kill during the chains leaves such a search.
+    """
+    if not result.visits:
+        return ()
+    return (Fact("certified", bounds_in_words(result, "certified").removeprefix("certified, no assumption: ")),)
+
+
 def _occupied(result: Findings) -> tuple[Fact, ...]:
     """Return a fact about the number of components that some row is in.
 
@@ -294,7 +312,8 @@ def _gains_in_words(result: Findings) -> str:
         else ""
     )
     return (
-        f"what one {name} more gains, annealed up and down between two sizes, {len(curve.measured)} sizes measured: "
+        f"what one {name} more gains, annealed up and down between two sizes, "
+        f"{with_noun(len(curve.measured), 'sizes')} measured: "
         f"{said}. Assumed: gains fall as sizes grow{doubted}. "
         "On simulated corpora of 100,000 words with 5 to 40 topics the ranges of 95 % held the planted number in "
         f"39 of 40{fading}"
@@ -389,6 +408,7 @@ def _search_facts(result: Findings) -> tuple[Fact, ...]:
     settings = result.settings
     fits = sum(len(visit.trials) for visit in result.visits)
     tried = sizes_in_words([visit.size for visit in result.visits]) if result.visits else "none"
+    counted = f"{with_noun(len(result.visits), 'sizes')}, {with_noun(fits, 'fits')}"
     most = "no largest size" if settings.max_size is None else f"largest size allowed {size_text(settings.max_size)}"
     stopped = result.state.stopped or "not finished"
     which = "of each size" if result.evaluator.nested else "of each size near the best"
@@ -402,7 +422,7 @@ def _search_facts(result: Findings) -> tuple[Fact, ...]:
     return (
         *_model_fact(result),
         *_data_facts(result),
-        Fact(did, f"{tried} ({len(result.visits)} sizes, {fits} fits, {result.seconds:,.0f} seconds)"),
+        Fact(did, f"{tried} ({counted}, {result.seconds:,.0f} seconds)"),
         Fact("search", f"{stopped}; seed {settings.seed}, {starts}, {most}"),
         *_compiled_fact(result),
         *_memory_fact(result),

@@ -15,6 +15,7 @@ from lvsearch.fitted.kinds import as_fitted_model
 from lvsearch.fitted.mixture_posterior import MixturePosterior, estimate_from_partitions
 from lvsearch.fitted.model import FittedModel
 from lvsearch.inference.engine.describing import unit_ceilings
+from lvsearch.models.plain_arguments import one_of, shortened_repr
 from lvsearch.recommending.evaluator import PredictiveEvaluator
 from lvsearch.recommending.recommendation import Recommendation
 from lvsearch.scrutiny.scrutiny import NOTHING_ASKED, Scrutiny
@@ -23,7 +24,7 @@ from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.searching.partition_evaluator import PartitionEvaluator
 from lvsearch.sizing import bounds as bounds_of
 from lvsearch.sizing.evidence import Evidence, Record, pooled
-from lvsearch.sizing.fit import Evaluator, is_by_gains
+from lvsearch.sizing.fit import Evaluator, Fit, is_by_gains
 from lvsearch.sizing.gains import EvidenceCurve, PooledGain, evidence_curve
 from lvsearch.sizing.ledger import (
     Visit,
@@ -217,9 +218,7 @@ class Findings:
 
         Raises ValueError for an unknown kind, and for "certified" under marginal evidence, where it would say nothing.
         """
-        kind = self.default_kind if kind is None else kind
-        if kind not in KINDS:
-            raise ValueError(f"got kind={kind!r}, expected one of {', '.join(map(repr, KINDS))}")
+        kind = self.default_kind if kind is None else one_of("kind", kind, KINDS)
         if kind == "estimate":
             return self._estimate_table()
         if kind == "certified" and not self.evaluator.nested:
@@ -259,7 +258,7 @@ class Findings:
             }
             for visit in self.visits
         ]
-        return pd.DataFrame(rows)
+        return pd.DataFrame(rows, columns=[*self._size_columns(None), "log_lower", "log_upper", "seconds"])
 
     def starts(self) -> pd.DataFrame:
         """Return a table with a row per trial, that is per fit of a size, successful or not.
@@ -284,7 +283,8 @@ class Findings:
             for visit in self.visits
             for trial in visit.trials
         ]
-        return pd.DataFrame(rows)
+        ends = ["log_evidence_lower", "log_evidence", "log_evidence_upper", "standard_error"]
+        return pd.DataFrame(rows, columns=[*self._size_columns(None), "start", *ends, "steps", "seconds", "failure"])
 
     # ── models ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -387,14 +387,26 @@ class Findings:
     def fit(self, size: Size | int) -> FittedModel:
         """Return the fitted model of a size: the one that was kept, or a new fit from scratch if none was kept.
 
+        The last new fit is remembered: where gains between sizes were measured, the most probable size is often one
+        that the search did not fit, and `best` is asked for again and again.
+
         size: a number, or a tuple for several size variables.
         Raises ValueError for a search over a plain function, which has no models.
         """
         size, training = as_size(size, self.prior.dimension), self._training()
         kept = self.state.kept.get(size)
         if kept is None or kept.state is None:
-            kept = cast(ModelEvaluator, self.evaluator).refit(size)
+            if size not in self._last_refit:
+                fit = cast(ModelEvaluator, self.evaluator).refit(size)
+                self._last_refit.clear()  # fits are large
+                self._last_refit[size] = fit
+            kept = self._last_refit[size]
         return as_fitted_model(kept, training)
+
+    @cached_property
+    def _last_refit(self) -> dict[Size, Fit]:
+        """The last fit that `fit` made because the search kept none of its size, as {size: fit}; empty before."""
+        return {}
 
     def with_prior(self: FindingsType, prior: SizePrior) -> FindingsType:
         """Return the same fits under another prior over sizes; nothing is fitted again.
@@ -403,10 +415,14 @@ class Findings:
         every size. If the fit of the most probable size was not kept, `best` fits it again.
 
         prior: a prior over the same number of size variables.
-        Raises ValueError for a prior over another number of size variables. After chains over partitions, raises
-        ValueError for a prior with sizes that the prior of the search excluded, and for one without any size that the
-        chains drew.
+        Raises ValueError for an object that is no prior, and for a prior over another number of size variables. After
+        chains over partitions, raises ValueError for a prior with sizes that the prior of the search excluded, and for
+        one without any size that the chains drew.
         """
+        if not isinstance(prior, SizePrior):
+            raise ValueError(
+                f"got prior={shortened_repr(prior)}, expected one of lv.sizes, such as lv.sizes.Poisson(10)"
+            )
         if prior.dimension != self.prior.dimension:
             raise ValueError(f"got a prior over {prior.dimension} size variable(s), expected {self.prior.dimension}")
         if isinstance(self.evaluator, PartitionEvaluator) and self.state.partitions is not None:
@@ -457,7 +473,8 @@ class Findings:
     def component_map(self, size: Size | int, larger: Size | int | None = None) -> ComponentMap:
         """Return which components split, which merged and which stayed between the fits of two sizes.
 
-        Components are matched by the training units that they share. Sizes whose fit was not kept are fitted again.
+        Components are matched by the training units that they share, or by the elements of units that differ in length,
+        such as the rows of sequences. Sizes whose fit was not kept are fitted again.
 
         size: the smaller size.
         larger: the larger size; by default the next larger size that was tried.
@@ -470,7 +487,9 @@ class Findings:
                 raise ValueError(f"got size {size}, expected one below the largest visited: say larger= yourself")
             larger = beyond[0]
         training = self._training()
-        return component_map(self.fit(size).transform(training), self.fit(larger).transform(training))
+        described = (self.fit(each).transform(training) for each in (size, larger))
+        # units that differ in length, such as sequences, are described element by element
+        return component_map(*(np.concatenate(each) if isinstance(each, list) else each for each in described))
 
     # ── inner ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -480,7 +499,15 @@ class Findings:
         return tuple(visit for visit in self.visits if not visit.failed and visit.estimate > -np.inf)
 
     def _require_rankable(self) -> None:
-        """Raise ValueError, with the reason, if no size that was tried has evidence and positive prior probability."""
+        """Raise ValueError, with the reason, if no size that was tried has evidence and positive prior probability.
+
+        A search by prediction has no evidence.
+        """
+        if self.by_prediction:
+            raise ValueError(
+                'got a search with evidence="predictive", which gives sizes no probability; expected "marginal". What '
+                "it found is result.recommended"
+            )
         if not self.visits:
             raise ValueError("no size was visited: the search was stopped before its first fit; search again")
         if not self._rankable:
@@ -517,11 +544,6 @@ class Findings:
 
         Raises ValueError for a search by prediction, which has no evidence, and if no fit succeeded.
         """
-        if self.by_prediction:
-            raise ValueError(
-                'got a search with evidence="predictive", which gives sizes no probability; expected "marginal". What '
-                "it found is result.recommended"
-            )
         if self.partitions is not None:
             known = [visit for visit in self.visits if visit.from_gains is not None]
             log_evidence = self.partitions.log_evidence

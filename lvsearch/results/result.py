@@ -11,7 +11,7 @@ import pandas as pd
 from lvsearch.comparison.similarity import HALF
 from lvsearch.fitted.mixture_posterior import MixturePosterior, mixture_posterior
 from lvsearch.inference.partition_chains import RowMixture
-from lvsearch.models.plain_arguments import as_path
+from lvsearch.models.plain_arguments import as_path, real_number
 from lvsearch.recommending.evaluator import recommend_size
 from lvsearch.recommending.recommendation import Recommendation
 from lvsearch.results import card as cards
@@ -244,8 +244,7 @@ class SearchResult(Findings):
         Raises ValueError for a number that is no probability. Also for searches over a plain function, models with
         several size variables or without components, and a single unit.
         """
-        if not 0 <= probability <= 1:
-            raise ValueError(f"got probability={probability}, expected a number from 0 to 1")
+        probability = real_number("probability", probability, least=0, most=1)
         return (self.scrutiny.persistence or self.persistence()).stable(probability)
 
     # ── other data ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -396,9 +395,9 @@ class SearchResult(Findings):
         """Write the result to a new folder, which `lv.load` and `lv.resume` read.
 
         Raises FileExistsError if the folder exists. Raises ValueError for a search over a plain function, which cannot
-        be stored.
+        be stored, and for a folder that is no path.
         """
-        save_result(self, Path(folder))
+        save_result(self, as_path("folder", folder))
 
     def plot_bounds(self, ax: "Axes | None" = None) -> "Axes":
         """Draw the log evidence against size in nats, with proved bounds in the caption, and return the axes.

@@ -52,11 +52,12 @@ def draw_posterior(result: Findings, axes: "Axes", kind: str | None = None) -> C
     kind: "estimate", "certified" (proved intervals) or "diminishing" (intervals that assume diminishing gains); None
         for the default of the result.
 
-    Raises ValueError for a kind that the result does not have.
+    Raises ValueError for a kind that the result does not have, and for a search without a single successful fit.
     """
     if result.by_prediction and result.recommended is not None:
         return draw_recommendation(result.recommended, axes)
     kind = kind_of(result, kind)
+    result.best_size  # noqa: B018 — raises where there is nothing to draw
     if kind == "estimate":
         return _draw_estimate(result, axes)
     return _draw_intervals(result, posterior(result.certified() if kind == "certified" else result.diminishing()), axes)
@@ -244,18 +245,45 @@ def draw_evidence(result: Findings, axes: "Axes") -> Caption:
     """Draw the log evidence of each size on existing axes, and return a caption without drawing it.
 
     Plug-in evidence is drawn as bounds in the order of the search, other evidence as estimates against size.
+
+    Raises ValueError for a search without a single successful fit, and for one by prediction, which has no evidence.
     """
+    _require_evidence(result)
     if result.evaluator.nested:
         return _draw_expansions(result, axes)
     by_differences = result.partitions is not None or result.curve is not None
     return _draw_differences(result, axes) if by_differences else _draw_by_size(result, axes)
 
 
+def _require_evidence(result: Findings) -> None:
+    """Raise ValueError, with the reason, for a search that has no evidence of any size."""
+    if result.evaluator.nested:
+        result.best_size  # noqa: B018 — raises without a successful fit
+    else:
+        result.estimated  # noqa: B018 — raises without a successful fit, and after a search by prediction
+
+
+def has_progress(result: Findings) -> bool:
+    """Return True if some size that was fitted has evidence, which can be drawn against the time spent.
+
+    None has where chains over partitions were interrupted before the first fit, or never visited the sizes fitted.
+    """
+    return result.evaluator.nested or any(visit.size in result.standard_errors for visit in result.visits)
+
+
 def draw_progress(result: Findings, axes: "Axes") -> Caption:
     """Draw the log evidence of each size against the time spent on fits, and return a caption without drawing it.
 
     Sizes are in the order in which they were first tried.
+
+    Raises ValueError for a search without a single successful fit, and for one by prediction, which has no evidence.
     """
+    _require_evidence(result)
+    if not has_progress(result):
+        raise ValueError(
+            "got a search that was stopped before a size with evidence was fitted; expected one such fit, whose time "
+            "can be drawn: lv.resume goes on with the search"
+        )
     visits = tuple(visit for visit in result.visits if not visit.failed)
     spent = np.cumsum([visit.seconds for visit in visits])
     ranked = np.array([visit.size in result.standard_errors for visit in visits])
@@ -331,7 +359,8 @@ def _draw_differences(result: Findings, axes: "Axes") -> Caption:
     axes.plot(at, relative, color=palette.main, linewidth=1.2, zorder=3)
     axes.plot(at[dots], relative[dots], "o", color=palette.main, markersize=5, zorder=3)
     axes.plot(where.positions([found.best]), 0.0, "o", color=palette.accent, markersize=7.5, zorder=5)
-    linear = _set_depth_scale(axes, relative, errors, [size in found.indistinguishable for size in drawn])
+    nat = 1 / result.evaluator.scale
+    linear = _set_depth_scale(axes, relative, errors, [size in found.indistinguishable for size in drawn], nat)
     where.ticks(axes, found.best)
     axes.set_xlabel(size_label(unit_name(result)), parse_math=False)
     axes.set_ylabel(f"nats above the most probable size{scale_in_words(result)}")
@@ -375,7 +404,7 @@ def _draw_by_size(result: Findings, axes: "Axes") -> Caption:
     best = sizes.index(found.best)
     axes.plot(at[best], curve.relative[best], "o", color=palette.accent, markersize=7.5, zorder=5)
     close = [size in found.indistinguishable for size in sizes]
-    linear = _set_depth_scale(axes, curve.relative, curve.error, close)
+    linear = _set_depth_scale(axes, curve.relative, curve.error, close, 1 / scale)
     where.ticks(axes, found.best)
     axes.set_xlabel(size_label(unit_name(result)), parse_math=False)
     axes.set_ylabel(f"nats below the best{scale_in_words(result)}")
@@ -390,23 +419,29 @@ def _draw_by_size(result: Findings, axes: "Axes") -> Caption:
 
 
 def _set_depth_scale(
-    axes: "Axes", relative: Float[np.ndarray, " sizes"], error: Float[np.ndarray, " sizes"], close: list[bool]
+    axes: "Axes",
+    relative: Float[np.ndarray, " sizes"],
+    error: Float[np.ndarray, " sizes"],
+    close: list[bool],
+    nat: float,
 ) -> str:
     """Set the vertical axis so that every size is on it and single nats can be read near the best.
 
-    The scale is linear down to where the sizes that may be the best end. If other sizes lie far below, it is
-    logarithmic there.
+    The scale is linear down to where the sizes that may be the best end, and over at least one nat of all the data:
+    smaller differences decide nothing. If other sizes lie far below, it is logarithmic there.
 
     axes: matplotlib axes.
     relative: the log evidence of each size, relative to the best.
     error: its standard errors.
     close: for each size, True if it cannot be told from the best.
+    nat: one nat of all the data, in the unit of `relative`; less than 1 if evidence is weighed per observation.
 
     Returns the words that the caption adds about the scale; empty if it is linear.
     """
     lowest = float(np.min(relative - error))
     above = max(float(np.max(relative + error)), 1e-12)
-    matter = max(-float(np.min((relative - error)[np.array(close)])), above, 1e-6)
+    # none is close where no size was fitted that may be the best
+    matter = max(-float(np.min((relative - error)[np.array(close)], initial=0.0)), above, nat)
     linear = 10.0 ** math.ceil(math.log10(matter))
     if lowest > -4 * linear:
         depth = max(-lowest, matter)
@@ -445,7 +480,7 @@ def _draw_estimates_by_time(
     colours = [palette.accent if visit.size == found.best else palette.main for visit in visits]
     axes.scatter(spent, relative, s=22, c=colours, zorder=4, linewidths=0)
     close = [visit.size in found.indistinguishable for visit in curve.visits]
-    linear = _set_depth_scale(axes, curve.relative, curve.error, close)
+    linear = _set_depth_scale(axes, curve.relative, curve.error, close, 1 / result.evaluator.scale)
     for number, (x, y, visit) in enumerate(zip(spent, relative, visits, strict=True)):
         if len(visits) <= MOST_TICKS or visit.size == found.best or number % math.ceil(len(visits) / MOST_TICKS) == 0:
             axes.annotate(

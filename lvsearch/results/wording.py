@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from lvsearch.inference.diagnostics import MOST_RHAT
+from lvsearch.models.plain_arguments import one_of
 from lvsearch.results.findings import Findings
 from lvsearch.searching.partition_evaluator import PartitionEvaluator
 from lvsearch.sizing.bounds import NOT_OF_SIZES, OF_FITS
@@ -55,9 +56,7 @@ def kind_of(result: Findings, kind: str | None) -> str:
 
     Raises ValueError for an unknown kind, and for "certified" under marginal evidence.
     """
-    kind = result.default_kind if kind is None else kind
-    if kind not in ("estimate", "certified", "diminishing"):
-        raise ValueError(f"got kind={kind!r}, expected one of 'estimate', 'certified', 'diminishing'")
+    kind = result.default_kind if kind is None else one_of("kind", kind, ("estimate", "certified", "diminishing"))
     if kind == "certified" and not result.evaluator.nested:
         raise ValueError(
             "a certified posterior under marginal evidence is [0, 1] everywhere: the only proved upper end is the "

@@ -26,7 +26,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import betainc, betaln, gammaln
 
-from lvsearch.models.plain_arguments import real_number, shortened_repr, yes_or_no
+from lvsearch.models.plain_arguments import as_list, real_number, shortened_repr, yes_or_no
 from lvsearch.sizing.logspace import LOG_HALF, log_one_minus, log_ratio_series, log_sum
 
 Size = tuple[int, ...]
@@ -58,7 +58,7 @@ def as_sizes(sizes: Iterable[Size | int], dimension: int) -> tuple[Size, ...]:
 
     Raises ValueError if there are none, or one is not a size.
     """
-    chosen = tuple(sorted({as_size(size, dimension) for size in sizes}))
+    chosen = tuple(sorted({as_size(size, dimension) for size in as_list("sizes", sizes)}))
     if not chosen:
         raise ValueError("got no sizes, expected at least one, or None for the usual ones")
     return chosen

@@ -15,7 +15,8 @@ from scipy.special import digamma
 
 from lvsearch.files.plain_text import visible
 from lvsearch.inference.likelihood import dirichlet_posterior
-from lvsearch.pictures.style import LIGHT, Caption, in_house_style, palette_of, write_caption
+from lvsearch.models.plain_arguments import whole_number
+from lvsearch.pictures.style import LIGHT, Caption, checked_axes, in_house_style, palette_of, write_caption
 from lvsearch.texts.analyzer import Analyzer
 from lvsearch.texts.counting import term_columns
 
@@ -81,10 +82,13 @@ class ColouredText:
 
         ax: axes to draw on; None makes new ones.
         line: the width of the text in characters.
+
+        Raises ValueError for axes that are none, and for a width below 1.
         """
         from matplotlib import pyplot as plt
 
-        axes = plt.subplots(figsize=(11, 4.5))[1] if ax is None else ax
+        line = whole_number("line", line, least=1)
+        axes = plt.subplots(figsize=(11, 4.5))[1] if ax is None else checked_axes(ax)
         axes.set_axis_off()
         height, width = 1.0, 1.0 / line
         for told, colour in self.legend():

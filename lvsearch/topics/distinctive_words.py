@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from lvsearch.models.plain_arguments import real_number
+
 TINY = 1e-300
 """The number that replaces a probability of zero, which has no logarithm."""
 
@@ -49,8 +51,7 @@ def relevance_scores(
 
     Raises ValueError unless λ is between 0 and 1.
     """
-    if not 0 <= relevance <= 1:
-        raise ValueError(f"got relevance={relevance}, expected a number from 0 (distinctive) to 1 (most probable)")
+    relevance = real_number("relevance", relevance, least=0, most=1)
     log_overall = np.log(np.maximum(prevalence @ topic_word, TINY))
     return np.log(np.maximum(topic_word, TINY)) - (1 - relevance) * log_overall
 

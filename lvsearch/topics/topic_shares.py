@@ -13,6 +13,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from lvsearch.files.plain_text import visible
+from lvsearch.models.plain_arguments import real_number, whole_number
 from lvsearch.pictures.style import MARKERS, Caption, in_house_style, palette_of, write_caption
 
 if TYPE_CHECKING:
@@ -77,8 +78,7 @@ def prevalence(
     values = pd.Series(np.asarray(by) if not isinstance(by, pd.Series) else by.to_numpy())
     if len(values) != len(proportions):
         raise ValueError(f"got {len(values)} values for {len(proportions)} documents, expected one for each")
-    if not 0 < level < 1 or bins < 1:
-        raise ValueError(f"got level={level}, bins={bins}; expected a probability inside (0, 1), and 1 group or more")
+    level, bins = real_number("level", level, above=0, below=1), whole_number("bins", bins, least=1)
     are_dates = pd.api.types.is_datetime64_any_dtype(values)
     ordered = (pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)) or are_dates
     groups: list[Any] = _sorted_values(values)

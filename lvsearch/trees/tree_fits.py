@@ -148,7 +148,7 @@ class FittedTree:
     def save(self, folder: str | Path) -> None:
         """Write the tree and its chains to a new folder (read by `lv.load_tree`).
 
-        Raises FileExistsError if something is there.
+        Raises FileExistsError if something is there, ValueError for a folder that is no path.
         """
         save_parts(TreeParts(self.model, self.training, self.traces, self.burn_in, self.inferred), folder)
 

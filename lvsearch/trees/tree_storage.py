@@ -41,8 +41,9 @@ class TreeParts(NamedTuple):
 def save_parts(tree: TreeParts, folder: str | Path) -> None:
     """Write a fitted tree to a new folder, completely or not at all.
 
-    Raises FileExistsError if something is there already.
+    Raises FileExistsError if something is there already, ValueError for a folder that is no path.
     """
+    folder = as_path("folder", folder)
     data, data_arrays = encode_data(tree.training)
     arrays, traces = {"data": data_arrays}, []
     for number, chain in enumerate(tree.traces):
@@ -59,8 +60,8 @@ def save_parts(tree: TreeParts, folder: str | Path) -> None:
         "inferred": tree.inferred,
         "versions": versions(),
     }
-    with new_folder(Path(folder)):
-        write_folder(Path(folder), body, arrays)
+    with new_folder(folder):
+        write_folder(folder, body, arrays)
 
 
 def load_parts(folder: str | Path) -> TreeParts:

@@ -1,6 +1,7 @@
 """Numbers that say how much of a fit is shown or drawn: wrong ones are refused in words, and never read as others."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -77,3 +78,18 @@ def test_numbers_of_topics_and_documents_that_there_are_not_are_refused(wrong: A
     for call in (fits()["topics"].representative, fits()["topics"].document):
         with pytest.raises(ValueError, match="expected"):
             call(wrong)
+
+
+def test_columns_that_are_called_like_those_of_samples_are_kept() -> None:
+    """Drawn rows of clusters have a column `component` beside those of the data, and drawn sequences two."""
+    mixture, sequences = fits()["mixture"], fits()["sequences"]
+    named = lv.Points.from_array(mixture.training.values, columns=["component", "x"])
+    drawn = replace(mixture, training=named).sample(3)
+    assert list(drawn) == ["component", "x", "component"]
+    np.testing.assert_array_equal(drawn, mixture.sample(3))
+    groups = replace(
+        sequences.training, rows=lv.Points.from_array(mixture.training.values, columns=["state", "sequence"])
+    )
+    drawn = replace(sequences, training=groups).sample([3])
+    assert list(drawn) == ["sequence", "state", "state", "sequence"]
+    np.testing.assert_array_equal(drawn, sequences.sample([3]))

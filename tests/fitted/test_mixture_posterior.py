@@ -30,8 +30,8 @@ def test_clusters_are_counted_and_the_answer_is_read() -> None:
     ("model", "given", "message"),
     [
         (lv.models.DPMixture(), {}, "expected lv.models.FiniteMixture"),
-        (lv.models.FiniteMixture(), {"precision": 0}, "expected an error between 0 and 1"),
-        (lv.models.FiniteMixture(), {"sweeps": 3}, "at least 256 sweeps"),
+        (lv.models.FiniteMixture(), {"precision": 0}, "expected a finite number above 0 and below 1"),
+        (lv.models.FiniteMixture(), {"sweeps": 3}, "got sweeps=3, expected a whole number of at least 256"),
         (lv.models.FiniteMixture(), {"max_size": 0}, "expected a size from 1"),
         (lv.models.FiniteMixture(), {"prior": 3}, "expected one of lv.sizes over one size"),
         (lv.models.FiniteMixture(), {"prior": lv.sizes.Table([0, 1.0]), "max_size": 1}, "expected a larger one"),

@@ -152,3 +152,22 @@ def test_a_bar_is_seen_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch):
         with progress_bar(3, "search", "fit", wanted=wanted) as bar:
             bar.update(2)
         assert bool(stream.getvalue()) is seen
+
+
+def test_no_bar_is_drawn_where_standard_error_is_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs without a console have None, and a logger may stand in its place that only writes."""
+
+    class Log:
+        def write(self, text: str) -> int:
+            pytest.fail(f"got {text!r}, expected nothing")
+
+        def flush(self) -> None:
+            pass
+
+    closed = io.StringIO()
+    closed.close()
+    for stream in (None, Log(), closed):
+        monkeypatch.setattr(sys, "stderr", stream)
+        with progress_bar(3, "search", "fit") as bar:
+            bar.set_postfix_str("status")
+            bar.update(2)

@@ -66,6 +66,14 @@ def test_every_unit_is_scored_by_a_fit_that_did_not_see_it():
     assert sum(sum(scores.per_unit) for scores in parts) < seen
 
 
+def test_few_units_are_cut_into_parts_of_two_or_more():
+    """Ten parts of six rows would have one row each, whose score has no error."""
+    found = lv.search(model(), rows()[:6], evidence="predictive", max_size=1, progress=False).recommended
+    assert found is not None
+    assert "cut into 3 parts" in found.held_out
+    assert found.size == (1,)
+
+
 def test_folds_one_by_one_are_the_folds():
     data = lv.Points.from_any(rows())
     for number, (train, test) in enumerate(data.folds(4, seed=1)):
@@ -150,7 +158,11 @@ def test_card_page_and_report_say_it(tmp_path: Path):
 
 
 def test_it_has_no_posterior():
-    for ask in (clusters().posterior, lambda: clusters().estimated, lambda: clusters().predict(rows())):
+    """Nor has one that was stopped early, when no size was fitted to all rows."""
+    early = replace(clusters(), state=replace(clusters().state, visits=clusters().visits[:1], kept={}))
+    asked = [early.posterior, lambda: early.estimated, early.plot_bounds, early.plot_progress]
+    asked += [clusters().posterior, lambda: clusters().estimated, clusters().plot_bounds, clusters().plot_progress]
+    for ask in (*asked, lambda: clusters().predict(rows())):
         with pytest.raises(ValueError, match=r"result\.recommended"):
             ask()
 
@@ -186,6 +198,7 @@ def test_other_searches_keep_the_answer(tmp_path: Path):
         ({"robustness": True}, "expected annealed"),
         ({"starts": 1}, "at least two parts"),
         ({"data": rows()[:1]}, "at least two parts"),
+        ({"data": rows()[:3]}, "at least two parts, of two rows or more each"),
         ({"model": lv.models.LatentBlockModel()}, "one size"),
         ({"model": lv.from_function(lambda size: 0.0), "data": None}, "its own evidence"),
     ],

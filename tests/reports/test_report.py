@@ -10,6 +10,8 @@ import pytest
 import lvsearch as lv
 from lvsearch.command.simulated import planted, verdict
 from lvsearch.inference.likelihood import document_likelihood
+from lvsearch.reports import report
+from lvsearch.reports.page_parts import parts_of
 from lvsearch.reports.report import write_report
 from lvsearch.results.card import card, facts, near_table, summary
 from lvsearch.results.heldout import agreement, held_out_comparison
@@ -271,6 +273,38 @@ def test_report_of_a_function_has_no_topics(tmp_path):
     path = write_report(nested(), tmp_path)
     assert not (tmp_path / "topics.csv").exists()
     assert "unvisited" in path.read_text(encoding="utf-8")
+
+
+def test_columns_of_the_data_may_have_the_name_of_the_index(monkeypatch):
+    """Data of a hidden Markov model may have a column "state", for example."""
+
+    class Fit(lv.FittedModel):
+        """A fit with one table, which is all that a report needs of models without a section of their own."""
+
+        def __init__(self):
+            pass
+
+        def tables(self):
+            return {"means": pd.DataFrame({"state": [0.5], "x": [2.0]}, index=pd.RangeIndex(1, name="state"))}
+
+    monkeypatch.setattr(report, "_best_model", lambda result: Fit())
+    table = report._tables(nested(), None)["means"]
+    assert list(table) == ["state", "state", "x"]
+    section = parts_of(Fit())
+    assert section is not None
+    assert section.grids[0].columns == ("state", "state", "x")
+
+
+def test_one_size_alone_has_no_error_from_a_comparison(result):
+    alone = replace(result, state=replace(result.state, visits=result.visits[:1]))
+    assert "of one size alone, so that nothing is compared" in summary(alone)
+    assert "spread of repeated fits" not in summary(alone)
+
+
+def test_one_of_a_thing_is_counted_in_the_singular():
+    assert "(1 size, 1 fit, " in summary(
+        lv.search(lv.from_function(lambda size: -1.0), prior=lv.sizes.Poisson(2), seconds=0, progress=False)
+    )
 
 
 def test_nothing_is_written_when_there_is_nothing_to_report(tmp_path):

@@ -1,6 +1,7 @@
 """Pictures say what the tables say, name their kind, and leave pyplot alone where axes are given."""
 
 import math
+from dataclasses import replace
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -14,6 +15,7 @@ import lvsearch as lv
 from lvsearch.data.corpus import Corpus
 from lvsearch.pictures.style import DARK, with_palette
 from lvsearch.results.plots import plot_bounds, plot_held_out, plot_posterior, plot_progress
+from lvsearch.searching.controller import SearchState
 from lvsearch.sizing.posterior import in_percent
 
 
@@ -143,6 +145,44 @@ def test_evidence_is_relative_to_the_best_with_every_fit(uncertain):
         edge = table["log_evidence"] + 100.0 + sign * table["standard_error"]
         points = np.column_stack([table["size"], edge])
         assert all(np.isclose(band, point).all(axis=1).any() for point in points)
+
+
+def test_the_scale_of_evidence_is_linear_over_at_least_a_nat():
+    """One size that is surely the best, and known without an error: the picture is of nats, not of their millionths."""
+    sure = searched(lambda size: -1000.0 * abs(size[0] - 2), max_size=3, exhaustive=True)
+    for plot in (plot_bounds, plot_progress):
+        ax = plot(sure, axes())
+        assert "logarithmic below −1 (dotted)" in words(ax)
+    alone = searched(lambda size: -1000.0, max_size=1, exhaustive=True)
+    for plot in (plot_bounds, plot_progress):
+        assert plot(alone, axes()).get_ylim()[0] <= -1
+
+
+def test_components_of_sequences_are_matched_by_the_rows_that_they_share(uncertain, monkeypatch):
+    """Units that differ in length, such as sequences, have a list of arrays in the place of one array."""
+
+    class Fit:
+        def transform(self, data):
+            return [np.eye(2), np.eye(2)[:1]]
+
+    monkeypatch.setattr(type(uncertain), "fit", lambda self, size: Fit())
+    sequences = replace(uncertain, training=lv.Groups.from_arrays([np.ones((2, 1)), np.ones((1, 1))]))
+    assert sequences.component_map(4).overlap.to_numpy().tolist() == [[2.0, 0.0], [0.0, 1.0]]
+    sequences.plot_component_map(4, ax=axes())
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_a_search_without_a_fit_has_no_picture_and_says_why(nested):
+    """Every fit failed, or the search was stopped before its first fit."""
+    hopeless = searched(lambda size: math.nan, max_size=2, nested=nested, ceiling=0.0)
+    begun = replace(hopeless, state=SearchState())
+    for plot in (plot_posterior, plot_bounds, plot_progress):
+        with pytest.raises(ValueError, match="no fit succeeded"):
+            plot(hopeless, axes())
+        with pytest.raises(ValueError, match="no size was visited"):
+            plot(begun, axes())
+    assert list(begun.bounds()) == list(hopeless.bounds())
+    assert list(begun.starts()) == list(hopeless.starts())
 
 
 def test_bounds_of_nested_evidence_follow_the_expansions(rising):

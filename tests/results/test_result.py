@@ -13,6 +13,7 @@ from lvsearch.results.result import SearchResult
 from lvsearch.searching.controller import SearchState, witness_search
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing import bounds as bounds_of
+from lvsearch.sizing.fit import Fit
 from lvsearch.sizing.ledger import near_mode
 from lvsearch.sizing.prediction import Prediction
 from lvsearch.sizing.sizes import Size
@@ -361,6 +362,21 @@ def test_a_size_that_was_not_kept_is_fitted_when_asked_for():
     assert (model.size, model.estimate.size) == ((2,), (2,))
     assert model.evidence.lower == lv.fit(lv.models.LDA(), corpus(), size=2, seed=2).evidence.lower
     assert fewer.best.size == result.best.size
+
+
+def test_a_size_that_was_not_kept_is_fitted_once(monkeypatch: pytest.MonkeyPatch):
+    """A report asks for the best fit several times, and its size may be between those that were fitted."""
+    result, made = searched("bound"), []
+
+    def refit(evaluator: ModelEvaluator, size: Size) -> Fit:
+        made.append(size)
+        return result.state.kept[result.best_size]
+
+    monkeypatch.setattr(ModelEvaluator, "refit", refit)
+    fewer = replace(result, state=replace(result.state, kept={}))
+    assert fewer.best.estimate is fewer.best.estimate
+    fewer.fit(1), fewer.best
+    assert made == [result.best_size, (1,), result.best_size]  # one fit is remembered, since fits are large
 
 
 def test_one_size_without_a_search_is_the_fit_that_a_search_makes():

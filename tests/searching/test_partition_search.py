@@ -1,5 +1,6 @@
 """A search of a mixture of rows by chains over partitions: what it finds, against enumeration, and how it stops."""
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from scipy.special import logsumexp
 
 import lvsearch as lv
+from lvsearch.reports.report import write_report
 from lvsearch.results import wording
 from lvsearch.searching import partition_evaluator
 from lvsearch.searching.partition_evaluator import MOST_SWEEPS, PRECISION
@@ -134,6 +136,34 @@ def test_a_search_that_was_cut_off_goes_on_to_the_same_answer(tmp_path: Path) ->
     resumed = lv.resume(tmp_path / "cut", report=False, progress=False)
     assert resumed.posterior().equals(searched().posterior())
     assert lv.load(tmp_path / "cut").posterior().equals(resumed.posterior())
+
+
+def test_a_search_that_was_interrupted_before_its_first_fit_is_read(tmp_path: Path) -> None:
+    """Ctrl-C during the chains: they have an answer, and no size was fitted."""
+    whole = searched()
+    state = replace(whole.state, visits=(), kept={}, stopped="interrupted")
+    cut = replace(whole, state=state)
+    assert cut.summary().startswith("Unfinished (interrupted): ")
+    assert "sizes fitted: none" in cut.summary()
+    assert "certified:" not in cut.summary()
+    assert "<img" in cut._repr_html_()
+    assert cut.best_size == whole.best_size
+    cut.plot_posterior()
+    cut.plot_bounds()
+    with pytest.raises(ValueError, match="stopped before a size with evidence was fitted"):
+        cut.plot_progress()
+    assert write_report(cut, tmp_path / "report").is_file()
+
+
+def test_a_search_whose_fitted_sizes_are_all_improbable_has_a_report(tmp_path: Path) -> None:
+    """Where time is short, size 1 alone is fitted, and chains name larger ones."""
+    whole = searched()
+    improbable = min(whole.visits, key=lambda visit: whole.posterior().set_index("size")["probability"][visit.size[0]])
+    found = replace(whole.estimated, indistinguishable=((SIZES,),))
+    cut = replace(whole, state=replace(whole.state, visits=(improbable,), stopped="stopped after 0 seconds"))
+    object.__setattr__(cut, "estimated", found)  # as if the data had many components
+    cut.plot_progress()
+    assert write_report(cut, tmp_path / "report").is_file()
 
 
 def test_chains_that_are_too_short_give_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
