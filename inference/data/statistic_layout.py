@@ -5,6 +5,7 @@ Arrays of several particles and components are then one array, and one operation
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -20,15 +21,21 @@ class StatisticLayout(NamedTuple):
     |---|---|
     | `structure` | the pytree that the arrays of one thing are the leaves of |
     | `shapes` | the shape of each array of one thing, in the order of the leaves |
+    | `once` | for each array: True if all its entries are always equal, so that one of them is packed |
     """
 
     structure: Any
     shapes: tuple[tuple[int, ...], ...]
+    once: tuple[bool, ...]
 
     @classmethod
-    def of(cls, statistics: Any) -> "StatisticLayout":
-        """Return the layout of the statistics of one thing, given as a pytree of arrays or of their shapes."""
-        return cls(jax.tree.structure(statistics), tuple(leaf.shape for leaf in jax.tree.leaves(statistics)))
+    def of(cls, statistics: Any, once: Sequence[bool] | None = None) -> "StatisticLayout":
+        """Return the layout of the statistics of one thing, given as a pytree of arrays or of their shapes.
+
+        once: for each array, whether all its entries are always equal; None if nothing is known of them.
+        """
+        shapes = tuple(leaf.shape for leaf in jax.tree.leaves(statistics))
+        return cls(jax.tree.structure(statistics), shapes, tuple(once or [False] * len(shapes)))
 
     def pack(self, statistics: Any) -> Float[Array, "*things statistic"]:
         """Return the statistics of many things, each array (things…, its own shape…), as one (things…, statistic).
@@ -40,25 +47,32 @@ class StatisticLayout(NamedTuple):
             jnp.asarray(leaf).reshape((*jnp.shape(leaf)[: jnp.ndim(leaf) - len(shape)], math.prod(shape)))
             for leaf, shape in zip(leaves, self.shapes, strict=True)
         ]
-        return jnp.concatenate(flat, axis=-1)
+        packed = [leaf[..., :1] if once else leaf for leaf, once in zip(flat, self.once, strict=True)]
+        return jnp.concatenate(packed, axis=-1)
 
     def unpack(self, packed: Float[Array | np.ndarray, "*things statistic"]) -> Any:
         """Return one array (things…, statistic) taken apart into the arrays of the statistics: the inverse of `pack`.
 
         Returns: a pytree with the structure of the layout, each leaf (things…, its own shape…).
         """
-        parts = [packed[..., part] for part in self._parts()]
-        leaves = [leaf.reshape((*packed.shape[:-1], *shape)) for leaf, shape in zip(parts, self.shapes, strict=True)]
+        leaves = []
+        for part, shape, once in zip(self._parts(), self.shapes, self.once, strict=True):
+            leaf, whole = packed[..., part], (*packed.shape[:-1], *shape)
+            if once:
+                leaf = jnp.broadcast_to(leaf, (*packed.shape[:-1], math.prod(shape)))
+            leaves.append(leaf.reshape(whole))
         return jax.tree.unflatten(self.structure, leaves)
 
     def split(self, packed: Float[Array, "statistic *things"]) -> Any:
         """Return one array (statistic, things…) cut into the arrays of the statistics, with their own axes as one.
 
-        Returns: a pytree with the structure of the layout, each leaf (entries of the array, things…).
+        Returns: a pytree with the structure of the layout, each leaf (entries of the array, things…), or (1, things…)
+            for an array whose entries are all equal.
         """
         return jax.tree.unflatten(self.structure, [packed[part] for part in self._parts()])
 
     def _parts(self) -> list[slice]:
         """Return the stretch of the axis of statistics that each array takes."""
-        ends = np.cumsum([0, *map(math.prod, self.shapes)]).tolist()
+        lengths = [1 if once else math.prod(shape) for shape, once in zip(self.shapes, self.once, strict=True)]
+        ends = np.cumsum([0, *lengths]).tolist()
         return [slice(start, end) for start, end in itertools.pairwise(ends)]
