@@ -28,6 +28,7 @@ if "xla_backend_optimization_level" not in XLA_FLAGS:
 # Cases, oracles, benchmarks and tables are imported by name from wherever they lie; no two files have the same.
 sys.path.extend(sorted({str(file.parent) for file in Path(__file__).parent.rglob("*.py")}))
 os.environ.setdefault("MPLBACKEND", "Agg")  # no test opens a window
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # processes that tests start read what the first has parsed
 # Which line an operation came from is looked up for each that is lowered, and read by nobody here.
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 # What one worker has compiled, the other and the processes that tests start (commands, notebooks) need not compile. Nor

@@ -92,16 +92,18 @@ def test_search_is_the_one_of_python(run, files):
     pd.testing.assert_frame_equal(lv.load(run).posterior(), direct.posterior())
 
 
-def test_search_prints_answer_topics_and_where_the_report_is(run, capsys, tmp_path):
-    copy = tmp_path / "run"
-    shutil.copytree(run, copy)
-    assert cli.main(["report", str(copy), "--no-cache"]) == 0
+def test_report_prints_answer_topics_and_where_it_is_and_leaves_the_search_alone(run, capsys, tmp_path):
+    before, paper = tree(run), tmp_path / "paper"
+    assert cli.main(["report", str(run), "--out", str(paper), "--no-cache"]) == 0
+    assert tree(run) == before
+    ours, theirs = (pd.read_csv(folder / "posterior.csv") for folder in (paper, run / "report"))
+    pd.testing.assert_frame_equal(ours, theirs)
     printed = capsys.readouterr().out
     assert "Still rising at 3 topics, the largest allowed" in printed
     assert "held-out" in printed
     assert "share" in printed
-    assert f"Report: {(copy / 'report' / 'index.html').resolve().as_uri()}" in printed
-    assert (copy / "report" / "index.html").is_file()
+    assert f"Report: {(paper / 'index.html').resolve().as_uri()}" in printed
+    assert (paper / "index.html").is_file()
 
 
 def test_the_command_asks_by_default_what_python_asks(files, tmp_path, monkeypatch):
@@ -159,15 +161,8 @@ def test_json_is_one_object_with_the_documented_keys(run, capsys, tmp_path):
     assert (found["is_finished"], found["why_unfinished"], found["evidence"], found["seed"]) == (True, None, "bound", 2)
     assert len(found["topics"]) == result.best_size[0]
     assert set(found["topics"][0]) == {"topic", "prevalence", "words"}
+    assert Path(found["report"]).resolve() == (copy / "report" / "index.html").resolve()
     assert Path(found["report"]).is_file()
-
-
-def test_report_goes_to_another_folder_and_leaves_the_search_alone(run, tmp_path):
-    before = tree(run)
-    assert cli.main(["report", str(run), "--out", str(tmp_path / "paper"), "--no-cache"]) == 0
-    assert tree(run) == before
-    ours, theirs = (pd.read_csv(folder / "posterior.csv") for folder in (tmp_path / "paper", run / "report"))
-    pd.testing.assert_frame_equal(ours, theirs)
 
 
 def test_ctrl_c_keeps_what_is_done_and_resume_finishes(run, files, tmp_path, monkeypatch, capsys):

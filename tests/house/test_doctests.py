@@ -31,12 +31,15 @@ def test_docstring_examples(name):
 
 
 def check_page(page: Path, folder: Path) -> None:
-    """As a reader runs it: in a process of its own, beside the sample files. Compiled with a little more effort than
-    the tests are: what annealing here saves by it is more than it costs."""
-    run = f"import doctest, sys; sys.exit(doctest.testfile({str(page)!r}, False, optionflags={OPTIONS}).failed)"
+    """As a reader runs it: in a process of its own, which has written the sample files as a reader does. Compiled with
+    a little more effort than the tests are: what annealing here saves by it is more than it costs."""
+    run = (
+        f"import doctest, runpy, sys; sys.argv = ['sample_files.py', {str(folder)!r}]; "
+        f"runpy.run_path({str(DOCS / 'sample_files.py')!r}, run_name='__main__'); "
+        f"sys.exit(doctest.testfile({str(page)!r}, False, optionflags={OPTIONS}).failed)"
+    )
     flags = os.environ["XLA_FLAGS"].replace("xla_backend_optimization_level=0", "xla_backend_optimization_level=1")
     environment = os.environ | {"XLA_FLAGS": flags, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    subprocess.run([sys.executable, DOCS / "sample_files.py", folder], check=True, env=environment)
     done = subprocess.run([sys.executable, "-c", run], cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 

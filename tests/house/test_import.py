@@ -25,22 +25,32 @@ HEAVY = (
 
 REPORT = f"""
 import sys
-{{statement}}
 from jax._src import xla_bridge
-print("initialised", xla_bridge.backends_are_initialized())
-print("heavy", *[name for name in {HEAVY!r} if name in sys.modules])
+for statement in sys.argv[1:]:
+    exec(statement)
+    print(xla_bridge.backends_are_initialized(), *[name for name in {HEAVY!r} if name in sys.modules])
 """
 
 
-def report(statement: str) -> dict[str, list[str]]:
-    """What a fresh interpreter has loaded after `statement`."""
-    done = subprocess.run([sys.executable, "-c", REPORT.format(statement=statement)], capture_output=True, text=True)
+def loaded_after(*statements: str) -> list[list[str]]:
+    """Run `statements` one after the other in a fresh interpreter, and return what it has loaded after each.
+
+    Of each: whether JAX has begun to use a device ("True" or "False"), and the names of `HEAVY` packages.
+    """
+    done = subprocess.run([sys.executable, "-c", REPORT, *statements], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return {key: rest for key, *rest in (line.split() for line in done.stdout.splitlines())}
+    return [line.split() for line in done.stdout.splitlines()]
 
 
 def test_import_loads_nothing_heavy_and_starts_no_device():
-    assert report("import lvsearch; lvsearch.search, lvsearch.models") == {"initialised": ["False"], "heavy": []}
+    """And the checker is checked: a text cut into words needs scikit-learn, an array needs a device."""
+    imported, used = loaded_after(
+        "import lvsearch; lvsearch.search, lvsearch.models",
+        "import lvsearch, jax; lvsearch.Corpus.from_texts(['genes proteins', 'proteins']); jax.numpy.zeros(2)",
+    )
+    assert imported == ["False"]
+    assert used[0] == "True"
+    assert "sklearn" in used
 
 
 def test_import_itself_loads_neither_numpy_nor_jax():
@@ -56,12 +66,3 @@ def test_every_public_name_is_found_where_the_package_says():
         assert getattr(lvsearch, name) is not None
     with pytest.raises(AttributeError, match="module 'lvsearch' has no attribute 'serach'"):
         lvsearch.serach  # noqa: B018
-
-
-def test_the_report_sees_what_it_looks_for():
-    """The checker is checked: a text cut into words needs scikit-learn, an array needs a device."""
-    seen = report(
-        "import lvsearch, jax; lvsearch.Corpus.from_texts(['genes proteins', 'proteins']); jax.numpy.zeros(2)"
-    )
-    assert seen["initialised"] == ["True"]
-    assert "sklearn" in seen["heavy"]

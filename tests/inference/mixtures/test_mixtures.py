@@ -1,6 +1,7 @@
 """Finite mixtures: exact evidence by enumeration, the compiled kernel against the generic engine, proposals, edges."""
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -50,9 +51,14 @@ def unit(row: np.ndarray) -> Row:
 def test_predictive_density_is_a_ratio_of_marginals(kind, float64):
     """Eq. 5.13 at the posterior of four rows, against SciPy: p(five rows) / p(four rows)."""
     component, rows = kind.component, kind.rows
-    increments = [component.increment(component.coordinates(unit(r)), jnp.asarray(unit(r).observed)) for r in rows[:4]]
-    natural = jax.tree.map(lambda prior, *s: (prior + sum(s))[None], component.prior(rows.shape[1]), *increments)
-    ours = float(log_predictive(component, natural, unit(rows[4]))[0])
+
+    @jax.jit
+    def log_density(before: list[Row], after: Row) -> jax.Array:
+        increments = [component.increment(component.coordinates(r), jnp.asarray(r.observed)) for r in before]
+        natural = jax.tree.map(lambda prior, *s: (prior + sum(s))[None], component.prior(rows.shape[1]), *increments)
+        return log_predictive(component, natural, after)[0]
+
+    ours = float(log_density([unit(r) for r in rows[:4]], unit(rows[4])))
     assert ours == pytest.approx(kind.log_marginal(rows[:5]) - kind.log_marginal(rows[:4]), abs=1e-9)
 
 
@@ -60,13 +66,14 @@ def test_predictive_density_is_a_ratio_of_marginals(kind, float64):
 def test_likelihood_is_below_its_ceiling_and_linear(kind, float64):
     component, n_dims = kind.component, kind.rows.shape[1]
     one = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (50, *jnp.shape(leaf))) * 1.0, component.prior(n_dims))
-    statistics = component.prior_family.sample(jax.random.key(0), one)
+    statistics = jax.jit(component.prior_family.sample)(jax.random.key(0), one)
+    likelihood = jax.jit(partial(log_likelihood, component))
     for row in kind.rows:
         ceiling = component.log_ceiling(jax.tree.map(lambda leaf: leaf[None], unit(row)))[0]
-        assert np.all(np.asarray(log_likelihood(component, statistics, unit(row))) <= ceiling + 1e-9)
+        assert np.all(np.asarray(likelihood(statistics, unit(row))) <= ceiling + 1e-9)
     twice = jax.tree.map(lambda leaf: 2 * leaf, statistics)
     zero = jax.tree.map(jnp.zeros_like, statistics)
-    at = [np.asarray(log_likelihood(component, t, unit(kind.rows[0]))) for t in (zero, statistics, twice)]
+    at = [np.asarray(likelihood(t, unit(kind.rows[0]))) for t in (zero, statistics, twice)]
     np.testing.assert_allclose(at[2] - at[1], at[1] - at[0], rtol=1e-9, atol=1e-9)
 
 
@@ -74,18 +81,21 @@ def test_likelihood_is_below_its_ceiling_and_linear(kind, float64):
 def test_packing_is_the_inner_product(kind, float64):
     component, n_dims = kind.component, kind.rows.shape[1]
     one = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (3, *jnp.shape(leaf))) * 1.0, component.prior(n_dims))
-    statistics = component.prior_family.sample(jax.random.key(0), one)
     row = unit(kind.rows[0])
-    y, observed = component.coordinates(row), jnp.asarray(row.observed)
-    packed = pack_increment(component, y, observed)
-    ours = pack_statistics(component, statistics) @ packed + component.log_carrier(y, observed)
-    np.testing.assert_allclose(ours, log_likelihood(component, statistics, row), rtol=1e-12)
-    back = unpack_sums(component, jnp.stack([packed] * 3), one)
-    jax.tree.map(
-        partial(np.testing.assert_allclose, rtol=1e-12),
-        back,
-        jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), component.increment(y, observed)),
-    )
+
+    @jax.jit
+    def both_ways(row: Row) -> tuple[Any, ...]:
+        statistics = component.prior_family.sample(jax.random.key(0), one)
+        y, observed = component.coordinates(row), jnp.asarray(row.observed)
+        packed = pack_increment(component, y, observed)
+        ours = pack_statistics(component, statistics) @ packed + component.log_carrier(y, observed)
+        back = unpack_sums(component, jnp.stack([packed] * 3), one)
+        increments = jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), component.increment(y, observed))
+        return packed, ours, log_likelihood(component, statistics, row), back, increments
+
+    packed, ours, direct, back, increments = both_ways(row)
+    np.testing.assert_allclose(ours, direct, rtol=1e-12)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-12), back, increments)
     layout = layout_of(component, n_dims, complete=True)
     assert sorted([*layout.varying, *(c for c, _ in layout.constants)]) == list(range(len(packed)))
 
