@@ -191,7 +191,7 @@ def test_occupied_posterior_has_the_table_form():
     mapped = finite.component_map(2)
     assert mapped.overlap.shape == (2, 3)
     features = lv.fit(lv.models.IBP(), rows, size=1)
-    with pytest.raises(ValueError, match="no occupied components"):
+    with pytest.raises(ValueError, match="whose units are not in one component each"):
         features.occupied_under_fit()
 
 
