@@ -41,31 +41,6 @@ NAMED_BY = 2
 """The number of columns in a name."""
 
 Kind = TypeVar("Kind", bound=Data)
-Fitted = TypeVar("Fitted", bound="FittedModel")
-
-
-def comparable_fit(kind: type[Fitted], other: Any, training: Data) -> Fitted:
-    """Return `other` itself, checked to be a fit whose components can be compared with those of a fit of `training`.
-
-    kind: the class that the other fit must have.
-    training: the data of the first fit; the other fit's must have as many columns or words.
-
-    Raises ValueError for anything else.
-    """
-    if not isinstance(other, kind):
-        raise ValueError(
-            f"got other={shortened_repr(other)}, expected a fit of the same type of model, such as lv.fit(…) or "
-            "result.best"
-        )
-    own, others = ({axis: len(names) for axis, names in data.entries.items()} for data in (training, other.training))
-    if own != others:
-        raise ValueError(f"got a fit of data with {_counts(others)}, expected one of data with {_counts(own)}")
-    return other
-
-
-def _counts(lengths: dict[str, int]) -> str:
-    """Return the numbers of entries of the axes of data in words, such as "word: 40"."""
-    return ", ".join(f"{axis}: {length:,}" for axis, length in lengths.items())
 
 
 def column_names_of(values: pd.DataFrame, rows: Points, *, relative: bool) -> tuple[str, ...]:
@@ -497,3 +472,30 @@ class FittedModel:
 def _is_table(values: Any) -> bool:
     """Return True if a latent variable's value is one array of at most two axes, which a table can show."""
     return isinstance(values, np.ndarray) and values.ndim <= 2
+
+
+Fitted = TypeVar("Fitted", bound=FittedModel)
+
+
+def comparable_fit(kind: type[Fitted], other: Any, training: Data) -> Fitted:
+    """Return `other` itself, checked to be a fit whose components can be compared with those of a fit of `training`.
+
+    kind: the class that the other fit must have.
+    training: the data of the first fit; the other fit's must have as many columns or words.
+
+    Raises ValueError for anything else.
+    """
+    if not isinstance(other, kind):
+        raise ValueError(
+            f"got other={shortened_repr(other)}, expected a fit of the same type of model, such as lv.fit(…) or "
+            "result.best"
+        )
+    own, others = ({axis: len(names) for axis, names in data.entries.items()} for data in (training, other.training))
+    if own != others:
+        raise ValueError(f"got a fit of data with {_counts(others)}, expected one of data with {_counts(own)}")
+    return other
+
+
+def _counts(lengths: dict[str, int]) -> str:
+    """Return the numbers of entries of the axes of data in words, such as "word: 40"."""
+    return ", ".join(f"{axis}: {length:,}" for axis, length in lengths.items())
