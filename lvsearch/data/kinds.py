@@ -76,7 +76,9 @@ def unit_facts(model: Model, data: Data) -> tuple[Fact, ...]:
     model: the model. data: its data.
     """
     rows = data.rows if isinstance(data, Groups) else data
-    expected = model.expected_cells(rows.values.shape[1]) if isinstance(rows, Points) else None
+    if not isinstance(rows, Points):
+        return ()
+    expected = model.expected_cells(rows.values.shape[1])
     if expected is None:
         return ()
     apart = np.where(rows.observed, rows.values - expected.location, 0.0)

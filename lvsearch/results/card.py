@@ -460,8 +460,9 @@ def _model_fact(result: Findings) -> tuple[Fact, ...]:
 def _unit_facts(result: Findings) -> tuple[Fact, ...]:
     """Return a fact if the prior of the model expects cells in another unit than the data have."""
     evaluator = result.evaluator
-    known = isinstance(evaluator, ModelEvaluator) and result.training is not None
-    return unit_facts(evaluator.model, result.training) if known else ()
+    if not isinstance(evaluator, ModelEvaluator) or result.training is None:
+        return ()
+    return unit_facts(evaluator.model, result.training)
 
 
 def _data_facts(result: Findings) -> tuple[Fact, ...]:
