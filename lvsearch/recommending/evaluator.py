@@ -92,8 +92,6 @@ class PredictiveEvaluator(ModelEvaluator):
         chunks: Chunks | None = None,
         mesh: Mesh | None = None,
     ):
-        if held_out is None and parts >= training.n_units:
-            parts = training.n_units // 2  # the score of a single unit would have no error
         if len(model.size_names) != 1:
             raise ValueError(
                 f'got evidence="predictive" for a model of {" and ".join(model.size_names)}, expected one size '
@@ -101,8 +99,16 @@ class PredictiveEvaluator(ModelEvaluator):
             )
         if held_out is None and parts < 2:
             raise ValueError(
-                f"got {training.n_units} {training.nouns.units} in {parts} part(s), expected at least two parts, of "
-                f"two {training.nouns.units} or more each: one is left out while the others are fitted"
+                f"got starts={parts} (--starts on the command line), expected 2 or more: it is the number of parts of "
+                f"the {training.nouns.units}, of which one is left out while the others are fitted. Or keep "
+                f"{training.nouns.units} apart: held_out="
+            )
+        if held_out is None and parts >= training.n_units:
+            parts = training.n_units // 2  # the score of a single unit would have no error
+        if held_out is None and parts < 2:
+            raise ValueError(
+                f"got {training.n_units} {training.nouns.units}, expected at least two parts, of two "
+                f"{training.nouns.units} or more each: one is left out while the others are fitted"
             )
         super().__init__(model, training.dataset(), evidence="predictive", seed=seed, chunks=chunks, mesh=mesh)
         self.training, self.held_out, self.parts = training, held_out, parts

@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 from lvsearch.sizing import bounds as bounds_of
 from lvsearch.sizing.evidence import Evidence, Record
@@ -83,6 +84,13 @@ class WitnessSearch:
             search._append(record)
         search._update_regions()
         return search
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return (function, arguments) by which pickle and `copy` make the search anew from its records.
+
+        The masses kept so far stay behind: pickle does not take functions that remember their results.
+        """
+        return WitnessSearch.from_records, (self.prior, self.ceiling, self.nested, self.max_size, self.records)
 
     @property
     def records(self) -> tuple[Record, ...]:

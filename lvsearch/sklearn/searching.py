@@ -14,6 +14,7 @@ from lvsearch.data.base import Data
 from lvsearch.data.points import Points, with_index_of
 from lvsearch.fitted.model import FittedModel
 from lvsearch.models.contract import Model
+from lvsearch.models.plain_arguments import real_number
 from lvsearch.results.repeated_searches import hyperparameters, with_hyperparameter
 from lvsearch.results.result import SearchResult
 from lvsearch.results.wording import answer
@@ -88,7 +89,7 @@ class SizeSearch(TransformerMixin, BaseEstimator):
     def set_params(self: S, **params: Any) -> S:
         """Set parameters by name, also the numbers in the priors of `model` that `get_params` lists.
 
-        Raises ValueError for unknown names, and for `model__…` without a model.
+        Raises ValueError for unknown names, for `model__…` without a model, and for numbers that are not positive.
         """
         inner = {name: params.pop(name) for name in list(params) if name.startswith("model__")}
         super().set_params(**params)
@@ -106,7 +107,7 @@ class SizeSearch(TransformerMixin, BaseEstimator):
             if place not in known:
                 expected = ", ".join(f"'model__{each.replace('.', '__')}'" for each in known)
                 raise ValueError(f"got {name!r}, expected one of {expected}")
-            model = with_hyperparameter(model, place, value)
+            model = with_hyperparameter(model, place, real_number(name, value, above=0))
         self.model = model
         return self
 

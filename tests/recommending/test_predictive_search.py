@@ -196,7 +196,7 @@ def test_other_searches_keep_the_answer(tmp_path: Path):
         ({"per_token": True}, "expected neither"),
         ({"exhaustive": True, "max_size": 3}, "expected neither"),
         ({"robustness": True}, "expected annealed"),
-        ({"starts": 1}, "at least two parts"),
+        ({"starts": 1}, r"got starts=1 \(--starts on the command line\), expected 2 or more"),
         ({"data": rows()[:1]}, "at least two parts"),
         ({"data": rows()[:3]}, "at least two parts, of two rows or more each"),
         ({"model": lv.models.LatentBlockModel()}, "one size"),

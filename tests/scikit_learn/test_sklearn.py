@@ -184,6 +184,7 @@ def test_clones_have_the_parameters_and_no_fit():
 
 
 def test_a_fit_survives_pickling():
+    assert pipeline()[-1].sentence_ in str(pipeline()[-1].result_)  # what was printed is kept, and pickled too
     back = pickle.loads(pickle.dumps(pipeline()))
     np.testing.assert_array_equal(back.transform(TEXTS), pipeline().transform(TEXTS))
     assert back[-1].sentence_ == pipeline()[-1].sentence_
@@ -284,6 +285,9 @@ def test_numbers_in_the_priors_of_a_model_are_parameters():
     assert mixture.set_params(**{inner[0]: 7.0}).get_params()[inner[0]] == 7.0
     with pytest.raises(ValueError, match="'model__alpha', expected one of 'model__concentration'"):
         search.set_params(model__alpha=1.0)
+    for value in (0.0, -1.0, np.nan, np.inf, "x"):
+        with pytest.raises(ValueError, match=r"got model__concentration=.*expected a finite number above 0"):
+            search.set_params(model__concentration=value)
     with pytest.raises(ValueError, match=r"whose model is made of the data; expected a model="):
         TopicSearch().set_params(model__concentration=1.0)
 

@@ -1,6 +1,8 @@
 """The witness algorithm: traces of Figures 1 and 2, three size variables against brute force, ties, other orders."""
 
+import copy
 import math
+import pickle
 import sys
 from itertools import product
 
@@ -308,3 +310,13 @@ def test_a_step_takes_no_longer_than_in_proportion_to_the_sizes_before_it():
         return len(made)
 
     assert calls(150) < 2.2 * calls(75)  # quadratic: 4 times
+
+
+@pytest.mark.parametrize("remake", [copy.deepcopy, lambda search: pickle.loads(pickle.dumps(search))])
+@pytest.mark.parametrize("prior", [sizes.Poisson(5), sizes.Product(sizes.Poisson(3), sizes.Geometric(0.4))])
+def test_a_search_survives_pickling_and_copying(prior, remake):
+    search = run(WitnessSearch(prior, max_size=9), lambda size: -40.0 / sum(size), steps=6)
+    again = remake(search)
+    assert (again.records, again.regions, again.witnesses) == (search.records, search.regions, search.witnesses)
+    assert (again.ceiling, again.nested, again.max_size) == (search.ceiling, search.nested, search.max_size)
+    assert again.next_size() == search.next_size()
