@@ -17,6 +17,7 @@ from lvsearch.results.wording import (
     answer,
     bounds_in_words,
     component_name,
+    is_nothing_compared,
     limit_in_words,
     observation_name,
     open_number_in_words,
@@ -57,7 +58,8 @@ def facts(result: Findings, held_out: pd.DataFrame | None = None) -> tuple[Fact,
         return (*(Fact(*each) for each in found), *_failures_fact(result), *_search_facts(result))
     found, asked = _probability_fact(result), result.scrutiny
     limit, number_open = limit_in_words(result), open_number_in_words(result)
-    influence = "" if result.evaluator.nested else f"; {result.influence.describe()}"
+    is_weighed = not result.evaluator.nested and not is_nothing_compared(result)
+    influence = f"; {result.influence.describe()}" if is_weighed else ""
     held_out_fact = Fact("held-out", _held_out_in_words(result, held_out))
     return (
         *([held_out_fact] if held_out is not None else []),

@@ -443,3 +443,21 @@ def test_the_share_of_the_prior_of_allowed_sizes_that_were_not_tried():
     allowed = 1 - 0.95**200
     assert result.unvisited[0] == pytest.approx(allowed - tried)
     assert result.prior_above_largest == pytest.approx(0.95**200)
+
+
+def test_a_search_stopped_after_one_size_compares_nothing_and_says_so():
+    """Its headline was "1 cluster (more than 99 %)" whatever the data were: the probability among one size is 1."""
+    function = lv.from_function(
+        lambda size: lv.Evidence(-100.0 / size[0], standard_error=0.1), size_names=("clusters",)
+    )
+    cut = lv.search(function, prior=lv.sizes.Geometric(0.05), seconds=0, progress=False)
+    assert len(cut.visits) == 1
+    told = " ".join(cut.summary().split())
+    assert told.startswith(
+        "Unfinished (stopped after 0 seconds): no comparison yet: 1 cluster is the only size measured; "
+    )
+    assert "sizes not tried hold 0.95" in told
+    assert "none yet: 1 cluster is the only size measured. Give the search more time (seconds=)" in told
+    assert "99 %" not in told
+    assert "a flat one moves" not in told
+    assert cut.plot_posterior().get_title(loc="left") == "Unfinished: no comparison yet"
