@@ -351,7 +351,8 @@ class FittedMixture(FittedModel):
         """Return a name for each component, such as "petal width 0.25, petal length 1.5".
 
         A name has the two columns in which the component's mean is farthest from the data's mean, with the component's
-        means. Kinds of components without means give "component 0", ….
+        means. For answers to questions ("smokes=often 0.91, eats=meat 0.8") it has the answers of two questions that
+        are more frequent than in the data. Kinds of components without means give "component 0", ….
         """
         try:
             return column_names_of(self.means(), self._data_as(Points, None), relative=True)
