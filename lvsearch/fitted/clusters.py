@@ -347,6 +347,13 @@ class FittedMixture(FittedModel):
             statistics = self._statistics(), other._statistics()
         return row_affinity(self.model.components, *statistics, like, jax.random.key(0))
 
+    def _calls_to_try(self) -> tuple[str, ...]:
+        refused = {
+            "uncertain()": self.estimate.size[0] < 2,
+            "plot_clusters()": len(self._data_as(Points, None).columns) < 2,
+        }
+        return tuple(call for call in self._useful_calls if not refused.get(call, False))
+
     def component_names(self) -> tuple[str, ...]:
         """Return a name for each component, such as "petal width 0.25, petal length 1.5".
 

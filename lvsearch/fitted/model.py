@@ -157,7 +157,7 @@ def fit_facts(fit: Any) -> tuple[Fact, ...]:
         *_component_facts(fit),
         Fact("model", fit.model.describe()),
         *unit_facts(fit.model, fit.training),
-        Fact("try", ", ".join(f"fit.{call}" for call in fit._useful_calls)),
+        Fact("try", ", ".join(f"fit.{call}" for call in fit._calls_to_try())),
     )
 
 
@@ -365,6 +365,10 @@ class FittedModel:
         """
         del other
         return None
+
+    def _calls_to_try(self) -> tuple[str, ...]:
+        """Return the calls that `print(fit)` names: those of `_useful_calls` that a fit of this size answers."""
+        return self._useful_calls
 
     def component_names(self) -> tuple[str, ...]:
         """Return a short name for each component, such as "component 0". Subclasses return names with a meaning.

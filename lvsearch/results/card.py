@@ -29,6 +29,8 @@ from lvsearch.sizing.gains import PooledGain
 from lvsearch.sizing.posterior import format_probability, in_percent, posterior
 from lvsearch.sizing.words import size_text, sizes_in_words, with_noun
 
+NEGLIGIBLE_ERROR = 0.001
+"""The standard error, in nats, below which the number itself says nothing: rounding makes it."""
 NEAR = 2
 """How many sizes the table of the card shows on each side of the sizes that cannot be told apart."""
 MOST_ROWS = 24
@@ -177,6 +179,7 @@ def _evidence_facts(result: Findings) -> tuple[Fact, ...]:
         )
     if not result.evaluator.nested:
         error = float(np.median(list(result.standard_errors.values())))
+        about = f"about {error:,.3g}" if error >= NEGLIGIBLE_ERROR else f"below {NEGLIGIBLE_ERROR:g}"
         if result.curve is not None:
             return (
                 Fact("evidence", _gains_in_words(result)),
@@ -204,7 +207,7 @@ def _evidence_facts(result: Findings) -> tuple[Fact, ...]:
             Fact(
                 "evidence",
                 f"{result.settings.evidence}{scale}: per size an estimate whose standard error, from the spread of "
-                f"repeated fits, is about {error:,.3g} nats. The probabilities are estimates over the sizes tried, not "
+                f"repeated fits, is {about} nats. The probabilities are estimates over the sizes tried, not "
                 f"bounds{BEYOND_THE_ERRORS if result.settings.evidence == 'bound' else ''}",
             ),
             Fact("certified", bounds_in_words(result, "certified").removeprefix("certified, no assumption: ")),

@@ -30,7 +30,7 @@ from lvsearch.results.wording import (
 from lvsearch.sizing.bounds import OF_FITS
 from lvsearch.sizing.ledger import Visit
 from lvsearch.sizing.posterior import Posterior, format_probability, posterior
-from lvsearch.sizing.words import size_text, sizes_in_words
+from lvsearch.sizing.words import size_text, sizes_in_words, with_noun
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -99,7 +99,7 @@ def _draw_estimate(result: Findings, axes: "Axes") -> Caption:
         if len(together) > 1
         else "",
         f"{_basis(result)}: {probability_in_words(result)}.",
-        f"{left_out} other sizes: each below 0.001." if left_out else "",
+        f"{with_noun(left_out, 'other sizes')}: {'each ' if left_out > 1 else ''}below 0.001." if left_out else "",
     ]
     limit = limit_in_words(result)
     text = " ".join(part for part in parts if part)

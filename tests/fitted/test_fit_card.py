@@ -145,3 +145,12 @@ def test_a_process_of_topics_calls_them_topics():
     fit = lv.fit(lv.models.HDP(), topics().training, size=2, seed=0)
     assert "topic 0:" in repr(fit)
     assert "component" not in repr(fit)
+
+
+def test_the_card_of_one_component_of_one_column_names_only_calls_that_answer():
+    rows = pd.DataFrame({"x": np.arange(9.0)})
+    fit = lv.fit(lv.models.FiniteMixture(lv.models.DiagonalComponents.scaled_to(rows)), rows, size=1)
+    assert "uncertain" not in repr(fit)
+    assert "plot_clusters" not in repr(fit)
+    assert "fit.uncertain()" in repr(clusters())
+    assert "fit.plot_clusters()" in repr(clusters())

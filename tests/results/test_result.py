@@ -1,6 +1,7 @@
 """What a result says: tables as promised, other priors without fitting, predictions that hold, models that add up."""
 
 import math
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -461,3 +462,20 @@ def test_a_search_stopped_after_one_size_compares_nothing_and_says_so():
     assert "99 %" not in told
     assert "a flat one moves" not in told
     assert cut.plot_posterior().get_title(loc="left") == "Unfinished: no comparison yet"
+
+
+def test_one_second_is_in_the_singular():
+    def evidence(size):
+        time.sleep(0.6)
+        return -1.0
+
+    cut = lv.search(lv.from_function(evidence), prior=lv.sizes.Geometric(0.05), seconds=1, progress=False)
+    assert cut.summary().startswith("Unfinished (stopped after 1 second): ")
+
+
+def test_an_error_of_rounding_is_not_told_in_digits():
+    """It was "about 7.05e-14 nats" where all fits of a size agree."""
+    rows = np.random.default_rng(0).normal(size=(30, 2))
+    model = lv.models.FiniteMixture(lv.models.DiagonalComponents.scaled_to(rows))
+    found = lv.search(model, rows, max_size=2, starts=2, evidence="bound", progress=False)
+    assert "from the spread of repeated fits, is below 0.001 nats" in found.summary()
