@@ -20,6 +20,7 @@ from lvsearch.results.wording import (
     best_estimate,
     bounds_in_words,
     component_name,
+    is_nothing_compared,
     kind_of,
     limit_in_words,
     probability_in_words,
@@ -86,7 +87,9 @@ def _draw_estimate(result: Findings, axes: "Axes") -> Caption:
     axes.vlines(at, 0.0, mean, color=colours, linewidth=2.4, zorder=3)
     axes.scatter(at, mean, s=42, c=colours, zorder=4, linewidths=0)
     best = sizes.index(found.best)
-    text = f"{size_text(found.best)}: {format_probability(float(mean[best]))}"
+    text = size_text(found.best)
+    if found.is_decided and not is_nothing_compared(result):
+        text = f"{text}: {format_probability(float(mean[best]))}"
     _annotate_point(axes, float(at[best]), float(mean[best]), text, leftwards=best > len(sizes) / 2)
     where.ticks(axes, found.best)
     axes.set_ylim(0.0, 1.05 if mean.max() > 0.5 else 1.3 * float(mean.max()))

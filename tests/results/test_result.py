@@ -461,7 +461,9 @@ def test_a_search_stopped_after_one_size_compares_nothing_and_says_so():
     assert "none yet: 1 cluster is the only size measured. Give the search more time (seconds=)" in told
     assert "99 %" not in told
     assert "a flat one moves" not in told
-    assert cut.plot_posterior().get_title(loc="left") == "Unfinished: no comparison yet"
+    axes = cut.plot_posterior()
+    assert axes.get_title(loc="left") == "Unfinished: no comparison yet"
+    assert "1: >0.999" not in [text.get_text() for text in axes.texts]
 
 
 def test_one_second_is_in_the_singular():
