@@ -132,7 +132,10 @@ FAINTEST = 0.05
 
 
 def draw_component_map(
-    found: ComponentMap, axes: "Axes", names: "tuple[Sequence[str], Sequence[str]] | None" = None
+    found: ComponentMap,
+    axes: "Axes",
+    names: "tuple[Sequence[str], Sequence[str]] | None" = None,
+    title: str | None = None,
 ) -> Caption:
     """Draw the components of two fits as bars, with bands for the units that are in both; return the caption.
 
@@ -141,6 +144,7 @@ def draw_component_map(
     found: the map between the components of the two fits
     axes: matplotlib axes to draw on
     names: the names of the components of the first and of the second fit; by default only their numbers are written
+    title: the title of the caption; by default it has the numbers of components of the two fits
     """
     palette, overlap = palette_of(axes), found.overlap.to_numpy()
     total = max(float(overlap.sum()), 1e-12)
@@ -183,7 +187,7 @@ def draw_component_map(
     axes.set_ylim(-0.02, 1 + GAP + 0.02)
     several = ", ".join(f"{one} → {' + '.join(map(str, parts))}" for one, parts in found.splits.items())
     return Caption(
-        f"From {overlap.shape[0]} to {overlap.shape[1]}: what split, what merged",
+        title or f"From {overlap.shape[0]} to {overlap.shape[1]}: what split, what merged",
         f"bars are as tall as the units they hold, bands are units in both; split: {several or 'none'}",
     )
 

@@ -414,6 +414,13 @@ class Points(Data):
         """Return the values as a data frame, NaN where not observed, with the names of rows and columns."""
         return pd.DataFrame(self.values.copy(), index=row_index(self), columns=list(self.columns))
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Return the values for `np.asarray(points)`, (rows, columns), NaN where not observed.
+
+        So points can be given wherever an array of numbers can, for example to `DiagonalComponents.weak`.
+        """
+        return np.array(self.values, dtype, copy=copy is not False)
+
     def __repr__(self) -> str:
         return f"Points({self.describe()})"
 

@@ -27,6 +27,7 @@ from lvsearch.models.plain_arguments import as_list, whole_number
 from lvsearch.models.units import Row
 from lvsearch.pictures.style import MARKERS, Caption, draw_captioned, in_house_style, palette_of
 from lvsearch.seeds import checked_seed
+from lvsearch.sizing.words import with_noun
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -89,11 +90,14 @@ def draw_clusters(
             _ellipse(axes, centre, covariances[component][np.ix_([x, y], [x, y])], palette.colour_of_part(component))
     axes.set_xlabel(visible(str(columns[0])), parse_math=False)
     axes.set_ylabel(visible(str(columns[1])), parse_math=False)
-    occupied = len(np.unique(of_row))
+    occupied, size = len(np.unique(of_row)), shares.shape[1]
     ellipses = "; ellipses hold 90 % of a component" if covariances is not None else ""
+    is_spread = _has_levels(points, x) or _has_levels(points, y)
+    spread = "; rows on whole numbers are moved apart at random" if is_spread else ""
+    title = with_noun(size, "components")
     return Caption(
-        f"{occupied} component{'s' if occupied != 1 else ''}",
-        f"rows by their most probable component, uncertain ones pale{ellipses}",
+        title if occupied == size else f"{title}, {occupied} with rows",
+        f"rows by their most probable component, uncertain ones pale{ellipses}{spread}",
     )
 
 
@@ -144,19 +148,40 @@ def _checked_columns(points: Points, columns: Sequence[Any], wanted: int | None)
     return chosen
 
 
+MOST_LEVELS = 10
+"""The largest number of different whole numbers in a column whose rows are spread out in a scatter plot."""
+SPREAD = 0.2
+"""How far, at most, rows are moved from such a whole number, in units of the column."""
+
+
+def _has_levels(points: Points, column: int) -> bool:
+    """Return True if a column holds few different whole numbers, such as 0 and 1, on which rows would lie in heaps."""
+    values = np.unique(points.values[points.observed[:, column], column])
+    return len(values) <= MOST_LEVELS and bool((values == np.round(values)).all())
+
+
+def _spread_values(points: Points, column: int) -> Float[np.ndarray, " row"]:
+    """Return the values of a column for a scatter plot: rows on a few whole numbers are moved apart at random."""
+    if not _has_levels(points, column):
+        return points.values[:, column]
+    return points.values[:, column] + np.random.default_rng(column).uniform(-SPREAD, SPREAD, points.n_units)
+
+
 def _scatter(points: Points, shares: Float[np.ndarray, "row component"], x: int, y: int, axes: "Axes") -> None:
     """Draw a scatter plot of two columns, with rows coloured by their most probable component; uncertain rows are pale.
 
     shares: q(component), the probability of each component for each row.
     x, y: the numbers of the columns on the horizontal and on the vertical axis. Rows that miss either are left out.
+        Rows on a few whole numbers are moved apart at random, so that they do not lie in one dot.
     """
+    across, upwards = (_spread_values(points, column) for column in (x, y))
     palette, of_row = palette_of(axes), shares.argmax(axis=1)
     both = points.observed[:, x] & points.observed[:, y]
     for component in np.unique(of_row[both]).tolist():
         rows = both & (of_row == component)
         axes.scatter(
-            points.values[rows, x],
-            points.values[rows, y],
+            across[rows],
+            upwards[rows],
             s=18,
             color=palette.colour_of_part(component),
             marker=MARKERS[component % len(MARKERS)],
@@ -347,11 +372,19 @@ class FittedMixture(FittedModel):
             statistics = self._statistics(), other._statistics()
         return row_affinity(self.model.components, *statistics, like, jax.random.key(0))
 
+    def _calls_to_try(self) -> tuple[str, ...]:
+        refused = {
+            "uncertain()": self.estimate.size[0] < 2,
+            "plot_clusters()": len(self._data_as(Points, None).columns) < 2,
+        }
+        return tuple(call for call in self._useful_calls if not refused.get(call, False))
+
     def component_names(self) -> tuple[str, ...]:
         """Return a name for each component, such as "petal width 0.25, petal length 1.5".
 
         A name has the two columns in which the component's mean is farthest from the data's mean, with the component's
-        means. Kinds of components without means give "component 0", ….
+        means. For answers to questions ("smokes=often 0.91, eats=meat 0.8") it has the answers of two questions that
+        are more frequent than in the data. Kinds of components without means give "component 0", ….
         """
         try:
             return column_names_of(self.means(), self._data_as(Points, None), relative=True)

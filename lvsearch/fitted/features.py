@@ -72,6 +72,7 @@ class FittedFeatures(FittedModel):
         """Return a name for each feature, such as "petal width 0.25, petal length 1.5".
 
         A name has the two columns to which the feature adds most, in standard deviations of the data, and its loadings.
+        A feature that no row has, whose loadings are 0, is called "adds to no column".
         """
         assert isinstance(self.training, Points)
         return column_names_of(self.loadings(), self.training, relative=False)

@@ -8,6 +8,7 @@ data. Subclasses for rows name their components by columns (`column_names_of`), 
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ from lvsearch.fitted.stored_fits import FitParts, save_parts
 from lvsearch.functional import FittedFunctions
 from lvsearch.inference.engine.describing import Described, bound_units, describe_units, site_value
 from lvsearch.inference.engine.estimate import Estimate
+from lvsearch.models.components.categorical import question_of
 from lvsearch.models.contract import Model
 from lvsearch.models.families import Categorical
 from lvsearch.models.kernels import copied_arrays
@@ -39,6 +41,8 @@ from lvsearch.sizing.words import with_noun
 
 NAMED_BY = 2
 """The number of columns in a name."""
+LEAST_LOADING = 1e-3
+"""The smallest loading that a name has, in standard deviations of its column."""
 
 Kind = TypeVar("Kind", bound=Data)
 
@@ -47,7 +51,9 @@ def column_names_of(values: pd.DataFrame, rows: Points, *, relative: bool) -> tu
     """Return a name for each component, such as "petal width 0.25, petal length 1.5".
 
     A name has the two columns in which the component stands out most, and the component's values in these columns.
-    A column's distance counts in standard deviations of the data.
+    A column's distance counts in standard deviations of the data. Of columns that stand for the answers to one
+    question, a name has one: the answer that is more frequent in the component than in the data. A component of
+    loadings that are all below `LEAST_LOADING` has the name "adds to no column".
 
     values: the value of each component in each column, (components, columns), in the units of the data.
     rows: the data, from which the mean and the standard deviation of each column are computed.
@@ -60,12 +66,43 @@ def column_names_of(values: pd.DataFrame, rows: Points, *, relative: bool) -> tu
         mean = rows.filled.sum(axis=0) / known
         spread = np.sqrt((np.where(rows.observed, rows.filled - mean, 0.0) ** 2).sum(axis=0) / known)
     matrix = values.to_numpy(np.float64)
-    apart = np.abs(matrix - mean if relative else matrix) / np.maximum(spread, 1e-300)
-    order = np.argsort(-apart, axis=1, kind="stable")[:, :NAMED_BY]
-    return tuple(
-        ", ".join(f"{values.columns[column]} {matrix[row, column]:.3g}".replace("-", "−") for column in columns)
-        for row, columns in enumerate(order.tolist())
-    )
+    questions = _questions(rows)
+    is_answer = np.array([question is not None for question in questions])
+    distance = matrix - mean if relative else matrix
+    apart = np.where(is_answer & relative, distance, np.abs(distance)) / np.maximum(spread, 1e-300)
+    names = []
+    for numbers, standing in zip(matrix, apart, strict=True):
+        order = np.argsort(-standing, kind="stable")
+        if not relative:
+            order = order[standing[order] >= LEAST_LOADING]
+        columns = _one_per_question(order.tolist(), questions)
+        told = ", ".join(f"{values.columns[column]} {numbers[column]:.3g}".replace("-", "−") for column in columns)
+        names.append(told or "adds to no column")
+    return tuple(names)
+
+
+def _questions(rows: Points) -> list[str | None]:
+    """Return the question that each column is an answer to, or None for a column of numbers, in the columns' order.
+
+    Columns named "question=category" are answers if they hold 0 and 1 only, and the question has two or more of them.
+    """
+    filled = rows.filled
+    is_binary = ((filled == 0) | (filled == 1)).all(axis=0)
+    asked = [question_of(str(name)) if binary else None for name, binary in zip(rows.columns, is_binary, strict=True)]
+    count = Counter(asked)
+    return [question if count[question] > 1 else None for question in asked]
+
+
+def _one_per_question(order: list[int], questions: list[str | None]) -> list[int]:
+    """Return the first `NAMED_BY` numbers of `order`, of the answers to a question only the first."""
+    chosen: list[int] = []
+    for column in order:
+        if len(chosen) == NAMED_BY:
+            break
+        question = questions[column]
+        if question is None or all(questions[other] != question for other in chosen):
+            chosen.append(column)
+    return chosen
 
 
 MOST_COMPONENTS = 20
@@ -95,7 +132,7 @@ def fit_facts(fit: Any) -> tuple[Fact, ...]:
         *_component_facts(fit),
         Fact("model", fit.model.describe()),
         *unit_facts(fit.model, fit.training),
-        Fact("try", ", ".join(f"fit.{call}" for call in fit._useful_calls)),
+        Fact("try", ", ".join(f"fit.{call}" for call in fit._calls_to_try())),
     )
 
 
@@ -152,7 +189,7 @@ def _component_facts(fit: Any) -> tuple[Fact, ...]:
     if not names:
         return ()
     noun = with_noun(1, fit.model.size_names[0].replace("_", " ")).removeprefix("1 ")
-    noun = "component" if noun == "truncation" else noun
+    noun = fit._component_noun if noun == "truncation" else noun
     shown = [Fact(f"{noun} {number}", _shortened(name)) for number, name in enumerate(names[:MOST_COMPONENTS])]
     left_out = len(names) - len(shown)
     return (*shown, *([Fact("…", f"{left_out} more: fit.component_names()")] if left_out else []))
@@ -213,6 +250,8 @@ class FittedModel:
 
     _useful_calls: ClassVar[tuple[str, ...]] = ("tables()", "transform(new)", "score(new)", 'save("folder")')
     """The calls that `print(fit)` names; each subclass has its own."""
+    _component_noun: ClassVar[str] = "component"
+    """What `print(fit)` calls a component of a process, whose size is a truncation."""
 
     size: Size
     evidence: Evidence
@@ -301,6 +340,10 @@ class FittedModel:
         """
         del other
         return None
+
+    def _calls_to_try(self) -> tuple[str, ...]:
+        """Return the calls that `print(fit)` names: those of `_useful_calls` that a fit of this size answers."""
+        return self._useful_calls
 
     def component_names(self) -> tuple[str, ...]:
         """Return a short name for each component, such as "component 0". Subclasses return names with a meaning.

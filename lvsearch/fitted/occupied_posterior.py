@@ -141,7 +141,7 @@ class OccupiedPosterior:
         ax: the axes to draw on; None for a new figure.
         """
         axes = plot_side_by_side(dict(zip(self.names, self.tables(), strict=True)), ax)
-        axes.set_xlabel("number")
+        axes.set_xlabel(f"number of {self.names[0]}" if len(self.names) == 1 else "number")
         if not self.agree:
             axes.set_title("The chains do not agree: not an answer yet")
         return axes

@@ -52,6 +52,7 @@ class FittedTopics(FittedModel):
     In shapes, `topic` stands for the number of topics K, `word` for the vocabulary, and `docs` for the documents.
     """
 
+    _component_noun: ClassVar[str] = "topic"
     _useful_calls: ClassVar[tuple[str, ...]] = (
         "topics()",
         "transform(new)",

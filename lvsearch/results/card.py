@@ -17,6 +17,7 @@ from lvsearch.results.wording import (
     answer,
     bounds_in_words,
     component_name,
+    is_nothing_compared,
     limit_in_words,
     observation_name,
     open_number_in_words,
@@ -28,6 +29,8 @@ from lvsearch.sizing.gains import PooledGain
 from lvsearch.sizing.posterior import format_probability, in_percent, posterior
 from lvsearch.sizing.words import size_text, sizes_in_words, with_noun
 
+NEGLIGIBLE_ERROR = 0.001
+"""The standard error, in nats, below which the number itself says nothing: rounding makes it."""
 NEAR = 2
 """How many sizes the table of the card shows on each side of the sizes that cannot be told apart."""
 MOST_ROWS = 24
@@ -57,7 +60,8 @@ def facts(result: Findings, held_out: pd.DataFrame | None = None) -> tuple[Fact,
         return (*(Fact(*each) for each in found), *_failures_fact(result), *_search_facts(result))
     found, asked = _probability_fact(result), result.scrutiny
     limit, number_open = limit_in_words(result), open_number_in_words(result)
-    influence = "" if result.evaluator.nested else f"; {result.influence.describe()}"
+    is_weighed = not result.evaluator.nested and not is_nothing_compared(result)
+    influence = f"; {result.influence.describe()}" if is_weighed else ""
     held_out_fact = Fact("held-out", _held_out_in_words(result, held_out))
     return (
         *([held_out_fact] if held_out is not None else []),
@@ -175,6 +179,7 @@ def _evidence_facts(result: Findings) -> tuple[Fact, ...]:
         )
     if not result.evaluator.nested:
         error = float(np.median(list(result.standard_errors.values())))
+        about = f"about {error:,.3g}" if error >= NEGLIGIBLE_ERROR else f"below {NEGLIGIBLE_ERROR:g}"
         if result.curve is not None:
             return (
                 Fact("evidence", _gains_in_words(result)),
@@ -202,7 +207,7 @@ def _evidence_facts(result: Findings) -> tuple[Fact, ...]:
             Fact(
                 "evidence",
                 f"{result.settings.evidence}{scale}: per size an estimate whose standard error, from the spread of "
-                f"repeated fits, is about {error:,.3g} nats. The probabilities are estimates over the sizes tried, not "
+                f"repeated fits, is {about} nats. The probabilities are estimates over the sizes tried, not "
                 f"bounds{BEYOND_THE_ERRORS if result.settings.evidence == 'bound' else ''}",
             ),
             Fact("certified", bounds_in_words(result, "certified").removeprefix("certified, no assumption: ")),

@@ -480,16 +480,25 @@ class Findings:
         larger: the larger size; by default the next larger size that was tried.
         Raises ValueError if no larger size was tried.
         """
-        size = as_size(size, self.prior.dimension)
-        if larger is None:
-            beyond = sorted(visit.size for visit in self.visits if visit.size > size and not visit.failed)
-            if not beyond:
-                raise ValueError(f"got size {size}, expected one below the largest visited: say larger= yourself")
-            larger = beyond[0]
         training = self._training()
-        described = (self.fit(each).transform(training) for each in (size, larger))
+        described = (self.fit(each).transform(training) for each in self.sizes_of_map(size, larger))
         # units that differ in length, such as sequences, are described element by element
         return component_map(*(np.concatenate(each) if isinstance(each, list) else each for each in described))
+
+    def sizes_of_map(self, size: Size | int, larger: Size | int | None = None) -> tuple[Size, Size]:
+        """Return the two sizes that `component_map` compares, as tuples.
+
+        size: the smaller size.
+        larger: the larger size; by default the next larger size that was tried.
+        Raises ValueError if no larger size was tried.
+        """
+        size = as_size(size, self.prior.dimension)
+        if larger is not None:
+            return size, as_size(larger, self.prior.dimension)
+        beyond = sorted(visit.size for visit in self.visits if visit.size > size and not visit.failed)
+        if not beyond:
+            raise ValueError(f"got size {size}, expected one below the largest visited: say larger= yourself")
+        return size, beyond[0]
 
     # ── inner ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

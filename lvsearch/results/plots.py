@@ -99,7 +99,12 @@ def plot_component_map(
 
     Raises ValueError if no larger size was tried.
     """
-    return draw_captioned(ax, partial(draw_component_map, result.component_map(size, larger)))
+    sizes = result.sizes_of_map(size, larger)
+    title = None
+    if result.prior.dimension > 1:  # the numbers of components that are drawn do not say which sizes these are
+        noun = result.evaluator.size_names[0].replace("_", " ").capitalize()
+        title = f"{noun} from {size_text(sizes[0])} to {size_text(sizes[1])}: what split, what merged"
+    return draw_captioned(ax, partial(draw_component_map, result.component_map(*sizes), title=title))
 
 
 def plot_held_out(comparison: pd.DataFrame, ax: "Axes | None" = None) -> "Axes":

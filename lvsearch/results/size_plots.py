@@ -20,6 +20,7 @@ from lvsearch.results.wording import (
     best_estimate,
     bounds_in_words,
     component_name,
+    is_nothing_compared,
     kind_of,
     limit_in_words,
     probability_in_words,
@@ -30,7 +31,7 @@ from lvsearch.results.wording import (
 from lvsearch.sizing.bounds import OF_FITS
 from lvsearch.sizing.ledger import Visit
 from lvsearch.sizing.posterior import Posterior, format_probability, posterior
-from lvsearch.sizing.words import size_text, sizes_in_words
+from lvsearch.sizing.words import size_text, sizes_in_words, with_noun
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -86,7 +87,9 @@ def _draw_estimate(result: Findings, axes: "Axes") -> Caption:
     axes.vlines(at, 0.0, mean, color=colours, linewidth=2.4, zorder=3)
     axes.scatter(at, mean, s=42, c=colours, zorder=4, linewidths=0)
     best = sizes.index(found.best)
-    text = f"{size_text(found.best)}: {format_probability(float(mean[best]))}"
+    text = size_text(found.best)
+    if found.is_decided and not is_nothing_compared(result):
+        text = f"{text}: {format_probability(float(mean[best]))}"
     _annotate_point(axes, float(at[best]), float(mean[best]), text, leftwards=best > len(sizes) / 2)
     where.ticks(axes, found.best)
     axes.set_ylim(0.0, 1.05 if mean.max() > 0.5 else 1.3 * float(mean.max()))
@@ -99,7 +102,7 @@ def _draw_estimate(result: Findings, axes: "Axes") -> Caption:
         if len(together) > 1
         else "",
         f"{_basis(result)}: {probability_in_words(result)}.",
-        f"{left_out} other sizes: each below 0.001." if left_out else "",
+        f"{with_noun(left_out, 'other sizes')}: {'each ' if left_out > 1 else ''}below 0.001." if left_out else "",
     ]
     limit = limit_in_words(result)
     text = " ".join(part for part in parts if part)
@@ -266,9 +269,18 @@ def _require_evidence(result: Findings) -> None:
 def has_progress(result: Findings) -> bool:
     """Return True if some size that was fitted has evidence, which can be drawn against the time spent.
 
-    None has where chains over partitions were interrupted before the first fit, or never visited the sizes fitted.
+    None has where chains over partitions were interrupted before the first fit, or hardly visited the sizes fitted.
     """
-    return result.evaluator.nested or any(visit.size in result.standard_errors for visit in result.visits)
+    return result.evaluator.nested or any(_has_known_evidence(result, visit) for visit in result.visits)
+
+
+def _has_known_evidence(result: Findings, visit: Visit) -> bool:
+    """Return True if the size of `visit` has evidence above −∞ that can be drawn.
+
+    Evidence from chains over partitions is drawn only if its standard error is at most `MOST_ERROR`.
+    """
+    error = result.standard_errors.get(visit.size)
+    return error is not None and (result.partitions is None or error <= MOST_ERROR)
 
 
 def draw_progress(result: Findings, axes: "Axes") -> Caption:
@@ -286,7 +298,7 @@ def draw_progress(result: Findings, axes: "Axes") -> Caption:
         )
     visits = tuple(visit for visit in result.visits if not visit.failed)
     spent = np.cumsum([visit.seconds for visit in visits])
-    ranked = np.array([visit.size in result.standard_errors for visit in visits])
+    ranked = np.array([_has_known_evidence(result, visit) for visit in visits])
     unit, spent = ("minutes", spent / 60) if spent[-1] > LONG else ("seconds", spent)
     if result.evaluator.nested:
         caption = _draw_bounds_by_time(
@@ -303,9 +315,9 @@ def draw_progress(result: Findings, axes: "Axes") -> Caption:
 
 
 def _curve(result: Findings) -> Curve:
-    """Return the estimated log evidence of all sizes that have one above −∞, by increasing size."""
+    """Return the estimated log evidence of all sizes whose evidence can be drawn, by increasing size."""
     visits = tuple(
-        sorted((visit for visit in result.visits if visit.size in result.standard_errors), key=lambda visit: visit.size)
+        sorted((visit for visit in result.visits if _has_known_evidence(result, visit)), key=lambda visit: visit.size)
     )
     scale = result.evaluator.scale
     estimate = np.array([visit.estimate for visit in visits]) / scale
@@ -321,12 +333,11 @@ def _curve(result: Findings) -> Curve:
     return Curve(visits, estimate - top, error, lower - top, upper - top, top)
 
 
-def _impossible_in_words(result: Findings) -> str:
-    """Return a phrase that names the sizes that are not drawn because their evidence is −∞; empty if there are none."""
-    sizes = sorted(
-        visit.size for visit in result.visits if not visit.failed and visit.size not in result.standard_errors
-    )
-    return f"; not drawn: {sizes_in_words(sizes)}, whose evidence is −∞" if sizes else ""
+def _not_drawn_in_words(result: Findings) -> str:
+    """Return a phrase that names the fitted sizes that are not drawn, and why; empty if there are none."""
+    sizes = sorted(visit.size for visit in result.visits if not visit.failed and not _has_known_evidence(result, visit))
+    why = "whose evidence is −∞" if result.partitions is None else HARDLY_VISITED
+    return f"; not drawn: {sizes_in_words(sizes)}, {why}" if sizes else ""
 
 
 MOST_ERROR = 3.0
@@ -334,6 +345,8 @@ MOST_ERROR = 3.0
 
 Chains that hardly visited a size know its evidence to hundreds of nats.
 """
+
+HARDLY_VISITED = "which the chains hardly visited"
 
 
 def _draw_differences(result: Findings, axes: "Axes") -> Caption:
@@ -365,7 +378,7 @@ def _draw_differences(result: Findings, axes: "Axes") -> Caption:
     axes.set_xlabel(size_label(unit_name(result)), parse_math=False)
     axes.set_ylabel(f"nats above the most probable size{scale_in_words(result)}")
     left_out = [size for size, one in zip(sizes, known, strict=True) if not one]
-    missing = f"; not drawn: {sizes_in_words(left_out)}, which the chains hardly visited" if left_out else ""
+    missing = f"; not drawn: {sizes_in_words(left_out)}, {HARDLY_VISITED}" if left_out else ""
     fitted = "" if dots.all() else "; dots: sizes that were measured"
     shaded = f"; shaded: {sizes_in_words(found.indistinguishable)}, which hold 95 % between them"
     return Caption(
@@ -407,14 +420,14 @@ def _draw_by_size(result: Findings, axes: "Axes") -> Caption:
     linear = _set_depth_scale(axes, curve.relative, curve.error, close, 1 / scale)
     where.ticks(axes, found.best)
     axes.set_xlabel(size_label(unit_name(result)), parse_math=False)
-    axes.set_ylabel(f"nats below the best{scale_in_words(result)}")
+    axes.set_ylabel(f"nats relative to the best{scale_in_words(result)}")
     ends = ", light: the ends of annealing" if any(visit.annealed is not None for visit in curve.visits) else ""
     shaded = f"; shaded: the evidence cannot choose between {sizes_in_words(found.indistinguishable)}"
     return Caption(
         "Estimated evidence for each size",
         f"log p(data | size), {result.settings.evidence} evidence, relative to the best; band ± 1 standard error{ends}"
         f"; faint dots: every trial{shaded if len(found.indistinguishable) > 1 else ''}"
-        f"{linear}{_impossible_in_words(result)}\n{bounds_in_words(result, 'certified')}",
+        f"{linear}{_not_drawn_in_words(result)}\n{bounds_in_words(result, 'certified')}",
     )
 
 
@@ -492,12 +505,12 @@ def _draw_estimates_by_time(
                 fontsize=8.5,
                 color=palette.accent if visit.size == found.best else palette.muted,
             )
-    axes.set_ylabel(f"nats below the best{scale_in_words(result)}")
+    axes.set_ylabel(f"nats relative to the best{scale_in_words(result)}")
     return Caption(
         "Evidence against time",
         "log p(data | size) of each size where its fits ended, relative to the best, ± 1 standard error; numbers are "
         "sizes, the line is the best so far. A size's later fits are counted where it was first visited"
-        f"{linear}{_impossible_in_words(result)}",
+        f"{linear}{_not_drawn_in_words(result)}",
     )
 
 

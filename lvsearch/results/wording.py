@@ -93,6 +93,10 @@ def _most_probable(result: Findings) -> str:
     best = size_in_words(result, found.best)
     if end is not None:
         return f"still rising at {best}, the {end}{_range_in_words(result)}"
+    prior, posterior = result.unvisited
+    hidden = f"; sizes not tried hold {format_probability(prior)} of the prior" if posterior > HIDDEN else ""
+    if is_nothing_compared(result):
+        return f"no comparison yet: {best} {verb_of_size(result, found.best)} the only size measured{hidden}"
     if not found.is_decided and result.partitions is not None:
         return f"no single number yet: chains over partitions do not agree, and name {_candidates_in_words(result)}"
     if not found.is_decided:
@@ -100,9 +104,15 @@ def _most_probable(result: Findings) -> str:
     if is_number_open(result):
         return ", ".join(_rows_held_in_words(result))
     chance = in_percent(float(found.probability[found.sizes.index(found.best)]))
-    prior, posterior = result.unvisited
-    hidden = f"; sizes not tried hold {format_probability(prior)} of the prior" if posterior > HIDDEN else ""
     return f"{best} ({chance}){_range_in_words(result)}{_errors_in_words(result)}{hidden}"
+
+
+def is_nothing_compared(result: Findings) -> bool:
+    """Return True if the search was stopped when a single size had evidence, and others may be better.
+
+    The probability of that size among the sizes tried is 1, whatever the data are.
+    """
+    return not result.is_finished and len(result.estimated.sizes) == 1 and result.unvisited[1] > HIDDEN
 
 
 def is_number_open(result: Findings) -> bool:
@@ -232,6 +242,8 @@ def short_answer(result: Findings) -> str:
     start = "" if result.is_finished else "Unfinished: "
     if _end_reached(result) is not None:
         return f"{start}still rising at {best}" if start else f"Still rising at {best}"
+    if is_nothing_compared(result):
+        return f"{start}no comparison yet"
     if not found.is_decided:
         return f"{start}no single number yet" if start else "No single number yet"
     if is_number_open(result):
@@ -272,9 +284,14 @@ def _advice_for_chains(result: Findings) -> str:
 def probability_in_words(result: Findings) -> str:
     """Return the probability of the best size in words, with its 5 % and 95 % points under the errors of the evidence.
 
-    If the evidence cannot decide between sizes, the words say so and what to do.
+    If the evidence cannot decide between sizes, or compares none, the words say so and what to do.
     """
     found = result.estimated
+    if is_nothing_compared(result):
+        return (
+            f"none yet: {size_in_words(result, found.best)} {verb_of_size(result, found.best)} the only size measured. "
+            "Give the search more time (seconds=)"
+        )
     if not found.is_decided and result.partitions is not None:
         return (
             f"none yet: after {result.partitions.sweeps} sweeps of each chain R-hat is {result.partitions.rhat:.2f}, "

@@ -288,8 +288,13 @@ class Persistence:
         probability, many = self.probability(), len(self.names)
         lasting = int((probability >= PROBABILITY).sum())
         fleeting = int((probability < HALF).sum())
+        highest = (len(samples) + 0.5) / (len(samples) + 1)  # the probability of a component in every sample
+        certain = f"with probability {PROBABILITY:g} or more"
+        if samples and highest < PROBABILITY:
+            lasting = int((probability > highest - 1e-9).sum())
+            certain = f"in every sample, but samples are too few for a probability of {PROBABILITY:g} (bootstraps=)"
         text = (
-            f"{lasting} of {many} {self.size_names[0]} {_come(lasting)} back with probability {PROBABILITY:g} or more: "
+            f"{lasting} of {many} {self.size_names[0]} {_come(lasting)} back {certain}: "
             f"looked for in fits of {len(samples)} samples of the data, each from a start of its own, "
             f"{self._at_sizes()}"
         )

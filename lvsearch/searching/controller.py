@@ -284,7 +284,7 @@ def run(
                     task = next_task(evaluator, prior, settings, state, search)
                     assert task is not None
                     state, search = step(evaluator, prior, settings, state, search, task, make)
-                return _save_as_stopped(state, f"stopped after {budget.seconds:g} seconds", save)
+                return _save_as_stopped(state, _stopped_after(budget.seconds), save)
             state = replace(state, partitions=evaluator.lengthen(state.partitions, prior, settings.max_size))
             made += 1
             save(state)
@@ -295,7 +295,7 @@ def run(
         while (task := next_task(evaluator, prior, settings, state, search)) is not None:
             spent = time.monotonic() - began + _expected_seconds(state, task)
             if budget.seconds is not None and made and agreed(spent > LATEST * budget.seconds):
-                return _save_as_stopped(state, f"stopped after {budget.seconds:g} seconds", save)
+                return _save_as_stopped(state, _stopped_after(budget.seconds), save)
             if budget.width is not None and state.visits and search.bounds().width <= budget.width:
                 return _save_as_stopped(state, f"proved bounds within {budget.width:g} nats", save)
             tell = partial(_tell, bar, status)
@@ -494,6 +494,11 @@ def _n_trials(state: SearchState, size: Size) -> int:
 def _tell(bar: tqdm, status: str, words: str) -> None:
     """Show the status of the search and a few more words beside the progress bar, joined by "; "."""
     bar.set_postfix_str(f"{status}; {words}")
+
+
+def _stopped_after(seconds: float) -> str:
+    """Return why a search ended when its time was up, such as "stopped after 60 seconds"."""
+    return f"stopped after {seconds:g} second{'' if seconds == 1 else 's'}"
 
 
 def _save_as_stopped(state: SearchState, why: str, save: Callable[[SearchState], None]) -> SearchState:

@@ -45,9 +45,8 @@ def as_size(size: Size | int, dimension: int) -> Size:
     except (TypeError, ValueError, IndexError):  # the last two of arrays that have no single entry
         values = ()
     if len(values) != dimension or any(value < 1 for value in values):
-        raise ValueError(
-            f"A size is {dimension} positive integer(s): got {shortened_repr(size)}. Sizes start at 1, not 0."
-        )
+        start = "Sizes start at 1, not 0." if dimension == 1 else "Give a tuple: one from 1 on for each size variable."
+        raise ValueError(f"A size is {dimension} positive integer(s): got {shortened_repr(size)}. {start}")
     return values
 
 

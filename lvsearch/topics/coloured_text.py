@@ -152,10 +152,9 @@ def colour_text(
     chosen = np.where(ids >= 0, share.argmax(1), -1)
     probability = np.where(ids >= 0, share.max(1), 0.0)
     table = pd.DataFrame({"word": words, "topic": chosen, "probability": probability, "known": ids >= 0})
-    most = np.argsort(-(gamma - alpha), kind="stable")[:n_topics]
-    legend = pd.DataFrame(
-        {"topic": most, "words": [top_words[topic] for topic in most], "tokens": (gamma - alpha)[most]}
-    )
+    tokens = np.maximum(gamma - alpha, 0.0)  # rounding takes topics without tokens below 0
+    most = np.argsort(-tokens, kind="stable")[:n_topics]
+    legend = pd.DataFrame({"topic": most, "words": [top_words[topic] for topic in most], "tokens": tokens[most]})
     return ColouredText(table, legend, pieces, threshold, is_word)
 
 

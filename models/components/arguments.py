@@ -84,14 +84,13 @@ def standardised(unit: Row, location: Any, scale: Any) -> Float[Array, " dim"]:
 def location_and_scale(values: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean and the standard deviation of each column, shape (dim,) each, over cells that are not NaN.
 
+    values: (rows, columns), NaN where missing: an array, a data frame of numbers, or `lv.Points`.
+
     Raises ValueError for an array of another rank, and for a column that is constant or has fewer than two cells.
     """
     array = numbers("values", values)
     if array.ndim != 2:
-        raise ValueError(
-            f"got data of shape {array.shape}, expected (rows, columns); of lv.Points, pass points.to_frame(), where "
-            "missing cells are NaN"
-        )
+        raise ValueError(f"got data of shape {array.shape}, expected (rows, columns)")
     seen = ~np.isnan(array)
     count = seen.sum(0)
     if np.any(count < 2):

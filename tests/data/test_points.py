@@ -356,6 +356,22 @@ def test_new_rows_are_over_the_same_columns(points):
         points.like_this(HOLES)
 
 
+# -- as an array -------------------------------------------------------------------------------------------------------
+
+
+def test_points_stand_for_their_values_wherever_an_array_is_asked_for():
+    """The page on models says that a kind of component is made from `lv.Points`; it was refused: "expected numbers"."""
+    counts = np.array([[1.0, 4.0], [2.0, np.nan], [7.0, 6.0]])
+    points = lv.Points.from_array(counts, missing="nan")
+    assert_array_equal(np.asarray(points), counts)
+    np.asarray(points)[0, 0] = 9.0
+    assert points.values[0, 0] == 1.0
+    kinds = lv.models.DiagonalComponents, lv.models.FullCovarianceComponents
+    for make in (*(kind.weak for kind in kinds), *(kind.scaled_to for kind in kinds)):
+        assert_array_equal(make(points).scale, make(counts).scale)
+    assert lv.models.PoissonFactorization.scaled_to(points).mean_count == 4.0
+
+
 # -- batches -----------------------------------------------------------------------------------------------------------
 
 

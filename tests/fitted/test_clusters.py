@@ -145,3 +145,17 @@ def test_other_models_do_not_offer_clusters():
     model = lv.fit(lv.models.LDA(), np.array([[1, 2], [2, 0], [0, 3]]), size=2, seed=0)
     assert "means" not in dir(model)
     assert "topics" not in dir(fitted())
+
+
+def test_rows_of_answers_do_not_lie_in_one_dot_and_empty_components_are_counted():
+    """40 rows were two dots, under the title "2 components" of a fit of 3."""
+    frame = pd.DataFrame({"smokes": ["often", "never"] * 20, "drinks": ["yes", "no"] * 20})
+    points = lv.Points.from_categories(frame)
+    kind = lv.models.CategoricalComponents.from_columns(points.columns)
+    fit = lv.fit(lv.models.FiniteMixture(kind), points, size=3, seed=0)
+    axes = fit.plot_clusters()
+    drawn = np.concatenate([np.asarray(dots.get_offsets()) for dots in axes.collections])
+    assert len(np.unique(drawn, axis=0)) == 40
+    assert (np.abs(drawn - np.round(drawn)) <= 0.2).all()
+    assert axes.get_title(loc="left") == "3 components, 2 with rows"
+    assert "moved apart at random" in " ".join(text.get_text() for text in axes.texts).replace("\n", " ")

@@ -112,3 +112,45 @@ def test_every_kind_of_fit_names_methods_that_it_has_and_prints_a_card(kind: typ
     assert kind.__repr__ is FittedModel.__repr__  # a dataclass writes its own unless told not to
     assert 3 <= len(kind._useful_calls) <= 6
     assert all(callable(getattr(kind, call.partition("(")[0])) for call in kind._useful_calls)
+
+
+def test_a_latent_class_is_named_by_its_frequent_answers_to_two_questions():
+    """The names were "smokes=often 0.0895, smokes=never 0.91": one question twice, the rare answer first."""
+    z = np.repeat([0, 1], 20)
+    often = np.random.default_rng(0).random((3, 40)) < np.where(z, 0.9, 0.1)
+    frame = pd.DataFrame(dict(zip(("smokes", "drinks", "eats"), np.where(often, "often", "never"), strict=True)))
+    points = lv.Points.from_categories(frame)
+    kind = lv.models.CategoricalComponents.from_columns(points.columns)
+    fit = lv.fit(lv.models.FiniteMixture(kind), points, size=2, seed=0)
+    for name in fit.component_names():
+        answers = [answer.rsplit(" ", 1) for answer in name.split(", ")]
+        assert len({answer.split("=")[0] for answer, _ in answers}) == 2
+        assert len({answer.split("=")[1] for answer, _ in answers}) == 1  # all "often", or all "never"
+        assert all(float(share) > 0.7 for _, share in answers)
+
+
+def test_a_feature_of_no_row_has_no_loadings_in_its_name():
+    """It was called "c 4.46e−20, d 8.61e−20"."""
+    rng = np.random.default_rng(0)
+    rows = (rng.random((30, 2)) < 0.5) @ np.array([[3.0, 0.0, 1.0], [0.0, 3.0, 1.0]]) + 0.3 * rng.standard_normal(
+        (30, 3)
+    )
+    values = pd.DataFrame([[3.0, 0.0, 1.0], [1e-20, 0.0, -1e-19]], columns=["a", "b", "c"])
+    points = lv.Points.from_array(rows, columns=["a", "b", "c"])
+    found = fitted_model.column_names_of(values, points, relative=False)
+    assert found == ("a 3, c 1", "adds to no column")
+
+
+def test_a_process_of_topics_calls_them_topics():
+    fit = lv.fit(lv.models.HDP(), topics().training, size=2, seed=0)
+    assert "topic 0:" in repr(fit)
+    assert "component" not in repr(fit)
+
+
+def test_the_card_of_one_component_of_one_column_names_only_calls_that_answer():
+    rows = pd.DataFrame({"x": np.arange(9.0)})
+    fit = lv.fit(lv.models.FiniteMixture(lv.models.DiagonalComponents.scaled_to(rows)), rows, size=1)
+    assert "uncertain" not in repr(fit)
+    assert "plot_clusters" not in repr(fit)
+    assert "fit.uncertain()" in repr(clusters())
+    assert "fit.plot_clusters()" in repr(clusters())

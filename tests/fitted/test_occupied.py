@@ -279,6 +279,7 @@ def test_chains_that_agree_answer_in_a_sentence():
     assert "R-hat 1.00" in repr(found)
     assert "4 chains from different starts, 500 draws of each" in repr(found)
     axes = found.plot_posterior()
+    assert axes.get_xlabel() == "number of occupied components"
     assert len(axes.patches) == 3
     assert not axes.get_title()
 

@@ -294,3 +294,17 @@ def test_doubled_sizes_are_on_a_logarithmic_axis_and_a_dark_picture_is_dark():
         ax = plot_bounds(climbing)
     assert ax.get_xscale() == ("log" if len(climbing.visits) < 32 else "linear")
     assert ax.xaxis.label.get_color() == DARK.ink
+
+
+def test_a_map_of_components_of_blocks_names_both_sizes_and_whose_components_they_are():
+    """Its title was "From 2 to 2: what split, what merged" for sizes 2×1 and 2×2."""
+    cells = np.kron(np.eye(2), np.ones((4, 4)))
+    sizes = {"max_size": (2, 2), "exhaustive": True, "evidence": "bound"}
+    found = lv.search(lv.models.LatentBlockModel(), cells, progress=False, starts=1, **sizes)
+    assert "Row clusters from 2×1 to 2×2: what split, what merged" in words(found.plot_component_map((2, 1), ax=axes()))
+
+
+def test_one_size_that_is_not_drawn_is_in_the_singular():
+    evidence = {1: -1.0, 2: -50.0, 3: -60.0, 4: -70.0}
+    found = searched(lambda size: lv.Evidence(evidence[size[0]], standard_error=0.1), max_size=4, exhaustive=True)
+    assert "1 other size: below 0.001." in words(plot_posterior(found, axes()))

@@ -1,6 +1,7 @@
 """What a result says: tables as promised, other priors without fitting, predictions that hold, models that add up."""
 
 import math
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -443,3 +444,40 @@ def test_the_share_of_the_prior_of_allowed_sizes_that_were_not_tried():
     allowed = 1 - 0.95**200
     assert result.unvisited[0] == pytest.approx(allowed - tried)
     assert result.prior_above_largest == pytest.approx(0.95**200)
+
+
+def test_a_search_stopped_after_one_size_compares_nothing_and_says_so():
+    """Its headline was "1 cluster (more than 99 %)" whatever the data were: the probability among one size is 1."""
+    function = lv.from_function(
+        lambda size: lv.Evidence(-100.0 / size[0], standard_error=0.1), size_names=("clusters",)
+    )
+    cut = lv.search(function, prior=lv.sizes.Geometric(0.05), seconds=0, progress=False)
+    assert len(cut.visits) == 1
+    told = " ".join(cut.summary().split())
+    assert told.startswith(
+        "Unfinished (stopped after 0 seconds): no comparison yet: 1 cluster is the only size measured; "
+    )
+    assert "sizes not tried hold 0.95" in told
+    assert "none yet: 1 cluster is the only size measured. Give the search more time (seconds=)" in told
+    assert "99 %" not in told
+    assert "a flat one moves" not in told
+    axes = cut.plot_posterior()
+    assert axes.get_title(loc="left") == "Unfinished: no comparison yet"
+    assert "1: >0.999" not in [text.get_text() for text in axes.texts]
+
+
+def test_one_second_is_in_the_singular():
+    def evidence(size):
+        time.sleep(0.6)
+        return -1.0
+
+    cut = lv.search(lv.from_function(evidence), prior=lv.sizes.Geometric(0.05), seconds=1, progress=False)
+    assert cut.summary().startswith("Unfinished (stopped after 1 second): ")
+
+
+def test_an_error_of_rounding_is_not_told_in_digits():
+    """It was "about 7.05e-14 nats" where all fits of a size agree."""
+    rows = np.random.default_rng(0).normal(size=(30, 2))
+    model = lv.models.FiniteMixture(lv.models.DiagonalComponents.scaled_to(rows))
+    found = lv.search(model, rows, max_size=2, starts=2, evidence="bound", progress=False)
+    assert "from the spread of repeated fits, is below 0.001 nats" in found.summary()

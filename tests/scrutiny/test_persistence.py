@@ -181,6 +181,9 @@ def test_planted_clusters_come_back_and_the_halves_of_one_do_not():
     assert len(planted.stable(0.9)) == 3
     assert planted.probability().min() == pytest.approx(6.5 / 7)
     assert planted.describe().startswith("3 of 3 components come back with probability 0.9 or more")
+    samples = [each for each in planted.recurrences if each.source == "samples"]
+    few = replace(planted, recurrences=tuple(samples[:2]))  # 2.5 / 3 is below 0.9: it said that none comes back
+    assert few.describe().startswith("3 of 3 components come back in every sample, but samples are too few for")
     cut = found(4)
     table = cut.table()
     assert len(cut.names) == 4

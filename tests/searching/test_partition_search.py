@@ -166,6 +166,20 @@ def test_a_search_whose_fitted_sizes_are_all_improbable_has_a_report(tmp_path: P
     assert write_report(cut, tmp_path / "report").is_file()
 
 
+def test_a_fitted_size_that_the_chains_hardly_visited_is_named_and_not_drawn_against_time() -> None:
+    """Its evidence is known to hundreds of nats: its error bar hid the other sizes."""
+    result = replace(searched())
+    left_out = next(visit.size for visit in result.visits if visit.size != result.best_size)
+    errors = {**result.standard_errors, left_out: 460.0}
+    object.__setattr__(result, "standard_errors", errors)
+    axes = result.plot_progress()
+    low, high = axes.get_ylim()
+    assert high - low < 100
+    words = " ".join(text.get_text() for text in axes.texts).replace("\n", " ")
+    assert f"not drawn: {left_out[0]}, which the chains hardly visited" in words
+    assert "relative to the best" in axes.get_ylabel()
+
+
 def test_chains_that_are_too_short_give_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
     assert MOST_SWEEPS > 256
     monkeypatch.setattr(partition_evaluator, "MOST_SWEEPS", 32)

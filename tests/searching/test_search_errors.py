@@ -122,6 +122,12 @@ def test_bad_settings(changed: dict[str, Any], message: str, tmp_path: Path):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_size_of_two_variables_is_asked_for_as_a_tuple():
+    """It said "Sizes start at 1, not 0" of 3."""
+    with pytest.raises(ValueError, match=r"got 3\. Give a tuple"):
+        lv.fit(lv.models.LatentBlockModel(), np.eye(4), size=3)
+
+
 def test_a_function_of_two_sizes_needs_a_prior_over_two():
     function = lv.from_function(lambda size: -1.0, size_names=("rows", "columns"))
     with pytest.raises(ValueError, match=r"over 1 size variable\(s\), expected 2 \(rows, columns\)"):

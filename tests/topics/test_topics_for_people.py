@@ -247,6 +247,14 @@ def test_a_list_of_words_is_coloured_as_it_is(form):
             fit.coloured(wrong)
 
 
+def test_a_coloured_text_has_no_topic_with_fewer_than_zero_tokens():
+    """Rounding left −1e-11 tokens to a topic of an HDP."""
+    kinds = [["cat", "mat", "sat"], ["stock", "market", "falls"], ["dogs", "bark", "loud"]]
+    corpus = lv.Corpus.from_tokens([kinds[number % 3] * 2 for number in range(24)])
+    fit = lv.fit(lv.models.HDP(), corpus, size=4, seed=0)
+    assert (fit.coloured(["cat", "market"]).topics["tokens"] >= 0).all()
+
+
 def test_words_of_a_document_are_coloured_by_where_they_came_from():
     fit = fitted()
     document = fit.document(2)
