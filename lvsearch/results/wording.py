@@ -95,6 +95,8 @@ def _most_probable(result: Findings) -> str:
         return f"still rising at {best}, the {end}{_range_in_words(result)}"
     prior, posterior = result.unvisited
     hidden = f"; sizes not tried hold {format_probability(prior)} of the prior" if posterior > HIDDEN else ""
+    if is_only_size_allowed(result):
+        return f"nothing to compare: {best} {verb_of_size(result, found.best)} the only size allowed"
     if is_nothing_compared(result):
         return f"no comparison yet: {best} {verb_of_size(result, found.best)} the only size measured{hidden}"
     if not found.is_decided and result.partitions is not None:
@@ -108,11 +110,19 @@ def _most_probable(result: Findings) -> str:
 
 
 def is_nothing_compared(result: Findings) -> bool:
-    """Return True if the search was stopped when a single size had evidence, and others may be better.
+    """Return True if the search was stopped when a single size had evidence and others may be better, or if it was
+    allowed a single one.
 
     The probability of that size among the sizes tried is 1, whatever the data are.
     """
+    if is_only_size_allowed(result):
+        return True
     return not result.is_finished and len(result.estimated.sizes) == 1 and result.unvisited[1] > HIDDEN
+
+
+def is_only_size_allowed(result: Findings) -> bool:
+    """Return True if the search was allowed to try a single size, so that its probability says nothing."""
+    return result.settings.max_size is not None and max(result.settings.max_size) == 1
 
 
 def is_number_open(result: Findings) -> bool:
@@ -221,6 +231,8 @@ def _end_reached(result: Findings) -> str | None:
     size variables the words name the variable, such as "most column clusters tried".
     """
     best, allowed = result.estimated.best, result.settings.max_size
+    if is_only_size_allowed(result):
+        return None  # a single size rises above nothing
     if result.partitions is not None:
         return "largest allowed" if allowed == best else None
     tried = tuple(max(numbers) for numbers in zip(*(visit.size for visit in result.visits), strict=True))
@@ -242,6 +254,8 @@ def short_answer(result: Findings) -> str:
     start = "" if result.is_finished else "Unfinished: "
     if _end_reached(result) is not None:
         return f"{start}still rising at {best}" if start else f"Still rising at {best}"
+    if is_only_size_allowed(result):
+        return f"{start}nothing to compare" if start else "Nothing to compare"
     if is_nothing_compared(result):
         return f"{start}no comparison yet"
     if not found.is_decided:
@@ -287,6 +301,11 @@ def probability_in_words(result: Findings) -> str:
     If the evidence cannot decide between sizes, or compares none, the words say so and what to do.
     """
     found = result.estimated
+    if is_only_size_allowed(result):
+        return (
+            f"none: {size_in_words(result, found.best)} {verb_of_size(result, found.best)} the only size allowed. "
+            "Allow more (max_size=)"
+        )
     if is_nothing_compared(result):
         return (
             f"none yet: {size_in_words(result, found.best)} {verb_of_size(result, found.best)} the only size measured. "

@@ -466,6 +466,19 @@ def test_a_search_stopped_after_one_size_compares_nothing_and_says_so():
     assert "1: >0.999" not in [text.get_text() for text in axes.texts]
 
 
+def test_a_search_that_is_allowed_one_size_compares_nothing_and_says_so():
+    """It said "Still rising at 1 cluster, the largest allowed", as if smaller ones had been tried."""
+    function = lv.from_function(
+        lambda size: lv.Evidence(-100.0 / size[0], standard_error=0.1), size_names=("clusters",)
+    )
+    one = lv.search(function, prior=lv.sizes.Geometric(0.05), max_size=1, progress=False)
+    told = " ".join(one.summary().split())
+    assert told.startswith("Nothing to compare: 1 cluster is the only size allowed.")
+    assert "none: 1 cluster is the only size allowed. Allow more (max_size=)" in told
+    assert "ising" not in told
+    assert one.plot_posterior().get_title(loc="left") == "Nothing to compare"
+
+
 def test_one_second_is_in_the_singular():
     def evidence(size):
         time.sleep(0.6)
