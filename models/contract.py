@@ -173,7 +173,7 @@ HyperparameterArray = np.ndarray | Array
 
 
 class ExpectedCells(NamedTuple):
-    """Where the prior of a model of rows expects the cells of each column, in the unit of the data.
+    """The place where the prior of a model of rows expects the cells of each column, in the unit of the data.
 
     | field | shape | meaning |
     |---|---|---|

@@ -121,7 +121,7 @@ def _gain_of_last_topic(
     for LDA. m is 1 below 48 topics. From there on it counts the pairs that cost at most twice the cheapest (`ALIKE`),
     among the cheapest K // 6, but no fewer than a quarter of these; more than 8 are rounded down to a multiple of 8.
     With 8 and more, paths have half of the temperatures. On news articles (197 topics, 24 pairs) the ends of the two
-    directions are then 101 nats a topic apart instead of 79. Fits differ by more than that changes the gain.
+    directions are then 101 nats a topic apart instead of 79.
 
     Hyper-parameters that have priors are fixed at the fit's numbers. At other likely numbers the gain differs by
     little, because the evidence is flat in them there.

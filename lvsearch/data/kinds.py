@@ -20,7 +20,7 @@ KINDS: tuple[type[Data], ...] = (Corpus, Points, PairedCorpus, Groups, Genotypes
 
 
 FARTHER, NEARER = 3.0, 5.0
-"""How many times farther, or nearer, than the prior expects cells of a column may lie before a card says so."""
+"""The factors beyond which a card says that cells lie farther, or nearer, than the prior expects."""
 
 
 def kind_for(model: Model) -> type[Data]:

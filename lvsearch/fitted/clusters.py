@@ -151,7 +151,7 @@ def _checked_columns(points: Points, columns: Sequence[Any], wanted: int | None)
 MOST_LEVELS = 10
 """The largest number of different whole numbers in a column whose rows are spread out in a scatter plot."""
 SPREAD = 0.2
-"""How far, at most, rows are moved from such a whole number, in units of the column."""
+"""The largest distance by which rows are moved from such a whole number, in units of the column."""
 
 
 def _has_levels(points: Points, column: int) -> bool:

@@ -251,7 +251,7 @@ class FittedModel:
     _useful_calls: ClassVar[tuple[str, ...]] = ("tables()", "transform(new)", "score(new)", 'save("folder")')
     """The calls that `print(fit)` names; each subclass has its own."""
     _component_noun: ClassVar[str] = "component"
-    """What `print(fit)` calls a component of a process, whose size is a truncation."""
+    """The noun by which `print(fit)` calls a component of a process, whose size is a truncation."""
 
     size: Size
     evidence: Evidence

@@ -251,7 +251,7 @@ def test_chains_that_never_change_are_worth_more_visits_the_sooner_they_came(arr
 
 
 def test_sweeps_that_were_left_out_count_as_not_yet_arrived() -> None:
-    """Of 6 blocks 2 were discarded: 64 sweeps, then 5 in which one chain was elsewhere."""
+    """Two of six blocks were discarded (64 sweeps). One chain was elsewhere until the fifth sweep after them."""
     parts = np.full((4, 32, 16), 3)
     parts[0, 4, 7] = 2
     log_rows = np.zeros(parts.shape)
