@@ -68,6 +68,12 @@ of 82 rows took 9.0 ms of both cores a step, and 4.5 ms of one core so, with the
 _OUTSIDE = get_opaque_trace_state()  # JAX's state outside of all programs, where nothing is being traced
 
 
+def goes_to_cpu() -> bool:
+    """Return True if programs called now run on a CPU, by the device of the context or, without one, JAX's default."""
+    device = jax.config.jax_default_device
+    return (jax.default_backend() if device is None else getattr(device, "platform", device)) == "cpu"
+
+
 def full_precision(function: Callable[P, R]) -> Callable[P, R]:
     """Return the function with matrix products that keep all bits of their factors, and mixed dtypes as JAX's standard.
 
@@ -168,7 +174,7 @@ class KernelOnCPU:
         leaves = jax.tree.leaves((args, kwargs))
         few = self._always or sum(getattr(leaf, "size", 1) for leaf in leaves) <= FEW_ELEMENTS
         # inside another program nothing is compiled separately, and JAX rejects compiler options there
-        if few and get_opaque_trace_state() == _OUTSIDE and jax.default_backend() == "cpu":
+        if few and get_opaque_trace_state() == _OUTSIDE and goes_to_cpu():
             if self._on_cpu is None:
                 self._on_cpu = self._program(compiler_options=_first_known(self._choices))
             return self._on_cpu(*args, **kwargs)

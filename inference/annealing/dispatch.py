@@ -1,6 +1,7 @@
 """Annealed evidence of any model at one size: choice of the path, its length and the number of particles."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import singledispatch
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from lvsearch.inference.chains import Chain, State
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.generators import fold_in, split_key
-from lvsearch.inference.sharding import devices_at_work, in_processes
+from lvsearch.inference.sharding import devices_at_work, in_processes, one_after_another
 from lvsearch.models.contract import Model
 
 FIRST_STEPS, FIRST_DRAWS = 24, 48_000
@@ -222,7 +223,8 @@ def temperature_profile(chain: Chain, key: Key[Array, ""], work: Effort) -> Prof
     """
     if work.islands * work.particles < FEWEST_FOR_PILOT or chain_kit(chain).along_data:
         return Profile(np.array([0.0, 1.0]), np.zeros(2), np.zeros(2))
-    return pilot(chain, key, islands=work.islands, particles=work.particles)
+    with _on_device_of(chain):
+        return pilot(chain, key, islands=work.islands, particles=work.particles)
 
 
 def anneal(chain: Chain, key: Key[Array, ""], work: Effort, profile: Profile) -> tuple[TwoSided, ...]:
@@ -235,6 +237,19 @@ def anneal(chain: Chain, key: Key[Array, ""], work: Effort, profile: Profile) ->
     work: numbers of temperatures and particles.
     profile: how to space the temperatures, from `temperature_profile`.
     """
+    with _on_device_of(chain):
+        return _along_one_or_two_paths(chain, key, work, profile)
+
+
+def _on_device_of(chain: Chain) -> AbstractContextManager[object]:
+    """Return the context of the device that a chain's programs run on: the CPU if it goes in small steps, else JAX's
+    default.
+    """
+    return one_after_another() if chain_kit(chain).in_small_steps else nullcontext()
+
+
+def _along_one_or_two_paths(chain: Chain, key: Key[Array, ""], work: Effort, profile: Profile) -> tuple[TwoSided, ...]:
+    """Do what `anneal` does, on the device of the context."""
     key_first, key_anchors, key_second = split_key(key, 3)
     if len(profile.temperature) > HOPELESS * work.steps and not _is_around_labelling(chain):
         temperatures = schedule(profile, work.steps)
@@ -298,7 +313,8 @@ def both_ways(
         state.
         """
         if not devices:
-            return one_half(number)
+            with _on_device_of(chain):  # a thread does not inherit its caller's device
+                return one_half(number)
         with jax.default_device(devices[number % len(devices)]):
             ends, state = one_half(number)
             return ends, jax.tree.map(np.asarray, state)

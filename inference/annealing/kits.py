@@ -40,6 +40,7 @@ class ChainKit(NamedTuple):
     | `anchored` | key, states -> a path around the best of them, or None; None for chains without such a path |
     | `patience` | (nats between both directions) × (temperatures) below which no second path is annealed |
     | `first_steps` | number of temperatures by default -> that of the cheapest annealing of this chain |
+    | `in_small_steps` | True if a sweep takes thousands of small steps in turn, which a CPU does faster than a GPU |
 
     A path around the best particle is shorter, but stays in one labelling and one mode. `states` are the ends of the
     first path's forward annealing: particles of each of its two independent halves, or of the one run if it ran forward
@@ -51,6 +52,7 @@ class ChainKit(NamedTuple):
     anchored: Callable[[Key[Array, ""], Sequence[State]], Anchor | None] | None = None
     patience: float = FAR
     first_steps: Callable[[int], int] = int
+    in_small_steps: bool = False
 
 
 @singledispatch

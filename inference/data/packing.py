@@ -20,7 +20,7 @@ from lvsearch.inference.sharding import n_shares
 BLOCK = 8
 """The number of slots in a block. All of them belong to one document."""
 TILE_BLOCKS_CPU, TILE_BLOCKS_ACCELERATOR = 64, 32768
-"""The number of blocks in a tile, unless the longest document needs more.
+"""About the most blocks in a tile, unless the longest document needs more.
 
 On a CPU a tile should stay in the cache; an accelerator needs larger tiles to be kept busy.
 """
@@ -93,11 +93,19 @@ class PackedDocuments:
         return out
 
 
-def device_tile_blocks() -> int:
-    """Return the number of blocks (of 8 distinct words) in a tile on this device, unless the longest document needs
-    more.
+def device_tile_blocks(n_blocks: int, longest: int, n_batches: int) -> int:
+    """Return the most blocks (of 8 distinct words) in a tile on this device, unless the longest document needs more.
+
+    On an accelerator each batch is one tile or several large ones, all equally full. Tiles larger than a batch would
+    leave fewer batches than asked for, and fits would need more passes.
+
+    n_blocks: the number of blocks of all documents. longest: that of the longest document.
+    n_batches: into how many batches the documents are to be divided.
     """
-    return TILE_BLOCKS_CPU if jax.default_backend() == "cpu" else TILE_BLOCKS_ACCELERATOR
+    if jax.default_backend() == "cpu":
+        return TILE_BLOCKS_CPU
+    batch = -(-n_blocks // n_batches)
+    return -(-batch // -(-batch // TILE_BLOCKS_ACCELERATOR)) + longest
 
 
 def batches_for(n_pairs: int, n_words: int) -> int:
@@ -125,10 +133,11 @@ def pack(counts: csr_array, n_batches: int | None = None, tile_blocks: int | Non
     """
     if n_batches is None:
         n_batches = batches_for(counts.nnz, counts.shape[1])
-    if tile_blocks is None:
-        tile_blocks = device_tile_blocks()
     blocks = -(-np.diff(counts.indptr) // BLOCK)
-    tile = deal(blocks, max(tile_blocks, int(blocks.max(initial=1))))
+    longest = int(blocks.max(initial=1))
+    if tile_blocks is None:
+        tile_blocks = device_tile_blocks(max(int(blocks.sum()), 1), longest, n_batches)
+    tile = deal(blocks, max(tile_blocks, longest))
     n_tiles = int(tile.max(initial=0)) + 1
     n_batches = min(n_batches, n_tiles)
     tiles_per_batch = -(-n_tiles // (n_batches * n_shares())) * n_shares()

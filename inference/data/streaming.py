@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from lvsearch.inference.data.mapped import CountFiles
-from lvsearch.inference.data.packing import BLOCK, DocumentTiles, deal, fill_tiles, place_documents
+from lvsearch.inference.data.packing import BLOCK, DocumentTiles, deal, device_tile_blocks, fill_tiles, place_documents
 from lvsearch.inference.data.scratch import ScratchArray
 
 RUN_PAIRS = 1 << 21
@@ -145,6 +145,18 @@ def streamed_layout(files: CountFiles, tile_blocks: int) -> StreamedLayout:
         tiles.append(int(at.max(initial=0)) + 1)
         blocks_filled, slots_filled = max(blocks_filled, places.tile_blocks), max(slots_filled, places.slots)
     return StreamedLayout(runs, tuple(tiles), most, blocks_filled, slots_filled)
+
+
+def streamed_layout_on_device(files: CountFiles, n_batches: int) -> StreamedLayout:
+    """Return the shape of the tiles that suits this device (`device_tile_blocks`), for documents in files.
+
+    n_batches: into how many batches the documents are to be divided.
+    """
+    n_blocks, longest = 1, 1
+    for lengths in files.lengths():
+        blocks = -(-lengths // BLOCK)
+        n_blocks, longest = n_blocks + int(blocks.sum()), max(longest, int(blocks.max(initial=1)))
+    return streamed_layout(files, device_tile_blocks(n_blocks, longest, n_batches))
 
 
 def pack_streamed(files: CountFiles, layout: StreamedLayout, n_batches: int) -> StreamedDocuments:

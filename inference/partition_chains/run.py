@@ -25,6 +25,7 @@ from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
 from lvsearch.inference.generators import fold_in, split_key
 from lvsearch.inference.partition_chains.chain import PartitionChain, PartitionState
 from lvsearch.inference.partition_chains.seating import SeatPrior
+from lvsearch.inference.sharding import one_after_another
 from lvsearch.models.finite_mixture import FiniteMixture
 from lvsearch.models.independent_normal import IndependentNormalMixture
 from lvsearch.models.kernels import kernel
@@ -318,7 +319,7 @@ def run_one_more_block(
     chains: number of chains of a new run.
     """
     key_begin, key_run = split_key(key)
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), one_after_another():
         chain = make_chain(FIRST_PLACES if run is None else run.places)
         if run is None:
             state = chain.init(key_begin, chains)

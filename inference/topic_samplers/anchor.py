@@ -350,6 +350,7 @@ def _kit_of_topics(chain: CollapsedTopics) -> ChainKit:
         sequential=partial(documents_in_random_order, chain) if chain.q is None else None,
         anchored=partial(_anchored_at_topics, chain),
         first_steps=lambda default: 1 if alone else steps_of_groups(chain, default),
+        in_small_steps=True,
     )
 
 
@@ -357,7 +358,7 @@ def _kit_of_topics(chain: CollapsedTopics) -> ChainKit:
 def _kit_of_topics_and_hyperparameters(chain: HyperTopics) -> ChainKit:
     """Return the kit of LDA with priors of its hyper-parameters: a second path starts at topics and at numbers."""
     anchored = partial(_anchored_at_topics_and_hyperparameters, chain)
-    return ChainKit(anchored=anchored, first_steps=partial(steps_of_groups, chain.topics))
+    return ChainKit(anchored=anchored, first_steps=partial(steps_of_groups, chain.topics), in_small_steps=True)
 
 
 def _anchored_at_topics(chain: CollapsedTopics, key: Key[Array, ""], states: Sequence[TopicState]) -> Anchor | None:

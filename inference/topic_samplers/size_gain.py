@@ -22,7 +22,7 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.generators import fold_in, generator, split_key
-from lvsearch.inference.sharding import in_processes
+from lvsearch.inference.sharding import in_processes, one_after_another
 from lvsearch.inference.topic_samplers.chain import MOST_FROM_PRIOR, CollapsedTopics, collapsed_topics
 from lvsearch.inference.topic_samplers.path_starts import draw_topics_of_tokens, factors_of
 from lvsearch.inference.topic_samplers.splits import TopicSplits
@@ -185,6 +185,11 @@ def gain_of_last_topics(
 
     def one_group(number: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the log weights (upwards, downwards) of one group of paths, each (particle,), nats."""
+        with one_after_another():  # groups of tokens are small
+            return both_directions(number)
+
+    def both_directions(number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Run the paths of `one_group` on the device of the context."""
         keys = split_key(fold_in(key, number), 5)
         assignment = draw_topics_of_tokens(larger, factors, generator(keys[0]), work.particles)
         with jax.enable_x64(True):

@@ -37,9 +37,9 @@ from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import StoredDocuments, counts_of
 from lvsearch.inference.data.memory import MemoryPlan
-from lvsearch.inference.data.packing import DocumentTiles, PackedDocuments, batches_for, device_tile_blocks, pack
+from lvsearch.inference.data.packing import DocumentTiles, PackedDocuments, batches_for, pack
 from lvsearch.inference.data.scratch import ScratchArray
-from lvsearch.inference.data.streaming import DocumentPiece, StreamedDocuments, pack_streamed, streamed_layout
+from lvsearch.inference.data.streaming import DocumentPiece, StreamedDocuments, pack_streamed, streamed_layout_on_device
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.generators import fold_in, permutation, split_key
@@ -82,7 +82,8 @@ class StreamedTopicEstimator(TopicEstimator):
             raise ValueError(f"got {type(original).__name__}, expected documents in files, as Corpus.open has them")
         self._files = original.files
         self.n_tokens = float(self._files.n_tokens)
-        self._layout = streamed_layout(self._files, device_tile_blocks())
+        n_batches = batches_for(self._files.n_pairs, self.n_words)
+        self._layout = streamed_layout_on_device(self._files, n_batches)
         self._packed_on_disk: StreamedDocuments | None = None
 
     def _batches_within(self, capacity: int) -> int:
@@ -289,7 +290,7 @@ class Minibatches:
         if not isinstance(data.original, StoredDocuments):
             return cls(pack(counts_of(data), wanted))
         files = data.original.files
-        return cls(pack_streamed(files, streamed_layout(files, device_tile_blocks()), wanted))
+        return cls(pack_streamed(files, streamed_layout_on_device(files, wanted), wanted))
 
     def __len__(self) -> int:
         """Return the number of minibatches."""

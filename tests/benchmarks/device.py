@@ -10,6 +10,7 @@ Needs `pip install -e ".[cuda12,test]"`; with LVSEARCH_DATA the search is of Cor
 | `agreement` | every program that some fits and estimates call, on GPU and CPU, with the same arguments |
 | `ceilings` | how fast memory is copied, and matrices are multiplied, at each precision |
 | `passes` | passes of LDA at K = 100 and 1,000: pairs of word and topic a second, memory beside the plan |
+| `large`, `large_cpu` | fits of several models of many rows or documents, on the GPU and on all cores of its machine |
 | `evidence` | annealed evidence of LDA: seconds a temperature, its two ends |
 | `search` | a search of LDA over K = 1 … 150 |
 | `plain`, `ordered`, `flushing` | one fit twice, without and with XLA's flags for ordered and for native sums |
@@ -51,23 +52,26 @@ class Sizes(NamedTuple):
     documents: int
     length: int
     topics: tuple[int, ...]
+    passes: int
     repeats: int
+    rows: int
     temperatures: int
     largest: int
     search_seconds: float
 
 
-REAL = Sizes(1024, 8192, 9000, 194, (100, 1000), 3, 20, 150, 150.0)
-TINY = Sizes(1, 64, 30, 20, (4, 9), 1, 2, 3, 60.0)
+REAL = Sizes(1024, 8192, 9000, 194, (100, 1000), 40, 3, 100_000, 20, 150, 150.0)
+TINY = Sizes(1, 64, 30, 20, (4, 9), 2, 1, 60, 2, 3, 60.0)
 
 
 @dataclass(frozen=True)
 class Part:
-    """One part: what it does with the sizes, its share of the time, and flags of XLA."""
+    """One part: what it does with the sizes, its share of the time, flags of XLA, and whether it has the CPU alone."""
 
     make: Callable[[Sizes], Iterator[dict[str, Any]]]
     share: float
     flags: str = ""
+    on_cpu: bool = False
 
 
 # ── parts ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -223,10 +227,10 @@ def passes(sizes: Sizes) -> Iterator[dict[str, Any]]:
     yield row("corpus", f"{counts.shape[0]:,} documents, {int(counts.sum()):,} tokens, {counts.nnz:,} distinct")
     for n_topics in sizes.topics:
         for kind, more in (
-            ("collapsed", replace(ONCE, collapsed_passes=3)),
-            ("mean field", replace(ONCE, mean_field_passes=2)),
+            ("collapsed", replace(ONCE, collapsed_passes=1 + sizes.passes)),
+            ("mean field", replace(ONCE, mean_field_passes=sizes.passes)),
         ):
-            seconds = seconds_per_pass(data, n_topics, more, 2, sizes.repeats)
+            seconds = seconds_per_pass(data, n_topics, more, sizes.passes, sizes.repeats)
             title = f"pass of LDA, {kind}, K = {n_topics}"
             if seconds <= 0:  # a difference of two fits, of which a tiny one tells nothing
                 yield row(title, "too short to be timed", note=f"{seconds:.4f} s")
@@ -238,6 +242,37 @@ def passes(sizes: Sizes) -> Iterator[dict[str, Any]]:
         peak = stats.get("peak_bytes_in_use")
         told = "not told by this device" if peak is None else f"{peak / 2**20:,.0f} MiB at most until here"
         yield row(f"memory, K = {n_topics}", f"{plan / 2**20:,.0f}", "MiB planned", told)
+
+
+def large_fits(sizes: Sizes) -> Iterator[dict[str, Any]]:
+    """Yield the seconds of a fit of each of some models on many rows or documents, and those of the first one."""
+    import numpy as np
+    from corpora import drawn_documents
+
+    import lvsearch as lv
+
+    random, m = np.random.default_rng(0), lv.models
+    words = drawn_documents(sizes.documents, sizes.length, 40, 0)
+    some = words[: max(sizes.documents // 4, 20)]
+    rows = random.normal(0, 1, (sizes.rows, 8)) + 4 * random.integers(0, 3, (sizes.rows, 8))
+    length = max(sizes.rows // 200, 20)
+    sequences = [random.normal(0, 1, (length, 3)) + 3 * random.integers(0, 4, (length, 1)) for _ in range(100)]
+    k = sizes.topics[0]
+    for what, model, data, size in (
+        (f"LDA, {some.shape[0]:,} documents, K = {2 * k}", m.LDA(), some, 2 * k),
+        (f"HDP, {some.shape[0]:,} documents, K = {k}", m.HDP(), some, k),
+        (f"mixture of unigrams, {words.shape[0]:,} documents, K = {k // 2}", m.MixtureOfUnigrams(), words, k // 2),
+        (f"mixture, {len(rows):,} rows, K = 20", m.FiniteMixture(), rows, 20),
+        ("the same, full covariances", m.FiniteMixture(m.FullCovarianceComponents()), rows, 20),
+        (f"hidden Markov, 100 sequences of {length:,}, K = 6", m.HiddenMarkov(), sequences, 6),
+    ):
+        seconds = []
+        for _ in range(2):
+            began = time.perf_counter()
+            fit = lv.fit(model, data, size=size, seed=0)
+            seconds.append(time.perf_counter() - began)
+        told = f"the first, which compiles: {seconds[0]:.2f} s; bound {fit.evidence.lower:,.1f} nats"
+        yield row(f"fit of {what}", seconds[1], "s", told)
 
 
 def evidence(sizes: Sizes) -> Iterator[dict[str, Any]]:
@@ -313,14 +348,16 @@ def same_twice(sizes: Sizes) -> Iterator[dict[str, Any]]:
 
 
 PARTS = {
-    "ceilings": Part(ceilings, 0.05),
+    "ceilings": Part(ceilings, 0.03),
     "agreement": Part(agreement, 0.18),
-    "passes": Part(passes, 0.17),
-    "plain": Part(same_twice, 0.06),
-    "ordered": Part(same_twice, 0.06, "--xla_gpu_deterministic_ops=true"),
-    "flushing": Part(same_twice, 0.06, "--xla_gpu_ftz=true"),
-    "evidence": Part(evidence, 0.1),
-    "search": Part(search, 0.32),
+    "passes": Part(passes, 0.09),
+    "large": Part(large_fits, 0.1),
+    "large_cpu": Part(large_fits, 0.2, on_cpu=True),
+    "plain": Part(same_twice, 0.04),
+    "ordered": Part(same_twice, 0.04, "--xla_gpu_deterministic_ops=true"),
+    "flushing": Part(same_twice, 0.04, "--xla_gpu_ftz=true"),
+    "evidence": Part(evidence, 0.06),
+    "search": Part(search, 0.22),
 }
 """In this order: what the first page cannot do without comes first. Shares of the time add up to 1."""
 
@@ -399,7 +436,7 @@ def environment_of(part: Part, is_dry: bool) -> dict[str, str]:
     environment["XLA_FLAGS"] = f"{environment.get('XLA_FLAGS', '')} {part.flags}".strip()
     environment.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     environment.pop("JAX_PLATFORMS", None)  # both the GPU and the CPU are needed
-    if is_dry:
+    if is_dry or part.on_cpu:
         environment["JAX_PLATFORMS"] = "cpu"
     return environment
 

@@ -20,7 +20,7 @@ from toy_models import Point, PointMixture
 
 import lvsearch as lv
 from lvsearch import api
-from lvsearch.inference.data import memory
+from lvsearch.inference.data import memory, packing
 from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.data.documents import documents
 from lvsearch.inference.data.memory import GIB, MIB, Chunks, MemoryPlan, Part, in_words, machine_chunks, out_of_memory
@@ -47,7 +47,9 @@ def counts() -> csr_array:
 
 @cache
 def estimator() -> TopicEstimator:
-    found = TopicEstimator(lv.models.LDA(), documents(counts()))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packing, "device_tile_blocks", lambda *_: packing.TILE_BLOCKS_CPU)  # on a GPU too
+        found = TopicEstimator(lv.models.LDA(), documents(counts()))
     assert found.packed.n_batches == 2
     return found
 
@@ -115,7 +117,8 @@ def test_the_generic_engine_states_a_plan_too():
     assert mixture(10).with_chunks(Chunks(0, 5)).memory_plan((3,)) == small
 
 
-def test_the_plan_is_printed_before_the_search(capsys: pytest.CaptureFixture[str]):
+def test_the_plan_is_printed_before_the_search(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(packing, "device_tile_blocks", lambda *_: packing.TILE_BLOCKS_CPU)
     evaluator = ModelEvaluator(lv.models.LDA(), documents(counts()), evidence="bound", seed=0)
     usual = SearchSettings("bound", False, None, 0, 1, True, False, 8)
     assert re.match(r"at most about 81 MiB at 64 topics \(2 batches keep 6 KiB", api._memory_in_words(evaluator, usual))
