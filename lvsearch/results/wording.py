@@ -247,6 +247,14 @@ def _end_reached(result: Findings) -> str | None:
     return None
 
 
+def _may_rise_further(result: Findings) -> bool:
+    """Return True if the most probable size is the largest that an unfinished search has tried, and larger ones are
+    allowed.
+    """
+    allowed = result.settings.max_size != result.estimated.best
+    return not result.is_finished and allowed and _end_reached(result) is not None
+
+
 def short_answer(result: Findings) -> str:
     """Return the answer of an estimated posterior in a few words, for a title, such as "12 topics; 95 %: 10–14"."""
     found = result.estimated
@@ -321,6 +329,11 @@ def probability_in_words(result: Findings) -> str:
         return (
             f"none yet: standard errors of {sizes_in_words(found.unsettled)} are too large, above {SETTLED:g} nats, to "
             "give any size a probability. Give the search more time (starts=, seconds=), or more data"
+        )
+    if _may_rise_further(result):
+        return (
+            f"none yet: the evidence still rises at {size_in_words(result, found.best)}, and larger sizes were not "
+            "tried. Give the search more time (seconds=)"
         )
     row = found.sizes.index(found.best)
     mean, low, high = (

@@ -74,7 +74,11 @@ SHARP_DROP, SHARP_STRETCH = 0.5, 0.34
 """Gains end at once if they fall by half of their whole fall or more on a third of their stretch of log sizes or less.
 """
 BEYOND = 2
-"""Sizes up to this multiple of the largest measured size are given a probability."""
+"""Sizes up to this multiple of the largest measured size are given a probability.
+
+If that size surely gains, nothing is known of larger ones, and sizes up to it are given one. A search goes on then; one
+that is stopped says that the evidence still rises.
+"""
 
 
 @dataclass(frozen=True)
@@ -452,7 +456,8 @@ def evidence_curve(visits: Sequence[MeasuredSize], largest: int | None = None) -
     gains = np.array([gain.estimate for _, gain in known])
     errors = np.array([gain.standard_error for _, gain in known])
     middles = np.array([size - (gain.sizes - 1) / 2 for size, gain in known])
-    end = BEYOND * int(measured[-1])
+    surely_rises = gains[-1] > SURE * errors[-1]
+    end = (1 if surely_rises else BEYOND) * int(measured[-1])
     return EvidenceCurve(
         measured,
         middles,

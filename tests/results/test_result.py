@@ -479,6 +479,25 @@ def test_a_search_that_is_allowed_one_size_compares_nothing_and_says_so():
     assert one.plot_posterior().get_title(loc="left") == "Nothing to compare"
 
 
+def test_a_search_stopped_while_the_evidence_rises_gives_no_probability():
+    """It gave the largest size tried more than 99 %."""
+    tried = []
+
+    def evidence(size):
+        tried.append(size)
+        if len(tried) > 5:
+            raise KeyboardInterrupt
+        return lv.Evidence(10.0 * size[0], standard_error=0.1)
+
+    function = lv.from_function(evidence, size_names=("clusters",))
+    cut = lv.search(function, prior=lv.sizes.Geometric(0.05), progress=False)
+    largest = max(tried[:5])[0]
+    told = " ".join(cut.summary().split())
+    assert told.startswith(f"Unfinished (interrupted): still rising at {largest} clusters, the largest tried")
+    assert f"none yet: the evidence still rises at {largest} clusters, and larger sizes were not tried" in told
+    assert "99 %" not in told
+
+
 def test_one_second_is_in_the_singular():
     def evidence(size):
         time.sleep(0.6)

@@ -237,6 +237,16 @@ def test_a_probable_loss_is_measured_again_before_larger_sizes_are_tried():
     assert twice.size == 512  # still not sure after a second look
 
 
+def test_nothing_is_said_of_sizes_beyond_one_that_surely_gains():
+    """A search that was stopped gave more than 99 % to twice the largest measured size, which nobody had looked at."""
+    rising, ending = measured({16: (1889.0, 208.0)}), measured({16: (1889.0, 208.0), 32: (30.0, 30.0)})
+    curves = evidence_curve(rising), evidence_curve(ending)
+    assert [curve.end for curve in curves if curve is not None] == [16, 64]
+    allowed = evidence_curve(rising, largest=20)
+    assert allowed is not None
+    assert allowed.posterior(Geometric(0.05)).best == (16,)
+
+
 def test_two_probable_losses_in_a_row_end_the_climb():
     found = {64: (190.0, 15.0), 128: (-12.0, 15.0), 256: (-20.0, 15.0)}
     step = next_measured(measured(found), {64: 1, 128: 1, 256: 2}, Geometric(0.05), 3, None)
