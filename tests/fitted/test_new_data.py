@@ -1,17 +1,16 @@
-"""New data that a fitted model has no density for are refused by every method of the fit, as training data are."""
+"""New data that a fitted model has no density for are refused by every method of the fit, as training data are.
+
+They are looked at before a parameter is, so most of these tests need no parameters.
+"""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from fits_without_parameters import fit_without_parameters
 
 import lvsearch as lv
-from lvsearch.data.kinds import data_for
-from lvsearch.fitted.kinds import fitted_type
-from lvsearch.inference.engine.estimate import Estimate
-from lvsearch.models.contract import Model
-from lvsearch.sizing.evidence import Evidence
 
 KINDS = lv.models
 RNG = np.random.default_rng(0)
@@ -41,16 +40,6 @@ BAD = {
 
 def bad_points(values: Any) -> lv.Points:
     return lv.Points.from_array(values, missing="nan")
-
-
-def fit_without_parameters(model: Model, data: Any) -> Any:
-    """Return a fit of two components along each size variable, of the class that `lv.fit` gives, without parameters.
-
-    New data are checked before a parameter is read, so these tests need not wait for eleven fits to be compiled.
-    """
-    size = (2,) * len(model.size_names)
-    estimate = Estimate(model, size, {}, -np.inf, np.inf, 0)
-    return fitted_type(model)(size, Evidence(-np.inf, np.inf), estimate, data_for(model, data))
 
 
 @pytest.mark.parametrize("name", BAD)
