@@ -183,7 +183,7 @@ def pilot(chain: Chain, key: Key[Array, ""], *, islands: int, particles: int, mo
         while t < 1.0 and len(visited) < most:
             visited.append((t, ratio.mean(), ratio.std()))
             # step as far as half of the effective sample size remains, resample, and sweep there
-            gain = partial(_step_log_weights, chain, population.state, ratio, t)
+            gain = _step_log_weights(chain, population.state, ratio, t)
             after = 1.0 if len(visited) == most else next_temperature(gain, t)
             population, *_ = move_along(
                 chain,
@@ -439,12 +439,19 @@ def relabel_all(chain: Any, state: Any, order: Int[Array | np.ndarray, "particle
     return chain.relabel(state, order)
 
 
-def _step_log_weights(chain: Chain, state: State, ratio: np.ndarray, t: float, step: float) -> np.ndarray:
-    """Return the log weight of each particle for a step from temperature t to t + step, (particle,), in nats.
+def _step_log_weights(
+    chain: Chain, state: State, ratio: np.ndarray, t: float
+) -> Callable[[float], Float64[np.ndarray, " particle"]]:
+    """Return the function that takes a step to the log weights of all particles, (particle,), in nats.
+
+    The step leads from temperature t to t + step.
 
     ratio: log p − log q of each particle, (particle,), used unless the chain is `Curved`.
     """
-    return np.asarray(_log_gain(chain, state, t, t + step)) if isinstance(chain, Curved) else step * ratio
+    # Asked once, not at every step that is tried: on Python 3.11 the question makes every bound method of the chain.
+    if isinstance(chain, Curved):
+        return lambda step: np.asarray(_log_gain(chain, state, t, t + step))
+    return lambda step: step * ratio
 
 
 def next_temperature(gain: Callable[[float], np.ndarray], t: float) -> float:

@@ -1,13 +1,16 @@
-"""New data that a fitted model has no density for are refused by every method of the fit, as training data are."""
+"""New data that a fitted model has no density for are refused by every method of the fit, as training data are.
+
+They are looked at before a parameter is, so most of these tests need no parameters.
+"""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from fits_without_parameters import fit_without_parameters
 
 import lvsearch as lv
-from lvsearch.fitted.model import FittedModel
 
 KINDS = lv.models
 RNG = np.random.default_rng(0)
@@ -42,7 +45,7 @@ def bad_points(values: Any) -> lv.Points:
 @pytest.mark.parametrize("name", BAD)
 def test_new_rows_without_a_density_are_refused(name: str) -> None:
     model, values, bad, words = BAD[name]
-    fit = lv.fit(model, values, size=(2,) * len(model.size_names))
+    fit = fit_without_parameters(model, values)
     calls: list[Callable[[Any], Any]] = [fit.transform, fit.score, fit.score_units, fit.interval_units]
     for call in calls:
         with pytest.raises(ValueError, match=words):
@@ -52,21 +55,24 @@ def test_new_rows_without_a_density_are_refused(name: str) -> None:
 
 
 def test_new_sequences_without_a_density_are_refused() -> None:
-    fit: Any = lv.fit(KINDS.HiddenMarkov(KINDS.BernoulliComponents()), lv.Groups.from_arrays([BITS * 1.0]), size=2)
+    fit = fit_without_parameters(KINDS.HiddenMarkov(KINDS.BernoulliComponents()), lv.Groups.from_arrays([BITS * 1.0]))
     for call in (fit.transform, fit.score, fit.paths):
         with pytest.raises(ValueError, match=r"cell with 3\.0"):
             call([np.array([[0.0, 1.0, 3.0]])])
 
 
-def test_the_message_counts_rows_as_the_data_do() -> None:
+@pytest.fixture(scope="module")
+def full() -> Any:
+    return lv.fit(BAD["full"][0], NUMBERS, size=2)
+
+
+def test_the_message_counts_rows_as_the_data_do(full: Any) -> None:
     """Many rows are cut into batches, in which a row has another number than in the data."""
-    fit: FittedModel = lv.fit(BAD["full"][0], NUMBERS, size=2)
     values = np.zeros((5000, 2))
     values[4321, 1] = np.nan
     with pytest.raises(ValueError, match="the first is row 4321"):
-        fit.transform(bad_points(values))
+        full.transform(bad_points(values))
 
 
-def test_rows_without_an_observed_cell_have_a_description() -> None:
-    fit: Any = lv.fit(BAD["full"][0], NUMBERS, size=2)
-    np.testing.assert_allclose(fit.transform(bad_points([[np.nan] * 2, [2.0, 2.0]]))[0], fit.weights(), atol=1e-12)
+def test_rows_without_an_observed_cell_have_a_description(full: Any) -> None:
+    np.testing.assert_allclose(full.transform(bad_points([[np.nan] * 2, [2.0, 2.0]]))[0], full.weights(), atol=1e-12)

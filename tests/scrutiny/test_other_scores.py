@@ -19,6 +19,7 @@ from lvsearch.inference.topic_samplers import chain as topic_chain
 from lvsearch.inference.topic_samplers import size_gain
 from lvsearch.inference.topic_samplers.word_likelihood import log_word_likelihoods
 from lvsearch.pictures.style import in_house_style
+from lvsearch.results import scoring
 from lvsearch.scrutiny import other_scores
 from lvsearch.scrutiny.other_scores import OtherScores, SizeScore
 from lvsearch.searching import evaluators
@@ -181,6 +182,15 @@ def test_harmonic_mean_against_enumeration():
     assert log_harmonic_mean(np.log([1.0, 0.5, 0.25])) == pytest.approx(np.log(3 / 7))
 
 
+HELD_OUT_SAMPLES = 16
+"""Importance samples for each held-out document: few, since numbers from the same draws are compared."""
+
+
+@pytest.fixture(autouse=True)
+def few_held_out_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scoring, "SAMPLES", HELD_OUT_SAMPLES)
+
+
 # ── on a search ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -228,7 +238,7 @@ def test_the_scores_are_of_the_fits_of_the_search():
         assert row["NPMI coherence"] == pytest.approx(fit.coherence(4).mean())
         likelihood = fit.score_units(train).sum()
         assert row["BIC"] == pytest.approx(-2 * likelihood + size * 11 * np.log(len(train)), rel=1e-9)
-    compared = result.compare_held_out().set_index("size")["log_p_per_token"]
+    compared = result.compare_held_out(test, samples=HELD_OUT_SAMPLES).set_index("size")["log_p_per_token"]
     np.testing.assert_allclose(table["held-out likelihood"], compared, rtol=1e-9)
     posterior = result.posterior().set_index("size")
     np.testing.assert_allclose(table["probability"], posterior["probability"])

@@ -28,6 +28,7 @@ from annotation_cases import (
     token_images,
 )
 from engine_steps import batch_statistics
+from fits_without_parameters import fit_without_parameters
 from oracles import all_assignments, log_dirichlet_multinomial, one_hot
 from scipy.special import digamma, logsumexp, softmax
 
@@ -522,7 +523,7 @@ def test_corr_lda_words_come_from_factors_that_are_there():
 
 
 def test_models_without_captions_say_so():
-    model = lv.fit(lv.models.LDA(), np.array([[1, 2], [2, 0], [0, 3]]), size=2, seed=0)
+    model = fit_without_parameters(lv.models.LDA(), np.array([[1, 2], [2, 0], [0, 3]]))
     for name in ("annotate", "caption_scores", "label_regions", "caption_distribution"):
         with pytest.raises(AttributeError, match=f"a fit of LDA has no '{name}'; it has .*topics"):
             getattr(model, name)

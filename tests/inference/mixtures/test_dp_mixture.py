@@ -7,6 +7,7 @@ import mixture_cases as cases
 import numpy as np
 import partition_oracles as exact
 import pytest
+from fits_without_parameters import fit_without_parameters
 from scipy.integrate import quad
 from scipy.special import gammaln
 from scipy.stats import chisquare
@@ -190,7 +191,7 @@ def test_occupied_posterior_has_the_table_form():
     assert occupied_table(occupied_along(np.array([1, 2, 2]))).log_prior.isna().all()
     mapped = finite.component_map(2)
     assert mapped.overlap.shape == (2, 3)
-    features = lv.fit(lv.models.IBP(), rows, size=1)
+    features = fit_without_parameters(lv.models.IBP(), rows)
     with pytest.raises(ValueError, match="whose units are not in one component each"):
         features.occupied_under_fit()
 
