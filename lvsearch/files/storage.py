@@ -287,9 +287,15 @@ def _read(folder: Path, content: bytes) -> tuple[Any, dict[str, dict[str, np.nda
 def refuse_existing(folder: Path) -> None:
     """Raise FileExistsError if a path is a file or a folder that holds something besides a lock.
 
+    Raises NotADirectoryError if it is to lie in what is a file.
+
     Call it before writing, so that nobody's files are overwritten.
     """
-    if folder.is_file() or (folder.is_dir() and any(path.name != LOCK for path in folder.iterdir())):
+    if folder.is_file():
+        raise FileExistsError(f"{folder} is a file and is left alone: choose another folder")
+    if over := next((above for above in folder.parents if above.is_file()), None):
+        raise NotADirectoryError(f"{over} is a file, so that there can be no {folder} in it: choose another folder")
+    if folder.is_dir() and any(path.name != LOCK for path in folder.iterdir()):
         raise FileExistsError(
             f"{folder} exists and is not empty: choose another folder, remove this one, or go on with a search saved "
             "there by lv.resume (command line: lvsearch resume)"
