@@ -33,7 +33,7 @@ Size = tuple[int, ...]
 OpenSize = tuple[int | None, ...]
 
 
-def as_size(size: Size | int, dimension: int, name: str = "size") -> Size:
+def as_size(size: Any, dimension: int, name: str = "size") -> Size:
     """Return a size as a tuple of positive Python integers.
 
     dimension: the number of size variables.
