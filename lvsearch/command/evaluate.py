@@ -346,10 +346,16 @@ def run(args: argparse.Namespace) -> int:
 
     It prints the score of every topic set, compares each later set with the first, and writes a table if asked to.
 
-    Raises FileExistsError if the table exists already, and ValueError for files of another form.
+    Raises FileExistsError if the table exists already, FileNotFoundError for a missing file or a missing folder of the
+    table, and ValueError for files of another form and a confidence that is no probability.
     """
+    # What can be known to fail in the end is refused before hours of scoring.
     if args.per_document is not None and args.per_document.exists():
         raise FileExistsError(f"{args.per_document} exists: choose another name for --per-document, or remove it")
+    if args.per_document is not None and not args.per_document.parent.is_dir():
+        raise FileNotFoundError(f"no folder {args.per_document.parent} for --per-document: make it, or name another")
+    if not 0 < args.confidence < 1:
+        raise ValueError(f"got --confidence {args.confidence:g}, expected a number between 0 and 1, such as 0.95")
     corpus = Corpus.from_ldac(args.corpus, vocabulary=args.vocabulary)
     topic_sets = [load_topics(path) for path in args.topics]
     sources = [topics.source for topics in topic_sets]
