@@ -267,15 +267,20 @@ def _read(folder: Path, content: bytes) -> tuple[Any, dict[str, dict[str, np.nda
     path = folder / MANIFEST
     try:
         manifest = json.loads(content.decode())
-        form, expected, body = (manifest[key] for key in ("format", "sha256", "body"))
+        form = manifest["format"]
+        if not isinstance(form, str):
+            raise TypeError(f"format {form!r}")
+        if form != FORMAT:  # before the other entries, which another format does not have
+            raise CorruptFolderError(
+                f"{path} has format {form!r}, expected {FORMAT!r}: a corpus that lvsearch convert or corpus.save wrote "
+                "is read by lvsearch search --corpus or lv.Corpus.open; a folder of another version: read it with the "
+                "version that wrote it"
+            )
+        expected, body = manifest["sha256"], manifest["body"]
         files = {group: (entry["file"], entry["sha256"]) for group, entry in manifest["files"].items()}
         text = json.dumps(body, indent=1, sort_keys=True)
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptFolderError(f"{path} is damaged or foreign ({error!r}); restore it from a copy") from error
-    if form != FORMAT:
-        raise CorruptFolderError(
-            f"{path} has format {form!r}, expected {FORMAT!r}: read it with the version that wrote it"
-        )
     if _digest(text.encode()) != expected:
         raise CorruptFolderError(f"{path} was changed after it was written (checksum differs); restore it from a copy")
     for group, (name, digest) in files.items():
