@@ -9,6 +9,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
+from lvsearch.command.argument_types import real_number, two_numbers, whole_number
+
 KEEP, SCORES_KEEP = 8, 64
 """The number of fits that `lvsearch search` keeps, and the number that `lvsearch scores` keeps.
 
@@ -473,7 +475,7 @@ def add_cutting(data: argparse._ActionsContainer) -> None:
     )
     data.add_argument(
         "--ngram-range",
-        type=_two_numbers,
+        type=two_numbers,
         metavar="FIRST,LAST",
         default=(1, 1),
         help="for texts: count runs of FIRST to LAST words; 1,2 for single words and pairs (default: 1,1)",
@@ -510,31 +512,3 @@ def add_counts(data: argparse._ActionsContainer) -> None:
         help="for SVMlight: the id of the first word, if the file leaves it open",
     )
     data.add_argument("--layer", metavar="NAME", help="for .h5ad: the layer that holds counts (default: X)")
-
-
-def real_number(text: str) -> float:
-    """Return the number of an argument such as "0.5". Raises `argparse.ArgumentTypeError` for other words."""
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"got {text!r}, expected a number, such as 60 or 0.5") from None
-
-
-def whole_number(text: str) -> int:
-    """Return the whole number of an argument such as "3". Raises `argparse.ArgumentTypeError` for other words."""
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number, such as 3") from None
-
-
-def _two_numbers(text: str) -> tuple[int, int]:
-    """Return the two whole numbers of an argument such as "1,2"; a single number, "2" or "2,", gives (2, 2).
-
-    Raises `argparse.ArgumentTypeError` for anything else.
-    """
-    first, _, last = text.partition(",")
-    try:
-        return int(first), int(last or first)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"got {text!r}, expected two whole numbers, such as 1,2") from None
