@@ -191,9 +191,7 @@ def search(
     return _run_in_new_folder(result, budget, out, robustness, report, progress, executor, mesh)
 
 
-def _limit(
-    evaluator: Evaluator, prior: SizePrior, budget: Budget, max_size: int | Size | None, exhaustive: bool
-) -> Size | None:
+def _limit(evaluator: Evaluator, prior: SizePrior, budget: Budget, max_size: Any, exhaustive: bool) -> Size | None:
     """Return the largest size to try as a tuple, or None if there is none.
 
     evaluator: the evaluator that makes the fits of a search. prior: the prior over sizes.
@@ -215,15 +213,18 @@ def _limit(
         raise ValueError("got exhaustive=True without max_size: say up to which size every one is to be visited")
     if max_size is None:
         return None
-    return _size(max_size if isinstance(max_size, tuple) else (max_size,) * prior.dimension, prior.dimension)
+    sizes = max_size if isinstance(max_size, tuple) else (max_size,) * prior.dimension
+    return _size(sizes, prior.dimension, "max_size")
 
 
-def _size(size: Any, dimension: int) -> Size:
+def _size(size: Any, dimension: int, name: str = "size") -> Size:
     """Return a size as a tuple with one number for each of `dimension` size variables.
+
+    name: the name of the argument, for the error.
 
     Raises ValueError for other sizes, and above 2³¹ − 1, since arrays count their entries in 32 bits.
     """
-    if max(sizes := as_size(size, dimension)) > LARGEST_SIZE:
+    if max(sizes := as_size(size, dimension, name)) > LARGEST_SIZE:
         raise ValueError(f"got size {shortened_repr(size)}, expected at most {LARGEST_SIZE:,} of each")
     return sizes
 

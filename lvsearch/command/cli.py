@@ -238,7 +238,8 @@ def _scores(options: argparse.Namespace) -> int:
     with known_folder(folder):
         write_other_scores(found, folder / REPORT)
     print(f"{found}\n\n{found.table().round(3).to_string(index=False)}")
-    print(visible(f"\nWritten: other_scores.csv, other_score_choices.csv and other_scores.png in {folder / REPORT}"))
+    where = visible(str(folder / REPORT))
+    print(f"\nWritten: other_scores.csv, other_score_choices.csv and other_scores.png in {where}")
     return 0
 
 

@@ -16,6 +16,7 @@ import pandas as pd
 from jaxtyping import Float64, Int64
 from scipy import stats
 
+from lvsearch.command.argument_types import real_number, whole_number
 from lvsearch.command.external_topics import ExternalTopics, encode, load_topics, shared_words
 from lvsearch.data.corpus import Corpus
 from lvsearch.files.plain_text import spreadsheet, visible
@@ -319,17 +320,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="ais: unbiased, errors from independent particle groups (default); mfi: faster, but its errors leave out "
         "sets of topics that it missed; bounds: certified lower end",
     )
-    parser.add_argument("--samples", type=int, help="samples per document (default: 128 for ais, 200 for mfi)")
+    parser.add_argument("--samples", type=whole_number, help="samples per document (default: 128 for ais, 200 for mfi)")
     parser.add_argument(
         "--completion",
-        type=float,
+        type=real_number,
         metavar="FRACTION",
         help="instead: fit on this part of each document, score the rest",
     )
     parser.add_argument(
-        "--confidence", type=float, default=0.95, help="probability of the comparison's interval (default 0.95)"
+        "--confidence", type=real_number, default=0.95, help="probability of the comparison's interval (default 0.95)"
     )
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--seed", type=whole_number, default=0, help="every random number follows from it (default: %(default)s)"
+    )
     parser.add_argument("--per-document", type=Path, metavar="FILE.csv", help="also write one row per document and set")
 
 
@@ -343,10 +346,16 @@ def run(args: argparse.Namespace) -> int:
 
     It prints the score of every topic set, compares each later set with the first, and writes a table if asked to.
 
-    Raises FileExistsError if the table exists already, and ValueError for files of another form.
+    Raises FileExistsError if the table exists already, FileNotFoundError for a missing file or a missing folder of the
+    table, and ValueError for files of another form and a confidence that is no probability.
     """
+    # What can be known to fail in the end is refused before hours of scoring.
     if args.per_document is not None and args.per_document.exists():
         raise FileExistsError(f"{args.per_document} exists: choose another name for --per-document, or remove it")
+    if args.per_document is not None and not args.per_document.parent.is_dir():
+        raise FileNotFoundError(f"no folder {args.per_document.parent} for --per-document: make it, or name another")
+    if not 0 < args.confidence < 1:
+        raise ValueError(f"got --confidence {args.confidence:g}, expected a number between 0 and 1, such as 0.95")
     corpus = Corpus.from_ldac(args.corpus, vocabulary=args.vocabulary)
     topic_sets = [load_topics(path) for path in args.topics]
     sources = [topics.source for topics in topic_sets]

@@ -27,7 +27,7 @@ from lvsearch.inference.data.rows import rows
 from lvsearch.models.plain_arguments import as_list, yes_or_no
 from lvsearch.models.units import Row
 from lvsearch.tables.frames import as_frame, columns_in_words, first_repeated, is_table
-from lvsearch.tables.number_tables import NumberStyle, advice, first_text, read_numbers
+from lvsearch.tables.number_tables import NumberStyle, columns_without_numbers, read_numbers, refuse_text
 
 ROW_KINDS = ("text", "whole", "number", "time", "date", "duration", "period[…]")
 """The kinds of names of rows: text; whole numbers; numbers; times; dates (`datetime.date`); lengths of time; periods,
@@ -179,19 +179,13 @@ class Points(Data):
         if not is_table(frame):
             raise ValueError(f"got {type(frame).__name__}; expected a data frame: lv.Points.from_array takes matrices")
         frame = as_frame(frame)
-        kinds = pd.api.types
-        text = [str(n) for n, k in frame.dtypes.items() if not kinds.is_numeric_dtype(k) or kinds.is_complex_dtype(k)]
-        if text:
-            found = first_text(frame.loc[:, [str(name) == text[0] for name in frame.columns]].iloc[:, 0])
-            if found is None:  # every cell is a number or missing, in a column of another kind than numbers
-                raise ValueError(
-                    f"got {len(text)} column(s) without numbers, the first {text[0]!r}, whose cells are numbers kept "
-                    f"as text or objects; expected a column of numbers: frame[{text[0]!r}] = "
-                    f"pandas.to_numeric(frame[{text[0]!r}])"
-                )
+        refuse_text(frame)
+        if not_numbers := [str(frame.columns[place]) for place in columns_without_numbers(frame)]:
+            first = not_numbers[0]
             raise ValueError(
-                f"got {len(text)} column(s) without numbers, the first {text[0]!r} (row {found[0]}: "
-                f"{str(found[1])!r}); expected numbers throughout: {advice(found[1])}"
+                f"got {len(not_numbers)} column(s) without numbers, the first {first!r}, whose cells are numbers kept "
+                f"as text or objects; expected a column of numbers: "
+                f"frame[{first!r}] = pandas.to_numeric(frame[{first!r}])"
             )
         if isinstance(frame.index, pd.MultiIndex) or isinstance(frame.columns, pd.MultiIndex):
             raise ValueError("got several levels of names; expected one: frame.reset_index(), or join them")

@@ -194,12 +194,12 @@ def _manifest(folder: Path) -> tuple[Any, Mapping[str, tuple[np.dtype, int, str]
     path = folder / MANIFEST
     try:
         manifest = json.loads(read_ordinary(path).decode())
-        content = {key: manifest[key] for key in ("arrays", "body")}
-        if manifest["format"] != FORMAT:
+        if manifest["format"] != FORMAT:  # before the other entries, which another format does not have
             raise CorruptFolderError(
                 f"{path} has format {manifest['format']!r}, expected {FORMAT!r}: a folder that a search or fit.save "
                 "wrote is read by lv.load or lv.load_fit, one of another version with that version"
             )
+        content = {key: manifest[key] for key in ("arrays", "body")}
         text = json.dumps(content, indent=1, sort_keys=True)
         if hashlib.sha256(text.encode()).hexdigest() != manifest["sha256"]:
             raise CorruptFolderError(

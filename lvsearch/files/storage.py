@@ -267,15 +267,20 @@ def _read(folder: Path, content: bytes) -> tuple[Any, dict[str, dict[str, np.nda
     path = folder / MANIFEST
     try:
         manifest = json.loads(content.decode())
-        form, expected, body = (manifest[key] for key in ("format", "sha256", "body"))
+        form = manifest["format"]
+        if not isinstance(form, str):
+            raise TypeError(f"format {form!r}")
+        if form != FORMAT:  # before the other entries, which another format does not have
+            raise CorruptFolderError(
+                f"{path} has format {form!r}, expected {FORMAT!r}: a corpus that lvsearch convert or corpus.save wrote "
+                "is read by lvsearch search --corpus or lv.Corpus.open; a folder of another version: read it with the "
+                "version that wrote it"
+            )
+        expected, body = manifest["sha256"], manifest["body"]
         files = {group: (entry["file"], entry["sha256"]) for group, entry in manifest["files"].items()}
         text = json.dumps(body, indent=1, sort_keys=True)
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptFolderError(f"{path} is damaged or foreign ({error!r}); restore it from a copy") from error
-    if form != FORMAT:
-        raise CorruptFolderError(
-            f"{path} has format {form!r}, expected {FORMAT!r}: read it with the version that wrote it"
-        )
     if _digest(text.encode()) != expected:
         raise CorruptFolderError(f"{path} was changed after it was written (checksum differs); restore it from a copy")
     for group, (name, digest) in files.items():
@@ -287,9 +292,15 @@ def _read(folder: Path, content: bytes) -> tuple[Any, dict[str, dict[str, np.nda
 def refuse_existing(folder: Path) -> None:
     """Raise FileExistsError if a path is a file or a folder that holds something besides a lock.
 
+    Raises NotADirectoryError if it is to lie in what is a file.
+
     Call it before writing, so that nobody's files are overwritten.
     """
-    if folder.is_file() or (folder.is_dir() and any(path.name != LOCK for path in folder.iterdir())):
+    if folder.is_file():
+        raise FileExistsError(f"{folder} is a file and is left alone: choose another folder")
+    if over := next((above for above in folder.parents if above.is_file()), None):
+        raise NotADirectoryError(f"{over} is a file, so that there can be no {folder} in it: choose another folder")
+    if folder.is_dir() and any(path.name != LOCK for path in folder.iterdir()):
         raise FileExistsError(
             f"{folder} exists and is not empty: choose another folder, remove this one, or go on with a search saved "
             "there by lv.resume (command line: lvsearch resume)"

@@ -88,6 +88,8 @@ def read_arrays(content: bytes, name: str | Path) -> dict[str, np.ndarray]:
     Raises ValueError for anything but an undamaged archive of arrays.
     """
     try:
+        if not content.startswith((b"PK", b"\x93NUMPY")):  # NumPy would take it for a pickle
+            raise ValueError("its first bytes are not those of an archive")
         _refuse_swelling(content)
         archive = np.load(io.BytesIO(content), allow_pickle=False)
         if isinstance(archive, np.ndarray):
@@ -96,7 +98,7 @@ def read_arrays(content: bytes, name: str | Path) -> dict[str, np.ndarray]:
     except UNREADABLE as error:
         raise ValueError(
             f"{name}: got no readable archive of arrays ({reason(error)}); expected an .npz file as "
-            "numpy.savez writes it"
+            "numpy.savez writes it, of numbers and texts: texts of dtype object as numpy.array(words, dtype=str)"
         ) from error
 
 

@@ -303,6 +303,15 @@ def _advice_for_chains(result: Findings) -> str:
     return 'Give the search more time (seconds=), or compare with evidence="annealed"'
 
 
+def _advice_for_errors(result: Findings) -> str:
+    """Return what to do where standard errors are too large: more time helps only a search that was cut short."""
+    if not result.is_finished:
+        return "Give the search more time (seconds=), or more data"
+    if all(visit.annealed is None for visit in result.visits):
+        return "Give evidence with smaller standard errors"
+    return f"Search again with starts={2 * result.settings.starts} (it was {result.settings.starts}), or with more data"
+
+
 def probability_in_words(result: Findings) -> str:
     """Return the probability of the best size in words, with its 5 % and 95 % points under the errors of the evidence.
 
@@ -328,7 +337,7 @@ def probability_in_words(result: Findings) -> str:
     if not found.is_decided:
         return (
             f"none yet: standard errors of {sizes_in_words(found.unsettled)} are too large, above {SETTLED:g} nats, to "
-            "give any size a probability. Give the search more time (starts=, seconds=), or more data"
+            f"give any size a probability. {_advice_for_errors(result)}"
         )
     if _may_rise_further(result):
         return (

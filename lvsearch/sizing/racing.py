@@ -6,9 +6,10 @@
     finds modes that stand above both ends of their gap by no more than the slack. For several variables it finds any
     mode that can be reached so by moving one variable at a time, or all at once.
 2. Race. Contenders are the sizes that may hold a thousandth of the probability under their standard errors, or do on
-    average over these. Before a size is ruled out it gets as many trials as the best size had (minus one). The size
-    whose error moves the posterior most is tried again, for longer. This goes on while errors move the posterior by
-    more than `TOLERANCE`, and while a quarter of that is due to sizes with trials left.
+    average over these. Before a size is ruled out it gets as many trials as the best size had (minus one). While a
+    size that may be the best is known worse than to 3 nats, so that no size has a probability, the worst known one is
+    tried again. Then the size whose error moves the posterior most is tried again, for longer. This goes on while
+    errors move the posterior by more than `TOLERANCE`, and while a quarter of that is due to sizes with trials left.
 
 Along one size variable, the evidence of untried sizes is estimated from the tried sizes around their gap (`gaps`):
 
@@ -384,8 +385,9 @@ def _race(good: Sequence[Visit], prior: SizePrior, trials: int, scale: float) ->
     open_ = np.array(
         [runs[size] < trials and errors[row] > 0 and sharpens[row] for row, size in enumerate(found.sizes)]
     )
+    unsettled = np.array([size in found.unsettled for size in found.sizes]) & open_
     contends = (np.maximum(found.probability, found.probability_upper) >= NEGLIGIBLE) & open_
-    if not contends.any():
+    if not (contends | unsettled).any():
         return None
     # First give contenders as many trials as the best size had, minus one.
     behind = [
@@ -393,6 +395,9 @@ def _race(good: Sequence[Visit], prior: SizePrior, trials: int, scale: float) ->
     ]
     if behind:
         return min(behind, key=lambda size: (runs[size], size))
+    # Beyond an error of 3 nats probabilities are those of the estimates alone, which no error moves: sharpen it first.
+    if unsettled.any():
+        return found.sizes[int(np.argmax(np.where(unsettled, errors, -1.0)))]
     # d p(s) / d log weight(s) = p (1 − p): how far each error moves the posterior
     moved = found.probability * (1 - found.probability) * errors
     if moved.sum() <= TOLERANCE or moved[contends].sum() <= TOLERANCE / 4:

@@ -33,10 +33,11 @@ Size = tuple[int, ...]
 OpenSize = tuple[int | None, ...]
 
 
-def as_size(size: Size | int, dimension: int) -> Size:
+def as_size(size: Any, dimension: int, name: str = "size") -> Size:
     """Return a size as a tuple of positive Python integers.
 
     dimension: the number of size variables.
+    name: the name of the argument, for the error.
 
     Raises ValueError for anything but `dimension` positive integers.
     """
@@ -45,8 +46,9 @@ def as_size(size: Size | int, dimension: int) -> Size:
     except (TypeError, ValueError, IndexError):  # the last two of arrays that have no single entry
         values = ()
     if len(values) != dimension or any(value < 1 for value in values):
-        start = "Sizes start at 1, not 0." if dimension == 1 else "Give a tuple: one from 1 on for each size variable."
-        raise ValueError(f"A size is {dimension} positive integer(s): got {shortened_repr(size)}. {start}")
+        got = size[0] if isinstance(size, tuple) and len(size) == 1 else size
+        wanted = "a" if dimension == 1 else f"a tuple with {dimension} numbers, one for each size variable, each a"
+        raise ValueError(f"got {name}={shortened_repr(got)}, expected {wanted} whole number from 1 on")
     return values
 
 

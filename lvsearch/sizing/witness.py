@@ -303,7 +303,7 @@ class WitnessSearch:
 
 def _per_variable(max_size: int | Size, dimension: int) -> Size:
     """Return the largest size to try as a tuple with one number per size variable; an int stands for all variables."""
-    return as_size(max_size if isinstance(max_size, tuple) else (max_size,) * dimension, dimension)
+    return as_size(max_size if isinstance(max_size, tuple) else (max_size,) * dimension, dimension, "max_size")
 
 
 def _precedes(first: Size, second: Size) -> bool:

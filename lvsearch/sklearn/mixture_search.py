@@ -19,6 +19,7 @@ from lvsearch.models.components import (
     StudentComponents,
 )
 from lvsearch.models.contract import Model
+from lvsearch.models.plain_arguments import one_of
 from lvsearch.sklearn.searching import RowSearch, evidence_over_sizes
 
 Search = TypeVar("Search", bound="MixtureSearch")
@@ -142,25 +143,25 @@ class MixtureSearch(ClusterMixin, RowSearch):
     def _model(self, data: Data) -> Model:
         """Return the mixture to search over: the parameter `model`, or the one that covariance_type names.
 
-        Its priors are in the units of the data. Raises ValueError for an unknown covariance_type.
+        Its priors are in the units of the data.
         """
         if self.model is not None:
             return self.model
         assert isinstance(data, Points)  # made in `_data`
         if self.covariance_type == LOW_RANK:
             return low_rank(data.values, self.n_factors)
-        if self.covariance_type not in KINDS:
-            expected = " or ".join(map(repr, (*KINDS, LOW_RANK, AUTO)))
-            raise ValueError(f"got covariance_type={self.covariance_type!r}, expected {expected}")
         return KINDS[self.covariance_type](data.values)
 
     def _models(self, data: Data) -> dict[str, Model]:
         """Return the mixtures to search over, as {covariance_type: mixture}; several only for "auto".
 
-        Raises ValueError for "auto" with another evidence than "marginal", by which mixtures are compared.
+        Raises ValueError for an unknown covariance_type, and for "auto" with another evidence than "marginal", by which
+        mixtures are compared.
         """
-        if self.model is not None or self.covariance_type != AUTO:
-            return {"model" if self.model is not None else self.covariance_type: self._model(data)}
+        if self.model is not None:
+            return {"model": self.model}
+        if one_of("covariance_type", self.covariance_type, (*KINDS, LOW_RANK, AUTO)) != AUTO:
+            return {self.covariance_type: self._model(data)}
         if self.evidence not in ("marginal", "annealed"):
             raise ValueError(
                 f'got covariance_type="auto" with evidence={self.evidence!r}, expected "marginal": kinds are compared '

@@ -19,6 +19,7 @@ from lvsearch.results.repeated_searches import hyperparameters, with_hyperparame
 from lvsearch.results.result import SearchResult
 from lvsearch.results.wording import answer
 from lvsearch.sizing.sizes import SizePrior
+from lvsearch.tables.number_tables import refuse_text
 
 S = TypeVar("S", bound="SizeSearch")
 Seed = int | np.random.RandomState | None
@@ -234,8 +235,10 @@ class RowSearch(SizeSearch):
 
         fitting: True for the rows to train on, of which there must be two or more; False for new rows
 
-        Raises ValueError for another form of X, and for NaN.
+        Raises ValueError for another form of X, for columns of dates or text, and for NaN.
         """
+        if isinstance(X, pd.DataFrame):
+            refuse_text(X)
         least = 2 if fitting else 1
         allowed: dict[str, Any] = {"dtype": np.float64, "ensure_min_samples": least, "ensure_all_finite": "allow-nan"}
         checked = np.asarray(validate_data(self, X, reset=fitting, **allowed))

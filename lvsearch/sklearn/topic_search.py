@@ -83,7 +83,15 @@ class TopicSearch(SizeSearch):
         return replace(best, training=training).topics(n_words)
 
     def _data(self, X: Any, *, fitting: bool) -> Data:
-        """Return X as a checked corpus. fitting: True for the rows to train on, False for new rows over their words."""
+        """Return X as a checked corpus. fitting: True for the rows to train on, False for new rows over their words.
+
+        Raises ValueError for texts, NaN and numbers that are no counts.
+        """
+        if _begins_with_text(X):
+            raise ValueError(
+                f"got texts; {type(self).__name__} takes counts of words, a row per document and a column per word: "
+                "X = CountVectorizer().fit_transform(texts), or make_pipeline(CountVectorizer(), TopicSearch())"
+            )
         allowed: dict[str, Any] = {"accept_sparse": "csr", "ensure_all_finite": "allow-nan"}
         counts: Any = validate_data(self, X, reset=fitting, ensure_min_samples=2 if fitting else 1, **allowed)
         if np.issubdtype(counts.dtype, np.floating):
@@ -99,3 +107,14 @@ class TopicSearch(SizeSearch):
     def _model(self, data: Data) -> Model:
         """Return the model to search over: the parameter `model`, or LDA with its default priors."""
         return LDA() if self.model is None else self.model
+
+
+def _begins_with_text(X: Any) -> bool:
+    """Return True if the first row of X, or the first entry of a list or a series, is text or has text in it."""
+    if isinstance(X, pd.DataFrame | pd.Series):
+        cells = X.iloc[:1].to_numpy(dtype=object).ravel().tolist()
+    elif isinstance(X, list | tuple | np.ndarray) and np.ndim(X[:1]) > 0:
+        cells = np.asarray(X[:1], dtype=object).ravel().tolist()
+    else:
+        return False
+    return any(isinstance(cell, str) for cell in cells)

@@ -285,6 +285,32 @@ def first_text(column: pd.Series, decimal: str = ".") -> tuple[int, Any] | None:
     return None
 
 
+def columns_without_numbers(frame: pd.DataFrame) -> list[int]:
+    """Return the places of the columns of a data frame whose kind is not that of real numbers."""
+    kinds = pd.api.types
+    return [
+        place
+        for place, kind in enumerate(frame.dtypes)
+        if not kinds.is_numeric_dtype(kind) or kinds.is_complex_dtype(kind)
+    ]
+
+
+def refuse_text(frame: pd.DataFrame) -> None:
+    """Raise ValueError if a cell of a data frame is neither missing nor a number, saying what to do with its column.
+
+    Numbers that are kept as text or objects are passed over.
+    """
+    places = columns_without_numbers(frame)
+    for place in places:
+        found = first_text(frame.iloc[:, place])
+        if found is not None:
+            row, cell = found
+            raise ValueError(
+                f"got {len(places)} column(s) without numbers, the first {str(frame.columns[place])!r} (row {row}: "
+                f"{str(cell)!r}); expected numbers throughout: {advice(cell)}"
+            )
+
+
 def advice(cell: Any) -> str:
     """Return advice for messages: what to do with a column that has this cell among its numbers."""
     text = str(cell).strip()

@@ -260,6 +260,11 @@ def test_mistakes_end_in_one_line_before_anything_is_written(files, tmp_path, ca
     ):
         assert said in fails(capsys, "search", *texts, *wrong, *out)
         assert not (tmp_path / "run").exists()
+    taken = tmp_path / "taken.txt"
+    taken.write_text("mine")
+    assert "is a file and is left alone" in fails(capsys, "search", *texts, "--out", str(taken))
+    assert f"{taken} is a file, so that there can be no" in fails(capsys, "search", *texts, "--out", str(taken / "run"))
+    assert taken.read_text() == "mine"
     assert "no file" in fails(capsys, "search", "--texts", str(tmp_path / "none.txt"), *out)
     assert "no folder" in fails(capsys, "resume", str(tmp_path / "none"))
     assert "no folder" in fails(capsys, "report", str(tmp_path / "none"))
@@ -293,6 +298,19 @@ def test_help_teaches(command, capsys):
         assert f"  lvsearch {command[0]}" in printed
     if command == ["search"]:
         assert "(default: weak)" in " ".join(printed.split())
+
+
+def test_words_where_numbers_are_expected_end_in_one_line(capsys):
+    """Twenty lines of options came first, and of --ngram-range it said "invalid _two_numbers value"."""
+    for command, wrong, said in (
+        ("search", ["--seconds", "ten"], "--seconds: got 'ten', expected a number, such as 60 or 0.5"),
+        ("search", ["--max-size", "2.5"], "--max-size: got '2.5', expected a whole number, such as 3"),
+        ("search", ["--ngram-range", "2-3"], "--ngram-range: got '2-3', expected two whole numbers, such as 1,2"),
+        ("evaluate", ["--samples", "few"], "--samples: got 'few', expected a whole number, such as 3"),
+    ):
+        error = fails(capsys, command, *wrong)
+        assert said in error
+        assert f"all options: lvsearch {command} --help" in error
 
 
 @pytest.mark.smoke

@@ -248,6 +248,13 @@ def test_command_line(tmp_path, corpus, capsys):
     assert "a: 11 documents, 154 tokens scored by exact" in printed
     assert "a is better" in printed
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 23
+    for wrong, said in (
+        (["--per-document", f"{tmp_path}/none/out.csv"], "no folder .*none for --per-document: make it"),
+        (["--confidence", "95"], "got --confidence 95, expected a number between 0 and 1"),
+    ):
+        with pytest.raises((ValueError, OSError), match=said):
+            run(parser.parse_args([*files, *common, *wrong]))
+        assert capsys.readouterr().out == ""  # it said so after all documents were scored
     assert run(parser.parse_args([*files, *common, "--completion", "0.5"])) == 0
     assert "completion from 50%" in capsys.readouterr().out
     (tmp_path / "other").mkdir()

@@ -206,9 +206,12 @@ def test_folders_that_hold_something_are_refused(tmp_path: Path):
     refuse_existing(tmp_path / "new")
     refuse_existing(tmp_path)  # empty
     (tmp_path / "thesis.tex").write_text("years of work")
-    for taken in (tmp_path, tmp_path / "thesis.tex"):
-        with pytest.raises(FileExistsError, match=r"exists and is not empty: choose another folder.*lv\.resume"):
-            refuse_existing(taken)
+    with pytest.raises(FileExistsError, match=r"exists and is not empty: choose another folder.*lv\.resume"):
+        refuse_existing(tmp_path)
+    with pytest.raises(FileExistsError, match=r"thesis\.tex is a file and is left alone: choose another folder"):
+        refuse_existing(tmp_path / "thesis.tex")
+    with pytest.raises(NotADirectoryError, match=r"thesis\.tex is a file, so that there can be no .*run in it"):
+        refuse_existing(tmp_path / "thesis.tex" / "run")
 
 
 def test_text_is_written_atomically(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

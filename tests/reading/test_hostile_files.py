@@ -113,6 +113,15 @@ def test_damaged_archives_are_refused_in_one_way(content: bytes, tmp_path: Path)
         load_topics(tmp_path / "topics.npz")
 
 
+def test_a_file_of_another_kind_is_not_taken_for_a_pickle_and_words_as_objects_say_how_to_save_them():
+    """It advised to "load it unsafely" where a table or a picture stood in the place of topics."""
+    with pytest.raises(ValueError, match="first bytes are not those of an archive") as told:
+        read_arrays(b"title,body\n1,apple\n", "docs.csv")
+    assert "unsafe" not in str(told.value)
+    with pytest.raises(ValueError, match=r"Object arrays.*numpy\.array\(words, dtype=str\)"):
+        read_arrays(DAMAGED["pickled"], "topics.npz")
+
+
 def test_sound_archives_are_read(tmp_path: Path):
     (tmp_path / "topics.npz").write_bytes(GOOD)
     assert load_topics(tmp_path / "topics.npz").vocabulary == ("a", "b", "c")

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 import lvsearch as lv
 from lvsearch.files.array_folders import FORMAT, new_array_folder
-from lvsearch.files.storage import CorruptFolderError
+from lvsearch.files.storage import CorruptFolderError, read_folder, write_folder
 from lvsearch.inference.data.mapped import files_of, runs_of
 from lvsearch.reading.stored_corpus import corpus_fingerprint
 
@@ -240,3 +240,13 @@ def test_counts_at_hand_are_still_copied():
     kept = lv.Corpus.from_matrix(counts)
     counts.data[0] = 9
     assert kept.counts.data[0] == 1
+
+
+def test_a_search_and_a_corpus_in_each_others_place_are_named_and_not_said_to_be_damaged(tmp_path):
+    """It said "damaged or foreign (KeyError('files')); restore it from a copy" of folders that were in order."""
+    lv.Corpus.from_texts(["apple pear", "iron tin"]).save(tmp_path / "corpus")
+    with pytest.raises(CorruptFolderError, match=r"expected 'lvsearch folder.*is read by lvsearch search --corpus"):
+        read_folder(tmp_path / "corpus")
+    write_folder(tmp_path / "run", {"x": 1}, {})
+    with pytest.raises(CorruptFolderError, match=r"expected 'lvsearch arrays.*is read by lv\.load or lv\.load_fit"):
+        lv.Corpus.open(tmp_path / "run")

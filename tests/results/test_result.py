@@ -466,6 +466,17 @@ def test_a_search_stopped_after_one_size_compares_nothing_and_says_so():
     assert "1: >0.999" not in [text.get_text() for text in axes.texts]
 
 
+def test_a_finished_search_without_a_number_does_not_ask_for_more_time():
+    """It asked for seconds=, and went on with more seconds it ended where it was."""
+    function = lv.from_function(lambda size: lv.Evidence(-float(abs(size[0] - 3)), standard_error=8.0))
+    finished = lv.search(function, prior=lv.sizes.Poisson(3), max_size=4, progress=False)
+    assert finished.is_finished
+    told = " ".join(finished.summary().split())
+    assert "too large, above 3 nats, to give any size a probability. Give evidence with smaller standard errors" in told
+    cut = replace(finished, state=replace(finished.state, stopped="stopped after 9 seconds"))
+    assert "Give the search more time (seconds=), or more data" in " ".join(cut.summary().split())
+
+
 def test_a_search_that_is_allowed_one_size_compares_nothing_and_says_so():
     """It said "Still rising at 1 cluster, the largest allowed", as if smaller ones had been tried."""
     function = lv.from_function(

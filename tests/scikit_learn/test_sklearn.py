@@ -155,7 +155,7 @@ def test_what_is_no_count_is_refused_and_unfitted_ones_say_so():
     for X, message in (
         (np.eye(3) / 2, "whole numbers; TF-IDF weights"),
         (-np.eye(3), "Negative values in data passed to TopicSearch"),
-        (["apple pear", "iron tin"], "Expected 2D array"),
+        *((texts, r"got texts; TopicSearch takes counts of words.*CountVectorizer") for texts in same_texts()),
     ):
         with pytest.raises(ValueError, match=message):
             TopicSearch(**QUICK).fit(X)
@@ -164,8 +164,28 @@ def test_what_is_no_count_is_refused_and_unfitted_ones_say_so():
             estimator.transform(np.eye(3))
         with pytest.raises(NotFittedError):
             _ = estimator.best_
-    with pytest.raises(ValueError, match="covariance_type='spherical', expected 'full' or 'tied'"):
-        MixtureSearch(covariance_type="spherical").fit(np.random.default_rng(0).normal(size=(9, 2)))
+    for wrong, said in (("spherical", "'spherical'"), (["full"], r"\['full'\]"), (np.array(["full", "diag"]), ".*")):
+        with pytest.raises(ValueError, match=f"covariance_type={said}, expected one of 'full', 'tied'"):
+            MixtureSearch(covariance_type=wrong).fit(np.random.default_rng(0).normal(size=(9, 2)))
+
+
+def same_texts() -> list:
+    """Two texts in the ways in which people have them."""
+    texts = ["apple pear", "iron tin"]
+    return [texts, tuple(texts), np.array(texts), pd.Series(texts), pd.DataFrame({"id": [1, 2], "text": texts})]
+
+
+@pytest.mark.parametrize("estimator", [MixtureSearch(**QUICK), FeatureSearch(**QUICK)])
+def test_columns_of_dates_and_text_are_refused_with_advice_of_our_own(estimator):
+    days = pd.date_range("2020-01-01", periods=6)
+    for column, said in (
+        (days, r"'when' \(row 0: '2020-01-01.*write dates as numbers"),
+        (days - days[0], r"'when' \(row 0: '0 days.*total_seconds"),
+        (days.to_period("D"), r"'when' \(row 0: '2020-01-01'\).*write dates as numbers"),
+        (list("abcdef"), r"'when' \(row 0: 'a'\).*leave the column out"),
+    ):
+        with pytest.raises(ValueError, match=f"got 1 column.*{said}"):
+            estimator.fit(pd.DataFrame({"x": np.arange(6.0), "when": column}))
 
 
 @pytest.mark.smoke

@@ -325,5 +325,5 @@ def test_what_cannot_be_audited_is_refused_with_a_reason():
         bound.audit()
     with pytest.raises(ValueError, match="got no sizes"):
         searched().audit([])
-    with pytest.raises(ValueError, match="positive integer"):
+    with pytest.raises(ValueError, match="expected a whole number from 1 on"):
         searched().audit([0])

@@ -352,6 +352,7 @@ def test_the_command_scores_a_search_that_was_made(tmp_path, capsys):
     assert chosen["BIC"] == 3
     assert (report / "other_scores.png").stat().st_size > 10_000
     assert str(report) in printed
+    assert "\n\nWritten: other_scores.csv" in printed  # it began with a backslash and an n
 
 
 @pytest.mark.slow

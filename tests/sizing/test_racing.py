@@ -8,7 +8,7 @@ import pytest
 import lvsearch as lv
 from lvsearch.sizing.evidence import Bracket, Evidence
 from lvsearch.sizing.ledger import Trial, Visit
-from lvsearch.sizing.racing import next_size, unvisited_share
+from lvsearch.sizing.racing import TOLERANCE, found_so_far, next_size, unvisited_share
 
 POISSON = lv.sizes.Poisson(5)
 
@@ -139,3 +139,15 @@ def test_a_size_whose_error_alone_gives_it_probability_is_tried_again():
     wide = visit(4, (-35.0, 110.0))
     sharp = [visit(size, *[(0.0, 1.0)] * 2) for size in (1, 2, 3)]
     assert next_size([*sharp, wide], lv.sizes.Table([0.25] * 4), 3, (4,)) == (4,)
+
+
+def test_a_search_does_not_end_without_a_number_while_sizes_known_worse_than_to_3_nats_have_trials_left():
+    # The estimates are 20 nats apart and their errors 8: by the estimates alone errors move nothing.
+    def course(trials: int) -> list[Visit]:
+        return [visit(1, (-900.0, 0.1)), *(visit(k, *[(-20.0 * abs(k - 3), 64.0)] * trials) for k in (2, 3, 4))]
+
+    found = found_so_far(course(1), POISSON)
+    assert not found.is_decided
+    assert found.moved_by_errors < TOLERANCE
+    assert next_size(course(1), POISSON, 4, (4,)) in found.unsettled
+    assert next_size(course(4), POISSON, 4, (4,)) is None
