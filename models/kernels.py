@@ -70,7 +70,8 @@ _OUTSIDE = get_opaque_trace_state()  # JAX's state outside of all programs, wher
 
 def goes_to_cpu() -> bool:
     """Return True if programs called now run on a CPU, by the device of the context or, without one, JAX's default."""
-    device = jax.config.jax_default_device
+    config: Any = jax.config  # its attributes are made when JAX is imported
+    device = config.jax_default_device
     return (jax.default_backend() if device is None else getattr(device, "platform", device)) == "cpu"
 
 

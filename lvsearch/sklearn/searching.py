@@ -237,8 +237,9 @@ class RowSearch(SizeSearch):
 
         Raises ValueError for another form of X, for columns of dates or text, and for NaN.
         """
-        if isinstance(X, pd.DataFrame):
-            refuse_text(X)
+        frame = X
+        if isinstance(frame, pd.DataFrame):
+            refuse_text(frame)
         least = 2 if fitting else 1
         allowed: dict[str, Any] = {"dtype": np.float64, "ensure_min_samples": least, "ensure_all_finite": "allow-nan"}
         checked = np.asarray(validate_data(self, X, reset=fitting, **allowed))
