@@ -7,9 +7,10 @@
     mode that can be reached so by moving one variable at a time, or all at once.
 2. Race. Contenders are the sizes that may hold a thousandth of the probability under their standard errors, or do on
     average over these. Before a size is ruled out it gets as many trials as the best size had (minus one). While a
-    size that may be the best is known worse than to 3 nats, so that no size has a probability, the worst known one is
-    tried again. Then the size whose error moves the posterior most is tried again, for longer. This goes on while
-    errors move the posterior by more than `TOLERANCE`, and while a quarter of that is due to sizes with trials left.
+    size that may be the best is known worse than to 3 nats, so that no size has a probability, the worst known one
+    is tried again. A size next to the best one that is known as badly gets as many trials as the best. Then the
+    size whose error moves the posterior most is tried again, for longer. This goes on while errors move the
+    posterior by more than `TOLERANCE`, and while a quarter of that is due to sizes with trials left.
 
 Along one size variable, the evidence of untried sizes is estimated from the tried sizes around their gap (`gaps`):
 
@@ -36,7 +37,7 @@ import numpy as np
 
 from lvsearch.sizing.ledger import Visit, standard_error
 from lvsearch.sizing.logspace import log_sum
-from lvsearch.sizing.posterior import EstimatedPosterior, estimate_posterior
+from lvsearch.sizing.posterior import SETTLED, EstimatedPosterior, estimate_posterior
 from lvsearch.sizing.sizes import OpenSize, Size, SizePrior
 
 FARTHEST = 1 << 20
@@ -367,6 +368,11 @@ def _hidden(
     ]
 
 
+def _is_next_to(size: Size, other: Size) -> bool:
+    """Return True if two sizes differ by one in one variable, and in no other."""
+    return sum(abs(n - m) for n, m in zip(size, other, strict=True)) == 1
+
+
 # ── race ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -387,7 +393,10 @@ def _race(good: Sequence[Visit], prior: SizePrior, trials: int, scale: float) ->
     )
     unsettled = np.array([size in found.unsettled for size in found.sizes]) & open_
     contends = (np.maximum(found.probability, found.probability_upper) >= NEGLIGIBLE) & open_
-    if not (contends | unsettled).any():
+    # The fit of a size beside the best one may lie in a poor mode, which its error does not show.
+    fewer = np.array([runs[size] < runs[found.best] for size in found.sizes])
+    beside = np.array([_is_next_to(size, found.best) for size in found.sizes]) & fewer & (errors > SETTLED) & open_
+    if not (contends | unsettled | beside).any():
         return None
     # First give contenders as many trials as the best size had, minus one.
     behind = [
@@ -398,6 +407,8 @@ def _race(good: Sequence[Visit], prior: SizePrior, trials: int, scale: float) ->
     # Beyond an error of 3 nats probabilities are those of the estimates alone, which no error moves: sharpen it first.
     if unsettled.any():
         return found.sizes[int(np.argmax(np.where(unsettled, errors, -1.0)))]
+    if beside.any():
+        return found.sizes[int(np.argmax(np.where(beside, errors, -1.0)))]
     # d p(s) / d log weight(s) = p (1 − p): how far each error moves the posterior
     moved = found.probability * (1 - found.probability) * errors
     if moved.sum() <= TOLERANCE or moved[contends].sum() <= TOLERANCE / 4:

@@ -89,7 +89,7 @@ def test_low_rank_covariances_and_how_many_factors_are_weighed():
     assert model.analyzers.n_factors == 2
     kinds = MixtureSearch(covariance_type="auto")._models(lv.Points.from_array(rows))
     assert list(kinds)[-2:] == ["low-rank-1", "low-rank-2"]
-    with pytest.raises(ValueError, match="'low-rank' or 'auto'"):
+    with pytest.raises(ValueError, match="'low-rank', 'auto'"):
         MixtureSearch(covariance_type="low rank").fit(rows)
 
 
