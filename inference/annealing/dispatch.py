@@ -238,7 +238,19 @@ def anneal(chain: Chain, key: Key[Array, ""], work: Effort, profile: Profile) ->
     profile: how to space the temperatures, from `temperature_profile`.
     """
     with _on_device_of(chain):
-        return _along_one_or_two_paths(chain, key, work, profile)
+        key_first, key_anchors, key_second = split_key(key, 3)
+        if len(profile.temperature) > HOPELESS * work.steps and not _is_around_labelling(chain):
+            temperatures = schedule(profile, work.steps)
+            there = forward(chain, key_first, temperatures, islands=work.islands, particles=work.particles)
+            second = _from_an_anchor(chain, key_anchors, key_second, work, (there.state,))
+            if second is not None:
+                return (second,)
+        first, states = both_ways(chain, key_first, work, profile)
+        apart = float(np.mean(first.backward) - np.mean(first.forward))
+        if first.anchor_error is not None or apart <= NEAR or apart * work.steps <= chain_kit(chain).patience:
+            return (first,)
+        second = _from_an_anchor(chain, key_anchors, key_second, work, states)
+        return (first,) if second is None else (first, second)
 
 
 def _on_device_of(chain: Chain) -> AbstractContextManager[object]:
@@ -246,23 +258,6 @@ def _on_device_of(chain: Chain) -> AbstractContextManager[object]:
     default.
     """
     return one_after_another() if chain_kit(chain).in_small_steps else nullcontext()
-
-
-def _along_one_or_two_paths(chain: Chain, key: Key[Array, ""], work: Effort, profile: Profile) -> tuple[TwoSided, ...]:
-    """Do what `anneal` does, on the device of the context."""
-    key_first, key_anchors, key_second = split_key(key, 3)
-    if len(profile.temperature) > HOPELESS * work.steps and not _is_around_labelling(chain):
-        temperatures = schedule(profile, work.steps)
-        there = forward(chain, key_first, temperatures, islands=work.islands, particles=work.particles)
-        second = _from_an_anchor(chain, key_anchors, key_second, work, (there.state,))
-        if second is not None:
-            return (second,)
-    first, states = both_ways(chain, key_first, work, profile)
-    apart = float(np.mean(first.backward) - np.mean(first.forward))
-    if first.anchor_error is not None or apart <= NEAR or apart * work.steps <= chain_kit(chain).patience:
-        return (first,)
-    second = _from_an_anchor(chain, key_anchors, key_second, work, states)
-    return (first,) if second is None else (first, second)
 
 
 def _is_around_labelling(chain: Chain) -> bool:

@@ -6,6 +6,7 @@ sum over a document is a sum inside blocks and then over few blocks. Tiles are d
 after every batch.
 """
 
+import math
 from dataclasses import dataclass
 from heapq import heapreplace
 from typing import NamedTuple
@@ -104,8 +105,9 @@ def device_tile_blocks(n_blocks: int, longest: int, n_batches: int) -> int:
     """
     if jax.default_backend() == "cpu":
         return TILE_BLOCKS_CPU
-    batch = -(-n_blocks // n_batches)
-    return -(-batch // -(-batch // TILE_BLOCKS_ACCELERATOR)) + longest
+    batch_blocks = math.ceil(n_blocks / n_batches)
+    tiles_per_batch = math.ceil(batch_blocks / TILE_BLOCKS_ACCELERATOR)
+    return math.ceil(batch_blocks / tiles_per_batch) + longest
 
 
 def batches_for(n_pairs: int, n_words: int) -> int:

@@ -186,23 +186,21 @@ def gain_of_last_topics(
     def one_group(number: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the log weights (upwards, downwards) of one group of paths, each (particle,), nats."""
         with one_after_another():  # groups of tokens are small
-            return both_directions(number)
-
-    def both_directions(number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Run the paths of `one_group` on the device of the context."""
-        keys = split_key(fold_in(key, number), 5)
-        assignment = draw_topics_of_tokens(larger, factors, generator(keys[0]), work.particles)
-        with jax.enable_x64(True):
-            upper, averages = settle(larger, keys[1], _with_counts(larger, assignment), work.settling, work.averaging)
-        path = splits_between(larger, smaller, averages, m)
-        with jax.enable_x64(True):
-            lower, _ = settle(smaller, keys[2], path.merge(upper), work.settling_merged, 1)
-        if number % 2 == 0:
-            up = gain_upwards(path, keys[3], lower, temperatures)
-            return up, gain_downwards(path, keys[4], upper, temperatures)
-        # odd groups run downwards first, so that two threads compile the two programs in parallel
-        down = gain_downwards(path, keys[4], upper, temperatures)
-        return gain_upwards(path, keys[3], lower, temperatures), down
+            keys = split_key(fold_in(key, number), 5)
+            assignment = draw_topics_of_tokens(larger, factors, generator(keys[0]), work.particles)
+            with jax.enable_x64(True):
+                upper, averages = settle(
+                    larger, keys[1], _with_counts(larger, assignment), work.settling, work.averaging
+                )
+            path = splits_between(larger, smaller, averages, m)
+            with jax.enable_x64(True):
+                lower, _ = settle(smaller, keys[2], path.merge(upper), work.settling_merged, 1)
+            if number % 2 == 0:
+                up = gain_upwards(path, keys[3], lower, temperatures)
+                return up, gain_downwards(path, keys[4], upper, temperatures)
+            # odd groups run downwards first, so that two threads compile the two programs in parallel
+            down = gain_downwards(path, keys[4], upper, temperatures)
+            return gain_upwards(path, keys[3], lower, temperatures), down
 
     up, down = (np.concatenate(way) for way in zip(*in_processes(one_group, work.groups), strict=True))
     return Gain(up, down, work.temperatures, m)

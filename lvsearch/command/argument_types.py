@@ -3,7 +3,7 @@
 import argparse
 
 
-def real_number(text: str) -> float:
+def read_number(text: str) -> float:
     """Return the number of an argument such as "0.5". Raises `argparse.ArgumentTypeError` for other words."""
     try:
         return float(text)
@@ -11,7 +11,7 @@ def real_number(text: str) -> float:
         raise argparse.ArgumentTypeError(f"got {text!r}, expected a number, such as 60 or 0.5") from None
 
 
-def whole_number(text: str) -> int:
+def read_whole_number(text: str) -> int:
     """Return the whole number of an argument such as "3". Raises `argparse.ArgumentTypeError` for other words."""
     try:
         return int(text)
@@ -19,7 +19,7 @@ def whole_number(text: str) -> int:
         raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number, such as 3") from None
 
 
-def two_numbers(text: str) -> tuple[int, int]:
+def read_two_numbers(text: str) -> tuple[int, int]:
     """Return the two whole numbers of an argument such as "1,2"; a single number, "2" or "2,", gives (2, 2).
 
     Raises `argparse.ArgumentTypeError` for anything else.

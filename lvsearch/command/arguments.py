@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from lvsearch.command.argument_types import real_number, two_numbers, whole_number
+from lvsearch.command.argument_types import read_number, read_two_numbers, read_whole_number
 
 KEEP, SCORES_KEEP = 8, 64
 """The number of fits that `lvsearch search` keeps, and the number that `lvsearch scores` keeps.
@@ -193,14 +193,14 @@ def _add_scores(commands: "argparse._SubParsersAction", run: Run, called: Sequen
     slow = command.add_argument_group("scores that take long for many documents (0 leaves a score out)")
     slow.add_argument(
         "--draws",
-        type=whole_number,
+        type=read_whole_number,
         default=20,
         metavar="N",
         help="draws of a Gibbs chain for Griffiths2004 (default: %(default)s)",
     )
     slow.add_argument(
         "--samples",
-        type=whole_number,
+        type=read_whole_number,
         default=3,
         metavar="N",
         help="samples of the documents for stability (default: %(default)s)",
@@ -223,13 +223,13 @@ def _add_model(command: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
     )
     model.add_argument(
         "--concentration",
-        type=real_number,
+        type=read_number,
         default=5.0,
         help="total Dirichlet mass on a document's topics, spread evenly over them (default: %(default)s)",
     )
     model.add_argument(
         "--topic-concentration",
-        type=real_number,
+        type=read_number,
         default=0.05,
         help="Dirichlet parameter of each word of a topic (default: %(default)s)",
     )
@@ -239,12 +239,12 @@ def _add_model(command: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
 def _add_stop(command: argparse.ArgumentParser) -> None:
     """Add the options that say when a search stops."""
     stop = command.add_argument_group("when to stop (by default when the sizes near the best are settled)")
-    stop.add_argument("--max-size", type=whole_number, metavar="N", help="the largest number of topics to try")
+    stop.add_argument("--max-size", type=read_whole_number, metavar="N", help="the largest number of topics to try")
     _add_budget(stop)
     stop.add_argument("--exhaustive", action="store_true", help="visit every size up to --max-size")
     stop.add_argument(
         "--starts",
-        type=whole_number,
+        type=read_whole_number,
         metavar="N",
         help="the most fits of each size near the best; plug-in: fits of every size (default: 3, or more for few data)",
     )
@@ -284,7 +284,7 @@ def _add_documents(data: "argparse._ArgumentGroup", required: bool = True) -> No
     )
     data.add_argument(
         "--held-out",
-        type=real_number,
+        type=read_number,
         default=0.1,
         metavar="FRACTION",
         help="keep this part of the documents out of the search and compare the sizes on it; 0 for none "
@@ -370,15 +370,15 @@ def _command(
 def _add_seed(command: argparse.ArgumentParser) -> None:
     """Add the option --seed."""
     command.add_argument(
-        "--seed", type=whole_number, default=0, help="every random number follows from it (default: %(default)s)"
+        "--seed", type=read_whole_number, default=0, help="every random number follows from it (default: %(default)s)"
     )
 
 
 def _add_budget(command: argparse._ActionsContainer) -> None:
     """Add the options --seconds and --width, which end a search early."""
-    command.add_argument("--seconds", type=real_number, metavar="S", help="stop after this many seconds")
+    command.add_argument("--seconds", type=read_number, metavar="S", help="stop after this many seconds")
     command.add_argument(
-        "--width", type=real_number, metavar="NATS", help="stop when the proved bounds are this close, nats"
+        "--width", type=read_number, metavar="NATS", help="stop when the proved bounds are this close, nats"
     )
 
 
@@ -387,7 +387,7 @@ def _add_running(command: argparse.ArgumentParser) -> None:
     command.add_argument("--quiet", action="store_true", help="no progress bar")
     command.add_argument(
         "--workers",
-        type=whole_number,
+        type=read_whole_number,
         metavar="N",
         help="number of processes on this machine that make fits; the answer does not depend on it",
     )
@@ -409,19 +409,19 @@ def _add_processes(command: argparse.ArgumentParser) -> None:
     processes.add_argument("--coordinator", metavar="HOST:PORT", help="address of process 0 and a free port on it")
     processes.add_argument(
         "--num-processes",
-        type=whole_number,
+        type=read_whole_number,
         metavar="N",
         help="how many processes (default: as mpiexec, Slurm or Kubernetes say)",
     )
     processes.add_argument(
         "--process-id",
-        type=whole_number,
+        type=read_whole_number,
         metavar="I",
         help="number of this process, from 0 (default: as mpiexec, Slurm or Kubernetes say)",
     )
     processes.add_argument(
         "--process-timeout",
-        type=whole_number,
+        type=read_whole_number,
         default=100,
         metavar="S",
         help="seconds without a sign of one process after which the others end (default: %(default)s)",
@@ -475,20 +475,20 @@ def add_cutting(data: argparse._ActionsContainer) -> None:
     )
     data.add_argument(
         "--ngram-range",
-        type=two_numbers,
+        type=read_two_numbers,
         metavar="FIRST,LAST",
         default=(1, 1),
         help="for texts: count runs of FIRST to LAST words; 1,2 for single words and pairs (default: 1,1)",
     )
     data.add_argument(
         "--minimum-document-frequency",
-        type=whole_number,
+        type=read_whole_number,
         metavar="N",
         help="keep words in at least N documents (default: for 200 texts or more a hundredth of them, at most 5)",
     )
     data.add_argument(
         "--maximum-document-fraction",
-        type=real_number,
+        type=read_number,
         metavar="F",
         help="keep words in at most this part of the documents (default: 0.5 for 200 texts or more)",
     )
@@ -507,7 +507,7 @@ def add_counts(data: argparse._ActionsContainer) -> None:
     )
     data.add_argument(
         "--first-id",
-        type=whole_number,
+        type=read_whole_number,
         choices=(0, 1),
         help="for SVMlight: the id of the first word, if the file leaves it open",
     )

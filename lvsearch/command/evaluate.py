@@ -16,7 +16,7 @@ import pandas as pd
 from jaxtyping import Float64, Int64
 from scipy import stats
 
-from lvsearch.command.argument_types import real_number, whole_number
+from lvsearch.command.argument_types import read_number, read_whole_number
 from lvsearch.command.external_topics import ExternalTopics, encode, load_topics, shared_words
 from lvsearch.data.corpus import Corpus
 from lvsearch.files.plain_text import spreadsheet, visible
@@ -320,18 +320,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="ais: unbiased, errors from independent particle groups (default); mfi: faster, but its errors leave out "
         "sets of topics that it missed; bounds: certified lower end",
     )
-    parser.add_argument("--samples", type=whole_number, help="samples per document (default: 128 for ais, 200 for mfi)")
+    parser.add_argument(
+        "--samples", type=read_whole_number, help="samples per document (default: 128 for ais, 200 for mfi)"
+    )
     parser.add_argument(
         "--completion",
-        type=real_number,
+        type=read_number,
         metavar="FRACTION",
         help="instead: fit on this part of each document, score the rest",
     )
     parser.add_argument(
-        "--confidence", type=real_number, default=0.95, help="probability of the comparison's interval (default 0.95)"
+        "--confidence", type=read_number, default=0.95, help="probability of the comparison's interval (default 0.95)"
     )
     parser.add_argument(
-        "--seed", type=whole_number, default=0, help="every random number follows from it (default: %(default)s)"
+        "--seed", type=read_whole_number, default=0, help="every random number follows from it (default: %(default)s)"
     )
     parser.add_argument("--per-document", type=Path, metavar="FILE.csv", help="also write one row per document and set")
 

@@ -19,6 +19,7 @@ from lvsearch.results.wording import (
     component_name,
     is_nothing_compared,
     limit_in_words,
+    may_rise_further,
     observation_name,
     open_number_in_words,
     probability_in_words,
@@ -60,7 +61,7 @@ def facts(result: Findings, held_out: pd.DataFrame | None = None) -> tuple[Fact,
         return (*(Fact(*each) for each in found), *_failures_fact(result), *_search_facts(result))
     found, asked = _probability_fact(result), result.scrutiny
     limit, number_open = limit_in_words(result), open_number_in_words(result)
-    is_weighed = not result.evaluator.nested and not is_nothing_compared(result)
+    is_weighed = not (result.evaluator.nested or is_nothing_compared(result) or may_rise_further(result))
     influence = f"; {result.influence.describe()}" if is_weighed else ""
     held_out_fact = Fact("held-out", _held_out_in_words(result, held_out))
     return (

@@ -20,7 +20,7 @@ from lvsearch.results.wording import (
     best_estimate,
     bounds_in_words,
     component_name,
-    is_nothing_compared,
+    has_probabilities,
     kind_of,
     limit_in_words,
     probability_in_words,
@@ -88,7 +88,7 @@ def _draw_estimate(result: Findings, axes: "Axes") -> Caption:
     axes.scatter(at, mean, s=42, c=colours, zorder=4, linewidths=0)
     best = sizes.index(found.best)
     text = size_text(found.best)
-    if found.is_decided and not is_nothing_compared(result):
+    if has_probabilities(result):
         text = f"{text}: {format_probability(float(mean[best]))}"
     _annotate_point(axes, float(at[best]), float(mean[best]), text, leftwards=best > len(sizes) / 2)
     where.ticks(axes, found.best)

@@ -125,6 +125,13 @@ def is_only_size_allowed(result: Findings) -> bool:
     return result.settings.max_size is not None and max(result.settings.max_size) == 1
 
 
+def has_probabilities(result: Findings) -> bool:
+    """Return True if the probabilities of sizes say something: two sizes or more were compared, errors are small
+    enough, and the search was not stopped while the evidence rose.
+    """
+    return result.estimated.is_decided and not is_nothing_compared(result) and not may_rise_further(result)
+
+
 def is_number_open(result: Findings) -> bool:
     """Return True if chains over partitions leave the number of components open, so that the prior decides much of it.
 
@@ -247,7 +254,7 @@ def _end_reached(result: Findings) -> str | None:
     return None
 
 
-def _may_rise_further(result: Findings) -> bool:
+def may_rise_further(result: Findings) -> bool:
     """Return True if the most probable size is the largest that an unfinished search has tried, and larger ones are
     allowed.
     """
@@ -339,7 +346,7 @@ def probability_in_words(result: Findings) -> str:
             f"none yet: standard errors of {sizes_in_words(found.unsettled)} are too large, above {SETTLED:g} nats, to "
             f"give any size a probability. {_advice_for_errors(result)}"
         )
-    if _may_rise_further(result):
+    if may_rise_further(result):
         return (
             f"none yet: the evidence still rises at {size_in_words(result, found.best)}, and larger sizes were not "
             "tried. Give the search more time (seconds=)"

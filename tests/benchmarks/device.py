@@ -11,7 +11,7 @@ Needs `pip install -e ".[cuda12,test]"`; with LVSEARCH_DATA the search is of Cor
 | `ceilings` | how fast memory is copied, and matrices are multiplied, at each precision |
 | `passes` | passes of LDA at K = 100 and 1,000: pairs of word and topic a second, memory beside the plan |
 | `large`, `large_cpu` | fits of several models of many rows or documents, on the GPU and on all cores of its machine |
-| `evidence` | annealed evidence of LDA: seconds a temperature, its two ends |
+| `evidence` | annealed evidence of LDA, which runs on the CPU: seconds a temperature, its two ends |
 | `search` | a search of LDA over K = 1 … 150 |
 | `plain`, `ordered`, `flushing` | one fit twice, without and with XLA's flags for ordered and for native sums |
 

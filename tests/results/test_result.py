@@ -507,6 +507,8 @@ def test_a_search_stopped_while_the_evidence_rises_gives_no_probability():
     assert told.startswith(f"Unfinished (interrupted): still rising at {largest} clusters, the largest tried")
     assert f"none yet: the evidence still rises at {largest} clusters, and larger sizes were not tried" in told
     assert "99 %" not in told
+    assert "a flat one moves" not in told
+    assert not any("0.999" in text.get_text() for text in cut.plot_posterior().texts)
 
 
 def test_one_second_is_in_the_singular():

@@ -154,7 +154,7 @@ def test_a_search_does_not_end_without_a_number_while_sizes_known_worse_than_to_
 
 
 def test_a_badly_known_size_beside_the_best_gets_as_many_trials():
-    """Of counts with 20 planted patterns the one fit of 20 lay in a poor mode, 1,850 nats below that of 21."""
+    """One fit of 20 planted patterns lay in a poor mode, 1,850 nats below that of 21, and was not made again."""
     flat = lv.sizes.Table([0.25] * 4)
     best, above = visit(3, *[(0.0, 4.0)] * 2), visit(4, *[(-58.0, 4.0)] * 2)
     poor, far = visit(2, (-1850.0, 1600.0)), visit(1, (-2000.0, 1600.0))
