@@ -1,4 +1,16 @@
-"""The estimator of Poisson factorisations: several short ascents, of which the best is continued to convergence.
+"""The estimator of Poisson factorisations: ascents with too many factors, of which the least needed are dropped.
+
+Two obstacles keep plain ascents thousands of nats below the best bound, and each has a remedy here.
+
+- An update multiplies what a row has of a factor. Where the prior is sparse, an intensity that once fell to e^−20 never
+  comes back, although the factor has since become what the row needs. So rows and columns are now and then fitted anew
+  from an even start (`FactorizationState.with_lines_fitted_anew`), and each keeps the better of its two fits.
+- Noise of the cells explains whatever the factors do not yet explain, so that they are never asked to. So half of the
+  ascents are made without noise until they have the wanted number of factors.
+
+On 500 × 96 counts with 20 planted factors and noise of shape 20, twelve ascents (four matrices, three keys) ended 300
+to 13,000 nats below the best with neither remedy, 200 to 6,100 with the first, 200 to 4,700 with the second, and 0 to
+170 with both. All 20 factors were found in 2, 1, 9 and 12 of them.
 
 The generic mean field (`engine`) computes the same bound at the same state. But it holds an array (row, column, factor)
 of allocations, the shares of each cell's counts that factors have.
@@ -25,6 +37,7 @@ from lvsearch.inference.factorizations.kernel import (
     log_noise_integral,
     log_noise_prior,
     most_probable_noise,
+    row_bounds,
     sweep,
     update_intensities,
 )
@@ -36,6 +49,10 @@ SHARP, FIRST_FOLDS = 100.0, 5
 """The shape of the Gammas of the factors at a start, and how often intensities are updated before the factors move."""
 LOOK = 10
 """The number of sweeps between two evaluations of the bound."""
+FRESH_UPDATES, FRESH_SWEEPS = 30, 10
+"""How often rows and columns are updated when they are fitted anew, and the number of sweeps of all after that."""
+MOST_ROUNDS = 6
+"""How often rows and columns are fitted anew at the end of an ascent, at most; it ends when the bound stops rising."""
 PRUNED_SWEEPS = 2
 """The number of sweeps after a factor is left out, before its absence is judged."""
 FOLD_SWEEPS, FOLD_TOLERANCE = 500, 1e-8
@@ -53,22 +70,22 @@ class FactorizationSettings:
     |---|---|
     | `starts` | number of short ascents from rows drawn at random, of which the best is continued |
     | `first_sweeps` | sweeps of each short ascent |
-    | `more` | by which share the wide ascents have more factors, of which the least needed are dropped one by one |
-    | `wide_starts` | number of wide ascents; the best is continued before the first factor is dropped |
+    | `more` | by which share ascents begin with more factors, of which the least needed are dropped one by one |
     | `pruning_sweeps` | sweeps after each factor that is dropped |
-    | `sweeps` | the most sweeps of the ascent that is continued |
-    | `tolerance` | an ascent stops when a sweep gains less than this share of the bound, on average |
-    | `wide_tolerance` | like `tolerance`, for a wide ascent before its first factor is dropped |
+    | `sweeps` | the most sweeps of an ascent that is continued to convergence |
+    | `tolerance` | the last ascent stops when a sweep gains less than this share of the bound, on average |
+    | `fresh_tolerance` | like `tolerance`, for ascents that rows and columns begin anew |
+    | `wide_tolerance` | like `tolerance`, before the first factor is dropped |
     """
 
-    starts: int = 8
+    starts: int = 4
     first_sweeps: int = 30
     more: float = 0.3
-    wide_starts: int = 4
-    pruning_sweeps: int = 30
+    pruning_sweeps: int = 5
     sweeps: int = 2000
     tolerance: float = 1e-7
-    wide_tolerance: float = 1e-6
+    fresh_tolerance: float = 1e-6
+    wide_tolerance: float = 1e-5
 
 
 class FactorizationEstimator(BaseEstimator):
@@ -103,8 +120,9 @@ class FactorizationEstimator(BaseEstimator):
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
         """Return the best of several ascents, with its evidence lower bound.
 
-        They start from rows drawn at random, from more factors than needed and, if `start` is given, from its factors
-        and new ones.
+        They begin with more factors than needed, made of rows drawn at random: one with the model's noise and, where it
+        has noise, one without. If `start` is given, another one begins with its factors, and with new ones or without
+        the least needed.
 
         size: (number of factors,).
         key: the random key of the starts.
@@ -113,23 +131,19 @@ class FactorizationEstimator(BaseEstimator):
         (n_factors,), settings = size, self.settings
         random = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
         priors = priors_of(self.model, n_factors)
-        begins = [self._random_factors(n_factors, random) for _ in range(settings.starts if n_factors > 1 else 1)]
+        noises = dict.fromkeys((self.counts.noise_shape, None))
+        ends = [self._ascent_with_pruning(n_factors, noise, random) for noise in noises]
         if start is not None:
-            kept, new = (
-                factors_of(start).mean[:n_factors],
-                self._random_factors(max(0, n_factors - start.size[0]), random),
-            )
-            begins.append(np.concatenate([kept, new]))
-        first = [self._short_ascent(priors, factors) for factors in begins]
-        if n_factors > 1:
-            first.append(self._ascent_with_pruning(n_factors, random))
-        best = max(first, key=lambda each: self._value(priors, each))
-        best, more = self._climb(priors, best, settings.tolerance)
-        sweeps = settings.first_sweeps * len(begins) + more
+            ends.append(self._ascent_from(n_factors, factors_of(start), random))
+        # ascents without noise get it now
+        ends = [each._replace(counts=self.counts) if each.counts.noise_shape is None else each for each in ends]
+        ends = [self._climb_with_fresh_lines(priors, each) for each in ends]
+        best = max(ends, key=lambda each: self._value(priors, each))
+        best = self._climb(priors, best, settings.tolerance)
         leaves: list[Any] = [best.fitted.factors.shape - 1, best.fitted.factors.rate]
         natural = {"factors": GammaStatistics(*(leaf.astype(np.float32) for leaf in leaves))}
         estimate = Estimate(
-            self.model.with_noise_shape(best.counts.noise_shape), size, natural, -np.inf, np.inf, sweeps
+            self.model.with_noise_shape(best.counts.noise_shape), size, natural, -np.inf, np.inf, best.sweeps
         )
         return estimate._replace(log_lower=self._exact_bound(estimate, priors, best))
 
@@ -145,79 +159,111 @@ class FactorizationEstimator(BaseEstimator):
         alike = np.where(totals > 0, x[rows] * mean.sum() / np.maximum(totals, 1), mean)
         return 0.5 * (alike + mean) * random.uniform(0.5, 1.5, (n_factors, x.shape[1]))
 
-    def _short_ascent(self, priors: Priors, factors: np.ndarray) -> "FactorizationState":
+    def _short_ascent(self, priors: Priors, counts: CountMatrix, factors: np.ndarray) -> "FactorizationState":
         """Make a short ascent from the given factors (factor, dim), and return where it ends.
 
         The factors are treated as nearly known at first.
+
+        counts: the counts, with the shape of the noise to begin with.
         """
-        shape, counts = (len(self.counts.x), len(factors)), self.counts
+        shape = (len(counts.x), len(factors))
         intensities = Gammas(np.ones(shape), np.full(shape, float(shape[1])))
         sharp = Gammas(np.full(factors.shape, SHARP), SHARP / factors)
         for _ in range(FIRST_FOLDS):
             geometric = sharp.geometric_mean
             intensities = update_intensities(counts, priors.intensity, intensities, geometric, sharp.mean)
-        return self._run_sweeps(
-            priors, FactorizationState(counts, Fitted(intensities, sharp)), self.settings.first_sweeps
-        )
+        begun = FactorizationState(counts, Fitted(intensities, sharp), 0)
+        return self._run_sweeps(priors, begun, self.settings.first_sweeps)
 
-    def _climb(
-        self, priors: Priors, ascent: "FactorizationState", tolerance: float
-    ) -> tuple["FactorizationState", int]:
+    def _climb(self, priors: Priors, ascent: "FactorizationState", tolerance: float) -> "FactorizationState":
         """Continue an ascent until a sweep gains less than `tolerance` times the bound, on average over `LOOK` sweeps.
 
         ascent: the state of the ascent so far.
-
-        Returns the final state and the number of sweeps made.
         """
         last = self._value(priors, ascent)
-        for sweeps in range(LOOK, self.settings.sweeps + 1, LOOK):
+        for _ in range(self.settings.sweeps // LOOK):
             ascent = self._run_sweeps(priors, ascent, LOOK)
             now = self._value(priors, ascent)
             if now - last < LOOK * tolerance * abs(now):
-                return ascent, sweeps
+                break
             last = now
-        return ascent, self.settings.sweeps
+        return ascent
+
+    def _climb_with_fresh_lines(self, priors: Priors, ascent: "FactorizationState") -> "FactorizationState":
+        """Continue an ascent to convergence, fitting rows and columns anew for as long as that raises the bound."""
+        tolerance = self.settings.fresh_tolerance
+        ascent = self._climb(priors, ascent, tolerance)
+        last = self._value(priors, ascent)
+        for _ in range(MOST_ROUNDS):
+            ascent = self._climb(priors, ascent.with_lines_fitted_anew(priors), tolerance)
+            now = self._value(priors, ascent)
+            if now - last < LOOK * tolerance * abs(now):
+                break
+            last = now
+        return ascent
 
     def _run_sweeps(self, priors: Priors, ascent: "FactorizationState", sweeps: int) -> "FactorizationState":
-        """Return the state of the ascent after more sweeps, with the shape of the noise refitted if it has a prior."""
-        counts, fitted = ascent.after_sweeps(priors, sweeps)
-        if isinstance(self.model.noise_shape, GammaPrior):
-            counts = counts._replace(noise_shape=most_probable_noise(counts, self.model.noise_shape, fitted))
-        return FactorizationState(counts, fitted)
+        """Return the state of the ascent after more sweeps, with the shape of the noise refitted if it has a prior.
+
+        An ascent without noise stays without.
+        """
+        ascent = ascent.after_sweeps(priors, sweeps)
+        counts, prior = ascent.counts, self.model.noise_shape
+        if counts.noise_shape is None or not isinstance(prior, GammaPrior):
+            return ascent
+        return ascent._replace(counts=counts._replace(noise_shape=most_probable_noise(counts, prior, ascent.fitted)))
 
     def _value(self, priors: Priors, ascent: "FactorizationState") -> float:
         """Return the evidence lower bound given the noise's shape, plus the shape's log prior density if it has a
         prior; nats.
         """
-        counts, fitted = ascent
-        value = bound(counts, priors, fitted)
-        if isinstance(self.model.noise_shape, GammaPrior):
-            assert counts.noise_shape is not None  # where r has a prior it has a value
-            value += float(log_noise_prior(self.model.noise_shape, np.log(counts.noise_shape)))
+        value, shape = bound(ascent.counts, priors, ascent.fitted), ascent.counts.noise_shape
+        if isinstance(self.model.noise_shape, GammaPrior) and shape is not None:
+            value += float(log_noise_prior(self.model.noise_shape, np.log(shape)))
         return value
 
-    def _ascent_with_pruning(self, n_factors: int, random: np.random.Generator) -> "FactorizationState":
-        """Make ascents with too many factors, drop factors one at a time from the best, and return the state at
-        `n_factors`.
+    def _ascent_with_pruning(
+        self, n_factors: int, noise_shape: float | None, random: np.random.Generator
+    ) -> "FactorizationState":
+        """Make ascents with too many factors, continue the best, and drop factors down to `n_factors`.
 
-        The factor dropped is the one without which the bound is highest after `PRUNED_SWEEPS` sweeps. A random start
-        may give two factors to one pattern and none to another. The extra factors leave room for the pattern that none
-        of them had.
+        A random start may give two factors to one pattern and none to another. The extra factors leave room for the
+        pattern that none of them had.
 
+        noise_shape: the shape of the noise to begin with; None for ascents without noise.
         random: the NumPy generator to draw starts with.
         """
-        settings = self.settings
+        settings, counts = self.settings, self.counts._replace(noise_shape=noise_shape)
         wide = n_factors + max(1, round(settings.more * n_factors))
         priors = priors_of(self.model, wide)
-        first = [self._short_ascent(priors, self._random_factors(wide, random)) for _ in range(settings.wide_starts)]
-        ascent = max(first, key=lambda each: self._value(priors, each))
-        ascent, _ = self._climb(priors, ascent, settings.wide_tolerance)
-        for size in range(wide - 1, n_factors - 1, -1):
+        begins = [
+            self._refresh(priors, self._short_ascent(priors, counts, self._random_factors(wide, random)))
+            for _ in range(settings.starts)
+        ]
+        best = max(begins, key=lambda each: self._value(priors, each))
+        return self._drop_factors(self._climb(priors, best, settings.wide_tolerance), n_factors)
+
+    def _ascent_from(self, n_factors: int, factors: Gammas, random: np.random.Generator) -> "FactorizationState":
+        """Make an ascent from given factors, with more drawn at random or down to `n_factors` of them."""
+        more = self._random_factors(max(0, n_factors - len(factors.shape)), random)
+        begin = np.concatenate([factors.mean, more])
+        return self._drop_factors(self._short_ascent(priors_of(self.model, len(begin)), self.counts, begin), n_factors)
+
+    def _drop_factors(self, ascent: "FactorizationState", n_factors: int) -> "FactorizationState":
+        """Drop factors one at a time down to `n_factors`, with some sweeps after each.
+
+        The factor dropped is the one without which the bound is highest after `PRUNED_SWEEPS` sweeps.
+        """
+        for size in range(len(ascent.fitted.factors.shape) - 1, n_factors - 1, -1):
             priors = priors_of(self.model, size)
             without_factor = [ascent.without_factor(k).after_sweeps(priors, PRUNED_SWEEPS) for k in range(size + 1)]
             ascent = max(without_factor, key=lambda each, priors=priors: self._value(priors, each))
-            ascent = self._run_sweeps(priors, ascent, settings.pruning_sweeps)
+            ascent = self._refresh(priors, self._run_sweeps(priors, ascent, self.settings.pruning_sweeps))
         return ascent
+
+    def _refresh(self, priors: Priors, ascent: "FactorizationState") -> "FactorizationState":
+        """Return the ascent after rows and columns were fitted anew where that helps, and `FRESH_SWEEPS` sweeps."""
+        return self._run_sweeps(priors, ascent.with_lines_fitted_anew(priors), FRESH_SWEEPS)
 
     def _exact_bound(self, estimate: Estimate, priors: Priors, ascent: "FactorizationState") -> float:
         """Return the evidence lower bound at exactly the factors of the estimate, nats.
@@ -237,17 +283,34 @@ class FactorizationEstimator(BaseEstimator):
 
 
 class FactorizationState(NamedTuple):
-    """A state of the ascent: the counts with the current shape of their noise, and q of intensities and factors."""
+    """A state of an ascent: the counts with the current shape of their noise, q of intensities and factors, and the
+    number of sweeps so far.
+    """
 
     counts: CountMatrix
     fitted: Fitted
+    sweeps: int
 
     def after_sweeps(self, priors: Priors, sweeps: int) -> "FactorizationState":
         """Return the state after more mean-field sweeps, with the shape of the noise unchanged."""
         fitted = self.fitted
         for _ in range(sweeps):
             fitted = sweep(self.counts, priors, fitted)
-        return self._replace(fitted=fitted)
+        return self._replace(fitted=fitted, sweeps=self.sweeps + sweeps)
+
+    def with_lines_fitted_anew(self, priors: Priors) -> "FactorizationState":
+        """Return the state in which each row, and then each column, is fitted anew from an even start where that raises
+        the bound.
+        """
+        (intensities, factors), counts = self.fitted, self.counts
+        even = Gammas(np.ones_like(intensities.shape), np.full_like(intensities.rate, factors.shape.shape[0]))
+        intensities = better_lines(counts, priors.intensity, intensities, even, factors)
+        # a column's entries are to its factors what a row's intensities are
+        rate = np.broadcast_to(np.atleast_1d(priors.factor.rate), counts.x.shape[1:])[:, None]
+        of_columns = Gammas(priors.factor.shape, rate)
+        even = Gammas(np.ones_like(factors.shape.T), np.broadcast_to(1 / factors.mean.mean(1), factors.shape.T.shape))
+        factors = better_lines(counts.transposed, of_columns, factors.transposed, even, intensities.transposed)
+        return self._replace(fitted=Fitted(intensities, factors.transposed))
 
     def without_factor(self, factor: int) -> "FactorizationState":
         """Return the state with factor number `factor` removed."""
@@ -288,6 +351,24 @@ def factors_of(estimate: Estimate) -> Gammas:
     """Return q of a fit's factors: Gammas, (factor, dim), float64."""
     shape, rate = (np.asarray(leaf, np.float64) for leaf in estimate.natural["factors"])
     return Gammas(shape + 1, rate)
+
+
+def better_lines(counts: CountMatrix, prior: Gammas, current: Gammas, even: Gammas, other: Gammas) -> Gammas:
+    """Return for each row the better of two q of its intensities after updates: from the current, and from an even one.
+
+    counts: the counts; transposed where the rows of this function are the columns of the data.
+    prior: the prior of the intensities.
+    current: q of the intensities so far, which gets one update.
+    even: the other q to begin with, which gets `FRESH_UPDATES`.
+    other: q of the factors, (factor, dim).
+    """
+    geometric, mean = other.geometric_mean, other.mean
+    current = update_intensities(counts, prior, current, geometric, mean)
+    for _ in range(FRESH_UPDATES):
+        even = update_intensities(counts, prior, even, geometric, mean)
+    before, after = (row_bounds(counts, prior, each, geometric, mean) for each in (current, even))
+    better = (after > before)[:, None]
+    return Gammas(*(np.where(better, new, old) for new, old in zip(even, current, strict=True)))
 
 
 def fit_intensities(

@@ -56,6 +56,11 @@ class Gammas(NamedTuple):
         """The geometric mean exp E[log ·] of each distribution."""
         return np.exp(digamma(self.shape)) / self.rate
 
+    @property
+    def transposed(self) -> "Gammas":
+        """The distributions of two-dimensional arrays with rows and columns exchanged."""
+        return Gammas(self.shape.T, self.rate.T)
+
     def divergence(self, prior: "Gammas") -> Float64[np.ndarray, "..."]:
         """Return the Kullback-Leibler divergence from `prior` to each distribution, KL(self ‖ prior), nats."""
         s, r = self
@@ -74,6 +79,11 @@ class CountMatrix(NamedTuple):
     x: Float64[np.ndarray, "row dim"]
     seen: Float64[np.ndarray, "row dim"]
     noise_shape: float | None = None
+
+    @property
+    def transposed(self) -> "CountMatrix":
+        """The matrix with rows and columns exchanged."""
+        return CountMatrix(self.x.T, self.seen.T, self.noise_shape)
 
     def exposed(self, mean: Float64[np.ndarray, "row dim"]) -> Float64[np.ndarray, "row dim"]:
         """Return the expected noise E[ε] of observed cells given their means, and 0 for the others; 1 without noise."""
