@@ -124,14 +124,14 @@ class EstimatedPosterior:
     probability_upper: PerSize  # 95 % quantile
     best: Size  # highest probability; where some are not settled, the highest estimate of prior times evidence
     indistinguishable: tuple[Size, ...]  # sizes that cannot be told from `best`, and `best`: see `estimate_posterior`
-    unsettled: tuple[Size, ...] = ()  # rivals of `best` whose standard error is beyond `SETTLED`
+    unsettled: tuple[Size, ...] = ()  # those of several sizes that may be the best whose error is beyond `SETTLED`
     moved_by_errors: float = 0.0  # Σ_s p(s) (1 − p(s)) · standard error of s in nats: how far errors move the posterior
 
     @property
     def is_decided(self) -> bool:
-        """True if the standard error of every size that may be the best is at most 3 nats.
+        """True if a single size may be the best, or if the standard error of each that may be is at most 3 nats.
 
-        With larger errors, probabilities mean nothing.
+        With several such sizes and larger errors, probabilities mean nothing.
         """
         return not self.unsettled
 
@@ -163,10 +163,11 @@ def estimate_posterior(
     hold 95 % together. The second are sizes whose log prior plus evidence differs from the best size's by at most
     2 √(se² + se²), twice the standard error. So telling two sizes apart takes probability *and* small errors.
 
-    Where a size that may be the best one has a standard error beyond `SETTLED`, an average over errors would reward the
-    size that was measured worst. Then the best size is the one with the highest estimate. All sizes whose estimates lie
-    within two standard errors of it cannot be told apart. Probabilities are those of the estimates themselves, with the
-    5 % and 95 % points over the errors beside them.
+    Where several sizes may be the best one and one of them has a standard error beyond `SETTLED`, an average over
+    errors would reward the size that was measured worst. Then the best size is the one with the highest estimate. All
+    sizes whose estimates lie within two standard errors of it cannot be told apart. Probabilities are those of the
+    estimates themselves, with the 5 % and 95 % points over the errors beside them. A size that stands alone, above all
+    others by more than two standard errors of the difference, needs no small error of its own.
 
     Raises ValueError for NaN, a negative standard error, or no size with prior mass.
     """
@@ -183,7 +184,8 @@ def estimate_posterior(
         return np.abs(weights - weights[best]) <= 2.0 * np.hypot(errors, errors[best])
 
     best = int(np.argmax(mean))
-    unsettled = (close_to(best) | (mean > 1 - TOGETHER)) & (errors > SETTLED)
+    rivals = close_to(best) | (mean > 1 - TOGETHER)  # and the best size itself
+    unsettled = rivals & (errors > SETTLED) & (rivals.sum() > 1)
     if unsettled.any():
         # An average over errors this large would reward the size measured worst: use the estimates themselves.
         mean, best = softmax(weights[None])[0], int(np.argmax(weights))

@@ -8,9 +8,10 @@
 2. Race. Contenders are the sizes that may hold a thousandth of the probability under their standard errors, or do on
     average over these. Before a size is ruled out it gets as many trials as the best size had (minus one). While a
     size that may be the best is known worse than to 3 nats, so that no size has a probability, the worst known one
-    is tried again. A size next to the best one that is known as badly gets as many trials as the best. Then the
-    size whose error moves the posterior most is tried again, for longer. This goes on while errors move the
-    posterior by more than `TOLERANCE`, and while a quarter of that is due to sizes with trials left.
+    is tried again. The best size, if it is known as badly, is tried twice at least, even where it stands alone, and
+    a size next to it that is known as badly gets as many trials as the best. Then the size whose error moves the
+    posterior most is tried again, for longer. This goes on while errors move the posterior by more than `TOLERANCE`,
+    and while a quarter of that is due to sizes with trials left.
 
 Along one size variable, the evidence of untried sizes is estimated from the tried sizes around their gap (`gaps`):
 
@@ -250,6 +251,8 @@ five rows and four columns searches ended there.
 """
 UNSETTLED = 2 * TOLERANCE
 """Where errors move the posterior by more than this at the end of a search, its headline says so."""
+LEAST = 2
+"""The least number of trials of the best size, where its standard error is above 3 nats and trials are left."""
 HOPELESS = 8
 """The search gives up when this many sizes were tried and every one failed."""
 
@@ -396,7 +399,9 @@ def _race(good: Sequence[Visit], prior: SizePrior, trials: int, scale: float) ->
     # The fit of a size beside the best one may lie in a poor mode, which its error does not show.
     fewer = np.array([runs[size] < runs[found.best] for size in found.sizes])
     beside = np.array([_is_next_to(size, found.best) for size in found.sizes]) & fewer & (errors > SETTLED) & open_
-    if not (contends | unsettled | beside).any():
+    # One annealing that uncertain does not decide, even where no other size comes near the best.
+    alone = np.array([size == found.best and runs[size] < LEAST for size in found.sizes]) & (errors > SETTLED) & open_
+    if not (contends | unsettled | alone | beside).any():
         return None
     # First give contenders as many trials as the best size had, minus one.
     behind = [
@@ -407,6 +412,8 @@ def _race(good: Sequence[Visit], prior: SizePrior, trials: int, scale: float) ->
     # Beyond an error of 3 nats probabilities are those of the estimates alone, which no error moves: sharpen it first.
     if unsettled.any():
         return found.sizes[int(np.argmax(np.where(unsettled, errors, -1.0)))]
+    if alone.any():
+        return found.best
     if beside.any():
         return found.sizes[int(np.argmax(np.where(beside, errors, -1.0)))]
     # d p(s) / d log weight(s) = p (1 − p): how far each error moves the posterior

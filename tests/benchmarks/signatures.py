@@ -91,7 +91,7 @@ def matched(found: np.ndarray, planted: np.ndarray) -> tuple[float, float]:
 def factorised(counts: np.ndarray, largest: int, seed: int, noise: Any) -> Answer:
     model = lv.models.PoissonFactorization.scaled_to(counts, noise_shape=noise)
     result = lv.search(model, counts, max_size=largest, starts=2, seed=seed, progress=False)
-    print(result.posterior().to_string(), flush=True)
+    print(result.posterior().to_string(), str(result).splitlines()[0], sep="\n", flush=True)
     return Answer(result.best_size[0], ninety(result), result.best.signatures().to_numpy())
 
 

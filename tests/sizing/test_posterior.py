@@ -186,6 +186,17 @@ def test_an_uncertain_size_far_below_does_not_unsettle_the_others():
     assert got.indistinguishable == ((3,), (4,))
 
 
+def test_a_size_that_stands_alone_needs_no_small_error_of_its_own():
+    """Twenty planted factors had 74 nats more than 21, with errors of 22 and 27, and no number was named."""
+    error = np.array([16.0, 22.0, 27.0])
+    alone = estimate_posterior([(19,), (20,), (21,)], np.zeros(3), np.array([-2064.0, 0.0, -74.0]), error)
+    assert alone.is_decided
+    assert alone.indistinguishable == ((20,),)
+    assert 0.97 < alone.probability[1] < 1  # what the errors leave open, not what the estimates say
+    near = estimate_posterior([(19,), (20,), (21,)], np.zeros(3), np.array([-2064.0, 0.0, -64.0]), error)
+    assert near.unsettled == ((20,), (21,))
+
+
 @pytest.mark.parametrize(
     ("probability", "words"),
     [(0.742, "74 %"), (0.9999, "more than 99 %"), (1.0, "more than 99 %"), (0.004, "less than 1 %"), (0.0, "0 %")],

@@ -153,6 +153,13 @@ def test_a_search_does_not_end_without_a_number_while_sizes_known_worse_than_to_
     assert next_size(course(4), POISSON, 4, (4,)) is None
 
 
+def test_one_uncertain_annealing_does_not_decide_even_where_no_size_comes_near():
+    flat, below = lv.sizes.Table([0.25] * 4), [visit(size, (-900.0, 0.1)) for size in (1, 3, 4)]
+    assert next_size([visit(2, (0.0, 64.0)), *below], flat, 3, (4,)) == (2,)
+    assert next_size([visit(2, *[(0.0, 64.0)] * 2), *below], flat, 3, (4,)) is None
+    assert next_size([visit(2, (0.0, 64.0)), *below], flat, 1, (4,)) is None
+
+
 def test_a_badly_known_size_beside_the_best_gets_as_many_trials():
     """One fit of 20 planted patterns lay in a poor mode, 1,850 nats below that of 21, and was not made again."""
     flat = lv.sizes.Table([0.25] * 4)
