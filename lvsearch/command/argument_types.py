@@ -1,6 +1,7 @@
 """Read the numbers of a command line; other words end in a message that says what was expected."""
 
 import argparse
+import math
 
 
 def read_number(text: str) -> float:
@@ -9,6 +10,17 @@ def read_number(text: str) -> float:
         return float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"got {text!r}, expected a number, such as 60 or 0.5") from None
+
+
+def read_positive_number(text: str) -> float:
+    """Return the finite number above 0 of an argument such as "0.5".
+
+    Raises `argparse.ArgumentTypeError` for other words and numbers.
+    """
+    number = read_number(text)
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a finite number above 0")
+    return number
 
 
 def read_whole_number(text: str) -> int:

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from lvsearch.command.argument_types import read_number, read_two_numbers, read_whole_number
+from lvsearch.command.argument_types import read_number, read_positive_number, read_two_numbers, read_whole_number
 
 KEEP, SCORES_KEEP = 8, 64
 """The number of fits that `lvsearch search` keeps, and the number that `lvsearch scores` keeps.
@@ -216,20 +216,19 @@ def _add_model(command: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
     model = command.add_argument_group("model and prior")
     model.add_argument(
         "--prior",
-        default="weak",
         help="prior on the number of topics: weak (each further topic 5 %% less probable), poisson:RATE, "
         "poisson-shifted:RATE, geometric:P, negative-binomial:MEAN,CONCENTRATION, uniform:LARGEST, table:P1,P2,… "
-        "(default: %(default)s)",
+        "(default: weak; --evidence predictive has none)",
     )
     model.add_argument(
         "--concentration",
-        type=read_number,
+        type=read_positive_number,
         default=5.0,
         help="total Dirichlet mass on a document's topics, spread evenly over them (default: %(default)s)",
     )
     model.add_argument(
         "--topic-concentration",
-        type=read_number,
+        type=read_positive_number,
         default=0.05,
         help="Dirichlet parameter of each word of a topic (default: %(default)s)",
     )

@@ -156,7 +156,7 @@ def _search(options: argparse.Namespace) -> int:
     from lvsearch.models import LDA
     from lvsearch.sizing.sizes import parse
 
-    prior = None if options.evidence == "predictive" else parse(options.prior)  # predictive search has no prior
+    prior = None if options.prior is None else parse(options.prior)
     result = _search_corpus(
         read_corpus(options),
         options,

@@ -107,6 +107,8 @@ def _read_texts(options: argparse.Namespace) -> "Corpus":
         raise ValueError("got --texts with --documents, --first-id or --layer: they are of --corpus")
     path, columns = options.texts, (options.text_column, options.id_column, options.label_column, None)
     is_folder = path != STDIN and holds_text_files(path)
+    if path != STDIN and path.is_file() and not path.stat().st_size:
+        raise ValueError(f"got --texts {path}, an empty file; expected at least one document")
     if path != STDIN and is_counts(path):
         raise ValueError(f"got --texts {path}, a file of counts by its name; expected texts: say --corpus {path}")
     if is_folder and options.format is not None:
@@ -131,6 +133,8 @@ def stop_words_of(options: argparse.Namespace) -> "str | tuple[str, ...] | None"
     """Return the stop words that `--stop-words` states: the name of a language, the words of a file, or None.
 
     Without the option it is "english"; None leaves no words out.
+
+    Raises ValueError for the name of a file that does not exist.
     """
     from lvsearch.reading.vocabulary import read_lines
 
@@ -139,4 +143,11 @@ def stop_words_of(options: argparse.Namespace) -> "str | tuple[str, ...] | None"
     if options.stop_words == "none":
         return None
     path = Path(options.stop_words)
-    return tuple(word for word in map(str.strip, read_lines(path)) if word) if path.is_file() else options.stop_words
+    if path.is_file():
+        return tuple(word for word in map(str.strip, read_lines(path)) if word)
+    if not options.stop_words.isalpha():
+        raise ValueError(
+            f"got --stop-words {options.stop_words}, but there is no such file; expected a file with a word per line, "
+            "english, another language such as german, or none"
+        )
+    return options.stop_words

@@ -196,6 +196,8 @@ def _errors_in_words(result: Findings) -> str:
         return ""
     row = found.sizes.index(found.best)
     low, high = (in_percent(float(values[row])) for values in (found.probability_lower, found.probability_upper))
+    if low == high:  # a chance in some hundreds that a large error decides: nothing that the percentage does not say
+        return ""
     return f"; not settled: errors of the evidence allow {low} to {high}"
 
 

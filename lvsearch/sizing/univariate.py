@@ -16,7 +16,6 @@ form, never as one minus a distribution function that is near one. Zero mass is 
 """
 
 import math
-import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import betainc, betaln, gammaln
 
-from lvsearch.models.plain_arguments import as_list, real_number, shortened_repr, yes_or_no
+from lvsearch.models.plain_arguments import as_list, real_number, shortened_repr, whole_number, yes_or_no
 from lvsearch.sizing.logspace import LOG_HALF, log_one_minus, log_ratio_series, log_sum
 
 Size = tuple[int, ...]
@@ -42,10 +41,10 @@ def as_size(size: Any, dimension: int, name: str = "size") -> Size:
     Raises ValueError for anything but `dimension` positive integers.
     """
     try:
-        values = tuple(operator.index(part) for part in size) if isinstance(size, tuple) else (operator.index(size),)
-    except (TypeError, ValueError, IndexError):  # the last two of arrays that have no single entry
+        values = tuple(whole_number(name, part, least=1) for part in (size if isinstance(size, tuple) else (size,)))
+    except ValueError:  # said below, for all size variables together
         values = ()
-    if len(values) != dimension or any(value < 1 for value in values):
+    if len(values) != dimension:
         got = size[0] if isinstance(size, tuple) and len(size) == 1 else size
         wanted = "a" if dimension == 1 else f"a tuple with {dimension} numbers, one for each size variable, each a"
         raise ValueError(f"got {name}={shortened_repr(got)}, expected {wanted} whole number from 1 on")

@@ -18,7 +18,9 @@ from lvsearch.files.storage import read_folder, write_folder
 from lvsearch.results.heldout import CONTENT
 from lvsearch.results.result import SearchResult
 from lvsearch.searching.controller import Budget, SearchSettings, SearchState, run
+from lvsearch.sizing.evidence import Bracket
 from lvsearch.sizing.fit import Evaluator, Fit, FitInfo
+from lvsearch.sizing.ledger import Trial, Visit
 from lvsearch.sizing.sizes import Size, SizePrior
 
 N_DOCUMENTS, N_TERMS, MAX_SIZE = 31, 23, 5
@@ -82,6 +84,22 @@ class Fake:
         evidence = value if isinstance(value, lv.Evidence) else lv.Evidence(value)
         state = (size, trial)
         return Fit(size, evidence, self.log_symmetry(size), state, FitInfo(origin, 0.5, 1))
+
+
+def annealed_visit(size: int, *estimates: tuple[float, float]) -> Visit:
+    """A size with one annealed trial per (estimate, hysteresis)."""
+    trials = tuple(
+        Trial(
+            "scratch",
+            lv.Evidence(-1e9, 0.0),
+            0.0,
+            1.0,
+            None,
+            (Bracket((centre - gap / 2,) * 4, (centre + gap / 2,) * 4, 24 << number, 16),),
+        )
+        for number, (centre, gap) in enumerate(estimates)
+    )
+    return Visit((size,), trials, lv.Evidence(-1e9, 0.0), 0.0, None, -1e9, 0.0)
 
 
 def settings(

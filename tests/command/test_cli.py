@@ -13,7 +13,6 @@ import lvsearch as lv
 from lvsearch import api
 from lvsearch.command import cli
 from lvsearch.command.simulated import planted
-from lvsearch.recommending.evaluator import checked_prior
 from lvsearch.searching import controller
 
 ENDING = ["--no-cache", "--quiet"]
@@ -123,10 +122,10 @@ def test_the_command_asks_by_default_what_python_asks(files, tmp_path, monkeypat
     assert cli.main(arguments) == 2
     usual = {name: each.default for name, each in inspect.signature(lv.search).parameters.items()}
     of_command = {"model", "held_out", "out", "report", "progress"}
-    assert {name: value for name, value in asked.items() if name not in of_command | {"prior"}} == {
-        name: usual[name] for name in asked if name not in of_command | {"prior"}
+    assert "prior" in asked
+    assert {name: value for name, value in asked.items() if name not in of_command} == {
+        name: usual[name] for name in asked if name not in of_command
     }
-    assert asked["prior"] == checked_prior("marginal", usual["prior"], 1) == lv.sizes.weak()
     assert asked["model"].describe() == lv.models.LDA().describe()
 
 
@@ -255,7 +254,13 @@ def test_mistakes_end_in_one_line_before_anything_is_written(files, tmp_path, ca
         (["--held-out", "1.5"], "expected a fraction"),
         (["--vocabulary", str(files / "vocab.txt")], "without --corpus"),
         (["--evidence", "plug-in"], "say when to stop"),
-        (["--concentration", "0"], "must be positive"),
+        (["--concentration", "0"], "argument --concentration: got '0', expected a finite number above 0"),
+        (
+            ["--topic-concentration", "nan"],
+            "argument --topic-concentration: got 'nan', expected a finite number above 0",
+        ),
+        (["--stop-words", "missing.txt"], "there is no such file"),
+        (["--prior", "poisson:5", "--evidence", "predictive"], 'got a prior with evidence="predictive"'),
         (["--starts", "0"], "starts=0"),
     ):
         assert said in fails(capsys, "search", *texts, *wrong, *out)
@@ -266,6 +271,8 @@ def test_mistakes_end_in_one_line_before_anything_is_written(files, tmp_path, ca
     assert f"{taken} is a file, so that there can be no" in fails(capsys, "search", *texts, "--out", str(taken / "run"))
     assert taken.read_text() == "mine"
     assert "no file" in fails(capsys, "search", "--texts", str(tmp_path / "none.txt"), *out)
+    (tmp_path / "nothing.txt").touch()
+    assert "nothing.txt, an empty file" in fails(capsys, "search", "--texts", str(tmp_path / "nothing.txt"), *out)
     assert "no folder" in fails(capsys, "resume", str(tmp_path / "none"))
     assert "no folder" in fails(capsys, "report", str(tmp_path / "none"))
 

@@ -7,7 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from small_searches import KINDS, MAX_SIZE, N_DOCUMENTS, N_TERMS, PRIOR, Fake, corpus, fake_search, searched, settings
+from small_searches import (
+    KINDS,
+    MAX_SIZE,
+    N_DOCUMENTS,
+    N_TERMS,
+    PRIOR,
+    Fake,
+    annealed_visit,
+    corpus,
+    fake_search,
+    searched,
+    settings,
+)
 
 import lvsearch as lv
 from lvsearch.results.result import SearchResult
@@ -15,14 +27,16 @@ from lvsearch.searching.controller import SearchState, witness_search
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing import bounds as bounds_of
 from lvsearch.sizing.fit import Fit
-from lvsearch.sizing.ledger import near_mode
+from lvsearch.sizing.ledger import Visit, near_mode
 from lvsearch.sizing.prediction import Prediction
+from lvsearch.sizing.racing import UNSETTLED, found_so_far
 from lvsearch.sizing.sizes import Size
 
 COLUMNS = ["size", "log_prior", "log_evidence_lower", "log_evidence_upper", "standard_error"]
 ESTIMATED = [*COLUMNS[:4], "log_evidence", *COLUMNS[4:]]
 ENDS = ["probability_lower", "probability_upper"]
 OTHER = lv.sizes.Geometric(0.35)
+EVEN = lv.sizes.Table([0.5, 0.5])
 
 
 @pytest.fixture
@@ -34,6 +48,24 @@ def no_fitting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def held_out() -> lv.Corpus:
     return corpus().select(range(9, 20))
+
+
+# ── the headline ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def answer_of(*visits: Visit) -> str:
+    evaluator = Fake(lambda size, trial: math.nan, nested=False, anneals=True)
+    state = SearchState(visits, stopped="finished")
+    return str(SearchResult(evaluator, EVEN, settings((2,)), state, None, 0.0)).splitlines()[0]
+
+
+def test_errors_are_mentioned_only_where_they_leave_more_open_than_the_percentage_says():
+    """It said "more than 99 %; not settled: errors of the evidence allow more than 99 % to more than 99 %"."""
+    far = [annealed_visit(1, (0.0, 200.0)), annealed_visit(2, (-113.0, 200.0))]
+    assert found_so_far(far, EVEN).moved_by_errors > UNSETTLED
+    assert answer_of(*far) == "Size 1 (more than 99 %)."
+    near = [annealed_visit(1, (0.0, 6.0)), annealed_visit(2, (-1.0, 6.0))]
+    assert "not settled: errors of the evidence allow " in answer_of(*near)
 
 
 # ── tables ──────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -96,6 +96,7 @@ BAD_SETTINGS = [
     pytest.param({"max_size": 0}, r"got max_size=0, expected a whole number from 1 on", id="size 0"),
     pytest.param({"max_size": -3}, r"got max_size=-3, expected a whole number from 1 on", id="size −3"),
     pytest.param({"max_size": "3"}, r"got max_size='3', expected a whole number from 1 on", id="size as text"),
+    pytest.param({"max_size": True}, r"got max_size=True, expected a whole number from 1 on", id="size as yes or no"),
     pytest.param(
         {"max_size": (3, 4)}, r"got max_size=\(3, 4\), expected a whole number", id="two sizes for one variable"
     ),

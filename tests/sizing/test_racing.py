@@ -4,29 +4,14 @@ import math
 
 import numpy as np
 import pytest
+from small_searches import annealed_visit as visit
 
 import lvsearch as lv
-from lvsearch.sizing.evidence import Bracket, Evidence
+from lvsearch.sizing.evidence import Evidence
 from lvsearch.sizing.ledger import Trial, Visit
 from lvsearch.sizing.racing import TOLERANCE, found_so_far, next_size, unvisited_share
 
 POISSON = lv.sizes.Poisson(5)
-
-
-def visit(size: int, *estimates: tuple[float, float]) -> Visit:
-    """A size with one annealed trial per (estimate, hysteresis)."""
-    trials = tuple(
-        Trial(
-            "scratch",
-            Evidence(-1e9, 0.0),
-            0.0,
-            1.0,
-            None,
-            (Bracket((centre - gap / 2,) * 4, (centre + gap / 2,) * 4, 24 << number, 16),),
-        )
-        for number, (centre, gap) in enumerate(estimates)
-    )
-    return Visit((size,), trials, Evidence(-1e9, 0.0), 0.0, None, -1e9, 0.0)
 
 
 def sizes_tried(evidence, prior, max_size=None, trials=5):
