@@ -218,7 +218,7 @@ def _add_model(command: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
         "--prior",
         help="prior on the number of topics: weak (each further topic 5 %% less probable), poisson:RATE, "
         "poisson-shifted:RATE, geometric:P, negative-binomial:MEAN,CONCENTRATION, uniform:LARGEST, table:P1,P2,… "
-        "(default: weak; --evidence predictive has none)",
+        "(default: weak); --evidence predictive has none",
     )
     model.add_argument(
         "--concentration",
