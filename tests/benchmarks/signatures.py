@@ -37,8 +37,8 @@ from scipy.optimize import linear_sum_assignment
 
 import lvsearch as lv
 
-KINDS, ACTIVE, RAREST = 96, 4.0, 0.05
-"""Kinds of mutations; signatures of a tumour on average; the least prevalence of one."""
+ACTIVE, RAREST = 4.0, 0.05
+"""Signatures of a tumour on average; the least prevalence of one."""
 CLEAR = 0.9
 PLACES, LEAST = 50, 1e-3
 BOOTSTRAPS, STABLE, LEAST_STABLE = 10, 0.8, 0.2
@@ -59,11 +59,11 @@ class Answer(NamedTuple):
     signatures: np.ndarray
 
 
-def catalogue(tumours: int, planted: int, noise: float, burden: float, seed: int) -> Catalogue:
+def catalogue(tumours: int, kinds: int, planted: int, noise: float, burden: float, seed: int) -> Catalogue:
     """burden: the median number of mutations of a tumour; their logarithm's standard deviation is 1."""
     rng = np.random.default_rng(seed)
     flat = np.arange(planted) % 3 == 2
-    signatures = np.array([rng.dirichlet(np.full(KINDS, 0.5 if one else 0.1)) for one in flat])
+    signatures = np.array([rng.dirichlet(np.full(kinds, 0.5 if one else 0.1)) for one in flat])
     drawn = rng.beta(1.0, 2.0, planted)
     prevalence = np.clip(ACTIVE * drawn / drawn.sum(), RAREST, 0.9)
     has = rng.random((tumours, planted)) < prevalence
@@ -173,6 +173,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=list(WAYS))
     parser.add_argument("--tumours", type=int, default=500)
+    parser.add_argument("--kinds", type=int, default=96, help="kinds of mutations")
     parser.add_argument("--planted", type=int, default=20)
     parser.add_argument("--noise", type=float, default=20.0, help="shape of the Gamma that multiplies each cell's mean")
     parser.add_argument("--burden", type=float, default=2000.0, help="median mutations of a tumour")
@@ -180,8 +181,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="a line for each answer, appended")
     arguments = parser.parse_args()
-    data = catalogue(arguments.tumours, arguments.planted, arguments.noise, arguments.burden, arguments.seed)
-    print(f"{data.counts.shape[0]} × {KINDS}, {int(data.counts.sum()):,} mutations, {arguments.planted} planted")
+    data = catalogue(
+        arguments.tumours, arguments.kinds, arguments.planted, arguments.noise, arguments.burden, arguments.seed
+    )
+    tumours, kinds = data.counts.shape
+    print(f"{tumours} × {kinds}, {int(data.counts.sum()):,} mutations, {arguments.planted} planted")
     for way in arguments.ways:
         began = time.process_time()
         answer = WAYS[way](data.counts, arguments.largest, arguments.seed)
