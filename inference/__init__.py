@@ -18,6 +18,7 @@ from lvsearch.inference.data.rows import rows
 from lvsearch.inference.engine.describing import describe_units
 from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.engine.estimator import Estimator, estimator
+from lvsearch.inference.features import estimator as _feature_estimator  # noqa: F401 — registers the IBP's fits
 from lvsearch.inference.features import map_features
 from lvsearch.inference.likelihood import document_likelihood
 from lvsearch.inference.topics import describing as _topic_describing  # noqa: F401 — registers what topics say

@@ -29,8 +29,8 @@ from lvsearch.inference.annealing.particles import forward
 from lvsearch.inference.block_models.chain import BlockChain
 from lvsearch.inference.block_models.state import BlockStart, BlockState, layout_of
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.engine.estimate import Estimate, beliefs_of, capacity_of, cut_axes
-from lvsearch.inference.engine.estimator import GenericEstimator, estimator, exact_bound
+from lvsearch.inference.engine.estimate import Estimate, beliefs_of, capacity_of
+from lvsearch.inference.engine.estimator import GenericEstimator, estimator
 from lvsearch.inference.engine.meanfield import MeanField, ascend
 from lvsearch.inference.engine.meanfield_starts import scattered_start
 from lvsearch.inference.generators import fold_in, generator
@@ -191,9 +191,7 @@ class BlockEstimator(GenericEstimator):
             for begin in begins
         ]
         best = max(fits, key=lambda fit: fit.trace[-1])
-        natural = cut_axes(self.model, best.beliefs.natural, size, capacity)
-        lower = exact_bound(self.model, self.data, natural, best, size, capacity)
-        return Estimate(self.model, size, natural, lower, np.inf, sum(len(fit.trace) for fit in fits))
+        return self._recorded(best, size, capacity, sum(len(fit.trace) for fit in fits))
 
     def _anneal_start(
         self, begin: MeanField, key: Array, size: tuple[int, ...], capacity: tuple[int, ...]

@@ -153,9 +153,17 @@ class GenericEstimator(BaseEstimator):
             fitted = ascend(
                 self.model, self.data, begin, size, capacity=capacity, sweeps=self.sweeps, tolerance=self.tolerance
             )
+        return self._recorded(fitted, size, capacity, len(fitted.trace))
+
+    def _recorded(self, fitted: MeanField, size: tuple[int, ...], capacity: tuple[int, ...], passes: int) -> Estimate:
+        """Return a finished fit without padding, with its evidence lower bound in float64.
+
+        size, capacity: how many components exist, and how many array slots there are for them.
+        passes: the number of sweeps that were made.
+        """
         natural = cut_axes(self.model, fitted.beliefs.natural, size, capacity)
         lower = exact_bound(self.model, self.data, natural, fitted, size, capacity)
-        return Estimate(self.model, size, natural, lower, np.inf, len(fitted.trace))
+        return Estimate(self.model, size, natural, lower, np.inf, passes)
 
     def _grown(self, begin: MeanField, start: Estimate, size: tuple[int, ...], capacity: tuple[int, ...]) -> MeanField:
         """Return the random start `begin` with its first components replaced by those of the smaller fit `start`.

@@ -1,0 +1,77 @@
+"""Fits that begin with too many components: they find planted features where one random start does not."""
+
+import jax
+import numpy as np
+import pytest
+
+import lvsearch as lv
+from lvsearch.data.kinds import data_for
+from lvsearch.inference.engine.estimate import capacity_of
+from lvsearch.inference.engine.estimator import GenericEstimator, estimator
+from lvsearch.inference.engine.meanfield import ascend
+from lvsearch.inference.engine.meanfield_starts import scattered_start
+from lvsearch.inference.engine.pruning import PruningEstimator, refit_units, without_component
+
+MODEL = lv.models.IBP()
+SIZE = (4,)
+CAPACITY = capacity_of(SIZE)
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Forty rows, each the sum of those of five features that it has, with noise."""
+    random = np.random.default_rng(0)
+    features = random.random((40, 5)) < 0.4
+    rows = features @ random.normal(size=(5, 16)) + 0.3 * random.normal(size=(40, 16))
+    return data_for(MODEL, rows).dataset()
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    begin = scattered_start(MODEL, jax.random.key(1), data, SIZE, CAPACITY)
+    return ascend(MODEL, data, begin, SIZE, capacity=CAPACITY, sweeps=20)
+
+
+def test_fits_find_what_one_random_start_misses(data):
+    """Two keys of a start that ends hundreds of nats lower."""
+    assert type(estimator(MODEL, data)) is PruningEstimator
+    keys = [jax.random.key(seed) for seed in range(2)]
+    single = [GenericEstimator(MODEL, data).fit((5,), key, None).log_lower for key in keys]
+    pruned = [PruningEstimator(MODEL, data).fit((5,), key, None).log_lower for key in keys]
+    assert min(pruned) > max(single) + 100
+    assert np.ptp(pruned) < 1
+
+
+def test_a_smaller_fit_is_one_of_the_starts(data):
+    smaller = PruningEstimator(MODEL, data).fit((4,), jax.random.key(0), None)
+    larger = PruningEstimator(MODEL, data).fit((5,), jax.random.key(0), smaller)
+    assert larger.log_lower > smaller.log_lower
+    assert larger.natural["sticks"][0].shape == (5,)
+    assert PruningEstimator(MODEL, data).fit((1,), jax.random.key(0), None).size == (1,)
+
+
+def test_units_fitted_anew_never_lower_the_bound(data, fitted):
+    fresh = refit_units(MODEL, data, fitted, SIZE, CAPACITY)
+    before, after = (
+        ascend(MODEL, data, each._replace(trace=()), SIZE, capacity=CAPACITY, sweeps=1, local_sweeps=0).trace[0]
+        for each in (fitted, fresh)
+    )
+    assert after >= before - 1e-3
+
+
+def test_a_component_without_effect_is_removed_without_a_trace(data, fitted):
+    """The others keep their numbers, in their order, and the place behind them is empty."""
+    fewer = without_component(MODEL, fitted, 1, SIZE, CAPACITY)
+    kept = np.array([0, 2, 3])
+    for name, axis in (("loadings", 0), ("sticks", 0)):
+        for old, new in zip(
+            jax.tree.leaves(fitted.beliefs.natural[name]), jax.tree.leaves(fewer.beliefs.natural[name]), strict=True
+        ):
+            np.testing.assert_array_equal(np.asarray(new).take(range(3), axis), np.asarray(old).take(kept, axis))
+            assert not np.asarray(new).take(range(3, CAPACITY[0]), axis).any()
+    for old, new in zip(jax.tree.leaves(fitted.locals), jax.tree.leaves(fewer.locals), strict=True):
+        np.testing.assert_array_equal(new[:, :3], np.asarray(old)[:, kept])
+        assert not new[:, 3:].any()
+    assert fewer.trace == ()
+    again = ascend(MODEL, data, fewer, (3,), capacity=CAPACITY, sweeps=30)
+    assert np.all(np.diff(again.trace) > -1e-2)
