@@ -19,10 +19,10 @@ CAPACITY = capacity_of(SIZE)
 
 @pytest.fixture(scope="module")
 def data():
-    """Forty rows, each the sum of those of five features that it has, with noise."""
+    """Eighty rows, each the sum of those of six features that it has, with noise."""
     random = np.random.default_rng(0)
-    features = random.random((40, 5)) < 0.4
-    rows = features @ random.normal(size=(5, 16)) + 0.3 * random.normal(size=(40, 16))
+    features = random.random((80, 6)) < 0.4
+    rows = features @ random.normal(size=(6, 20)) + 0.3 * random.normal(size=(80, 20))
     return data_for(MODEL, rows).dataset()
 
 
@@ -36,17 +36,17 @@ def test_fits_find_what_one_random_start_misses(data):
     """Two keys of a start that ends hundreds of nats lower."""
     assert type(estimator(MODEL, data)) is PruningEstimator
     keys = [jax.random.key(seed) for seed in range(2)]
-    single = [GenericEstimator(MODEL, data).fit((5,), key, None).log_lower for key in keys]
-    pruned = [PruningEstimator(MODEL, data).fit((5,), key, None).log_lower for key in keys]
+    single = [GenericEstimator(MODEL, data).fit((6,), key, None).log_lower for key in keys]
+    pruned = [PruningEstimator(MODEL, data).fit((6,), key, None).log_lower for key in keys]
     assert min(pruned) > max(single) + 100
     assert np.ptp(pruned) < 1
 
 
 def test_a_smaller_fit_is_one_of_the_starts(data):
-    smaller = PruningEstimator(MODEL, data).fit((4,), jax.random.key(0), None)
-    larger = PruningEstimator(MODEL, data).fit((5,), jax.random.key(0), smaller)
+    smaller = PruningEstimator(MODEL, data).fit((2,), jax.random.key(0), None)
+    larger = PruningEstimator(MODEL, data).fit((3,), jax.random.key(0), smaller)
     assert larger.log_lower > smaller.log_lower
-    assert larger.natural["sticks"][0].shape == (5,)
+    assert larger.natural["sticks"][0].shape == (3,)
     assert PruningEstimator(MODEL, data).fit((1,), jax.random.key(0), None).size == (1,)
 
 
