@@ -191,7 +191,7 @@ class BlockEstimator(GenericEstimator):
             for begin in begins
         ]
         best = max(fits, key=lambda fit: fit.trace[-1])
-        return self._recorded(best, size, capacity, sum(len(fit.trace) for fit in fits))
+        return self._finished_estimate(best, size, capacity, sum(len(fit.trace) for fit in fits))
 
     def _anneal_start(
         self, begin: MeanField, key: Array, size: tuple[int, ...], capacity: tuple[int, ...]

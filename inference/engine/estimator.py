@@ -153,9 +153,11 @@ class GenericEstimator(BaseEstimator):
             fitted = ascend(
                 self.model, self.data, begin, size, capacity=capacity, sweeps=self.sweeps, tolerance=self.tolerance
             )
-        return self._recorded(fitted, size, capacity, len(fitted.trace))
+        return self._finished_estimate(fitted, size, capacity, len(fitted.trace))
 
-    def _recorded(self, fitted: MeanField, size: tuple[int, ...], capacity: tuple[int, ...], passes: int) -> Estimate:
+    def _finished_estimate(
+        self, fitted: MeanField, size: tuple[int, ...], capacity: tuple[int, ...], passes: int
+    ) -> Estimate:
         """Return a finished fit without padding, with its evidence lower bound in float64.
 
         size, capacity: how many components exist, and how many array slots there are for them.

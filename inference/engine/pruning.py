@@ -8,8 +8,8 @@ Whether a unit has a component is also decided once and for all in an early swee
 from what they become. So units are now and then fitted anew from a blank start, and each keeps the better of its two
 fits (`refit_units`).
 
-Best and worst bound of fits with the planted number of features, by four keys, nats; the rows are sums of features that
-each row has with probability .3 or .4, with noise of a tenth of their variance:
+Best and worst bound of fits with the planted number of features, by four keys, nats. Loadings are standard normal, the
+noise has standard deviation .3, and a row has a feature with probability .4 (80 × 20) or .3 (200 × 30):
 
 | rows × columns, features | ascent from one random start | with both remedies |
 |---|---|---|
@@ -73,7 +73,7 @@ class PruningEstimator(GenericEstimator):
                 ends.append(self._ascend(self._grown(scattered, start, size, capacity), size, capacity, self.sweeps))
             best = max(ends, key=lambda end: end.trace[-1])
             fitted = self._ascend_with_fresh_units(best, size, capacity)
-        return self._recorded(fitted, size, capacity, len(fitted.trace))
+        return self._finished_estimate(fitted, size, capacity, len(fitted.trace))
 
     def _ascend(self, begin: MeanField, size: tuple[int, ...], capacity: tuple[int, ...], sweeps: int) -> MeanField:
         """Return the fit after at most so many more sweeps."""

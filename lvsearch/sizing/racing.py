@@ -251,7 +251,7 @@ five rows and four columns searches ended there.
 """
 UNSETTLED = 2 * TOLERANCE
 """Where errors move the posterior by more than this at the end of a search, its headline says so."""
-LEAST = 2
+LEAST_TRIALS = 2
 """The least number of trials of the best size, where its standard error is above 3 nats and trials are left."""
 HOPELESS = 8
 """The search gives up when this many sizes were tried and every one failed."""
@@ -400,7 +400,11 @@ def _race(good: Sequence[Visit], prior: SizePrior, trials: int, scale: float) ->
     fewer = np.array([runs[size] < runs[found.best] for size in found.sizes])
     beside = np.array([_is_next_to(size, found.best) for size in found.sizes]) & fewer & (errors > SETTLED) & open_
     # One annealing that uncertain does not decide, even where no other size comes near the best.
-    alone = np.array([size == found.best and runs[size] < LEAST for size in found.sizes]) & (errors > SETTLED) & open_
+    alone = (
+        np.array([size == found.best and runs[size] < LEAST_TRIALS for size in found.sizes])
+        & (errors > SETTLED)
+        & open_
+    )
     if not (contends | unsettled | alone | beside).any():
         return None
     # First give contenders as many trials as the best size had, minus one.
