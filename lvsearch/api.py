@@ -21,6 +21,7 @@ from lvsearch.files.storage import known_folder, new_folder, refuse_existing
 from lvsearch.fitted.kinds import as_fitted_model
 from lvsearch.fitted.model import FittedModel
 from lvsearch.inference import several_processes
+from lvsearch.inference.allocation_chains import has_allocation_chain
 from lvsearch.inference.compiles import compiles, compiles_since, prepare_programs
 from lvsearch.interrupts import postpone_interrupts, remember_interrupts
 from lvsearch.models.contract import Model
@@ -33,9 +34,9 @@ from lvsearch.results.fewer_units import check_robust
 from lvsearch.results.heldout import comparable, require_comparable
 from lvsearch.results.result import SearchResult
 from lvsearch.scrutiny.scrutiny import NOTHING_ASKED
+from lvsearch.searching.allocation_evaluator import PARTITIONS
 from lvsearch.searching.controller import Budget, SearchSettings, SearchState, run
 from lvsearch.searching.evaluators import ModelEvaluator
-from lvsearch.searching.partition_evaluator import PARTITIONS, has_partition_chain
 from lvsearch.seeds import checked_seed
 from lvsearch.sizing.fit import Evaluator
 from lvsearch.sizing.sizes import Size, SizePrior, as_size
@@ -163,7 +164,7 @@ def search(
     out = None if out is None else as_path("out", out)
     if out is not None:
         several_processes.check_in_first_process(mesh, partial(refuse_existing, out))  # before slow reading
-    by_partitions = has_partition_chain(model) and not (per_token or exhaustive) and mesh is None and width is None
+    by_partitions = has_allocation_chain(model) and not (per_token or exhaustive) and mesh is None and width is None
     if evidence == "marginal" and by_partitions:
         evidence = PARTITIONS
     if evidence == PARTITIONS and not by_partitions:

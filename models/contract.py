@@ -253,6 +253,8 @@ class Model(eqx.Module):
     `process`: True if the model is one process without a size, and `size` truncates q alone. Every truncation then
         bounds the same evidence, so a posterior over truncations has no meaning. Samplers of the process
         (`lvsearch.inference.processes`) answer how many components the data occupy.
+    `size_is_limit`: True if the size only limits how many components the units can have. Then answers give the number
+        of those that some unit has, and the size is no more than a part of the prior.
     `only_size`: the one size of a model that has no choice of size; None, the default, for all others.
 
     Methods that every use needs are abstract. Methods that most uses never call have a default, which raises an error
@@ -264,6 +266,7 @@ class Model(eqx.Module):
     unit_type: eqx.AbstractClassVar[type]
     representation: eqx.AbstractClassVar[str]
     process: ClassVar[bool] = False
+    size_is_limit: ClassVar[bool] = False
     only_size: ClassVar[tuple[int, ...] | None] = None
 
     def describe(self) -> str:

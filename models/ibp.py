@@ -83,6 +83,7 @@ class IBP(Model):
     nested: ClassVar[bool] = False
     unit_type: ClassVar[type] = Row
     representation: ClassVar[str] = "features"
+    size_is_limit: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -95,7 +96,7 @@ class IBP(Model):
         self.noise_precision = positive_or_gamma_prior("noise_precision", noise_precision)
 
     @property
-    def _hyperparameters(self) -> dict[str, HyperparameterArray | GammaPrior]:
+    def hyperparameters(self) -> dict[str, HyperparameterArray | GammaPrior]:
         """The three hyper-parameters as {name of the field: number or `GammaPrior`}."""
         return {
             "concentration": self.concentration,
@@ -118,7 +119,7 @@ class IBP(Model):
         """Return the latent variables that all rows share: inferred hyper-parameters, the feature probabilities, and
         the loadings.
         """
-        inferred = {n: Site(Gamma(), ()) for n, v in self._hyperparameters.items() if isinstance(v, GammaPrior)}
+        inferred = {n: Site(Gamma(), ()) for n, v in self.hyperparameters.items() if isinstance(v, GammaPrior)}
         return {
             **inferred,
             "sticks": Site(Beta(), ("feature",)),
@@ -139,7 +140,7 @@ class IBP(Model):
         g: {name: statistics}; if x is inferred, the result is from its (expected) statistics, else from the given
             value.
         """
-        given = self._hyperparameters[name]
+        given = self.hyperparameters[name]
         if isinstance(given, GammaPrior):
             return g[name].log_value, -g[name].negative_value
         return jnp.log(given), given
@@ -161,7 +162,7 @@ class IBP(Model):
         loadings = 0.5 * (log_loading - LOG_2PI) + loading * g["loadings"].negative_half_square  # (feature, dim)
         inferred = [
             log_gamma_density(prior, g[name])
-            for name, prior in self._hyperparameters.items()
+            for name, prior in self.hyperparameters.items()
             if isinstance(prior, GammaPrior)
         ]
         return (sticks + loadings.sum(-1)).sum(where=exists) + sum(inferred)
@@ -238,7 +239,7 @@ class IBP(Model):
         key_hyper, key_sticks, key_loadings, key_features, key_data = jax.random.split(key, 5)
         n_rows, on = np.shape(units.value)[0], self.active(size, size)
         g: dict[str, Statistics] = {}
-        for position, (name, prior) in enumerate(self._hyperparameters.items()):
+        for position, (name, prior) in enumerate(self.hyperparameters.items()):
             if isinstance(prior, GammaPrior):
                 natural = GammaStatistics(jnp.asarray(prior.shape) - 1, jnp.asarray(prior.rate))
                 g[name] = Gamma().sample(jax.random.fold_in(key_hyper, position), natural)

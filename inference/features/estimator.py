@@ -1,12 +1,94 @@
-"""The estimator of the Indian buffet process: mean field that begins with more features than are asked for."""
+"""The estimator of the Indian buffet process: mean field that begins with features from a short run of chains.
 
-from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.engine.estimator import estimator
-from lvsearch.inference.engine.pruning import PruningEstimator
+Coordinate ascent from a random start ends where two features share what one should explain, and it does not leave that
+place. Chains over the features of rows, with loadings integrated out, do (`allocation_chains.features`). A fit runs a
+few of them at its size, and begins with the features of the most probable state.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool
+
+from lvsearch.inference.allocation_chains import advance, allocation_chain
+from lvsearch.inference.data.dataset import Batch, Dataset
+from lvsearch.inference.engine.estimate import Estimate, capacity_of
+from lvsearch.inference.engine.estimator import GenericEstimator, estimator, needs_double
+from lvsearch.inference.engine.meanfield import Beliefs, MeanField, ascend, cast, expected_statistics, resident_sweep
+from lvsearch.inference.engine.meanfield_starts import blank_globals
+from lvsearch.inference.generators import fold_in
+from lvsearch.inference.sharding import one_after_another
 from lvsearch.models.ibp import IBP
+
+CHAINS, BLOCKS = 4, 3
+"""The number of chains of a fit, and of blocks of settling moves that each makes."""
+PARAMETER_SWEEPS = 10
+"""The number of sweeps over the loadings and all other parameters at these features, before rows are fitted."""
+LOG_ODDS = 6.0
+"""The log odds with which a fit begins that a row has a feature which it has in the chain; −6 for the others."""
+
+
+class FeatureEstimator(GenericEstimator):
+    """Fits binary features of rows by the generic engine, from the features that chains find."""
+
+    model: IBP
+
+    def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
+        """Return the fit by coordinate ascent from the most probable of the chains' last states.
+
+        size: (number of features,).
+        key: the random key of the chains.
+        start: not used, because chains find better starts than other fits are.
+        """
+        capacity, double = capacity_of(size), needs_double(self.data)
+        features = self.likely_features(size, key)
+        with jax.enable_x64(double):
+            begin = self._start(features, size, capacity, np.float64 if double else np.float32)
+            fitted = ascend(
+                self.model, self.data, begin, size, capacity=capacity, sweeps=self.sweeps, tolerance=self.tolerance
+            )
+        return self._finished_estimate(fitted, size, capacity, len(fitted.trace))
+
+    def likely_features(self, size: tuple[int, ...], key: Array) -> Bool[np.ndarray, "row place"]:
+        """Return which rows have which features in the most probable of the chains' last states, (row, place).
+
+        size: (number of features,). key: the random key of the chains.
+        """
+        log_prior = np.full(size, -np.inf)
+        log_prior[-1] = 0.0
+        with jax.enable_x64(True), one_after_another():
+            chain = allocation_chain(self.model, self.data, log_prior, size[0])
+            state = chain.init(key, CHAINS)
+            for block in range(BLOCKS):
+                state, *_ = advance(chain, fold_in(key, block), state, settling=True)
+            best = int(np.argmax(np.asarray(chain.log_posterior(state))))
+        return np.asarray(state.labels)[:, :, best] > 0
+
+    def _start(
+        self, features: Bool[np.ndarray, "row place"], size: tuple[int, ...], capacity: tuple[int, ...], dtype: type
+    ) -> MeanField:
+        """Return the start of an ascent: q(features) near the given ones, and the q(globals) that follows."""
+        in_use = features[:, features.any(0)]
+        wanted = np.zeros((len(features) + 1, capacity[0]), bool)  # the last row stands for padding
+        wanted[:-1, : in_use.shape[1]] = in_use
+        site, on = self.model.locals()["features"], self.model.active(size, capacity)
+
+        def beliefs(batch: Batch, ids: np.ndarray) -> Beliefs:
+            """Return q(features) of the rows of one batch."""
+            natural = jnp.asarray(np.where(wanted[ids], LOG_ODDS, -LOG_ODDS), dtype)
+            mean = jax.vmap(lambda each: expected_statistics(site, each, on))(natural)
+            return Beliefs({"features": natural}, {"features": mean})
+
+        batches = cast(self.data, dtype).batches
+        local = tuple(beliefs(batch, ids) for batch, ids in zip(batches, self.data.unit_ids, strict=True))
+        means = tuple(each.mean for each in local)
+        parameters = blank_globals(self.model, self.data.extents, size, capacity, dtype)
+        for _ in range(PARAMETER_SWEEPS):  # loadings of one feature are updated given those of the others
+            parameters = resident_sweep(self.model, parameters, batches, means, size, capacity=capacity)
+        return MeanField(parameters, local, (), False)
 
 
 @estimator.register
-def _estimator_of_features(model: IBP, data: Dataset) -> PruningEstimator:
+def _estimator_of_features(model: IBP, data: Dataset) -> FeatureEstimator:
     """Return the estimator of binary features on a data set."""
-    return PruningEstimator(model, data)
+    return FeatureEstimator(model, data)

@@ -2,10 +2,11 @@
 
 A component is occupied if some row is in it. If it is known which rows are together, the probability of every number K
 of components has a closed form. So chains over partitions of the rows give the posterior of all K at once. No fit and
-no evidence is needed (`lvsearch.inference.partition_chains`).
+no evidence is needed (`lvsearch.inference.allocation_chains`).
 """
 
 import math
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,15 +16,16 @@ import pandas as pd
 from jaxtyping import Float64
 
 from lvsearch.data.kinds import data_for
-from lvsearch.inference.compiles import prepare_programs
-from lvsearch.inference.diagnostics import MOST_RHAT
-from lvsearch.inference.partition_chains import (
-    PartitionTrace,
-    RowMixture,
-    partition_chain,
-    run_partitions,
+from lvsearch.inference.allocation_chains import (
+    AllocationTrace,
+    allocation_chain,
+    has_allocation_chain,
+    run_chains,
     supported_sizes,
 )
+from lvsearch.inference.compiles import prepare_programs
+from lvsearch.inference.diagnostics import MOST_RHAT
+from lvsearch.models.contract import Model
 from lvsearch.models.plain_arguments import real_number, whole_number
 from lvsearch.seeds import checked_seed
 from lvsearch.sizing.posterior import EstimatedPosterior, MemberPosterior, format_probability
@@ -47,6 +49,9 @@ TAIL = 1.645
 class MixturePosterior:
     r"""The posterior of the number of components K of a mixture, and of the number K₊ that some row is in.
 
+    For features of rows (`lv.models.IBP`), K is the number of features that can be used, and K₊ of those that some row
+    has.
+
     Returned by `lv.mixture_posterior`. `posterior()` and `occupied()` are its tables.
 
     | field | shape | meaning |
@@ -54,12 +59,15 @@ class MixturePosterior:
     | `log_prior` | (size,) | log p(K) of K = 1, 2, …, nats, over the sizes in the table |
     | `probability` | (size,) | p(K \| rows) |
     | `monte_carlo_error` | (size,) | its standard error from the sampling alone |
-    | `occupied_probability` | (number,) | p(K₊ \| rows) of K₊ = 1, 2, … |
+    | `occupied_probability` | (number,) | p(K₊ \| rows) of K₊ = `fewest_occupied` and the numbers after it |
     | `occupied_error` | (number,) | its standard error from the sampling alone |
     | `rhat` | | the larger R̂ over the chains of K₊ and of log p(rows \| partition) |
     | `effective_sample_size` | | the number of independent draws of K₊ that all chains together are worth |
     | `chains`, `sweeps` | | the number of chains, and of sweeps of each; the first half of the sweeps is left out |
     | `precision` | | the Monte Carlo error that was asked for |
+    | `fewest_occupied` | | the first K₊ of the table: 1, or 0 if some draw had no feature in use |
+    | `counted` | | what is counted: "components", or "features" |
+    | `size_is_limit` | | True if K is only a limit, so that K₊ is the answer, and its errors count |
     """
 
     log_prior: Float64[np.ndarray, " size"]
@@ -72,16 +80,24 @@ class MixturePosterior:
     chains: int
     sweeps: int
     precision: float
+    fewest_occupied: int = 1
+    counted: str = "components"
+    size_is_limit: bool = False
 
     @classmethod
     def from_trace(
-        cls, trace: PartitionTrace, log_prior: Float64[np.ndarray, " size"], precision: float
+        cls,
+        trace: AllocationTrace,
+        log_prior: Float64[np.ndarray, " size"],
+        precision: float,
+        model: Model,
     ) -> "MixturePosterior":
         """Return the posterior of the number of components from a finished run.
 
         trace: the recorded chains.
         log_prior: log p(K) of K = 1, 2, …, nats.
         precision: the Monte Carlo error that was asked for; it is only stored.
+        model: the model whose sizes the chains compared.
         """
         return cls(
             log_prior,
@@ -92,9 +108,12 @@ class MixturePosterior:
             len(trace.parts),
             trace.sweeps,
             precision,
+            trace.fewest_parts,
+            model.size_names[0],
+            model.size_is_limit,
         )
 
-    def under(self, log_prior: Float64[np.ndarray, " size"], trace: PartitionTrace) -> "MixturePosterior | None":
+    def under(self, log_prior: Float64[np.ndarray, " size"], trace: AllocationTrace) -> "MixturePosterior | None":
         """Return the posterior of K, the number of components, under another prior of K, from the same draws.
 
         Each K is weighed anew. Nothing is known of the number of occupied components under another prior: its fields
@@ -142,13 +161,17 @@ class MixturePosterior:
 
     @property
     def is_settled(self) -> bool:
-        """True if the chains agree (R̂) and no probability of a size has a Monte Carlo error above `precision`."""
+        """True if the chains agree (R̂) and no probability of a size has a Monte Carlo error above `precision`.
+
+        If K₊ is the answer, this must hold of its probabilities too.
+        """
         return self.rhat <= MOST_RHAT and self.largest_error <= self.precision
 
     @property
     def largest_error(self) -> float:
-        """The largest Monte Carlo error of the probability of a size."""
-        return float(self.monte_carlo_error.max())
+        """The largest Monte Carlo error of the probability of a size, or of a K₊ if that is the answer."""
+        of_number = self.occupied_error.max(initial=0.0) if self.size_is_limit else 0.0
+        return float(max(self.monte_carlo_error.max(), of_number))
 
     def posterior(self) -> pd.DataFrame:
         """Return the table of K, the number of components, with a row for each K.
@@ -172,7 +195,7 @@ class MixturePosterior:
         """
         return pd.DataFrame(
             {
-                "occupied": np.arange(1, len(self.occupied_probability) + 1),
+                "occupied": self.fewest_occupied + np.arange(len(self.occupied_probability)),
                 "probability": self.occupied_probability,
                 "monte_carlo_error": self.occupied_error,
             }
@@ -182,12 +205,15 @@ class MixturePosterior:
         """Return the 95 % credible set of the number of occupied components (in increasing order), its mode, and the
         mode's probability.
         """
-        best = int(np.argmax(self.occupied_probability))
-        return _credible_set(self.occupied_probability), best + 1, float(self.occupied_probability[best])
+        best, first = int(np.argmax(self.occupied_probability)), self.fewest_occupied
+        return _credible_set(self.occupied_probability, first), first + best, float(self.occupied_probability[best])
 
     def describe_occupied(self) -> str | None:
         """Return a sentence on the number of occupied components; None if nothing is known of it."""
-        return _in_words("occupied components", self.occupied_probability) if len(self.occupied_probability) else None
+        if not len(self.occupied_probability):
+            return None
+        name = f"{self.counted} in use" if self.size_is_limit else f"occupied {self.counted}"
+        return _in_words(name, self.occupied_probability, self.fewest_occupied)
 
     def describe(self) -> str:
         """Return one sentence on the number of components and one on the number of occupied ones.
@@ -195,7 +221,7 @@ class MixturePosterior:
         If the chains do not agree yet, the text begins by saying so.
         """
         occupied = self.describe_occupied()
-        found = _in_words("components", self.probability)
+        found = _in_words(self.counted, self.probability)
         found = found if occupied is None else f"{found} {occupied}"
         if self.is_settled:
             return found
@@ -227,7 +253,8 @@ def mixture_posterior(
 ) -> MixturePosterior:
     """Draw partitions of the rows in many chains and return the posterior of the number of components.
 
-    model: `lv.models.FiniteMixture`, `TiedMixture` or `IndependentNormalMixture`, whose parameters are integrated out.
+    model: `lv.models.FiniteMixture`, `TiedMixture` or `IndependentNormalMixture`, whose parameters are integrated out;
+        or `IBP`, for which features of the rows are drawn instead of partitions.
     data: rows, as for `lv.search`, (row, column).
     prior: over sizes, from `lv.sizes`; by default the weak one of `lv.search`.
     max_size: the largest size; the prior is truncated there. By default the size beyond which the prior leaves 1e-6.
@@ -238,10 +265,10 @@ def mixture_posterior(
     Raises ValueError for another model, estimated parameters, a prior over several sizes, bad data and bad numbers.
     Source: Miller & Harrison (2018); Frühwirth-Schnatter, Malsiner-Walli & Grün (2021) for `dynamic` concentrations.
     """
-    if not isinstance(model, RowMixture):
+    if not has_allocation_chain(model):
         raise ValueError(
-            f"got {model!r}, expected lv.models.FiniteMixture(…), TiedMixture(…) or IndependentNormalMixture(…): for "
-            "other models lv.search(model, data) says how many"
+            f"got {model!r}, expected lv.models.FiniteMixture(…), TiedMixture(…) or IndependentNormalMixture(…) with a "
+            "concentration, or IBP(…): for other models lv.search(model, data) says how many"
         )
     precision = real_number("precision", precision, above=0, below=1)
     sweeps = whole_number("sweeps", sweeps, least=FEWEST_SWEEPS)
@@ -249,13 +276,14 @@ def mixture_posterior(
     seed = checked_seed(seed)
     prepare_programs()
     units = data_for(model, data).dataset()
-    trace = run_partitions(
-        lambda places: partition_chain(model, units, log_prior, places),
+    trace = run_chains(
+        lambda places: allocation_chain(model, units, log_prior, places),
         jax.random.key(seed),
         precision=float(precision),
         most_sweeps=sweeps,
+        of_parts=model.size_is_limit,
     )
-    return MixturePosterior.from_trace(trace, log_prior, float(precision))
+    return MixturePosterior.from_trace(trace, log_prior, float(precision), model)
 
 
 def tabulated_prior(prior: Any, max_size: int | None) -> Float64[np.ndarray, " size"]:
@@ -283,8 +311,8 @@ def tabulated_prior(prior: Any, max_size: int | None) -> Float64[np.ndarray, " s
     return log_prior
 
 
-def members_from_partitions(
-    prior: Mixture, trace: PartitionTrace, log_prior: Float64[np.ndarray, " size"]
+def members_from_chains(
+    prior: Mixture, trace: AllocationTrace, log_prior: Float64[np.ndarray, " size"]
 ) -> MemberPosterior:
     """Return the posterior of the members of a mixture prior from chains over partitions.
 
@@ -336,38 +364,54 @@ def _shares_over_chains(
     return share, beyond.std(0, ddof=1) / np.sqrt(len(beyond)) / total
 
 
-def _in_words(name: str, probability: Float64[np.ndarray, " number"]) -> str:
+def _in_words(name: str, probability: Float64[np.ndarray, " number"], first: int = 1) -> str:
     """Return the most probable number and the 95 % set in words, such as "6 components are most probable (0.31); …".
 
-    name: what is counted, in the plural. probability: of the numbers 1, 2, ….
+    name: what is counted, in the plural. probability: of the numbers `first`, `first` + 1, ….
     """
-    best, held = int(np.argmax(probability)) + 1, _credible_set(probability)
-    subject = f"{best} {name} are" if best > 1 else f"{best} {name.removesuffix('s')} is"
-    share = format_probability(float(probability[best - 1]))
+    row, held = int(np.argmax(probability)), _credible_set(probability, first)
+    singular = re.sub(r"s\b", "", name, count=1)
+    subject = f"1 {singular} is" if first + row == 1 else f"{first + row} {name} are"
+    share = format_probability(float(probability[row]))
     together = sizes_in_words([(each,) for each in held])
     return f"{subject} most probable ({share}); {together} hold{'s' if len(held) == 1 else ''} 95 %."
 
 
-def _credible_set(probability: Float64[np.ndarray, " number"]) -> list[int]:
+def _credible_set(probability: Float64[np.ndarray, " number"], first: int = 1) -> list[int]:
     """Return the most probable numbers that hold 95 % between them, in increasing order.
 
-    probability: of the numbers 1, 2, ….
+    probability: of the numbers `first`, `first` + 1, ….
     """
     order = np.argsort(-probability, kind="stable")
     enough = int(np.searchsorted(np.cumsum(probability[order]), HELD)) + 1
-    return sorted((order[:enough] + 1).tolist())
+    return sorted((order[:enough] + first).tolist())
 
 
-def estimate_from_partitions(found: MixturePosterior) -> EstimatedPosterior:
+def estimate_from_chains(found: MixturePosterior) -> EstimatedPosterior:
     """Return the posterior of sizes in the form that searches have it.
 
     It goes from the first to the last size with a probability of at least `SHOWN`, with the 5 % and 95 % points of the
     Monte Carlo error. While the chains do not agree, all sizes of the 95 % set count as undecided.
     """
-    worth = np.flatnonzero(found.probability >= min(SHOWN, found.probability.max()))
+    return _estimate(found.probability, found.monte_carlo_error, 1, found.is_settled)
+
+
+def estimate_of_number_in_use(found: MixturePosterior) -> EstimatedPosterior:
+    """Return the posterior of the number of components that some row is in, in the form of `estimate_from_chains`."""
+    return _estimate(found.occupied_probability, found.occupied_error, found.fewest_occupied, found.is_settled)
+
+
+def _estimate(
+    of_numbers: Float64[np.ndarray, " number"], errors: Float64[np.ndarray, " number"], first: int, is_settled: bool
+) -> EstimatedPosterior:
+    """Return the posterior of the numbers `first`, `first` + 1, … in the form that searches have it.
+
+    of_numbers, errors: their probabilities and Monte Carlo errors, (number,). is_settled: whether the chains agree.
+    """
+    worth = np.flatnonzero(of_numbers >= min(SHOWN, of_numbers.max()))
     rows = np.arange(worth[0], worth[-1] + 1)
-    probability, error = found.probability[rows], found.monte_carlo_error[rows]
-    sizes = tuple((int(row) + 1,) for row in rows)
+    probability, error = of_numbers[rows], errors[rows]
+    sizes = tuple((int(row) + first,) for row in rows)
     best = int(np.argmax(probability))
     order = np.argsort(-probability, kind="stable")
     together = set(order[: int(np.searchsorted(np.cumsum(probability[order]), HELD * (1 - 1e-12))) + 1].tolist())
@@ -379,5 +423,5 @@ def estimate_from_partitions(found: MixturePosterior) -> EstimatedPosterior:
         np.clip(probability + TAIL * error, 0.0, 1.0),
         sizes[best],
         indistinguishable,
-        () if found.is_settled else indistinguishable,
+        () if is_settled else indistinguishable,
     )

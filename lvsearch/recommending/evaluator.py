@@ -29,9 +29,9 @@ from lvsearch.inference.generators import fold_in, key_of
 from lvsearch.models.contract import Model
 from lvsearch.recommending.recommendation import Recommendation, compare_trials, recommendation
 from lvsearch.recommending.rule import PartLimits, next_part
+from lvsearch.searching.allocation_evaluator import PARTITIONS, AllocationEvaluator
 from lvsearch.searching.controller import SearchSettings, run
 from lvsearch.searching.evaluators import ModelEvaluator
-from lvsearch.searching.partition_evaluator import PARTITIONS, PartitionEvaluator
 from lvsearch.sizing.evidence import Evidence
 from lvsearch.sizing.fit import Evaluator, Fit, HeldOutScores, TopicQuality
 from lvsearch.sizing.ledger import Visit
@@ -319,7 +319,7 @@ def model_evaluator(
     """
     evidence, seed = settings.evidence, settings.seed
     if evidence == PARTITIONS:
-        return PartitionEvaluator(model, training.dataset(), seed=seed, chunks=chunks, mesh=mesh)
+        return AllocationEvaluator(model, training.dataset(), seed=seed, chunks=chunks, mesh=mesh)
     if evidence != PREDICTIVE:
         scale = float(training.n_observations) if settings.per_token else 1.0
         data = training.dataset()

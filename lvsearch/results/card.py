@@ -17,9 +17,11 @@ from lvsearch.results.wording import (
     answer,
     bounds_in_words,
     component_name,
+    gives_number_in_use,
     is_nothing_compared,
     limit_in_words,
     may_rise_further,
+    name_of_chains,
     observation_name,
     open_number_in_words,
     probability_in_words,
@@ -263,9 +265,10 @@ def _chains_in_words(result: Findings) -> str:
     assert found is not None
     worth = found.effective_sample_size
     draws = "they never change" if math.isnan(worth) else f"{worth:,.0f}"
+    number = f"{found.counted} in use" if found.size_is_limit else f"occupied {found.counted}"
     return (
-        f"of all sizes at once, from {found.chains} chains over partitions of the rows, parameters integrated out, "
-        f"{found.sweeps} sweeps of each: R-hat {found.rhat:.3f}, effective draws of occupied components {draws}, "
+        f"of all sizes at once, from {found.chains} {name_of_chains(result)} of the rows, parameters integrated out, "
+        f"{found.sweeps} sweeps of each: R-hat {found.rhat:.3f}, effective draws of {number} {draws}, "
         f"largest Monte Carlo error of a probability {found.largest_error:.3f}. Evidence is known up to one constant"
     )
 
@@ -288,7 +291,7 @@ def _occupied(result: Findings) -> tuple[Fact, ...]:
     found = result.partitions
     assert found is not None
     text = found.describe_occupied()
-    return () if text is None else (Fact("occupied", text),)
+    return () if text is None else (Fact("in use" if gives_number_in_use(result) else "occupied", text),)
 
 
 def _gains_in_words(result: Findings) -> str:

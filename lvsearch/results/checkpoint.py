@@ -22,16 +22,16 @@ from lvsearch.fitted.stored_fits import (
     encode_module,
     estimate_arrays,
 )
+from lvsearch.inference.allocation_chains import AllocationRun
 from lvsearch.inference.data.memory import Chunks
 from lvsearch.inference.engine.estimate import Estimate
-from lvsearch.inference.partition_chains import PartitionRun
 from lvsearch.recommending.evaluator import model_evaluator
 from lvsearch.results.findings import Findings
 from lvsearch.results.heldout import load_held_out
 from lvsearch.scrutiny.scrutiny import Scrutiny
 from lvsearch.searching.controller import SearchSettings, SearchState
 from lvsearch.searching.evaluators import ModelEvaluator
-from lvsearch.searching.guided import PartitionProgress
+from lvsearch.searching.guided import AllocationProgress
 from lvsearch.sizing import sizes
 from lvsearch.sizing.evidence import Bracket, Evidence
 from lvsearch.sizing.fit import Fit, FitInfo, HeldOutScores, TopicQuality, is_by_gains
@@ -297,7 +297,7 @@ HYPER = "hyper-"
 """The beginning of the name of an array of hyper-parameters in a folder."""
 
 
-def encode_progress(progress: PartitionProgress) -> dict[str, Any]:
+def encode_progress(progress: AllocationProgress) -> dict[str, Any]:
     """Return the settings of the chains over partitions as JSON data; `progress_arrays` returns their arrays.
 
     The keys are `places` (array slots for components), `spent` (blocks of sweeps run) and `hyper` (names of the
@@ -307,7 +307,7 @@ def encode_progress(progress: PartitionProgress) -> dict[str, Any]:
     return {"places": run.places, "spent": run.spent, "hyper": list(run.log_hyper)}
 
 
-def progress_arrays(progress: PartitionProgress) -> dict[str, np.ndarray]:
+def progress_arrays(progress: AllocationProgress) -> dict[str, np.ndarray]:
     """Return the states and the recorded draws of the chains over partitions, and the prior, as {name: array}."""
     run = progress.run
     hyper = {f"{HYPER}{name}": np.asarray(each) for name, each in run.log_hyper.items()}
@@ -321,7 +321,7 @@ def progress_arrays(progress: PartitionProgress) -> dict[str, np.ndarray]:
     }
 
 
-def decode_progress(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> PartitionProgress:
+def decode_progress(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> AllocationProgress:
     """Return the chains over partitions that `encode_progress` and `progress_arrays` took apart.
 
     entry: the JSON data of `encode_progress`. arrays: {name: array} of `progress_arrays`.
@@ -332,9 +332,9 @@ def decode_progress(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) 
         raise TypeError("'partitions' is no description of chains")
     names = ("labels", "parts", "log_rows", "size_probability")
     labels, parts, log_rows, size_probability = (np.asarray(arrays[name]) for name in names)
-    n_chains = labels.shape[1]
+    n_chains = labels.shape[-1]
     if parts.shape != log_rows.shape or parts.shape[2] != n_chains or size_probability.shape[:2] != parts.shape[::2]:
         raise TypeError("the arrays of chains over partitions do not belong together")
     hyper = {name: np.asarray(arrays[f"{HYPER}{name}"]) for name in entry["hyper"]}
-    run = PartitionRun(labels, hyper, entry["places"], parts, log_rows, size_probability, int(entry["spent"]))
-    return PartitionProgress(run, np.asarray(arrays["log_prior"]))
+    run = AllocationRun(labels, hyper, entry["places"], parts, log_rows, size_probability, int(entry["spent"]))
+    return AllocationProgress(run, np.asarray(arrays["log_prior"]))

@@ -12,16 +12,16 @@ import pandas as pd
 from lvsearch.comparison.alignment import ComponentMap, component_map
 from lvsearch.data.base import Data
 from lvsearch.fitted.kinds import as_fitted_model
-from lvsearch.fitted.mixture_posterior import MixturePosterior, estimate_from_partitions
+from lvsearch.fitted.mixture_posterior import MixturePosterior, estimate_from_chains
 from lvsearch.fitted.model import FittedModel
 from lvsearch.inference.engine.describing import unit_ceilings
 from lvsearch.models.plain_arguments import one_of, shortened_repr
 from lvsearch.recommending.evaluator import PredictiveEvaluator
 from lvsearch.recommending.recommendation import Recommendation
 from lvsearch.scrutiny.scrutiny import NOTHING_ASKED, Scrutiny
+from lvsearch.searching.allocation_evaluator import AllocationEvaluator
 from lvsearch.searching.controller import SearchSettings, SearchState, witness_search
 from lvsearch.searching.evaluators import ModelEvaluator
-from lvsearch.searching.partition_evaluator import PartitionEvaluator
 from lvsearch.sizing import bounds as bounds_of
 from lvsearch.sizing.evidence import Evidence, Record, pooled
 from lvsearch.sizing.fit import Evaluator, Fit, is_by_gains
@@ -102,7 +102,7 @@ class Findings:
     @cached_property
     def partitions(self) -> MixturePosterior | None:
         """The posterior of all sizes from chains over partitions, under this result's prior; None without chains."""
-        if not isinstance(self.evaluator, PartitionEvaluator) or self.state.partitions is None:
+        if not isinstance(self.evaluator, AllocationEvaluator) or self.state.partitions is None:
             return None
         return self.evaluator.posterior(self.state.partitions, self.prior)
 
@@ -170,7 +170,7 @@ class Findings:
         succeeded.
         """
         if self.partitions is not None:
-            return estimate_from_partitions(self.partitions)
+            return estimate_from_chains(self.partitions)
         self._require_rankable()
         if self.curve is not None:
             return self.curve.posterior(self.prior, self.evaluator.scale)
@@ -425,7 +425,7 @@ class Findings:
             )
         if prior.dimension != self.prior.dimension:
             raise ValueError(f"got a prior over {prior.dimension} size variable(s), expected {self.prior.dimension}")
-        if isinstance(self.evaluator, PartitionEvaluator) and self.state.partitions is not None:
+        if isinstance(self.evaluator, AllocationEvaluator) and self.state.partitions is not None:
             self.evaluator.require_known(self.state.partitions, prior, self.settings.max_size)
         visits = tuple(_visits_under_prior(self.evaluator, prior, self.settings, self.visits))
         if is_by_gains(self.evaluator):

@@ -6,7 +6,7 @@ A mixture prior is a weighted set of priors over sizes.
 
 import pandas as pd
 
-from lvsearch.fitted.mixture_posterior import members_from_partitions
+from lvsearch.fitted.mixture_posterior import members_from_chains
 from lvsearch.results.findings import Findings
 from lvsearch.sizing.posterior import estimated_members, proved_members
 from lvsearch.sizing.sizes import Mixture
@@ -30,7 +30,7 @@ def prior_members(result: Findings) -> pd.DataFrame:
         found = proved_members(prior, result.search)
     elif result.partitions is not None and result.state.partitions is not None:
         chains = result.state.partitions
-        found = members_from_partitions(prior, chains.run.trace(), chains.log_prior)
+        found = members_from_chains(prior, chains.run.trace(), chains.log_prior)
     else:
         sizes, _, estimate, error = result.estimates()
         found = estimated_members(prior, sizes, estimate, error)

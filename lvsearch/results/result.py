@@ -4,13 +4,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from lvsearch.comparison.similarity import HALF
 from lvsearch.fitted.mixture_posterior import MixturePosterior, mixture_posterior
-from lvsearch.inference.partition_chains import RowMixture
 from lvsearch.models.plain_arguments import as_path, real_number
 from lvsearch.recommending.evaluator import recommend_size
 from lvsearch.recommending.recommendation import Recommendation
@@ -29,8 +28,8 @@ from lvsearch.scrutiny.other_scores import OtherScores
 from lvsearch.scrutiny.persistence import PROBABILITY, Persistence
 from lvsearch.scrutiny.robustness import Robustness
 from lvsearch.scrutiny.sensitivity import Sensitivity
+from lvsearch.searching.allocation_evaluator import PARTITIONS
 from lvsearch.searching.evaluators import ModelEvaluator
-from lvsearch.searching.partition_evaluator import PARTITIONS
 from lvsearch.sizing.sizes import Size
 
 if TYPE_CHECKING:
@@ -347,8 +346,9 @@ class SearchResult(Findings):
         seed: the seed of the chains.
 
         Returns a `MixturePosterior`.
-        Raises ValueError for models other than mixtures of rows whose parameters are integrated out, and for evidence
-        other than the marginal one of the data as they are.
+        For features of rows (`IBP`), K is the number of features that can be used, K₊ of those that some row has.
+        Raises ValueError for models other than these and mixtures of rows whose parameters are integrated out, and for
+        evidence other than the marginal one of the data as they are.
         """
         if (
             not isinstance(self.evaluator, ModelEvaluator)
@@ -362,7 +362,7 @@ class SearchResult(Findings):
             )
         largest = None if self.settings.max_size is None else self.settings.max_size[0]
         return mixture_posterior(
-            cast(RowMixture, self.evaluator.base_model),
+            self.evaluator.base_model,
             self.training,
             prior=self.prior,
             max_size=largest,

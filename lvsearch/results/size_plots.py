@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from lvsearch.files.plain_text import visible
+from lvsearch.fitted.mixture_posterior import estimate_of_number_in_use
 from lvsearch.pictures.size_axis import SizeAxis
 from lvsearch.pictures.style import Caption, palette_of
 from lvsearch.recommending.recommendation import draw_recommendation
@@ -20,9 +21,11 @@ from lvsearch.results.wording import (
     best_estimate,
     bounds_in_words,
     component_name,
+    gives_number_in_use,
     has_probabilities,
     kind_of,
     limit_in_words,
+    name_of_chains,
     probability_in_words,
     scale_in_words,
     short_answer,
@@ -73,8 +76,9 @@ def _draw_estimate(result: Findings, axes: "Axes") -> Caption:
     """Draw the estimated probability of each size on existing axes, and return a caption without drawing it."""
     # No error bars: where the evidence is uncertain they would reach from 0 to 1 on every size. The band says what is
     # known: these sizes together hold the probability.
-    found, palette = result.estimated, palette_of(axes)
-    together = found.indistinguishable
+    in_use = result.partitions if gives_number_in_use(result) else None
+    found = result.estimated if in_use is None else estimate_of_number_in_use(in_use)
+    palette, together = palette_of(axes), found.indistinguishable
     high = found.probability_upper.tolist()
     # leave out sizes of negligible probability, except those that may be the best and their neighbours
     shown = _with_neighbours([p >= NEGLIGIBLE or s in together for s, p in zip(found.sizes, high, strict=True)])
@@ -94,7 +98,8 @@ def _draw_estimate(result: Findings, axes: "Axes") -> Caption:
     where.ticks(axes, found.best)
     axes.set_ylim(0.0, 1.05 if mean.max() > 0.5 else 1.3 * float(mean.max()))
     axes.set_ylabel("probability among the sizes tried")
-    axes.set_xlabel(size_label(unit_name(result)), parse_math=False)
+    label = size_label(unit_name(result))
+    axes.set_xlabel(label if in_use is None else f"{label} in use", parse_math=False)
     left_out = len(found.sizes) - len(sizes)
     parts = [
         f"{best_estimate(result)}.",
@@ -112,7 +117,7 @@ def _draw_estimate(result: Findings, axes: "Axes") -> Caption:
 def _basis(result: Findings) -> str:
     """Return a phrase that says what the probabilities of an estimated posterior come from."""
     if result.partitions is not None:
-        return "From chains over partitions of the data, all sizes at once"
+        return f"From {name_of_chains(result)} of the data, all sizes at once"
     if result.curve is not None:
         return f"From what one {component_name(result)} more gains, averaged over the errors"
     return f"An estimate over the sizes tried, averaged over the errors of their {result.settings.evidence} evidence"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from lvsearch.inference.diagnostics import MOST_RHAT
 from lvsearch.models.plain_arguments import one_of
 from lvsearch.results.findings import Findings
-from lvsearch.searching.partition_evaluator import PartitionEvaluator
+from lvsearch.searching.allocation_evaluator import AllocationEvaluator
 from lvsearch.sizing.bounds import NOT_OF_SIZES, OF_FITS
 from lvsearch.sizing.posterior import SETTLED, format_probability, in_percent, posterior
 from lvsearch.sizing.racing import UNSETTLED
@@ -90,7 +90,7 @@ def best_estimate(result: Findings) -> str:
 def _most_probable(result: Findings) -> str:
     """Return the answer in words, such as "12 topics (74 %); 95 %: 10–14", without saying if the search finished."""
     found, end = result.estimated, _end_reached(result)
-    best = size_in_words(result, found.best)
+    best = size_in_words(result, _best(result))
     if end is not None:
         return f"still rising at {best}, the {end}{_range_in_words(result)}"
     prior, posterior = result.unvisited
@@ -100,13 +100,48 @@ def _most_probable(result: Findings) -> str:
     if is_nothing_compared(result):
         return f"no comparison yet: {best} {verb_of_size(result, found.best)} the only size measured{hidden}"
     if not found.is_decided and result.partitions is not None:
-        return f"no single number yet: chains over partitions do not agree, and name {_candidates_in_words(result)}"
+        return f"no single number yet: {name_of_chains(result)} do not agree, and name {_candidates_in_words(result)}"
     if not found.is_decided:
         return f"no single number yet: the evidence cannot choose between {_candidates_in_words(result)}"
+    if gives_number_in_use(result):
+        assert result.partitions is not None
+        return f"{best} ({in_percent(result.partitions.occupied_summary()[2])}){_range_in_words(result)}"
     if is_number_open(result):
         return ", ".join(_rows_held_in_words(result))
     chance = in_percent(float(found.probability[found.sizes.index(found.best)]))
     return f"{best} ({chance}){_range_in_words(result)}{_errors_in_words(result)}{hidden}"
+
+
+def gives_number_in_use(result: Findings) -> bool:
+    """Return True if the answer is how many components some unit has, because the size is only a limit on them.
+
+    Returns False if the posterior of that number is not available, for example after `with_prior`.
+    """
+    if not isinstance(result.evaluator, AllocationEvaluator) or result.partitions is None:
+        return False
+    return result.evaluator.base_model.size_is_limit and len(result.partitions.occupied_probability) > 0
+
+
+def name_of_chains(result: Findings) -> str:
+    """Return what the chains go over: "chains over partitions", or "chains over features"."""
+    limited = isinstance(result.evaluator, AllocationEvaluator) and result.evaluator.base_model.size_is_limit
+    return f"chains over {result.evaluator.size_names[0] if limited else 'partitions'}"
+
+
+def _best(result: Findings) -> Size:
+    """Return the most probable size, or the most probable number in use where that is the answer."""
+    if not gives_number_in_use(result):
+        return result.estimated.best
+    assert result.partitions is not None
+    return (result.partitions.occupied_summary()[1],)
+
+
+def _together(result: Findings) -> tuple[Size, ...]:
+    """Return the sizes that may be the best, or the numbers in use that hold 95 % where these are the answer."""
+    if not gives_number_in_use(result):
+        return result.estimated.indistinguishable
+    assert result.partitions is not None
+    return tuple((number,) for number in result.partitions.occupied_summary()[0])
 
 
 def is_nothing_compared(result: Findings) -> bool:
@@ -142,6 +177,8 @@ def is_number_open(result: Findings) -> bool:
     """
     if result.partitions is None or not result.estimated.is_decided or not len(result.partitions.occupied_probability):
         return False
+    if gives_number_in_use(result):
+        return False
     together = [size[0] for size in result.estimated.indistinguishable]
     return max(together) > RATIO_OPEN * min(together) and max(together) - min(together) + 1 >= LEAST_WIDTH_OPEN
 
@@ -163,7 +200,7 @@ def open_number_in_words(result: Findings) -> str | None:
     """Return what it means that the data leave the number open, and what to do; None if they do not."""
     if not is_number_open(result):
         return None
-    others = result.evaluator.model.suggestions_if_open() if isinstance(result.evaluator, PartitionEvaluator) else ()
+    others = result.evaluator.model.suggestions_if_open() if isinstance(result.evaluator, AllocationEvaluator) else ()
     advice = ["a narrower prior over sizes (prior=)", *others]
     return (
         f"with empty components counted, the model has {_first_to_last(result.estimated.indistinguishable)} "
@@ -179,7 +216,7 @@ def _range_in_words(result: Findings) -> str:
     Sizes that cannot be told apart are the ones that may be the best. For one size variable the range includes every
     size between its ends, tried or not. For several size variables the sizes are listed.
     """
-    together = result.estimated.indistinguishable
+    together = _together(result)
     if len(together) < 2:
         return ""
     return f"; 95 %: {_first_to_last(together)}"
@@ -219,7 +256,7 @@ def _first_to_last(sizes: Sequence[Size]) -> str:
 
 def _candidates_in_words(result: Findings) -> str:
     """Return the smallest and the largest size that may be the best in words, such as "30 and 60 topics"."""
-    together, names = result.estimated.indistinguishable, result.evaluator.size_names
+    together, names = _together(result), result.evaluator.size_names
     if len(together) == 1:
         return f"{size_in_words(result, together[0])} and others"
     if len(together[0]) > 1:
@@ -239,7 +276,7 @@ def _end_reached(result: Findings) -> str | None:
     The end is the largest size allowed. In an unfinished search, it may also be the largest size tried. For several
     size variables the words name the variable, such as "most column clusters tried".
     """
-    best, allowed = result.estimated.best, result.settings.max_size
+    best, allowed = _best(result), result.settings.max_size
     if is_only_size_allowed(result):
         return None  # a single size rises above nothing
     if result.partitions is not None:
@@ -260,14 +297,14 @@ def may_rise_further(result: Findings) -> bool:
     """Return True if the most probable size is the largest that an unfinished search has tried, and larger ones are
     allowed.
     """
-    allowed = result.settings.max_size != result.estimated.best
+    allowed = result.settings.max_size != _best(result)
     return not result.is_finished and allowed and _end_reached(result) is not None
 
 
 def short_answer(result: Findings) -> str:
     """Return the answer of an estimated posterior in a few words, for a title, such as "12 topics; 95 %: 10–14"."""
     found = result.estimated
-    best = size_in_words(result, found.best)
+    best = size_in_words(result, _best(result))
     start = "" if result.is_finished else "Unfinished: "
     if _end_reached(result) is not None:
         return f"{start}still rising at {best}" if start else f"Still rising at {best}"
@@ -304,7 +341,7 @@ def answer(result: Findings) -> str:
 
 
 def _advice_for_chains(result: Findings) -> str:
-    """Return what to do where chains over partitions have not settled: more time helps only a search that was cut
+    """Return what to do where chains have not settled: more time helps only a search that was cut
     off.
     """
     if result.is_finished:
@@ -348,6 +385,15 @@ def probability_in_words(result: Findings) -> str:
             f"none yet: standard errors of {sizes_in_words(found.unsettled)} are too large, above {SETTLED:g} nats, to "
             f"give any size a probability. {_advice_for_errors(result)}"
         )
+    if gives_number_in_use(result):
+        assert result.partitions is not None
+        best, (_, _, chance) = _best(result), result.partitions.occupied_summary()
+        noun = component_name(result)
+        return (
+            f"{format_probability(chance)} that {size_in_words(result, best)} {verb_of_size(result, best)} in use. The "
+            f"model's size, the number of {noun}s that could be used, is "
+            f"{_first_to_last(found.indistinguishable)} (95 %)"
+        )
     if may_rise_further(result):
         return (
             f"none yet: the evidence still rises at {size_in_words(result, found.best)}, and larger sizes were not "
@@ -369,9 +415,7 @@ def limit_in_words(result: Findings) -> str | None:
     allowed = result.settings.max_size
     if allowed is None or result.evaluator.nested or result.by_prediction:
         return None
-    if any(
-        size == most for sizes in result.estimated.indistinguishable for size, most in zip(sizes, allowed, strict=True)
-    ):
+    if any(size == most for sizes in _together(result) for size, most in zip(sizes, allowed, strict=True)):
         return f"{size_text(allowed)} is the largest size allowed: raise it to see whether more would be better"
     return None
 

@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from lvsearch.interrupts import was_interrupted
 from lvsearch.progress import progress_bar
-from lvsearch.searching.guided import ComparesAllSizes, PartitionProgress, SelfGuided
+from lvsearch.searching.guided import AllocationProgress, ComparesAllSizes, SelfGuided
 from lvsearch.sizing.fit import Evaluator, Fit, is_by_gains
 from lvsearch.sizing.gains import next_measured
 from lvsearch.sizing.ledger import (
@@ -98,7 +98,7 @@ class SearchState:
     visits: tuple[Visit, ...] = ()
     kept: Mapping[Size, Fit] = field(default_factory=dict)
     stopped: str | None = None
-    partitions: PartitionProgress | None = None
+    partitions: AllocationProgress | None = None
 
     @property
     def is_finished(self) -> bool:

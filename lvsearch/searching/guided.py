@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float64
 
-from lvsearch.inference.partition_chains import PartitionRun
+from lvsearch.inference.allocation_chains import AllocationRun
 from lvsearch.sizing.ledger import Visit
 from lvsearch.sizing.sizes import Size, SizePrior
 
@@ -28,7 +28,7 @@ class SelfGuided(Protocol):
 
 
 @dataclass(frozen=True)
-class PartitionProgress:
+class AllocationProgress:
     """The MCMC chains over partitions of the rows that a search has run so far, and the prior that they draw under.
 
     | field | meaning |
@@ -37,7 +37,7 @@ class PartitionProgress:
     | `log_prior` | log p(K) of K = 1, 2, … components, nats, (size,) |
     """
 
-    run: PartitionRun
+    run: AllocationRun
     log_prior: Float64[np.ndarray, " size"]
 
 
@@ -46,8 +46,8 @@ class ComparesAllSizes(Protocol):
     """The interface of an evaluator that computes the posterior of all sizes by MCMC chains, without any fit."""
 
     def lengthen(
-        self, progress: PartitionProgress | None, prior: SizePrior, max_size: Size | None
-    ) -> PartitionProgress:
+        self, progress: AllocationProgress | None, prior: SizePrior, max_size: Size | None
+    ) -> AllocationProgress:
         """Run the chains for some more sweeps, and return all of their draws so far.
 
         progress: the chains so far; None begins new ones.
@@ -56,7 +56,7 @@ class ComparesAllSizes(Protocol):
         """
         ...
 
-    def is_long_enough(self, progress: PartitionProgress | None) -> bool:
+    def is_long_enough(self, progress: AllocationProgress | None) -> bool:
         """Return True if the chains are precise enough, or as long as they may be.
 
         progress: the chains so far; None if there are none.
@@ -65,7 +65,7 @@ class ComparesAllSizes(Protocol):
 
     def next_fit(
         self,
-        progress: PartitionProgress | None,
+        progress: AllocationProgress | None,
         visits: Sequence[Visit],
         prior: SizePrior,
         max_size: Size | None,

@@ -21,7 +21,7 @@ RIGHT_BY_DEFINITION = {
     "estimator": "mean field from any log-joint",
     "evidence_chain": "the annealing path from the prior that any log-joint has",
     "fitted_type": "what every fit offers",
-    "has_partition_chain": "no chain over partitions is known, so sizes are compared one by one",
+    "has_allocation_chain": "no chain over partitions is known, so sizes are compared one by one",
     "labels_chain": "the chain of any conjugate component, with or without hyper-parameters that have priors",
     "measures_gains": "no path between sizes is known, so sizes are compared by their evidence",
     "occupied_counts": "a unit is in one component: its responsibilities say it",

@@ -22,6 +22,8 @@ from numpyro_cases import KNOWN
 
 import lvsearch as lv
 from lvsearch.data.kinds import data_for
+from lvsearch.inference.allocation_chains import allocation_chain
+from lvsearch.inference.allocation_chains import run as allocation_chains
 from lvsearch.inference.annealing.density import tune_step_lengths
 from lvsearch.inference.annealing.particles import draw_from_q
 from lvsearch.inference.data.dataset import Dataset
@@ -42,7 +44,6 @@ from lvsearch.inference.likelihood.completion import document_completion
 from lvsearch.inference.mixture_samplers import sampler as label_traces
 from lvsearch.inference.mixture_samplers.chain import chain_rows
 from lvsearch.inference.mixtures.predictive import predictive_log_density
-from lvsearch.inference.partition_chains import run as partition_chains
 from lvsearch.inference.sequences import most_probable_paths
 from lvsearch.inference.topic_samplers.size_gain import GainEffort, gain_of_last_topics
 from lvsearch.models.checks import sites
@@ -293,10 +294,10 @@ def density_of_partitions() -> None:
 
 
 def partitions_of_rows() -> None:
-    make = partial(partition_chains.partition_chain, m.FiniteMixture(), dataset(m.FiniteMixture(), ROWS), np.zeros(3))
+    make = partial(allocation_chain, m.FiniteMixture(), dataset(m.FiniteMixture(), ROWS), np.zeros(3))
     with jax.enable_x64(True):
         chain = make(4)
-        partition_chains.advance(chain, KEY, chain.init(KEY, 4))
+        allocation_chains.advance(chain, KEY, chain.init(KEY, 4))
 
 
 def gain_of_a_topic() -> None:

@@ -12,12 +12,13 @@ import pytest
 
 import lvsearch as lv
 from lvsearch.inference import sharding
+from lvsearch.inference.allocation_chains import allocation_chain
+from lvsearch.inference.allocation_chains import run as allocation_chains
 from lvsearch.inference.annealing import particles
 from lvsearch.inference.feature_samplers import collapsed as features
 from lvsearch.inference.feature_samplers import collapsed_gibbs as feature_gibbs
 from lvsearch.inference.mixture_samplers.sweeps import blocked_gibbs
 from lvsearch.inference.mixtures import estimator as mixtures
-from lvsearch.inference.partition_chains import run as partition_chains
 from lvsearch.inference.topic_samplers import collapsed as topics
 from lvsearch.inference.topic_samplers import size_gain
 from lvsearch.inference.trees import corpus as trees
@@ -76,7 +77,7 @@ def chain(model: Any, data: Any) -> Callable[[], object]:
         (sampling, "_init", chain(m.DPMixture(), ROWS)),
         (sampling, "_init", chain(m.HDP(), COUNTS)),
         (size_gain, "settle", lambda: programs.gain_of_a_topic()),
-        (partition_chains, "advance", lambda: partitions_of_rows()),
+        (allocation_chains, "advance", lambda: partitions_of_rows()),
         (particles, "draw_from_q", lambda: programs.annealed(m.LDA(), COUNTS, 2)),
     ],
 )
@@ -112,10 +113,8 @@ def test_programs_on_the_cpu_of_a_machine_with_a_gpu_are_compiled_as_elsewhere(m
 
 
 def partitions_of_rows() -> object:
-    make = partial(
-        partition_chains.partition_chain, m.FiniteMixture(), lv.Points.from_array(ROWS).dataset(), np.zeros(2)
-    )
-    return partition_chains.run_one_more_block(make, jax.random.key(0), None, precision=0.1)
+    make = partial(allocation_chain, m.FiniteMixture(), lv.Points.from_array(ROWS).dataset(), np.zeros(2))
+    return allocation_chains.run_one_more_block(make, jax.random.key(0), None, precision=0.1)
 
 
 def feature_samples() -> Any:

@@ -14,8 +14,8 @@ from scipy.special import logsumexp
 import lvsearch as lv
 from lvsearch.reports.report import write_report
 from lvsearch.results import wording
-from lvsearch.searching import partition_evaluator
-from lvsearch.searching.partition_evaluator import MOST_SWEEPS, PRECISION
+from lvsearch.searching import allocation_evaluator
+from lvsearch.searching.allocation_evaluator import MOST_SWEEPS, PRECISION
 
 SIZES = 8
 PRIOR, OTHER_PRIOR = lv.sizes.Geometric(0.25), lv.sizes.Poisson(2)
@@ -86,7 +86,7 @@ def test_members_of_a_mixture_prior_agree_with_enumeration() -> None:
 
 def test_no_size_above_the_largest_is_fitted() -> None:
     """The chains know larger sizes where they were begun with a larger limit."""
-    evaluator = partition_evaluator.PartitionEvaluator(MODEL, lv.Points.from_array(ROWS).dataset(), seed=0)
+    evaluator = allocation_evaluator.AllocationEvaluator(MODEL, lv.Points.from_array(ROWS).dataset(), seed=0)
     chains = evaluator.lengthen(None, PRIOR, (SIZES,))
     while not chains.run.blocks:
         chains = evaluator.lengthen(chains, PRIOR, (SIZES,))
@@ -182,8 +182,8 @@ def test_a_fitted_size_that_the_chains_hardly_visited_is_named_and_not_drawn_aga
 
 def test_chains_that_are_too_short_give_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
     assert MOST_SWEEPS > 256
-    monkeypatch.setattr(partition_evaluator, "MOST_SWEEPS", 32)
-    monkeypatch.setattr(partition_evaluator, "PRECISION", 1e-6)
+    monkeypatch.setattr(allocation_evaluator, "MOST_SWEEPS", 32)
+    monkeypatch.setattr(allocation_evaluator, "PRECISION", 1e-6)
     result = lv.search(MODEL, ROWS, **SETTINGS)
     assert result.is_finished
     assert result.summary().startswith("No single number yet")

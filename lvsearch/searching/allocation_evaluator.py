@@ -1,35 +1,32 @@
-"""The class `PartitionEvaluator`: MCMC over partitions of the rows, which gives the posterior of all sizes at once.
+"""The class `AllocationEvaluator`: MCMC over partitions of the rows, which gives the posterior of all sizes at once.
 
 The search has two stages. First chains over partitions of the rows are lengthened, a block of sweeps at a time, until
-they agree and are precise enough (`lvsearch.inference.partition_chains`). They alone decide how probable each size is.
+they agree and are precise enough (`lvsearch.inference.allocation_chains`). They alone decide how probable each size is.
 Then the most probable sizes are fitted, for people who want labels, means and predictions.
 """
 
 from collections.abc import Sequence
-from functools import cache, singledispatch
-from typing import Any
+from functools import cache
 
 import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Float64
 
 from lvsearch.fitted.mixture_posterior import LEFT_OUT, MOST_SIZES, MixturePosterior, tabulated_prior
-from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.data.memory import Chunks
-from lvsearch.inference.generators import fold_in, key_of
-from lvsearch.inference.partition_chains import (
-    PartitionChain,
+from lvsearch.inference.allocation_chains import (
+    AllocationChain,
+    allocation_chain,
+    has_allocation_chain,
     is_enough,
-    partition_chain,
     run_one_more_block,
     supported_sizes,
 )
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.memory import Chunks
+from lvsearch.inference.generators import fold_in, key_of
 from lvsearch.models.contract import Model
-from lvsearch.models.finite_mixture import FiniteMixture
-from lvsearch.models.independent_normal import IndependentNormalMixture
-from lvsearch.models.tied_mixture import TiedMixture
 from lvsearch.searching.evaluators import ModelEvaluator
-from lvsearch.searching.guided import PartitionProgress
+from lvsearch.searching.guided import AllocationProgress
 from lvsearch.sizing.ledger import Visit
 from lvsearch.sizing.logspace import log_sum
 from lvsearch.sizing.posterior import format_probability
@@ -46,24 +43,7 @@ CHAINS_KEY = 0xC4A1
 """The number that separates the key of the chains from the keys of fits."""
 
 
-@singledispatch
-def has_partition_chain(model: Any) -> bool:
-    """Return True if MCMC over partitions of the rows can compare all sizes of this model.
-
-    model: anything that `lv.search` takes, also a function or an evaluator, for which the result is False.
-    """
-    return False
-
-
-@has_partition_chain.register(FiniteMixture)
-@has_partition_chain.register(TiedMixture)
-@has_partition_chain.register(IndependentNormalMixture)
-def _mixture_has_partition_chain(model: FiniteMixture | TiedMixture | IndependentNormalMixture) -> bool:
-    """Return True if the mixture's parameters have a prior; estimated parameters cannot be integrated out."""
-    return model.concentration is not None
-
-
-class PartitionEvaluator(ModelEvaluator):
+class AllocationEvaluator(ModelEvaluator):
     """An evaluator that compares all sizes of a mixture of rows by MCMC over partitions of the rows.
 
     The most probable sizes are also fitted by mean field, for labels, means and predictions.
@@ -79,7 +59,7 @@ class PartitionEvaluator(ModelEvaluator):
     def __init__(
         self, model: Model, data: Dataset, *, seed: int, chunks: Chunks | None = None, mesh: Mesh | None = None
     ):
-        if not has_partition_chain(model):
+        if not has_allocation_chain(model):
             raise ValueError(
                 f'got evidence="{PARTITIONS}" for {model.describe()}, expected lv.models.FiniteMixture(…), '
                 "TiedMixture(…) or IndependentNormalMixture(…) whose parameters have a prior: "
@@ -90,15 +70,15 @@ class PartitionEvaluator(ModelEvaluator):
         super().__init__(model, data, evidence=PARTITIONS, seed=seed, chunks=chunks)
         self._own_seed = seed
 
-    def split_over(self, mesh: Mesh) -> "PartitionEvaluator":
+    def split_over(self, mesh: Mesh) -> "AllocationEvaluator":
         """Raise ValueError for any mesh of devices, because chains over partitions run on one device."""
-        return PartitionEvaluator(self.base_model, self.data, seed=self._own_seed, chunks=self.chunks, mesh=mesh)
+        return AllocationEvaluator(self.base_model, self.data, seed=self._own_seed, chunks=self.chunks, mesh=mesh)
 
     # ── all sizes ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def lengthen(
-        self, progress: PartitionProgress | None, prior: SizePrior, max_size: Size | None
-    ) -> PartitionProgress:
+        self, progress: AllocationProgress | None, prior: SizePrior, max_size: Size | None
+    ) -> AllocationProgress:
         """Run the chains over partitions for one more block of sweeps, and return all of their draws so far.
 
         progress: the chains so far; None begins new ones.
@@ -112,16 +92,17 @@ class PartitionEvaluator(ModelEvaluator):
         chains = self._chains.setdefault(log_prior.tobytes(), cache(lambda places: self._chain(log_prior, places)))
         key = fold_in(key_of(self._own_seed), CHAINS_KEY)
         run = run_one_more_block(chains, key, None if progress is None else progress.run, precision=PRECISION)
-        return PartitionProgress(run, log_prior)
+        return AllocationProgress(run, log_prior)
 
-    def is_long_enough(self, progress: PartitionProgress | None) -> bool:
+    def is_long_enough(self, progress: AllocationProgress | None) -> bool:
         """Return True if the chains agree and are precise enough, or are as long as they may be.
 
         progress: the chains so far; None if there are none.
         """
-        return progress is not None and is_enough(progress.run, PRECISION, MOST_SWEEPS)
+        of_parts = self.base_model.size_is_limit
+        return progress is not None and is_enough(progress.run, PRECISION, MOST_SWEEPS, of_parts=of_parts)
 
-    def posterior(self, progress: PartitionProgress, prior: SizePrior) -> MixturePosterior | None:
+    def posterior(self, progress: AllocationProgress, prior: SizePrior) -> MixturePosterior | None:
         """Return the posterior over all sizes from the chains' draws, under a prior over sizes.
 
         The prior may be another than the one that the chains drew under. The result is None if the chains have made no
@@ -129,11 +110,12 @@ class PartitionEvaluator(ModelEvaluator):
         """
         if not progress.run.blocks:
             return None
-        found = MixturePosterior.from_trace(progress.run.trace(), progress.log_prior, PRECISION)
+        trace = progress.run.trace()
+        found = MixturePosterior.from_trace(trace, progress.log_prior, PRECISION, self.base_model)
         log_prior = supported_sizes(lambda size: prior.log_pmf((size,)), len(progress.log_prior))
-        return found.under(log_prior, progress.run.trace())
+        return found.under(log_prior, trace)
 
-    def require_known(self, progress: PartitionProgress, prior: SizePrior, max_size: Size | None) -> None:
+    def require_known(self, progress: AllocationProgress, prior: SizePrior, max_size: Size | None) -> None:
         """Raise ValueError unless the chains' draws say how probable the sizes are under another prior over sizes.
 
         Draws are weighed anew, so that nothing is known of a size that the prior of the chains excluded. Such sizes may
@@ -165,7 +147,7 @@ class PartitionEvaluator(ModelEvaluator):
 
     def next_fit(
         self,
-        progress: PartitionProgress | None,
+        progress: AllocationProgress | None,
         visits: Sequence[Visit],
         prior: SizePrior,
         max_size: Size | None,
@@ -201,10 +183,10 @@ class PartitionEvaluator(ModelEvaluator):
         """
         return self.__dict__.setdefault("_made_chains", {})
 
-    def _chain(self, log_prior: Float64[np.ndarray, " size"], places: int) -> PartitionChain:
+    def _chain(self, log_prior: Float64[np.ndarray, " size"], places: int) -> AllocationChain:
         """Return the sampler of partitions of the rows.
 
         log_prior: log p(K) of K = 1, 2, … components, nats.
         places: the number of array slots that components can occupy; some are empty.
         """
-        return partition_chain(self.base_model, self.data, log_prior, places)  # pyright: ignore[reportArgumentType]
+        return allocation_chain(self.base_model, self.data, log_prior, places)

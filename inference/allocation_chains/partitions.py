@@ -17,6 +17,7 @@ that have priors each move by slice sampling after the jumps (`evidence.mixture_
 """
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -25,34 +26,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from lvsearch.inference.allocation_chains.contract import AllocationState
+from lvsearch.inference.allocation_chains.seating import SeatPrior, Seats
 from lvsearch.inference.annealing.draws import choose_in_proportion
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture, HyperMixtureState, LogHyper
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
 from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining
 from lvsearch.inference.generators import generator, split_key
-from lvsearch.inference.partition_chains.seating import SeatPrior, Seats
 
 JUMPS = 8
 """The number of split-merge jumps after each sweep."""
-
-
-class PartitionState(NamedTuple):
-    """Partitions of the rows with the hyper-parameters, one per particle (chain), particles side by side.
-
-    | field | meaning |
-    |---|---|
-    | `labels` | (row, particle): k V + v for a row in array slot k and variant v of V; −1 for a row in no part |
-    | `log_hyper` | logarithm of each hyper-parameter by name, (column, particle); no entry if it has no prior |
-    | `log_rows` | log p(rows given partition and hyper-parameters), nats, (particle,); 0 before the first sweep |
-
-    A component may let its rows arise in one of V variants, such as several precisions; V is 1 for most components.
-    `log_rows` leaves out the variants' probabilities, and the factors of the rows that depend neither on the partition
-    nor on parameters (carriers).
-    """
-
-    labels: Int[Array, "row particle"]
-    log_hyper: LogHyper
-    log_rows: Float[Array, " particle"]
 
 
 class Pair(NamedTuple):
@@ -93,12 +76,21 @@ class PartitionChain(eqx.Module):
         """The number of array slots (places) that parts can take, which is the most parts of a partition."""
         return self.mixture.capacity
 
-    @property
-    def n_rows(self) -> int:
-        """The number of rows, without padding."""
+    def most_places(self) -> int:
+        """Return the number of rows, without padding: a partition has no more parts."""
         return int(np.sum(np.asarray(self.mixture.weight) > 0))
 
-    def init(self, key: Key[Array, ""], particles: int) -> PartitionState:
+    @property
+    def has_settling_moves(self) -> bool:
+        """False: split-merge jumps are enough."""
+        return False
+
+    @property
+    def size_given_parts(self) -> Float[Array | np.ndarray, "number sizes"] | None:
+        """The table p(K given t parts), if K is summed out of the partition's prior; else None."""
+        return self.seating.size_given_parts
+
+    def init(self, key: Key[Array, ""], particles: int) -> AllocationState:
         """Return states to begin with that are far apart from each other.
 
         In half of the particles no row is in a part yet, so that the first sweep allocates the rows one after another.
@@ -114,9 +106,29 @@ class PartitionChain(eqx.Module):
         labels = np.where(kind < 2, -1, names.n_variants * np.where(kind == 2, 0, scattered))
         labels = np.where(np.asarray(self.mixture.weight)[:, None] > 0, labels, -1).astype(np.int32)
         log_hyper = {} if self.hyper is None else self.hyper.drawn_hyper(key_hyper, particles)
-        return PartitionState(jnp.asarray(labels), log_hyper, jnp.zeros(particles))
+        return AllocationState(jnp.asarray(labels), log_hyper, jnp.zeros(particles))
 
-    def step(self, key: Key[Array, ""], state: PartitionState) -> PartitionState:
+    def resumed(self, labels: np.ndarray, log_hyper: Mapping[str, np.ndarray]) -> AllocationState:
+        """Return states with these labels, (row, particle), and hyper-parameters."""
+        return AllocationState(
+            jnp.asarray(labels),
+            {name: jnp.asarray(each) for name, each in log_hyper.items()},
+            jnp.zeros(labels.shape[1]),
+        )
+
+    def settle(self, key: Key[Array, ""], state: AllocationState) -> AllocationState:
+        """Return the states after a step: there are no other moves."""
+        return self.step(key, state)
+
+    def end_settling(self, key: Key[Array, ""], state: AllocationState) -> AllocationState:
+        """Return the states as they are."""
+        return state
+
+    def log_sizes(self, state: AllocationState) -> Float[Array, "size particle"]:
+        """Return log p(K | partition) of K = 1, 2, …, (size, particle), nats; only if K is not summed out."""
+        return self.seating.log_sizes(self.counts(state.labels))
+
+    def step(self, key: Key[Array, ""], state: AllocationState) -> AllocationState:
         """Return the states after a sweep, some split-merge jumps, and moves of the hyper-parameters."""
         key_sweep, key_jumps, key_hyper = jax.random.split(key, 3)
         prior = self._prior(state.log_hyper)
@@ -273,14 +285,14 @@ class PartitionChain(eqx.Module):
             return self.hyper.prior(log_hyper)
         return jax.tree.map(lambda leaf: leaf[None], self.mixture.own_prior())
 
-    def _move_hyper(self, key: Array, labels: Int[Array, "row particle"], log_hyper: LogHyper) -> PartitionState:
+    def _move_hyper(self, key: Array, labels: Int[Array, "row particle"], log_hyper: LogHyper) -> AllocationState:
         """Return the states with these labels, and hyper-parameters moved by slice sampling given the labels."""
         mixture = self.mixture.state_from_labels(labels, self._prior(log_hyper))
         if self.hyper is not None:
             begin = HyperMixtureState(mixture, log_hyper)
             mixture, log_hyper = self.hyper.with_hyper_moved(key, begin, jnp.ones(()), False)
         log_rows = self.mixture.gains(mixture.natural, self._prior(log_hyper)).sum(0)
-        return PartitionState(mixture.labels, log_hyper, log_rows)
+        return AllocationState(mixture.labels, log_hyper, log_rows)
 
     def _weight(self) -> Float[Array, " row"]:
         """Return 1 for each row and 0 for padding, (row,), in the session's floating-point type."""

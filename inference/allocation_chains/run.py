@@ -16,20 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Float64, Int, Key
 
-from lvsearch.inference.annealing.dispatch import evidence_chain
-from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.allocation_chains.contract import AllocationChain, AllocationState
 from lvsearch.inference.diagnostics import MOST_RHAT, bulk_effective_sample_size, rhat
-from lvsearch.inference.engine.estimate import capacity_of
-from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture
-from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
 from lvsearch.inference.generators import fold_in, split_key
-from lvsearch.inference.partition_chains.chain import PartitionChain, PartitionState
-from lvsearch.inference.partition_chains.seating import SeatPrior
 from lvsearch.inference.sharding import one_after_another
-from lvsearch.models.finite_mixture import FiniteMixture
-from lvsearch.models.independent_normal import IndependentNormalMixture
 from lvsearch.models.kernels import kernel
-from lvsearch.models.tied_mixture import TiedMixture
 
 BLOCK = 32
 """How many sweeps one compiled call makes, and one recorded average covers."""
@@ -41,6 +32,10 @@ of the last block. `FULL_SHARE`, times the precision, holds for all kept draws: 
 """
 CHAINS = 16
 """The number of independent chains, side by side on the last axis of every array."""
+SETTLING_BLOCKS = 3
+"""The number of blocks in which chains that have settling moves make them. It must be below half of `FEWEST_BLOCKS`, so
+that none of their draws is kept.
+"""
 FEWEST_BLOCKS = 8
 """The number of blocks after which chains are first tested for agreement; the first half of all blocks is left out."""
 LOG_ROWS_DECIMALS = 6
@@ -53,13 +48,10 @@ LONGER = 1.25
 """The factor by which chains are lengthened before they are tested again."""
 
 VISITED = ("parts", "log_rows", "size_probability")
-"""The fields of a `PartitionRun` that every block adds to."""
-
-RowMixture = FiniteMixture | TiedMixture | IndependentNormalMixture
-"""The types of mixtures of rows whose component parameters are integrated out."""
+"""The fields of a `AllocationRun` that every block adds to."""
 
 
-class PartitionTrace(NamedTuple):
+class AllocationTrace(NamedTuple):
     """The record of chains over partitions, without the first half of their sweeps.
 
     | field | meaning |
@@ -112,12 +104,18 @@ class PartitionTrace(NamedTuple):
         q = d + p (1 − 2 d) the probability p moved a little towards ½. So a number that was never or always visited has
         an error too.
 
-        Returns: (probabilities of 1, 2, … up to the most that was visited, standard errors), each (number,).
+        Returns: (probabilities of the numbers from `fewest_parts` to the most that was visited, standard errors), each
+            (number,).
         """
-        numbers = np.arange(1, self.parts.max() + 1)
+        numbers = np.arange(self.fewest_parts, self.parts.max() + 1)
         probability, error = _mean_and_standard_error((self.parts[..., None] == numbers).mean(1))
         doubted = self._doubt + probability * (1 - 2 * self._doubt)
         return probability, np.maximum(error, np.sqrt(doubted * (1 - doubted) * 2 * self._doubt))
+
+    @property
+    def fewest_parts(self) -> int:
+        """The number of parts that tables of their number begin with: 0 if some draw had no part, else 1."""
+        return min(1, int(self.parts.min()))
 
     @property
     def visits(self) -> float:
@@ -144,9 +142,13 @@ class PartitionTrace(NamedTuple):
         """
         return 0.5 / (self.visits + 1)
 
-    def is_settled(self, precision: float) -> bool:
-        """Return True if chains agree and no probability of a size has a Monte Carlo error above `precision`."""
-        return self.rhat <= MOST_RHAT and bool(self.sizes()[1].max() <= precision)
+    def is_settled(self, precision: float, *, of_parts: bool = False) -> bool:
+        """Return True if chains agree and no probability of a size has a Monte Carlo error above `precision`.
+
+        of_parts: whether this must hold of the number of occupied components too.
+        """
+        tables = (self.sizes(), self.occupied()) if of_parts else (self.sizes(),)
+        return self.rhat <= MOST_RHAT and all(bool(error.max() <= precision) for _, error in tables)
 
 
 def _mean_and_standard_error(each: Float64[np.ndarray, "chain number"]) -> tuple[np.ndarray, np.ndarray]:
@@ -157,7 +159,7 @@ def _mean_and_standard_error(each: Float64[np.ndarray, "chain number"]) -> tuple
     return each.mean(0), each.std(0, ddof=1) / np.sqrt(len(each))
 
 
-class PartitionRun(NamedTuple):
+class AllocationRun(NamedTuple):
     """Unfinished chains: all that it takes to go on with them, and what they have visited.
 
     | field | meaning |
@@ -189,7 +191,7 @@ class PartitionRun(NamedTuple):
         """True if agreement of the chains is to be tested now: after 8 blocks, 10, 13, 17, …"""
         return self.blocks in _block_counts_tested_at(self.blocks)
 
-    def trace(self) -> PartitionTrace:
+    def trace(self) -> AllocationTrace:
         """Return the record of the sweeps since array slots were last added, without the first half of them."""
         late = slice(self.blocks // 2, None)
         parts, log_rows = (np.concatenate(each) for each in (self.parts, self.log_rows))
@@ -198,7 +200,7 @@ class PartitionRun(NamedTuple):
         elsewhere = np.flatnonzero((parts != parts[-1, 0]).any(1) | (log_rows != log_rows[-1, 0]).any(1))
         # From this sweep on all chains have been at one partition. Sweeps that are not recorded any more come before.
         arrival = (self.spent - self.blocks) * BLOCK + int(elsewhere.max(initial=-1)) + 1
-        return PartitionTrace(
+        return AllocationTrace(
             self.size_probability[late].mean(0),
             parts[first:].T,
             log_rows[first:].T,
@@ -206,14 +208,14 @@ class PartitionRun(NamedTuple):
             arrival,
         )
 
-    def lacks_places(self, precision: float, n_rows: int) -> bool:
+    def lacks_places(self, precision: float, most_places: int) -> bool:
         """Return True if too many draws fill all array slots for this precision; such draws had no room for one more
         part.
 
         precision: the Monte Carlo error that is asked for.
-        n_rows: the number of rows; so many slots are always enough.
+        most_places: the number of slots that is always enough.
         """
-        if self.places >= n_rows:
+        if self.places >= most_places:
             return False
         if (self.parts[-1] >= self.places).mean() > FULL:
             return True
@@ -229,49 +231,15 @@ def _block_counts_tested_at(most: int) -> frozenset[int]:
     return frozenset(numbers)
 
 
-def partition_chain(
-    model: RowMixture, data: Dataset, log_prior: Float64[np.ndarray, " size"], places: int
-) -> PartitionChain:
-    """Return chains over the partitions of some rows, which have room for about `places` parts.
-
-    model: a mixture of rows.
-    data: the rows.
-    log_prior: log prior probability of K = 1, 2, … components, (size,), nats.
-    places: the number of array slots for parts that is wanted. It is cut to the number of rows and then rounded up.
-
-    Raises ValueError for a model whose component parameters are not integrated out.
-    """
-    places = capacity_of((min(places, data.n_units),))[0]
-    chain = evidence_chain(model, data, (places,), None)
-    hyper = chain if isinstance(chain, HyperMixture) else None
-    mixture = chain if hyper is None else hyper.mixture
-    if not isinstance(mixture, CollapsedMixtureChain):
-        raise ValueError(
-            f"got {model.describe()}, expected a mixture of rows whose components are integrated out: a FiniteMixture, "
-            "a TiedMixture or an IndependentNormalMixture"
-        )
-    concentrations = np.array([concentration_at(model, size) for size in range(1, len(log_prior) + 1)])
-    seating = SeatPrior.from_prior(log_prior, concentrations, int(np.sum(mixture.weight > 0)), mixture.capacity)
-    return PartitionChain(mixture, hyper, seating)
-
-
-def concentration_at(model: RowMixture, size: int) -> float:
-    """Return the Dirichlet concentration of each component when the mixture has `size` components."""
-    if isinstance(model, IndependentNormalMixture):
-        return float(model.concentration)
-    if isinstance(model, TiedMixture):
-        return float(model.independent.concentration_at(size))
-    return float(model.concentration_at(size))
-
-
-def run_partitions(
-    make_chain: Callable[[int], PartitionChain],
+def run_chains(
+    make_chain: Callable[[int], AllocationChain],
     key: Key[Array, ""],
     *,
     precision: float,
     most_sweeps: int,
     chains: int = CHAINS,
-) -> PartitionTrace:
+    of_parts: bool = False,
+) -> AllocationTrace:
     """Run chains until they agree and every p(K | rows) has a Monte Carlo error of at most `precision`.
 
     make_chain: number of array slots for parts -> chains with so many.
@@ -280,14 +248,15 @@ def run_partitions(
     most_sweeps: after so many sweeps of each chain the run ends in any case; the trace then says that it has not
         settled.
     chains: how many independent chains run side by side.
+    of_parts: whether the precision holds of the number of occupied components too.
     """
     run, make_chain = None, cache(make_chain)
-    while run is None or not is_enough(run, precision, most_sweeps):
+    while run is None or not is_enough(run, precision, most_sweeps, of_parts=of_parts):
         run = run_one_more_block(make_chain, key, run, precision=precision, chains=chains)
     return run.trace()
 
 
-def is_enough(run: PartitionRun, precision: float, most_sweeps: int) -> bool:
+def is_enough(run: AllocationRun, precision: float, most_sweeps: int, *, of_parts: bool = False) -> bool:
     """Return True if chains agree and are precise enough, or have made `most_sweeps` sweeps.
 
     Agreement is tested after fixed numbers of blocks only. So a run that was interrupted and resumed ends at the same
@@ -296,19 +265,20 @@ def is_enough(run: PartitionRun, precision: float, most_sweeps: int) -> bool:
     run: the run so far.
     precision: the largest Monte Carlo error of a probability.
     most_sweeps: the most sweeps of each chain.
+    of_parts: whether the precision holds of the number of occupied components too.
     """
     too_long = run.spent * BLOCK >= most_sweeps
-    return run.blocks > 0 and (too_long or (run.is_due and run.trace().is_settled(precision)))
+    return run.blocks > 0 and (too_long or (run.is_due and run.trace().is_settled(precision, of_parts=of_parts)))
 
 
 def run_one_more_block(
-    make_chain: Callable[[int], PartitionChain],
+    make_chain: Callable[[int], AllocationChain],
     key: Key[Array, ""],
-    run: PartitionRun | None,
+    run: AllocationRun | None,
     *,
     precision: float,
     chains: int = CHAINS,
-) -> PartitionRun:
+) -> AllocationRun:
     """Return the run after one more block of sweeps.
 
     make_chain: number of array slots for parts -> chains with so many. If too many draws fill all slots, their number
@@ -321,19 +291,18 @@ def run_one_more_block(
     key_begin, key_run = split_key(key)
     with jax.enable_x64(True), one_after_another():
         chain = make_chain(FIRST_PLACES if run is None else run.places)
-        if run is None:
-            state = chain.init(key_begin, chains)
-        else:
-            log_hyper = {name: jnp.asarray(each) for name, each in run.log_hyper.items()}
-            worth = jnp.zeros(run.labels.shape[1])  # a block begins with a sweep, which knows it anew
-            state = PartitionState(jnp.asarray(run.labels), log_hyper, worth)
-        spent = 0 if run is None else run.spent
-        state, probability, parts, log_rows = advance(chain, fold_in(key_run, spent), state)
+        state = chain.init(key_begin, chains) if run is None else chain.resumed(run.labels, run.log_hyper)
+        spent, recorded = (0, 0) if run is None else (run.spent, run.blocks)
+        settling = chain.has_settling_moves and recorded < SETTLING_BLOCKS
+        key_block = fold_in(key_run, spent)
+        state, probability, parts, log_rows = advance(chain, key_block, state, settling=settling)
+        if settling and recorded == SETTLING_BLOCKS - 1:
+            state = end_settling(chain, fold_in(key_block, BLOCK), state)
         parts = np.asarray(parts)
-        table = chain.seating.size_given_parts
+        table = chain.size_given_parts
         size_probability = np.asarray(probability).T if table is None else np.asarray(table)[parts].mean(0)
         log_hyper = {name: np.asarray(each, np.float64) for name, each in state.log_hyper.items()}
-        new = PartitionRun(
+        new = AllocationRun(
             np.asarray(state.labels),
             log_hyper,
             chain.n_places,
@@ -345,36 +314,42 @@ def run_one_more_block(
         if run is not None and run.blocks:
             joined = (np.concatenate([getattr(run, name), getattr(new, name)]) for name in VISITED)
             new = new._replace(**dict(zip(VISITED, joined, strict=True)))
-        if not new.lacks_places(precision, chain.n_rows):
+        if settling or not new.lacks_places(precision, chain.most_places()):
             return new
         wider = make_chain(2 * chain.n_places)
         forgotten = {name: getattr(new, name)[:0] for name in VISITED}
         return new._replace(places=wider.n_places, **forgotten)
 
 
-@kernel(once=True, short=True)
+@kernel(once=True, short=True, static_argnames=("settling",))
 def advance(
-    chain: PartitionChain, key: Array, state: PartitionState
+    chain: AllocationChain, key: Array, state: AllocationState, *, settling: bool = False
 ) -> tuple[
-    PartitionState, Float[Array, "size particle"] | None, Int[Array, "sweep particle"], Float[Array, "sweep particle"]
+    AllocationState, Float[Array, "size particle"] | None, Int[Array, "sweep particle"], Float[Array, "sweep particle"]
 ]:
     """Make `BLOCK` sweeps of every chain; return the new states and what was recorded.
 
-    Returns: (the states; the average of p(K | partition) over the sweeps, (size, particle); the number of occupied
-        parts after every sweep, (sweep, particle); log p(rows | partition) after every sweep, (sweep, particle), nats).
-        The average is None if p(K | partition) depends on the number of parts alone.
+    settling: whether the chains make settling moves too; then the draws count for nothing.
+
+    Returns: (the states; the average of p(K | allocation) over the sweeps, (size, particle); the number of occupied
+        parts after every sweep, (sweep, particle); log p(rows | allocation) after every sweep, (sweep, particle),
+        nats). The average is None if p(K | allocation) depends on the number of parts alone.
     """
-    particles, seating = state.labels.shape[1], chain.seating
+    particles = state.labels.shape[-1]
+    move = chain.settle if settling else chain.step
 
     def one(index: Array, carry: Any) -> Any:
         state, probability, parts, log_rows = carry
-        state = chain.step(jax.random.fold_in(key, index), state)
+        state = move(jax.random.fold_in(key, index), state)
         counts = chain.counts(state.labels)
         if probability is not None:
-            probability = probability + jnp.exp(seating.log_sizes(counts)) / BLOCK
+            probability = probability + jnp.exp(chain.log_sizes(state)) / BLOCK
         parts = parts.at[index].set((counts > 0.5).sum(0).astype(jnp.int32))
         return state, probability, parts, log_rows.at[index].set(state.log_rows)
 
-    blank = None if seating.is_summed else jnp.zeros((len(seating.concentrations), particles))
+    blank = jnp.zeros_like(chain.log_sizes(state)) if chain.size_given_parts is None else None
     parts = jnp.zeros((BLOCK, particles), jnp.int32)
     return jax.lax.fori_loop(0, BLOCK, one, (state, blank, parts, jnp.zeros((BLOCK, particles))))
+
+
+end_settling = kernel(once=True)(lambda chain, key, state: chain.end_settling(key, state))

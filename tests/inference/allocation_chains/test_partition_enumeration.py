@@ -15,16 +15,16 @@ import tied_oracles
 from scipy.special import logsumexp
 
 import lvsearch as lv
-from lvsearch.inference.evidence import log_marginals
-from lvsearch.inference.partition_chains import (
+from lvsearch.inference.allocation_chains import (
+    AllocationRun,
+    AllocationTrace,
     PartitionChain,
-    PartitionRun,
-    PartitionTrace,
     Seats,
-    partition_chain,
-    run_partitions,
+    allocation_chain,
+    run_chains,
     supported_sizes,
 )
+from lvsearch.inference.evidence import log_marginals
 from lvsearch.models.contract import Model
 
 SIZES = 12
@@ -67,17 +67,17 @@ def by_groups(rows: np.ndarray, log_marginal: exact.LogMarginal) -> Callable[[tu
     return log_rows
 
 
-def run(model: Model, rows: np.ndarray, *, seed: int = 0, sweeps: int = 512) -> PartitionTrace:
+def run(model: Model, rows: np.ndarray, *, seed: int = 0, sweeps: int = 512) -> AllocationTrace:
     data = cases.dataset(rows)
-    return run_partitions(
-        lambda places: partition_chain(model, data, log_size_prior(), places),
+    return run_chains(
+        lambda places: allocation_chain(model, data, log_size_prior(), places),
         jax.random.key(seed),
         precision=0.0,  # all sweeps are used
         most_sweeps=sweeps,
     )
 
 
-def z_scores(trace: PartitionTrace, sizes: np.ndarray, occupied: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def z_scores(trace: AllocationTrace, sizes: np.ndarray, occupied: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Errors in standard errors, of sizes and of occupied ones that hold a hundredth of the probability or more."""
     of_sizes, of_occupied = trace.sizes(), trace.occupied()
     found = []
@@ -230,8 +230,8 @@ def test_chains_that_all_stay_at_one_partition_are_precise_enough() -> None:
     rows += np.random.default_rng(0).normal(0.0, 0.3, rows.shape)
     model = lv.models.FiniteMixture(lv.models.DiagonalComponents(0.0, 1.0, 0.001, 2.0, 0.2))
     data = cases.dataset(rows)
-    trace = run_partitions(
-        lambda places: partition_chain(model, data, log_size_prior(), places),
+    trace = run_chains(
+        lambda places: allocation_chain(model, data, log_size_prior(), places),
         jax.random.key(0),
         precision=0.02,
         most_sweeps=2048,
@@ -244,7 +244,7 @@ def test_chains_that_all_stay_at_one_partition_are_precise_enough() -> None:
 @pytest.mark.parametrize(("arrival", "visits"), [(4, 16 * 32), (256, 16), (0, 16 * 128)])
 def test_chains_that_never_change_are_worth_more_visits_the_sooner_they_came(arrival: int, visits: float) -> None:
     parts = np.full((16, 128), 3)
-    trace = PartitionTrace(np.full((16, 4), 0.25), parts, np.zeros(parts.shape), 256, arrival)
+    trace = AllocationTrace(np.full((16, 4), 0.25), parts, np.zeros(parts.shape), 256, arrival)
     assert np.isnan(trace.effective_sample_size)
     assert trace.visits == visits
     assert trace.sizes()[1] == pytest.approx(np.full(4, 0.5 / (visits + 1)))
@@ -256,6 +256,6 @@ def test_sweeps_that_were_left_out_count_as_not_yet_arrived() -> None:
     parts[0, 4, 7] = 2
     log_rows = np.zeros(parts.shape)
     labels = np.zeros((1, 16), int)
-    unfinished = PartitionRun(labels, {}, 16, parts, log_rows, np.full((4, 16, 4), 0.25), 6)
+    unfinished = AllocationRun(labels, {}, 16, parts, log_rows, np.full((4, 16, 4), 0.25), 6)
     assert unfinished.trace().arrival == 64 + 5
     assert unfinished.trace().parts.shape == (16, 64)

@@ -1,0 +1,37 @@
+"""The number of components or features from chains over allocations of the rows, which cover all sizes at once.
+
+An allocation says which rows are in the same component of a mixture (a partition), or which rows have each feature.
+"""
+
+from lvsearch.inference.allocation_chains.contract import AllocationChain, AllocationState
+from lvsearch.inference.allocation_chains.features import FeatureChain
+from lvsearch.inference.allocation_chains.models import RowMixture, allocation_chain, has_allocation_chain
+from lvsearch.inference.allocation_chains.partitions import PartitionChain
+from lvsearch.inference.allocation_chains.run import (
+    AllocationRun,
+    AllocationTrace,
+    advance,
+    is_enough,
+    run_chains,
+    run_one_more_block,
+)
+from lvsearch.inference.allocation_chains.seating import SeatPrior, Seats, supported_sizes
+
+__all__ = [
+    "AllocationChain",
+    "AllocationRun",
+    "AllocationState",
+    "AllocationTrace",
+    "FeatureChain",
+    "PartitionChain",
+    "RowMixture",
+    "SeatPrior",
+    "Seats",
+    "advance",
+    "allocation_chain",
+    "has_allocation_chain",
+    "is_enough",
+    "run_chains",
+    "run_one_more_block",
+    "supported_sizes",
+]

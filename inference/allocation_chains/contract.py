@@ -1,0 +1,88 @@
+"""What chains over allocations have in common: the interface `AllocationChain`, and their states.
+
+An allocation says which rows are together: in a mixture of rows, which rows are in the same component (a partition);
+in a feature model, which rows have each feature. The rows of one component, or those that have one feature, are called
+a part. A part occupies one array slot, called a place.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+
+class AllocationState(NamedTuple):
+    """Allocations of the rows with the hyper-parameters, one per particle (chain), particles on the last axis.
+
+    | field | meaning |
+    |---|---|
+    | `labels` | of partitions, (row, particle): k V + v for a row in place k and variant v of V; −1: in no part |
+    | | of features, (row, place, particle): 1 if the row has the feature in this place, else 0 |
+    | `log_hyper` | logarithm of each hyper-parameter by name, (column, particle); no entry if it has no prior |
+    | `log_rows` | log p(rows given allocation and hyper-parameters), nats, (particle,); 0 before the first sweep |
+
+    A component may let its rows arise in one of V variants, such as several precisions; V is 1 for most components.
+    `log_rows` leaves out the variants' probabilities, and the factors of the rows that depend neither on the allocation
+    nor on parameters (carriers).
+    """
+
+    labels: Int[Array, "row *place particle"]
+    log_hyper: Mapping[str, Float[Array, "column particle"]]
+    log_rows: Float[Array, " particle"]
+
+
+@runtime_checkable
+class AllocationChain(Protocol):
+    """Markov chains over allocations of rows, side by side, at most one part in each of `n_places` places.
+
+    Chains are pytrees. Their methods are pure, and are traced by JAX inside `jax.enable_x64`, except `init` and
+    `resumed`.
+    """
+
+    @property
+    def n_places(self) -> int:
+        """The number of array slots (places) that parts can take."""
+        ...
+
+    def most_places(self) -> int:
+        """Return the number of places that is enough for every allocation."""
+        ...
+
+    @property
+    def has_settling_moves(self) -> bool:
+        """True if `settle` makes other moves than `step`."""
+        ...
+
+    @property
+    def size_given_parts(self) -> Float[Array, "number size"] | None:
+        """The table p(K given t parts), (part count, size); None if more than t decides, and `log_sizes` is asked."""
+        ...
+
+    def init(self, key: Key[Array, ""], particles: int) -> AllocationState:
+        """Return states to begin with that are far apart from each other. particles: the number of chains."""
+        ...
+
+    def resumed(self, labels: np.ndarray, log_hyper: Mapping[str, np.ndarray]) -> AllocationState:
+        """Return states with these labels, which may come from a chain with fewer places, and hyper-parameters."""
+        ...
+
+    def settle(self, key: Key[Array, ""], state: AllocationState) -> AllocationState:
+        """Return the states after moves towards good states, which may change the posterior: no draws are kept."""
+        ...
+
+    def end_settling(self, key: Key[Array, ""], state: AllocationState) -> AllocationState:
+        """Return the states after a block of `settle`, in which chains may learn from each other."""
+        ...
+
+    def step(self, key: Key[Array, ""], state: AllocationState) -> AllocationState:
+        """Return the states after moves that leave the posterior unchanged."""
+        ...
+
+    def counts(self, labels: Array) -> Float[Array, "place particle"]:
+        """Return the number of rows in each part, (place, particle)."""
+        ...
+
+    def log_sizes(self, state: AllocationState) -> Float[Array, "size particle"]:
+        """Return log p(K given the allocation and hyper-parameters) of K = 1, 2, …, (size, particle), nats."""
+        ...

@@ -1,0 +1,118 @@
+"""The chains over allocations of each model that has some: mixtures of rows, and features of rows."""
+
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from lvsearch.inference.allocation_chains.contract import AllocationChain
+from lvsearch.inference.allocation_chains.feature_rows import FeatureRows
+from lvsearch.inference.allocation_chains.features import FeatureChain
+from lvsearch.inference.allocation_chains.partitions import PartitionChain
+from lvsearch.inference.allocation_chains.seating import SeatPrior
+from lvsearch.inference.annealing.dispatch import evidence_chain
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.rows import rows_of
+from lvsearch.inference.engine.estimate import capacity_of
+from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture
+from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
+from lvsearch.models.finite_mixture import FiniteMixture
+from lvsearch.models.hyperpriors import GammaPrior
+from lvsearch.models.ibp import IBP
+from lvsearch.models.independent_normal import IndependentNormalMixture
+from lvsearch.models.tied_mixture import TiedMixture
+
+RowMixture = FiniteMixture | TiedMixture | IndependentNormalMixture
+"""The types of mixtures of rows whose component parameters are integrated out."""
+
+
+@singledispatch
+def has_allocation_chain(model: Any) -> bool:
+    """Return True if MCMC over allocations of the rows can compare all sizes of this model.
+
+    model: anything that `lv.search` takes, also a function or an evaluator, for which the result is False.
+    """
+    return False
+
+
+@has_allocation_chain.register(FiniteMixture)
+@has_allocation_chain.register(TiedMixture)
+@has_allocation_chain.register(IndependentNormalMixture)
+def _mixture_has_allocation_chain(model: FiniteMixture | TiedMixture | IndependentNormalMixture) -> bool:
+    """Return True if the mixture's parameters have a prior; estimated parameters cannot be integrated out."""
+    return model.concentration is not None
+
+
+@has_allocation_chain.register
+def _features_have_allocation_chain(model: IBP) -> bool:
+    """Return True: loadings and sticks of every feature model are integrated out."""
+    return True
+
+
+@singledispatch
+def allocation_chain(
+    model: Any, data: Dataset, log_prior: Float64[np.ndarray, " size"], places: int
+) -> AllocationChain:
+    """Return chains over allocations of the rows, which have room for about `places` parts.
+
+    model: a model that has such chains (`has_allocation_chain`).
+    data: the rows.
+    log_prior: log prior probability of K = 1, 2, …, (size,), nats.
+    places: the number of array slots for parts that is wanted.
+
+    Raises TypeError for any other model.
+    """
+    raise TypeError(f"got {type(model).__name__}, expected a mixture of rows or IBP: no other model has such chains")
+
+
+@allocation_chain.register(FiniteMixture)
+@allocation_chain.register(TiedMixture)
+@allocation_chain.register(IndependentNormalMixture)
+def _partition_chain(
+    model: RowMixture, data: Dataset, log_prior: Float64[np.ndarray, " size"], places: int
+) -> PartitionChain:
+    """Return chains over the partitions of some rows, which have room for about `places` parts.
+
+    model: a mixture of rows.
+    data: the rows.
+    log_prior: log prior probability of K = 1, 2, … components, (size,), nats.
+    places: the number of array slots for parts that is wanted. It is cut to the number of rows and then rounded up.
+
+    Raises ValueError for a model whose component parameters are not integrated out.
+    """
+    places = capacity_of((min(places, data.n_units),))[0]
+    chain = evidence_chain(model, data, (places,), None)
+    hyper = chain if isinstance(chain, HyperMixture) else None
+    mixture = chain if hyper is None else hyper.mixture
+    if not isinstance(mixture, CollapsedMixtureChain):
+        raise ValueError(
+            f"got {model.describe()}, expected a mixture of rows whose components are integrated out: a FiniteMixture, "
+            "a TiedMixture or an IndependentNormalMixture"
+        )
+    concentrations = np.array([concentration_at(model, size) for size in range(1, len(log_prior) + 1)])
+    seating = SeatPrior.from_prior(log_prior, concentrations, int(np.sum(mixture.weight > 0)), mixture.capacity)
+    return PartitionChain(mixture, hyper, seating)
+
+
+def concentration_at(model: RowMixture, size: int) -> float:
+    """Return the Dirichlet concentration of each component when the mixture has `size` components."""
+    if isinstance(model, IndependentNormalMixture):
+        return float(model.concentration)
+    if isinstance(model, TiedMixture):
+        return float(model.independent.concentration_at(size))
+    return float(model.concentration_at(size))
+
+
+@allocation_chain.register
+def _feature_chain(model: IBP, data: Dataset, log_prior: Float64[np.ndarray, " size"], places: int) -> FeatureChain:
+    """Return chains over the features of rows (arguments as in `allocation_chain`)."""
+    rows, _ = rows_of(data)
+    hyper = model.hyperparameters
+    return FeatureChain(
+        FeatureRows.of(np.asarray(rows.value, np.float64), np.asarray(rows.observed)),
+        log_prior,
+        {name: each for name, each in hyper.items() if not isinstance(each, GammaPrior)},
+        {name: each for name, each in hyper.items() if isinstance(each, GammaPrior)},
+        capacity_of((min(places, len(log_prior)),))[0],
+    )
