@@ -77,7 +77,7 @@ class RowVisit(NamedTuple):
     loss: Float[Array, ""]
 
 
-class FeatureRows(eqx.Module):
+class FeatureData(eqx.Module):
     """The rows of a table, in the form in which their features are redrawn.
 
     | field | shape | meaning |
@@ -94,7 +94,7 @@ class FeatureRows(eqx.Module):
     of_column: Float[Array | np.ndarray, "column pattern"]
 
     @classmethod
-    def of(cls, values: Float[np.ndarray, "row column"], observed: Bool[np.ndarray, "row column"]) -> "FeatureRows":
+    def of(cls, values: Float[np.ndarray, "row column"], observed: Bool[np.ndarray, "row column"]) -> "FeatureData":
         """Return the rows of a table. values: (row, column), anything where not observed. observed: (row, column)."""
         distinct, pattern = patterns(observed)
         of_column = np.eye(distinct.shape[1])[pattern]
@@ -120,12 +120,14 @@ class FeatureRows(eqx.Module):
         """
         noise, loading = scales.noise_precision, scales.loading_precision
         precision, products = self._posterior(features, scales)
-        explained = (products * self._mean(jnp.linalg.inv(precision), products)).sum()
+        of_column, n_loadings = jnp.asarray(self.of_column), features.shape[1] * self.values.shape[1]
+        root = jnp.linalg.cholesky(precision)
+        wide = jnp.broadcast_to(products, (len(root), *products.shape))
+        halves = jax.scipy.linalg.solve_triangular(root, wide, lower=True)  # (pattern, place, column)
+        explained = ((halves**2).sum(1) * of_column.T).sum()
+        log_determinant = 2 * of_column.sum(0) @ jnp.log(jnp.diagonal(root, axis1=1, axis2=2)).sum(1)
         squares = (jnp.asarray(self.values) ** 2).sum() - explained
-        n_columns = jnp.asarray(self.of_column).sum(0)
-        log_determinant = n_columns @ jnp.linalg.slogdet(precision)[1]
-        n_cells, n_loadings = jnp.asarray(self.observed).sum(), features.shape[1] * self.values.shape[1]
-        scale = n_cells * jnp.log(noise / (2 * jnp.pi)) + n_loadings * jnp.log(loading / noise)
+        scale = jnp.asarray(self.observed).sum() * jnp.log(noise / (2 * jnp.pi)) + n_loadings * jnp.log(loading / noise)
         return 0.5 * (scale - log_determinant - noise * squares)
 
     def draw_loadings(

@@ -9,13 +9,14 @@ then redraws each row's features given the others (`feature_rows`), and then the
 (Neal 2003), and the precisions of loadings and noise given a draw of the loadings, which is forgotten. So one set of
 chains gives the posterior of K, and of t, for all K at once.
 
-Rows redrawn one by one do not get from some arrangements of features to better ones: where the data have features b and
-c, a chain may hold b, c and b − c, and no row can leave b − c without losing data for a while. Posteriors of such
-arrangements are smaller by dozens of nats. So before draws are kept, chains *settle*: one to three features are taken
-away, the rows that had them redraw their others, and a few sweeps follow. The result is kept where it is the more
-probable one, by the ratio of posteriors alone. This is no step that leaves the posterior unchanged; hence no draw of
-such a block is kept. On 80 rows of 20 columns with 6 features, four of 16 chains held 6 features after 400 sweeps, and
-all 16 after 30 such moves.
+Rows redrawn one by one do not get from some arrangements of features to better ones. Where most rows have a and some
+have b, a chain may hold a + b and −b. So a step also proposes to turn features by others (`_turned`), accepted by
+Metropolis–Hastings. Where the data have b and c, a chain may hold b, c and b − c, and no row can leave b − c without
+losing data for a while. The posterior of such arrangements is smaller by dozens of nats. So before draws are kept,
+chains *settle*: up to three features are taken away, the rows that had them redraw their others, and two sweeps follow.
+The result is kept where it is the more probable one, by the ratio of posteriors alone. This does not leave the
+posterior unchanged; hence no draw of such a block is kept. On 80 rows of 20 columns with 6 features, four of 16 chains
+held 6 features after 400 sweeps, and all 16 after 30 such moves.
 """
 
 from collections.abc import Mapping
@@ -30,7 +31,7 @@ from jaxtyping import Array, Float, Key
 
 from lvsearch.inference.allocation_chains.contract import AllocationState
 from lvsearch.inference.allocation_chains.feature_rows import (
-    FeatureRows,
+    FeatureData,
     FeatureScales,
     chosen_scales,
     log_feature_prior,
@@ -39,11 +40,13 @@ from lvsearch.inference.annealing.hyperparameters import slice_sample
 from lvsearch.inference.generators import split_key
 from lvsearch.models.hyperpriors import GammaPrior
 
+TURNS = 4
+"""The number of turns that a step proposes."""
 MOST_TAKEN = 3
 """The largest number of features that one settling move takes away at once."""
 SWEEPS_AFTER = 2
 """The number of sweeps after features were taken away, before the result is compared."""
-LEFT_BEHIND = 30.0
+LEFT_BEHIND = 20.0
 """How many nats below the best chain's log posterior a chain is given up, and goes on from another's state.
 
 The chance that a chain which draws from the posterior is so far below another one is small, except where features of
@@ -66,7 +69,7 @@ class FeatureChain(eqx.Module):
     The hyper-parameters are "concentration" (α), "loading_precision" (λ_A) and "noise_precision" (λ_x).
     """
 
-    rows: FeatureRows
+    rows: FeatureData
     log_prior: Float[Array | np.ndarray, " size"]
     given: Mapping[str, Any]
     priors: Mapping[str, GammaPrior]
@@ -111,7 +114,7 @@ class FeatureChain(eqx.Module):
         return self._each(self._step_one, key, state)
 
     def settle(self, key: Key[Array, ""], state: AllocationState) -> AllocationState:
-        """Return the states after a step, and a move that takes features away."""
+        """Return the states after a move that takes features away or turns one, and draws of the hyper-parameters."""
         return self._each(self._settle_one, key, state)
 
     def end_settling(self, key: Key[Array, ""], state: AllocationState) -> AllocationState:
@@ -147,31 +150,43 @@ class FeatureChain(eqx.Module):
 
     def _step_one(self, key: Array, features: Features, log_hyper: Any) -> tuple[Features, Any]:
         """Return one particle's features and log hyper-parameters after a step."""
-        key_size, key_sweep, key_hyper = jax.random.split(key, 3)
+        key_size, key_sweep, key_turn, key_hyper = jax.random.split(key, 4)
         scales = self._scales(key_size, features, log_hyper)
         features = self.rows.sweep(key_sweep, features, scales)
+
+        def turn(index: Array, now: tuple[Features, Array]) -> tuple[Features, Array]:
+            key_pair, key_accept = jax.random.split(jax.random.fold_in(key_turn, index))
+            proposed = _turned(key_pair, now[0])
+            log_joint = self._log_joint(proposed, scales)
+            same_number = (proposed.sum(0) > 0.5).sum() == (now[0].sum(0) > 0.5).sum()
+            accepted = same_number & (jnp.log(jax.random.uniform(key_accept)) < log_joint - now[1])
+            return jnp.where(accepted, proposed, now[0]), jnp.where(accepted, log_joint, now[1])
+
+        features, _ = jax.lax.fori_loop(0, TURNS, turn, (features, self._log_joint(features, scales)))
         return features, self._moved_hyper(key_hyper, features, log_hyper, scales)
 
     def _settle_one(self, key: Array, features: Features, log_hyper: Any) -> tuple[Features, Any]:
-        """Return one particle's features and log hyper-parameters after a step and a move that takes features away."""
-        keys = jax.random.split(key, 6)
-        features, log_hyper = self._step_one(keys[0], features, log_hyper)
-        scales = self._scales(keys[1], features, log_hyper)
+        """Return one particle's features and log hyper-parameters after a settling move and draws of the latter."""
+        keys = jax.random.split(key, 7)
+        scales = self._scales(keys[0], features, log_hyper)
 
         def take_one(index: Array, now: Features) -> Features:
-            key_place, key_rows = jax.random.split(jax.random.fold_in(keys[2], index))
+            key_place, key_rows = jax.random.split(jax.random.fold_in(keys[1], index))
             in_use = now.sum(0) > 0.5
             place = jax.random.categorical(key_place, jnp.where(in_use, 0.0, -jnp.inf))
             return jnp.where(in_use.any(), self.rows.without_feature(key_rows, now, scales, place), now)
 
         def sweep(index: Array, now: Features) -> Features:
-            return self.rows.sweep(jax.random.fold_in(keys[3], index), now, scales)
+            return self.rows.sweep(jax.random.fold_in(keys[2], index), now, scales)
 
-        taken = jax.random.randint(keys[4], (), 1, MOST_TAKEN + 1)
-        fewer = jax.lax.fori_loop(0, taken, take_one, features)
-        fewer = jax.lax.fori_loop(0, SWEEPS_AFTER, sweep, fewer)
-        gain = self._log_posterior(fewer, log_hyper) - self._log_posterior(features, log_hyper)
-        return jnp.where(jnp.log(jax.random.uniform(keys[5])) < gain, fewer, features), log_hyper
+        # Take some features away, or turn one. Sweeps come before the comparison.
+        taken = jax.random.randint(keys[3], (), 0, MOST_TAKEN + 1)
+        changed = jnp.where(taken == 0, _turned(keys[4], features), features)
+        changed = jax.lax.fori_loop(0, taken, take_one, changed)
+        changed = jax.lax.fori_loop(0, SWEEPS_AFTER, sweep, changed)
+        gain = self._log_posterior(changed, log_hyper) - self._log_posterior(features, log_hyper)
+        features = jnp.where(jnp.log(jax.random.uniform(keys[5])) < gain, changed, features)
+        return features, self._moved_hyper(keys[6], features, log_hyper, scales)
 
     def _values(self, log_hyper: Any) -> dict[str, Array]:
         """Return the hyper-parameters of one particle by name."""
@@ -191,6 +206,11 @@ class FeatureChain(eqx.Module):
         ways = gammaln(size + 1) - gammaln(jnp.maximum(size - used, 0.0) + 1)
         stick = self._values(log_hyper)["concentration"] / size
         return jnp.asarray(self.log_prior) + ways + log_feature_prior(counts, stick, size, self.rows.n_rows)
+
+    def _log_joint(self, features: Features, scales: FeatureScales) -> Float[Array, ""]:
+        """Return log p(rows, features | K, hyper-parameters) of one particle, nats; features are numbered."""
+        prior = log_feature_prior(features.sum(0), scales.stick, scales.n_features, self.rows.n_rows)
+        return self.rows.log_marginal(features, scales) + prior
 
     def _log_rows(self, features: Features, log_hyper: Any) -> Float[Array, ""]:
         """Return log p(rows | features, hyper-parameters) of one particle, nats."""
@@ -230,3 +250,20 @@ class FeatureChain(eqx.Module):
         shape, rate = self.priors[name]
         drawn = jax.random.gamma(key, shape + 0.5 * number, dtype=jnp.result_type(float))
         return (jnp.log(drawn) - jnp.log(rate + 0.5 * squares))[None]
+
+
+def _turned(key: Key[Array, ""], features: Features) -> Features:
+    """Return the features after one was turned by another: a row has it afterwards if it had exactly one of the two.
+
+    With features a + b and −b, where most rows have the first, a row without −b is one that has b: turned by a + b, −b
+    becomes b. To turn twice changes nothing, so that the proposal is as probable as its reverse.
+
+    Both are drawn from the features in use; with fewer than two of these nothing changes.
+    """
+    key_turned, key_by = jax.random.split(key)
+    in_use = features.sum(0) > 0.5
+    turned = jax.random.categorical(key_turned, jnp.where(in_use, 0.0, -jnp.inf))
+    others = in_use & (jnp.arange(len(in_use)) != turned)
+    by = jax.random.categorical(key_by, jnp.where(others, 0.0, -jnp.inf))
+    column = jnp.abs(features[:, turned] - features[:, by])
+    return jnp.where(others.any(), features.at[:, turned].set(column), features)

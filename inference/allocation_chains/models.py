@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from lvsearch.inference.allocation_chains.contract import AllocationChain
-from lvsearch.inference.allocation_chains.feature_rows import FeatureRows
+from lvsearch.inference.allocation_chains.feature_rows import FeatureData
 from lvsearch.inference.allocation_chains.features import FeatureChain
 from lvsearch.inference.allocation_chains.partitions import PartitionChain
 from lvsearch.inference.allocation_chains.seating import SeatPrior
@@ -23,6 +23,10 @@ from lvsearch.models.ibp import IBP
 from lvsearch.models.independent_normal import IndependentNormalMixture
 from lvsearch.models.tied_mixture import TiedMixture
 
+FIRST_PARTS, FIRST_FEATURES = 16, 8
+"""The number of array slots (places) for parts of a partition, and for features, at first. It is doubled when chains
+fill all of them.
+"""
 RowMixture = FiniteMixture | TiedMixture | IndependentNormalMixture
 """The types of mixtures of rows whose component parameters are integrated out."""
 
@@ -52,14 +56,14 @@ def _features_have_allocation_chain(model: IBP) -> bool:
 
 @singledispatch
 def allocation_chain(
-    model: Any, data: Dataset, log_prior: Float64[np.ndarray, " size"], places: int
+    model: Any, data: Dataset, log_prior: Float64[np.ndarray, " size"], places: int | None
 ) -> AllocationChain:
     """Return chains over allocations of the rows, which have room for about `places` parts.
 
     model: a model that has such chains (`has_allocation_chain`).
     data: the rows.
     log_prior: log prior probability of K = 1, 2, …, (size,), nats.
-    places: the number of array slots for parts that is wanted.
+    places: the number of array slots for parts that is wanted; None: as many as chains begin with.
 
     Raises TypeError for any other model.
     """
@@ -70,18 +74,19 @@ def allocation_chain(
 @allocation_chain.register(TiedMixture)
 @allocation_chain.register(IndependentNormalMixture)
 def _partition_chain(
-    model: RowMixture, data: Dataset, log_prior: Float64[np.ndarray, " size"], places: int
+    model: RowMixture, data: Dataset, log_prior: Float64[np.ndarray, " size"], places: int | None
 ) -> PartitionChain:
     """Return chains over the partitions of some rows, which have room for about `places` parts.
 
     model: a mixture of rows.
     data: the rows.
     log_prior: log prior probability of K = 1, 2, … components, (size,), nats.
-    places: the number of array slots for parts that is wanted. It is cut to the number of rows and then rounded up.
+    places: the number of array slots for parts that is wanted (`FIRST_PARTS` for None). It is cut to the number of rows
+        and then rounded up.
 
     Raises ValueError for a model whose component parameters are not integrated out.
     """
-    places = capacity_of((min(places, data.n_units),))[0]
+    places = capacity_of((min(places or FIRST_PARTS, data.n_units),))[0]
     chain = evidence_chain(model, data, (places,), None)
     hyper = chain if isinstance(chain, HyperMixture) else None
     mixture = chain if hyper is None else hyper.mixture
@@ -110,9 +115,9 @@ def _feature_chain(model: IBP, data: Dataset, log_prior: Float64[np.ndarray, " s
     rows, _ = rows_of(data)
     hyper = model.hyperparameters
     return FeatureChain(
-        FeatureRows.of(np.asarray(rows.value, np.float64), np.asarray(rows.observed)),
+        FeatureData.of(np.asarray(rows.value, np.float64), np.asarray(rows.observed)),
         log_prior,
         {name: each for name, each in hyper.items() if not isinstance(each, GammaPrior)},
         {name: each for name, each in hyper.items() if isinstance(each, GammaPrior)},
-        capacity_of((min(places, len(log_prior)),))[0],
+        capacity_of((min(places or FIRST_FEATURES, len(log_prior)),))[0],
     )

@@ -24,12 +24,12 @@ from lvsearch.models.kernels import kernel
 
 BLOCK = 32
 """How many sweeps one compiled call makes, and one recorded average covers."""
-FIRST_PLACES = 16
-"""The number of array slots (places) for parts at first. It is doubled when chains fill all of them."""
 FULL, FULL_SHARE = 0.05, 0.1
 """Two limits on the share of draws that fill all places, above which the places are doubled. `FULL` holds for the draws
 of the last block. `FULL_SHARE`, times the precision, holds for all kept draws: above it the answer would be distorted.
 """
+FULL_SETTLING = 0.5
+"""The share of the draws of a settling block that fill all places, above which the places are doubled at once."""
 CHAINS = 16
 """The number of independent chains, side by side on the last axis of every array."""
 SETTLING_BLOCKS = 3
@@ -232,7 +232,7 @@ def _block_counts_tested_at(most: int) -> frozenset[int]:
 
 
 def run_chains(
-    make_chain: Callable[[int], AllocationChain],
+    make_chain: Callable[[int | None], AllocationChain],
     key: Key[Array, ""],
     *,
     precision: float,
@@ -242,7 +242,7 @@ def run_chains(
 ) -> AllocationTrace:
     """Run chains until they agree and every p(K | rows) has a Monte Carlo error of at most `precision`.
 
-    make_chain: number of array slots for parts -> chains with so many.
+    make_chain: number of array slots for parts -> chains with so many; None: with as many as they begin with.
     key: the random key of the run.
     precision: the largest Monte Carlo error of a probability.
     most_sweeps: after so many sweeps of each chain the run ends in any case; the trace then says that it has not
@@ -272,7 +272,7 @@ def is_enough(run: AllocationRun, precision: float, most_sweeps: int, *, of_part
 
 
 def run_one_more_block(
-    make_chain: Callable[[int], AllocationChain],
+    make_chain: Callable[[int | None], AllocationChain],
     key: Key[Array, ""],
     run: AllocationRun | None,
     *,
@@ -281,8 +281,8 @@ def run_one_more_block(
 ) -> AllocationRun:
     """Return the run after one more block of sweeps.
 
-    make_chain: number of array slots for parts -> chains with so many. If too many draws fill all slots, their number
-        is doubled, and the draws recorded before are discarded.
+    make_chain: number of array slots for parts -> chains with so many; None: with as many as they begin with. If too
+        many draws fill all slots, their number is doubled, and the draws recorded before are discarded.
     key: the key of the whole run.
     run: the run so far; None begins a new one.
     precision: the Monte Carlo error that is asked for.
@@ -290,7 +290,7 @@ def run_one_more_block(
     """
     key_begin, key_run = split_key(key)
     with jax.enable_x64(True), one_after_another():
-        chain = make_chain(FIRST_PLACES if run is None else run.places)
+        chain = make_chain(None if run is None else run.places)
         state = chain.init(key_begin, chains) if run is None else chain.resumed(run.labels, run.log_hyper)
         spent, recorded = (0, 0) if run is None else (run.spent, run.blocks)
         settling = chain.has_settling_moves and recorded < SETTLING_BLOCKS
@@ -314,7 +314,9 @@ def run_one_more_block(
         if run is not None and run.blocks:
             joined = (np.concatenate([getattr(run, name), getattr(new, name)]) for name in VISITED)
             new = new._replace(**dict(zip(VISITED, joined, strict=True)))
-        if settling or not new.lacks_places(precision, chain.most_places()):
+        is_full = bool((parts >= chain.n_places).mean() > FULL_SETTLING)
+        lacks = is_full if settling else new.lacks_places(precision, chain.most_places())
+        if not lacks or chain.n_places >= chain.most_places():
             return new
         wider = make_chain(2 * chain.n_places)
         forgotten = {name: getattr(new, name)[:0] for name in VISITED}
@@ -352,4 +354,7 @@ def advance(
     return jax.lax.fori_loop(0, BLOCK, one, (state, blank, parts, jnp.zeros((BLOCK, particles))))
 
 
-end_settling = kernel(once=True)(lambda chain, key, state: chain.end_settling(key, state))
+@kernel(once=True)
+def end_settling(chain: AllocationChain, key: Array, state: AllocationState) -> AllocationState:
+    """Return the states with which chains go on after the last settling block (`AllocationChain.end_settling`)."""
+    return chain.end_settling(key, state)

@@ -183,10 +183,10 @@ class AllocationEvaluator(ModelEvaluator):
         """
         return self.__dict__.setdefault("_made_chains", {})
 
-    def _chain(self, log_prior: Float64[np.ndarray, " size"], places: int) -> AllocationChain:
+    def _chain(self, log_prior: Float64[np.ndarray, " size"], places: int | None) -> AllocationChain:
         """Return the sampler of partitions of the rows.
 
         log_prior: log p(K) of K = 1, 2, … components, nats.
-        places: the number of array slots that components can occupy; some are empty.
+        places: the number of array slots that components can occupy; None: as many as chains begin with.
         """
         return allocation_chain(self.base_model, self.data, log_prior, places)

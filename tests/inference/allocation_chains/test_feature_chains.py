@@ -21,7 +21,7 @@ from lvsearch.inference.allocation_chains import (
     run_chains,
     run_one_more_block,
 )
-from lvsearch.inference.allocation_chains.feature_rows import FeatureRows, FeatureScales, log_feature_prior
+from lvsearch.inference.allocation_chains.feature_rows import FeatureData, FeatureScales, log_feature_prior
 from lvsearch.inference.features.marginal import log_marginal
 from lvsearch.models.hyperpriors import GammaPrior
 
@@ -91,7 +91,7 @@ def test_likelihood_and_prior_agree_with_the_plain_form():
     observed = rng.random((7, 5)) < 0.8
     values, features = rng.normal(size=(7, 5)), np.pad((rng.random((7, 3)) < 0.5) * 1.0, ((0, 0), (0, 2)))
     with jax.enable_x64(True):
-        rows = FeatureRows.of(values, observed)
+        rows = FeatureData.of(values, observed)
         found = float(rows.log_marginal(jnp.asarray(features), scales()))
         counts, stick = jnp.asarray(features.sum(0)), jnp.asarray(0.4)
         prior = float(log_feature_prior(counts, stick, jnp.asarray(3.0), 7))
@@ -105,7 +105,7 @@ def test_likelihood_and_prior_agree_with_the_plain_form():
 def test_rows_that_leave_and_come_back_change_nothing():
     rng = np.random.default_rng(1)
     with jax.enable_x64(True):
-        rows = FeatureRows.of(rng.normal(size=(6, 4)), rng.random((6, 4)) < 0.7)
+        rows = FeatureData.of(rng.normal(size=(6, 4)), rng.random((6, 4)) < 0.7)
         tables = rows.tables(jnp.asarray((rng.random((6, 3)) < 0.5) * 1.0), scales())
         own = tables.features[2]
         row = jnp.asarray(2)
@@ -131,7 +131,7 @@ def test_alternating_with_draws_of_the_data_leaves_the_prior_unchanged():
 
     @jax.jit
     def run(key):
-        chain = FeatureChain(FeatureRows.of(np.zeros((n_rows, n_columns)), observed), SIZES, {}, priors, 8)
+        chain = FeatureChain(FeatureData.of(np.zeros((n_rows, n_columns)), observed), SIZES, {}, priors, 8)
 
         def one(carry, index):
             state, values = carry
@@ -236,7 +236,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_bit():
     _, rows = planted(12, 3, 2)
     data = data_for(model, rows).dataset()
 
-    def make(places):
+    def make(places: int | None):
         return allocation_chain(model, data, SIZES, places)
 
     run = None
