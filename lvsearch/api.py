@@ -136,7 +136,8 @@ def search(
 
     - "marginal" is the evidence p(data | size), with parameters integrated out. It answers "how many". Mixtures of rows
       (`FiniteMixture`, `TiedMixture`, `IndependentNormalMixture`) get it for all sizes at once, from chains over
-      partitions of the rows. Other models get it size by size, by annealing from both sides.
+      partitions of the rows, and `IBP` from chains over the features of the rows. Other models get it size by size, by
+      annealing from both sides.
     - "partitions" and "annealed" ask for one of these two ways; the second checks the first. With `exhaustive`,
       `per_token`, `width` or `mesh`, "marginal" is annealed.
     - "predictive" fits a grid of sizes without a part of the data and scores them on it. It takes a minute or two on
@@ -171,7 +172,7 @@ def search(
         raise ValueError(
             f"got evidence={evidence!r} with {shortened_repr(model)}, per_token={per_token}, exhaustive={exhaustive}, "
             f"width={width}, mesh={shortened_repr(mesh)}; expected a mixture of rows whose parameters have a prior, "
-            "and none of these: chains over partitions compare all sizes of the data as they are. "
+            "or IBP, and none of these: such chains compare all sizes of the data as they are. "
             'Take evidence="annealed"'
         )
     evidence = "marginal" if evidence == ANNEALED else evidence

@@ -110,7 +110,9 @@ def concentration_at(model: RowMixture, size: int) -> float:
 
 
 @allocation_chain.register
-def _feature_chain(model: IBP, data: Dataset, log_prior: Float64[np.ndarray, " size"], places: int) -> FeatureChain:
+def _feature_chain(
+    model: IBP, data: Dataset, log_prior: Float64[np.ndarray, " size"], places: int | None
+) -> FeatureChain:
     """Return chains over the features of rows (arguments as in `allocation_chain`)."""
     rows, _ = rows_of(data)
     hyper = model.hyperparameters

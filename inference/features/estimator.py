@@ -54,8 +54,8 @@ class FeatureEstimator(GenericEstimator):
 
         size: (number of features,). key: the random key of the chains.
         """
-        log_prior = np.full(size, -np.inf)
-        log_prior[-1] = 0.0
+        log_prior = np.full(capacity_of(size), -np.inf)  # sizes of one capacity share their program
+        log_prior[size[0] - 1] = 0.0
         with jax.enable_x64(True), one_after_another():
             chain = allocation_chain(self.model, self.data, log_prior, size[0])
             state = chain.init(key, CHAINS)

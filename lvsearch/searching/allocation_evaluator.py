@@ -62,7 +62,7 @@ class AllocationEvaluator(ModelEvaluator):
         if not has_allocation_chain(model):
             raise ValueError(
                 f'got evidence="{PARTITIONS}" for {model.describe()}, expected lv.models.FiniteMixture(…), '
-                "TiedMixture(…) or IndependentNormalMixture(…) whose parameters have a prior: "
+                "TiedMixture(…) or IndependentNormalMixture(…) whose parameters have a prior, or IBP(…): "
                 'take evidence="annealed"'
             )
         if mesh is not None:
