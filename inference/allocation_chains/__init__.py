@@ -5,7 +5,12 @@ An allocation says which rows are in the same component of a mixture (a partitio
 
 from lvsearch.inference.allocation_chains.contract import AllocationChain, AllocationState
 from lvsearch.inference.allocation_chains.features import FeatureChain
-from lvsearch.inference.allocation_chains.models import RowMixture, allocation_chain, has_allocation_chain
+from lvsearch.inference.allocation_chains.models import (
+    RowMixture,
+    allocation_chain,
+    feature_chain,
+    has_allocation_chain,
+)
 from lvsearch.inference.allocation_chains.partitions import PartitionChain
 from lvsearch.inference.allocation_chains.run import (
     AllocationRun,
@@ -29,6 +34,7 @@ __all__ = [
     "Seats",
     "advance",
     "allocation_chain",
+    "feature_chain",
     "has_allocation_chain",
     "is_enough",
     "run_chains",

@@ -19,16 +19,17 @@ class AllocationState(NamedTuple):
     |---|---|
     | `labels` | of partitions, (row, particle): k V + v for a row in place k and variant v of V; −1: in no part |
     | | of features, (row, place, particle): 1 if the row has the feature in this place, else 0 |
-    | `log_hyper` | logarithm of each hyper-parameter by name, (column, particle); no entry if it has no prior |
+    | `log_hyper` | logarithm of each hyper-parameter by name, (number, particle); no entry if it has no prior |
     | `log_rows` | log p(rows given allocation and hyper-parameters), nats, (particle,); 0 before the first sweep |
 
+    A hyper-parameter is one number, or one for each column of the data.
     A component may let its rows arise in one of V variants, such as several precisions; V is 1 for most components.
     `log_rows` leaves out the variants' probabilities, and the factors of the rows that depend neither on the allocation
     nor on parameters (carriers).
     """
 
     labels: Int[Array, "row *place particle"]
-    log_hyper: Mapping[str, Float[Array, "column particle"]]
+    log_hyper: dict[str, Float[Array, "number particle"]]
     log_rows: Float[Array, " particle"]
 
 
@@ -37,7 +38,7 @@ class AllocationChain(Protocol):
     """Markov chains over allocations of rows, side by side, at most one part in each of `n_places` places.
 
     Chains are pytrees. Their methods are pure, and are traced by JAX inside `jax.enable_x64`, except `init` and
-    `resumed`.
+    `resume`.
     """
 
     @property
@@ -50,29 +51,34 @@ class AllocationChain(Protocol):
         ...
 
     @property
-    def has_settling_moves(self) -> bool:
-        """True if `settle` makes other moves than `step`."""
+    def has_warm_up(self) -> bool:
+        """True if `warm_up` makes other moves than `step`."""
         ...
 
     @property
-    def size_given_parts(self) -> Float[Array, "number size"] | None:
-        """The table p(K given t parts), (part count, size); None if more than t decides, and `log_sizes` is asked."""
+    def size_given_parts(self) -> Float[Array | np.ndarray, "number size"] | None:
+        """The table p(K given t parts), (part count, size); None if p(K | allocation) depends on more than t.
+
+        In that case `log_sizes` is called.
+        """
         ...
 
     def init(self, key: Key[Array, ""], particles: int) -> AllocationState:
-        """Return states to begin with that are far apart from each other. particles: the number of chains."""
+        """Return the states that chains begin with; each class says how they differ. particles: how many chains."""
         ...
 
-    def resumed(self, labels: np.ndarray, log_hyper: Mapping[str, np.ndarray]) -> AllocationState:
+    def resume(self, labels: np.ndarray, log_hyper: Mapping[str, np.ndarray]) -> AllocationState:
         """Return states with these labels, which may come from a chain with fewer places, and hyper-parameters."""
         ...
 
-    def settle(self, key: Key[Array, ""], state: AllocationState) -> AllocationState:
-        """Return the states after moves towards good states, which may change the posterior: no draws are kept."""
+    def warm_up(self, key: Key[Array, ""], state: AllocationState) -> AllocationState:
+        """Return the states after moves towards probable states. They need not leave the posterior unchanged, so that
+        the draws are not kept.
+        """
         ...
 
-    def end_settling(self, key: Key[Array, ""], state: AllocationState) -> AllocationState:
-        """Return the states after a block of `settle`, in which chains may learn from each other."""
+    def end_warm_up(self, key: Key[Array, ""], state: AllocationState) -> AllocationState:
+        """Return the states after the last block of `warm_up`; some chains may go on from the state of another."""
         ...
 
     def step(self, key: Key[Array, ""], state: AllocationState) -> AllocationState:

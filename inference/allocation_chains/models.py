@@ -24,8 +24,8 @@ from lvsearch.models.independent_normal import IndependentNormalMixture
 from lvsearch.models.tied_mixture import TiedMixture
 
 FIRST_PARTS, FIRST_FEATURES = 16, 8
-"""The number of array slots (places) for parts of a partition, and for features, at first. It is doubled when chains
-fill all of them.
+"""The number of array slots (places) for parts of a partition, and for features, at first. It is doubled when many
+draws fill all of them (`run.FULL`).
 """
 RowMixture = FiniteMixture | TiedMixture | IndependentNormalMixture
 """The types of mixtures of rows whose component parameters are integrated out."""
@@ -50,7 +50,7 @@ def _mixture_has_allocation_chain(model: FiniteMixture | TiedMixture | Independe
 
 @has_allocation_chain.register
 def _features_have_allocation_chain(model: IBP) -> bool:
-    """Return True: loadings and sticks of every feature model are integrated out."""
+    """Return True: its loadings and the probabilities of its features are integrated out."""
     return True
 
 
@@ -109,11 +109,15 @@ def concentration_at(model: RowMixture, size: int) -> float:
     return float(model.concentration_at(size))
 
 
-@allocation_chain.register
-def _feature_chain(
+def feature_chain(
     model: IBP, data: Dataset, log_prior: Float64[np.ndarray, " size"], places: int | None
 ) -> FeatureChain:
-    """Return chains over the features of rows (arguments as in `allocation_chain`)."""
+    """Return chains over the features of some rows, which have room for about `places` features.
+
+    model: features of rows. data: the rows.
+    log_prior: log prior probability of K = 1, 2, … features, (size,), nats.
+    places: the number of array slots for features that is wanted (`FIRST_FEATURES` for None).
+    """
     rows, _ = rows_of(data)
     hyper = model.hyperparameters
     return FeatureChain(
@@ -123,3 +127,11 @@ def _feature_chain(
         {name: each for name, each in hyper.items() if isinstance(each, GammaPrior)},
         capacity_of((min(places or FIRST_FEATURES, len(log_prior)),))[0],
     )
+
+
+@allocation_chain.register
+def _feature_chain(
+    model: IBP, data: Dataset, log_prior: Float64[np.ndarray, " size"], places: int | None
+) -> AllocationChain:
+    """Return chains over the features of some rows."""
+    return feature_chain(model, data, log_prior, places)

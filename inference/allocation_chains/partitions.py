@@ -81,7 +81,7 @@ class PartitionChain(eqx.Module):
         return int(np.sum(np.asarray(self.mixture.weight) > 0))
 
     @property
-    def has_settling_moves(self) -> bool:
+    def has_warm_up(self) -> bool:
         """False: split-merge jumps are enough."""
         return False
 
@@ -108,7 +108,7 @@ class PartitionChain(eqx.Module):
         log_hyper = {} if self.hyper is None else self.hyper.drawn_hyper(key_hyper, particles)
         return AllocationState(jnp.asarray(labels), log_hyper, jnp.zeros(particles))
 
-    def resumed(self, labels: np.ndarray, log_hyper: Mapping[str, np.ndarray]) -> AllocationState:
+    def resume(self, labels: np.ndarray, log_hyper: Mapping[str, np.ndarray]) -> AllocationState:
         """Return states with these labels, (row, particle), and hyper-parameters."""
         return AllocationState(
             jnp.asarray(labels),
@@ -116,11 +116,11 @@ class PartitionChain(eqx.Module):
             jnp.zeros(labels.shape[1]),
         )
 
-    def settle(self, key: Key[Array, ""], state: AllocationState) -> AllocationState:
+    def warm_up(self, key: Key[Array, ""], state: AllocationState) -> AllocationState:
         """Return the states after a step: there are no other moves."""
         return self.step(key, state)
 
-    def end_settling(self, key: Key[Array, ""], state: AllocationState) -> AllocationState:
+    def end_warm_up(self, key: Key[Array, ""], state: AllocationState) -> AllocationState:
         """Return the states as they are."""
         return state
 

@@ -1,9 +1,11 @@
-"""Run chains over partitions of rows until they agree, and compute the posterior of the number of components K.
+"""Run chains over allocations of rows until they agree, and compute the posterior of the number of components K.
 
-A partition says which rows belong to the same component; such a group of rows is called a part. Every draw of a
-partition yields p(K | partition) for all K at once. So p(K | rows) is an average of these, not a count of visits (Rao
-and Blackwell). The number of occupied components is a count of visits. Chains are independent: an error is the standard
-deviation of their averages over the square root of their number.
+An allocation says which rows belong to the same component, or have the same feature; such a group of rows is called a
+part (`contract`). Every draw of an allocation yields p(K | allocation) for all K at once. So p(K | rows) is an average
+of these, not a count of visits (Rao and Blackwell). The number of parts, which are the occupied components, is a count
+of visits. Chains draw independently of each other: an error is the standard deviation of their averages over the square
+root of their number. Chains over features may go on from the same state after their warm-up; that they agree does not
+show then that each of them would have found this state.
 """
 
 import math
@@ -28,13 +30,13 @@ FULL, FULL_SHARE = 0.05, 0.1
 """Two limits on the share of draws that fill all places, above which the places are doubled. `FULL` holds for the draws
 of the last block. `FULL_SHARE`, times the precision, holds for all kept draws: above it the answer would be distorted.
 """
-FULL_SETTLING = 0.5
-"""The share of the draws of a settling block that fill all places, above which the places are doubled at once."""
+FULL_IN_WARM_UP = 0.5
+"""The share of the draws of a block of warm-up that fill all places, above which the places are doubled at once."""
 CHAINS = 16
 """The number of independent chains, side by side on the last axis of every array."""
-SETTLING_BLOCKS = 3
-"""The number of blocks in which chains that have settling moves make them. It must be below half of `FEWEST_BLOCKS`, so
-that none of their draws is kept.
+WARM_UP_BLOCKS = 3
+"""The number of blocks in which chains that have a warm-up make it, at first and after places were added. Nothing of
+them is recorded.
 """
 FEWEST_BLOCKS = 8
 """The number of blocks after which chains are first tested for agreement; the first half of all blocks is left out."""
@@ -48,11 +50,11 @@ LONGER = 1.25
 """The factor by which chains are lengthened before they are tested again."""
 
 VISITED = ("parts", "log_rows", "size_probability")
-"""The fields of a `AllocationRun` that every block adds to."""
+"""The fields of an `AllocationRun` that every block adds to."""
 
 
 class AllocationTrace(NamedTuple):
-    """The record of chains over partitions, without the first half of their sweeps.
+    """The record of chains over allocations, without the first half of their sweeps.
 
     | field | meaning |
     |---|---|
@@ -164,22 +166,24 @@ class AllocationRun(NamedTuple):
 
     | field | meaning |
     |---|---|
-    | `labels` | array slot k and variant v (of V ways in which a row may arise) of each row, as k V + v, (row, chain) |
+    | `labels` | the allocations, as `AllocationState` has them, (row, chain) or (row, place, chain) |
     | `log_hyper` | logarithm of each hyper-parameter by name, (column, chain); no entry if it has no prior |
     | `places` | how many array slots for parts there are |
     | `parts` | number of components that have rows after every sweep, (block, sweep, chain) |
     | `log_rows` | log p(rows given partition) without carriers after every sweep, nats, (block, sweep, chain) |
     | `size_probability` | averages of p(K given partition), (block, chain, size) |
     | `spent` | how many blocks were run in all, also those before array slots were last added |
+    | `warm_up_left` | how many blocks of warm-up are still to come |
     """
 
-    labels: Int[np.ndarray, "row chain"]
+    labels: Int[np.ndarray, "row *place chain"]
     log_hyper: Mapping[str, Float64[np.ndarray, "column chain"]]
     places: int
     parts: Int[np.ndarray, "block sweep chain"]
     log_rows: Float64[np.ndarray, "block sweep chain"]
     size_probability: Float64[np.ndarray, "block chain size"]
     spent: int
+    warm_up_left: int = 0
 
     @property
     def blocks(self) -> int:
@@ -291,13 +295,14 @@ def run_one_more_block(
     key_begin, key_run = split_key(key)
     with jax.enable_x64(True), one_after_another():
         chain = make_chain(None if run is None else run.places)
-        state = chain.init(key_begin, chains) if run is None else chain.resumed(run.labels, run.log_hyper)
+        state = chain.init(key_begin, chains) if run is None else chain.resume(run.labels, run.log_hyper)
         spent, recorded = (0, 0) if run is None else (run.spent, run.blocks)
-        settling = chain.has_settling_moves and recorded < SETTLING_BLOCKS
-        key_block = fold_in(key_run, spent)
-        state, probability, parts, log_rows = advance(chain, key_block, state, settling=settling)
-        if settling and recorded == SETTLING_BLOCKS - 1:
-            state = end_settling(chain, fold_in(key_block, BLOCK), state)
+        warm_up_blocks = WARM_UP_BLOCKS if chain.has_warm_up else 0
+        warm_up_left = warm_up_blocks if run is None else run.warm_up_left
+        warming_up, key_block = warm_up_left > 0, fold_in(key_run, spent)
+        state, probability, parts, log_rows = advance(chain, key_block, state, warming_up=warming_up)
+        if warm_up_left == 1:
+            state = end_warm_up(chain, fold_in(key_block, BLOCK), state)
         parts = np.asarray(parts)
         table = chain.size_given_parts
         size_probability = np.asarray(probability).T if table is None else np.asarray(table)[parts].mean(0)
@@ -310,35 +315,39 @@ def run_one_more_block(
             np.asarray(log_rows, np.float64)[None],
             np.asarray(size_probability, np.float64)[None],
             spent + 1,
+            max(0, warm_up_left - 1),
         )
-        if run is not None and run.blocks:
+        if run is not None and recorded:
             joined = (np.concatenate([getattr(run, name), getattr(new, name)]) for name in VISITED)
             new = new._replace(**dict(zip(VISITED, joined, strict=True)))
-        is_full = bool((parts >= chain.n_places).mean() > FULL_SETTLING)
-        lacks = is_full if settling else new.lacks_places(precision, chain.most_places())
-        if not lacks or chain.n_places >= chain.most_places():
+        nothing = {name: getattr(new, name)[:0] for name in VISITED}
+        if warming_up:
+            lacks = chain.n_places < chain.most_places() and (parts >= chain.n_places).mean() > FULL_IN_WARM_UP
+            new = new._replace(**nothing)
+        else:
+            lacks = new.lacks_places(precision, chain.most_places())
+        if not lacks:
             return new
         wider = make_chain(2 * chain.n_places)
-        forgotten = {name: getattr(new, name)[:0] for name in VISITED}
-        return new._replace(places=wider.n_places, **forgotten)
+        return new._replace(places=wider.n_places, warm_up_left=warm_up_blocks, **nothing)
 
 
-@kernel(once=True, short=True, static_argnames=("settling",))
+@kernel(once=True, short=True, static_argnames=("warming_up",))
 def advance(
-    chain: AllocationChain, key: Array, state: AllocationState, *, settling: bool = False
+    chain: AllocationChain, key: Array, state: AllocationState, *, warming_up: bool = False
 ) -> tuple[
     AllocationState, Float[Array, "size particle"] | None, Int[Array, "sweep particle"], Float[Array, "sweep particle"]
 ]:
     """Make `BLOCK` sweeps of every chain; return the new states and what was recorded.
 
-    settling: whether the chains make settling moves too; then the draws count for nothing.
+    warming_up: whether chains make the moves of their warm-up instead of steps; then the draws must not be used.
 
     Returns: (the states; the average of p(K | allocation) over the sweeps, (size, particle); the number of occupied
         parts after every sweep, (sweep, particle); log p(rows | allocation) after every sweep, (sweep, particle),
         nats). The average is None if p(K | allocation) depends on the number of parts alone.
     """
     particles = state.labels.shape[-1]
-    move = chain.settle if settling else chain.step
+    move = chain.warm_up if warming_up else chain.step
 
     def one(index: Array, carry: Any) -> Any:
         state, probability, parts, log_rows = carry
@@ -355,6 +364,6 @@ def advance(
 
 
 @kernel(once=True)
-def end_settling(chain: AllocationChain, key: Array, state: AllocationState) -> AllocationState:
-    """Return the states with which chains go on after the last settling block (`AllocationChain.end_settling`)."""
-    return chain.end_settling(key, state)
+def end_warm_up(chain: AllocationChain, key: Array, state: AllocationState) -> AllocationState:
+    """Return the states with which chains go on after the last block of warm-up (`AllocationChain.end_warm_up`)."""
+    return chain.end_warm_up(key, state)

@@ -1,8 +1,7 @@
 """The estimator of the Indian buffet process: mean field that begins with features from a short run of chains.
 
-Coordinate ascent from a random start ends where two features share what one should explain, and it does not leave that
-place. Chains over the features of rows, with loadings integrated out, do (`allocation_chains.features`). A fit runs a
-few of them at its size, and begins with the features of the most probable state.
+Mean field from a random start is trapped in local optima, where two features share the effect of one. So a fit begins
+with features that a few short chains at its size find, with loadings integrated out (`allocation_chains.features`).
 """
 
 import jax
@@ -10,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
-from lvsearch.inference.allocation_chains import advance, allocation_chain
-from lvsearch.inference.data.dataset import Batch, Dataset
+from lvsearch.inference.allocation_chains import advance, feature_chain
+from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.engine.estimator import GenericEstimator, estimator, needs_double
 from lvsearch.inference.engine.meanfield import Beliefs, MeanField, ascend, cast, expected_statistics, resident_sweep
@@ -21,9 +20,13 @@ from lvsearch.inference.sharding import one_after_another
 from lvsearch.models.ibp import IBP
 
 CHAINS, BLOCKS = 4, 3
-"""The number of chains of a fit, and of blocks of settling moves that each makes."""
+"""The number of chains of a fit, and of blocks of warm-up that each makes."""
 PARAMETER_SWEEPS = 10
-"""The number of sweeps over the loadings and all other parameters at these features, before rows are fitted."""
+"""The number of sweeps over the parameters with the rows' features held at the start.
+
+The loadings of one feature are updated given those of the others, and begin at 0. Without these sweeps one of three
+fits of 200 × 30 cells ended 1,216 nats lower.
+"""
 LOG_ODDS = 6.0
 """The log odds with which a fit begins that a row has a feature which it has in the chain; −6 for the others."""
 
@@ -38,7 +41,7 @@ class FeatureEstimator(GenericEstimator):
 
         size: (number of features,).
         key: the random key of the chains.
-        start: not used, because chains find better starts than other fits are.
+        start: not used. A fit always begins with what the chains find.
         """
         capacity, double = capacity_of(size), needs_double(self.data)
         features = self.likely_features(size, key)
@@ -57,10 +60,10 @@ class FeatureEstimator(GenericEstimator):
         log_prior = np.full(capacity_of(size), -np.inf)  # sizes of one capacity share their program
         log_prior[size[0] - 1] = 0.0
         with jax.enable_x64(True), one_after_another():
-            chain = allocation_chain(self.model, self.data, log_prior, size[0])
+            chain = feature_chain(self.model, self.data, log_prior, size[0])
             state = chain.init(key, CHAINS)
             for block in range(BLOCKS):
-                state, *_ = advance(chain, fold_in(key, block), state, settling=True)
+                state, *_ = advance(chain, fold_in(key, block), state, warming_up=True)
             best = int(np.argmax(np.asarray(chain.log_posterior(state))))
         return np.asarray(state.labels)[:, :, best] > 0
 
@@ -69,21 +72,21 @@ class FeatureEstimator(GenericEstimator):
     ) -> MeanField:
         """Return the start of an ascent: q(features) near the given ones, and the q(globals) that follows."""
         in_use = features[:, features.any(0)]
-        wanted = np.zeros((len(features) + 1, capacity[0]), bool)  # the last row stands for padding
+        wanted = np.zeros((len(features) + 1, capacity[0]), bool)  # a last row for padding, whose number is −1
         wanted[:-1, : in_use.shape[1]] = in_use
         site, on = self.model.locals()["features"], self.model.active(size, capacity)
 
-        def beliefs(batch: Batch, ids: np.ndarray) -> Beliefs:
+        def beliefs(ids: np.ndarray) -> Beliefs:
             """Return q(features) of the rows of one batch."""
             natural = jnp.asarray(np.where(wanted[ids], LOG_ODDS, -LOG_ODDS), dtype)
             mean = jax.vmap(lambda each: expected_statistics(site, each, on))(natural)
             return Beliefs({"features": natural}, {"features": mean})
 
         batches = cast(self.data, dtype).batches
-        local = tuple(beliefs(batch, ids) for batch, ids in zip(batches, self.data.unit_ids, strict=True))
+        local = tuple(beliefs(ids) for ids in self.data.unit_ids)
         means = tuple(each.mean for each in local)
         parameters = blank_globals(self.model, self.data.extents, size, capacity, dtype)
-        for _ in range(PARAMETER_SWEEPS):  # loadings of one feature are updated given those of the others
+        for _ in range(PARAMETER_SWEEPS):
             parameters = resident_sweep(self.model, parameters, batches, means, size, capacity=capacity)
         return MeanField(parameters, local, (), False)
 

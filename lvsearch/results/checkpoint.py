@@ -300,11 +300,12 @@ HYPER = "hyper-"
 def encode_progress(progress: AllocationProgress) -> dict[str, Any]:
     """Return the settings of the chains over partitions as JSON data; `progress_arrays` returns their arrays.
 
-    The keys are `places` (array slots for components), `spent` (blocks of sweeps run) and `hyper` (names of the
-    hyper-parameters).
+    The keys are `places` (array slots for components), `spent` (blocks of sweeps run), `warm_up_left` (blocks of
+    warm-up to come) and `hyper` (names of the hyper-parameters).
     """
     run = progress.run
-    return {"places": run.places, "spent": run.spent, "hyper": list(run.log_hyper)}
+    left = run.warm_up_left
+    return {"places": run.places, "spent": run.spent, "warm_up_left": left, "hyper": list(run.log_hyper)}
 
 
 def progress_arrays(progress: AllocationProgress) -> dict[str, np.ndarray]:
@@ -336,5 +337,6 @@ def decode_progress(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) 
     if parts.shape != log_rows.shape or parts.shape[2] != n_chains or size_probability.shape[:2] != parts.shape[::2]:
         raise TypeError("the arrays of chains over partitions do not belong together")
     hyper = {name: np.asarray(arrays[f"{HYPER}{name}"]) for name in entry["hyper"]}
-    run = AllocationRun(labels, hyper, entry["places"], parts, log_rows, size_probability, int(entry["spent"]))
+    spent, warm_up_left = int(entry["spent"]), int(entry.get("warm_up_left", 0))  # older folders know of no warm-up
+    run = AllocationRun(labels, hyper, entry["places"], parts, log_rows, size_probability, spent, warm_up_left)
     return AllocationProgress(run, np.asarray(arrays["log_prior"]))

@@ -55,7 +55,7 @@ REDUCED = {
     ),
     "ibp": Reduced(
         "SHAPES, IMAGES, BEAMS, REFINE, GIBBS_SECONDS, DRAWS = ((12, 8), (20, 10)), 40, (5,), 2, (0.5,) * 3, 1\n"
-        "STREAM_BEAMS, PARTICLES, GROWTH, MAX_SIZE = (5,), (20,), (30, 60), 2\n"
+        "STREAM_BEAMS, PARTICLES, GROWTH = (5,), (20,), (30, 60)\n"
         "STRENGTHS, BACKGROUNDS, DENSITIES, ANIMAL_FEATURES, ANIMAL_REFINE = (0.75,), (0.1,), (0.3,), 4, 1",
         pictures=6,
         slow=True,
