@@ -156,7 +156,7 @@ class MixturePosterior:
         """The Monte Carlo standard error of `log_evidence`, (size,), in nats; infinite if no draw could have so few
         components.
         """
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             return np.where(self.probability > 0, self.monte_carlo_error / self.probability, np.inf)
 
     @property
@@ -208,12 +208,16 @@ class MixturePosterior:
         best, first = int(np.argmax(self.occupied_probability)), self.fewest_occupied
         return _credible_set(self.occupied_probability, first), first + best, float(self.occupied_probability[best])
 
+    @property
+    def name_in_use(self) -> str:
+        """What K₊ counts: "occupied components", or "features in use"."""
+        return f"{self.counted} in use" if self.size_is_limit else f"occupied {self.counted}"
+
     def describe_occupied(self) -> str | None:
         """Return a sentence on the number of occupied components; None if nothing is known of it."""
         if not len(self.occupied_probability):
             return None
-        name = f"{self.counted} in use" if self.size_is_limit else f"occupied {self.counted}"
-        return _in_words(name, self.occupied_probability, self.fewest_occupied)
+        return _in_words(self.name_in_use, self.occupied_probability, self.fewest_occupied)
 
     def describe(self) -> str:
         """Return one sentence on the number of components and one on the number of occupied ones.
@@ -237,7 +241,7 @@ class MixturePosterior:
         worth = "they never change" if math.isnan(effective) else f"{effective:.0f}"
         return (
             f"{self.describe()}\n  {self.chains} chains, {self.sweeps} sweeps of each; R-hat {self.rhat:.3f}; largest "
-            f"Monte Carlo error {self.largest_error:.3f}; effective draws of occupied components: {worth}"
+            f"Monte Carlo error {self.largest_error:.3f}; effective draws of {self.name_in_use}: {worth}"
         )
 
 

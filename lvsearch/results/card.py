@@ -265,10 +265,9 @@ def _chains_in_words(result: Findings) -> str:
     assert found is not None
     worth = found.effective_sample_size
     draws = "they never change" if math.isnan(worth) else f"{worth:,.0f}"
-    number = f"{found.counted} in use" if found.size_is_limit else f"occupied {found.counted}"
     return (
         f"of all sizes at once, from {found.chains} {name_of_chains(result)} of the rows, parameters integrated out, "
-        f"{found.sweeps} sweeps of each: R-hat {found.rhat:.3f}, effective draws of {number} {draws}, "
+        f"{found.sweeps} sweeps of each: R-hat {found.rhat:.3f}, effective draws of {found.name_in_use} {draws}, "
         f"largest Monte Carlo error of a probability {found.largest_error:.3f}. Evidence is known up to one constant"
     )
 

@@ -109,6 +109,11 @@ def _most_probable(result: Findings) -> str:
     if is_number_open(result):
         return ", ".join(_rows_held_in_words(result))
     chance = in_percent(float(found.probability[found.sizes.index(found.best)]))
+    if result.partitions is not None and result.partitions.size_is_limit:
+        return (
+            f"{best} could be used ({chance}){_range_in_words(result)}; how many are in use is known under the "
+            "search's own prior alone"
+        )
     return f"{best} ({chance}){_range_in_words(result)}{_errors_in_words(result)}{hidden}"
 
 
@@ -117,9 +122,8 @@ def gives_number_in_use(result: Findings) -> bool:
 
     Returns False if the posterior of that number is not available, for example after `with_prior`.
     """
-    if not isinstance(result.evaluator, AllocationEvaluator) or result.partitions is None:
-        return False
-    return result.evaluator.base_model.size_is_limit and len(result.partitions.occupied_probability) > 0
+    found = result.partitions
+    return found is not None and found.size_is_limit and len(found.occupied_probability) > 0
 
 
 def name_of_chains(result: Findings) -> str:
