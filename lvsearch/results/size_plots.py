@@ -363,7 +363,7 @@ def _draw_differences(result: Findings, axes: "Axes") -> Caption:
     palette, found = palette_of(axes), result.estimated
     sizes, _, estimate, errors = result.estimates()
     if result.curve is None:
-        known, source = errors <= MOST_ERROR, "from chains over partitions"
+        known, source = errors <= MOST_ERROR, f"from {name_of_chains(result)}"
         measured = set(sizes)
     else:
         known, source = np.isfinite(errors), f"added up from what one {component_name(result)} more gains"
