@@ -290,7 +290,7 @@ def run(
             save(state)
             if agreed(was_interrupted()):
                 raise KeyboardInterrupt
-            bar.set_postfix_str(f"chains over partitions, block {made}")
+            bar.set_postfix_str(f"chains over all sizes, block {made}")
         # The search proper: one task (fits of one size) after the other, saving the state after each.
         while (task := next_task(evaluator, prior, settings, state, search)) is not None:
             spent = time.monotonic() - began + _expected_seconds(state, task)

@@ -297,7 +297,8 @@ def partitions_of_rows() -> None:
     make = partial(allocation_chain, m.FiniteMixture(), dataset(m.FiniteMixture(), ROWS), np.zeros(3))
     with jax.enable_x64(True):
         chain = make(4)
-        allocation_chains.advance(chain, KEY, chain.init(KEY, 4))
+        state, *_ = allocation_chains.advance(chain, KEY, chain.init(KEY, 4))
+        allocation_chains.end_warm_up(chain, KEY, state)
 
 
 def gain_of_a_topic() -> None:

@@ -96,7 +96,7 @@ SLOW = {
     "inference.mixture_samplers.sampler": {"_natural_of_labels"},
     "inference.mixtures.predictive": {"_each"},
     "inference.mixtures.rows": {"increments", "pack_increments", "variants"},
-    "inference.allocation_chains.run": {"advance"},
+    "inference.allocation_chains.run": {"advance", "end_warm_up"},
     "inference.sequences.kernel": {"_viterbi_states"},
     "inference.topic_samplers.anchor": {"_averaged", "log_independent"},
     "inference.topic_samplers.size_gain": {"_with_counts", "settle"},
