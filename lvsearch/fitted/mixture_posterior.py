@@ -142,6 +142,22 @@ class MixturePosterior:
         )
 
     @property
+    def size_chances(self) -> Float64[np.ndarray, " size"]:
+        """How probably each size is the answer, (size,), of sizes 1, 2, …; the sizes worth fitting are chosen by it.
+
+        It is p(K | rows). If K is only a limit, it is the probability that K features are in use, where K is the next
+        size that the prior allows; no feature in use counts as size 1.
+        """
+        if not self.size_is_limit or not len(self.occupied_probability):
+            return self.probability
+        allowed, chances = np.flatnonzero(self.probability > 0), np.zeros(len(self.probability))
+        numbers = self.fewest_occupied + np.arange(len(self.occupied_probability))
+        next_allowed = np.searchsorted(allowed, np.maximum(numbers, 1) - 1)
+        exists = next_allowed < len(allowed)
+        np.add.at(chances, allowed[next_allowed[exists]], self.occupied_probability[exists])
+        return chances
+
+    @property
     def log_evidence(self) -> Float64[np.ndarray, " size"]:
         """log p(rows | K) of K = 1, 2, … components up to one constant, (size,), in nats.
 

@@ -309,12 +309,15 @@ class Findings:
     def best_size(self) -> Size:
         """The most probable size: the largest prior times evidence, averaged over the errors of estimated evidence.
 
-        For a search by prediction it is the recommended size. Raises ValueError if no fit succeeded.
+        For a search by prediction it is the recommended size. Where the size is only a limit (`IBP`) it is the most
+        probable number in use. Raises ValueError if no fit succeeded.
         """
         if isinstance(self.evaluator, PredictiveEvaluator):
             return self.evaluator.recommendation(self.visits, self.settings.max_size).size
         if self.partitions is None:
             self._require_rankable()
+        elif self.partitions.size_is_limit:
+            return (int(np.argmax(self.partitions.size_chances)) + 1,)
         if not self.evaluator.nested:
             return self.estimated.best
         settings, evaluator = self.settings, self.evaluator

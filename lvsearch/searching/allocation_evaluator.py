@@ -169,9 +169,10 @@ class AllocationEvaluator(ModelEvaluator):
             return (1,)
         if found is None:
             return None
-        allowed = found.probability if max_size is None else found.probability[: max_size[0]]
+        chances = found.size_chances
+        allowed = chances if max_size is None else chances[: max_size[0]]
         order = np.argsort(-allowed, kind="stable")[: max(1, keep)]
-        worth = [int(place) for place in order if place == order[0] or found.probability[place] >= WORTH_A_FIT]
+        worth = [int(place) for place in order if place == order[0] or chances[place] >= WORTH_A_FIT]
         fitted = {visit.size for visit in visits}
         return next(((place + 1,) for place in worth if (place + 1,) not in fitted), None)
 

@@ -18,7 +18,7 @@ class FeatureSearch(RowSearch):
 
     model: the model, by default `lv.models.IBP()`
     prior, max_size, starts, seconds: as for `lv.search`
-    evidence: "marginal" takes minutes to compile for this model; "bound" is quick, but no answer if sizes are close
+    evidence: "marginal" counts the features in use by chains; "bound" is quicker, but no answer if sizes are close
     random_state: the seed
     verbose: True to show progress
     """

@@ -1,5 +1,7 @@
 """The default search of `IBP`: chains over features answer how many features are in use."""
 
+from dataclasses import replace
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -28,6 +30,8 @@ def test_the_answer_is_the_number_of_features_in_use(found: lv.SearchResult):
     assert found.partitions is not None
     assert found.partitions.is_settled
     assert found.partitions.occupied_summary()[1] == 2
+    assert found.best_size == (2,)
+    assert {visit.size for visit in found.visits} >= {(1,), (2,)}
     card = found.summary().splitlines()
     assert card[0].startswith("2 features (")
     assert "2 features are in use. The model's size, the number of features that could be used, is 2–" in card[1]
@@ -56,6 +60,15 @@ def test_under_another_prior_only_the_size_is_known(found: lv.SearchResult):
     other = found.with_prior(lv.sizes.Poisson(3))
     assert "could be used (" in other.summary().splitlines()[0]
     assert "known under the search's own prior alone" in other.summary()
+
+
+def test_the_size_that_is_fitted_is_the_next_one_that_the_prior_allows():
+    of_size, of_number = np.array([0.0, 0.0, 0.2, 0.0, 0.8]), np.array([0.1, 0.2, 0.3, 0.3, 0.1])
+    posterior = MixturePosterior(
+        np.log(np.full(5, 0.2)), of_size, of_size, of_number, of_number, 1.0, 100.0, 4, 256, 0.02, 0, "features", True
+    )
+    np.testing.assert_allclose(posterior.size_chances, [0.0, 0.0, 0.9, 0.0, 0.1])
+    np.testing.assert_array_equal(replace(posterior, size_is_limit=False).size_chances, of_size)
 
 
 @pytest.mark.slow
