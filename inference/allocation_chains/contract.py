@@ -1,4 +1,4 @@
-"""What chains over allocations have in common: the interface `AllocationChain`, and their states.
+"""The interface of chains over allocations, `AllocationChain`, and the states of such chains.
 
 An allocation says which rows are together: in a mixture of rows, which rows are in the same component (a partition);
 in a feature model, which rows have each feature. The rows of one component, or those that have one feature, are called

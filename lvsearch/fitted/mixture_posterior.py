@@ -143,7 +143,7 @@ class MixturePosterior:
 
     @property
     def size_chances(self) -> Float64[np.ndarray, " size"]:
-        """How probably each size is the answer, (size,), of sizes 1, 2, …; the sizes worth fitting are chosen by it.
+        """The probability that each of the sizes 1, 2, … is the answer, (size,), which says what sizes are worth a fit.
 
         It is p(K | rows). If K is only a limit, it is the probability that K features are in use, where K is the next
         size that the prior allows; no feature in use counts as size 1.
@@ -226,7 +226,7 @@ class MixturePosterior:
 
     @property
     def name_in_use(self) -> str:
-        """What K₊ counts: "occupied components", or "features in use"."""
+        """The name of what K₊ counts: "occupied components", or "features in use"."""
         return f"{self.counted} in use" if self.size_is_limit else f"occupied {self.counted}"
 
     def describe_occupied(self) -> str | None:

@@ -1,7 +1,8 @@
-"""The class `AllocationEvaluator`: MCMC over partitions of the rows, which gives the posterior of all sizes at once.
+"""The class `AllocationEvaluator`: MCMC over allocations of the rows, which gives the posterior of all sizes at once.
 
-The search has two stages. First chains over partitions of the rows are lengthened, a block of sweeps at a time, until
-they agree and are precise enough (`lvsearch.inference.allocation_chains`). They alone decide how probable each size is.
+An allocation says which rows are together (a partition, for mixtures), or which rows have which features. The search
+has two stages. First chains over allocations are lengthened, a block of sweeps at a time, until they agree and are
+precise enough (`lvsearch.inference.allocation_chains`). They alone decide how probable each size is.
 Then the most probable sizes are fitted, for people who want labels, means and predictions.
 """
 
@@ -44,16 +45,16 @@ CHAINS_KEY = 0xC4A1
 
 
 class AllocationEvaluator(ModelEvaluator):
-    """An evaluator that compares all sizes of a mixture of rows by MCMC over partitions of the rows.
+    """An evaluator that compares all sizes of a mixture of rows, or of features of rows, by MCMC over allocations.
 
     The most probable sizes are also fitted by mean field, for labels, means and predictions.
 
-    model, data: a mixture of rows whose parameters are integrated out, and the rows.
+    model, data: a mixture of rows whose parameters are integrated out or features of rows, and the rows.
     seed: decides every random number.
     chunks: the limits on memory that decide into what chunks data are cut; None chooses them.
     mesh: must be None, because the chains run on one device.
 
-    Raises ValueError for a model without chains over partitions, and for a mesh.
+    Raises ValueError for a model without such chains, and for a mesh.
     """
 
     def __init__(

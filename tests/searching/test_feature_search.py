@@ -8,7 +8,7 @@ import pytest
 
 import lvsearch as lv
 from lvsearch.fitted.mixture_posterior import MixturePosterior
-from lvsearch.inference.allocation_chains import AllocationTrace, run
+from lvsearch.inference.allocation_chains import AllocationTrace
 from lvsearch.models.contract import Model
 
 MODEL = lv.models.IBP()
@@ -89,7 +89,7 @@ def test_chains_that_cannot_compare_all_sizes_are_refused():
         lv.search(MODEL, planted(), evidence="partitions", exhaustive=True, max_size=2, progress=False)
 
 
-def test_no_feature_in_use_is_a_number_like_others(monkeypatch: pytest.MonkeyPatch):
+def test_no_feature_in_use_is_a_number_like_others():
     draws = np.array([[0, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 2]] * 4)
     log_rows = np.random.default_rng(0).normal(size=draws.shape)
     trace = AllocationTrace(np.full((12, 3), 1 / 3), draws, log_rows, 8, 1)
@@ -118,4 +118,3 @@ def test_numbers_in_use_must_be_precise_too():
 def test_the_answer_of_other_models_is_their_size():
     kinds = [value for value in vars(lv.models).values() if isinstance(value, type) and issubclass(value, Model)]
     assert [kind for kind in kinds if kind.size_is_limit] == [lv.models.IBP]
-    assert run.WARM_UP_BLOCKS > 0
