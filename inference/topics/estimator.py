@@ -32,7 +32,7 @@ from lvsearch.inference.sharding import on_host, split
 from lvsearch.inference.topics import kernel as kernels
 from lvsearch.inference.topics.inferred_concentrations import Concentration
 from lvsearch.inference.topics.memoized import layout_within, packing_of, topic_plan
-from lvsearch.inference.topics.merging import merge_topics
+from lvsearch.inference.topics.merging import CANDIDATES, closest_pairs, merge_topics, with_fewer_topics
 from lvsearch.inference.topics.passes import PassSettings, in_lanes, join_lanes, lanes_for, passes_in_lanes
 from lvsearch.models.families import PointSimplex
 from lvsearch.models.hyperpriors import GammaPrior
@@ -70,9 +70,9 @@ class TopicSettings:
     tolerance: float = 2e-5
     mean_field_passes: int = 8
     mean_field_sweeps: int = 2
-    # the largest share of the topics of a larger fit that is merged before passes follow, see `_merged_at_once`
-    merged_at_once: float = 0.06
-    passes_between_mergers: int = 3
+    # the largest share of the topics of a larger fit that go at once before passes follow, see `_fewer_at_once`
+    fewer_at_once: float = 0.06
+    passes_between: int = 3
     momentum: float = 0.9
     final_sweeps: int = 5
     final_tolerance: float = 0.05
@@ -156,7 +156,7 @@ class TopicEstimator(BaseEstimator):
         state, passes = self._collapsed(
             self.start_counts(n_topics, capacity, key, None, eta), alpha, eta, most, tolerance
         )
-        return self._collapsed_estimate(model, state, n_topics, passes)
+        return self._estimate_of(model, np.asarray(state.total)[:, :n_topics].T, passes)
 
     # ── marginal ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -168,7 +168,7 @@ class TopicEstimator(BaseEstimator):
         model, refits = self._first_model(start), self.empirical_bayes or bool(self.model.inferred)
         alpha, eta = _alpha(model, n_topics, capacity), _eta(model)
         if start is not None:
-            start = self._merge_gradually(start, model, n_topics)
+            start = self._with_fewer_topics(start, model, n_topics)
             self._lay_out(capacity)
         settings = self.settings
         most = settings.collapsed_passes if start is None else settings.warm_collapsed_passes
@@ -202,36 +202,40 @@ class TopicEstimator(BaseEstimator):
             lower += sum(each.log_integral() - each.log_density(float(given[name])) for name, each in inferred.items())
         return Estimate(model, size, {"topic_word": natural}, lower, np.inf, passes + wanted)
 
-    def _merge_gradually(self, start: Estimate, model: LDA, n_topics: int) -> Estimate:
-        """Return `start` with all but the last mergers made that lead to `n_topics`, a few at a time, with passes in
-        between.
+    def _with_fewer_topics(self, start: Estimate, model: LDA, n_topics: int) -> Estimate:
+        """Return `start` with `n_topics` of its topics left, a few fewer at a time, with passes in between.
 
-        Many mergers at once put two true topics into one, and passes hardly ever part them again. On a planted corpus
-        of 40 topics (100,000 tokens, nine topics in a document), fits of 64 topics held all 40. 40 topics merged from
-        them at once held 37, one by one 40, and their bound was 800 nats higher. Of a hundred topics and more, more
-        are merged at once: on news articles, from 300 to 200, the bounds of two fits were 900 and 1,300 nats higher
-        with 6 % at once than with 3 %, in half of the time.
+        Each time, a topic is left out or two are merged, whichever loses the documents less. In the passes the others
+        take over its words.
 
         start: a fit of more topics; one of `n_topics` or fewer is returned as it is.
         model: the model with the hyper-parameters of the passes.
         """
+        if start.size[0] <= n_topics:
+            return start
         settings, eta = self.settings, _eta(model)
         # Arrays keep the first length throughout: a program for every shorter one would take longer than it saves.
         (capacity,) = capacity_of(start.size)
         self._lay_out(capacity)
-        while (fewer := start.size[0] - _merged_at_once(start.size[0], settings.merged_at_once)) > n_topics:
-            pseudo_counts = np.zeros((self.n_words, capacity), np.float32)
-            pseudo_counts[:, :fewer] = _merged_counts(start, eta, fewer).T
-            alpha = _alpha(model, fewer, capacity)
-            passes = settings.passes_between_mergers
-            state, _ = self._collapsed(pseudo_counts, alpha, eta, passes, -np.inf)
-            start = self._collapsed_estimate(model, state, fewer, passes)
-        return start
+        passes, n_pairs = settings.passes_between, CANDIDATES * _fewer_at_once(start.size[0], settings.fewer_at_once)
+        counts = np.maximum(np.asarray(start.natural["topic_word"], np.float32) + 1 - eta, 0.0)
+        while len(counts) > n_topics:
+            alpha = _alpha(model, len(counts), capacity)
+            state, _ = self._collapsed(_columns(counts, capacity), alpha, eta, passes, -np.inf)
+            counts = np.maximum(np.asarray(state.total).T[: len(counts)], 0.0)
+            pairs = np.stack(closest_pairs(counts.astype(np.float64), n_pairs))
+            pairs = np.pad(pairs, ((0, 0), (0, n_pairs - pairs.shape[1])), mode="edge")
+            merged = _means(counts[pairs[0]] + counts[pairs[1]], eta).T
+            topics = _columns(_means(counts, eta), capacity)
+            losses = self._losses_with_fewer(topics, state.proportions, pairs.astype(np.int32), merged)
+            number = min(_fewer_at_once(len(counts), settings.fewer_at_once), len(counts) - n_topics)
+            counts = with_fewer_topics(counts, number, losses, pairs)
+        return self._estimate_of(model, counts, passes)
 
-    def _collapsed_estimate(self, model: LDA, state: kernels.Counts, n_topics: int, passes: int) -> Estimate:
-        """Return the state of collapsed passes as a fit of which no bound on the evidence is known."""
-        natural = np.asarray(state.total)[:, :n_topics].T + np.float32(_eta(model) - 1)
-        return Estimate(model, (n_topics,), {"topic_word": natural}, -np.inf, np.inf, passes)
+    def _estimate_of(self, model: LDA, counts: Float[np.ndarray, "topic word"], passes: int) -> Estimate:
+        """Return expected counts of words in topics as a fit of which no bound on the evidence is known."""
+        natural = counts + np.float32(_eta(model) - 1)
+        return Estimate(model, (len(counts),), {"topic_word": natural}, -np.inf, np.inf, passes)
 
     def _marginal_bound(self, model: LDA, natural: np.ndarray, gamma: Any, capacity: int) -> float:
         """Return the lower bound on the log evidence at exactly the given parameters, in nats, computed in float64.
@@ -476,6 +480,22 @@ class TopicEstimator(BaseEstimator):
         gammas, counts = zip(*in_lanes(one_pass, self.packed, gamma, n_lanes), strict=True)
         return join_lanes(gammas, self.packed), sum(counts[1:], start=counts[0])
 
+    def _losses_with_fewer(
+        self, topics: np.ndarray, gamma: Any, pairs: Int[np.ndarray, "two pair"], merged: np.ndarray
+    ) -> kernels.Losses:
+        """Return what all documents would lose with one topic fewer (`kernels.losses_with_fewer`), in nats, float64.
+
+        topics, merged: the probability of each word in each topic, (word, topic), and in each pair merged.
+        gamma: γ, the Dirichlet parameters of the documents' proportions. pairs: the topics of each pair.
+        """
+        n_lanes = lanes_for(self.packed, topics.shape[1])
+
+        def losses(tiles: DocumentTiles, gamma: Any) -> kernels.Losses:
+            return kernels.losses_with_fewer(tiles, topics, gamma, pairs, merged)
+
+        lanes = [losses(self.packed.tiles, gamma)] if n_lanes == 1 else in_lanes(losses, self.packed, gamma, n_lanes)
+        return kernels.sum_of_losses(lanes)
+
     def _document_bound(self, log_topics: Array, gamma: Any, alpha: np.ndarray) -> float:
         """Return the documents' part of the lower bound on the log evidence, in nats. Call it under
         `jax.enable_x64(True)`.
@@ -553,12 +573,24 @@ def _eta(model: LDA) -> float:
     return float(eta)
 
 
-def _merged_at_once(n_topics: int, share: float) -> int:
-    """Return how many of `n_topics` topics are merged at once, at least 1.
+def _fewer_at_once(n_topics: int, share: float) -> int:
+    """Return how many of `n_topics` topics are left out or merged at once, at least 1.
 
     They are n_topics² / 2000, but no more than the given share: 1 of 60 topics, 2 of 64, and from 120 on 6 %.
     """
     return max(1, int(n_topics * min(share, n_topics / 2000)))
+
+
+def _columns(rows: Float[np.ndarray, "topic word"], capacity: int) -> Float[np.ndarray, "word capacity"]:
+    """Return an array (topic, word) as (word, topic), with zeros for topics that do not exist, float32."""
+    columns = np.zeros((rows.shape[1], capacity), np.float32)
+    columns[:, : len(rows)] = rows.T
+    return columns
+
+
+def _means(counts: Float[np.ndarray, "topic word"], eta: float) -> Float[np.ndarray, "topic word"]:
+    """Return the posterior means of topics with these expected counts of words under Dirichlet(η)."""
+    return (counts + eta) / (counts + eta).sum(1, keepdims=True)
 
 
 def _alpha(model: LDA, n_topics: int, capacity: int) -> Float[np.ndarray, " topic"]:

@@ -18,7 +18,7 @@ best estimator measured, but not a bound. What is reported about its result is a
 MEAN_FIELD is coordinate ascent on the evidence bound.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.packing import DocumentTiles, PackedDocuments
@@ -36,6 +36,8 @@ from lvsearch.models.kernels import kernel
 
 TINY = 1e-30
 """The smallest number that is divided by."""
+LEAST_REST, MOST_ODDS = 1e-6, 3.0
+"""The least share that is left of a word or document without a topic, and the largest odds that count for pairs."""
 OVERSHOT = 1e-5
 """The loss of a pass, in nats per token, that shows that momentum had moved the topics too far ahead.
 
@@ -484,6 +486,101 @@ def _documents_bounds(tiles: DocumentTiles, expected_log_topics: Array, gamma: A
         return per_document(words, tile.slots, len(g)) + prior + proportions - log_gamma_positive(sums[:, 0])
 
     return jax.lax.map(lambda batch: jax.lax.map(one_tile, batch), (tiles, gamma))
+
+
+class Losses(NamedTuple):
+    """The log-likelihood that documents would lose with one topic fewer, in nats.
+
+    | field | shape | meaning |
+    |---|---|---|
+    | `without` | (topic,) | without a topic |
+    | `without_both` | (topic, topic) | about how much more without two topics than without the one and the other |
+    | `merged` | (pair,) | with the topics of a pair merged |
+    """
+
+    without: Any
+    without_both: Any
+    merged: Any
+
+
+@tiles_over_devices
+@kernel(static_argnames=("mesh",), brief=True)
+@counted
+def losses_with_fewer(
+    tiles: DocumentTiles,
+    topics: Float[Array, "word topic"],
+    gamma: Float[Array, "batch tile document topic"],
+    pairs: Int[Array, "two pair"] | np.ndarray,
+    merged: Float[Array, "word pair"],
+    mesh: Mesh | None = None,
+) -> Losses:
+    """Return the log-likelihood that documents would lose with one topic fewer, all else unchanged, in nats.
+
+    Let r_wk be the responsibility of topic k for a word of a document, and θ_k its share of the document, with count
+    c_w of the word and n tokens in all. Without topic k, the other topics share its place in the proportions, and the
+    document loses
+
+        Σ_w c_w log 1/(1 − r_wk) − n log 1/(1 − θ_k)
+
+    Without topics k and l it loses the sum of both, and about Σ_w c_w o_wk o_wl − n o_k o_l more, with the odds o = r /
+    (1 − r) and θ / (1 − θ). Of two equal topics either one can be spared, but not both. With both merged into a topic
+    with probabilities β, a word of probability p_w = Σ_k θ_k β_wk has θ_k β_wk + θ_l β_wl of it replaced by (θ_k + θ_l)
+    β_w.
+
+    tiles: the documents, each array (batch, tile, …).
+    topics: β, the probability of each word in each topic; 0 for topics that do not exist.
+    gamma: γ, the Dirichlet parameters of the documents' proportions.
+    pairs: the topics of each pair to be merged.
+    merged: the probability of each word in the merged topic of each pair.
+    mesh: the devices that share the tiles of every batch.
+    """
+    specs = (along(1), EVERYWHERE, along(1), EVERYWHERE, EVERYWHERE)
+    made = over_devices(partial(_losses_with_fewer, mesh), mesh, specs, EVERYWHERE)
+    return made(tiles, topics, gamma, pairs, merged)
+
+
+def _losses_with_fewer(
+    mesh: Mesh | None, tiles: DocumentTiles, topics: Array, gamma: Array, pairs: Array, merged: Array
+) -> Losses:
+    """Return what the documents of all devices would lose with one topic fewer (`losses_with_fewer`)."""
+    tiles, pairs = jax.tree.map(jnp.asarray, (tiles, pairs))
+
+    def without(shares: Array, counts: Array) -> tuple[Array, Array]:
+        """Return the losses without one topic and two, from shares (…, topic) of words or documents, and counts (…)."""
+        rest = jnp.maximum(1 - shares, LEAST_REST)
+        odds = jnp.minimum(shares / rest, MOST_ODDS)
+        axes = tuple(range(counts.ndim))
+        return -(counts[..., None] * jnp.log(rest)).sum(axes), jnp.tensordot(
+            odds * counts[..., None], odds, (axes, axes)
+        )
+
+    def one_tile(sums: Losses, x: tuple[DocumentTiles, Array]) -> tuple[Losses, None]:
+        tile, g = x
+        g = g / jnp.maximum(g.sum(-1, keepdims=True), TINY)
+        of_topics = topics[tile.words] * g[tile.slots][:, None]
+        of_words = jnp.maximum(of_topics.sum(-1, keepdims=True), TINY)
+        words = without(of_topics / of_words, tile.counts)
+        documents = without(g, per_document(tile.counts.sum(-1), tile.slots, len(g)))
+        both = (g[:, pairs[0]] + g[:, pairs[1]])[tile.slots][:, None] * merged[tile.words]
+        change = (both - of_topics[..., pairs[0]] - of_topics[..., pairs[1]]) / of_words
+        pair = -(tile.counts[..., None] * jnp.log1p(jnp.maximum(change, LEAST_REST - 1))).sum((0, 1))
+        found = Losses(words[0] - documents[0], words[1] - documents[1], pair)
+        return jax.tree.map(jnp.add, sums, found), None
+
+    def one_batch(sums: Losses, x: tuple[DocumentTiles, Array]) -> tuple[Losses, None]:
+        return jax.lax.scan(one_tile, sums, x)
+
+    n_topics, n_pairs = topics.shape[1], merged.shape[1]
+    none = Losses(*(jnp.zeros(shape, topics.dtype) for shape in ((n_topics,), (n_topics, n_topics), (n_pairs,))))
+    sums, _ = jax.lax.scan(one_batch, none, (tiles, gamma))
+    return total_over(sums, mesh)
+
+
+def sum_of_losses(parts: Sequence[Losses]) -> Losses:
+    """Return the losses of all documents from those of each part, float64."""
+    return Losses(
+        *(np.sum([np.asarray(each, np.float64) for each in field], axis=0) for field in zip(*parts, strict=True))
+    )
 
 
 @kernel(brief=True)

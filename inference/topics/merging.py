@@ -7,6 +7,8 @@ to a converged fit has to find its words from nothing.
 import numpy as np
 from jaxtyping import Float, Int
 
+from lvsearch.inference.topics.kernel import Losses
+
 CANDIDATES = 8
 """How many pairs of topics are compared exactly before each merger."""
 FEWEST_TOKENS = 1e-30
@@ -43,6 +45,34 @@ def merge_topics(counts: Float[np.ndarray, "topic word"], size: int) -> Float[np
         bounds[gone], bounds[:, gone] = np.inf, np.inf
         of_kept = np.where(remains, _cost_bounds(totals[one], roots[one], totals, roots)[0], np.inf)
         bounds[kept, kept + 1 :], bounds[:kept, kept] = of_kept[kept + 1 :], of_kept[:kept]
+    return counts[remains]
+
+
+def with_fewer_topics(
+    counts: Float[np.ndarray, "topic word"], number: int, losses: Losses, pairs: Int[np.ndarray, "two pair"]
+) -> Float[np.ndarray, "fewer word"]:
+    """Return expected word counts of `number` topics fewer, (topic, word), each left out or merged with another.
+
+    Again and again, what loses least is done. A topic that took part in a merger takes part in nothing else.
+
+    counts: expected word counts of each topic.
+    losses: what documents lose with one topic fewer, in nats; of topics that do not exist, too.
+    pairs: the topics of each pair that may be merged.
+    """
+    counts, n_topics = counts.copy(), len(counts)
+    without, merged = losses.without[:n_topics].copy(), losses.merged.copy()
+    remains, free = np.ones(n_topics, bool), np.ones(n_topics, bool)
+    for _ in range(number):
+        of_topics = np.where(free, without, np.inf)
+        of_pairs = np.where(free[pairs].all(0), merged, np.inf)
+        if of_pairs.min() < of_topics.min():
+            kept, gone = pairs[:, np.argmin(of_pairs)]
+            counts[kept] += counts[gone]
+            free[kept] = False
+        else:
+            gone = np.argmin(of_topics)
+        remains[gone] = free[gone] = False
+        without += losses.without_both[gone, :n_topics]
     return counts[remains]
 
 

@@ -73,6 +73,8 @@ three errors of a curve, and its range got wider.
 SHARP_DROP, SHARP_STRETCH = 0.5, 0.34
 """Gains end at once if they fall by half of their whole fall or more on a third of their stretch of log sizes or less.
 """
+PAST_THE_END = 1.2
+"""The factor from where gains seem to end to the next size, which is also the smallest step to a larger size."""
 BEYOND = 2
 """Sizes up to this multiple of the largest measured size are given a probability.
 
@@ -559,7 +561,7 @@ def next_measured(
         return NextSize(high, "its error decides whether larger sizes are tried")  # cheaper than twice the size
     ended = may_lose and len(curve.gains) > 1 and curve.gains[-2] < 0  # two estimates in a row are losses
     if ((still_gains and not ended) or not curve.has_mass(prior)) and high < limit:
-        further = _untried([min(2 * high, limit)], trials, "the largest size tried still gains")
+        further = _untried([min(_further(curve), limit)], trials, "the largest size tried still gains")
         if further is not None:
             return further
     if curve.gains[0] < SURE * curve.errors[0] and low > 2:
@@ -588,6 +590,24 @@ def next_measured(
             if middle is not None:
                 return middle
     return _size_to_repeat(curve, trials, most_trials, precision, prior)
+
+
+def _further(curve: EvidenceCurve) -> int:
+    """Return the next size beyond the largest measured one, which may gain: twice as large, or less.
+
+    Where the last two gains surely fall, a straight line in log size says where gains end. The next size lies a little
+    beyond that (`PAST_THE_END`), since gains fall less and less steeply. Twice the size takes more than twice as long.
+
+    curve: the gains measured so far.
+    """
+    high, factor = int(curve.measured[-1]), 2.0
+    if len(curve.gains) > 1:
+        fall, error = curve.gains[-2] - curve.gains[-1], math.hypot(*curve.errors[-2:])
+        if curve.gains[-1] > 0 and fall > SURE * error:
+            stretch = math.log(curve.middles[-1] / curve.middles[-2])
+            end = math.exp(min(math.log(2 * high), math.log(curve.middles[-1]) + stretch * curve.gains[-1] / fall))
+            factor = min(factor, PAST_THE_END * max(1.0, end / high))
+    return max(high + 1, math.ceil(factor * high))
 
 
 def _sharp_change(curve: EvidenceCurve) -> int | None:

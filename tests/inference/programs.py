@@ -308,6 +308,11 @@ def gain_of_a_topic() -> None:
     gain_of_last_topics(fitted.model, dataset(m.LDA(), COUNTS), (3,), fitted, KEY, work)
 
 
+def fewer_topics() -> None:
+    """A fit that begins with one of more topics."""
+    estimator(m.LDA(), dataset(m.LDA(), COUNTS)).fit((2,), KEY, estimate(m.LDA(), COUNTS, 3))
+
+
 def of_a_family() -> None:
     """What a check does for families of one's own."""
     model = m.FiniteMixture()
@@ -324,6 +329,7 @@ QUICK: dict[str, Callable[[], object]] = {
     "documents in files": from_files,
     "samples of topics": sampled_on,
     "factor analysers from fewer": factors_from_fewer,
+    "fewer topics": fewer_topics,
     "means of components": lambda: lv.fit(m.FiniteMixture(), ROWS, size=2, seed=0).means(),
 }
 """Calls of the fast tier."""

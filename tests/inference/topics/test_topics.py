@@ -29,7 +29,7 @@ from lvsearch.inference.engine.meanfield import (
 from lvsearch.inference.topics import kernel as kernels
 from lvsearch.inference.topics import passes
 from lvsearch.inference.topics.estimator import TopicEstimator, TopicSettings
-from lvsearch.inference.topics.merging import alike_pairs, cheapest_pairs, merge_topics
+from lvsearch.inference.topics.merging import alike_pairs, cheapest_pairs, merge_topics, with_fewer_topics
 from lvsearch.inference.topics.passes import PassSettings, passes_in_lanes
 from lvsearch.models.exponential.digamma import digamma_positive, exp_digamma, log_gamma_positive
 from lvsearch.models.lda import LDA
@@ -388,6 +388,63 @@ def test_merging_joins_the_most_similar_topics():
     np.testing.assert_allclose(merged, [noisy[0] + noisy[2], noisy[1]])
     np.testing.assert_allclose(merge_topics(noisy, 1).sum(), noisy.sum())
     np.testing.assert_array_equal(merge_topics(noisy, 5), noisy)
+
+
+def log_likelihood(theta: np.ndarray, topics: np.ndarray) -> float:
+    """log p(all words) at given proportions (document, topic), which need not sum to 1, and topics (word, topic)."""
+    words = counts().toarray()
+    seen = words.sum(1) > 0
+    theta = theta[seen] / theta[seen].sum(-1, keepdims=True)
+    return float((words[seen] * np.log(theta @ topics.T)).sum())
+
+
+def losses_of(gamma: np.ndarray, topics: np.ndarray, pairs: np.ndarray, merged: np.ndarray) -> kernels.Losses:
+    with jax.enable_x64(True):
+        tiles = wide(packed()).tiles
+        found = kernels.losses_with_fewer(tiles, topics, per_slot(packed(), gamma), pairs.astype(np.int32), merged)
+    return kernels.sum_of_losses([found])
+
+
+def test_losses_with_a_topic_fewer_are_those_of_the_documents():
+    """Each topic left out, and each pair merged, in NumPy. One topic does not exist, one document is empty."""
+    gamma, topics = random_gamma(), random_concentration() * (ALPHA > 0)
+    topics = topics / np.maximum(topics.sum(0), 1e-9)
+    pairs = np.array([[0, 0, 1], [1, 2, 2]])
+    merged = (topics[:, pairs[0]] + 2 * topics[:, pairs[1]]) / 3
+    found = losses_of(gamma, topics, pairs, merged)
+    now = log_likelihood(gamma, topics)
+    for k in range(3):
+        others = np.delete(np.arange(3), k)
+        assert found.without[k] == pytest.approx(now - log_likelihood(gamma[:, others], topics[:, others]), rel=1e-9)
+    for pair, (k, other) in enumerate(pairs.T):
+        (third,) = {0, 1, 2} - {k, other}
+        theta = np.stack([gamma[:, k] + gamma[:, other], gamma[:, third]], 1)
+        left = np.stack([merged[:, pair], topics[:, third]], 1)
+        assert found.merged[pair] == pytest.approx(now - log_likelihood(theta, left), rel=1e-9)
+    assert found.without[3] == 0.0
+
+
+def test_losses_without_two_topics_are_nearly_those_of_both_and_of_the_pair():
+    """Where both have small shares; what is lost without both is counted in NumPy."""
+    gamma, topics = random_gamma() * np.array([0.02, 1.0, 0.03, 0.0]), (random_concentration() + 1) * (ALPHA > 0)
+    topics = topics / np.maximum(topics.sum(0), 1e-9)
+    pairs = np.array([[0], [2]])
+    found = losses_of(gamma, topics, pairs, topics[:, :1])
+    both = log_likelihood(gamma, topics) - log_likelihood(gamma[:, [1]], topics[:, [1]])
+    extra = both - float(found.without[0] + found.without[2])
+    assert found.without_both[0, 2] == pytest.approx(extra, rel=0.2)
+    assert found.without_both[0, 2] == pytest.approx(found.without_both[2, 0])
+
+
+def test_of_two_equal_topics_one_is_left_out_and_the_other_stays():
+    """Topics 0 and 1 are one topic cut in two, 2 and 3 are others. Without either of 0 and 1 little is lost."""
+    both = np.array([[9.0, 40.0, 0, 0], [40.0, 9.0, 0, 0], [0, 0, 5, 2], [0, 0, 2, 2]])
+    losses = kernels.Losses(np.array([3.0, 2.0, 8.0, 9.0]), both, np.array([20.0, 5.0]))
+    word_counts = np.arange(1.0, 21.0).reshape(4, 5)
+    pairs = np.array([[0, 2], [1, 3]])
+    np.testing.assert_array_equal(with_fewer_topics(word_counts, 1, losses, pairs), word_counts[[0, 2, 3]])
+    two_fewer = np.stack([word_counts[0], word_counts[2] + word_counts[3]])  # the cheap merger, not topic 0
+    np.testing.assert_array_equal(with_fewer_topics(word_counts, 2, losses, pairs), two_fewer)
 
 
 # ── the estimator ───────────────────────────────────────────────────────────────────────────────────────────────────
