@@ -88,6 +88,15 @@ topics, 20 sweeps give a gain of 104 nats and 200 sweeps one of 81.
 """
 
 
+SHORT_EFFORT, MANY_TOKENS = GainEffort(8, 8, 4, 12), 1_000_000
+"""With as many tokens, a gain is first measured with the short effort. It stands if all paths agree on its sign. Later
+measurements are as long as those before them are with fewer tokens.
+
+On 2,400,000 tokens with 40 planted topics the 40th gained 12,400 ± 1,800 nats in 27 seconds, and with the first of
+`EFFORTS` 12,300 ± 1,000 in 55. The 42nd gained −400 ± 1,900 and −1,200 ± 1,100.
+"""
+
+
 class TopicAverages(NamedTuple):
     """Averages of topics and proportions over sweeps and particles of a chain.
 
@@ -123,19 +132,26 @@ def _gain_of_last_topic(
     With 8 and more, paths have half of the temperatures. On news articles (197 topics, 24 pairs) the ends of the two
     directions are then 101 nats a topic apart instead of 79.
 
+    With `MANY_TOKENS`, the first measurement is a short one where the sign of the gain is plain.
+
     Hyper-parameters that have priors are fixed at the fit's numbers. At other likely numbers the gain differs by
     little, because the evidence is flat in them there.
 
     size: (K,). estimate: a fit of K topics. trial: how often this gain was measured before; later measurements work
         longer.
     """
-    work = EFFORTS[min(trial, len(EFFORTS) - 1)]
+    many = bool(counts_of(data).sum() >= MANY_TOKENS)
+    work = EFFORTS[min(max(trial - many, 0), len(EFFORTS) - 1)]
     model = cast(LDA, estimate.model)
     most = max(1, size[0] // TOPICS_PER_PAIR) if size[0] >= FEWEST_FOR_SEVERAL else 1
     fewer = max(len(alike_pairs(_expected_counts(model, estimate), most)), most // LEAST_SHARE)
     fewer -= fewer % PAIRS_STEP if fewer > PAIRS_STEP else 0
     if fewer >= PAIRS_STEP:
         work = work._replace(temperatures=work.temperatures // 2)
+    if many and trial == 0:
+        short = gain_of_last_topics(model, data, size, estimate, key, SHORT_EFFORT, fewer)
+        if np.ptp(np.sign([short.forward, short.backward])) == 0:
+            return short
     return gain_of_last_topics(model, data, size, estimate, key, work, fewer)
 
 

@@ -70,7 +70,8 @@ class TopicSettings:
     tolerance: float = 2e-5
     mean_field_passes: int = 8
     mean_field_sweeps: int = 2
-    # the largest share of the topics of a larger fit that go at once before passes follow, see `_fewer_at_once`
+    # The share of a larger fit's topics that go before passes follow. With 10 %, fits of 40 topics (2.4 million words,
+    # 40 planted) ended 39,000 nats lower; with 4 % fits were as good as with 6 %.
     fewer_at_once: float = 0.06
     passes_between: int = 3
     momentum: float = 0.9
@@ -112,8 +113,8 @@ class TopicEstimator(BaseEstimator):
         self.settings, self.empirical_bayes = settings, empirical_bayes
         self.n_words, self.n_documents = data.extents["word"], data.n_units
         self.plug_in = isinstance(model.topics, PointSimplex)
-        # Marginal fits begin with a larger fit's topics, merged. They were measured to end higher than fits that grow
-        # from a smaller one. Plug-in fits grow, so that each is at least as likely as the smaller fit it starts from.
+        # Marginal fits begin with topics of a larger fit. They were measured to end higher than fits that grow from a
+        # smaller one. Plug-in fits grow, so that each is at least as likely as the smaller fit it starts from.
         self.shrinks = not self.plug_in
         self._prepare(data)
 
@@ -122,8 +123,8 @@ class TopicEstimator(BaseEstimator):
 
         size: (number of topics,).
         key: the random key of starts.
-        start: a larger fit, whose topics are merged, or a smaller one, to which topics are added that start from
-            documents. None starts all topics from documents.
+        start: a larger fit, some of whose topics are left out or merged, or a smaller one, to which topics are added
+            that start from documents. None starts all topics from documents.
         """
         (capacity,) = capacity_of(size)
         self._lay_out(capacity)
@@ -205,8 +206,13 @@ class TopicEstimator(BaseEstimator):
     def _with_fewer_topics(self, start: Estimate, model: LDA, n_topics: int) -> Estimate:
         """Return `start` with `n_topics` of its topics left, a few fewer at a time, with passes in between.
 
-        Each time, a topic is left out or two are merged, whichever loses the documents less. In the passes the others
-        take over its words.
+        Each time, a topic is left out or two are merged, whichever lowers the documents' likelihood less. In the
+        passes the others take over its words.
+
+        Mergers alone keep a topic of words that all subjects share, which is like no other. On 2.4 million words with
+        40 planted topics, fits of 40 from 60 then held four such topics, and eight planted ones joined in four. Their
+        bound was 93,000 nats lower than now, when all 40 are found. On Cora, at 32, 64 and 100 topics, bounds are 250
+        nats higher on average, where two fits differ by 500.
 
         start: a fit of more topics; one of `n_topics` or fewer is returned as it is.
         model: the model with the hyper-parameters of the passes.
@@ -217,7 +223,7 @@ class TopicEstimator(BaseEstimator):
         # Arrays keep the first length throughout: a program for every shorter one would take longer than it saves.
         (capacity,) = capacity_of(start.size)
         self._lay_out(capacity)
-        passes, n_pairs = settings.passes_between, CANDIDATES * _fewer_at_once(start.size[0], settings.fewer_at_once)
+        passes, n_pairs = settings.passes_between, CANDIDATES * self._fewer_at_once(start.size[0])
         counts = np.maximum(np.asarray(start.natural["topic_word"], np.float32) + 1 - eta, 0.0)
         while len(counts) > n_topics:
             alpha = _alpha(model, len(counts), capacity)
@@ -228,9 +234,13 @@ class TopicEstimator(BaseEstimator):
             merged = _means(counts[pairs[0]] + counts[pairs[1]], eta).T
             topics = _columns(_means(counts, eta), capacity)
             losses = self._losses_with_fewer(topics, state.proportions, pairs.astype(np.int32), merged)
-            number = min(_fewer_at_once(len(counts), settings.fewer_at_once), len(counts) - n_topics)
+            number = min(self._fewer_at_once(len(counts)), len(counts) - n_topics)
             counts = with_fewer_topics(counts, number, losses, pairs)
         return self._estimate_of(model, counts, passes)
+
+    def _fewer_at_once(self, n_topics: int) -> int:
+        """Return how many of `n_topics` topics go before passes follow, at least 1."""
+        return max(1, int(self.settings.fewer_at_once * n_topics))
 
     def _estimate_of(self, model: LDA, counts: Float[np.ndarray, "topic word"], passes: int) -> Estimate:
         """Return expected counts of words in topics as a fit of which no bound on the evidence is known."""
@@ -571,14 +581,6 @@ def _eta(model: LDA) -> float:
     if eta is None:
         raise ValueError("marginal evidence integrates topics out: got no topic_concentration, expected their prior")
     return float(eta)
-
-
-def _fewer_at_once(n_topics: int, share: float) -> int:
-    """Return how many of `n_topics` topics are left out or merged at once, at least 1.
-
-    They are n_topics² / 2000, but no more than the given share: 1 of 60 topics, 2 of 64, and from 120 on 6 %.
-    """
-    return max(1, int(n_topics * min(share, n_topics / 2000)))
 
 
 def _columns(rows: Float[np.ndarray, "topic word"], capacity: int) -> Float[np.ndarray, "word capacity"]:

@@ -462,6 +462,24 @@ def test_a_fit_to_merge_has_topics_and_no_bound_and_a_fit_of_fewer_topics_begins
     assert merged.natural["topic_word"].shape == (3, N_WORDS)
 
 
+def test_a_fit_with_fewer_topics_leaves_out_topics_of_words_that_all_share():
+    """Eight topics that vary about one distribution of words: a fit of twelve has topics of common words alone. Mergers
+    keep these and join planted topics; the bound then is 580 nats below that of a fit from the planted topics."""
+    rng = np.random.default_rng(2)
+    n_topics, n_words = 8, 600
+    common = 1 / (np.arange(n_words) + 10.0)
+    topics = rng.gamma(1000 * common / common.sum() + 1e-3, size=(n_topics, n_words))
+    topics /= topics.sum(1, keepdims=True)
+    proportions = rng.dirichlet(np.full(n_topics, 5 / n_topics), 1500)
+    planted = csr_array(np.array([rng.multinomial(150, each @ topics) for each in proportions]))
+    estimator = TopicEstimator(LDA(), documents(planted))
+    found = estimator.fit((n_topics,), jax.random.key(2), estimator.fit_to_merge((12,), jax.random.key(2)))
+    eta = 0.05
+    natural = {"topic_word": (topics * planted.sum() / n_topics + eta - 1).astype(np.float32)}
+    known = Estimate(LDA(), (n_topics,), natural, -np.inf, np.inf, 1)
+    assert found.log_lower > estimator.fit((n_topics,), jax.random.key(2), known).log_lower - 400
+
+
 def test_recorded_marginal_bound_is_that_of_the_carried_state(monkeypatch):
     """Evaluated again at the natural parameters and the model that the estimate carries: the same bits."""
     estimator = TopicEstimator(LDA(1.9, ETA), data(), SETTINGS)
