@@ -73,8 +73,11 @@ three errors of a curve, and its range got wider.
 SHARP_DROP, SHARP_STRETCH = 0.5, 0.34
 """Gains end at once if they fall by half of their whole fall or more on a third of their stretch of log sizes or less.
 """
-PAST_THE_END = 1.2
-"""The factor from where gains seem to end to the next size, which is also the smallest step to a larger size."""
+PAST_THE_END, SHORT_STEP = 1.2, 1.5
+"""The factor from where gains seem to end to the next size; the largest step to a size that is found so.
+
+The smaller factor is also the smallest step to a larger size.
+"""
 BEYOND = 2
 """Sizes up to this multiple of the largest measured size are given a probability.
 
@@ -595,19 +598,22 @@ def next_measured(
 def _further(curve: EvidenceCurve) -> int:
     """Return the next size beyond the largest measured one, which may gain: twice as large, or less.
 
-    Where the last two gains surely fall, a straight line in log size says where gains end. The next size lies a little
-    beyond that (`PAST_THE_END`), since gains fall less and less steeply. Twice the size takes more than twice as long.
+    Where the last two gains surely fall, a straight line in log size says where gains end. If that is near, the next
+    size lies a little beyond (`PAST_THE_END`). Otherwise it is twice as large: gains fall less and less steeply, so
+    that a line that ends far away ends too early. Twice the size takes more than twice as long.
 
     curve: the gains measured so far.
     """
-    high, factor = int(curve.measured[-1]), 2.0
+    high = int(curve.measured[-1])
     if len(curve.gains) > 1:
         fall, error = curve.gains[-2] - curve.gains[-1], math.hypot(*curve.errors[-2:])
         if curve.gains[-1] > 0 and fall > SURE * error:
             stretch = math.log(curve.middles[-1] / curve.middles[-2])
-            end = math.exp(min(math.log(2 * high), math.log(curve.middles[-1]) + stretch * curve.gains[-1] / fall))
-            factor = min(factor, PAST_THE_END * max(1.0, end / high))
-    return max(high + 1, math.ceil(factor * high))
+            log_end = math.log(curve.middles[-1]) + stretch * float(curve.gains[-1]) / float(fall)
+            further = math.ceil(PAST_THE_END * max(high, math.exp(min(log_end, math.log(2 * high)))))
+            if further <= SHORT_STEP * high:
+                return further
+    return 2 * high
 
 
 def _sharp_change(curve: EvidenceCurve) -> int | None:

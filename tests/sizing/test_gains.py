@@ -149,6 +149,23 @@ def test_halving_finds_where_gains_end_in_few_measurements(end):
     assert (end,) in posterior.indistinguishable
 
 
+@pytest.mark.parametrize(
+    ("gains", "further"),
+    [
+        ({16: 900.0, 32: 900.0}, 64),  # as before: nothing falls
+        ({32: 850.0, 64: 800.0}, 128),  # falls by no more than two errors of the difference
+        ({64: 1000.0, 128: 300.0}, 256),  # on a line in log size gains end at 172, which is not near
+        ({64: 300.0, 128: 60.0}, 183),  # they end at 128 · 2^(1/4) = 152
+        ({64: 300.0, 128: 1.0}, 154),  # they end at once: the smallest step
+    ],
+)
+def test_the_next_size_lies_a_little_beyond_where_gains_seem_to_end(gains, further):
+    found = {size: (gain, 10.0 if size > 64 else 30.0) for size, gain in gains.items()}
+    step = next_measured(measured(found), dict.fromkeys(found, 1), Geometric(0.01), 3, None)
+    assert step is not None
+    assert step.size == further
+
+
 def test_on_gains_that_fall_smoothly_few_measurements_give_a_range_that_holds_the_truth():
     """log evidence = −.6 (k − 95.5)² / 2, gains known to 8 nats: as where real text fades out."""
     held, widths = 0, []

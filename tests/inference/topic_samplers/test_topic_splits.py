@@ -206,3 +206,31 @@ def test_large_sizes_merge_the_pairs_that_are_alike_and_never_only_one(
     size_gain._gain_of_last_topic(model, data, (n_topics,), estimate, jax.random.key(0), 0)
     ((*_, work, merged),) = asked
     assert (merged, work.temperatures) == (fewer, temperatures)
+
+
+@pytest.mark.parametrize(
+    ("trial", "forward", "backward", "temperatures"),
+    [
+        (0, (900.0, 1200.0), (9000.0, 8000.0), [8]),  # all paths say that the topic gains
+        (0, (-9000.0, -8000.0), (-900.0, -300.0), [8]),
+        (0, (-900.0, -1200.0), (900.0, 800.0), [8, 24]),  # the sign is open
+        (1, (900.0, 1200.0), (9000.0, 8000.0), [24]),
+        (2, (900.0, 1200.0), (9000.0, 8000.0), [60]),
+    ],
+)
+def test_with_many_tokens_a_short_measurement_stands_if_all_paths_agree_on_the_sign(
+    monkeypatch, trial, forward, backward, temperatures
+):
+    asked = []
+
+    def record(*given: object) -> Gain:
+        asked.append(given[5].temperatures)
+        return Gain(np.array(forward), np.array(backward), asked[-1])
+
+    monkeypatch.setattr(size_gain, "gain_of_last_topics", record)
+    monkeypatch.setattr(size_gain, "MANY_TOKENS", 12)
+    data = lv.Corpus.from_matrix(np.ones((4, 3), int)).dataset()
+    estimate = Estimate(lv.models.LDA(1.0, ETA), (3,), {"topic_word": np.ones((3, 3))}, -np.inf, np.inf, 1)
+    found = size_gain._gain_of_last_topic(estimate.model, data, (3,), estimate, jax.random.key(0), trial)
+    assert asked == temperatures
+    assert found.temperatures == temperatures[-1]

@@ -462,6 +462,7 @@ def test_a_fit_to_merge_has_topics_and_no_bound_and_a_fit_of_fewer_topics_begins
     assert merged.natural["topic_word"].shape == (3, N_WORDS)
 
 
+@pytest.mark.slow
 def test_a_fit_with_fewer_topics_leaves_out_topics_of_words_that_all_share():
     """Eight topics that vary about one distribution of words: a fit of twelve has topics of common words alone. Mergers
     keep these and join planted topics; the bound then is 580 nats below that of a fit from the planted topics."""
