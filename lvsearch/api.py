@@ -25,7 +25,7 @@ from lvsearch.inference.allocation_chains import has_allocation_chain
 from lvsearch.inference.compiles import compiles, compiles_since, prepare_programs
 from lvsearch.interrupts import postpone_interrupts, remember_interrupts
 from lvsearch.models.contract import Model
-from lvsearch.models.plain_arguments import as_path, check_flags, one_of, shortened_repr, whole_number
+from lvsearch.models.plain_arguments import as_path, check_flags, checked_seed, one_of, shortened_repr, whole_number
 from lvsearch.recommending.evaluator import PARTS, PREDICTIVE, checked_prior, model_evaluator
 from lvsearch.reports.page import write_page
 from lvsearch.results.card import has_answer
@@ -37,7 +37,6 @@ from lvsearch.scrutiny.scrutiny import NOTHING_ASKED
 from lvsearch.searching.allocation_evaluator import PARTITIONS
 from lvsearch.searching.controller import Budget, SearchSettings, SearchState, run
 from lvsearch.searching.evaluators import ModelEvaluator
-from lvsearch.seeds import checked_seed
 from lvsearch.sizing.fit import Evaluator
 from lvsearch.sizing.sizes import Size, SizePrior, as_size
 from lvsearch.workers.remote_fits import Executor, Workers, check_executor

@@ -17,6 +17,8 @@ import numpy as np
 
 LONGEST = 60
 """The number of characters of a wrong value that a message shows."""
+LARGEST_SEED = 2**32 - 1
+"""The largest seed. JAX keeps 32 bits of a seed, so beyond it two seeds would silently be the same."""
 
 
 def whole_number(name: str, value: Any, *, least: int | None = None, most: int | None = None) -> int:
@@ -35,6 +37,14 @@ def whole_number(name: str, value: Any, *, least: int | None = None, most: int |
     if number is None or _is_truth(value) or not _is_within(number, least, most):
         raise ValueError(f"got {name}={shortened_repr(value)}, expected a whole number{_limits(least, most)}")
     return number
+
+
+def checked_seed(seed: Any) -> int:
+    """Return the seed as an int, which NumPy's generators and JAX's keys can both take.
+
+    Raises ValueError unless it is a whole number from 0 to 2³² − 1.
+    """
+    return whole_number("seed", seed, least=0, most=LARGEST_SEED)
 
 
 def real_number(

@@ -39,10 +39,10 @@ import numpy as np
 from jaxtyping import Array, Float, Float64, Int, Key
 from scipy.sparse import csr_array
 
-from lvsearch.inference.annealing.best_particles import average_over_sweeps, take_best_particles
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.annealing.hyperparameters import gamma_around
 from lvsearch.inference.annealing.kits import Anchor, ChainKit, chain_kit
+from lvsearch.inference.annealing.particle_arrays import average_over_sweeps, take_best_particles
 from lvsearch.inference.annealing.particles import draw_from_q
 from lvsearch.inference.generators import generator
 from lvsearch.inference.topic_samplers.chain import SETTLING, CollapsedTopics, collapsed_topics

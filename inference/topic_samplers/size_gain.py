@@ -80,7 +80,7 @@ class GainEffort(NamedTuple):
 
 
 EFFORTS = (GainEffort(24, 20, 8, 40), GainEffort(60, 40, 10, 80), GainEffort(120, 60, 15, 160))
-"""The work of the first, the second and every further measurement of one gain.
+"""The work of the first, the second and every further measurement of one gain, with fewer than `MANY_TOKENS` tokens.
 
 The first one decides most signs: a topic that the data have gains a thousand nats, and one that they do not have loses
 a hundred or two. The smaller size settles for longer, because it begins where two topics were merged. On Cora at 96
@@ -88,12 +88,13 @@ topics, 20 sweeps give a gain of 104 nats and 200 sweeps one of 81.
 """
 
 
-SHORT_EFFORT, MANY_TOKENS = GainEffort(8, 8, 4, 12), 1_000_000
-"""With as many tokens, a gain is first measured with the short effort. It stands if all paths agree on its sign. Later
-measurements are as long as those before them are with fewer tokens.
+SHORT_EFFORT = GainEffort(temperatures=8, settling=8, averaging=4, settling_merged=12)
+MANY_TOKENS = 1_000_000
+"""With so many tokens a gain is first measured with `SHORT_EFFORT`. That stands if all paths have the same sign.
 
-On 2,400,000 tokens with 40 planted topics the 40th gained 12,400 ± 1,800 nats in 27 seconds, and with the first of
-`EFFORTS` 12,300 ± 1,000 in 55. The 42nd gained −400 ± 1,900 and −1,200 ± 1,100.
+Otherwise `EFFORTS[0]` follows at once. The second measurement is made with `EFFORTS[0]`, the third with `EFFORTS[1]`. On
+2,400,000 tokens with 40 planted topics the 40th gained 12,400 ± 1,800 nats by the short effort in 27 seconds, and
+12,300 ± 1,000 by the longer one in 55. The 42nd gained −400 ± 1,900, so that its sign was open, and −1,200 ± 1,100.
 """
 
 
@@ -132,16 +133,16 @@ def _gain_of_last_topic(
     With 8 and more, paths have half of the temperatures. On news articles (197 topics, 24 pairs) the ends of the two
     directions are then 101 nats a topic apart instead of 79.
 
-    With `MANY_TOKENS`, the first measurement is a short one where the sign of the gain is plain.
+    With `MANY_TOKENS`, a short first measurement stands if all of its paths have the same sign.
 
     Hyper-parameters that have priors are fixed at the fit's numbers. At other likely numbers the gain differs by
     little, because the evidence is flat in them there.
 
-    size: (K,). estimate: a fit of K topics. trial: how often this gain was measured before; later measurements work
-        longer.
+    size: (K,). estimate: a fit of K topics. trial: how often this gain was measured before; it decides the work.
     """
-    many = bool(counts_of(data).sum() >= MANY_TOKENS)
-    work = EFFORTS[min(max(trial - many, 0), len(EFFORTS) - 1)]
+    many = counts_of(data).sum() >= MANY_TOKENS
+    earlier = max(trial - 1, 0) if many else trial  # the short measurement takes the place of one
+    work = EFFORTS[min(earlier, len(EFFORTS) - 1)]
     model = cast(LDA, estimate.model)
     most = max(1, size[0] // TOPICS_PER_PAIR) if size[0] >= FEWEST_FOR_SEVERAL else 1
     fewer = max(len(alike_pairs(_expected_counts(model, estimate), most)), most // LEAST_SHARE)

@@ -32,7 +32,7 @@ from lvsearch.inference.sharding import on_host, split
 from lvsearch.inference.topics import kernel as kernels
 from lvsearch.inference.topics.inferred_concentrations import Concentration
 from lvsearch.inference.topics.memoized import layout_within, packing_of, topic_plan
-from lvsearch.inference.topics.merging import CANDIDATES, closest_pairs, merge_topics, with_fewer_topics
+from lvsearch.inference.topics.merging import CANDIDATES, closest_pairs, merge_topics, remove_topics
 from lvsearch.inference.topics.passes import PassSettings, in_lanes, join_lanes, lanes_for, passes_in_lanes
 from lvsearch.models.families import PointSimplex
 from lvsearch.models.hyperpriors import GammaPrior
@@ -55,6 +55,7 @@ class TopicSettings:
     | `collapsed_topic_concentration` | the least concentration of topics in collapsed passes |
     | `tolerance` | the gain of a collapsed pass below which they end |
     | `mean_field_passes`, `mean_field_sweeps` | passes that climb the bound, and updates of a document in each |
+    | `fewer_at_once`, `passes_between` | the share of topics that go in one step; collapsed passes before each |
     | `momentum` | the share of the last step by which topics are moved on before a pass |
     | `final_sweeps`, `final_tolerance` | the most updates of a document before the bound is computed; when they end |
     | `documents_per_topic`, `start_weight` | documents that a topic starts from; their weight, a share of the corpus |
@@ -70,8 +71,7 @@ class TopicSettings:
     tolerance: float = 2e-5
     mean_field_passes: int = 8
     mean_field_sweeps: int = 2
-    # The share of a larger fit's topics that go before passes follow. With 10 %, fits of 40 topics (2.4 million words,
-    # 40 planted) ended 39,000 nats lower; with 4 % fits were as good as with 6 %.
+    # With 10 %, fits of 40 topics (2.4 million words, 40 planted) ended 39,000 nats lower than with 6 % or 4 %.
     fewer_at_once: float = 0.06
     passes_between: int = 3
     momentum: float = 0.9
@@ -169,7 +169,7 @@ class TopicEstimator(BaseEstimator):
         model, refits = self._first_model(start), self.empirical_bayes or bool(self.model.inferred)
         alpha, eta = _alpha(model, n_topics, capacity), _eta(model)
         if start is not None:
-            start = self._with_fewer_topics(start, model, n_topics)
+            start = self._remove_topics(start, model, n_topics)
             self._lay_out(capacity)
         settings = self.settings
         most = settings.collapsed_passes if start is None else settings.warm_collapsed_passes
@@ -203,16 +203,17 @@ class TopicEstimator(BaseEstimator):
             lower += sum(each.log_integral() - each.log_density(float(given[name])) for name, each in inferred.items())
         return Estimate(model, size, {"topic_word": natural}, lower, np.inf, passes + wanted)
 
-    def _with_fewer_topics(self, start: Estimate, model: LDA, n_topics: int) -> Estimate:
-        """Return `start` with `n_topics` of its topics left, a few fewer at a time, with passes in between.
+    def _remove_topics(self, start: Estimate, model: LDA, n_topics: int) -> Estimate:
+        """Return `start` reduced to `n_topics` topics in small steps, with collapsed passes before each step.
 
-        Each time, a topic is left out or two are merged, whichever lowers the documents' likelihood less. In the
-        passes the others take over its words.
+        A step leaves topics out, or merges two, whichever lowers the documents' likelihood less. In the passes the
+        other topics take over the words of those left out. Steps are small because many mergers at once join topics
+        for good: of 40 planted topics 37 were held by fits of 40 that were merged from 64 at once, and 40 in steps.
 
-        Mergers alone keep a topic of words that all subjects share, which is like no other. On 2.4 million words with
-        40 planted topics, fits of 40 from 60 then held four such topics, and eight planted ones joined in four. Their
-        bound was 93,000 nats lower than now, when all 40 are found. On Cora, at 32, 64 and 100 topics, bounds are 250
-        nats higher on average, where two fits differ by 500.
+        Mergers alone keep topics of words that all subjects share, which are like no other. On 2.4 million words with
+        40 planted topics, fits of 40 from 60 then held four such topics, and four that held two planted ones each;
+        their bound was 93,000 nats below that of this method, which finds all 40. On Cora (32, 64, 100 topics) bounds
+        are 250 nats higher than with mergers alone, on average; fits with two seeds differ by 500.
 
         start: a fit of more topics; one of `n_topics` or fewer is returned as it is.
         model: the model with the hyper-parameters of the passes.
@@ -230,20 +231,21 @@ class TopicEstimator(BaseEstimator):
             state, _ = self._collapsed(_columns(counts, capacity), alpha, eta, passes, -np.inf)
             counts = np.maximum(np.asarray(state.total).T[: len(counts)], 0.0)
             pairs = np.stack(closest_pairs(counts.astype(np.float64), n_pairs))
+            # the last pair again and again: equally many pairs at every step share a compiled program
             pairs = np.pad(pairs, ((0, 0), (0, n_pairs - pairs.shape[1])), mode="edge")
             merged = _means(counts[pairs[0]] + counts[pairs[1]], eta).T
             topics = _columns(_means(counts, eta), capacity)
-            losses = self._losses_with_fewer(topics, state.proportions, pairs.astype(np.int32), merged)
+            losses = self._document_losses(topics, state.proportions, pairs.astype(np.int32), merged)
             number = min(self._fewer_at_once(len(counts)), len(counts) - n_topics)
-            counts = with_fewer_topics(counts, number, losses, pairs)
+            counts = remove_topics(counts, number, losses, pairs)
         return self._estimate_of(model, counts, passes)
 
     def _fewer_at_once(self, n_topics: int) -> int:
-        """Return how many of `n_topics` topics go before passes follow, at least 1."""
+        """Return how many of `n_topics` topics go in one step, at least 1."""
         return max(1, int(self.settings.fewer_at_once * n_topics))
 
     def _estimate_of(self, model: LDA, counts: Float[np.ndarray, "topic word"], passes: int) -> Estimate:
-        """Return expected counts of words in topics as a fit of which no bound on the evidence is known."""
+        """Return a fit with these expected word counts; its lower bound is −∞, its upper bound ∞."""
         natural = counts + np.float32(_eta(model) - 1)
         return Estimate(model, (len(counts),), {"topic_word": natural}, -np.inf, np.inf, passes)
 
@@ -490,18 +492,19 @@ class TopicEstimator(BaseEstimator):
         gammas, counts = zip(*in_lanes(one_pass, self.packed, gamma, n_lanes), strict=True)
         return join_lanes(gammas, self.packed), sum(counts[1:], start=counts[0])
 
-    def _losses_with_fewer(
+    def _document_losses(
         self, topics: np.ndarray, gamma: Any, pairs: Int[np.ndarray, "two pair"], merged: np.ndarray
     ) -> kernels.Losses:
-        """Return what all documents would lose with one topic fewer (`kernels.losses_with_fewer`), in nats, float64.
+        """Return what all documents lose if topics are left out or merged (`kernels.removal_losses`), in nats.
 
-        topics, merged: the probability of each word in each topic, (word, topic), and in each pair merged.
-        gamma: γ, the Dirichlet parameters of the documents' proportions. pairs: the topics of each pair.
+        topics: the probability of each word in each topic, (word, topic).
+        gamma: γ, the Dirichlet parameters of the documents' proportions.
+        pairs: the topics of each pair. merged: the probability of each word in the merged topic of each, (word, pair).
         """
         n_lanes = lanes_for(self.packed, topics.shape[1])
 
         def losses(tiles: DocumentTiles, gamma: Any) -> kernels.Losses:
-            return kernels.losses_with_fewer(tiles, topics, gamma, pairs, merged)
+            return kernels.removal_losses(tiles, topics, gamma, pairs, merged)
 
         lanes = [losses(self.packed.tiles, gamma)] if n_lanes == 1 else in_lanes(losses, self.packed, gamma, n_lanes)
         return kernels.sum_of_losses(lanes)

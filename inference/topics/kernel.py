@@ -18,8 +18,8 @@ best estimator measured, but not a bound. What is reported about its result is a
 MEAN_FIELD is coordinate ascent on the evidence bound.
 """
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable
+from functools import partial, reduce
 from typing import Any, NamedTuple
 
 import jax
@@ -37,7 +37,9 @@ from lvsearch.models.kernels import kernel
 TINY = 1e-30
 """The smallest number that is divided by."""
 LEAST_REST, MOST_ODDS = 1e-6, 3.0
-"""The least share that is left of a word or document without a topic, and the largest odds that count for pairs."""
+"""Limits in `removal_losses`: the least that 1 − r or 1 − θ may be, so that no token costs more than 13.8 nats; and the
+largest odds r / (1 − r). Larger odds are those of topics that are needed in any case.
+"""
 OVERSHOT = 1e-5
 """The loss of a pass, in nats per token, that shows that momentum had moved the topics too far ahead.
 
@@ -489,24 +491,26 @@ def _documents_bounds(tiles: DocumentTiles, expected_log_topics: Array, gamma: A
 
 
 class Losses(NamedTuple):
-    """The log-likelihood that documents would lose with one topic fewer, in nats.
+    """How much log-likelihood the documents lose if topics are left out or merged, in nats (`removal_losses`).
 
     | field | shape | meaning |
     |---|---|---|
-    | `without` | (topic,) | without a topic |
-    | `without_both` | (topic, topic) | about how much more without two topics than without the one and the other |
-    | `merged` | (pair,) | with the topics of a pair merged |
+    | `without` | (topic,) | the loss without a topic |
+    | `extra_without_both` | (topic, topic) | about the loss without both, minus `without` of each; may be negative |
+    | `merged` | (pair,) | the loss if the topics of a pair are one |
+
+    The diagonal of `extra_without_both` has no meaning.
     """
 
     without: Any
-    without_both: Any
+    extra_without_both: Any
     merged: Any
 
 
 @tiles_over_devices
 @kernel(static_argnames=("mesh",), brief=True)
 @counted
-def losses_with_fewer(
+def removal_losses(
     tiles: DocumentTiles,
     topics: Float[Array, "word topic"],
     gamma: Float[Array, "batch tile document topic"],
@@ -514,18 +518,18 @@ def losses_with_fewer(
     merged: Float[Array, "word pair"],
     mesh: Mesh | None = None,
 ) -> Losses:
-    """Return the log-likelihood that documents would lose with one topic fewer, all else unchanged, in nats.
+    """Return how much log-likelihood the documents lose if one topic is left out, or two are merged, in nats.
 
-    Let r_wk be the responsibility of topic k for a word of a document, and θ_k its share of the document, with count
-    c_w of the word and n tokens in all. Without topic k, the other topics share its place in the proportions, and the
-    document loses
+    Take one document of n tokens, with counts c_w and proportions θ = γ / Σγ. Its words have probability p_w = Σ_j θ_j
+    β_wj, and r_wk = θ_k β_wk / p_w. Without topic k the other proportions are divided by 1 − θ_k, and the document
+    loses
 
         Σ_w c_w log 1/(1 − r_wk) − n log 1/(1 − θ_k)
 
-    Without topics k and l it loses the sum of both, and about Σ_w c_w o_wk o_wl − n o_k o_l more, with the odds o = r /
-    (1 − r) and θ / (1 − θ). Of two equal topics either one can be spared, but not both. With both merged into a topic
-    with probabilities β, a word of probability p_w = Σ_k θ_k β_wk has θ_k β_wk + θ_l β_wl of it replaced by (θ_k + θ_l)
-    β_w.
+    Without k and l it loses both, and Σ_w c_w log 1/(1 − o_wk o_wl) − n log 1/(1 − o_k o_l) more, with o_wk = r_wk / (1
+    − r_wk) and o_k = θ_k / (1 − θ_k). The first order of this is returned, with odds of at most `MOST_ODDS`. It is
+    large for two equal topics: one can be spared, not both. If k and l are merged into a topic β, p_w changes by (θ_k +
+    θ_l) β_w − θ_k β_wk − θ_l β_wl. Losses are summed over documents.
 
     tiles: the documents, each array (batch, tile, …).
     topics: β, the probability of each word in each topic; 0 for topics that do not exist.
@@ -533,20 +537,25 @@ def losses_with_fewer(
     pairs: the topics of each pair to be merged.
     merged: the probability of each word in the merged topic of each pair.
     mesh: the devices that share the tiles of every batch.
+
+    Returns: the losses of all documents, summed in the type of `topics`.
     """
     specs = (along(1), EVERYWHERE, along(1), EVERYWHERE, EVERYWHERE)
-    made = over_devices(partial(_losses_with_fewer, mesh), mesh, specs, EVERYWHERE)
+    made = over_devices(partial(_removal_losses, mesh), mesh, specs, EVERYWHERE)
     return made(tiles, topics, gamma, pairs, merged)
 
 
-def _losses_with_fewer(
+def _removal_losses(
     mesh: Mesh | None, tiles: DocumentTiles, topics: Array, gamma: Array, pairs: Array, merged: Array
 ) -> Losses:
-    """Return what the documents of all devices would lose with one topic fewer (`losses_with_fewer`)."""
+    """Return the losses of the documents of all devices, from the tiles of one (see `removal_losses`)."""
     tiles, pairs = jax.tree.map(jnp.asarray, (tiles, pairs))
 
-    def without(shares: Array, counts: Array) -> tuple[Array, Array]:
-        """Return the losses without one topic and two, from shares (…, topic) of words or documents, and counts (…)."""
+    def removal_terms(shares: Array, counts: Array | np.ndarray) -> tuple[Array, Array]:
+        """Return Σ count · log 1/(1 − share) of each topic, and Σ count · odds · odds of each pair of topics.
+
+        shares: of words or documents, (…, topic). counts: of the same, (…).
+        """
         rest = jnp.maximum(1 - shares, LEAST_REST)
         odds = jnp.minimum(shares / rest, MOST_ODDS)
         axes = tuple(range(counts.ndim))
@@ -556,31 +565,32 @@ def _losses_with_fewer(
 
     def one_tile(sums: Losses, x: tuple[DocumentTiles, Array]) -> tuple[Losses, None]:
         tile, g = x
-        g = g / jnp.maximum(g.sum(-1, keepdims=True), TINY)
-        of_topics = topics[tile.words] * g[tile.slots][:, None]
-        of_words = jnp.maximum(of_topics.sum(-1, keepdims=True), TINY)
-        words = without(of_topics / of_words, tile.counts)
-        documents = without(g, per_document(tile.counts.sum(-1), tile.slots, len(g)))
-        both = (g[:, pairs[0]] + g[:, pairs[1]])[tile.slots][:, None] * merged[tile.words]
-        change = (both - of_topics[..., pairs[0]] - of_topics[..., pairs[1]]) / of_words
-        pair = -(tile.counts[..., None] * jnp.log1p(jnp.maximum(change, LEAST_REST - 1))).sum((0, 1))
-        found = Losses(words[0] - documents[0], words[1] - documents[1], pair)
+        # the parts θ_k β_wk of each word's probability, and their sum p_w
+        theta = g / jnp.maximum(g.sum(-1, keepdims=True), TINY)
+        parts = topics[tile.words] * theta[tile.slots][:, None]
+        p_words = jnp.maximum(parts.sum(-1, keepdims=True), TINY)
+        # without topics: terms of words, with shares r_wk, minus terms of documents, with shares θ_k
+        words = removal_terms(parts / p_words, tile.counts)
+        documents = removal_terms(theta, per_document(tile.counts.sum(-1), tile.slots, len(theta)))
+        # merged topics: by which share of itself p_w changes
+        of_merged = (theta[:, pairs[0]] + theta[:, pairs[1]])[tile.slots][:, None] * merged[tile.words]
+        change = (of_merged - parts[..., pairs[0]] - parts[..., pairs[1]]) / p_words
+        of_pairs = -(tile.counts[..., None] * jnp.log1p(jnp.maximum(change, LEAST_REST - 1))).sum((0, 1))
+        found = Losses(words[0] - documents[0], words[1] - documents[1], of_pairs)
         return jax.tree.map(jnp.add, sums, found), None
 
     def one_batch(sums: Losses, x: tuple[DocumentTiles, Array]) -> tuple[Losses, None]:
         return jax.lax.scan(one_tile, sums, x)
 
     n_topics, n_pairs = topics.shape[1], merged.shape[1]
-    none = Losses(*(jnp.zeros(shape, topics.dtype) for shape in ((n_topics,), (n_topics, n_topics), (n_pairs,))))
-    sums, _ = jax.lax.scan(one_batch, none, (tiles, gamma))
+    zeros = Losses(*(jnp.zeros(shape, topics.dtype) for shape in ((n_topics,), (n_topics, n_topics), (n_pairs,))))
+    sums, _ = jax.lax.scan(one_batch, zeros, (tiles, gamma))
     return total_over(sums, mesh)
 
 
-def sum_of_losses(parts: Sequence[Losses]) -> Losses:
-    """Return the losses of all documents from those of each part, float64."""
-    return Losses(
-        *(np.sum([np.asarray(each, np.float64) for each in field], axis=0) for field in zip(*parts, strict=True))
-    )
+def sum_of_losses(parts: Iterable[Losses]) -> Losses:
+    """Return the losses of all documents from those of each part, added one after another in float64."""
+    return Losses(*reduce(lambda sums, part: tuple(map(np.add, sums, part)), parts, (np.zeros(()),) * 3))
 
 
 @kernel(brief=True)

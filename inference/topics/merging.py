@@ -1,4 +1,4 @@
-"""Make fewer topics from more, by merging the two topics whose merger costs least, as often as needed.
+"""Make fewer topics from more: merge the pair whose merger costs least, or leave out the topic that is needed least.
 
 Going down is the cheap direction. Words that two similar topics had learnt together stay together, while a topic added
 to a converged fit has to find its words from nothing.
@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from lvsearch.inference.topics.kernel import Losses
 
 CANDIDATES = 8
-"""How many pairs of topics are compared exactly before each merger."""
+"""How many pairs of topics are compared exactly for each topic that goes."""
 FEWEST_TOKENS = 1e-30
 """The least number of tokens in divisions and logarithms, which takes the place of 0."""
 ALIKE = 2.0
@@ -48,23 +48,26 @@ def merge_topics(counts: Float[np.ndarray, "topic word"], size: int) -> Float[np
     return counts[remains]
 
 
-def with_fewer_topics(
+def remove_topics(
     counts: Float[np.ndarray, "topic word"], number: int, losses: Losses, pairs: Int[np.ndarray, "two pair"]
 ) -> Float[np.ndarray, "fewer word"]:
-    """Return expected word counts of `number` topics fewer, (topic, word), each left out or merged with another.
+    """Return expected word counts after at most `number` topics were left out or merged, (topic, word).
 
-    Again and again, what loses least is done. A topic that took part in a merger takes part in nothing else.
+    Each step makes the removal or the merger that costs the documents least. A merged topic is not touched again. The
+    words of a topic left out are in no topic afterwards: passes have to follow.
 
     counts: expected word counts of each topic.
-    losses: what documents lose with one topic fewer, in nats; of topics that do not exist, too.
+    losses: the documents' losses. Arrays over topics may be longer than `counts`.
     pairs: the topics of each pair that may be merged.
     """
     counts, n_topics = counts.copy(), len(counts)
     without, merged = losses.without[:n_topics].copy(), losses.merged.copy()
-    remains, free = np.ones(n_topics, bool), np.ones(n_topics, bool)
+    remains, free = np.ones(n_topics, bool), np.ones(n_topics, bool)  # free: neither removed nor merged yet
     for _ in range(number):
         of_topics = np.where(free, without, np.inf)
         of_pairs = np.where(free[pairs].all(0), merged, np.inf)
+        if not free.any():
+            break
         if of_pairs.min() < of_topics.min():
             kept, gone = pairs[:, np.argmin(of_pairs)]
             counts[kept] += counts[gone]
@@ -72,7 +75,10 @@ def with_fewer_topics(
         else:
             gone = np.argmin(of_topics)
         remains[gone] = free[gone] = False
-        without += losses.without_both[gone, :n_topics]
+        # The others are needed more now: of two equal topics the second. So is the merger of such a topic.
+        extra = losses.extra_without_both[gone, :n_topics]
+        without += extra
+        merged += np.maximum(extra, 0.0)[pairs].sum(0)
     return counts[remains]
 
 

@@ -205,20 +205,22 @@ class StreamedTopicEstimator(TopicEstimator):
             total = total + counts
         return gammas, total
 
-    def _losses_with_fewer(
+    def _document_losses(
         self, topics: np.ndarray, gamma: Any, pairs: Int[np.ndarray, "two pair"], merged: np.ndarray
     ) -> kernels.Losses:
-        """Return what all documents would lose with one topic fewer (`kernels.losses_with_fewer`), in nats, float64.
+        """Return what all documents lose if topics are left out or merged (`kernels.removal_losses`), in nats.
 
-        topics, merged: the probability of each word in each topic, (word, topic), and in each pair merged.
-        gamma: γ, the Dirichlet parameters of every document's proportions, on disk. pairs: the topics of each pair.
+        topics: the probability of each word in each topic, (word, topic).
+        gamma: γ, the Dirichlet parameters of every document's proportions, on disk.
+        pairs: the topics of each pair. merged: the probability of each word in the merged topic of each, (word, pair).
         """
-        gammas, found = cast(ScratchArray, gamma), []
-        for piece in self._documents.pieces():
-            tiles = DocumentTiles(*(leaf[None] for leaf in piece.tiles))
-            here = gammas.read(piece.first, piece.last)[None]
-            found.append(kernels.losses_with_fewer(tiles, topics, here, pairs, merged))
-        return kernels.sum_of_losses(found)
+        gammas = cast(ScratchArray, gamma)
+
+        def losses(piece: DocumentPiece) -> kernels.Losses:
+            tiles, here = DocumentTiles(*(leaf[None] for leaf in piece.tiles)), gammas.read(piece.first, piece.last)
+            return kernels.removal_losses(tiles, topics, here[None], pairs, merged)
+
+        return kernels.sum_of_losses(map(losses, self._documents.pieces()))
 
     def _document_bound(self, log_topics: Array, gamma: Any, alpha: np.ndarray) -> float:
         """Return the documents' part of the lower bound on the log evidence, in nats, float64.

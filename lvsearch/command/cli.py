@@ -16,7 +16,7 @@ from lvsearch.command.arguments import FORMER_SCORES, KEEP, Runs, parser
 from lvsearch.command.sources import check_sources, read_corpus, stop_words_of
 from lvsearch.files.plain_text import one_line, print_any_text, visible
 from lvsearch.interrupts import INTERRUPTED, listen_again, remember_interrupts, was_interrupted
-from lvsearch.seeds import checked_seed
+from lvsearch.models.plain_arguments import checked_seed
 
 if TYPE_CHECKING:
     from jax.sharding import Mesh

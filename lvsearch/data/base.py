@@ -16,8 +16,7 @@ from jaxtyping import Int
 
 from lvsearch.files.plain_text import visible
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.models.plain_arguments import as_list, real_number, whole_number
-from lvsearch.seeds import checked_seed
+from lvsearch.models.plain_arguments import as_list, checked_seed, real_number, whole_number
 
 D = TypeVar("D", bound="Data")
 

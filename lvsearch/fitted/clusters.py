@@ -23,10 +23,9 @@ from lvsearch.inference.mixtures import predictive_log_density
 from lvsearch.models.components import Component
 from lvsearch.models.kernels import kernel
 from lvsearch.models.mixture import MixtureModel
-from lvsearch.models.plain_arguments import as_list, whole_number
+from lvsearch.models.plain_arguments import as_list, checked_seed, whole_number
 from lvsearch.models.units import Row
 from lvsearch.pictures.style import MARKERS, Caption, draw_captioned, in_house_style, palette_of
-from lvsearch.seeds import checked_seed
 from lvsearch.sizing.words import with_noun
 
 if TYPE_CHECKING:

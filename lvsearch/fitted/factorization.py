@@ -12,8 +12,7 @@ from lvsearch.comparison.similarity import ComponentMembers, word_affinity
 from lvsearch.data.points import Points, row_index
 from lvsearch.fitted.model import FittedModel, comparable_fit
 from lvsearch.inference.factorizations import cell_scores
-from lvsearch.models.plain_arguments import whole_number
-from lvsearch.seeds import checked_seed
+from lvsearch.models.plain_arguments import checked_seed, whole_number
 
 
 @dataclass(frozen=True, repr=False)

@@ -26,8 +26,7 @@ from lvsearch.inference.allocation_chains import (
 from lvsearch.inference.compiles import prepare_programs
 from lvsearch.inference.diagnostics import MOST_RHAT
 from lvsearch.models.contract import Model
-from lvsearch.models.plain_arguments import real_number, whole_number
-from lvsearch.seeds import checked_seed
+from lvsearch.models.plain_arguments import checked_seed, real_number, whole_number
 from lvsearch.sizing.posterior import EstimatedPosterior, MemberPosterior, format_probability
 from lvsearch.sizing.sizes import Mixture, SizePrior, weak
 from lvsearch.sizing.words import sizes_in_words

@@ -32,9 +32,8 @@ from lvsearch.models.components.categorical import question_of
 from lvsearch.models.contract import Model
 from lvsearch.models.families import Categorical
 from lvsearch.models.kernels import copied_arrays
-from lvsearch.models.plain_arguments import as_path, shortened_repr, whole_number
+from lvsearch.models.plain_arguments import as_path, checked_seed, shortened_repr, whole_number
 from lvsearch.pictures.fact_card import Fact, html_card, text_card
-from lvsearch.seeds import checked_seed
 from lvsearch.sizing.evidence import Evidence
 from lvsearch.sizing.sizes import Size
 from lvsearch.sizing.words import with_noun

@@ -20,10 +20,9 @@ from lvsearch.inference.diagnostics import FEWEST_EFFECTIVE, MOST_RHAT, bulk_eff
 from lvsearch.inference.mixtures.partitions import OccupiedCounts, occupied_along, occupied_over_chains
 from lvsearch.inference.processes import LogPrior, occupied_chains, occupied_sampler
 from lvsearch.models.contract import Model
-from lvsearch.models.plain_arguments import whole_number
+from lvsearch.models.plain_arguments import checked_seed, whole_number
 from lvsearch.pictures.style import in_house_style, palette_of
 from lvsearch.progress import progress_bar
-from lvsearch.seeds import checked_seed
 from lvsearch.sizing.posterior import format_probability
 from lvsearch.sizing.words import is_or_are, sizes_in_words, with_noun
 

@@ -15,9 +15,8 @@ from lvsearch.inference.processes import process_sampler
 from lvsearch.inference.sampling import Recorder, Trace, recorder, run
 from lvsearch.models.contract import Model
 from lvsearch.models.families import PointGaussian, PointMean, PointProbability, PointSimplex
-from lvsearch.models.plain_arguments import as_path, shortened_repr, whole_number, yes_or_no
+from lvsearch.models.plain_arguments import as_path, checked_seed, shortened_repr, whole_number, yes_or_no
 from lvsearch.progress import progress_bar
-from lvsearch.seeds import checked_seed
 from lvsearch.sizing.sizes import Size, as_size
 
 POINTS = (PointGaussian, PointMean, PointProbability, PointSimplex)

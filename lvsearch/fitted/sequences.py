@@ -16,9 +16,8 @@ from lvsearch.fitted.model import FittedModel, column_names_of, comparable_fit
 from lvsearch.inference.engine.describing import site_value
 from lvsearch.inference.sequences import most_probable_paths
 from lvsearch.models.hidden_markov import HiddenMarkov
-from lvsearch.models.plain_arguments import as_list, whole_number
+from lvsearch.models.plain_arguments import as_list, checked_seed, whole_number
 from lvsearch.models.units import Row
-from lvsearch.seeds import checked_seed
 
 STATE, SEQUENCE = "state", "sequence"
 

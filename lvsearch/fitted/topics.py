@@ -17,10 +17,9 @@ from lvsearch.fitted.recommending import recommended
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.word_mixtures import document_proportions
 from lvsearch.models.families import IndicatorFamily
-from lvsearch.models.plain_arguments import real_number, shortened_repr, whole_number
+from lvsearch.models.plain_arguments import checked_seed, real_number, shortened_repr, whole_number
 from lvsearch.models.topic_model import TopicModel
 from lvsearch.pictures.style import draw_captioned
-from lvsearch.seeds import checked_seed
 from lvsearch.texts.analyzer import Analyzer
 from lvsearch.texts.counting import is_words
 from lvsearch.topics.coloured_text import ColouredDocument, ColouredText, ColouredWord, colour_text

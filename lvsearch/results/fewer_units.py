@@ -14,14 +14,13 @@ from lvsearch.inference.evidence import evidence_chain, grow, sequential
 from lvsearch.inference.generators import generator
 from lvsearch.interrupts import was_interrupted
 from lvsearch.models.contract import Model
-from lvsearch.models.plain_arguments import whole_number
+from lvsearch.models.plain_arguments import checked_seed, whole_number
 from lvsearch.progress import progress_bar
 from lvsearch.results.findings import Findings
 from lvsearch.results.repeated_searches import audited_search, search_of_model
 from lvsearch.scrutiny.robustness import Robustness
 from lvsearch.searching.allocation_evaluator import AllocationEvaluator
 from lvsearch.searching.evaluators import ModelEvaluator
-from lvsearch.seeds import checked_seed
 
 SWEEPS, PARTICLES = 12, 64
 BEYOND = 2

@@ -16,13 +16,12 @@ from lvsearch.fitted.kinds import as_fitted_model
 from lvsearch.fitted.model import FittedModel
 from lvsearch.inference.compiles import prepare_programs
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.models.plain_arguments import real_number, whole_number
+from lvsearch.models.plain_arguments import LARGEST_SEED, checked_seed, real_number, whole_number
 from lvsearch.progress import progress_bar
 from lvsearch.results.findings import Findings
 from lvsearch.results.repeated_searches import search_of_model
 from lvsearch.scrutiny.persistence import Persistence, Recurrence, Source
 from lvsearch.searching.evaluators import ModelEvaluator
-from lvsearch.seeds import LARGEST_SEED, checked_seed
 from lvsearch.sizing.sizes import Size, as_size
 
 LEAST_PROBABLE = 0.01

@@ -21,7 +21,7 @@ from lvsearch.inference.engine.estimate import capacity_of
 from lvsearch.inference.topic_samplers.word_likelihood import log_word_likelihoods
 from lvsearch.interrupts import was_interrupted
 from lvsearch.models.lda import LDA
-from lvsearch.models.plain_arguments import whole_number
+from lvsearch.models.plain_arguments import LARGEST_SEED, checked_seed, whole_number
 from lvsearch.progress import progress_bar
 from lvsearch.results.findings import Findings
 from lvsearch.results.heldout import SAMPLES, require_comparable
@@ -30,7 +30,6 @@ from lvsearch.results.repeated_searches import audited_search, search_of_model
 from lvsearch.scrutiny import other_scores as kinds
 from lvsearch.scrutiny.other_scores import OtherScores, ScoreKind, SizeScore
 from lvsearch.searching.evaluators import ModelEvaluator
-from lvsearch.seeds import LARGEST_SEED, checked_seed
 from lvsearch.sizing.sizes import Size
 from lvsearch.sizing.univariate import as_sizes
 from lvsearch.topics.topic_scores import (

@@ -35,8 +35,7 @@ from lvsearch.inference.trees import (
 )
 from lvsearch.models.hlda import HLDA
 from lvsearch.models.hyperpriors import GammaPrior
-from lvsearch.models.plain_arguments import real_number, whole_number, yes_or_no
-from lvsearch.seeds import checked_seed
+from lvsearch.models.plain_arguments import checked_seed, real_number, whole_number, yes_or_no
 from lvsearch.trees.topic_tree import TopicTree, TreeNode
 from lvsearch.trees.tree_storage import TreeParts, load_parts, save_parts
 

@@ -1,7 +1,8 @@
 """Gaussian components with a covariance matrix: one for each component, or one known matrix for all.
 
 `FullCovarianceComponents` have a covariance matrix each; mean and precision matrix are integrated out.
-`KnownCovarianceComponents` share one known covariance, and only the means differ (Blei 2004, §5.5).
+`KnownCovarianceComponents` share one known covariance, and only the means differ (Blei 2004, §5.5). `DependentColumns`
+is the base class of the former and of factor analysers.
 """
 
 from collections.abc import Mapping
@@ -22,9 +23,9 @@ from lvsearch.models.components.arguments import (
     positive_or_prior,
     positive_parameter,
     refuse_partial_rows,
+    standardised,
 )
 from lvsearch.models.components.component import Component
-from lvsearch.models.components.dependent_columns import DependentColumns
 from lvsearch.models.contract import ExpectedCells, HyperparameterArray, hyperparameter, is_traced
 from lvsearch.models.exponential.matrices import cholesky, solve_lower
 from lvsearch.models.exponential.scalars import LOG_2PI
@@ -38,6 +39,33 @@ from lvsearch.models.families import (
 )
 from lvsearch.models.hyperpriors import GammaPrior, as_text, prior_mean
 from lvsearch.models.units import Row
+
+
+class DependentColumns(Component):
+    """Gaussians of free covariance between columns: a row counts whole or not at all.
+
+    `location`, `scale`: of each column, or one number for all. Rows are shifted and scaled by them.
+    """
+
+    location: eqx.AbstractVar[HyperparameterArray]
+    scale: eqx.AbstractVar[HyperparameterArray]
+
+    def check(self, units: Row) -> None:
+        refuse_partial_rows(units, "columns depend on each other")
+
+    def coordinates(self, unit: Row) -> Float[Array, " dim"]:
+        return standardised(unit, self.location, self.scale)
+
+    def log_carrier(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Float[Array, ""]:
+        total = jnp.broadcast_to(-0.5 * LOG_2PI - jnp.log(self.scale), coordinates.shape).sum()
+        return jnp.where(observed.all(), total, 0.0).astype(coordinates.dtype)
+
+    def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
+        """Return inf for every row with observed cells, else 0, in nats, shape (rows,).
+
+        A component on few rows has a density without bound.
+        """
+        return np.where(np.asarray(units.observed).any(-1), np.inf, 0.0)
 
 
 class FullCovarianceComponents(DependentColumns):

@@ -18,7 +18,7 @@ from lvsearch.models.components.arguments import (
     positive_parameter,
 )
 from lvsearch.models.components.component import Component
-from lvsearch.models.components.dependent_columns import DependentColumns
+from lvsearch.models.components.covariances import DependentColumns
 from lvsearch.models.contract import ExpectedCells, HyperparameterArray
 from lvsearch.models.exponential.matrices import cholesky, log_determinant, solve_lower
 from lvsearch.models.exponential.regression import (

@@ -309,7 +309,7 @@ def gain_of_a_topic() -> None:
 
 
 def fewer_topics() -> None:
-    """A fit that begins with one of more topics."""
+    """A fit of two topics that begins with a fit of three."""
     estimator(m.LDA(), dataset(m.LDA(), COUNTS)).fit((2,), KEY, estimate(m.LDA(), COUNTS, 3))
 
 

@@ -18,10 +18,10 @@ from lvsearch.data.kinds import data_for, require_model
 from lvsearch.files.packed_files import read_text
 from lvsearch.files.storage import CorruptFolderError, read_folder, write_folder
 from lvsearch.files.untrusted_files import read_arrays
+from lvsearch.models.plain_arguments import LARGEST_SEED, checked_seed
 from lvsearch.reading.counts import read_ldac
 from lvsearch.reading.opening import documents_in
 from lvsearch.reading.vocabulary import read_lines
-from lvsearch.seeds import LARGEST_SEED, checked_seed
 
 
 def fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

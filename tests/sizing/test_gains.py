@@ -152,11 +152,11 @@ def test_halving_finds_where_gains_end_in_few_measurements(end):
 @pytest.mark.parametrize(
     ("gains", "further"),
     [
-        ({16: 900.0, 32: 900.0}, 64),  # as before: nothing falls
+        ({16: 900.0, 32: 900.0}, 64),  # nothing falls: doubled
         ({32: 850.0, 64: 800.0}, 128),  # falls by no more than two errors of the difference
         ({64: 1000.0, 128: 300.0}, 256),  # on a line in log size gains end at 172, which is not near
         ({64: 300.0, 128: 60.0}, 183),  # they end at 128 · 2^(1/4) = 152
-        ({64: 300.0, 128: 1.0}, 154),  # they end at once: the smallest step
+        ({64: 300.0, 128: 1.0}, 154),  # they end at 128: the smallest step
     ],
 )
 def test_the_next_size_lies_a_little_beyond_where_gains_seem_to_end(gains, further):

@@ -150,7 +150,7 @@ def test_table_joint_and_product_of_tables_are_one_thing():
 def test_a_mass_is_the_sum_of_its_parts(rate, start, width, shifted):
     prior = sizes.Poisson(rate, shifted)
     parts = np.logaddexp(prior.log_box((start,), (start + width,)), prior.log_mass(start + width))
-    # Of a mass near 1 the log is known to the relative error of the parts, a few 1e-13 in SciPy's incomplete gamma.
+    # The log of a mass near 1 has the mass' relative error as absolute error: a few 1e-13 in SciPy's incomplete gamma.
     assert parts == pytest.approx(prior.log_mass(start), rel=1e-11, abs=1e-12)
 
 
