@@ -203,6 +203,42 @@ def test_the_scatter_of_fits_that_were_made_anew_widens_the_range():
     assert np.median(widths) < 0.3
 
 
+def test_gains_that_end_at_once_do_not_lie_on_a_curve_however_large_their_errors_are():
+    """Measured on a planted corpus of 35 topics: on a curve the range was 30–61."""
+    gains = {
+        16: 481.0,
+        19: 344.0,
+        23: 377.0,
+        27: 322.0,
+        32: 259.0,
+        38: -60.0,
+        45: -69.0,
+        49: -60.0,
+        54: -90.0,
+        64: -58.0,
+    }
+    errors = (89.0, 77.0, 63.0, 67.0, 53.0, 59.0, 54.0, 31.0, 21.0, 19.0)
+    curve = evidence_curve(measured({k: (gain, e) for (k, gain), e in zip(gains.items(), errors, strict=True)}))
+    assert curve is not None
+    assert curve.smooth is None
+    _, first, last = curve.answer(Geometric(0.05))
+    assert 32 <= first <= 35 <= last < 50
+
+
+def test_no_probability_heaps_up_where_a_curve_of_gains_ends():
+    """Measured on Cora: the curve ends at 188, where a few of its draws still gain. The next gain, of 376, is a loss."""
+    sizes = (16, 32, 47, 66, 79, 94, 103, 112, 133, 158, 172, 188, 376)
+    gains = (1876.0, 412.0, 315.0, 201.0, 145.0, 102.0, 110.0, 76.0, 42.0, 5.0, -4.0, -12.0, -36.0)
+    errors = (185.0, 93.0, 37.0, 32.0, 25.0, 22.0, 15.0, 14.0, 11.0, 7.0, 6.0, 4.0, 2.0)
+    curve = evidence_curve(measured({k: (g, e) for k, g, e in zip(sizes, gains, errors, strict=True)}))
+    assert curve is not None
+    assert curve.smooth is not None
+    posterior = curve.posterior(Geometric(0.05))
+    probability = dict(zip([k for (k,) in posterior.sizes], posterior.probability.tolist(), strict=True))
+    last = curve.smooth.last
+    assert probability[last] < 2 * max(probability[last - 2], probability[last + 2], 0.002)
+
+
 def test_fits_that_differ_by_more_than_they_say_widen_the_range():
     """Gains of other modes scatter by 1.7 times their stated errors about a smooth curve, as on real text.
 
