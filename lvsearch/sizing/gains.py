@@ -73,10 +73,11 @@ LEAST_BETTER = 4.0
 
 Without such a margin, two levels took the place of a curve in one simulated search of ten whose gains fade.
 """
-PAST_THE_END, SHORT_STEP = 1.2, 1.5
+PAST_THE_END, SHORT_STEP = 1.2, 1.3
 """Where gains seem to end at size e, the next size is 1.2 · e (`PAST_THE_END`), and at least 1.2 times the largest.
 
-If that is more than 1.5 times the largest measured (`SHORT_STEP`), the next size is twice as large.
+If that is more than 1.3 times the largest measured (`SHORT_STEP`), the next size is twice as large. With 1.5, a search of
+Cora stepped from 32 topics to 47, because gains fall steeply at first: 1,876 and 412 nats for the 16th and the 32nd.
 """
 BEYOND = 2
 """Sizes up to this multiple of the largest measured size are given a probability.
@@ -627,7 +628,7 @@ def _next_larger_size(curve: EvidenceCurve) -> int:
     """Return the next larger size to measure: twice the largest measured size, or less where gains are about to end.
 
     Where the last two gains fall surely, and the last is positive, a straight line in log size says where gains end.
-    Gains usually flatten, so a line that crosses 0 far away crosses it too early: it is trusted up to 1.25 times the
+    Gains usually flatten, so a line that crosses 0 far away crosses it too early: it is trusted up to 1.08 times the
     size. A short step saves time, because a fit of twice the size takes more than twice as long.
 
     curve: the gains measured so far.

@@ -155,7 +155,8 @@ def test_halving_finds_where_gains_end_in_few_measurements(end):
         ({16: 900.0, 32: 900.0}, 64),  # nothing falls: doubled
         ({32: 850.0, 64: 800.0}, 128),  # falls by no more than two errors of the difference
         ({64: 1000.0, 128: 300.0}, 256),  # on a line in log size gains end at 172, which is not near
-        ({64: 300.0, 128: 60.0}, 183),  # they end at 128 · 2^(1/4) = 152
+        ({64: 300.0, 128: 20.0}, 162),  # they end at 128 · 2^(1/14) = 134.5
+        ({64: 300.0, 128: 60.0}, 256),  # they end at 152, which is not near
         ({64: 300.0, 128: 1.0}, 154),  # they end at 128: the smallest step
     ],
 )
