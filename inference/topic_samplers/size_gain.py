@@ -92,8 +92,8 @@ SHORT_EFFORT = GainEffort(temperatures=8, settling=8, averaging=4, settling_merg
 MANY_TOKENS = 1_000_000
 """With so many tokens a gain is first measured with `SHORT_EFFORT`. That stands if all paths have the same sign.
 
-Otherwise `EFFORTS[0]` follows at once. The second measurement is made with `EFFORTS[0]`, the third with `EFFORTS[1]`. On
-2,400,000 tokens with 40 planted topics the 40th gained 12,400 ± 1,800 nats by the short effort in 27 seconds, and
+Otherwise `EFFORTS[0]` follows at once. The second measurement is made with `EFFORTS[0]`, the third with `EFFORTS[1]`.
+On 2,400,000 tokens with 40 planted topics the 40th gained 12,400 ± 1,800 nats by the short effort in 27 seconds, and
 12,300 ± 1,000 by the longer one in 55. The 42nd gained −400 ± 1,900, so that its sign was open, and −1,200 ± 1,100.
 """
 

@@ -76,8 +76,8 @@ Without such a margin, two levels took the place of a curve in one simulated sea
 PAST_THE_END, SHORT_STEP = 1.2, 1.3
 """Where gains seem to end at size e, the next size is 1.2 · e (`PAST_THE_END`), and at least 1.2 times the largest.
 
-If that is more than 1.3 times the largest measured (`SHORT_STEP`), the next size is twice as large. With 1.5, a search of
-Cora stepped from 32 topics to 47, because gains fall steeply at first: 1,876 and 412 nats for the 16th and the 32nd.
+If that is more than 1.3 times the largest measured (`SHORT_STEP`), the next size is twice as large. With 1.5, a search
+of Cora stepped from 32 topics to 47, because gains fall steeply at first: 1,876 and 412 nats for the 16th and the 32nd.
 """
 BEYOND = 2
 """Sizes up to this multiple of the largest measured size are given a probability.
@@ -215,8 +215,8 @@ class EvidenceCurve:
         keep = ~self.contradicted
         nodes, drawn, sizes = self.measured[keep], self._falling_draws(), np.arange(2, self.end + 1)
         if self.smooth is not None:
-            # The curve's ends take the place of the gains that lie on it, so that gains go on from there without a jump.
-            # With a jump, draws that still gain at the curve's end all had their highest evidence at that one size.
+            # The curve's ends take the place of the gains on it, so that gains go on from there without a jump. With a
+            # jump, draws that still gain at the curve's end all had their highest evidence at that one size.
             ends = np.array([self.smooth.first, self.smooth.last])
             below, above = (self.middles[keep] < ends[0]), (self.middles[keep] > ends[1])
             at_ends = self.smooth.draws(ends, len(drawn))
@@ -227,8 +227,8 @@ class EvidenceCurve:
         gains = np.empty((len(drawn), len(sizes)))
         gains[:, sizes <= nodes[0]] = drawn[:, :1]
         gains[:, sizes > nodes[-1]] = drawn[:, -1:]
-        # Between two measured sizes: even draws fall evenly in log k; odd draws fall at one uniformly drawn place, unless
-        # gains lie on a smooth curve.
+        # Between two measured sizes: even draws fall evenly in log k; odd draws fall at one uniformly drawn place,
+        # unless gains lie on a smooth curve.
         where = np.random.default_rng(1).random((len(drawn), len(nodes)))
         evenly = ((np.arange(len(drawn)) % 2 == 0) | (self.smooth is not None))[:, None]
         for index, (low, high) in enumerate(pairwise(nodes.tolist())):
@@ -425,7 +425,7 @@ def smooth_gains(
 def _two_levels_fit_better(
     gains: Float[np.ndarray, " measured"], errors: Float[np.ndarray, " measured"], misfit: float
 ) -> bool:
-    """Return True if gains end at once: one level up to some size and another beyond it fit clearly better than a curve.
+    """Return True if gains end at once: one level up to some size and one beyond fit clearly better than a curve.
 
     Of 33 planted corpora, gains of two lay about a curve: 300 nats up to the planted number and −60 beyond, with errors
     of 60. Ranges were 30–61 and 35–61 for 35 and 38 topics. Two levels had a sixth of the curve's misfit in the first.

@@ -227,7 +227,7 @@ def test_gains_that_end_at_once_do_not_lie_on_a_curve_however_large_their_errors
 
 
 def test_no_probability_heaps_up_where_a_curve_of_gains_ends():
-    """Measured on Cora: the curve ends at 188, where a few of its draws still gain. The next gain, of 376, is a loss."""
+    """Measured on Cora: the curve ends at 188, where some of its draws still gain. The 376th topic is a loss."""
     sizes = (16, 32, 47, 66, 79, 94, 103, 112, 133, 158, 172, 188, 376)
     gains = (1876.0, 412.0, 315.0, 201.0, 145.0, 102.0, 110.0, 76.0, 42.0, 5.0, -4.0, -12.0, -36.0)
     errors = (185.0, 93.0, 37.0, 32.0, 25.0, 22.0, 15.0, 14.0, 11.0, 7.0, 6.0, 4.0, 2.0)
