@@ -327,10 +327,14 @@ def test_passes_in_lanes_are_their_definition(name, rule, n_lanes):
     np.testing.assert_allclose(np.asarray(on.total).sum(), counts().sum(), rtol=1e-5)
 
 
-def test_a_fit_of_many_documents_takes_lanes_and_ends_where_one_program_does(monkeypatch):
+@pytest.mark.parametrize("more", [False, True], ids=["from nothing", "from more topics"])
+def test_a_fit_of_many_documents_takes_lanes_and_ends_where_one_program_does(monkeypatch, more):
+    settings = TopicSettings(collapsed_passes=6, mean_field_passes=3)
+    estimator = TopicEstimator(LDA(2.0, 0.2), data(), settings)
+    start = estimator.fit_to_merge((5,), jax.random.key(0)) if more else None
+
     def fitted() -> Estimate:
-        settings = TopicSettings(collapsed_passes=6, mean_field_passes=3)
-        return TopicEstimator(LDA(2.0, 0.2), data(), settings).fit((3,), jax.random.key(1), None)
+        return TopicEstimator(LDA(2.0, 0.2), data(), settings).fit((3,), jax.random.key(1), start)
 
     assert passes.lanes_for(packed(), 8) == 1
     alone = fitted()
