@@ -224,7 +224,7 @@ class TopicEstimator(BaseEstimator):
         # Arrays keep the first length throughout: a program for every shorter one would take longer than it saves.
         (capacity,) = capacity_of(start.size)
         self._lay_out(capacity)
-        passes, n_pairs = settings.passes_between, CANDIDATES * self._fewer_at_once(start.size[0])
+        passes, n_pairs = settings.passes_between, CANDIDATES * self._fewer_at_once(capacity)
         counts = np.maximum(np.asarray(start.natural["topic_word"], np.float32) + 1 - eta, 0.0)
         while len(counts) > n_topics:
             alpha = _alpha(model, len(counts), capacity)

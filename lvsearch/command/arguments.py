@@ -4,11 +4,12 @@ Commands share the options that say how documents are read: columns, words of te
 """
 
 import argparse
-import math
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple, NoReturn
+
+from lvsearch.command.argument_types import read_number, read_positive_number, read_two_numbers, read_whole_number
 
 KEEP, SCORES_KEEP = 8, 64
 """The number of fits that `lvsearch search` keeps, and the number that `lvsearch scores` keeps.
@@ -510,45 +511,3 @@ def add_counts(data: argparse._ActionsContainer) -> None:
         help="for SVMlight: the id of the first word, if the file leaves it open",
     )
     data.add_argument("--layer", metavar="NAME", help="for .h5ad: the layer that holds counts (default: X)")
-
-
-# ── numbers ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def read_number(text: str) -> float:
-    """Return the number of an argument such as "0.5". Raises `argparse.ArgumentTypeError` for other words."""
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"got {text!r}, expected a number, such as 60 or 0.5") from None
-
-
-def read_positive_number(text: str) -> float:
-    """Return the finite number above 0 of an argument such as "0.5".
-
-    Raises `argparse.ArgumentTypeError` for other words and numbers.
-    """
-    number = read_number(text)
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"got {text!r}, expected a finite number above 0")
-    return number
-
-
-def read_whole_number(text: str) -> int:
-    """Return the whole number of an argument such as "3". Raises `argparse.ArgumentTypeError` for other words."""
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number, such as 3") from None
-
-
-def read_two_numbers(text: str) -> tuple[int, int]:
-    """Return the two whole numbers of an argument such as "1,2"; a single number, "2" or "2,", gives (2, 2).
-
-    Raises `argparse.ArgumentTypeError` for anything else.
-    """
-    first, _, last = text.partition(",")
-    try:
-        return int(first), int(last or first)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"got {text!r}, expected two whole numbers, such as 1,2") from None

@@ -16,7 +16,7 @@ import pandas as pd
 from jaxtyping import Float64, Int64
 from scipy import stats
 
-from lvsearch.command.arguments import read_number, read_whole_number
+from lvsearch.command.argument_types import read_number, read_whole_number
 from lvsearch.command.external_topics import ExternalTopics, encode, load_topics, shared_words
 from lvsearch.data.corpus import Corpus
 from lvsearch.files.plain_text import spreadsheet, visible

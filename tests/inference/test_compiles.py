@@ -48,13 +48,13 @@ def assert_no_more_than_promised(found: Mapping[str, int], n_capacities: int, n_
 
 @pytest.fixture(scope="module")
 def first() -> lv.SearchResult:
-    """Sizes 1 to 9: two capacities, one layout of documents."""
-    assert {capacity_of((size,)) for size in range(1, 10)} == {(8,), (16,)}
-    return searched(9)
+    """Sizes 1 to 10: two capacities, one layout of documents, and fits from one topic more at both."""
+    assert {capacity_of((size,)) for size in range(1, 11)} == {(8,), (16,)}
+    return searched(10)
 
 
 def test_a_search_compiles_once_per_capacity_layout_and_rule(first: lv.SearchResult):
-    assert len(first.visits) == 9
+    assert len(first.visits) == 10
     assert first.compiles["memoized_passes"] == 4
     assert {"document_pass", "document_bounds", "topic_bound", "exp_log_topics"} <= set(first.compiles)
     assert_no_more_than_promised(first.compiles, n_capacities=2)
