@@ -183,6 +183,7 @@ def planted(n_rows, n_columns, n_features, seed=0, noise=0.5):
     return features, features @ loadings + noise * rng.normal(size=(n_rows, n_columns))
 
 
+@pytest.mark.slow
 def test_the_warm_up_finds_planted_features():
     """In 64 moves of the warm-up most chains come to the six features of the data."""
     features, rows = planted(60, 15, 6)
