@@ -90,7 +90,7 @@ topics, 20 sweeps give a gain of 104 nats and 200 sweeps one of 81.
 
 SHORT_EFFORT = GainEffort(temperatures=8, settling=8, averaging=4, settling_merged=12)
 MANY_TOKENS = 1_000_000
-"""With so many tokens a gain is first measured with `SHORT_EFFORT`. That stands if all paths have the same sign.
+"""A gain is first measured with `SHORT_EFFORT` where tokens are so many. That stands if all paths have the same sign.
 
 Otherwise `EFFORTS[0]` follows at once. The second measurement is made with `EFFORTS[0]`, the third with `EFFORTS[1]`.
 On 2,400,000 tokens with 40 planted topics the 40th gained 12,400 ± 1,800 nats by the short effort in 27 seconds, and

@@ -491,7 +491,7 @@ def _documents_bounds(tiles: DocumentTiles, expected_log_topics: Array, gamma: A
 
 
 class Losses(NamedTuple):
-    """How much log-likelihood the documents lose if topics are left out or merged, in nats (`removal_losses`).
+    """The log-likelihood that documents lose if topics are left out or merged, in nats (`removal_losses`).
 
     | field | shape | meaning |
     |---|---|---|

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from lvsearch.inference.topics.kernel import Losses
 
 CANDIDATES = 8
-"""How many pairs of topics are compared exactly for each topic that goes."""
+"""The number of pairs of topics that are compared exactly for each topic that goes."""
 FEWEST_TOKENS = 1e-30
 """The least number of tokens in divisions and logarithms, which takes the place of 0."""
 ALIKE = 2.0

@@ -74,7 +74,7 @@ LEAST_BETTER = 4.0
 Without such a margin, two levels took the place of a curve in one simulated search of ten whose gains fade.
 """
 PAST_THE_END, SHORT_STEP = 1.2, 1.3
-"""Where gains seem to end at size e, the next size is 1.2 · e (`PAST_THE_END`), and at least 1.2 times the largest.
+"""The next size is 1.2 · e (`PAST_THE_END`) where gains seem to end at size e, and at least 1.2 times the largest.
 
 If that is more than 1.3 times the largest measured (`SHORT_STEP`), the next size is twice as large. With 1.5, a search
 of Cora stepped from 32 topics to 47, because gains fall steeply at first: 1,876 and 412 nats for the 16th and the 32nd.
@@ -212,18 +212,7 @@ class EvidenceCurve:
 
         The seed of the draws is fixed.
         """
-        keep = ~self.contradicted
-        nodes, drawn, sizes = self.measured[keep], self._falling_draws(), np.arange(2, self.end + 1)
-        if self.smooth is not None:
-            # The curve's ends take the place of the gains on it, so that gains go on from there without a jump. With a
-            # jump, draws that still gain at the curve's end all had their highest evidence at that one size.
-            ends = np.array([self.smooth.first, self.smooth.last])
-            below, above = (self.middles[keep] < ends[0]), (self.middles[keep] > ends[1])
-            at_ends = self.smooth.draws(ends, len(drawn))
-            if not above.any():  # the last gain is on the curve: a little beyond, it counts without the curve
-                above, nodes = above | (nodes == nodes[-1]), np.append(nodes[:-1], math.ceil(PAST_THE_END * ends[1]))
-            nodes = np.concatenate([nodes[below], ends, nodes[above]])
-            drawn = np.concatenate([drawn[:, below], at_ends, drawn[:, above]], axis=1)
+        (nodes, drawn), sizes = self._interpolated_gains(), np.arange(2, self.end + 1)
         gains = np.empty((len(drawn), len(sizes)))
         gains[:, sizes <= nodes[0]] = drawn[:, :1]
         gains[:, sizes > nodes[-1]] = drawn[:, -1:]
@@ -246,6 +235,26 @@ class EvidenceCurve:
         """The smooth curve through the gains near the size where they change sign; None if they do not lie on one."""
         keep = ~self.contradicted
         return smooth_gains(self.middles[keep], self.gains[keep], self.errors[keep])
+
+    def _interpolated_gains(self) -> tuple[Int[np.ndarray, " node"], Float[np.ndarray, "draws node"]]:
+        """Return the sizes between which gains are interpolated, rising, and draws of the gains there, in nats.
+
+        These are the measured sizes. Where gains lie on a smooth curve, its two ends take the place of the sizes
+        between them, so that gains go on from the curve without a jump. With a jump, draws that still gain at the
+        curve's end would all have their highest evidence at that one size.
+        """
+        keep = ~self.contradicted
+        nodes, drawn = self.measured[keep], self._falling_draws()
+        if self.smooth is None:
+            return nodes, drawn
+        ends = np.array([self.smooth.first, self.smooth.last])
+        below, above = nodes < ends[0], self.middles[keep] > ends[1]
+        beyond, gains_beyond = nodes[above], drawn[:, above]
+        if not above.any():  # a little beyond the curve the last gain counts by itself
+            beyond, gains_beyond = np.array([math.ceil(PAST_THE_END * ends[1])]), drawn[:, -1:]
+        on_curve = self.smooth.draws(ends, len(drawn))
+        nodes = np.concatenate([nodes[below], ends, beyond])
+        return nodes, np.concatenate([drawn[:, below], on_curve, gains_beyond], axis=1)
 
     def _falling_draws(self) -> Float[np.ndarray, "draws node"]:
         """Draw the measured gains under their errors, (draws, gains), nats, and make every draw fall with the size.

@@ -266,13 +266,6 @@ def evidence_over_sizes(result: SearchResult) -> tuple[float, float]:
     return total, float(np.sqrt((np.exp(weights - total) ** 2 * error**2).sum()))
 
 
-def _seed(random_state: Seed) -> int:
-    """Return the seed of the search. A whole number stays as it is, so that `lv.search(seed=…)` finds the same."""
-    if isinstance(random_state, int | np.integer):
-        return int(random_state)
-    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-
-
 class FeatureSearch(RowSearch):
     """Finds how many features rows have in common, where each row has any number of them (Indian buffet process).
 
@@ -299,3 +292,10 @@ class FeatureSearch(RowSearch):
     def _model(self, data: Data) -> Model:
         """Return the model to search over: the parameter `model`, or an Indian buffet process."""
         return IBP() if self.model is None else self.model
+
+
+def _seed(random_state: Seed) -> int:
+    """Return the seed of the search. A whole number stays as it is, so that `lv.search(seed=…)` finds the same."""
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))

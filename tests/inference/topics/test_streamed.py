@@ -156,7 +156,7 @@ def test_a_small_corpus_is_fitted_to_the_same_topics(files):
 
 
 def test_a_fit_of_fewer_topics_leaves_out_the_same_ones(files):
-    """From a fit of five: what documents lose without a topic is added up over the pieces."""
+    """A fit of three begins with one of five. What documents lose without a topic is added up over the pieces."""
     at_hand, on_disk = fits(lv.models.LDA(), files, lv.fit(lv.models.LDA(), counts(), size=5).estimate)
     np.testing.assert_allclose(on_disk.natural["topic_word"], at_hand.natural["topic_word"], rtol=1e-3, atol=1e-2)
     assert on_disk.log_lower == pytest.approx(at_hand.log_lower, rel=1e-6)

@@ -429,7 +429,7 @@ def test_losses_with_a_topic_fewer_are_those_of_the_documents():
 
 
 def test_the_extra_loss_without_two_topics_is_right_where_both_are_small():
-    """What is lost without both is counted in NumPy."""
+    """The loss without both is counted in NumPy."""
     gamma, topics = random_gamma() * np.array([0.02, 1.0, 0.03, 0.0]), (random_concentration() + 1) * (ALPHA > 0)
     topics = topics / np.maximum(topics.sum(0), 1e-9)
     pairs = np.array([[0], [2]])
