@@ -39,7 +39,7 @@ from lvsearch.searching.controller import Budget, SearchSettings, SearchState, r
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing.fit import Evaluator
 from lvsearch.sizing.sizes import Size, SizePrior, as_size
-from lvsearch.workers.remote_fits import Executor, Workers, check_executor
+from lvsearch.workers.remote_fits import Executor, Workers, check_executor, own_threads
 
 REPORT = "report"
 """The name of the report's folder inside the folder of the search."""
@@ -126,7 +126,9 @@ def search(
         out: a new folder that is written after every step. `lv.resume(out)` continues from it.
         report: with `out`, write the page `report/index.html` at the end.
         progress: show a progress bar.
-        executor: makes many fits at once: `lv.WorkerPool`, or an executor as in `concurrent.futures`.
+        executor: makes many fits at once: `lv.WorkerPool`, or an executor as in `concurrent.futures`. None: searches of
+            LDA on many words make up to 4 fits at once, in threads, where there are two processors for each; other
+            searches make one after the other. The answer is the same.
         mesh: devices that share the units (observations) of each fit. They may belong to several processes that
             `lv.distributed.initialize` joined. Then each process makes this call; process 0 writes, and its clock and
             its Ctrl-C count.
@@ -452,12 +454,13 @@ def _run(
         run, result.evaluator, result.prior, result.settings, result.state, budget=budget, save=save, progress=progress
     )
     with remember_interrupts():
-        if executor is None:
-            with postpone_interrupts() if together else nullcontext():
-                state = going_on(agreed=several_processes.broadcast_from_first if together else bool)
-        else:
-            with Workers(result.evaluator, result.prior, result.settings, executor) as workers:
-                state = going_on(make=workers.make)
+        with own_threads(result.evaluator) if executor is None and mesh is None else nullcontext(executor) as chosen:
+            if chosen is None:
+                with postpone_interrupts() if together else nullcontext():
+                    state = going_on(agreed=several_processes.broadcast_from_first if together else bool)
+            else:
+                with Workers(result.evaluator, result.prior, result.settings, chosen) as workers:
+                    state = going_on(make=workers.make)
         ended = result_with_state(state)
         if together and isinstance(result.evaluator, ModelEvaluator):
             ended = replace(ended, evaluator=result.evaluator.without_mesh())

@@ -16,6 +16,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from types import FrameType
 
@@ -54,6 +55,28 @@ if _is_command() and is_main_thread() and signal.getsignal(signal.SIGINT) is sig
 
 
 _was_pressed, _is_postponed = threading.Event(), threading.Event()
+_given_up: ContextVar[threading.Event | None] = ContextVar("given_up", default=None)
+
+
+class NotWantedError(Exception):
+    """Ends work in a thread that nobody waits for any more, because the search has ended."""
+
+
+@contextmanager
+def until_given_up(event: threading.Event) -> Iterator[None]:
+    """Let `stop_if_given_up` end the work inside this context, in this thread, once the event is set."""
+    token = _given_up.set(event)
+    try:
+        yield
+    finally:
+        _given_up.reset(token)
+
+
+def stop_if_given_up() -> None:
+    """Raise NotWantedError in work that was given up (`until_given_up`). Long work calls this between its parts."""
+    event = _given_up.get()
+    if event is not None and event.is_set():
+        raise NotWantedError("the search ended before this fit did")
 
 
 @contextmanager

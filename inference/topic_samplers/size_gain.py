@@ -7,6 +7,7 @@ settled. On the path between the two chains only the tokens of the pairs have a 
 size).
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, cast
 
 import equinox as eqx
@@ -210,14 +211,18 @@ def gain_of_last_topics(
                     larger, keys[1], _with_counts(larger, assignment), work.settling, work.averaging
                 )
             path = splits_between(larger, smaller, averages, m)
-            with jax.enable_x64(True):
-                lower, _ = settle(smaller, keys[2], path.merge(upper), work.settling_merged, 1)
-            if number % 2 == 0:
-                up = gain_upwards(path, keys[3], lower, temperatures)
-                return up, gain_downwards(path, keys[4], upper, temperatures)
-            # odd groups run downwards first, so that two threads compile the two programs in parallel
-            down = gain_downwards(path, keys[4], upper, temperatures)
-            return gain_upwards(path, keys[3], lower, temperatures), down
+
+            def downwards() -> np.ndarray:
+                """Return the log weights of the paths down, which begin at the chain of the larger size."""
+                with one_after_another():
+                    return gain_downwards(path, keys[4], upper, temperatures)
+
+            # The two directions do not depend on each other: the paths down run beside the smaller chain and those up.
+            with ThreadPoolExecutor(1) as beside:
+                down = beside.submit(downwards)
+                with jax.enable_x64(True):
+                    lower, _ = settle(smaller, keys[2], path.merge(upper), work.settling_merged, 1)
+                return gain_upwards(path, keys[3], lower, temperatures), down.result()
 
     up, down = (np.concatenate(way) for way in zip(*in_processes(one_group, work.groups), strict=True))
     return Gain(up, down, work.temperatures, m)

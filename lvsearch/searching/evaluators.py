@@ -46,6 +46,7 @@ from lvsearch.inference.several_processes import (
     spans_processes,
 )
 from lvsearch.inference.sharding import on_mesh
+from lvsearch.interrupts import stop_if_given_up
 from lvsearch.models.contract import Model
 from lvsearch.searching.degenerate_columns import columns_far_from_0, degenerate_columns
 from lvsearch.sizing.evidence import Bracket, Evidence
@@ -197,6 +198,7 @@ class ModelEvaluator:
         """Return a shallow copy that shares the data and everything built from them, unlike `__reduce__`."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
+        other._estimator = copy(self._estimator)  # it lays out its data anew for other sizes, and threads would meet
         return other
 
     def evaluate(self, size: Size, start: Fit | None, trial: int = 0) -> Fit:
@@ -231,6 +233,7 @@ class ModelEvaluator:
             initial = self._fit_with_smaller_chunks(
                 larger, lambda estimator: estimator.fit_to_merge(larger, key_larger)
             )
+        stop_if_given_up()
         estimate = self._fit_with_smaller_chunks(size, lambda estimator: estimator.fit(size, key, initial))
         seconds = time.perf_counter() - began
         origin = _origin(size, start.size if start is not None else larger)
@@ -292,6 +295,7 @@ class ModelEvaluator:
 
         trial: the number of the attempt at this size, from 0, which decides the length of the paths.
         """
+        stop_if_given_up()
         began = time.perf_counter()
         key = fold_in(self._key_of(fit.size, trial), ANNEALING)
         found = gain_of_last_part(self.model, self.data, fit.size, fit.state, key, trial)

@@ -9,6 +9,7 @@ else: the search records only real fits, in the order in which one process would
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 
 import numpy as np
 
@@ -23,7 +24,8 @@ from lvsearch.searching.controller import (
     witness_search,
 )
 from lvsearch.sizing.evidence import Bracket, Evidence, Repeats
-from lvsearch.sizing.fit import Evaluator, Fit, FitInfo
+from lvsearch.sizing.fit import Evaluator, Fit, FitInfo, is_by_gains
+from lvsearch.sizing.gains import FIRST, SizeGain
 from lvsearch.sizing.ledger import Visit
 from lvsearch.sizing.sizes import Size, SizePrior
 
@@ -34,6 +36,12 @@ LEAP = 4
 cost grows with the size, and a search usually ends before it gets there."""
 DAMPED = 0.5
 """The factor on the slope of the evidence at the largest size, for guesses beyond that size."""
+FIRST_GAIN = SizeGain((1e6,), (1e6,), 1)
+"""The guess of a gain before any was measured, nats: it surely gains, since a search begins with few components."""
+STEEP = 1 / 3
+"""Where a gain is a smaller share than this of the one before, gains are guessed to fall to 0 and below."""
+LEFT_WHEN_DOUBLED = 0.25
+"""The guessed share of a gain that is left at twice the size, while one gain alone is known."""
 
 
 class GuessedState:
@@ -63,15 +71,36 @@ def calls_ahead(
     task: the step that the search takes next; None if it is done
     made: a function that returns the fit of a call if it was made already, else None; it replaces a guess
     """
-    largest = LEAP * max((sum(visit.size) for visit in state.visits), default=prior.dimension)
-    for _ in range(FARTHEST):
-        if task is None or (state.visits and sum(task.size) > largest):
+    ways = [_path_ahead(evaluator, prior, settings, state, task, made, 1.0)]
+    if is_by_gains(evaluator) and task is not None and _is_between_signs(state.visits, task.size[0]):
+        ways.append(_path_ahead(evaluator, prior, settings, state, task, made, -1.0))
+    for calls in zip_longest(*ways):
+        yield from (call for call in calls if call is not None)
+
+
+def _path_ahead(
+    evaluator: Evaluator,
+    prior: SizePrior,
+    settings: SearchSettings,
+    state: SearchState,
+    task: Task | None,
+    made: Callable[[Call], Fit | None],
+    sign: float,
+) -> Iterator[Call]:
+    """Yield the calls of one way on which a search may go on (see `calls_ahead`).
+
+    sign: the factor on the guess of the gain that `task` measures, 1 or −1
+    """
+    visited = max((sum(visit.size) for visit in state.visits), default=0 if task is None else sum(task.size))
+    largest = LEAP * max(visited, FIRST if is_by_gains(evaluator) else prior.dimension)
+    for step in range(FARTHEST):
+        if task is None or sum(task.size) > largest:
             return
         search = witness_search(evaluator, prior, settings, state)
         calls = calls_of(evaluator, settings, state, search, task)
         # go on as if every call had returned its fit, or a guess of it
         yield from (call for call in calls if call.start is None or call.start.state is not GUESSED)
-        fits = [made(call) or guess(evaluator, state, call) for call in calls]
+        fits = [made(call) or guess(evaluator, state, call, sign if step == 0 else 1.0) for call in calls]
         try:
             state, search = enter_fits(evaluator, prior, settings, state, search, task, fits)
         except ValueError:  # a fit that no search can record: the search raises it when its turn comes
@@ -79,12 +108,21 @@ def calls_ahead(
         task = next_task(evaluator, prior, settings, state, search)
 
 
-def guess(evaluator: Evaluator, state: SearchState, call: Call) -> Fit:
+def _is_between_signs(visits: Sequence[Visit], size: int) -> bool:
+    """Return True if a size was not measured and lies between sizes that gain and sizes that lose: either is likely."""
+    measured = [(visit.size[0], visit.gain.estimate) for visit in visits if visit.gain is not None]
+    gaining = max((each for each, gain in measured if gain > 0), default=size)
+    losing = min((each for each, gain in measured if gain <= 0), default=size)
+    return gaining < size < losing
+
+
+def guess(evaluator: Evaluator, state: SearchState, call: Call, sign: float = 1.0) -> Fit:
     """Return a guess of the fit that a call will return, from the fits of sizes nearby.
 
     evaluator: makes the fits
     state: the results of the search so far
     call: the call, whose size is looked at
+    sign: the factor on the guess of a gain, 1 or −1
     """
     stateful = not state.kept or any(fit.state is not None for fit in state.kept.values())
     blank = Fit(
@@ -95,6 +133,8 @@ def guess(evaluator: Evaluator, state: SearchState, call: Call) -> Fit:
         FitInfo("guessed", 0.0),
     )
     good = [visit for visit in state.visits if not visit.failed and math.isfinite(visit.estimate)]
+    if is_by_gains(evaluator) and call.size > (1,):
+        blank = replace(blank, gains=(guess_gain(good, call.size[0], sign),))
     if not good:
         return blank
     near = min(good, key=lambda visit: (_distance(visit.size, call.size), visit.size))
@@ -107,6 +147,38 @@ def guess(evaluator: Evaluator, state: SearchState, call: Call) -> Fit:
     lower = min(estimate - near.log_symmetry, evaluator.ceiling)
     evidence = Evidence(lower, evaluator.ceiling, near.evidence.standard_error)
     return replace(blank, evidence=evidence, log_symmetry=near.log_symmetry)
+
+
+def guess_gain(good: Sequence[Visit], size: int, sign: float = 1.0) -> SizeGain:
+    """Return a guess of what the last components of a size gain, with the errors of the gain measured nearest to it.
+
+    Between two measured sizes gains are interpolated evenly in log size. Beyond the largest they go on falling as
+    before: by the same factor for the same ratio of sizes, or evenly in log size once they fall steeply.
+
+    good: the records of sizes whose fits did not fail
+    size: the size
+    sign: the factor on the guess, 1 or −1
+    """
+    measured = sorted((visit.size[0], visit.gain.estimate) for visit in good if visit.gain is not None)
+    if not measured:
+        return FIRST_GAIN
+    places, gains = np.log([each for each, _ in measured]), np.array([gain for _, gain in measured])
+    beyond = math.log(size) - places[-1]
+    if beyond <= 0:
+        guessed = np.interp(math.log(size), places, gains)
+    elif len(gains) == 1:
+        guessed = gains[0] * LEFT_WHEN_DOUBLED ** (beyond / math.log(2))
+    else:
+        steps, share = beyond / (places[-1] - places[-2]), gains[-1] / max(gains[-2], 1e-9)
+        guessed = gains[-1] * min(share, 1.0) ** steps if share > STEEP else gains[-1] - steps * (gains[-2] - gains[-1])
+    # the spread of the last trial of the nearest size, moved to the guess
+    near = min(
+        (visit for visit in good if visit.gain is not None), key=lambda visit: abs(math.log(visit.size[0] / size))
+    )
+    last = next(gain for trial in reversed(near.trials) if trial.failure is None for gain in trial.gains)
+    shift = (sign * float(guessed) - last.estimate) * last.sizes
+    forward, backward = (tuple(end + shift for end in ends) for ends in (last.forward, last.backward))
+    return replace(last, forward=forward, backward=backward)
 
 
 def interpolate_evidence(good: Sequence[Visit], size: Size) -> float:

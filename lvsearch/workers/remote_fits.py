@@ -20,18 +20,20 @@ import sys
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from lvsearch.bridges.guards import error_in_words
 from lvsearch.inference.compiles import prepare_programs
-from lvsearch.inference.data.memory import Chunks
-from lvsearch.interrupts import was_interrupted
+from lvsearch.inference.data.memory import Chunks, MemoryPlan
+from lvsearch.interrupts import until_given_up, was_interrupted
 from lvsearch.searching.controller import Call, SearchSettings, SearchState, Task
-from lvsearch.sizing.fit import Evaluator, Fit
-from lvsearch.sizing.sizes import SizePrior
+from lvsearch.sizing.fit import Evaluator, Fit, is_by_gains
+from lvsearch.sizing.sizes import Size, SizePrior
 from lvsearch.sizing.words import size_text
 from lvsearch.workers.lookahead import calls_ahead
 
@@ -42,6 +44,11 @@ KEPT_BY_WORKER = 2
 LISTENING = 1.0
 """How many seconds to wait for a worker before looking whether the user wants to stop. Where waiting cannot be
 interrupted, Ctrl-C takes this long."""
+CORES_PER_FIT, MOST_THREADS = 2, 4
+"""How many processors each fit has to itself where a search makes several at once, and the most fits that it makes.
+
+The paths of a measured gain run in two threads.
+"""
 
 
 @runtime_checkable
@@ -67,6 +74,15 @@ class Chunked(Protocol):
 
     def work_in(self, chunks: Chunks) -> None:
         """Make all further fits in chunks of this size."""
+        ...
+
+
+@runtime_checkable
+class Planned(Chunked, Protocol):
+    """An evaluator in chunks that knows how much memory its fits need."""
+
+    def memory_plan(self, size: Size) -> MemoryPlan:
+        """Return how much memory a fit of this size needs."""
         ...
 
 
@@ -113,10 +129,37 @@ def n_workers(executor: Executor) -> int:
     return os.cpu_count() or 1
 
 
+@contextmanager
+def own_threads(evaluator: Evaluator) -> Iterator[Executor | None]:
+    """Return a context with the threads that a search uses if it is given no executor; None if it uses none.
+
+    Searches by gains, whose fits take longest, use half as many threads as there are processors, at most 4.
+
+    evaluator: makes the fits
+    """
+    n_threads = min((os.cpu_count() or 1) // CORES_PER_FIT, MOST_THREADS) if is_by_gains(evaluator) else 1
+    if n_threads <= 1:
+        yield None
+        return
+    pool = ThreadPoolExecutor(n_threads, thread_name_prefix="lvsearch-fit")
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # fits that nobody wants end by themselves, see `Workers`
+
+
 # ── in a worker ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-_OWN: dict[str, Evaluator] = {}
-"""{name: evaluator} of searches in this process."""
+
+class OwnSearch(NamedTuple):
+    """A search in this process: the evaluator that makes its fits, and an event that is set when the search ends."""
+
+    evaluator: Evaluator
+    ended: threading.Event
+
+
+_OWN: dict[str, OwnSearch] = {}
+"""{name: search} of searches in this process."""
 _RECEIVED: "OrderedDict[str, Evaluator]" = OrderedDict()  # evaluators that were sent to this process, oldest first
 _receiving = threading.Lock()
 
@@ -131,26 +174,26 @@ def evaluate_call(name: str, packed: bytes | None, call: Call, chunks: Chunks | 
 
     Returns None if the evaluator is not known in this process and was not sent.
     """
-    evaluator = _find_evaluator(name, packed)
+    search = _OWN.get(name)
+    evaluator = _received_evaluator(name, packed) if search is None else search.evaluator
     if evaluator is None:
         return None
     own = copy(evaluator)  # since threads share the evaluator
     if isinstance(own, Chunked) and chunks is not None:
         own.work_in(chunks)
     try:
-        fit = own.evaluate(*call)
+        with nullcontext() if search is None else until_given_up(search.ended):
+            fit = own.evaluate(*call)
     except Exception as error:  # the search raises it, if it turns out to want this fit
         return Answer(None, error_in_words(error), chunks)
     return Answer(fit, None, _chunks_of(own))
 
 
-def _find_evaluator(name: str, packed: bytes | None) -> Evaluator | None:
-    """Return the evaluator of this name in this process, unpacked if it was sent; None if it is not known.
+def _received_evaluator(name: str, packed: bytes | None) -> Evaluator | None:
+    """Return the evaluator of this name that was sent to this process; None if it is not known.
 
     packed: the evaluator as bytes, or None if it was not sent
     """
-    if name in _OWN:
-        return _OWN[name]
     with _receiving:
         if name not in _RECEIVED and packed is not None:
             prepare_programs()
@@ -189,7 +232,8 @@ class RemoteCall:
 class Workers:
     """Makes the fits of one search by an executor.
 
-    Use it in a `with` statement: at its end calls that have not begun are cancelled.
+    Use it in a `with` statement: at its end calls that have not begun are cancelled, and those that threads of this
+    process have begun end before their next part.
     """
 
     def __init__(
@@ -217,15 +261,17 @@ class Workers:
         self._calls: dict[Hashable, RemoteCall] = {}
         self._finished: queue.SimpleQueue[tuple[RemoteCall, Any]] = queue.SimpleQueue()
         self._under_way, self._lost_in_a_row = 0, 0
+        self._ended = threading.Event()
 
     def __enter__(self) -> "Workers":
         """Register the evaluator under its name for threads of this process."""
-        _OWN[self._name] = self._evaluator
+        _OWN[self._name] = OwnSearch(self._evaluator, self._ended)
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Cancel calls that have not begun."""
+        """Cancel calls that have not begun, and give up the others."""
         del _OWN[self._name]
+        self._ended.set()
         for remote in self._calls.values():
             if remote.future is not None:
                 remote.future.cancel()
@@ -277,9 +323,22 @@ class Workers:
         if self._under_way >= self._n_workers or self._executor is None:
             return
         for call in calls_ahead(self._evaluator, self._prior, self._settings, state, task, self._finished_fit):
+            if not self._has_room_for(call):
+                return
             self._send(self._remote_call(call))
             if self._under_way >= self._n_workers:
                 return
+
+    def _has_room_for(self, call: Call) -> bool:
+        """Return True if the memory plans of the fits under way and of one more are within the budget together.
+
+        Only threads share one memory; workers elsewhere are taken to have their own.
+        """
+        if not (isinstance(self._executor, ThreadPoolExecutor) and isinstance(self._evaluator, Planned)):
+            return True
+        sizes = [remote.call.size for remote in self._calls.values() if remote.future is not None]
+        plans = [self._evaluator.memory_plan(size).peak_bytes for size in (*sizes, call.size)]
+        return sum(plans) <= self._evaluator.chunks.budget_bytes
 
     def _key(self, call: Call) -> Hashable:
         """Return the key under which a call is recorded: its size, trial and start, and the chunks to work in."""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +30,24 @@ import lvsearch as lv
 from lvsearch.bridges import numpyro_models
 from lvsearch.command import cli
 from lvsearch.files.storage import MANIFEST
-from lvsearch.inference.data.memory import Chunks
-from lvsearch.searching.controller import Budget, SearchSettings, SearchState, run
+from lvsearch.inference.data.memory import Chunks, MemoryPlan, Part
+from lvsearch.interrupts import NotWantedError, stop_if_given_up
+from lvsearch.searching.controller import (
+    Budget,
+    SearchSettings,
+    SearchState,
+    calls_of,
+    enter_fits,
+    next_task,
+    run,
+    witness_search,
+)
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing.fit import Evaluator, Fit
+from lvsearch.sizing.gains import SizeGain
 from lvsearch.sizing.sizes import Size, SizePrior
-from lvsearch.workers.remote_fits import Workers, check_executor, n_workers
+from lvsearch.workers.lookahead import calls_ahead
+from lvsearch.workers.remote_fits import Workers, check_executor, n_workers, own_threads
 
 FLAT12 = lv.sizes.Table([1 / 12] * 12)
 TWO = lv.sizes.Product(lv.sizes.Poisson(2), lv.sizes.Geometric(0.4))
@@ -113,7 +125,38 @@ def noisy(size: Size, seed: int) -> float:
     return -0.7 * abs(size[0] - 6) + float(np.random.default_rng(seed).normal())
 
 
+@dataclass
+class ByGains(Fake):
+    """Sizes are compared by what the last component gains: `gain(size, trial)` nats, known to `error`."""
+
+    gain: Callable[[int, int], float] = lambda size, trial: 0.0
+    error: float = 10.0
+    measures_gains: bool = True
+
+    def evaluate(self, size: Size, start: Fit | None, trial: int = 0) -> Fit:
+        fit = super().evaluate(size, start, trial)
+        if size == (1,):
+            return fit
+        middle, away = self.gain(size[0], trial), math.sqrt(2) * self.error / 1.84
+        return replace(fit, gains=(SizeGain((middle - away, middle + away), (middle - away, middle + away), 24),))
+
+
+def fading(size: int, trial: int) -> float:
+    return 800 * math.log(90 / size) * (20 / size) + 10 * math.sin(17.0 * size + trial)
+
+
+def ending(size: int, trial: int) -> float:
+    return (900.0 if size <= 37 else -80.0) + 10 * math.sin(17.0 * size + trial)
+
+
+def by_gains(gain: Callable[[int, int], float]) -> tuple[ByGains, SizePrior, SearchSettings]:
+    evaluator = ByGains(lambda size, trial: -900.0, ceiling=-50.0, nested=False, anneals=True, shrinks=True, gain=gain)
+    return evaluator, lv.sizes.weak(), settings(starts=3)
+
+
 SEARCHES = {
+    "gains that fade": lambda: by_gains(fading),
+    "gains that end": lambda: by_gains(ending),
     "nested": lambda: (Fake(rising), lv.sizes.Poisson(4), settings((9,))),
     "nested, two variables": lambda: (
         Fake(rising, size_names=("rows", "columns")), TWO, settings((2, 3), starts=3, keep=1),
@@ -131,7 +174,7 @@ SEARCHES = {
              size_names=("rows", "columns")), TWO, settings(),
     ),
 }  # fmt: skip
-SHORT = ("nested", "bound", "noisy, few sizes")
+SHORT = ("gains that fade", "nested", "bound", "noisy, few sizes")
 NAMES = [pytest.param(name, marks=[] if name in SHORT else [pytest.mark.slow]) for name in SEARCHES]
 
 
@@ -190,6 +233,103 @@ def test_workers_work_at_the_same_time():
     expected, _ = alone(Fake(peaked_once, nested=False), FLAT12, settings((12,), starts=3, grow=False))
     assert alone_at_four[0] is False
     assert [visit.size for visit in found.visits] == [visit.size for visit in expected.visits]
+
+
+@pytest.mark.parametrize("gain", [fading, ending])
+def test_four_workers_halve_the_time_of_a_search_by_gains(gain: Callable[[int, int], float]):
+    """Each fit takes as long as every other; a round ends when all that were begun are done."""
+    evaluator, prior, chosen = by_gains(gain)
+    expected, steps = alone(evaluator, prior, chosen)
+    state, ready, rounds, begun = NOTHING, {}, 0, 0
+    while True:
+        search = witness_search(evaluator, prior, chosen, state)
+        task = next_task(evaluator, prior, chosen, state, search)
+        if task is None:
+            break
+        (call,) = calls_of(evaluator, chosen, state, search, task)
+        if (call.size, call.trial) not in ready:
+            ahead = calls_ahead(evaluator, prior, chosen, state, task, lambda call: ready.get((call.size, call.trial)))
+            new = {(each.size, each.trial): each for each in ahead if (each.size, each.trial) not in ready}
+            for key, each in list(new.items())[:4]:
+                ready[key] = evaluator.evaluate(*each)
+            rounds, begun = rounds + 1, begun + min(len(new), 4)
+        state, _ = enter_fits(evaluator, prior, chosen, state, search, task, [ready[call.size, call.trial]])
+    assert state.visits == expected.visits
+    fits = len(steps) - 1  # the last step is saved twice
+    assert rounds <= fits / 2
+    assert begun <= 2 * fits
+
+
+def test_threads_are_used_where_gains_are_measured_and_processors_are_many(monkeypatch: pytest.MonkeyPatch):
+    def threads(evaluator: Evaluator, processors: int) -> int:
+        monkeypatch.setattr(os, "cpu_count", lambda: processors)
+        with own_threads(evaluator) as pool:
+            return 1 if pool is None else n_workers(pool)
+
+    evaluator, other = by_gains(fading)[0], SEARCHES["bound"]()[0]
+    assert [threads(evaluator, processors) for processors in (1, 2, 4, 7, 8, 64)] == [1, 1, 2, 3, 4, 4]
+    assert threads(other, 64) == 1
+
+
+@dataclass
+class Large(ByGains):
+    """A fit needs as many bytes as it has components; `most` is the most that was needed at once."""
+
+    chunks: Chunks = field(default_factory=lambda: Chunks(100))
+    held: int = 0
+    most: int = 0
+    lock: Any = field(default_factory=threading.Lock)
+
+    def work_in(self, chunks: Chunks) -> None: ...
+
+    def memory_plan(self, size: Size) -> MemoryPlan:
+        return MemoryPlan((Part("numbers", size[0]),))
+
+    def evaluate(self, size: Size, start: Fit | None, trial: int = 0) -> Fit:
+        shared = self.shared
+        with self.lock:
+            shared.held += size[0]
+            shared.most = max(shared.most, shared.held)
+        time.sleep(0.1)
+        with self.lock:
+            shared.held -= size[0]
+        return super().evaluate(size, start, trial)
+
+    def __post_init__(self):
+        self.shared = self  # the search copies its evaluator for each thread
+
+
+def test_threads_together_keep_within_the_memory():
+    large = Large(lambda size, trial: -900.0, ceiling=-50.0, nested=False, anneals=True, shrinks=True, gain=ending)
+    with ThreadPoolExecutor(4) as pool:
+        found, _ = spread(large, lv.sizes.weak(), settings(starts=3), pool)
+    assert same(found, alone(*by_gains(ending))[0])
+    assert 64 < large.most <= 100  # two fits of some 40 components at once, never three
+
+
+def test_fits_that_nobody_wants_any_more_end_by_themselves():
+    begun, ended = threading.Event(), threading.Event()
+
+    def bound(size: Size, trial: int) -> float:
+        if size == (1,):
+            assert begun.wait(timeout=60.0)
+        elif size > (32,):
+            begun.set()
+            try:
+                while True:
+                    stop_if_given_up()
+                    time.sleep(0.01)
+            except NotWantedError:
+                ended.set()
+                raise
+        return -900.0
+
+    evaluator, prior, chosen = by_gains(ending)
+    evaluator = replace(evaluator, function=bound)
+    with ThreadPoolExecutor(4) as pool:
+        found, _ = spread(evaluator, prior, chosen, pool, budget=Budget(seconds=0.0))
+        assert [visit.size for visit in found.visits] == [(1,)]
+        assert ended.wait(timeout=60.0)
 
 
 def peaked_once(size: Size, trial: int) -> float:
