@@ -306,12 +306,14 @@ class EvidenceCurve:
         """Return True if the prior gives a positive probability to any of the sizes 1 … end."""
         return prior.log_box((1,), (self.end + 1,)) > -math.inf
 
-    def answer(self, prior: SizePrior) -> "SizeAnswer":
+    def answer(self, prior: SizePrior, scale: float = 1.0) -> "SizeAnswer":
         """Return the most probable size, and the range of the most probable sizes that hold 95 % together.
+
+        scale: the divisor of the log evidence before it is weighed against the prior.
 
         Raises ValueError where the prior gives no mass to any of the sizes 1 … end.
         """
-        return _answer_of(self._probability_draws(prior, 1.0).mean(axis=0))
+        return _answer_of(self._probability_draws(prior, scale).mean(axis=0))
 
     def _probability_draws(self, prior: SizePrior, scale: float) -> Float[np.ndarray, "draws end"]:
         """Return the posterior over the sizes 1 … end for each draw of the evidence, (draws, end); rows sum to 1.
@@ -613,12 +615,13 @@ def next_measured(
             return further
     if curve.gains[0] < SURE * curve.errors[0] and low > 2:
         return _untried([max(2, low // 2)], trials, "the smallest size tried gains nothing") or _size_to_repeat(
-            curve, trials, most_trials, precision, prior
+            curve, trials, most_trials, precision, curve.answer(prior)
         )
     for size in curve.measured[curve.contradicted].tolist():
         if trials[size] < most_trials:
             return NextSize(size, "a larger size gains more")
-    best, first, last = curve.answer(prior)
+    answer = curve.answer(prior)
+    best, first, last = answer
     sharp = _sharp_change(curve)
     if sharp is not None:
         return NextSize(sharp, "gains change their sign in between")
@@ -642,7 +645,7 @@ def next_measured(
             middle = _untried([widest[1]], trials, "sizes not measured decide")
             if middle is not None:
                 return middle
-    return _size_to_repeat(curve, trials, most_trials, precision, prior)
+    return _size_to_repeat(curve, trials, most_trials, precision, answer)
 
 
 def _next_larger_size(curve: EvidenceCurve) -> int:
@@ -684,7 +687,7 @@ def _sharp_change(curve: EvidenceCurve) -> int | None:
 
 
 def _size_to_repeat(
-    curve: EvidenceCurve, trials: dict[int, int], most_trials: int, precision: float, prior: SizePrior
+    curve: EvidenceCurve, trials: dict[int, int], most_trials: int, precision: float, answer: SizeAnswer
 ) -> NextSize | None:
     """Return the size whose gain to measure again, or None if errors no longer decide the answer.
 
@@ -694,8 +697,9 @@ def _size_to_repeat(
     curve: the gains measured so far.
     trials: the number of measurements of each size tried, {size: trials}. most_trials: the largest number allowed.
     precision: how wide the 95 % range may be, as a share of the most probable size.
+    answer: the most probable size and the 95 % range.
     """
-    best, first, last = curve.answer(prior)
+    best, first, last = answer
     beside = [int(size) for size in curve.measured if size in (best, best + 1)]
     for size in beside:
         if trials[size] < min(LOOKS, most_trials):

@@ -369,7 +369,7 @@ def with_evidence_from_gains(
     if curve is None:
         return tuple(visits)
     # While no size in reach has prior mass, errors are those of differences to the largest measured size.
-    best = curve.posterior(prior, scale).best[0] if curve.has_mass(prior) else int(curve.measured[-1])
+    best = curve.answer(prior, scale).best if curve.has_mass(prior) else int(curve.measured[-1])
     relative, errors = curve.relative_to(best)
     heights = [visit.log_bound - relative[visit.size[0] - 1] for visit in visits if not visit.failed]
     heights += [visit.annealed.estimate - relative[0] for visit in visits if visit.size == (1,) and visit.annealed]

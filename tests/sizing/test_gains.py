@@ -167,6 +167,36 @@ def test_the_next_size_lies_a_little_beyond_where_gains_seem_to_end(gains, furth
     assert step.size == further
 
 
+OPEN_END = {
+    2: (303.0, 130.0), 4: (149.0, 215.0), 8: (149.0, 152.0), 16: (225.0, 100.0), 19: (212.0, 96.0), 23: (187.0, 78.0),
+    27: (168.0, 77.0), 32: (86.0, 87.0), 38: (-55.0, 72.0), 45: (-60.0, 48.0), 49: (-72.0, 26.0), 54: (-77.0, 27.0),
+    64: (-69.0, 20.0),
+}  # fmt: skip
+"""A planted corpus of 36 topics: gains and errors as a search measured them."""
+
+
+def test_gains_that_may_end_at_once_are_measured_again():
+    trials = dict.fromkeys(OPEN_END, 1)
+    curve = evidence_curve(measured(OPEN_END))
+    assert curve is not None
+    assert curve.smooth is not None
+    assert curve.smooth.may_end_at_once
+    step = next_measured(measured(OPEN_END), trials, Geometric(0.05), 3, None)
+    assert step is not None
+    assert step.size in OPEN_END  # no further size
+    assert 23 <= step.size <= 64
+    assert next_measured(measured(OPEN_END), dict.fromkeys(OPEN_END, 2), Geometric(0.05), 3, None) is None  # 18 times
+
+
+def test_gains_that_fade_past_their_errors_are_not():
+    """The same sizes and errors, a line in log size that falls by ten errors."""
+    fading = {size: (800 * math.log(36 / size), error) for size, (_, error) in OPEN_END.items()}
+    curve = evidence_curve(measured(fading))
+    assert curve is not None
+    assert curve.smooth is not None
+    assert not curve.smooth.may_end_at_once
+
+
 def test_on_gains_that_fall_smoothly_few_measurements_give_a_range_that_holds_the_truth():
     """log evidence = −.6 (k − 95.5)² / 2, gains known to 8 nats: as where real text fades out."""
     held, widths = 0, []
@@ -197,9 +227,9 @@ def test_the_scatter_of_fits_that_were_made_anew_widens_the_range():
         visits = {k: (-slope * (k - 190.5) + 12.0 * float(rng.normal()), 3.0) for k in sizes}
         curve = evidence_curve(measured(visits))
         assert curve is not None
-        inside = curve.posterior(Geometric(0.05)).indistinguishable
-        held += inside[0][0] <= 190 <= inside[-1][0]
-        widths.append(len(inside) / 190)
+        _, first, last = curve.answer(Geometric(0.05))
+        held += first <= 190 <= last
+        widths.append((last - first + 1) / 190)
     assert held >= 88  # of 100 ranges of 95 %
     assert np.median(widths) < 0.3
 
