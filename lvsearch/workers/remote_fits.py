@@ -27,6 +27,8 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import jax
+
 from lvsearch.bridges.guards import error_in_words
 from lvsearch.inference.compiles import prepare_programs
 from lvsearch.inference.data.memory import Chunks, MemoryPlan
@@ -120,12 +122,19 @@ def check_executor(executor: object) -> None:
 def n_workers(executor: Executor) -> int:
     """Return how many calls an executor works on at once.
 
-    It is the number of workers that the executor states, or else the number of processors of this machine.
+    It is the number of workers that the executor states, or else the number of processors.
     """
     for name in ("num_workers", "_max_workers"):
         number = getattr(executor, name, None)
         if isinstance(number, int) and number > 0:
             return number
+    return n_processors()
+
+
+def n_processors() -> int:
+    """Return the number of processors that this process may use, which a cluster's scheduler may have limited."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
+        return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
@@ -137,7 +146,7 @@ def own_threads(evaluator: Evaluator) -> Iterator[Executor | None]:
 
     evaluator: makes the fits
     """
-    n_threads = min((os.cpu_count() or 1) // CORES_PER_FIT, MOST_THREADS) if is_by_gains(evaluator) else 1
+    n_threads = min(n_processors() // CORES_PER_FIT, MOST_THREADS) if is_by_gains(evaluator) else 1
     if n_threads <= 1:
         yield None
         return
@@ -152,10 +161,22 @@ def own_threads(evaluator: Evaluator) -> Iterator[Executor | None]:
 
 
 class OwnSearch(NamedTuple):
-    """A search in this process: the evaluator that makes its fits, and an event that is set when the search ends."""
+    """A search in this process, for its threads.
+
+    evaluator: makes the fits
+    device: the default device where the search was begun, since each thread of JAX has its own; None for JAX's
+    ended: set when the search ends
+    """
 
     evaluator: Evaluator
+    device: Any
     ended: threading.Event
+
+    @contextmanager
+    def in_thread(self) -> Iterator[None]:
+        """Return a context for work of this search in another thread: on its device, until the search has ended."""
+        with jax.default_device(self.device), until_given_up(self.ended):
+            yield
 
 
 _OWN: dict[str, OwnSearch] = {}
@@ -182,7 +203,7 @@ def evaluate_call(name: str, packed: bytes | None, call: Call, chunks: Chunks | 
     if isinstance(own, Chunked) and chunks is not None:
         own.work_in(chunks)
     try:
-        with nullcontext() if search is None else until_given_up(search.ended):
+        with nullcontext() if search is None else search.in_thread():
             fit = own.evaluate(*call)
     except Exception as error:  # the search raises it, if it turns out to want this fit
         return Answer(None, error_in_words(error), chunks)
@@ -265,7 +286,7 @@ class Workers:
 
     def __enter__(self) -> "Workers":
         """Register the evaluator under its name for threads of this process."""
-        _OWN[self._name] = OwnSearch(self._evaluator, self._ended)
+        _OWN[self._name] = OwnSearch(self._evaluator, jax.config.jax_default_device, self._ended)  # pyright: ignore
         return self
 
     def __exit__(self, *_: object) -> None:

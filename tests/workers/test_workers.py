@@ -46,6 +46,7 @@ from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing.fit import Evaluator, Fit
 from lvsearch.sizing.gains import SizeGain
 from lvsearch.sizing.sizes import Size, SizePrior
+from lvsearch.workers import remote_fits
 from lvsearch.workers.lookahead import calls_ahead
 from lvsearch.workers.remote_fits import Workers, check_executor, n_workers, own_threads
 
@@ -174,7 +175,7 @@ SEARCHES = {
              size_names=("rows", "columns")), TWO, settings(),
     ),
 }  # fmt: skip
-SHORT = ("gains that fade", "nested", "bound", "noisy, few sizes")
+SHORT = ("nested", "bound", "noisy, few sizes")
 NAMES = [pytest.param(name, marks=[] if name in SHORT else [pytest.mark.slow]) for name in SEARCHES]
 
 
@@ -262,13 +263,30 @@ def test_four_workers_halve_the_time_of_a_search_by_gains(gain: Callable[[int, i
 
 def test_threads_are_used_where_gains_are_measured_and_processors_are_many(monkeypatch: pytest.MonkeyPatch):
     def threads(evaluator: Evaluator, processors: int) -> int:
-        monkeypatch.setattr(os, "cpu_count", lambda: processors)
+        monkeypatch.setattr(remote_fits, "n_processors", lambda: processors)
         with own_threads(evaluator) as pool:
             return 1 if pool is None else n_workers(pool)
 
     evaluator, other = by_gains(fading)[0], SEARCHES["bound"]()[0]
     assert [threads(evaluator, processors) for processors in (1, 2, 4, 7, 8, 64)] == [1, 1, 2, 3, 4, 4]
     assert threads(other, 64) == 1
+
+
+def test_threads_work_on_the_device_of_the_search():
+    """Each thread of JAX has a default device of its own. Here there is one device, which is named or not."""
+    seen = []
+
+    def bound(size: Size, trial: int) -> float:
+        seen.append(jax.config.jax_default_device)  # pyright: ignore
+        return -900.0
+
+    evaluator, prior, chosen = by_gains(ending)
+    with ThreadPoolExecutor(2) as pool:
+        for device in (None, jax.devices()[0]):
+            seen.clear()
+            with jax.default_device(device):
+                spread(replace(evaluator, function=bound), prior, chosen, pool, budget=Budget(seconds=0.0))
+            assert set(seen) == {device}
 
 
 @dataclass
