@@ -13,11 +13,13 @@ Failures cost time only. A fit whose worker was lost, or whose result did not ar
 made in this process. An executor that accepts no more calls, or returns nothing, is no longer used.
 """
 
+import math
 import os
 import pickle
 import queue
 import sys
 import threading
+import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -240,12 +242,14 @@ class RemoteCall:
 
     call: what to fit. The record keeps its start alive, since calls are told apart by the identity of their start
     future: the executor's future while a worker has the call, else None
+    sent: when the call was sent to a worker, in seconds of `time.monotonic`
     answer: the worker's answer when the call is done, else None
     failures: how often the call was lost with its worker
     """
 
     call: Call
     future: Any = None
+    sent: float = math.inf
     answer: Answer | None = None
     failures: int = 0
 
@@ -312,6 +316,21 @@ class Workers:
             key: remote for key, remote in self._calls.items() if (remote.call.size, remote.call.trial) not in tried
         }
         return [self._fit(state, task, call, tell) for call in calls]
+
+    def under_way(self, calls: Sequence[Call]) -> float:
+        """Return for how many seconds workers have had all of these calls; `inf` if they are done.
+
+        calls: the fits of one task
+        """
+        while not self._finished.empty():
+            self._record(*self._finished.get())
+        known = [self._calls.get(self._key(call)) for call in calls]
+        now = time.monotonic()
+        times = [
+            0.0 if remote is None else math.inf if remote.answer is not None else max(0.0, now - remote.sent)
+            for remote in known
+        ]
+        return min(times)
 
     def _fit(self, state: SearchState, task: Task, call: Call, tell: Callable[[str], None]) -> Fit:
         """Return the fit of one call: from a worker if possible, else made in this process.
@@ -389,7 +408,7 @@ class Workers:
         except Exception as error:  # raised by a pool that is broken or closed
             self._give_up(f"the executor {error_in_words(error)}")
             return
-        remote.future = future
+        remote.future, remote.sent = future, time.monotonic()
         self._under_way += 1
         future.add_done_callback(lambda done: self._finished.put((remote, done)))
 
@@ -402,6 +421,14 @@ class Workers:
             except queue.Empty:
                 if was_interrupted():
                     raise KeyboardInterrupt from None
+        self._record(remote, future)
+
+    def _record(self, remote: RemoteCall, future: Any) -> None:
+        """Record the answer or the failure of a call that came back.
+
+        remote: the record of the call
+        future: its future, which is done
+        """
         self._under_way -= 1
         remote.future = None
         try:

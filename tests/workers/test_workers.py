@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -323,6 +323,34 @@ def test_threads_together_keep_within_the_memory():
         found, _ = spread(large, lv.sizes.weak(), settings(starts=3), pool)
     assert same(found, alone(*by_gains(ending))[0])
     assert 64 < large.most <= 100  # two fits of some 40 components at once, never three
+
+
+def test_fits_that_are_done_are_taken_at_the_end_of_the_time():
+    """The first fit says that it took an hour. The one made beside it is done, and needs no time."""
+
+    def bound(size: Size, trial: int) -> float:
+        if size == (1,):
+            assert done.wait(timeout=60.0)
+            time.sleep(0.3)  # until the other one has come back
+        elif size == (16,):
+            done.set()
+        return -900.0
+
+    class Slow(ByGains):
+        def evaluate(self, size: Size, start: Fit | None, trial: int = 0) -> Fit:
+            fit = super().evaluate(size, start, trial)
+            return replace(fit, info=replace(fit.info, seconds=3600.0))
+
+    done = threading.Event()
+    evaluator, prior, chosen = by_gains(ending)
+    slow = Slow(**{each.name: getattr(evaluator, each.name) for each in fields(evaluator)} | {"function": bound})
+    with ThreadPoolExecutor(2) as pool, Workers(slow, prior, chosen, pool) as workers:
+        found = run(
+            slow, prior, chosen, budget=Budget(seconds=600.0), progress=False, make=workers.make,
+            under_way=workers.under_way,
+        )  # fmt: skip
+    assert [visit.size for visit in found.visits][:2] == [(1,), (16,)]
+    assert found.stopped != "finished"
 
 
 def test_fits_that_nobody_wants_any_more_end_by_themselves():
