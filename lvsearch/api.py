@@ -460,7 +460,7 @@ def _run(
                     state = going_on(agreed=several_processes.broadcast_from_first if together else bool)
             else:
                 with Workers(result.evaluator, result.prior, result.settings, chosen) as workers:
-                    state = going_on(make=workers.make, under_way=workers.under_way)
+                    state = going_on(make=workers.make, seconds_so_far=workers.seconds_so_far)
         ended = result_with_state(state)
         if together and isinstance(result.evaluator, ModelEvaluator):
             ended = replace(ended, evaluator=result.evaluator.without_mesh())

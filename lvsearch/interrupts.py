@@ -55,28 +55,34 @@ if _is_command() and is_main_thread() and signal.getsignal(signal.SIGINT) is sig
 
 
 _was_pressed, _is_postponed = threading.Event(), threading.Event()
-_given_up: ContextVar[threading.Event | None] = ContextVar("given_up", default=None)
+_cancelled: ContextVar[threading.Event | None] = ContextVar("cancelled", default=None)
 
 
 class NotWantedError(Exception):
-    """Ends work in a thread that nobody waits for any more, because the search has ended."""
+    """Raised inside a fit of another thread whose result is no longer needed, because its search has ended."""
 
 
 @contextmanager
-def until_given_up(event: threading.Event) -> Iterator[None]:
-    """Let `stop_if_given_up` end the work inside this context, in this thread, once the event is set."""
-    token = _given_up.set(event)
+def cancel_when(event: threading.Event) -> Iterator[None]:
+    """Make `raise_if_cancelled` raise inside this context, in this thread, once the event is set.
+
+    event: set by the search when it ends.
+    """
+    token = _cancelled.set(event)
     try:
         yield
     finally:
-        _given_up.reset(token)
+        _cancelled.reset(token)
 
 
-def stop_if_given_up() -> None:
-    """Raise NotWantedError in work that was given up (`until_given_up`). Long work calls this between its parts."""
-    event = _given_up.get()
+def raise_if_cancelled() -> None:
+    """Raise NotWantedError if the event of the enclosing `cancel_when` is set. Long work calls this between its stages.
+
+    Outside such a context nothing is raised.
+    """
+    event = _cancelled.get()
     if event is not None and event.is_set():
-        raise NotWantedError("the search ended before this fit did")
+        raise NotWantedError("the search ended before this fit was done")
 
 
 @contextmanager

@@ -250,7 +250,7 @@ def run(
     save: Callable[[SearchState], None] = lambda state: None,
     progress: bool = True,
     make: Make | None = None,
-    under_way: Callable[[Sequence[Call]], float] = lambda calls: 0.0,
+    seconds_so_far: Callable[[Sequence[Call]], float] = lambda calls: 0.0,
     agreed: Callable[[bool], bool] = bool,
 ) -> SearchState:
     """Run a search until it is finished, out of budget or interrupted, and return its last state.
@@ -267,7 +267,7 @@ def run(
     save: called with the state after every step, before the next one begins.
     progress: whether to show a progress bar.
     make: makes the fits of a task; None uses `evaluator` for one fit after the other.
-    under_way: returns for how many seconds the fits of a task have been made already, `inf` if they are done.
+    seconds_so_far: returns for how many seconds workers have had the fits of a task already; `inf` if these are done.
     agreed: function that turns this process' own decision to stop into the decision of all processes, which must act
         alike.
     """
@@ -295,7 +295,7 @@ def run(
             bar.set_postfix_str(f"chains over all sizes, block {made}")
         # The search proper: one task (fits of one size) after the other, saving the state after each.
         while (task := next_task(evaluator, prior, settings, state, search)) is not None:
-            already = under_way(calls_of(evaluator, settings, state, search, task))
+            already = seconds_so_far(calls_of(evaluator, settings, state, search, task))
             spent = time.monotonic() - began + max(0.0, _expected_seconds(state, task) - already)
             if budget.seconds is not None and made and agreed(spent > LATEST * budget.seconds):
                 return _save_as_stopped(state, _stopped_after(budget.seconds), save)

@@ -46,7 +46,7 @@ from lvsearch.inference.several_processes import (
     spans_processes,
 )
 from lvsearch.inference.sharding import on_mesh
-from lvsearch.interrupts import stop_if_given_up
+from lvsearch.interrupts import raise_if_cancelled
 from lvsearch.models.contract import Model
 from lvsearch.searching.degenerate_columns import columns_far_from_0, degenerate_columns
 from lvsearch.sizing.evidence import Bracket, Evidence
@@ -233,7 +233,7 @@ class ModelEvaluator:
             initial = self._fit_with_smaller_chunks(
                 larger, lambda estimator: estimator.fit_to_merge(larger, key_larger)
             )
-        stop_if_given_up()
+        raise_if_cancelled()
         estimate = self._fit_with_smaller_chunks(size, lambda estimator: estimator.fit(size, key, initial))
         seconds = time.perf_counter() - began
         origin = _origin(size, start.size if start is not None else larger)
@@ -295,7 +295,7 @@ class ModelEvaluator:
 
         trial: the number of the attempt at this size, from 0, which decides the length of the paths.
         """
-        stop_if_given_up()
+        raise_if_cancelled()
         began = time.perf_counter()
         key = fold_in(self._key_of(fit.size, trial), ANNEALING)
         found = gain_of_last_part(self.model, self.data, fit.size, fit.state, key, trial)

@@ -69,10 +69,11 @@ the curve stays: fits of one size lie in different modes, whose gains differ by 
 four fits of 200 topics gained −20, −37, −9 and −15 nats, with errors of 3 to 6.
 """
 LEAST_BETTER = 4.0
-"""By how much the misfits of two levels and of a curve must differ before one of them is clearly better (both are sums
-of squares, in stated errors).
+"""The least difference between the misfits of two levels and of a curve for one of them to count as clearly better.
 
-Without such a margin, two levels took the place of a curve in one simulated search of ten whose gains fade.
+A misfit is a sum of squared residuals, each divided by the error that the gain does not share with the others. If two
+levels are clearly better, there is no curve. If the curve is, gains do not end abruptly. Without this margin, two
+levels took the place of a curve in one of ten simulated searches with fading gains.
 """
 PAST_THE_END, SHORT_STEP = 1.2, 1.3
 """The next size is 1.2 · e (`PAST_THE_END`) where gains seem to end at size e, and at least 1.2 times the largest.
@@ -360,7 +361,7 @@ class SmoothGains:
     | `covariance` | (power, power) | covariance of the errors of the coefficients, nats² |
     | `common_error` | | standard error that all gains have in common, nats |
     | `freedom` | | number of gains beyond those that the curve needs: how well their scatter is known |
-    | `may_end_at_once` | | whether one level up to some size and one beyond fit about as well as the curve |
+    | `may_end_abruptly` | | whether two levels, one up to some size and one beyond, fit about as well as the curve |
     """
 
     first: int
@@ -370,7 +371,7 @@ class SmoothGains:
     covariance: Float[np.ndarray, "power power"]
     common_error: float
     freedom: int
-    may_end_at_once: bool
+    may_end_abruptly: bool
 
     def draws(self, sizes: Int[np.ndarray, " size"], number: int) -> Float[np.ndarray, "draws size"]:
         """Draw `number` curves of gains at the given sizes under the errors of the fit, from a fixed seed.
@@ -403,7 +404,7 @@ def smooth_gains(
     gains, errors: their gains and standard errors, nats.
 
     Returns None where gains do not change their sign, where too few lie near the change, or where they do not lie on
-    such a curve: where they end at once (`_misfit_of_two_levels`), or scatter too much (`MOST_SCATTER`). Then only
+    such a curve: where they end abruptly (`_misfit_of_two_levels`), or scatter too much (`MOST_SCATTER`). Then only
     falling gains are assumed.
     """
     # the size where the falling fit of the gains crosses 0, by linear interpolation in log size
@@ -438,12 +439,13 @@ def smooth_gains(
 
 
 def _misfit_of_two_levels(gains: Float[np.ndarray, " measured"], errors: Float[np.ndarray, " measured"]) -> float:
-    """Return the misfit of one level up to some size and one beyond: the least sum of squares, each in stated errors.
+    """Return the misfit of the best two levels: one level up to some size, another beyond it.
 
-    Where gains end at once, this is clearly less than the misfit of a curve. Of 33 planted corpora, gains of two lay
-    about a curve: 300 nats up to the planted number and −60 beyond, with errors of 60. Ranges were 30–61 and 35–61 for
-    35 and 38 topics. Two levels had a sixth of the curve's misfit in the first. Of abstracts on nematodes, whose gains
-    fade, they had four times and more of it.
+    The misfit is the sum of squared residuals, each divided by its error. Where gains end abruptly, it is clearly less
+    than the misfit of a curve. In 2 of 33 planted corpora a curve was accepted although gains ended abruptly: 300 nats
+    up to the planted number, and −60 beyond, with errors of 60. The 95 % ranges were 30–61 for 35 topics, and 35–61 for
+    38. With 35 topics two levels had a sixth of the curve's misfit. On abstracts on nematodes, whose gains fade, two
+    levels had at least four times the curve's misfit.
 
     gains, errors: by increasing size, nats.
     """
@@ -543,7 +545,7 @@ FIRST = 16
 PRECISION, SMOOTH_PRECISION = 0.1, 0.25
 """How wide the 95 % range may be in the end, as a share of the most probable size.
 
-`PRECISION` applies where gains end at once. `SMOOTH_PRECISION` applies where they fade: then the size is known less
+`PRECISION` applies where gains end abruptly. `SMOOTH_PRECISION` applies where they fade: then the size is known less
 well however long one measures.
 """
 SURE = 2.0
@@ -552,11 +554,11 @@ SURE = 2.0
 No larger size is tried once the gain of the largest measured one is surely negative.
 """
 ENOUGH_ON_A_CURVE, MOST_ON_A_CURVE = 9, 18
-"""Number of sizes on a smooth curve after which no further size is measured, and of measurements after which none is.
+"""Once 9 sizes lie on a smooth curve, no new size is measured. Once they have 18 measurements together, none is.
 
-Between the two numbers, sizes whose errors decide are measured again, for longer, while the range is wide and gains may
-as well end at once. Of a planted corpus of 36 topics each gained 100 to 200 nats, known to 70 to 90. Nine sizes lay
-about a curve, and the range was 24–63.
+Until then a size on the curve is measured again, with longer paths, while the 95 % range is too wide and two levels fit
+about as well as the curve. The reason is a planted corpus of 36 topics, each worth 100 to 200 nats with errors of 70 to
+90. Nine sizes lay about a curve, and the range was still 24–63.
 """
 FARTHEST = 1 << 14
 """The largest size that is ever looked at, where neither the prior nor a limit ends before."""
@@ -584,7 +586,8 @@ def next_measured(
 
     A gain is the log evidence of a size minus that of the next smaller size.
 
-    The search is done when the answer is as narrow as asked, or when no size is left to measure. First it tries larger
+    The search is done when the answer is as narrow as asked, when no size is left to measure, or when enough is known
+    of a smooth curve (`ENOUGH_ON_A_CURVE`). First it tries larger
     and larger sizes until one surely gains nothing, or two in a row probably do. Then it measures inside the widest
     stretch of unmeasured sizes within the 95 % range, until that range is narrow. Last it repeats the sizes whose gains
     decide the answer.
@@ -627,12 +630,12 @@ def next_measured(
         return NextSize(sharp, "gains change their sign in between")
     is_wide = last - first > _widest_range(curve, precision) * best
     if curve.smooth is not None and curve.smooth.number >= ENOUGH_ON_A_CURVE:
-        # More sizes would not reduce the error that all share. Longer measurements do, and may show an end at once.
+        # More sizes would not reduce the error that all share. Longer measurements do, and may show an abrupt end.
         on_curve = (np.ceil(curve.middles) >= curve.smooth.first) & (np.ceil(curve.middles) <= curve.smooth.last)
         made = sum(trials[size] for size in curve.measured[on_curve].tolist())
-        if not (is_wide and curve.smooth.may_end_at_once) or made >= MOST_ON_A_CURVE:
+        if not (is_wide and curve.smooth.may_end_abruptly) or made >= MOST_ON_A_CURVE:
             return None
-        return _least_certain(curve, trials, most_trials, first, last)
+        return _least_certain_sign(curve, trials, most_trials, first, last)
     if is_wide:
         places = [1, *curve.measured.tolist()]
         stretches = [
@@ -691,8 +694,8 @@ def _size_to_repeat(
 ) -> NextSize | None:
     """Return the size whose gain to measure again, or None if errors no longer decide the answer.
 
-    The most probable size and the next larger one come first, where they were measured. Then comes the least certain
-    gain within the 95 % range.
+    The most probable size and the next larger one come first, where they were measured. Then comes the gain within the
+    95 % range whose sign is least certain.
 
     curve: the gains measured so far.
     trials: the number of measurements of each size tried, {size: trials}. most_trials: the largest number allowed.
@@ -706,17 +709,20 @@ def _size_to_repeat(
             return NextSize(size, "a second fit beside the answer")
     if last - first <= _widest_range(curve, precision) * best:
         return None
-    return _least_certain(curve, trials, most_trials, first, last)
+    return _least_certain_sign(curve, trials, most_trials, first, last)
 
 
-def _least_certain(
+def _least_certain_sign(
     curve: EvidenceCurve, trials: dict[int, int], most_trials: int, first: int, last: int
 ) -> NextSize | None:
-    """Return the size from `first` to `last` + 1 whose gain is the least certain, to measure it again; None if there is
-    none.
+    """Return the size whose gain is nearest to 0 in its errors, so that its sign is least certain, to measure it again.
+
+    Returns None if no size qualifies.
 
     curve: the gains measured so far.
-    trials: the number of measurements of each size tried, {size: trials}. most_trials: the largest number allowed.
+    trials: the number of measurements of each size tried, {size: trials}.
+    most_trials: the largest number of measurements of one size.
+    first, last: the ends of the 95 % range. The gain of `last` + 1 counts too, since it decides where the range ends.
     """
     inside = [
         (abs(gain) / error, int(size))

@@ -32,16 +32,18 @@ from lvsearch.sizing.sizes import Size, SizePrior
 FARTHEST = 64
 """The largest number of steps of the search that are simulated."""
 LEAP = 4
-"""A size is not fitted in advance if it has more than this many times the components of the largest size recorded. Its
-cost grows with the size, and a search usually ends before it gets there."""
+"""Sizes above this many times the largest recorded one are not fitted in advance. Large fits are slow, and a search
+usually ends before it needs them. A search by gains counts as if it had recorded its first size, 16.
+"""
 DAMPED = 0.5
 """The factor on the slope of the evidence at the largest size, for guesses beyond that size."""
 FIRST_GAIN = SizeGain((1e6,), (1e6,), 1)
-"""The guess of a gain before any was measured, nats: it surely gains, since a search begins with few components."""
+"""The guess of a gain before any was measured, nats: surely positive, because the first size measured (16) is small."""
 STEEP = 1 / 3
-"""Where a gain is a smaller share than this of the one before, gains are guessed to fall to 0 and below."""
+"""If the last gain is less than this fraction of the one before, gains are extrapolated linearly in log size, to 0 and
+below; otherwise by a constant ratio."""
 LEFT_WHEN_DOUBLED = 0.25
-"""The guessed share of a gain that is left at twice the size, while one gain alone is known."""
+"""The fraction of a gain that is guessed to be left at twice the size, while one gain alone is known."""
 
 
 class GuessedState:
@@ -49,7 +51,7 @@ class GuessedState:
 
 
 GUESSED = GuessedState()
-"""The state of every guessed fit."""
+"""The state of guessed fits, if the fits of the evaluator have a state."""
 
 
 def calls_ahead(
@@ -62,23 +64,25 @@ def calls_ahead(
 ) -> Iterator[Call]:
     """Yield the calls of the evaluator (each one fit) that a search will probably ask for, those of `task` first.
 
-    Calls that would start from a fit that does not exist yet are left out.
+    Calls that would start from a guessed fit are left out. If the size of `task` lies between sizes with positive and
+    with negative gains, both signs of its own gain are simulated. The calls of the two simulations alternate, and some
+    come twice.
 
     evaluator: makes the fits
     prior: the prior over sizes
     settings: the settings of the search
     state: the results of the search so far
     task: the step that the search takes next; None if it is done
-    made: a function that returns the fit of a call if it was made already, else None; it replaces a guess
+    made: a function that returns the real fit of a call, which is used in place of a guess, or None
     """
-    ways = [_path_ahead(evaluator, prior, settings, state, task, made, 1.0)]
+    simulations = [_simulated_calls(evaluator, prior, settings, state, task, made, 1.0)]
     if is_by_gains(evaluator) and task is not None and _is_between_signs(state.visits, task.size[0]):
-        ways.append(_path_ahead(evaluator, prior, settings, state, task, made, -1.0))
-    for calls in zip_longest(*ways):
+        simulations.append(_simulated_calls(evaluator, prior, settings, state, task, made, -1.0))
+    for calls in zip_longest(*simulations):
         yield from (call for call in calls if call is not None)
 
 
-def _path_ahead(
+def _simulated_calls(
     evaluator: Evaluator,
     prior: SizePrior,
     settings: SearchSettings,
@@ -87,7 +91,7 @@ def _path_ahead(
     made: Callable[[Call], Fit | None],
     sign: float,
 ) -> Iterator[Call]:
-    """Yield the calls of one way on which a search may go on (see `calls_ahead`).
+    """Yield the calls of one simulation of how the search goes on; for the arguments see `calls_ahead`.
 
     sign: the factor on the guess of the gain that `task` measures, 1 or −1
     """
@@ -109,7 +113,10 @@ def _path_ahead(
 
 
 def _is_between_signs(visits: Sequence[Visit], size: int) -> bool:
-    """Return True if a size was not measured and lies between sizes that gain and sizes that lose: either is likely."""
+    """Return True if a size lies between the largest with a positive gain and the smallest with a negative one.
+
+    Both signs of its own gain are likely then.
+    """
     measured = [(visit.size[0], visit.gain.estimate) for visit in visits if visit.gain is not None]
     gaining = max((each for each, gain in measured if gain > 0), default=size)
     losing = min((each for each, gain in measured if gain <= 0), default=size)
@@ -121,7 +128,7 @@ def guess(evaluator: Evaluator, state: SearchState, call: Call, sign: float = 1.
 
     evaluator: makes the fits
     state: the results of the search so far
-    call: the call, whose size is looked at
+    call: the call
     sign: the factor on the guess of a gain, 1 or −1
     """
     stateful = not state.kept or any(fit.state is not None for fit in state.kept.values())
@@ -139,7 +146,7 @@ def guess(evaluator: Evaluator, state: SearchState, call: Call, sign: float = 1.
         return blank
     near = min(good, key=lambda visit: (_distance(visit.size, call.size), visit.size))
     estimate = interpolate_evidence(good, call.size)
-    # the guess has the spread of the last trials of the nearest size, moved to the guessed evidence
+    # the paths of the last trial of the nearest size, moved so that their evidence is the guess
     last = next((trial for trial in reversed(near.trials) if trial.failure is None and trial.brackets), None)
     if last is not None:
         shift = estimate - near.estimate
@@ -152,8 +159,8 @@ def guess(evaluator: Evaluator, state: SearchState, call: Call, sign: float = 1.
 def guess_gain(good: Sequence[Visit], size: int, sign: float = 1.0) -> SizeGain:
     """Return a guess of what the last components of a size gain, with the errors of the gain measured nearest to it.
 
-    Between two measured sizes gains are interpolated evenly in log size. Beyond the largest they go on falling as
-    before: by the same factor for the same ratio of sizes, or evenly in log size once they fall steeply.
+    Between two measured sizes gains are interpolated linearly in log size. Beyond the largest they go on falling as
+    before: by the same factor for the same ratio of sizes, or linearly in log size once they fall steeply (`STEEP`).
 
     good: the records of sizes whose fits did not fail
     size: the size

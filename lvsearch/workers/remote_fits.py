@@ -1,9 +1,9 @@
 """Let the workers of an executor make the fits of a search, with the same answer as in one process.
 
 A call asks the evaluator of a search for one fit: its size, the fit to start from, the number of the trial. The result
-depends only on the call. So fits are asked for ahead of their turn (`lookahead`) and recorded when their turn comes.
-The search records the same fits in the same order as it would alone. Fits that it turns out not to want are thrown
-away.
+depends only on the call, and on the size of the chunks of data, which is sent with it. So fits are asked for ahead of
+their turn (`lookahead`) and recorded when their turn comes. The search records the same fits in the same order as it
+would alone. Fits that it turns out not to want are thrown away.
 
 The evaluator with its data is sent once to each worker, which keeps it under a name. Workers are told the name with
 each call. A worker that does not know the name says so, and is sent the evaluator. Threads use the search's own
@@ -34,7 +34,7 @@ import jax
 from lvsearch.bridges.guards import error_in_words
 from lvsearch.inference.compiles import prepare_programs
 from lvsearch.inference.data.memory import Chunks, MemoryPlan
-from lvsearch.interrupts import until_given_up, was_interrupted
+from lvsearch.interrupts import cancel_when, was_interrupted
 from lvsearch.searching.controller import Call, SearchSettings, SearchState, Task
 from lvsearch.sizing.fit import Evaluator, Fit, is_by_gains
 from lvsearch.sizing.sizes import Size, SizePrior
@@ -49,9 +49,9 @@ LISTENING = 1.0
 """How many seconds to wait for a worker before looking whether the user wants to stop. Where waiting cannot be
 interrupted, Ctrl-C takes this long."""
 CORES_PER_FIT, MOST_THREADS = 2, 4
-"""How many processors each fit has to itself where a search makes several at once, and the most fits that it makes.
+"""The number of processors counted for each fit, and the largest number of fits at once, where a search uses threads.
 
-The paths of a measured gain run in two threads.
+It is two because the two groups of paths of a measured gain run in two threads.
 """
 
 
@@ -69,7 +69,9 @@ class Executor(Protocol):
 
 @runtime_checkable
 class Chunked(Protocol):
-    """An evaluator that works on the data in chunks of units. Their size affects its fits, and may change in a fit."""
+    """An evaluator that works on the data in chunks of units. The size of the chunks
+    affects its fits, and may change during a fit.
+    """
 
     @property
     def chunks(self) -> Chunks:
@@ -142,9 +144,10 @@ def n_processors() -> int:
 
 @contextmanager
 def own_threads(evaluator: Evaluator) -> Iterator[Executor | None]:
-    """Return a context with the threads that a search uses if it is given no executor; None if it uses none.
+    """Yield a pool of threads for a search that was given no executor, or None if it makes one fit after the other.
 
-    Searches by gains, whose fits take longest, use half as many threads as there are processors, at most 4.
+    Only searches that measure gains between sizes get a pool, because their fits take longest: one thread for every two
+    processors, at most 4. With fewer than 4 processors there is none.
 
     evaluator: makes the fits
     """
@@ -177,7 +180,7 @@ class OwnSearch(NamedTuple):
     @contextmanager
     def in_thread(self) -> Iterator[None]:
         """Return a context for work of this search in another thread: on its device, until the search has ended."""
-        with jax.default_device(self.device), until_given_up(self.ended):
+        with jax.default_device(self.device), cancel_when(self.ended):
             yield
 
 
@@ -242,23 +245,29 @@ class RemoteCall:
 
     call: what to fit. The record keeps its start alive, since calls are told apart by the identity of their start
     future: the executor's future while a worker has the call, else None
-    sent: when the call was sent to a worker, in seconds of `time.monotonic`
+    sent: `time.monotonic()` when the call was sent to a worker
     answer: the worker's answer when the call is done, else None
     failures: how often the call was lost with its worker
     """
 
     call: Call
     future: Any = None
-    sent: float = math.inf
+    sent: float = 0.0
     answer: Answer | None = None
     failures: int = 0
+
+    def seconds_so_far(self, now: float) -> float:
+        """Return for how many seconds a worker has had the call; `inf` if it came back. now: `time.monotonic()`."""
+        if self.answer is not None:
+            return math.inf
+        return 0.0 if self.future is None else now - self.sent
 
 
 class Workers:
     """Makes the fits of one search by an executor.
 
-    Use it in a `with` statement: at its end calls that have not begun are cancelled, and those that threads of this
-    process have begun end before their next part.
+    Use it in a `with` statement. At its end calls that have not begun are cancelled, and threads of this process stop
+    the fits that they have begun before the next stage.
     """
 
     def __init__(
@@ -294,7 +303,7 @@ class Workers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Cancel calls that have not begun, and give up the others."""
+        """Cancel calls that have not begun, and tell threads to stop the fits that they have begun."""
         del _OWN[self._name]
         self._ended.set()
         for remote in self._calls.values():
@@ -317,20 +326,15 @@ class Workers:
         }
         return [self._fit(state, task, call, tell) for call in calls]
 
-    def under_way(self, calls: Sequence[Call]) -> float:
-        """Return for how many seconds workers have had all of these calls; `inf` if they are done.
+    def seconds_so_far(self, calls: Sequence[Call]) -> float:
+        """Return for how many seconds workers have had all of these calls; `inf` if all came back, even with an error.
 
         calls: the fits of one task
         """
         while not self._finished.empty():
             self._record(*self._finished.get())
-        known = [self._calls.get(self._key(call)) for call in calls]
         now = time.monotonic()
-        times = [
-            0.0 if remote is None else math.inf if remote.answer is not None else max(0.0, now - remote.sent)
-            for remote in known
-        ]
-        return min(times)
+        return min(self._calls[key].seconds_so_far(now) if key in self._calls else 0.0 for key in map(self._key, calls))
 
     def _fit(self, state: SearchState, task: Task, call: Call, tell: Callable[[str], None]) -> Fit:
         """Return the fit of one call: from a worker if possible, else made in this process.

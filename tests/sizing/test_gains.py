@@ -175,12 +175,12 @@ OPEN_END = {
 """A planted corpus of 36 topics: gains and errors as a search measured them."""
 
 
-def test_gains_that_may_end_at_once_are_measured_again():
+def test_gains_that_may_end_abruptly_are_measured_again():
     trials = dict.fromkeys(OPEN_END, 1)
     curve = evidence_curve(measured(OPEN_END))
     assert curve is not None
     assert curve.smooth is not None
-    assert curve.smooth.may_end_at_once
+    assert curve.smooth.may_end_abruptly
     step = next_measured(measured(OPEN_END), trials, Geometric(0.05), 3, None)
     assert step is not None
     assert step.size in OPEN_END  # no further size
@@ -194,7 +194,7 @@ def test_gains_that_fade_past_their_errors_are_not():
     curve = evidence_curve(measured(fading))
     assert curve is not None
     assert curve.smooth is not None
-    assert not curve.smooth.may_end_at_once
+    assert not curve.smooth.may_end_abruptly
 
 
 def test_on_gains_that_fall_smoothly_few_measurements_give_a_range_that_holds_the_truth():

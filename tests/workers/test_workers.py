@@ -31,7 +31,7 @@ from lvsearch.bridges import numpyro_models
 from lvsearch.command import cli
 from lvsearch.files.storage import MANIFEST
 from lvsearch.inference.data.memory import Chunks, MemoryPlan, Part
-from lvsearch.interrupts import NotWantedError, stop_if_given_up
+from lvsearch.interrupts import NotWantedError, raise_if_cancelled
 from lvsearch.searching.controller import (
     Budget,
     SearchSettings,
@@ -347,7 +347,7 @@ def test_fits_that_are_done_are_taken_at_the_end_of_the_time():
     with ThreadPoolExecutor(2) as pool, Workers(slow, prior, chosen, pool) as workers:
         found = run(
             slow, prior, chosen, budget=Budget(seconds=600.0), progress=False, make=workers.make,
-            under_way=workers.under_way,
+            seconds_so_far=workers.seconds_so_far,
         )  # fmt: skip
     assert [visit.size for visit in found.visits][:2] == [(1,), (16,)]
     assert found.stopped != "finished"
@@ -363,7 +363,7 @@ def test_fits_that_nobody_wants_any_more_end_by_themselves():
             begun.set()
             try:
                 while True:
-                    stop_if_given_up()
+                    raise_if_cancelled()
                     time.sleep(0.01)
             except NotWantedError:
                 ended.set()
