@@ -166,21 +166,23 @@ def own_threads(evaluator: Evaluator) -> Iterator[Executor | None]:
 
 
 class OwnSearch(NamedTuple):
-    """A search in this process, for its threads.
+    """A search in this process, for its threads. Each thread of JAX has a default device and a precision of its own.
 
     evaluator: makes the fits
-    device: the default device where the search was begun, since each thread of JAX has its own; None for JAX's
+    device: the default device where the search was begun; None for JAX's
+    double: whether JAX's default precision is 64 bits there
     ended: set when the search ends
     """
 
     evaluator: Evaluator
     device: Any
+    double: bool
     ended: threading.Event
 
     @contextmanager
     def in_thread(self) -> Iterator[None]:
-        """Return a context for work of this search in another thread: on its device, until the search has ended."""
-        with jax.default_device(self.device), cancel_when(self.ended):
+        """Return a context for a fit of this search in another thread, until the search has ended."""
+        with jax.default_device(self.device), jax.enable_x64(self.double), cancel_when(self.ended):
             yield
 
 
@@ -299,7 +301,8 @@ class Workers:
 
     def __enter__(self) -> "Workers":
         """Register the evaluator under its name for threads of this process."""
-        _OWN[self._name] = OwnSearch(self._evaluator, jax.config.jax_default_device, self._ended)  # pyright: ignore
+        config: Any = jax.config
+        _OWN[self._name] = OwnSearch(self._evaluator, config.jax_default_device, config.jax_enable_x64, self._ended)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -272,21 +272,21 @@ def test_threads_are_used_where_gains_are_measured_and_processors_are_many(monke
     assert threads(other, 64) == 1
 
 
-def test_threads_work_on_the_device_of_the_search():
-    """Each thread of JAX has a default device of its own. Here there is one device, which is named or not."""
+def test_threads_work_on_the_device_and_in_the_precision_of_the_search():
+    """Here there is one device, which is named or not."""
     seen = []
 
     def bound(size: Size, trial: int) -> float:
-        seen.append(jax.config.jax_default_device)  # pyright: ignore
+        seen.append((jax.config.jax_default_device, jax.config.jax_enable_x64))  # pyright: ignore
         return -900.0
 
     evaluator, prior, chosen = by_gains(ending)
     with ThreadPoolExecutor(2) as pool:
-        for device in (None, jax.devices()[0]):
+        for device, double in ((None, False), (jax.devices()[0], True)):
             seen.clear()
-            with jax.default_device(device):
+            with jax.default_device(device), jax.enable_x64(double):
                 spread(replace(evaluator, function=bound), prior, chosen, pool, budget=Budget(seconds=0.0))
-            assert set(seen) == {device}
+            assert set(seen) == {(device, double)}
 
 
 @dataclass
