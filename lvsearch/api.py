@@ -127,7 +127,7 @@ def search(
         report: with `out`, write the page `report/index.html` at the end.
         progress: show a progress bar.
         executor: makes many fits at once: `lv.WorkerPool`, or an executor as in `concurrent.futures`. None: searches of
-            LDA on many words make up to 4 fits at once, in threads, where there are two processors for each; other
+            LDA on many words make up to 4 fits at once, in threads, where there are four processors for each; other
             searches make one after the other. The answer is the same.
         mesh: devices that share the units (observations) of each fit. They may belong to several processes that
             `lv.distributed.initialize` joined. Then each process makes this call; process 0 writes, and its clock and

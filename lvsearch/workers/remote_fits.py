@@ -48,10 +48,11 @@ KEPT_BY_WORKER = 2
 LISTENING = 1.0
 """How many seconds to wait for a worker before looking whether the user wants to stop. Where waiting cannot be
 interrupted, Ctrl-C takes this long."""
-CORES_PER_FIT, MOST_THREADS = 2, 4
+CORES_PER_FIT, MOST_THREADS = 4, 4
 """The number of processors counted for each fit, and the largest number of fits at once, where a search uses threads.
 
-It is two because the two groups of paths of a measured gain run in two threads.
+A fit alone uses up to four processors: passes over the documents run in up to four threads, and the paths of a measured
+gain in four.
 """
 
 
@@ -146,8 +147,8 @@ def n_processors() -> int:
 def own_threads(evaluator: Evaluator) -> Iterator[Executor | None]:
     """Yield a pool of threads for a search that was given no executor, or None if it makes one fit after the other.
 
-    Only searches that measure gains between sizes get a pool, because their fits take longest: one thread for every two
-    processors, at most 4. With fewer than 4 processors there is none.
+    Only searches that measure gains between sizes get a pool, because their fits take longest: one thread for every
+    four processors, at most 4. With fewer than 8 processors there is none.
 
     evaluator: makes the fits
     """
