@@ -221,7 +221,7 @@ def test_on_gains_that_fall_smoothly_few_measurements_give_a_range_that_holds_th
 def test_the_scatter_of_fits_that_were_made_anew_widens_the_range():
     """Gains stated to 3 nats, of fits that are each 12 nats off, as four fits of 200 topics of news articles are."""
     held, widths = 0, []
-    for seed in range(100):
+    for seed in range(50):
         rng = np.random.default_rng(seed)
         slope, sizes = 1.0, (128, 181, 197, 206, 215, 235, 256)
         visits = {k: (-slope * (k - 190.5) + 12.0 * float(rng.normal()), 3.0) for k in sizes}
@@ -230,7 +230,7 @@ def test_the_scatter_of_fits_that_were_made_anew_widens_the_range():
         _, first, last = curve.answer(Geometric(0.05))
         held += first <= 190 <= last
         widths.append((last - first + 1) / 190)
-    assert held >= 88  # of 100 ranges of 95 %
+    assert held >= 44  # of 50 ranges of 95 %: fewer have a chance of 1 %
     assert np.median(widths) < 0.3
 
 

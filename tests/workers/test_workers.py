@@ -236,7 +236,7 @@ def test_workers_work_at_the_same_time():
     assert [visit.size for visit in found.visits] == [visit.size for visit in expected.visits]
 
 
-@pytest.mark.parametrize("gain", [fading, ending])
+@pytest.mark.parametrize("gain", [fading, pytest.param(ending, marks=pytest.mark.slow)])
 def test_four_workers_halve_the_time_of_a_search_by_gains(gain: Callable[[int, int], float]):
     """Each fit takes as long as every other; a round ends when all that were begun are done."""
     evaluator, prior, chosen = by_gains(gain)

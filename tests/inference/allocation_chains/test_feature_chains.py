@@ -255,6 +255,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_bit():
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_nothing_of_a_warm_up_is_recorded():
     model = lv.models.IBP()
     _, rows = planted(60, 15, 6)
