@@ -4,7 +4,9 @@ Such searches are for corpora of more than 20,000 words. Here the limit is lower
 """
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from lvsearch.inference.topic_samplers import path_starts, size_gain
 from lvsearch.pictures.size_axis import SizeAxis
 from lvsearch.results.card import gain_in_words
 from lvsearch.sizing.gains import PooledGain
+from lvsearch.workers import remote_fits
 
 PLANTED = 3
 
@@ -54,6 +57,31 @@ def test_the_planted_number_is_found_and_fits_begin_with_more_topics(gains_from_
     assert 2.0 not in dots
     assert best == [float(*between.best_size)]
     axes.figure.canvas.draw()
+
+
+@pytest.mark.slow
+def test_threads_of_a_search_find_what_one_fit_after_the_other_finds(
+    gains_from_1000_words_on: None, monkeypatch: pytest.MonkeyPatch
+):
+    """With many processors a search uses threads without being asked."""
+    begun, results = [], []
+
+    class Counted(ThreadPoolExecutor):
+        def __init__(self, n_threads: int, **named: Any):
+            begun.append(n_threads)
+            super().__init__(n_threads, **named)
+
+    monkeypatch.setattr(remote_fits, "ThreadPoolExecutor", Counted)
+    for processors in (1, 16):
+        monkeypatch.setattr(remote_fits, "n_processors", lambda number=processors: number)
+        results.append(lv.search(lv.models.LDA(1.0, 0.1), corpus(), max_size=6, progress=False))
+    assert begun == [4]
+    one, many = results
+    assert [visit.size for visit in one.visits] == [visit.size for visit in many.visits]
+    for ours, theirs in zip(one.visits, many.visits, strict=True):
+        assert ours.evidence == theirs.evidence
+        assert [trial.gains for trial in ours.trials] == [trial.gains for trial in theirs.trials]
+    assert one.posterior().equals(many.posterior())
 
 
 def test_a_band_can_be_drawn_for_a_size_that_is_not_on_the_axis():
