@@ -7,6 +7,8 @@ on import only in a process that is the command. `listen_again` ends this once t
 During a search no Ctrl-C may be lost. Python raises KeyboardInterrupt wherever the program is. Inside a callback of the
 garbage collector, such as JAX's, the exception would be printed and lost. In such a callback the handler of this module
 raises nothing, but remembers the Ctrl-C, and the search stops at its next step.
+
+When a search ends, by Ctrl-C or otherwise, threads may still make fits for it. `cancel_when` lets these stop.
 """
 
 import gc

@@ -69,7 +69,7 @@ class GainEffort(NamedTuple):
     | `settling` | sweeps of the larger size's chain before anything is recorded |
     | `averaging` | further sweeps over which the topics of the pair are averaged |
     | `settling_merged` | sweeps of the smaller size's chain after its two topics were merged |
-    | `groups`, `particles` | groups of paths, each in a thread of its own, and the paths of each group |
+    | `groups`, `particles` | groups of paths, each in two threads of its own, and the paths of each group |
     """
 
     temperatures: int

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import zip_longest
+from typing import TypeVar
 
 import numpy as np
 
@@ -75,41 +76,29 @@ def calls_ahead(
     task: the step that the search takes next; None if it is done
     made: a function that returns the real fit of a call, which is used in place of a guess, or None
     """
-    simulations = [_simulated_calls(evaluator, prior, settings, state, task, made, 1.0)]
-    if is_by_gains(evaluator) and task is not None and _is_between_signs(state.visits, task.size[0]):
-        simulations.append(_simulated_calls(evaluator, prior, settings, state, task, made, -1.0))
-    for calls in zip_longest(*simulations):
-        yield from (call for call in calls if call is not None)
-
-
-def _simulated_calls(
-    evaluator: Evaluator,
-    prior: SizePrior,
-    settings: SearchSettings,
-    state: SearchState,
-    task: Task | None,
-    made: Callable[[Call], Fit | None],
-    sign: float,
-) -> Iterator[Call]:
-    """Yield the calls of one simulation of how the search goes on; for the arguments see `calls_ahead`.
-
-    sign: the factor on the guess of the gain that `task` measures, 1 or −1
-    """
     visited = max((sum(visit.size) for visit in state.visits), default=0 if task is None else sum(task.size))
     largest = LEAP * max(visited, FIRST if is_by_gains(evaluator) else prior.dimension)
-    for step in range(FARTHEST):
-        if task is None or sum(task.size) > largest:
-            return
-        search = witness_search(evaluator, prior, settings, state)
-        calls = calls_of(evaluator, settings, state, search, task)
-        # go on as if every call had returned its fit, or a guess of it
-        yield from (call for call in calls if call.start is None or call.start.state is not GUESSED)
-        fits = [made(call) or guess(evaluator, state, call, sign if step == 0 else 1.0) for call in calls]
-        try:
-            state, search = enter_fits(evaluator, prior, settings, state, search, task, fits)
-        except ValueError:  # a fit that no search can record: the search raises it when its turn comes
-            return
-        task = next_task(evaluator, prior, settings, state, search)
+
+    def simulated(sign: float) -> Iterator[Call]:
+        """Yield the calls of one simulation. sign: the factor on the guess of the gain that `task` measures."""
+        now, following = state, task
+        for step in range(FARTHEST):
+            if following is None or sum(following.size) > largest:
+                return
+            search = witness_search(evaluator, prior, settings, now)
+            calls = calls_of(evaluator, settings, now, search, following)
+            # go on as if every call had returned its fit, or a guess of it
+            yield from (call for call in calls if call.start is None or call.start.state is not GUESSED)
+            fits = [made(call) or guess(evaluator, now, call, sign if step == 0 else 1.0) for call in calls]
+            try:
+                now, search = enter_fits(evaluator, prior, settings, now, search, following, fits)
+            except ValueError:  # a fit that no search can record: the search raises it when its turn comes
+                return
+            following = next_task(evaluator, prior, settings, now, search)
+
+    is_open = is_by_gains(evaluator) and task is not None and _is_between_signs(state.visits, task.size[0])
+    for calls in zip_longest(*map(simulated, (1.0, -1.0) if is_open else (1.0,))):
+        yield from (call for call in calls if call is not None)
 
 
 def _is_between_signs(visits: Sequence[Visit], size: int) -> bool:
@@ -178,14 +167,11 @@ def guess_gain(good: Sequence[Visit], size: int, sign: float = 1.0) -> SizeGain:
     else:
         steps, share = beyond / (places[-1] - places[-2]), gains[-1] / max(gains[-2], 1e-9)
         guessed = gains[-1] * min(share, 1.0) ** steps if share > STEEP else gains[-1] - steps * (gains[-2] - gains[-1])
-    # the spread of the last trial of the nearest size, moved to the guess
-    near = min(
-        (visit for visit in good if visit.gain is not None), key=lambda visit: abs(math.log(visit.size[0] / size))
-    )
+    # the paths of the last trial of the nearest size, moved so that their gain is the guess
+    known = [visit for visit in good if visit.gain is not None]
+    near = min(known, key=lambda visit: abs(math.log(visit.size[0] / size)))
     last = next(gain for trial in reversed(near.trials) if trial.failure is None for gain in trial.gains)
-    shift = (sign * float(guessed) - last.estimate) * last.sizes
-    forward, backward = (tuple(end + shift for end in ends) for ends in (last.forward, last.backward))
-    return replace(last, forward=forward, backward=backward)
+    return _shift_paths(last, (sign * float(guessed) - last.estimate) * last.sizes)
 
 
 def interpolate_evidence(good: Sequence[Visit], size: Size) -> float:
@@ -221,13 +207,16 @@ def _shift(
     brackets: for each trial the values of its forward and backward paths, or of its repeats, in nats
     """
     moved = [
-        Repeats(tuple(value + shift for value in one.values))
-        if isinstance(one, Repeats)
-        else replace(
-            one,
-            forward=tuple(value + shift for value in one.forward),
-            backward=tuple(value + shift for value in one.backward),
-        )
+        Repeats(tuple(value + shift for value in one.values)) if isinstance(one, Repeats) else _shift_paths(one, shift)
         for one in brackets
     ]
     return tuple(moved)  # pyright: ignore[reportReturnType]
+
+
+Paths = TypeVar("Paths", Bracket, SizeGain)
+
+
+def _shift_paths(paths: Paths, shift: float) -> Paths:
+    """Return the estimates of paths in both directions, with every value `shift` nats higher."""
+    forward, backward = (tuple(end + shift for end in ends) for ends in (paths.forward, paths.backward))
+    return replace(paths, forward=forward, backward=backward)

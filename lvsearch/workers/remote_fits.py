@@ -70,8 +70,9 @@ class Executor(Protocol):
 
 @runtime_checkable
 class Chunked(Protocol):
-    """An evaluator that works on the data in chunks of units. The size of the chunks
-    affects its fits, and may change during a fit.
+    """An evaluator that works on the data in chunks of units.
+
+    The size of the chunks affects its fits, and may change during a fit.
     """
 
     @property
@@ -354,6 +355,9 @@ class Workers:
                 if isinstance(self._evaluator, Chunked) and remote.answer.chunks is not None:
                     self._evaluator.work_in(remote.answer.chunks)
                 return remote.answer.fit
+            if self._under_way and remote.future is None and not self._has_room_for(call):
+                self._wait_for_answer()  # fits made ahead hold the memory that this one needs
+                continue
             self._send(remote)
             self._send_ahead(state, task)
             if remote.future is None:  # no worker can make it
@@ -371,9 +375,12 @@ class Workers:
         if self._under_way >= self._n_workers or self._executor is None:
             return
         for call in calls_ahead(self._evaluator, self._prior, self._settings, state, task, self._finished_fit):
+            remote = self._remote_call(call)
+            if remote.future is not None or remote.answer is not None:
+                continue
             if not self._has_room_for(call):
                 return
-            self._send(self._remote_call(call))
+            self._send(remote)
             if self._under_way >= self._n_workers:
                 return
 

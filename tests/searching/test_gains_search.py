@@ -63,7 +63,7 @@ def test_the_planted_number_is_found_and_fits_begin_with_more_topics(gains_from_
 def test_threads_of_a_search_find_what_one_fit_after_the_other_finds(
     gains_from_1000_words_on: None, monkeypatch: pytest.MonkeyPatch
 ):
-    """With many processors a search uses threads without being asked."""
+    """A search with many processors uses threads without being asked."""
     begun, results = [], []
 
     class Counted(ThreadPoolExecutor):

@@ -234,7 +234,7 @@ def test_the_scatter_of_fits_that_were_made_anew_widens_the_range():
     assert np.median(widths) < 0.3
 
 
-def test_gains_that_end_at_once_do_not_lie_on_a_curve_however_large_their_errors_are():
+def test_gains_that_end_abruptly_do_not_lie_on_a_curve_however_large_their_errors_are():
     """Measured on a planted corpus of 35 topics: on a curve the range was 30–61."""
     gains = {
         16: 481.0,
