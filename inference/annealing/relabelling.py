@@ -25,7 +25,12 @@ LOWEST = -1e12
 """Replaces −∞ in the search for the best relabelling."""
 LARGEST_BLOCK = 14
 """Components of the largest block that is summed exactly, over 2^14 subsets; larger blocks are sampled."""
-DRAWS = 2000
+MOST_DRAWS, LEAST_DRAWS, DRAWN_ROWS = 2000, 250, 80_000
+"""The number of draws for a larger block of b components: 80,000 / b, between 250 and 2,000.
+
+A draw takes b² operations. Blocks of hundreds are met at sizes of hundreds, whose log evidences are known to a nat at
+best.
+"""
 
 
 def log_labelling(scores: Float[np.ndarray, "particle k k"]) -> Float[np.ndarray, " particle"]:
@@ -89,16 +94,16 @@ def _scale_doubly_stochastic(
     log_scale = np.where(alone, np.diagonal(scores, axis1=1, axis2=2), 0.0).sum(1)
     log, lost = _shift_scores(np.array(scores[:, rest[:, None], rest], np.float64))
     log_scale = log_scale + lost
+    shares = np.exp(log)  # at most 1, and 1 for the best relabelling, so that no sum below is 0
     for _ in range(200 if rest.size else 0):
         for axis in (1, 2):
-            top = log.max(axis, keepdims=True)
-            sums = top + np.log(np.exp(log - top).sum(axis, keepdims=True))
-            log, log_scale = log - sums, log_scale + sums.sum((1, 2))
-        if np.abs(np.exp(log).sum(1) - 1).max() < 1e-6:
+            sums = shares.sum(axis, keepdims=True)
+            shares, log_scale = shares / sums, log_scale + np.log(sums).sum((1, 2))
+        if np.abs(shares.sum(1) - 1).max() < 1e-6:
             break
     # components that stand alone keep a 1 on the diagonal
     scaled = np.where(np.eye(len(alone), dtype=bool), 1.0, np.zeros_like(scores, np.float64))
-    scaled[:, rest[:, None], rest] = np.exp(log)
+    scaled[:, rest[:, None], rest] = shares
     return scaled, log_scale
 
 
@@ -166,14 +171,15 @@ def _sampled_permanent(block: Float[np.ndarray, "b b"]) -> float:
     seed.
     """
     rng = np.random.default_rng(0)
-    weights = np.ones(DRAWS)
-    free = np.ones((DRAWS, len(block)))
+    draws = int(np.clip(DRAWN_ROWS // len(block), LEAST_DRAWS, MOST_DRAWS))
+    weights = np.ones(draws)
+    free = np.ones((draws, len(block)))
     for column in range(len(block)):
         odds = free * (block[:, column] + NEGLIGIBLE)
         total = odds.sum(1)
-        chosen = (np.cumsum(odds, 1) <= (rng.random(DRAWS) * total)[:, None]).sum(1).clip(max=len(block) - 1)
+        chosen = (np.cumsum(odds, 1) <= (rng.random(draws) * total)[:, None]).sum(1).clip(max=len(block) - 1)
         weights *= total
-        free[np.arange(DRAWS), chosen] = 0.0
+        free[np.arange(draws), chosen] = 0.0
     return float(weights.mean())
 
 

@@ -221,7 +221,7 @@ def gain_of_last_topics(
             with ThreadPoolExecutor(1) as beside:
                 down = beside.submit(downwards)
                 with jax.enable_x64(True):
-                    lower, _ = settle(smaller, keys[2], path.merge(upper), work.settling_merged, 1)
+                    lower, _ = settle(smaller, keys[2], _merged(path, upper), work.settling_merged, 1)
                 return gain_upwards(path, keys[3], lower, temperatures), down.result()
 
     up, down = (np.concatenate(way) for way in zip(*in_processes(one_group, work.groups), strict=True))
@@ -260,6 +260,7 @@ def splits_between(
 
 
 _with_counts = kernel(once=True)(lambda chain, assignment: chain.state_of_topics(assignment))
+_merged = kernel(once=True)(lambda path, state: path.merge(state))
 
 
 @kernel(serial=True)

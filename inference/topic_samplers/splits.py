@@ -33,6 +33,7 @@ Relabellings are corrected for at both ends, as on every path (`annealing.relabe
 """
 
 from functools import partial
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -71,6 +72,12 @@ class TopicSplits(ParticleArrays):
     word_odds: Float[Array | np.ndarray, "word pair"]
     log_topics: Float[Array | np.ndarray, "two word topic"]
     pairs: int = eqx.field(static=True)
+
+    directed: ClassVar[bool] = False
+    """False: paths in both directions sweep in the same order, so that they share a compiled program.
+
+    The weights of a path are right for any sweep that leaves its distributions unchanged (Neal 2001).
+    """
 
     @property
     def elements(self) -> int:
@@ -114,12 +121,14 @@ class TopicSplits(ParticleArrays):
     def step(
         self, key: Key[Array, ""], state: TopicState, temperature: Float[Array, ""], *, backward: bool
     ) -> TopicState:
-        """Draw every token's topic in turn given all others, in reverse order if `backward`, and return the new state.
+        """Draw every token's topic in turn given all others, and return the new state.
 
         temperature: the position on the path, from 0 (K topics) to 1 (K + m topics).
+        backward: not used, since the path is not `directed`.
         """
+        del backward
         rule = partial(self._rule, temperature.astype(jnp.float32))
-        return self.larger.redraw_all(key, state, backward, rule, None)
+        return self.larger.redraw_all(key, state, False, rule, None)
 
     def log_ratio(self, state: TopicState) -> Float[Array, " particle"]:
         """Return log π_1(z) − log π_0'(z) of each particle, (particle,), in nats: the density at the path's end over

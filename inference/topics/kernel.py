@@ -593,7 +593,7 @@ def sum_of_losses(parts: Iterable[Losses]) -> Losses:
     return Losses(*reduce(lambda sums, part: tuple(map(np.add, sums, part)), parts, (np.zeros(()),) * 3))
 
 
-@kernel(brief=True)
+@kernel(once=True)
 @counted
 def topic_bound(
     concentration: Float[Array, "word topic"], eta: float | Array, exists: Array

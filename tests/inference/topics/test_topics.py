@@ -467,7 +467,7 @@ def test_a_fit_to_merge_has_topics_and_no_bound_and_a_fit_of_fewer_topics_begins
     estimator = TopicEstimator(LDA(1.9, ETA), data(), SETTINGS)
     first = estimator.fit_to_merge((5,), jax.random.key(0))
     assert first.log_lower == -np.inf
-    assert 0 < first.passes <= SETTINGS.collapsed_passes
+    assert 0 < first.passes <= SETTINGS.passes_to_merge
     tokens = (first.natural["topic_word"] + 1 - ETA).sum()
     assert tokens == pytest.approx(counts().sum(), rel=1e-4)
     merged = estimator.fit((3,), jax.random.key(1), first)
