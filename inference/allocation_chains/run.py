@@ -67,7 +67,7 @@ class AllocationTrace(NamedTuple):
     | `log_rows` | log p(rows given the partition) without carriers after every sweep, nats, (chain, draw) |
     | `sweeps` | how many sweeps each chain made, with those left out |
     | `arrival` | from which sweep on all chains have been at one partition, counted from 1 |
-    | `least_error` | the standard error of p(K | rows) if blocks of sweeps were independent (`error_of_blocks`), (size,) |
+    | `least_error` | the standard error of p(K) if blocks of sweeps were independent (`error_of_blocks`), (size,) |
 
     A carrier is the part of a row's log density that no parameter changes.
     """

@@ -9,8 +9,8 @@ factor is q(h)^(1 − m/n) p(h)^(m/n).
 
 Forward, q is the prior p. Backward, q is as wide as the draws of the posterior (`on_way_back`). For a prior that is
 wide against the posterior, such as the Gamma(0.2) of Richardson & Green, the weights of the way back to p have an
-infinite variance. With few rows the posterior of a rate β is ∝ β^(g + α − 1) near 0, and the weight of a row that goes is
-∝ β^(−α), whose square has no mean for α > g. Estimates from the way back were half a nat too high, and more
+infinite variance. With few rows the posterior of a rate β is ∝ β^(g + α − 1) near 0, and the weight of a row that goes
+is ∝ β^(−α), whose square has no mean for α > g. Estimates from the way back were half a nat too high, and more
 temperatures did not help.
 """
 
@@ -207,7 +207,6 @@ class HyperRowByRow(eqx.Module):
         twice.
         """
         return self.chain.take(state, particles)
-
 
     def _share_of_row(self, state: HyperMixtureState) -> Float[Array, " particle"]:
         """Return the share that one row has in log p(h) − log q(h) of the hyper-parameters h, (particle,), in nats."""

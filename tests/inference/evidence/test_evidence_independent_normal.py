@@ -264,7 +264,7 @@ def test_rows_in_turn_have_the_exact_evidence_of_every_prefix(islands, particles
 
 
 def test_rows_that_go_again_have_the_exact_evidence_under_a_wide_prior_of_rates():
-    """Back to the prior itself, Gamma(0.2) as in the paper, weights have an infinite variance: it was 0.45 nats too high."""
+    """Back to the prior itself, the paper's Gamma(0.2), weights have an infinite variance: 0.45 nats too high."""
     rows = np.random.default_rng(0).normal(size=(6, 1))
     model = IndependentNormalMixture.scaled_to(rows)
     prior = exact.Prior(model.location, model.scale, 1.0, 2.0, 0.2, 10.0)
