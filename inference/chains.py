@@ -196,6 +196,16 @@ class Sequential(Selectable, Protocol):
         """
         ...
 
+    def on_way_back(self, state: State) -> "Sequential":
+        """Return the sampler for the path from draws of the posterior back to no unit.
+
+        Latent variables that are not tied to units may end in another distribution than their prior there: one that is
+        closer to the draws. `remove` then has the share of each unit in this change in its log-probability.
+
+        state: draws of the posterior of all units.
+        """
+        ...
+
     def append(
         self, key: Key[Array, ""], state: State, unit: Int[Array, ""]
     ) -> tuple[State, Float[Array, " particle"]]:

@@ -6,6 +6,10 @@ of these, not a count of visits (Rao and Blackwell). The number of parts, which 
 of visits. Chains draw independently of each other: an error is the standard deviation of their averages over the square
 root of their number. Chains over features may go on from the same state after their warm-up; that they agree does not
 show then that each of them would have found this state.
+
+Sixteen chains may agree by chance, and a run ends when their error is small enough. So it would end where the error is
+understated. The blocks of sweeps of each chain are a second witness: the error is never below the one that they would
+have if they were independent of each other.
 """
 
 import math
@@ -63,6 +67,7 @@ class AllocationTrace(NamedTuple):
     | `log_rows` | log p(rows given the partition) without carriers after every sweep, nats, (chain, draw) |
     | `sweeps` | how many sweeps each chain made, with those left out |
     | `arrival` | from which sweep on all chains have been at one partition, counted from 1 |
+    | `least_error` | the standard error of p(K) if blocks of sweeps were independent (`error_of_blocks`), (size,) |
 
     A carrier is the part of a row's log density that no parameter changes.
     """
@@ -72,6 +77,7 @@ class AllocationTrace(NamedTuple):
     log_rows: Float64[np.ndarray, "chain draw"]
     sweeps: int
     arrival: int
+    least_error: Float64[np.ndarray, " size"] | float = 0.0
 
     @property
     def rhat(self) -> float:
@@ -91,13 +97,13 @@ class AllocationTrace(NamedTuple):
     def sizes(self) -> tuple[Float64[np.ndarray, " size"], Float64[np.ndarray, " size"]]:
         """Return the posterior of the number of components K = 1, 2, … and its Monte Carlo errors.
 
-        No error is smaller than the change that one visit to another number of components, which may have been missed,
-        could make.
+        No error is below `least_error`, nor smaller than the change that one visit to another number of components,
+        which may have been missed, could make.
 
         Returns: (p(K | rows), standard errors), each (size,).
         """
         probability, error = _mean_and_standard_error(self.size_probability)
-        return probability, np.maximum(error, self._doubt)
+        return probability, np.maximum(np.maximum(error, self.least_error), self._doubt)
 
     def occupied(self) -> tuple[Float64[np.ndarray, " number"], Float64[np.ndarray, " number"]]:
         """Return the posterior of the number of components that have rows, and its Monte Carlo errors.
@@ -161,6 +167,22 @@ def _mean_and_standard_error(each: Float64[np.ndarray, "chain number"]) -> tuple
     return each.mean(0), each.std(0, ddof=1) / np.sqrt(len(each))
 
 
+def error_of_blocks(averages: Float64[np.ndarray, "block chain size"]) -> Float64[np.ndarray, " size"]:
+    """Return the standard error of the mean of all blocks if the blocks of a chain were independent of each other.
+
+    Blocks that follow each other are alike, if anything, so that the error is at least this. It comes from how blocks
+    differ within their chain: blocks × chains numbers, where the averages of chains are few and may agree by chance.
+
+    averages: of p(K | allocation) over the sweeps of each block, (block, chain, size).
+
+    Returns: the standard error of p(K | rows), (size,); 0 if there is one block only, which says nothing.
+    """
+    n_blocks, n_chains, n_sizes = averages.shape
+    if n_blocks < 2:
+        return np.zeros(n_sizes)
+    return np.sqrt(averages.var(0, ddof=1).mean(0) / (n_blocks * n_chains))
+
+
 class AllocationRun(NamedTuple):
     """Unfinished chains: all that it takes to go on with them, and what they have visited.
 
@@ -210,6 +232,7 @@ class AllocationRun(NamedTuple):
             log_rows[first:].T,
             self.blocks * BLOCK,
             arrival,
+            error_of_blocks(self.size_probability[late]),
         )
 
     def lacks_places(self, precision: float, most_places: int) -> bool:

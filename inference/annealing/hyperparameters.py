@@ -68,6 +68,24 @@ def courses_around(courses: Mapping[str, Course], log_hyper: Mapping[str, Any]) 
     return {name: course._replace(start=gamma_around(jnp.exp(log_hyper[name]))) for name, course in courses.items()}
 
 
+def courses_from_draws(courses: Mapping[str, Course], log_hyper: Mapping[str, Any]) -> dict[str, Course]:
+    """Return the courses of hyper-parameters with starts that are as wide as some draws of the posterior, by name.
+
+    No start has a shape below `ABOUT`. A path from the posterior back to such a start has weights of small variance.
+    Back to a prior that is much wider than the posterior, their variance may be infinite: the prior has most of its
+    mass where no draw is.
+
+    log_hyper: the logarithm of each hyper-parameter in every draw, by name, (column, particle).
+    """
+
+    def start(log_draws: Any) -> GammaPrior:
+        """Return the Gamma distribution around the draws' mean, (column, 1). The variance of a log Gamma is 1/shape."""
+        shape = jnp.maximum(ABOUT, 1 / jnp.maximum(log_draws.var(-1, keepdims=True), 1e-6))
+        return GammaPrior(shape, shape / jnp.exp(log_draws.mean(-1, keepdims=True)))
+
+    return {name: course._replace(start=start(log_hyper[name])) for name, course in courses.items()}
+
+
 def slice_sample(
     key: Key[Array, ""],
     start: Float[Array, "number particle"],

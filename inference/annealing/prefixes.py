@@ -79,6 +79,10 @@ class InTurn(eqx.Module):
         """Return the state before any unit has come, in which no unit has a label (all are −1)."""
         return self.chain.state_from_labels(jnp.full((self.places, particles), -1, jnp.int32))
 
+    def on_way_back(self: Turn, state: State) -> Turn:
+        """Return the sampler itself: all latent variables are tied to units."""
+        return self
+
     def take(self, state: State, particles: Int[Array, " chosen"]) -> State:
         """Return the state of the chosen particles, in the order in which they are named; a particle may be named
         twice.
@@ -159,7 +163,7 @@ def shrink(sampler: Sequential, key: Key[Array, ""], state: State, sweeps: int, 
     """
     with jax.enable_x64(True):
         due = _padded_revisits(sampler, sweeps)
-        log_total, moved = _shrink(sampler, key, state, due, islands=islands)
+        log_total, moved = _shrink(sampler.on_way_back(state), key, state, due, islands=islands)
         return Shrunk(-np.asarray(log_total), bool(moved))
 
 

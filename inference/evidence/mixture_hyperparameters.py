@@ -147,19 +147,20 @@ class HyperMixture(ParticleArrays):
         key_rows, key_hyper = jax.random.split(key)
         mixture, log_hyper = state
         if backward:
-            log_hyper = self._move_hyper(key_hyper, state, temperature, backward)
+            log_hyper = self._move_hyper(key_hyper, state, temperature, backward, temperature)
         prior = self.prior(log_hyper)
         mixture = self.mixture.sweep_rows(key_rows, mixture, temperature, backward, prior)
         if not backward:
-            log_hyper = self._move_hyper(key_hyper, HyperMixtureState(mixture, log_hyper), temperature, backward)
+            between = HyperMixtureState(mixture, log_hyper)
+            log_hyper = self._move_hyper(key_hyper, between, temperature, backward, temperature)
         return self.state_from_labels(mixture.labels, log_hyper)
 
     def log_ratio(self, state: HyperMixtureState) -> Float[Array, " particle"]:
         """Return log p(rows, labels, hyper-parameters) − log q(labels, hyper-parameters) of each particle, (particle,),
         in nats.
         """
-        of_hyper = [course.log_ratio(state.log_hyper[name]).sum(0) for name, course in self.courses.items()]
-        return self._log_rows(state) + self.mixture.log_labels_ratio(state.mixture) + sum(of_hyper)
+        of_labels = self.mixture.log_labels_ratio(state.mixture)
+        return self._log_rows(state) + of_labels + self.log_hyper_ratio(state.log_hyper)
 
     def log_density(self, state: HyperMixtureState) -> Float[Array, " particle"]:
         """Return log p(rows, labels, hyper-parameters) of each particle, (particle,), in nats.
@@ -206,30 +207,47 @@ class HyperMixture(ParticleArrays):
         return jax.vmap(one, in_axes=-1)({name: jnp.exp(each) for name, each in log_hyper.items()})
 
     def with_hyper_moved(
-        self, key: Key[Array, ""], state: HyperMixtureState, temperature: Float[Array, ""], backward: bool
+        self,
+        key: Key[Array, ""],
+        state: HyperMixtureState,
+        temperature: Float[Array, ""],
+        backward: bool,
+        way: Float[Array, ""] | None = None,
     ) -> HyperMixtureState:
         """Return the state with each hyper-parameter drawn in turn given the labels.
 
         temperature: t, from 0 (the start of the annealing path) to 1 (the posterior).
         backward: draw in the reverse order.
+        way: the temperature of the hyper-parameters' own priors, if it is another than that of the rows.
         """
-        return self.state_from_labels(state.labels, self._move_hyper(key, state, temperature, backward))
+        moved = self._move_hyper(key, state, temperature, backward, temperature if way is None else way)
+        return self.state_from_labels(state.labels, moved)
+
+    def log_hyper_ratio(self, log_hyper: LogHyper) -> Float[Array, " particle"]:
+        """Return log p(hyper-parameters) − log q(hyper-parameters) of each particle, (particle,), in nats.
+
+        log_hyper: log of each hyper-parameter by name, (column, particle).
+        """
+        return jnp.asarray(sum(course.log_ratio(log_hyper[name]).sum(0) for name, course in self.courses.items()))
 
     # ── moves ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _move_hyper(self, key: Array, state: HyperMixtureState, temperature: Array, backward: bool) -> LogHyper:
+    def _move_hyper(
+        self, key: Array, state: HyperMixtureState, temperature: Array, backward: bool, way: Array
+    ) -> LogHyper:
         """Return the logarithms of the hyper-parameters after a slice-sampling move of each, given the labels and the
         others.
 
-        temperature: t, from 0 (the start of the annealing path) to 1 (the posterior).
+        temperature: t of the rows, from 0 (the start of the annealing path) to 1 (the posterior).
         backward: move in the reverse order.
+        way: t of the hyper-parameters' own distribution, from 0 (q) to 1 (their prior).
         """
         log_hyper = dict(state.log_hyper)
         sums = state.mixture.natural - self.mixture.beside_components(self.prior(log_hyper))
         names = list(enumerate(self.courses))
         for number, name in reversed(names) if backward else names:
             key_name = jax.random.fold_in(key, number)
-            shape, rate = self.courses[name].gamma_at(temperature)
+            shape, rate = self.courses[name].gamma_at(way)
 
             def density(log_value: Array, name: str = name, shape: Array = shape, rate: Array = rate) -> Array:
                 """Return the log density of one hyper-parameter given all else at its logarithm `log_value`, up to a

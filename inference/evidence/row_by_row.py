@@ -4,7 +4,14 @@
 
 with n_k the number of rows before in component k, and S_k the sum of their statistics. The other letters are those of
 `mixtures`. It is the normaliser of the conditional of the collapsed sweep there. Hyper-parameters with priors are drawn
-from their priors before any row, and move with every sweep, given the rows so far.
+from a first distribution q before any row, and move with every sweep, given the rows so far. With m of n rows their own
+factor is q(h)^(1 − m/n) p(h)^(m/n).
+
+Forward, q is the prior p. Backward, q is as wide as the draws of the posterior (`on_way_back`). For a prior that is
+wide against the posterior, such as the Gamma(0.2) of Richardson & Green, the weights of the way back to p have an
+infinite variance. With few rows the posterior of a rate β is ∝ β^(g + α − 1) near 0, and the weight of a row that goes
+is ∝ β^(−α), whose square has no mean for α > g. Estimates from the way back were half a nat too high, and more
+temperatures did not help.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
+from lvsearch.inference.annealing.hyperparameters import courses_from_draws
 from lvsearch.inference.annealing.kits import Anchor, ChainKit, chain_kit
 from lvsearch.inference.annealing.prefixes import InTurn
 from lvsearch.inference.evidence.mixture_anchors import anchor_of_mixture
@@ -147,6 +155,11 @@ class HyperRowByRow(eqx.Module):
         labels = jnp.full((self.places, particles), -1, jnp.int32)
         return self.chain.state_from_labels(labels, self.chain.drawn_hyper(key, particles))
 
+    def on_way_back(self, state: HyperMixtureState) -> "HyperRowByRow":
+        """Return the rows for the path back, on which hyper-parameters end as widely spread as they are in `state`."""
+        courses = courses_from_draws(self.chain.courses, state.log_hyper)
+        return eqx.tree_at(lambda rows: rows.chain.courses, self, courses)
+
     def append(
         self, key: Key[Array, ""], state: HyperMixtureState, unit: Int[Array, ""]
     ) -> tuple[HyperMixtureState, Float[Array, " particle"]]:
@@ -154,10 +167,11 @@ class HyperRowByRow(eqx.Module):
 
         unit: the number of the row in the order in which rows come.
 
-        Returns: (the new state, log p(row | the rows before) of each particle in nats, (particle,)).
+        Returns: (the new state, log p(row | the rows before) of each particle in nats, (particle,)), with the row's
+            share of log p(h) − log q(h) of the hyper-parameters h.
         """
         mixture, worth = self.rows.append(key, state.mixture, unit)
-        return state._replace(mixture=mixture), worth
+        return state._replace(mixture=mixture), worth + self._share_of_row(state)
 
     def remove(
         self, key: Key[Array, ""], state: HyperMixtureState, unit: Int[Array, ""]
@@ -166,10 +180,11 @@ class HyperRowByRow(eqx.Module):
 
         unit: the number of the row in the order in which rows come.
 
-        Returns: (the new state, log p(row | the rows that are left) of each particle in nats, (particle,)).
+        Returns: (the new state, log p(row | the rows that are left) of each particle in nats, (particle,)), with
+            the row's share of log p(h) − log q(h) of the hyper-parameters h.
         """
         mixture, worth = self.rows.remove_under(state.mixture, unit, self.chain.prior(state.log_hyper))
-        return state._replace(mixture=mixture), worth
+        return state._replace(mixture=mixture), worth + self._share_of_row(state)
 
     def revisit(
         self, key: Key[Array, ""], state: HyperMixtureState, units: Int[Array, ""], *, backward: bool
@@ -179,18 +194,23 @@ class HyperRowByRow(eqx.Module):
         backward: the hyper-parameters first, then the last row, and so on to the first.
         """
         key_rows, key_hyper = jax.random.split(key)
+        way = units / jnp.asarray(self.n_units, jnp.result_type(float))
         if backward:
-            state = self.chain.with_hyper_moved(key_hyper, state, jnp.ones(()), backward)
+            state = self.chain.with_hyper_moved(key_hyper, state, jnp.ones(()), backward, way)
         # sums are new since the hyper-parameters last moved
         prior = self.chain.prior(state.log_hyper)
         state = state._replace(mixture=self.rows.revisit_under(key_rows, state.mixture, units, backward, prior))
-        return state if backward else self.chain.with_hyper_moved(key_hyper, state, jnp.ones(()), backward)
+        return state if backward else self.chain.with_hyper_moved(key_hyper, state, jnp.ones(()), backward, way)
 
     def take(self, state: HyperMixtureState, particles: Int[Array, " chosen"]) -> HyperMixtureState:
         """Return the state of the chosen particles, in the order in which they are named; a particle may be named
         twice.
         """
         return self.chain.take(state, particles)
+
+    def _share_of_row(self, state: HyperMixtureState) -> Float[Array, " particle"]:
+        """Return the share that one row has in log p(h) − log q(h) of the hyper-parameters h, (particle,), in nats."""
+        return self.chain.log_hyper_ratio(state.log_hyper) / self.n_units
 
 
 @chain_kit.register

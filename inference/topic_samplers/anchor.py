@@ -74,6 +74,10 @@ class DocumentByDocument(eqx.Module):
         """The number of documents, including padding."""
         return len(self.ends)
 
+    def on_way_back(self, state: TopicState) -> "DocumentByDocument":
+        """Return the sampler itself: all latent variables are tied to documents."""
+        return self
+
     def initial_state(self, key: Key[Array, ""], particles: int) -> TopicState:
         """Return the state before any document has arrived, in which no token has a topic (−1). `key` is not used."""
         return self.chain.state_of_topics(jnp.full((len(self.tokens), particles), -1, jnp.int32))

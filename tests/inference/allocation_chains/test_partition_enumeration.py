@@ -250,6 +250,16 @@ def test_chains_that_never_change_are_worth_more_visits_the_sooner_they_came(arr
     assert trace.sizes()[1] == pytest.approx(np.full(4, 0.5 / (visits + 1)))
 
 
+def test_chains_that_agree_by_chance_are_not_precise() -> None:
+    """The blocks of every chain are at 0.1 and 0.9, so that the averages of all chains are the same."""
+    of_first = np.tile([0.1, 0.9], 8)[:, None, None]
+    probability = np.broadcast_to(np.concatenate([of_first, 1 - of_first], axis=2), (16, 16, 2))
+    draws = np.random.default_rng(0).integers(1, 3, (16, 32, 16))
+    run = AllocationRun(np.zeros((1, 16), int), {}, 16, draws, draws.astype(float), probability, 16)
+    least = np.sqrt(0.16 * 8 / 7 / (8 * 16))  # 8 of 16 blocks are kept
+    assert run.trace().sizes()[1] == pytest.approx([least, least])
+
+
 def test_sweeps_that_were_left_out_count_as_not_yet_arrived() -> None:
     """Two of six blocks were discarded (64 sweeps). One chain was elsewhere until the fifth sweep after them."""
     parts = np.full((4, 32, 16), 3)
