@@ -22,6 +22,7 @@ additions. A sampler that goes token by token, or row by row, is therefore slowe
 core. The results of such loops lie in the host's memory.
 """
 
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -110,6 +111,13 @@ def devices_at_work() -> tuple[Any, ...]:
     """
     mesh = _current_mesh.get()
     return () if mesh is None else tuple(mesh.local_devices)
+
+
+def n_processors() -> int:
+    """Return the number of processors that this process may use, which a cluster's scheduler may have limited."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def in_processes(piece: Callable[[int], T], n_pieces: int) -> list[T]:

@@ -5,7 +5,6 @@ document alone, and so do its random draws. A tile's number of rows depends on s
 package loops over `tiles` and fills a result row by row.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
@@ -15,6 +14,7 @@ import numpy as np
 from jaxtyping import Float64, Int, Int32
 from scipy import sparse
 
+from lvsearch.inference.sharding import n_processors
 from lvsearch.models.plain_arguments import numbers
 
 Result = TypeVar("Result")
@@ -204,10 +204,10 @@ def map_tiles(work: Callable[[DocumentTile], Result], pieces: Iterator[DocumentT
 
     A tile is a group of documents of one padded length.
 
-    XLA runs small kernels on one core, so on a CPU as many threads as there are cores share the tiles. A tile's result
+    XLA runs small kernels on one core, so on a CPU as many threads as there are processors share the tiles. A tile's result
     depends on the tile alone. Neither threads nor order change a bit of it.
     """
-    threads = (os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
+    threads = n_processors() if jax.default_backend() == "cpu" else 1
     double = bool(jax.config.jax_enable_x64)  # pyright: ignore[reportAttributeAccessIssue]
 
     def in_callers_precision(tile: DocumentTile) -> Result:

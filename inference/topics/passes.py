@@ -113,6 +113,8 @@ def lanes_for(packed: PackedDocuments, capacity: int) -> int:
     tiles = packed.tiles.words
     if jax.default_backend() != "cpu" or n_shares() > 1 or tiles.size * capacity < LEAST_WORK:
         return 1
+    # Processors of the machine, not those that this process may use: sums are rounded by the number of lanes, and
+    # workers that were given fewer processors should find the same bits.
     return min(os.cpu_count() or 1, MOST_LANES, tiles.shape[1])
 
 

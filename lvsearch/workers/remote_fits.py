@@ -14,7 +14,6 @@ made in this process. An executor that accepts no more calls, or returns nothing
 """
 
 import math
-import os
 import pickle
 import queue
 import sys
@@ -34,6 +33,7 @@ import jax
 from lvsearch.bridges.guards import error_in_words
 from lvsearch.inference.compiles import prepare_programs
 from lvsearch.inference.data.memory import Chunks, MemoryPlan
+from lvsearch.inference.sharding import n_processors
 from lvsearch.interrupts import cancel_when, was_interrupted
 from lvsearch.searching.controller import Call, SearchSettings, SearchState, Task
 from lvsearch.sizing.fit import Evaluator, Fit, is_by_gains
@@ -135,13 +135,6 @@ def n_workers(executor: Executor) -> int:
         if isinstance(number, int) and number > 0:
             return number
     return n_processors()
-
-
-def n_processors() -> int:
-    """Return the number of processors that this process may use, which a cluster's scheduler may have limited."""
-    if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @contextmanager
