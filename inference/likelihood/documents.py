@@ -204,8 +204,8 @@ def map_tiles(work: Callable[[DocumentTile], Result], pieces: Iterator[DocumentT
 
     A tile is a group of documents of one padded length.
 
-    XLA runs small kernels on one core, so on a CPU as many threads as there are processors share the tiles. A tile's result
-    depends on the tile alone. Neither threads nor order change a bit of it.
+    XLA runs small kernels on one core, so on a CPU as many threads as there are processors share the tiles. A tile's
+    result depends on the tile alone. Neither threads nor order change a bit of it.
     """
     threads = n_processors() if jax.default_backend() == "cpu" else 1
     double = bool(jax.config.jax_enable_x64)  # pyright: ignore[reportAttributeAccessIssue]

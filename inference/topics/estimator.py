@@ -67,8 +67,8 @@ class TopicSettings:
 
     collapsed_passes: int = 60
     warm_collapsed_passes: int = 20
-    # Passes follow in which topics go. With 30 instead of 60, bounds of Cora (160 topics from 240, five seeds) are 20 nats
-    # lower, and differ by 600 between seeds; those of nine planted corpora of 100,000 words 23 nats, at most 90.
+    # Passes follow in which topics go. With 30 instead of 60, bounds of Cora (160 topics from 240, five seeds) are 20
+    # nats lower, and differ by 600 between seeds; those of nine planted corpora of 100,000 words 23 nats, at most 90.
     passes_to_merge: int = 30
     collapsed_sweeps: int = 3
     collapsed_topic_concentration: float = 0.1  # at least: see `_collapsed`
