@@ -105,7 +105,7 @@ class PartitionChain(eqx.Module):
         kind = np.arange(particles) % 4
         labels = np.where(kind < 2, -1, names.n_variants * np.where(kind == 2, 0, scattered))
         labels = np.where(np.asarray(self.mixture.weight)[:, None] > 0, labels, -1).astype(np.int32)
-        log_hyper = {} if self.hyper is None else self.hyper.drawn_hyper(key_hyper, particles)
+        log_hyper = {} if self.hyper is None else self.hyper.first_hyper(generator(key_hyper), particles)
         return AllocationState(jnp.asarray(labels), log_hyper, jnp.zeros(particles))
 
     def resume(self, labels: np.ndarray, log_hyper: Mapping[str, np.ndarray]) -> AllocationState:
@@ -130,14 +130,20 @@ class PartitionChain(eqx.Module):
 
     def step(self, key: Key[Array, ""], state: AllocationState) -> AllocationState:
         """Return the states after a sweep, some split-merge jumps, and moves of the hyper-parameters."""
-        key_sweep, key_jumps, key_hyper = jax.random.split(key, 3)
+        key_seats, key_order, key_uniforms, key_hyper = jax.random.split(key, 4)
         prior = self._prior(state.log_hyper)
-        labels = self._sweep(key_sweep, state.labels, prior)
+
+        # All random numbers of the sweep and of the jumps are drawn here, because generators take long to compile.
+        n_rows, n_particles = state.labels.shape
+        share = jax.random.uniform(key_order, (1 + JUMPS, n_rows), self._weight().dtype)
+        orders = jnp.argsort(jnp.where(self._weight() > 0, share, jnp.inf))  # padding last
+        uniforms = jax.random.uniform(key_uniforms, (1 + JUMPS, n_rows + 3, n_particles), share.dtype)
 
         def jump(index: Array, labels: Int[Array, "row particle"]) -> Int[Array, "row particle"]:
-            return self._jump(jax.random.fold_in(key_jumps, index), labels, prior)
+            return self._jump(jax.random.fold_in(key_seats, index), labels, orders[index], uniforms[index], prior)
 
-        labels = jax.lax.fori_loop(0, JUMPS, jump, labels)
+        labels = self._sweep(jax.random.fold_in(key_seats, 0), state.labels, orders[0], uniforms[0], prior)
+        labels = jax.lax.fori_loop(1, 1 + JUMPS, jump, labels)
         return self._move_hyper(key_hyper, labels, state.log_hyper)
 
     def counts(self, labels: Int[Array, "row particle"]) -> Float[Array, "place particle"]:
@@ -151,15 +157,22 @@ class PartitionChain(eqx.Module):
 
     # ── moves ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _sweep(self, key: Array, labels: Int[Array, "row particle"], prior: Any) -> Int[Array, "row particle"]:
-        """Return the labels after every row, in a random order, has joined a part or begun a new one.
+    def _sweep(
+        self,
+        key: Array,
+        labels: Int[Array, "row particle"],
+        order: Int[Array, " row"],
+        uniforms: Float[Array, "number particle"],
+        prior: Any,
+    ) -> Int[Array, "row particle"]:
+        """Return the labels after every row has joined a part or begun a new one.
 
+        key: draws K, unless it is summed out.
+        order: the numbers of the rows in the order in which they are visited, padding last.
+        uniforms: a uniform random number for each row of each particle, and some that are not used.
         prior: the natural parameters of a part without rows.
         """
-        key_seats, key_order, key_draws = jax.random.split(key, 3)
-        chain, order = self.mixture, self._random_order(key_order)
-        seats = self.seating.draw(key_seats, self.counts(labels))
-        uniforms = jax.random.uniform(key_draws, labels.shape, self._weight().dtype)
+        chain, seats = self.mixture, self.seating.draw(key, self.counts(labels))
         log_variants = jnp.tile(jnp.asarray(chain.component.log_variants, uniforms.dtype), self.n_places)[:, None]
 
         def choose(row: Array, left: CollapsedState, joining: Joining) -> Int[Array, " particle"]:
@@ -169,18 +182,27 @@ class PartitionChain(eqx.Module):
         begin = chain.state_from_labels(labels, prior)
         return chain.redraw_rows(begin, order, self._n_real(), choose, prior).labels
 
-    def _jump(self, key: Array, labels: Int[Array, "row particle"], prior: Any) -> Int[Array, "row particle"]:
+    def _jump(
+        self,
+        key: Array,
+        labels: Int[Array, "row particle"],
+        order: Int[Array, " row"],
+        uniforms: Float[Array, "number particle"],
+        prior: Any,
+    ) -> Int[Array, "row particle"]:
         """Return the labels after a split-merge jump, which was accepted or refused by Metropolis–Hastings.
 
         A split for which there is no free array slot is refused.
 
+        key: draws K, unless it is summed out.
+        order: the numbers of the rows in the order in which they are allocated, padding last.
+        uniforms: uniform random numbers, one for each row of each particle and three more.
         prior: the natural parameters of a part without rows.
         """
-        key_seats, key_rows, key_draws, key_accept = jax.random.split(key, 4)
         names, particle, row = self.mixture.names, jnp.arange(labels.shape[1]), jnp.arange(len(labels))[:, None]
-        first, second = self._two_rows(key_rows, labels.shape[1])
+        first, second = self._two_rows(order, uniforms[-2], uniforms[-1])
         here, counts = names.components(labels), self.counts(labels)
-        seats, occupied = self.seating.draw(key_seats, counts), counts > 0.5
+        seats, occupied = self.seating.draw(key, counts), counts > 0.5
         one, other = here[first, particle], here[second, particle]
         is_split = one == other
         other = jnp.where(is_split, jnp.argmin(occupied, axis=0).astype(one.dtype), other)
@@ -199,7 +221,7 @@ class PartitionChain(eqx.Module):
         )
         drawn = moving & (row != first) & (row != second)
         pair = Pair(chain, slots, target, drawn, is_split)
-        split, log_proposal = self._allocate(key_draws, pair, seats, prior)
+        split, log_proposal = self._allocate(order, uniforms, pair, seats, prior)
 
         merged = chain.state_from_labels(together, prior)
         log_rows = [chain.gains(state.natural, prior).sum(0) for state in (split, merged)]
@@ -208,27 +230,33 @@ class PartitionChain(eqx.Module):
         log_split = log_rows[0] - log_rows[1] + log_seats - log_proposal
         log_ratio = jnp.where(is_split, log_split, -log_split)
         possible = (first != second) & ~(is_split & occupied.all(0))
-        accepted = possible & (jnp.log(jax.random.uniform(key_accept, log_ratio.shape, log_ratio.dtype)) < log_ratio)
+        accepted = possible & (jnp.log(uniforms[-3]) < log_ratio)
         joins_other = is_split & (chain.names.components(split.labels) == slots[1])
         after = names.combine(jnp.where(joins_other, other, one), names.variants(labels))
         return jnp.where(moving & accepted, after, labels)
 
     def _allocate(
-        self, key: Array, pair: Pair, seats: Seats, prior: Any
+        self,
+        order: Int[Array, " row"],
+        uniforms: Float[Array, "number particle"],
+        pair: Pair,
+        seats: Seats,
+        prior: Any,
     ) -> tuple[CollapsedState, Float[Array, " particle"]]:
-        """Allocate the rows of two parts to these one after another, in a random order.
+        """Allocate the rows of two parts to these one after another.
 
         In a split the rows are drawn. In a merge they retrace, without drawing, how they would have come to lie as they
         do, to get the probability of the reverse split.
 
+        order: the numbers of the rows in the order in which they are allocated, padding last.
+        uniforms: a uniform random number for each row of each particle, and some that are not used.
         seats: the prior weights of parts.
         prior: the natural parameters of a part without rows.
 
         Returns: (the state of the pair's chain, log-probability of the rows' labels, (particle,), nats).
         """
-        key_order, key_draws = jax.random.split(key)
-        chain, order = pair.chain, self._random_order(key_order)
-        log_odds_drawn = jax.random.logistic(key_draws, pair.target.shape, self._weight().dtype)
+        chain = pair.chain
+        log_odds_drawn = jnp.log(uniforms) - jnp.log1p(-uniforms)
 
         def redraw(index: Array, carry: tuple[CollapsedState, Array, Array]) -> tuple[CollapsedState, Array, Array]:
             state, normaliser, log_proposal = carry
@@ -254,25 +282,22 @@ class PartitionChain(eqx.Module):
         state, _, log_proposal = jax.lax.fori_loop(0, self._n_real(), redraw, start)
         return state, log_proposal
 
-    def _random_order(self, key: Array) -> Int[Array, " row"]:
-        """Return the numbers of the rows in a random order, padding last."""
-        return jnp.argsort(jnp.where(self._weight() > 0, jax.random.uniform(key, self._weight().shape), jnp.inf))
-
     def _n_real(self) -> Int[Array, ""]:
         """Return the number of rows without padding, as a number that JAX traces."""
         return (self._weight() > 0).sum()
 
-    def _two_rows(self, key: Array, n_particles: int) -> tuple[Array, Array]:
-        """Draw two different rows of each particle, none of them padding; the same row twice if there is only one.
+    def _two_rows(self, order: Int[Array, " row"], one: Float[Array, " particle"], other: Array) -> tuple[Array, Array]:
+        """Return two different rows of each particle, none of them padding; the same row twice if there is only one.
+
+        order: the numbers of the rows in any order, padding last.
+        one, other: uniform random numbers, (particle,), which decide about the rows.
 
         Returns: (numbers of the first rows, numbers of the second rows), each (particle,).
         """
-        key_first, key_second = jax.random.split(key)
-        real = jnp.where(self._weight() > 0, 0.0, -jnp.inf)
-        first = jax.random.categorical(key_first, real, shape=(n_particles,))
-        others = jnp.where(jnp.arange(len(real)) == first[:, None], -jnp.inf, real)
-        second = jnp.where((real == 0).sum() > 1, jax.random.categorical(key_second, others, axis=1), first)
-        return first, second
+        number = self._n_real()
+        first = (one * number).astype(jnp.int32)
+        second = (first + 1 + (other * (number - 1)).astype(jnp.int32)) % number
+        return order[first], order[second]
 
     # ── states ──────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.annealing.dispatch import evidence_chain
@@ -131,10 +132,29 @@ class HyperMixture(ParticleArrays):
         log_hyper = {}
         for number, (name, course) in enumerate(self.courses.items()):
             shape, rate = (jnp.asarray(each, jnp.result_type(float)) for each in course.start)
-            columns = (self.n_dims if self.component.hyper_axes[name] else 1, particles)
+            columns = (self._n_columns(name), particles)
             log_gamma = log_gamma_draws(jax.random.fold_in(key, number), jnp.broadcast_to(shape, columns))
             log_hyper[name] = log_gamma - jnp.log(rate)
         return log_hyper
+
+    def first_hyper(self, random: np.random.Generator, particles: int) -> LogHyper:
+        """Draw the logarithms of the hyper-parameters from q on the host, for which no program is compiled, as {name:
+        (column, particle)}.
+
+        random: the source of random numbers, which changes.
+        """
+        log_hyper = {}
+        for name, course in self.courses.items():
+            shape, rate = (np.asarray(each, np.float64) for each in course.start)
+            columns = (self._n_columns(name), particles)
+            # Gamma(a) is Gamma(a + 1) times u^(1/a), with uniform u; on the log scale small shapes do not underflow
+            boost = random.exponential(size=columns) / shape
+            log_hyper[name] = jnp.asarray(np.log(random.gamma(shape + 1, size=columns)) - boost - np.log(rate))
+        return log_hyper
+
+    def _n_columns(self, name: str) -> int:
+        """Return how many values the hyper-parameter called `name` has: one for each column of the data, or one."""
+        return self.n_dims if self.component.hyper_axes[name] else 1
 
     def step(
         self, key: Key[Array, ""], state: HyperMixtureState, temperature: Float[Array, ""], *, backward: bool
