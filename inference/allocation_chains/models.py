@@ -23,12 +23,13 @@ from lvsearch.models.ibp import IBP
 from lvsearch.models.independent_normal import IndependentNormalMixture
 from lvsearch.models.tied_mixture import TiedMixture
 
-FIRST_PARTS, FIRST_CELLS, FIRST_FEATURES = 16, 64, 8
+FIRST_PARTS, FIRST_CELLS, FIRST_FEATURES = 16, 32, 8
 """The number of array slots (places) for parts of a partition, the same times the number of columns if that is more,
 and the number of slots for features, at first. It is doubled when many draws fill all of them (`run.FULL`).
 
-Rows of few columns begin with more slots: 64 slots of one column cost a tenth more time than 16, and doubling them
-compiles another program, which takes as long as hundreds of sweeps.
+Rows of one column begin with more slots: they are cheap there, and one column often supports many components. To double
+the slots compiles another program, which takes as long as some hundred sweeps. More are too many: of 245 rows of one
+column, steps take two fifths longer with 64 slots than with 32.
 """
 RowMixture = FiniteMixture | TiedMixture | IndependentNormalMixture
 """The types of mixtures of rows whose component parameters are integrated out."""
