@@ -340,32 +340,49 @@ class HyperFullCovariances(HyperMixture):
         assert isinstance(kind, FullCovarianceComponents)  # as registered below
         return kind
 
-    def _move_hyper(self, key: Array, state: HyperMixtureState, temperature: Array, backward: bool) -> LogHyper:
+    def _move_hyper(
+        self, key: Array, state: HyperMixtureState, temperature: Array, backward: bool, way: Array
+    ) -> LogHyper:
         """Return log of every hyper-parameter after a slice move of each given labels and the others; reversed if
         `backward`.
+
+        temperature: t of the rows, from 0 (the start of the annealing path) to 1 (the posterior).
+        way: t of the hyper-parameters' own distribution, from 0 (q) to 1 (their prior).
         """
         log_hyper, own = dict(state.log_hyper), state.mixture.natural
         names = list(enumerate(self.courses))
         for number, name in reversed(names) if backward else names:
             key_name = jax.random.fold_in(key, number)
-            log_hyper[name], own = self._move_entries(key_name, log_hyper[name], own, name, temperature, backward)
+            course = self.courses[name].gamma_at(way)
+            log_hyper[name], own = self._move_entries(
+                key_name, log_hyper[name], own, name, course, temperature, backward
+            )
         return log_hyper
 
     def _move_entries(
-        self, key: Array, start: Array, own: Inverses, name: str, temperature: Array, backward: bool
+        self,
+        key: Array,
+        start: Array,
+        own: Inverses,
+        name: str,
+        course: tuple[Array, Array],
+        temperature: Array,
+        backward: bool,
     ) -> tuple[Array, Inverses]:
         """Move the entries of one hyper-parameter, one column after another, by slice sampling.
 
         start: log of the hyper-parameter, (column, particle).
         own: the components' inverses under `start`.
         name: the name of the hyper-parameter.
+        course: shape and rate of its own Gamma distribution.
+        temperature: t of the rows.
         backward: True to take the columns in reverse order.
 
         Returns the new logs, and the inverses under them.
         """
         chain, n_columns = self.mixture, len(start)
         of_columns = self.component.hyper_axes[name]
-        course = [jnp.broadcast_to(jnp.ravel(each), n_columns) for each in self.courses[name].gamma_at(temperature)]
+        course = tuple(jnp.broadcast_to(jnp.ravel(each), n_columns) for each in course)
         prior_degrees = jnp.asarray(chain.prior.half_log_determinant) + self.n_dims
         exists, constant = chain.exists(), self._gaussians.least_spread if of_columns else 0.0
 
