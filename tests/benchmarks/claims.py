@@ -121,12 +121,11 @@ CLAIMS = (
     Claim(
         "How long is the first search of a mixture in a process, by chains over partitions, and how precise is it?",
         "first_call.py",
-        words("--searches iris --priors FullCovarianceComponents.weak"),
+        None,
         words("--searches"),
         TABLE_LINE,
         bar="10 s and 5 s of the processor, Monte Carlo error at most .02",
         full_needs=("data:dpmix",),
-        quick_seconds=240,
         full_minutes=40,
     ),
     Claim(

@@ -99,7 +99,7 @@ SLOW = {
     "inference.allocation_chains.run": {"advance", "end_warm_up"},
     "inference.sequences.kernel": {"_viterbi_states"},
     "inference.topic_samplers.anchor": {"_averaged", "log_independent"},
-    "inference.topic_samplers.size_gain": {"_with_counts", "settle"},
+    "inference.topic_samplers.size_gain": {"_merged", "_with_counts", "settle"},
     "models.checks.probe": {"global_statistics", "local_statistics", "per_copy", "prior_gradient", "unit_gradients"},
     "models.checks.sites": {"_gradient_and_mean"},
 }
