@@ -23,13 +23,13 @@ from lvsearch.models.ibp import IBP
 from lvsearch.models.independent_normal import IndependentNormalMixture
 from lvsearch.models.tied_mixture import TiedMixture
 
-FIRST_PARTS, FIRST_CELLS, FIRST_FEATURES = 16, 32, 8
-"""The number of array slots (places) for parts of a partition, the same times the number of columns if that is more,
-and the number of slots for features, at first. It is doubled when many draws fill all of them (`run.FULL`).
+FIRST_PARTS, FIRST_PARTS_OF_ONE_COLUMN, FIRST_FEATURES = 16, 32, 8
+"""The number of array slots (places) at first: for parts of a partition, for those of rows of one column, and for
+features. It is doubled when many draws fill all of them (`run.FULL`).
 
-Rows of one column begin with more slots: they are cheap there, and one column often supports many components. To double
-the slots compiles another program, which takes as long as some hundred sweeps. More are too many: of 245 rows of one
-column, steps take two fifths longer with 64 slots than with 32.
+One column often supports many components, and slots are cheap there. To double them compiles another program, which
+takes as long as some hundred sweeps. More would be too many: with 64 slots instead of 32, steps of 245 rows of one
+column take two fifths longer.
 """
 RowMixture = FiniteMixture | TiedMixture | IndependentNormalMixture
 """The types of mixtures of rows whose component parameters are integrated out."""
@@ -85,13 +85,13 @@ def _partition_chain(
     model: a mixture of rows.
     data: the rows.
     log_prior: log prior probability of K = 1, 2, … components, (size,), nats.
-    places: the number of array slots for parts that is wanted; None: `FIRST_PARTS`, or more if there are few columns.
-        It is cut to the number of rows and then rounded up.
+    places: the number of array slots for parts that is wanted; None: `FIRST_PARTS`, or `FIRST_PARTS_OF_ONE_COLUMN`. It
+        is cut to the number of rows and then rounded up.
 
     Raises ValueError for a model whose component parameters are not integrated out.
     """
-    places = places or max(FIRST_PARTS, FIRST_CELLS // data.extents["dim"])
-    places = capacity_of((min(places, data.n_units),))[0]
+    at_first = FIRST_PARTS_OF_ONE_COLUMN if data.extents["dim"] == 1 else FIRST_PARTS
+    places = capacity_of((min(places or at_first, data.n_units),))[0]
     chain = evidence_chain(model, data, (places,), None)
     hyper = chain if isinstance(chain, HyperMixture) else None
     mixture = chain if hyper is None else hyper.mixture

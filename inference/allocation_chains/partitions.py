@@ -57,6 +57,25 @@ class Pair(NamedTuple):
     is_split: Bool[Array, " particle"]
 
 
+class Move(NamedTuple):
+    """The random numbers of a sweep, or of a split-merge jump, in all particles.
+
+    | field | meaning |
+    |---|---|
+    | `key` | draws the number of components, unless it is summed out |
+    | `order` | the numbers of the rows in the order in which they are visited, padding last, (row,) |
+    | `of_rows` | a uniform random number for each row |
+    | `acceptance` | one that accepts or refuses a jump; not used in a sweep |
+    | `two_rows` | two that choose the two rows of a jump; not used in a sweep |
+    """
+
+    key: Key[Array, ""]
+    order: Int[Array, " row"]
+    of_rows: Float[Array, "row particle"]
+    acceptance: Float[Array, " particle"]
+    two_rows: Float[Array, "two particle"]
+
+
 class PartitionChain(eqx.Module):
     """Markov chains over partitions of rows into at most as many parts as there are array slots (places).
 
@@ -139,10 +158,15 @@ class PartitionChain(eqx.Module):
         orders = jnp.argsort(jnp.where(self._weight() > 0, share, jnp.inf))  # padding last
         uniforms = jax.random.uniform(key_uniforms, (1 + JUMPS, n_rows + 3, n_particles), share.dtype)
 
-        def jump(index: Array, labels: Int[Array, "row particle"]) -> Int[Array, "row particle"]:
-            return self._jump(jax.random.fold_in(key_seats, index), labels, orders[index], uniforms[index], prior)
+        def move(index: int | Array) -> Move:
+            """Return the random numbers of the sweep, whose number is 0, or of a jump."""
+            of_rows, rest = uniforms[index, :n_rows], uniforms[index, n_rows:]
+            return Move(jax.random.fold_in(key_seats, index), orders[index], of_rows, rest[0], rest[1:])
 
-        labels = self._sweep(jax.random.fold_in(key_seats, 0), state.labels, orders[0], uniforms[0], prior)
+        def jump(index: Array, labels: Int[Array, "row particle"]) -> Int[Array, "row particle"]:
+            return self._jump(move(index), labels, prior)
+
+        labels = self._sweep(move(0), state.labels, prior)
         labels = jax.lax.fori_loop(1, 1 + JUMPS, jump, labels)
         return self._move_hyper(key_hyper, labels, state.log_hyper)
 
@@ -157,22 +181,13 @@ class PartitionChain(eqx.Module):
 
     # ── moves ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _sweep(
-        self,
-        key: Array,
-        labels: Int[Array, "row particle"],
-        order: Int[Array, " row"],
-        uniforms: Float[Array, "number particle"],
-        prior: Any,
-    ) -> Int[Array, "row particle"]:
+    def _sweep(self, move: Move, labels: Int[Array, "row particle"], prior: Any) -> Int[Array, "row particle"]:
         """Return the labels after every row has joined a part or begun a new one.
 
-        key: draws K, unless it is summed out.
-        order: the numbers of the rows in the order in which they are visited, padding last.
-        uniforms: a uniform random number for each row of each particle, and some that are not used.
+        move: the random numbers of the sweep.
         prior: the natural parameters of a part without rows.
         """
-        chain, seats = self.mixture, self.seating.draw(key, self.counts(labels))
+        chain, seats, uniforms = self.mixture, self.seating.draw(move.key, self.counts(labels)), move.of_rows
         log_variants = jnp.tile(jnp.asarray(chain.component.log_variants, uniforms.dtype), self.n_places)[:, None]
 
         def choose(row: Array, left: CollapsedState, joining: Joining) -> Int[Array, " particle"]:
@@ -180,29 +195,20 @@ class PartitionChain(eqx.Module):
             return choose_in_proportion(of_label + joining.of_row, uniforms[row], np.asarray(chain.names.number))
 
         begin = chain.state_from_labels(labels, prior)
-        return chain.redraw_rows(begin, order, self._n_real(), choose, prior).labels
+        return chain.redraw_rows(begin, move.order, self._n_real(), choose, prior).labels
 
-    def _jump(
-        self,
-        key: Array,
-        labels: Int[Array, "row particle"],
-        order: Int[Array, " row"],
-        uniforms: Float[Array, "number particle"],
-        prior: Any,
-    ) -> Int[Array, "row particle"]:
+    def _jump(self, move: Move, labels: Int[Array, "row particle"], prior: Any) -> Int[Array, "row particle"]:
         """Return the labels after a split-merge jump, which was accepted or refused by Metropolis–Hastings.
 
         A split for which there is no free array slot is refused.
 
-        key: draws K, unless it is summed out.
-        order: the numbers of the rows in the order in which they are allocated, padding last.
-        uniforms: uniform random numbers, one for each row of each particle and three more.
+        move: the random numbers of the jump.
         prior: the natural parameters of a part without rows.
         """
         names, particle, row = self.mixture.names, jnp.arange(labels.shape[1]), jnp.arange(len(labels))[:, None]
-        first, second = self._two_rows(order, uniforms[-2], uniforms[-1])
+        first, second = self._two_rows(move)
         here, counts = names.components(labels), self.counts(labels)
-        seats, occupied = self.seating.draw(key, counts), counts > 0.5
+        seats, occupied = self.seating.draw(move.key, counts), counts > 0.5
         one, other = here[first, particle], here[second, particle]
         is_split = one == other
         other = jnp.where(is_split, jnp.argmin(occupied, axis=0).astype(one.dtype), other)
@@ -221,7 +227,7 @@ class PartitionChain(eqx.Module):
         )
         drawn = moving & (row != first) & (row != second)
         pair = Pair(chain, slots, target, drawn, is_split)
-        split, log_proposal = self._allocate(order, uniforms, pair, seats, prior)
+        split, log_proposal = self._allocate(move, pair, seats, prior)
 
         merged = chain.state_from_labels(together, prior)
         log_rows = [chain.gains(state.natural, prior).sum(0) for state in (split, merged)]
@@ -230,33 +236,27 @@ class PartitionChain(eqx.Module):
         log_split = log_rows[0] - log_rows[1] + log_seats - log_proposal
         log_ratio = jnp.where(is_split, log_split, -log_split)
         possible = (first != second) & ~(is_split & occupied.all(0))
-        accepted = possible & (jnp.log(uniforms[-3]) < log_ratio)
+        accepted = possible & (jnp.log(move.acceptance) < log_ratio)
         joins_other = is_split & (chain.names.components(split.labels) == slots[1])
         after = names.combine(jnp.where(joins_other, other, one), names.variants(labels))
         return jnp.where(moving & accepted, after, labels)
 
     def _allocate(
-        self,
-        order: Int[Array, " row"],
-        uniforms: Float[Array, "number particle"],
-        pair: Pair,
-        seats: Seats,
-        prior: Any,
+        self, move: Move, pair: Pair, seats: Seats, prior: Any
     ) -> tuple[CollapsedState, Float[Array, " particle"]]:
         """Allocate the rows of two parts to these one after another.
 
         In a split the rows are drawn. In a merge they retrace, without drawing, how they would have come to lie as they
         do, to get the probability of the reverse split.
 
-        order: the numbers of the rows in the order in which they are allocated, padding last.
-        uniforms: a uniform random number for each row of each particle, and some that are not used.
+        move: the random numbers of the jump.
         seats: the prior weights of parts.
         prior: the natural parameters of a part without rows.
 
         Returns: (the state of the pair's chain, log-probability of the rows' labels, (particle,), nats).
         """
-        chain = pair.chain
-        log_odds_drawn = jnp.log(uniforms) - jnp.log1p(-uniforms)
+        chain, order = pair.chain, move.order
+        log_odds_drawn = jnp.log(move.of_rows) - jnp.log1p(-move.of_rows)
 
         def redraw(index: Array, carry: tuple[CollapsedState, Array, Array]) -> tuple[CollapsedState, Array, Array]:
             state, normaliser, log_proposal = carry
@@ -286,18 +286,17 @@ class PartitionChain(eqx.Module):
         """Return the number of rows without padding, as a number that JAX traces."""
         return (self._weight() > 0).sum()
 
-    def _two_rows(self, order: Int[Array, " row"], one: Float[Array, " particle"], other: Array) -> tuple[Array, Array]:
+    def _two_rows(self, move: Move) -> tuple[Array, Array]:
         """Return two different rows of each particle, none of them padding; the same row twice if there is only one.
 
-        order: the numbers of the rows in any order, padding last.
-        one, other: uniform random numbers, (particle,), which decide about the rows.
+        move: the random numbers of a jump.
 
         Returns: (numbers of the first rows, numbers of the second rows), each (particle,).
         """
-        number = self._n_real()
+        number, (one, other) = self._n_real(), move.two_rows
         first = (one * number).astype(jnp.int32)
         second = (first + 1 + (other * (number - 1)).astype(jnp.int32)) % number
-        return order[first], order[second]
+        return move.order[first], move.order[second]
 
     # ── states ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -315,7 +314,7 @@ class PartitionChain(eqx.Module):
         mixture = self.mixture.state_from_labels(labels, self._prior(log_hyper))
         if self.hyper is not None:
             begin = HyperMixtureState(mixture, log_hyper)
-            mixture, log_hyper = self.hyper.with_hyper_moved(key, begin, jnp.ones(()), False)
+            mixture, log_hyper = self.hyper.with_hyper_moved(key, begin, jnp.ones(()), False, jnp.ones(()))
         log_rows = self.mixture.gains(mixture.natural, self._prior(log_hyper)).sum(0)
         return AllocationState(mixture.labels, log_hyper, log_rows)
 

@@ -80,7 +80,7 @@ class InTurn(eqx.Module):
         return self.chain.state_from_labels(jnp.full((self.places, particles), -1, jnp.int32))
 
     def on_way_back(self: Turn, state: State) -> Turn:
-        """Return the sampler itself: all latent variables are tied to units."""
+        """Return the sampler itself: the way back ends in the distribution in which the way up began."""
         return self
 
     def take(self, state: State, particles: Int[Array, " chosen"]) -> State:

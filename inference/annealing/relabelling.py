@@ -28,8 +28,8 @@ LARGEST_BLOCK = 14
 MOST_DRAWS, LEAST_DRAWS, DRAWN_ROWS = 2000, 250, 80_000
 """The number of draws for a larger block of b components: 80,000 / b, between 250 and 2,000.
 
-A draw takes b² operations. Blocks of hundreds are met at sizes of hundreds, whose log evidences are known to a nat at
-best.
+A draw takes b² operations. Where a hundred components cannot be told apart, the logarithm of an estimate from so few
+draws may be a nat off; gains between such sizes have errors of several nats.
 """
 
 

@@ -232,15 +232,15 @@ class HyperMixture(ParticleArrays):
         state: HyperMixtureState,
         temperature: Float[Array, ""],
         backward: bool,
-        way: Float[Array, ""] | None = None,
+        hyper_temperature: Float[Array, ""],
     ) -> HyperMixtureState:
         """Return the state with each hyper-parameter drawn in turn given the labels.
 
         temperature: t, from 0 (the start of the annealing path) to 1 (the posterior).
         backward: draw in the reverse order.
-        way: the temperature of the hyper-parameters' own priors, if it is another than that of the rows.
+        hyper_temperature: t of the hyper-parameters' own distribution, from 0 (q) to 1 (their prior).
         """
-        moved = self._move_hyper(key, state, temperature, backward, temperature if way is None else way)
+        moved = self._move_hyper(key, state, temperature, backward, hyper_temperature)
         return self.state_from_labels(state.labels, moved)
 
     def log_hyper_ratio(self, log_hyper: LogHyper) -> Float[Array, " particle"]:
@@ -253,21 +253,21 @@ class HyperMixture(ParticleArrays):
     # ── moves ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _move_hyper(
-        self, key: Array, state: HyperMixtureState, temperature: Array, backward: bool, way: Array
+        self, key: Array, state: HyperMixtureState, temperature: Array, backward: bool, hyper_temperature: Array
     ) -> LogHyper:
         """Return the logarithms of the hyper-parameters after a slice-sampling move of each, given the labels and the
         others.
 
         temperature: t of the rows, from 0 (the start of the annealing path) to 1 (the posterior).
         backward: move in the reverse order.
-        way: t of the hyper-parameters' own distribution, from 0 (q) to 1 (their prior).
+        hyper_temperature: t of the hyper-parameters' own distribution, from 0 (q) to 1 (their prior).
         """
         log_hyper = dict(state.log_hyper)
         sums = state.mixture.natural - self.mixture.beside_components(self.prior(log_hyper))
         names = list(enumerate(self.courses))
         for number, name in reversed(names) if backward else names:
             key_name = jax.random.fold_in(key, number)
-            shape, rate = self.courses[name].gamma_at(way)
+            shape, rate = self.courses[name].gamma_at(hyper_temperature)
 
             def density(log_value: Array, name: str = name, shape: Array = shape, rate: Array = rate) -> Array:
                 """Return the log density of one hyper-parameter given all else at its logarithm `log_value`, up to a

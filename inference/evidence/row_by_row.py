@@ -194,13 +194,13 @@ class HyperRowByRow(eqx.Module):
         backward: the hyper-parameters first, then the last row, and so on to the first.
         """
         key_rows, key_hyper = jax.random.split(key)
-        way = units / jnp.asarray(self.n_units, jnp.result_type(float))
+        share = units / jnp.asarray(self.n_units, jnp.result_type(float))
         if backward:
-            state = self.chain.with_hyper_moved(key_hyper, state, jnp.ones(()), backward, way)
+            state = self.chain.with_hyper_moved(key_hyper, state, jnp.ones(()), backward, share)
         # sums are new since the hyper-parameters last moved
         prior = self.chain.prior(state.log_hyper)
         state = state._replace(mixture=self.rows.revisit_under(key_rows, state.mixture, units, backward, prior))
-        return state if backward else self.chain.with_hyper_moved(key_hyper, state, jnp.ones(()), backward, way)
+        return state if backward else self.chain.with_hyper_moved(key_hyper, state, jnp.ones(()), backward, share)
 
     def take(self, state: HyperMixtureState, particles: Int[Array, " chosen"]) -> HyperMixtureState:
         """Return the state of the chosen particles, in the order in which they are named; a particle may be named

@@ -341,19 +341,19 @@ class HyperFullCovariances(HyperMixture):
         return kind
 
     def _move_hyper(
-        self, key: Array, state: HyperMixtureState, temperature: Array, backward: bool, way: Array
+        self, key: Array, state: HyperMixtureState, temperature: Array, backward: bool, hyper_temperature: Array
     ) -> LogHyper:
         """Return log of every hyper-parameter after a slice move of each given labels and the others; reversed if
         `backward`.
 
         temperature: t of the rows, from 0 (the start of the annealing path) to 1 (the posterior).
-        way: t of the hyper-parameters' own distribution, from 0 (q) to 1 (their prior).
+        hyper_temperature: t of the hyper-parameters' own distribution, from 0 (q) to 1 (their prior).
         """
         log_hyper, own = dict(state.log_hyper), state.mixture.natural
         names = list(enumerate(self.courses))
         for number, name in reversed(names) if backward else names:
             key_name = jax.random.fold_in(key, number)
-            course = self.courses[name].gamma_at(way)
+            course = self.courses[name].gamma_at(hyper_temperature)
             log_hyper[name], own = self._move_entries(
                 key_name, log_hyper[name], own, name, course, temperature, backward
             )

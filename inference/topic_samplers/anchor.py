@@ -75,7 +75,7 @@ class DocumentByDocument(eqx.Module):
         return len(self.ends)
 
     def on_way_back(self, state: TopicState) -> "DocumentByDocument":
-        """Return the sampler itself: all latent variables are tied to documents."""
+        """Return the sampler itself: the way back ends where the way up began, before any document."""
         return self
 
     def initial_state(self, key: Key[Array, ""], particles: int) -> TopicState:

@@ -74,7 +74,7 @@ PRIORS = ("DiagonalComponents.weak", "FullCovarianceComponents.weak", "FullCovar
 
 
 def in_process(code: str, cache: str) -> list[float]:
-    """The numbers that a new process prints last. It keeps compiled programs in the folder `cache`."""
+    """Return the numbers that a new process prints last. It keeps compiled programs in the folder `cache`."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("JAX_COMPILATION")}
     environment |= {"LVSEARCH_CACHE": cache, "JAX_PLATFORMS": "cpu"}
     child = [sys.executable, "-c", code]
@@ -83,7 +83,7 @@ def in_process(code: str, cache: str) -> list[float]:
 
 
 def seconds(name: str, cache: str) -> tuple[float, float]:
-    """Of the first fit of a process, and of its second."""
+    """Return the processor seconds of the first fit of a process, and of its second."""
     model, data, size = MODELS[name]
     first, second = in_process(CHILD.format(model=model, data=data, size=size), cache)
     return first, second
