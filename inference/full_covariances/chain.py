@@ -382,7 +382,7 @@ class HyperFullCovariances(HyperMixture):
         """
         chain, n_columns = self.mixture, len(start)
         of_columns = self.component.hyper_axes[name]
-        course = tuple(jnp.broadcast_to(jnp.ravel(each), n_columns) for each in course)
+        shapes, rates = (jnp.broadcast_to(jnp.ravel(each), n_columns) for each in course)
         prior_degrees = jnp.asarray(chain.prior.half_log_determinant) + self.n_dims
         exists, constant = chain.exists(), self._gaussians.least_spread if of_columns else 0.0
 
@@ -390,7 +390,7 @@ class HyperFullCovariances(HyperMixture):
             """Move the entry of one column, and update the inverses."""
             value, own = carry
             column = n_columns - 1 - index if backward else index
-            shape, rate = (each[column] for each in course)
+            shape, rate = shapes[column], rates[column]
             side = column if of_columns else self.n_dims
             now, entry, counted = value[column], own.inverse[side, side], 0.0 if of_columns else 1.0
 
