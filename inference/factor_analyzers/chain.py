@@ -173,9 +173,11 @@ class FactorAnalyzerChain(ParticleArrays):
             )
 
         if backward:
-            state = self.move_hyperparameters(key_hyper, state, temperature, backward)
+            state = self.move_hyperparameters(key_hyper, state, temperature, backward, temperature)
         state = jax.lax.fori_loop(0, BLOCKED, once, state)
-        return state if backward else self.move_hyperparameters(key_hyper, state, temperature, backward)
+        if backward:
+            return state
+        return self.move_hyperparameters(key_hyper, state, temperature, backward, temperature)
 
     def draw_hyperparameters(self, key: Key[Array, ""], particles: int) -> LogHyper:
         """Draw the log of every hyper-parameter from its distribution at the path's start, for each particle.
@@ -323,13 +325,22 @@ class FactorAnalyzerChain(ParticleArrays):
         return jax.lax.fori_loop(0, n_rows, one, self.state_of(state.labels, state.scores, state.log_hyper))
 
     def move_hyperparameters(
-        self, key: Key[Array, ""], state: ScoredLabels, temperature: Temperature, backward: bool
+        self,
+        key: Key[Array, ""],
+        state: ScoredLabels,
+        temperature: Temperature,
+        backward: bool,
+        hyper_temperature: Temperature,
     ) -> ScoredLabels:
-        """Move each hyper-parameter given labels and scores, by slice sampling; in the reverse order if `backward`."""
+        """Move each hyper-parameter given labels and scores, by slice sampling; in the reverse order if `backward`.
+
+        temperature: t, the share of every row that counts.
+        hyper_temperature: t of the hyper-parameters' own distribution, from 0 (q) to 1 (their prior).
+        """
         log_hyper, particles = dict(state.log_hyper), state.labels.shape[1]
         sums, names = regressions.scale_sums(state.sums, temperature), list(enumerate(self.courses))
         for number, name in reversed(names) if backward else names:
-            shape, rate = self.courses[name].gamma_at(self._as_float(temperature))
+            shape, rate = self.courses[name].gamma_at(self._as_float(hyper_temperature))
 
             def density(log_value: Array, name: str = name, shape: Array = shape, rate: Array = rate) -> Array:
                 """Return the log density at the temperature of one hyper-parameter, as a density of its log, nats."""
@@ -392,6 +403,13 @@ class FactorAnalyzerChain(ParticleArrays):
 
     # ── densities ───────────────────────────────────────────────────────────────────────────────────────────────────
 
+    def log_hyper_ratio(self, log_hyper: LogHyper) -> Float[Array, " particle"] | Float[Array, ""]:
+        """Return log p(h) − log q(h) of the hyper-parameters h of each particle, nats; 0 if none has a prior.
+
+        log_hyper: log of each hyper-parameter by name, (column, particle).
+        """
+        return sum((course.log_ratio(log_hyper[name]).sum(0) for name, course in self.courses.items()), jnp.zeros(()))
+
     def log_gain(
         self, state: ScoredLabels, before: Float[Array, ""], after: Float[Array, ""]
     ) -> Float[Array, " particle"]:
@@ -415,9 +433,8 @@ class FactorAnalyzerChain(ParticleArrays):
         gain = height(after) - height(before) + (after - before) * self._as_float(self.carriers).sum()
         if self.anchor is None:
             return gain
-        of_hyper = [course.log_ratio(state.log_hyper[name]).sum(0) for name, course in self.courses.items()]
         of_anchor = self._as_float(self.weight) @ jnp.take_along_axis(self._log_r(), state.labels, axis=1)
-        return gain + (after - before) * (sum(of_hyper, jnp.zeros(())) - of_anchor)
+        return gain + (after - before) * (self.log_hyper_ratio(state.log_hyper) - of_anchor)
 
     def log_ratio(self, state: ScoredLabels) -> Float[Array, " particle"]:
         """Return the log density of each particle's state at the path's end minus that at its start, unnormalised,

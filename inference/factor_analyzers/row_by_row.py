@@ -11,6 +11,9 @@ weights of the path stay exact.
 
 Forward, the row takes one candidate in proportion to the weights. Backward, the row's own label and scores stand among
 newly drawn candidates. Each is the time reversal of the other.
+
+With m of n rows, the hyper-parameters' own factor is q(h)^(1 − m/n) p(h)^(m/n). Forward, q is their prior p. Backward, q
+is as wide as the draws of the posterior. Why, `evidence/row_by_row` says.
 """
 
 from collections.abc import Sequence
@@ -23,7 +26,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.annealing.dispatch import evidence_chain
-from lvsearch.inference.annealing.hyperparameters import courses_around
+from lvsearch.inference.annealing.hyperparameters import courses_around, courses_from_draws
 from lvsearch.inference.annealing.kits import Anchor, ChainKit, chain_kit
 from lvsearch.inference.annealing.prefixes import InTurn
 from lvsearch.inference.data.dataset import Dataset
@@ -45,6 +48,11 @@ class ScoredRowByRow(InTurn):
         scores = jnp.zeros((self.places, self.chain.component.n_factors, particles))
         return self.chain.state_of(labels, scores, self.chain.draw_hyperparameters(key, particles))
 
+    def on_way_back(self, state: ScoredLabels) -> "ScoredRowByRow":
+        """Return the rows for the path back, on which hyper-parameters end as widely spread as they are in `state`."""
+        courses = courses_from_draws(self.chain.courses, state.log_hyper)
+        return eqx.tree_at(lambda rows: rows.chain.courses, self, courses)
+
     def append(
         self, key: Key[Array, ""], state: ScoredLabels, unit: Int[Array, ""]
     ) -> tuple[ScoredLabels, Float[Array, " particle"]]:
@@ -52,15 +60,14 @@ class ScoredRowByRow(InTurn):
 
         unit: the position of the row in the order of arrival.
 
-        Returns the new state, and the log of the estimate of the row's predictive density, nats.
+        Returns the new state, and the log of the estimate of the row's predictive density, with the row's share of
+        log p(h) − log q(h), nats.
         """
         row = jnp.asarray(self.order)[unit]
         key_row, key_choice = jax.random.split(key)
         found = self.chain.candidates(key_row, state, row)
         uniform = jax.random.uniform(key_choice, found.log_weight.shape[2:], found.log_weight.dtype)
-        return self.chain.add_row(state, row, *self.chain.choose(found, uniform)), self._log_predictive(
-            state, found, row
-        )
+        return self.chain.add_row(state, row, *self.chain.choose(found, uniform)), self._log_worth(state, found, row)
 
     def remove(
         self, key: Key[Array, ""], state: ScoredLabels, unit: Int[Array, ""]
@@ -69,16 +76,14 @@ class ScoredRowByRow(InTurn):
 
         unit: the position of the row in the order of arrival.
 
-        Returns the new state, and the log of the estimate of the row's predictive density that `append` would make,
-        nats.
+        Returns the new state, and what `append` would return for the row, nats.
         """
         row = jnp.asarray(self.order)[unit]
         without_row = self.chain.remove_row(state, row)
         found = self.chain.candidates(key, without_row, row, (state.labels[row], state.scores[row]))
         nowhere = jnp.full_like(state.labels[0], -1)
-        return without_row._replace(labels=without_row.labels.at[row].set(nowhere)), self._log_predictive(
-            without_row, found, row
-        )
+        left = without_row._replace(labels=without_row.labels.at[row].set(nowhere))
+        return left, self._log_worth(without_row, found, row)
 
     def revisit(
         self, key: Key[Array, ""], state: ScoredLabels, units: Int[Array, ""], *, backward: bool
@@ -91,16 +96,18 @@ class ScoredRowByRow(InTurn):
         key_rows, key_blocked, key_hyper = jax.random.split(key, 3)
         order = jnp.asarray(self.order)
         came = jnp.zeros(self.places, bool).at[order].set(jnp.arange(self.places) < units)
+        share = units / jnp.asarray(self.n_units, jnp.result_type(float))
         if backward:
-            state = self.chain.move_hyperparameters(key_hyper, state, 1.0, backward)
+            state = self.chain.move_hyperparameters(key_hyper, state, 1.0, backward, share)
             state = self.chain.sweep_at_once(key_blocked, state, came, 1.0)
             return self.chain.sweep_in_turn(key_rows, state, order, units, backward)
         state = self.chain.sweep_in_turn(key_rows, state, order, units, backward)
         state = self.chain.sweep_at_once(key_blocked, state, came, 1.0)
-        return self.chain.move_hyperparameters(key_hyper, state, 1.0, backward)
+        return self.chain.move_hyperparameters(key_hyper, state, 1.0, backward, share)
 
-    def _log_predictive(self, before: ScoredLabels, found: Candidates, row: Array) -> Float[Array, " particle"]:
-        """Return log of the estimate of p(row | the rows before, their labels and scores), nats.
+    def _log_worth(self, before: ScoredLabels, found: Candidates, row: Array) -> Float[Array, " particle"]:
+        """Return log of the estimate of p(row | the rows before, their labels and scores), with the row's share of
+        log p(h) − log q(h) of the hyper-parameters h, nats.
 
         before: the state without the row.
         found: the row's candidates and their weights.
@@ -109,7 +116,8 @@ class ScoredRowByRow(InTurn):
         total = before.counts.sum(0) + self.chain.total_concentration()
         weight = found.log_weight.reshape(-1, len(total))
         carrier = jnp.asarray(self.chain.carriers, weight.dtype)[row]
-        return jax.scipy.special.logsumexp(weight, axis=0) - jnp.log(CANDIDATES * total) + carrier
+        predictive = jax.scipy.special.logsumexp(weight, axis=0) - jnp.log(CANDIDATES * total) + carrier
+        return predictive + self.chain.log_hyper_ratio(before.log_hyper) / self.n_units
 
 
 @evidence_chain.register

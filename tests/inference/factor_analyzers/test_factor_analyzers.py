@@ -18,6 +18,7 @@ from sklearn.metrics import adjusted_rand_score
 import lvsearch as lv
 from lvsearch.inference.annealing.dispatch import Effort, anchored_chain, both_ways, temperature_profile
 from lvsearch.inference.annealing.particles import draw_from_q
+from lvsearch.inference.annealing.prefixes import grow, sequential, shrink
 from lvsearch.inference.data.rows import rows
 from lvsearch.inference.engine.meanfield import Beliefs, MeanField, ascend, cast
 from lvsearch.inference.engine.meanfield_starts import blank_locals
@@ -171,6 +172,19 @@ def test_evidence_is_the_average_over_the_prior(size):
             above = sign * (logsumexp(sign * each) - np.log(n)) - expected
             assert -limit < above < limit + (path is not chain) * (sign < 0) * gammaln(size + 1)
             assert limit < 0.6
+
+
+@pytest.mark.slow
+def test_rows_that_go_again_have_the_evidence_of_rows_that_come_under_wide_priors():
+    """Back to the priors of hyper-parameters themselves, weights have an infinite variance: a spread of .79."""
+    values = np.random.default_rng(0).normal(size=(6, 5))
+    model = FactorAnalyzerMixture(FactorAnalyzerComponents.weak(values))
+    sampler = sequential(evidence_chain(model, dataset(values), (1,), None), jax.random.key(1))
+    there = grow(sampler, jax.random.key(2), 8, islands=10, particles=256)
+    back = shrink(sampler, jax.random.key(3), there.state, 8, islands=10)
+    assert there.log_evidence[5].std() < 0.25
+    assert back.log_evidence.std() < 0.25
+    assert back.log_evidence.mean() == pytest.approx(there.log_evidence[5].mean(), abs=0.2)
 
 
 # ── components ──────────────────────────────────────────────────────────────────────────────────────────────────────
