@@ -246,7 +246,7 @@ def test_annealed_evidence_of_noisy_counts_is_that_of_the_oracle(model: lv.model
         if path == "from the prior"
         else near(model, NOISY_CELLS, 2)
     )
-    there = forward(chain, jax.random.key(1), temperatures, islands=32, particles=16)
+    there = forward(chain, jax.random.key(1), temperatures, islands=32, particles=64)
     back = backward(chain, jax.random.key(2), there.state, temperatures, islands=32)
     assert there.moved
     assert there.labelled == (path == "from about a fit")
