@@ -51,7 +51,7 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, check_size
 from lvsearch.inference.factorizations.anchored import AnchoredFactorization, near_fit
-from lvsearch.inference.factorizations.moves import scale_step
+from lvsearch.inference.factorizations.moves import ScaleDraws, scale_step
 from lvsearch.models.contract import first
 from lvsearch.models.families import GammaStatistics
 from lvsearch.models.hyperpriors import GammaPrior
@@ -429,7 +429,12 @@ class PoissonFactorizationChain(ParticleArrays, SymmetricStart):
         up = a * jnp.where(real, jnp.exp(state.log_intensities), 0.0).sum(0)
         down = (self._factor_rate(state.log_factors) * jnp.exp(state.log_factors)).sum(0)
         slope = real.sum() * a / self.size - len(self.exposed.T) * self.model.factor_concentration
-        by = scale_step(key, slope, up, down)
+        key_propose, key_accept = jax.random.split(key)
+        draws = ScaleDraws(
+            jax.random.normal(key_propose, down.shape, down.dtype),
+            jax.random.uniform(key_accept, down.shape, down.dtype),
+        )
+        by = scale_step(draws, slope, up, down)
         log_intensities = jnp.where(real, state.log_intensities + by, state.log_intensities)
         return state._replace(log_intensities=log_intensities, log_factors=state.log_factors - by)
 

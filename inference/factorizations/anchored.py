@@ -39,7 +39,7 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.factorizations.estimator import counts_of_rows, factors_of, fit_intensities, priors_of
 from lvsearch.inference.factorizations.kernel import TINY, CountMatrix, Gammas
-from lvsearch.inference.factorizations.moves import LEAPS, MatrixLines, log_cells, scale_step
+from lvsearch.inference.factorizations.moves import LEAPS, MatrixLines, ScaleDraws, log_cells, scale_step, sweep_draws
 from lvsearch.models.contract import first
 from lvsearch.models.exponential.digamma import gamma_shape
 from lvsearch.models.hyperpriors import GammaPrior
@@ -151,23 +151,22 @@ class AnchoredFactorization(AnnealingChain):
         It leaves the distribution at the temperature unchanged. `backward` changes nothing.
         """
         del backward
-        keys, t = jax.random.split(key, 4), temperature
+        t, (rows, columns, log_noise) = temperature, state
+        draws = sweep_draws(key, rows.shape[0], self.counts.shape, self.capacity, rows.dtype)
         # the Gammas at temperature t have natural parameters between those of q and of the prior
         tempered = Shapes(
             *((1 - t) * jnp.asarray(q) + t * jnp.asarray(p) for q, p in zip(self.start, self.prior, strict=True))
         )
-        rows, columns, log_noise = state
-        x, seen, r = jnp.asarray(self.counts), jnp.asarray(self.seen), self._noise_shape(log_noise)
-        of_rows = MatrixLines(
-            self.exists, x, seen, r, self._values(columns), tempered.intensities, tempered.intensity_rates, t
-        )
-        rows = of_rows.move(keys[0], rows, jnp.asarray(self.lengths[0]))
-        of_columns = MatrixLines(
-            self.exists, x.T, seen.T, r, self._values(rows), tempered.factors, tempered.factor_rates, t
-        )
-        columns = of_columns.move(keys[1], columns, jnp.asarray(self.lengths[1]))
-        state = self._rescale(keys[2], NearState(rows, columns, log_noise), tempered)
-        return self._move_noise(keys[3], state, tempered, t)
+        # lines move by changes of cells, for which float32 suffices; `log_ratio` is in the session's precision
+        x, seen, r = (jax.tree.map(_in_single, leaf) for leaf in (self.counts, self.seen, self._noise_shape(log_noise)))
+        others = _in_single(self._values(columns))
+        of_rows = MatrixLines(self.exists, x, seen, r, others, tempered.intensities, tempered.intensity_rates, t)
+        rows = of_rows.move(draws.rows, rows, jnp.asarray(self.lengths[0]))
+        others = _in_single(self._values(rows))
+        of_columns = MatrixLines(self.exists, x.T, seen.T, r, others, tempered.factors, tempered.factor_rates, t)
+        columns = of_columns.move(draws.columns, columns, jnp.asarray(self.lengths[1]))
+        state = self._rescale(draws.scales, NearState(rows, columns, log_noise), tempered)
+        return self._move_noise(draws.noise, state, tempered, t)
 
     def log_ratio(self, state: NearState) -> Float[Array, " particle"]:
         """Return log p(counts, state) − log q(state) of each particle, nats, where q is the distribution at the
@@ -238,14 +237,17 @@ class AnchoredFactorization(AnnealingChain):
             return None
         return jnp.asarray(self.noise_shape) if log_noise is None else jnp.exp(log_noise)[:, None, None]
 
+    def _means(self, state: NearState) -> Float[Array, "particle row dim"]:
+        """Return the mean of every cell."""
+        return self._values(state.log_intensities) @ jnp.swapaxes(self._values(state.log_factors), 1, 2)
+
     def _log_counts(self, state: NearState, log_noise: Array | None) -> Float[Array, " particle"]:
         """Return log p(counts | factors, intensities, noise shape r) of each particle, nats.
 
         log_noise: log r of each particle; None if r is given or there is no noise.
         """
         r = self._noise_shape(log_noise)
-        mean = self._values(state.log_intensities) @ jnp.swapaxes(self._values(state.log_factors), 1, 2)
-        cells = log_cells(jnp.asarray(self.counts), jnp.asarray(self.seen), r, mean).sum((1, 2))
+        cells = log_cells(jnp.asarray(self.counts), jnp.asarray(self.seen), r, self._means(state)).sum((1, 2))
         values, times = jnp.asarray(self.values), jnp.asarray(self.times)
         each = -gammaln(values + 1)
         if r is not None:
@@ -276,36 +278,38 @@ class AnchoredFactorization(AnnealingChain):
             total += (shape - 1) * log_noise - rate * jnp.exp(log_noise) + shape * jnp.log(rate) - gammaln(shape)
         return total
 
-    def _move_noise(self, key: Array, state: NearState, tempered: Shapes, temperature: Array) -> NearState:
+    def _move_noise(self, draws: ScaleDraws, state: NearState, tempered: Shapes, temperature: Array) -> NearState:
         """Return the state after a Metropolis step of log r, the shape of the noise, as wide as q; unchanged if r
         has no prior.
 
-        at: the Gammas at the temperature.
+        draws: the random numbers of the move.
+        tempered: the Gammas at the temperature.
         """
         if state.log_noise is None:
             return state
-        key_step, key_accept = jax.random.split(key)
-        step = jax.random.normal(key_step, state.log_noise.shape, state.log_noise.dtype)
-        proposed = state.log_noise + 2 * step / jnp.sqrt(jnp.asarray(self.start.noise))
+        proposed = state.log_noise + 2 * draws.normal / jnp.sqrt(jnp.asarray(self.start.noise))
+
+        mean = self._means(state)
+        x, seen, values, times = (jnp.asarray(leaf) for leaf in (self.counts, self.seen, self.values, self.times))
 
         def log_density(log_noise: Array) -> Array:
             """Return the log density of log r at the temperature, up to a constant, (particle,), nats."""
-            return (
-                temperature * self._log_counts(state, log_noise)
-                + tempered.noise * log_noise
-                - tempered.noise_rate * jnp.exp(log_noise)
-            )
+            r = jnp.exp(log_noise)[:, None]
+            each = gammaln(r + values) - gammaln(r) - values * jnp.log(r)
+            cells = (times * each).sum(-1) - (seen * ((r[..., None] + x) * jnp.log1p(mean / r[..., None]))).sum((1, 2))
+            return temperature * cells + tempered.noise * log_noise - tempered.noise_rate * jnp.exp(log_noise)
 
         gain = log_density(proposed) - log_density(state.log_noise)
-        accepted = jnp.log(jax.random.uniform(key_accept, gain.shape, gain.dtype)) < gain
+        accepted = jnp.log(draws.uniform) < gain
         return state._replace(log_noise=jnp.where(accepted, proposed, state.log_noise))
 
-    def _rescale(self, key: Array, state: NearState, tempered: Shapes) -> NearState:
+    def _rescale(self, draws: ScaleDraws, state: NearState, tempered: Shapes) -> NearState:
         """Return the state after a Metropolis move of every factor's scale.
 
         Factor k's intensities are multiplied by e^y and its entries divided by e^y, with a y of its own.
 
-        at: the Gammas at the temperature.
+        draws: the random numbers of the move.
+        tempered: the Gammas at the temperature.
         """
         rows, columns, log_noise = state
         wide = [
@@ -314,8 +318,13 @@ class AnchoredFactorization(AnnealingChain):
         ]
         slope = wide[0].sum(0) - wide[2].sum(0)
         up, down = (wide[1] * jnp.exp(rows)).sum(1), (wide[3] * jnp.exp(columns)).sum(1)
-        by = jnp.where(self.exists, scale_step(key, slope, up, down), 0.0)[:, None]
+        by = jnp.where(self.exists, scale_step(draws, slope, up, down), 0.0)[:, None]
         return NearState(rows + by, columns - by, log_noise)
+
+
+def _in_single(array: Array | np.ndarray) -> Array:
+    """Return an array in float32."""
+    return jnp.asarray(array).astype(jnp.float32)
 
 
 @chain_kit.register
@@ -377,7 +386,11 @@ def near_fit(model: PoissonFactorization, data: Dataset, size: int, estimate: Es
     )
     # r as a number only if it has no prior; equal counts share their log-gammas
     given = None if counts.noise_shape is None or model.inferred else np.asarray(counts.noise_shape)
-    values, times = np.unique(counts.x[counts.seen > 0], return_counts=True)
+    values, times = counts.values, np.bincount(counts.places[counts.seen > 0], minlength=len(counts.values))
+    # q in full arrays, like those of the runs, so that all runs share one program
+    tables = [(len(counts.x), size + more)] * 2 + [(counts.x.shape[1], size + more)] * 2
+    wide = [np.array(np.broadcast_to(each, table)) for each, table in zip(prior[:4], tables, strict=True)]
+    start = Shapes(*wide, np.asarray(1 + counts.seen.sum() / CELLS_OF_NOISE), prior.noise_rate)
     chain = AnchoredFactorization(
         np.asarray(size),
         counts.x,
@@ -386,7 +399,7 @@ def near_fit(model: PoissonFactorization, data: Dataset, size: int, estimate: Es
         values,
         times.astype(np.float64),
         prior,
-        prior._replace(noise=np.asarray(1 + counts.seen.sum() / CELLS_OF_NOISE)),
+        start,
         _leapfrog_lengths(counts, intensities.mean, factors.mean, prior, size + more),
         size + more,
         counts.noise_shape is not None,

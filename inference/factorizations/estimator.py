@@ -59,6 +59,10 @@ FRESH_UPDATES, FRESH_SWEEPS = 30, 10
 """The number of updates of a row or column that is fitted anew, and the number of sweeps of all after that."""
 MOST_ROUNDS = 6
 """Rows and columns are fitted anew at most so often at the end of an ascent, which ends when the bound stops rising."""
+HOPEFUL, CLOSE_ENDS = 2.0, 0.002
+"""An ascent is continued only if it would overtake the best one with `HOPEFUL` times that one's gain from rows and
+columns fitted anew, or with the share `CLOSE_ENDS` of the bound.
+"""
 PRUNED_SWEEPS = 2
 """The number of sweeps after a factor is left out, before its absence is judged."""
 FOLD_SWEEPS, FOLD_TOLERANCE = 500, 1e-8
@@ -143,9 +147,7 @@ class FactorizationEstimator(BaseEstimator):
             ends.append(self._ascent_from(n_factors, factors_of(start), random))
         # ascents without noise get it now
         ends = [each._replace(counts=self.counts) if each.counts.noise_shape is None else each for each in ends]
-        ends = [self._climb_with_fresh_lines(priors, each) for each in ends]
-        best = max(ends, key=lambda each: self._value(priors, each))
-        best = self._climb(priors, best, settings.tolerance)
+        best = self._climb(priors, self._best_of_climbs(priors, ends), settings.tolerance)
         leaves: list[Any] = [best.fitted.factors.shape - 1, best.fitted.factors.rate]
         natural = {"factors": GammaStatistics(*(leaf.astype(np.float32) for leaf in leaves))}
         estimate = Estimate(
@@ -195,11 +197,29 @@ class FactorizationEstimator(BaseEstimator):
             last = now
         return ascent
 
-    def _climb_with_fresh_lines(self, priors: Priors, ascent: "FactorizationState") -> "FactorizationState":
-        """Continue an ascent to convergence, fitting rows and columns anew for as long as that raises the bound."""
+    def _best_of_climbs(self, priors: Priors, ascents: list["FactorizationState"]) -> "FactorizationState":
+        """Continue ascents to convergence, fitting rows and columns anew, and return the best of their ends.
+
+        All are continued without anything fitted anew, and the best of them to its end. Another one goes on only if it
+        would overtake that end with `HOPEFUL` times the gain that fitting anew brought there, or is within the share
+        `CLOSE_ENDS` of it.
+        """
         tolerance = self.settings.fresh_tolerance
-        ascent = self._climb(priors, ascent, tolerance)
-        last = self._value(priors, ascent)
+        climbed = [self._climb(priors, each, tolerance) for each in ascents]
+        ranked = sorted(((self._value(priors, each), -n) for n, each in enumerate(climbed)), reverse=True)
+        before = ranked[0][0]
+        best = self._climb_with_fresh_lines(priors, climbed[-ranked[0][1]])
+        value = self._value(priors, best)
+        further = max(HOPEFUL * (value - before), CLOSE_ENDS * abs(value))
+        for other, n in ranked[1:]:
+            if other + further > value:
+                end = self._climb_with_fresh_lines(priors, climbed[-n])
+                best = max(best, end, key=lambda each: self._value(priors, each))
+        return best
+
+    def _climb_with_fresh_lines(self, priors: Priors, ascent: "FactorizationState") -> "FactorizationState":
+        """Continue a converged ascent, fitting rows and columns anew for as long as that raises the bound."""
+        tolerance, last = self.settings.fresh_tolerance, self._value(priors, ascent)
         for _ in range(MOST_ROUNDS):
             ascent = self._climb(priors, ascent.with_lines_fitted_anew(priors), tolerance)
             now = self._value(priors, ascent)
@@ -341,7 +361,8 @@ def counts_of_rows(model: PoissonFactorization, data: Dataset) -> CountMatrix:
     noise = model.noise_shape
     if noise is not None:
         noise = float(noise.shape / noise.rate if isinstance(noise, GammaPrior) else noise)
-    return CountMatrix(np.where(units.observed, units.value, 0.0), np.asarray(units.observed, np.float64), noise)
+    x = np.where(units.observed, units.value, 0.0)
+    return CountMatrix.of_cells(x, np.asarray(units.observed, np.float64), noise)
 
 
 def priors_of(model: PoissonFactorization, n_factors: int) -> Priors:

@@ -31,7 +31,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Int
 from scipy.special import digamma, gammaln, logsumexp
 
 from lvsearch.models.hyperpriors import GammaPrior
@@ -74,16 +74,26 @@ class CountMatrix(NamedTuple):
     x: the counts, 0 where nothing was observed, (row, dim).
     seen: 1 where a cell was observed, else 0, (row, dim).
     noise_shape: the shape r of the cells' noise; None without noise.
+    values, places: the different counts, and the place of each cell's count among them. Cells of equal counts share
+        their log-gammas, which would otherwise take most of the time of a bound.
     """
 
     x: Float64[np.ndarray, "row dim"]
     seen: Float64[np.ndarray, "row dim"]
-    noise_shape: float | None = None
+    noise_shape: float | None
+    values: Float64[np.ndarray, " value"]
+    places: Int[np.ndarray, "row dim"]
+
+    @classmethod
+    def of_cells(cls, x: np.ndarray, seen: np.ndarray, noise_shape: float | None = None) -> "CountMatrix":
+        """Return the matrix of counts `x`, 0 where nothing was observed. See the class for the arguments."""
+        values, places = np.unique(x, return_inverse=True)
+        return cls(x, seen, noise_shape, values, places.reshape(x.shape))
 
     @property
     def transposed(self) -> "CountMatrix":
         """The matrix with rows and columns exchanged."""
-        return CountMatrix(self.x.T, self.seen.T, self.noise_shape)
+        return self._replace(x=self.x.T, seen=self.seen.T, places=self.places.T)
 
     def exposed(self, mean: Float64[np.ndarray, "row dim"]) -> Float64[np.ndarray, "row dim"]:
         """Return the expected noise E[ε] of observed cells given their means, and 0 for the others; 1 without noise."""
@@ -102,11 +112,12 @@ class CountMatrix(NamedTuple):
         counted: the cell's mean for the log-probability, or its geometric mean for the bound.
         mean: the cell's mean.
         """
-        x, r = self.x, self.noise_shape
-        expected = -mean
+        x, r, values = self.x, self.noise_shape, self.values
+        of_value, expected = -gammaln(values + 1), -mean
         if r is not None:
-            expected = gammaln(r + x) - gammaln(r) - x * np.log(r) - (r + x) * np.log1p(mean / r)
-        return self.seen * (x * np.log(np.maximum(counted, TINY)) - gammaln(x + 1) + expected)
+            of_value = of_value + gammaln(r + values) - gammaln(r) - values * np.log(r)
+            expected = -(r + x) * np.log1p(mean / r)
+        return self.seen * (x * np.log(np.maximum(counted, TINY)) + of_value[self.places] + expected)
 
 
 class Priors(NamedTuple):
@@ -269,7 +280,7 @@ def _cells_by_log_shape(counts: CountMatrix, fitted: Fitted) -> Callable[[float]
     seen = counts.seen > 0
     x = counts.x[seen]
     mean = (fitted.intensities.mean @ fitted.factors.mean)[seen]
-    values, times = np.unique(x, return_counts=True)
+    values, times = counts.values, np.bincount(counts.places[seen], minlength=len(counts.values))
     total = float(x.sum())
 
     def log_cells(log_shape: float) -> float:

@@ -9,7 +9,9 @@ trajectory (Neal 2011) with a Metropolis step of its own. Then single entries ju
 and its entries β_k are divided by e^y, all products stay the same, so no cell's mean depends on y.
 """
 
-from typing import NamedTuple
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +21,15 @@ from jaxtyping import Array, Bool, Float, Key
 from lvsearch.inference.factorizations.kernel import TINY
 
 
+class ScaleDraws(NamedTuple):
+    """The random numbers of one move of scales (`scale_step`): standard normal and uniform, of equal shapes."""
+
+    normal: Float[Array, "*factor"]
+    uniform: Float[Array, "*factor"]
+
+
 def scale_step(
-    key: Key[Array, ""], slope: Float[Array, "..."], up: Float[Array, "*factor"], down: Float[Array, "*factor"]
+    draws: ScaleDraws, slope: Float[Array, "..."], up: Float[Array, "*factor"], down: Float[Array, "*factor"]
 ) -> Float[Array, "*factor"]:
     """Draw y for each factor by one Metropolis step from y = 0. The caller multiplies intensities by e^y, factors by
     e^−y.
@@ -28,10 +37,10 @@ def scale_step(
     The density of y is slope · y − up e^y − down e^−y, nats, up to a constant. The proposal is the Gaussian at its
     mode, independent of the current y. For a factor that does not exist the gain is NaN, and y is 0.
 
+    draws: the random numbers of the step.
     slope: the linear coefficient, one number for all factors or one per factor.
     up, down: the coefficients of e^y and e^−y, one positive number per factor.
     """
-    key_propose, key_accept = jax.random.split(key)
     curvature = jnp.sqrt(slope**2 + 4 * up * down)
     # of the two roots of one quadratic, the way without cancellation
     mode = jnp.log(jnp.where(slope > 0, (slope + curvature) / (2 * up), 2 * down / (curvature - slope)))
@@ -40,10 +49,9 @@ def scale_step(
         """Return log density of y minus log density of the proposal, nats, up to a constant."""
         return slope * y - up * jnp.exp(y) - down * jnp.exp(-y) + 0.5 * curvature * (y - mode) ** 2
 
-    proposed = mode + jax.random.normal(key_propose, mode.shape, mode.dtype) / jnp.sqrt(curvature)
+    proposed = mode + draws.normal / jnp.sqrt(curvature)
     gain = log_density(proposed) - log_density(jnp.zeros_like(mode))
-    accepted = jnp.log(jax.random.uniform(key_accept, gain.shape, gain.dtype)) < gain
-    return jnp.where(accepted, proposed, 0.0)
+    return jnp.where(jnp.log(draws.uniform) < gain, proposed, 0.0)
 
 
 LEAPS = 5
@@ -59,10 +67,83 @@ FAINT = 0.05
 """Entries that are expected to make fewer counts than this in their whole line are drawn anew together."""
 
 
+class LineDraws(NamedTuple):
+    """The random numbers of one move of all lines (`MatrixLines.move`).
+
+    | field | meaning | shape |
+    |---|---|---|
+    | `kicks` | standard normal: momenta at the start of the trajectories | (particle, line, factor) |
+    | `far` | standard normal: how far entries jump, in units of `FAR` | (jump, particle, line, 1) |
+    | `lengths` | uniform: lengths of the steps of the trajectories | (particle, line, 1) |
+    | `which` | uniform: which entry of a line jumps | (jump, particle, line, 1) |
+    | `redrawn` | uniform: new values of faint entries | (particle, line, factor) |
+    | `accept` | uniform: acceptance of the trajectory, of jumps, of redrawn entries | (jump + 2, particle, line) |
+    """
+
+    kicks: Float[Array, "particle line factor"]
+    far: Float[Array, "jump particle line one"]
+    lengths: Float[Array, "particle line one"]
+    which: Float[Array, "jump particle line one"]
+    redrawn: Float[Array, "particle line factor"]
+    accept: Float[Array, "proposal particle line"]
+
+
+class SweepDraws(NamedTuple):
+    """All random numbers of one sweep: of the moves of rows, columns, scales and log r, the noise's shape."""
+
+    rows: LineDraws
+    columns: LineDraws
+    scales: ScaleDraws
+    noise: ScaleDraws
+
+
+def sweep_draws(key: Key[Array, ""], particles: int, lines: tuple[int, int], factors: int, dtype: Any) -> SweepDraws:
+    """Draw all random numbers of one sweep by two calls of the generator.
+
+    A program with a call for each of the 18 arrays takes three times as long to compile.
+
+    lines: the numbers of rows and of columns.
+    factors: the number of factors that arrays have room for.
+    dtype: the floating type of the numbers.
+    """
+    key_normal, key_uniform = jax.random.split(key)
+    wide = [(particles, n, factors) for n in lines]
+    jumps = [(JUMPS, particles, n, 1) for n in lines]
+    lengths, accept = (
+        [(*before, n, *after) for n in lines] for before, after in (((particles,), (1,)), ((JUMPS + 2, particles), ()))
+    )
+    scales, noise = (particles, factors), (particles,)
+
+    def cut(flat: Array, shapes: list[tuple[int, ...]]) -> list[Array]:
+        """Return consecutive parts of a flat array in the given shapes."""
+        ends = np.cumsum([math.prod(shape) for shape in shapes])
+        return [part.reshape(shape) for part, shape in zip(jnp.split(flat, ends[:-1]), shapes, strict=True)]
+
+    def draw(sampler: Callable[..., Array], key: Array, shapes: list[tuple[int, ...]]) -> list[Array]:
+        """Draw arrays of the given shapes by one call of the generator."""
+        return cut(sampler(key, (sum(map(math.prod, shapes)),), dtype), shapes)
+
+    normal = draw(jax.random.normal, key_normal, [*wide, *jumps, scales, noise])
+    uniform = draw(jax.random.uniform, key_uniform, [*lengths, *jumps, *wide, *accept, scales, noise])
+    of_rows, of_columns = (LineDraws(*normal[side:4:2], *uniform[side:8:2]) for side in (0, 1))
+    return SweepDraws(of_rows, of_columns, *(ScaleDraws(*each) for each in zip(normal[4:], uniform[8:], strict=True)))
+
+
+class Position(NamedTuple):
+    """Where lines are: the logarithms of their values (particle, line, factor), and the means of their cells (particle,
+    line, across).
+    """
+
+    log_value: Float[Array, "particle line factor"]
+    mean: Float[Array, "particle line across"]
+
+
 class MatrixLines(NamedTuple):
     """The lines of a matrix of counts at temperature t: rows given the factors, or columns given the intensities.
 
-    Lines are independent of each other.
+    Lines are independent of each other. Cells may be in float32 under float64 values, which takes half as long: only
+    *changes* of a line's log-probability are computed, from changes of the cells' means. So they are as exact as
+    float32 allows for small numbers, whatever the number of counts.
 
     | field | meaning |
     |---|---|
@@ -83,94 +164,104 @@ class MatrixLines(NamedTuple):
     rate: Array | np.ndarray
     temperature: Array
 
-    def move(self, key: Array, log_value: Array, lengths: Array) -> Array:
+    def move(self, draws: LineDraws, log_value: Array, lengths: Array) -> Array:
         """Return the log values after a trajectory of every line and jumps of its entries, (particle, line, factor).
 
         Each line accepts or rejects for itself.
 
+        draws: the random numbers of the move.
         log_value: the logarithms of the values, (particle, line, factor).
         lengths: the length of a leapfrog step of each entry, (line, factor).
         """
-        key_flight, key_jumps = jax.random.split(key)
-        position, density = self._fly(key_flight, log_value, lengths)
 
-        def jump(number: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        def jump(number: Array, here: Position) -> Position:
             """Propose one jump of one random entry of every line."""
-            key_which, key_far, key_accept = jax.random.split(jax.random.fold_in(key_jumps, number), 3)
-            size = self.exists.sum()
-            which = jnp.floor(jax.random.uniform(key_which, (*log_value.shape[:2], 1)) * size).astype(int)
-            far = FAR * jax.random.normal(key_far, which.shape, log_value.dtype)
-            candidate = jnp.where(jnp.arange(log_value.shape[2]) == which, carry[0] + far, carry[0])
-            return _accept(key_accept, carry, candidate, self._log_density(candidate), jnp.zeros(()))
+            which = jnp.floor(draws.which[number] * self.exists.sum()).astype(int)
+            far = jnp.where(jnp.arange(log_value.shape[2]) == which, FAR * draws.far[number], 0.0)
+            return self._accept(draws.accept[number + 1], here, here.log_value + far, jnp.zeros(()))
 
-        key_jumps, key_redrawn = jax.random.split(key_jumps)
-        return self._redraw_faint(key_redrawn, *jax.lax.fori_loop(0, JUMPS, jump, (position, density)))
+        here = Position(log_value, self._mean(self._values(log_value)))
+        here = jax.lax.fori_loop(0, JUMPS, jump, self._fly(draws, here, lengths))
+        return self._redraw_faint(draws.redrawn, draws.accept[-1], here).log_value
 
-    def _redraw_faint(self, key: Array, current: Array, density: Array) -> Array:
-        """Return the log values after one draw of all entries that are too small for the counts to tell.
+    def _redraw_faint(self, redrawn: Array, accept: Array, here: Position) -> Position:
+        """Return the position after one draw of all entries that are too small for the counts to tell.
 
         Below a limit ℓ the likelihood is flat and e^(−rate · value) is 1. There an entry has the density ∝ value^(shape
         − 1), so its logarithm is ℓ + log(uniform) / shape. The same entries are below the limit before and after. What
         is not quite flat is left to Metropolis' rule. A random walk would take hundreds of sweeps along tails of width
         1 / shape.
 
-        current: the current log values, (particle, line, factor).
-        density: their log density, (particle, line), nats.
+        redrawn, accept: uniform random numbers for new values (particle, line, factor), and for acceptance (particle,
+            line).
+        here: the current position.
         """
-        key_draw, key_accept = jax.random.split(key)
         exposed = jnp.asarray(self.seen) @ self.other
-        limit = jnp.log(FAINT) - jnp.log(jnp.maximum(exposed, TINY))
-        faint = self.exists & (current < limit)
-        drawn = limit + jnp.log(jax.random.uniform(key_draw, current.shape, current.dtype, TINY)) / self.shape
-        candidate = jnp.where(faint, drawn, current)
-        proposed = jnp.where(faint, self.shape * (candidate - current), 0.0).sum(2)
-        return _accept(key_accept, (current, density), candidate, self._log_density(candidate), -proposed)[0]
+        limit = jnp.log(FAINT) - jnp.log(jnp.maximum(exposed, _least(exposed)))
+        faint = self.exists & (here.log_value < limit)
+        drawn = limit + jnp.log(jnp.maximum(redrawn, _least(redrawn))) / self.shape
+        candidate = jnp.where(faint, drawn, here.log_value)
+        proposed = jnp.where(faint, self.shape * (candidate - here.log_value), 0.0).sum(2)
+        return self._accept(accept, here, candidate, -proposed)
 
-    def _fly(self, key: Array, log_value: Array, lengths: Array) -> tuple[Array, Array]:
-        """Move every line by one trajectory. Returns the log values (particle, line, factor), and log π_t (particle,
-        line), nats.
+    def _fly(self, draws: LineDraws, here: Position, lengths: Array) -> Position:
+        """Return the position after one trajectory of every line.
 
         The loop is written so that the gradient appears once: small matrices mostly wait for compilation.
 
-        log_value: the log values before, (particle, line, factor).
+        draws: the random numbers of the move.
+        here: the position before.
         lengths: the length of a leapfrog step of each entry, (line, factor).
         """
-        key_kick, key_length, key_accept = jax.random.split(key, 3)
-        kick = jax.random.normal(key_kick, log_value.shape, log_value.dtype)
-        some = jax.random.uniform(key_length, (*log_value.shape[:2], 1), log_value.dtype, SHORTEST, 1.0)
-        length = lengths * some
+        length = lengths * (SHORTEST + (1 - SHORTEST) * draws.lengths)
 
         def leap(number: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
             """Make one leapfrog step: a kick of the momentum (half a kick at both ends), then a move of the log
             values.
             """
-            position, momentum = carry
+            log_value, momentum = carry
             ends = (number == 0) | (number == LEAPS)
-            momentum = momentum + jnp.where(ends, 0.5, 1.0) * length * self._gradient(position)
-            return jnp.where(number == LEAPS, position, position + length * momentum), momentum
+            momentum = momentum + jnp.where(ends, 0.5, 1.0) * length * self._gradient(log_value)
+            return jnp.where(number == LEAPS, log_value, log_value + length * momentum), momentum
 
-        position, momentum = jax.lax.fori_loop(0, LEAPS + 1, leap, (log_value, kick))
-        energy = 0.5 * jnp.where(self.exists, kick**2 - momentum**2, 0.0).sum(2)
-        return _accept(
-            key_accept, (log_value, self._log_density(log_value)), position, self._log_density(position), energy
-        )
+        log_value, momentum = jax.lax.fori_loop(0, LEAPS + 1, leap, (here.log_value, draws.kicks))
+        energy = 0.5 * jnp.where(self.exists, draws.kicks**2 - momentum**2, 0.0).sum(2)
+        return self._accept(draws.accept[0], here, log_value, energy)
+
+    def _values(self, log_value: Array) -> Array:
+        """Return values from their logarithms, 0 for factors that do not exist."""
+        return jnp.where(self.exists, jnp.exp(log_value), 0.0)
 
     def _mean(self, value: Array) -> Array:
-        """Return the means of the cells, (particle, line, across), from the lines' values."""
-        return value @ jnp.swapaxes(self.other, 1, 2)
+        """Return the means of the cells, (particle, line, across), from the lines' values, in the cells' precision."""
+        return value.astype(self.other.dtype) @ jnp.swapaxes(self.other, 1, 2)
 
     def _gradient(self, log_value: Array) -> Array:
-        """Return the gradient of log π_t by the logarithms of the values, (particle, line, factor)."""
-        value = jnp.where(self.exists, jnp.exp(log_value), 0.0)
+        """Return the gradient of log π_t by the logarithms of the values, (particle, line, factor).
+
+        Any force that depends on the log values alone leaves a trajectory reversible. So its precision decides only how
+        often trajectories are accepted.
+        """
+        value = self._values(log_value)
         of_cells = (slope(self.x, self.seen, self.noise_shape, self._mean(value)) @ self.other) * value
         return jnp.where(self.exists, self.temperature * of_cells + self.shape - self.rate * value, 0.0)
 
-    def _log_density(self, log_value: Array) -> Array:
-        """Return log π_t of every line as a density of logarithms, (particle, line), nats, up to a constant."""
-        value = jnp.where(self.exists, jnp.exp(log_value), 0.0)
-        cells = log_cells(self.x, self.seen, self.noise_shape, self._mean(value)).sum(2)
-        gammas = jnp.where(self.exists, self.shape * log_value - self.rate * value, 0.0).sum(2)
-        return self.temperature * cells + gammas
+    def _accept(self, uniform: Array, here: Position, candidate: Array, energy: Array) -> Position:
+        """Return the position after each line accepted or rejected a proposal by Metropolis' rule.
+
+        uniform: a uniform random number for each line.
+        here: the current position.
+        candidate: the proposed log values.
+        energy: the kinetic energy lost, or the log proposal density of the current values minus that of the proposed,
+            nats.
+        """
+        more = self._values(candidate) - self._values(here.log_value)
+        change = self._mean(more)
+        cells = log_cells_change(self.x, self.seen, self.noise_shape, here.mean, change).sum(2)
+        gammas = jnp.where(self.exists, self.shape * (candidate - here.log_value) - self.rate * more, 0.0).sum(2)
+        accepted = (jnp.log(uniform) < self.temperature * cells + gammas + energy)[..., None]
+        mean = jnp.where(accepted, jnp.maximum(here.mean + change, 0.0), here.mean)
+        return Position(jnp.where(accepted, candidate, here.log_value), mean)
 
 
 def log_cells(x: Array, seen: Array, r: Array | None, mean: Array) -> Array:
@@ -190,19 +281,26 @@ def slope(x: Array, seen: Array, r: Array | None, mean: Array) -> Array:
     x, seen: counts, and 1 where a cell was observed.
     r: the shape of the noise; None without noise.
     """
-    counted = x / jnp.maximum(mean, TINY)
+    counted = x / jnp.maximum(mean, _least(mean))
     return seen * (counted - 1 if r is None else counted - (r + x) / (r + mean))
 
 
-def _accept(
-    key: Array, current: tuple[Array, Array], position: Array, density: Array, energy: Array
-) -> tuple[Array, Array]:
-    """Accept or reject each line's proposal by Metropolis' rule. Returns each line's log values, and log π_t there.
+def log_cells_change(x: Array, seen: Array, r: Array | None, mean: Array, change: Array) -> Array:
+    """Return by how much `log_cells` changes when the means change, for each cell, nats.
 
-    current: the current log values and log π_t there.
-    position, density: the proposed log values and log π_t there.
-    energy: the kinetic energy lost, or the log proposal density of the current values minus that of the proposed, nats.
+    Its rounding errors are in proportion to the change, not to the log-probabilities.
+
+    x, seen: counts, and 1 where a cell was observed.
+    r: the shape of the noise; None without noise.
+    mean: the means before.
+    change: the means after, minus those before.
     """
-    gain = density - current[1] + energy
-    accepted = jnp.log(jax.random.uniform(key, gain.shape, gain.dtype)) < gain
-    return jnp.where(accepted[..., None], position, current[0]), jnp.where(accepted, density, current[1])
+    least = jnp.sqrt(_least(mean))  # a quotient of two means is finite
+    before = jnp.maximum(mean, least)
+    counted = x * jnp.log1p(jnp.maximum(change / before, least - 1))
+    return seen * (counted - change if r is None else counted - (r + x) * jnp.log1p(change / (r + mean)))
+
+
+def _least(array: Array) -> float:
+    """Return the smallest positive normal number of an array's floating type."""
+    return float(jnp.finfo(array.dtype).tiny)

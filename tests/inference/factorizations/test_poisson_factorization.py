@@ -43,7 +43,7 @@ from lvsearch.inference.factorizations.kernel import (
     Gammas,
     most_probable_noise,
 )
-from lvsearch.inference.factorizations.moves import FAINT, MatrixLines
+from lvsearch.inference.factorizations.moves import FAINT, MatrixLines, Position
 from lvsearch.models.families import GammaStatistics
 from lvsearch.models.units import Row
 
@@ -246,7 +246,7 @@ def test_annealed_evidence_of_noisy_counts_is_that_of_the_oracle(model: lv.model
         if path == "from the prior"
         else near(model, NOISY_CELLS, 2)
     )
-    there = forward(chain, jax.random.key(1), temperatures, islands=32, particles=16)
+    there = forward(chain, jax.random.key(1), temperatures, islands=32, particles=64)
     back = backward(chain, jax.random.key(2), there.state, temperatures, islands=32)
     assert there.moved
     assert there.labelled == (path == "from about a fit")
@@ -362,7 +362,13 @@ def test_entries_too_small_for_counts_to_tell_are_drawn_from_the_tail(count: int
             jnp.asarray(rate),
             jnp.ones(()),
         )
-        move = jax.jit(lambda lines, key, here: lines._redraw_faint(key, here, lines._log_density(here)))
+
+        @jax.jit
+        def move(lines: MatrixLines, key: jax.Array, here: jax.Array) -> jax.Array:
+            redrawn, accept = jax.random.uniform(key, (2, 1, n, 1))
+            at = Position(here, lines._mean(lines._values(here)))
+            return lines._redraw_faint(redrawn, accept[..., 0], at).log_value
+
         value = gamma.rvs(shape + count, scale=1 / (rate + 1), size=(1, n, 1), random_state=np.random.default_rng(0))
         here = jnp.log(jnp.asarray(value))
         for number in range(5):
@@ -531,7 +537,7 @@ def test_the_shape_of_the_noise_is_found():
 @pytest.mark.parametrize(("start", "nearest"), [(1e6, HIGHEST), (1e-6, LOWEST)])
 def test_noise_that_begins_outside_the_range_is_moved_into_it(start: float, nearest: float):
     """The prior mean of r, where it begins, may be any number."""
-    counts = CountMatrix(np.array([[1.0, 4.0]]), np.ones((1, 2)), start)
+    counts = CountMatrix.of_cells(np.array([[1.0, 4.0]]), np.ones((1, 2)), start)
     fitted = Fitted(Gammas(np.ones((1, 1)), np.ones((1, 1))), Gammas(np.ones((1, 2)), np.ones((1, 2))))
     found = most_probable_noise(counts, lv.models.GammaPrior(1.0, 1 / start), fitted)
     assert abs(np.log(found) - nearest) <= FURTHEST
