@@ -155,3 +155,5 @@ def test_a_badly_known_size_beside_the_best_gets_as_many_trials():
     assert next_size([far, again, best, above], flat, 2, (4,)) is None
     known = visit(2, (-1850.0, 1.0))
     assert next_size([far, known, best, above], flat, 2, (4,)) is None
+    out_of_reach = visit(2, (-50_000.0, 1600.0))
+    assert next_size([far, out_of_reach, best, above], flat, 2, (4,)) is None
