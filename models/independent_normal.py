@@ -38,6 +38,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float
 
+from lvsearch.models.components import Component, DiagonalComponents
 from lvsearch.models.components.arguments import location_parameter, positive_parameter, standardised
 from lvsearch.models.contract import (
     HyperparameterArray,
@@ -50,7 +51,7 @@ from lvsearch.models.contract import (
     first,
     log_relabellings,
 )
-from lvsearch.models.exponential.scalars import LOG_2PI
+from lvsearch.models.exponential.scalars import LOG_2PI, NormalGammaStatistics, normal_gamma_statistics
 from lvsearch.models.families import Categorical, Dirichlet, Gamma, GammaStatistics, Gaussian, GaussianStatistics
 from lvsearch.models.hyperpriors import as_text
 from lvsearch.models.mixture import component_rows
@@ -140,6 +141,30 @@ class IndependentNormalMixture(Model):
             f"β ~ Gamma({as_text(self.rate_shape)}, rate {as_text(self.rate_rate)}); weights ~ Dirichlet, "
             f"{as_text(self.concentration)} per component"
         )
+
+    @property
+    def components(self) -> Component:
+        """The kind of component that means and precisions describe: Gaussians with independent columns.
+
+        Its own prior is another one than this model's.
+        """
+        return DiagonalComponents(self.location, self.scale)
+
+    def expected_weights(self, natural: Latents) -> tuple[Float[np.ndarray, " component"], float]:
+        """Return (the expected weight E[π_k] of each component, (component,), and 0.0, the mass of further components).
+
+        natural: {"weights": natural parameters of the weights}, of existing components only.
+        """
+        concentration = np.asarray(natural["weights"], np.float64) + 1
+        return concentration / concentration.sum(), 0.0
+
+    def expected_components(self, natural: Latents) -> NormalGammaStatistics:
+        """Return the statistics of the components' means and precisions at their posterior means, components leading.
+
+        natural: {"mean", "precision": natural parameters}, of existing components only.
+        """
+        mean, precision = Gaussian().point(natural["mean"]), Gamma().point(natural["precision"])
+        return normal_gamma_statistics(mean.value, precision.log_value)
 
     def globals(self) -> dict[str, Site]:
         """Return the latent variables that all rows share: weights, means, precisions, and the rate of the precisions

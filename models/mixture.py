@@ -115,6 +115,13 @@ class MixtureModel(Model):
         """
         return natural
 
+    def expected_components(self, natural: Latents) -> Any:
+        """Return the statistics of the components' parameters at their posterior means, components leading.
+
+        natural: {name: natural parameters} of the globals, of existing components only.
+        """
+        return self.components.family.point(self.marginals(natural["components"]))
+
     def draw_components(self, key: Array, component: Component, n_components: int, n_dims: int) -> Any:
         """Draw the parameters of the components from their prior, and return their statistics, components leading.
 

@@ -29,7 +29,8 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from lvsearch.inference.allocation_chains.contract import AllocationState
 from lvsearch.inference.allocation_chains.seating import SeatPrior, Seats
 from lvsearch.inference.annealing.draws import choose_in_proportion
-from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture, HyperMixtureState, LogHyper
+from lvsearch.inference.annealing.hyperparameters import LogHyper
+from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture, HyperMixtureState
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
 from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining
 from lvsearch.inference.generators import generator, split_key

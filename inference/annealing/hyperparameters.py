@@ -1,4 +1,5 @@
-"""Hyper-parameters on an annealing path: the two ends of their path, and a slice move along it.
+"""Hyper-parameters on an annealing path: the two ends of their path, draws and densities there, and a slice move along
+it.
 
 With a Gamma prior p(h) and a first distribution q(h) that is a Gamma, q(h)^(1−t) p(h)^t is a Gamma for every t. Any
 other factor that depends on h is covered by a slice move on the log scale. That move leaves the product unchanged, and
@@ -13,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
+from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.models.exponential.digamma import log_gamma_positive
 from lvsearch.models.hyperpriors import GammaPrior
 
@@ -21,6 +23,8 @@ ABOUT = 4.0
 
 A q ten times as wide as the posterior costs two nats of distance. A q that is too narrow is corrected on the way.
 """
+LogHyper = dict[str, Float[Array, "column particle"]]
+"""Logarithms of hyper-parameters by name, (column, particle); there is one column if all columns share a value."""
 WIDTH = 4.0
 """Width of a slice's first interval, in log h."""
 
@@ -84,6 +88,116 @@ def courses_from_draws(courses: Mapping[str, Course], log_hyper: Mapping[str, An
         return GammaPrior(shape, shape / jnp.exp(log_draws.mean(-1, keepdims=True)))
 
     return {name: course._replace(start=start(log_hyper[name])) for name, course in courses.items()}
+
+
+def courses_from_priors(priors: Mapping[str, GammaPrior]) -> dict[str, Course]:
+    """Return the courses of hyper-parameters that start from their priors, by name."""
+    return {name: Course(prior, prior) for name, prior in priors.items()}
+
+
+def draw_log_hyper(
+    key: Key[Array, ""], courses: Mapping[str, Course], n_columns: Mapping[str, int], particles: int
+) -> LogHyper:
+    """Draw the logarithms of hyper-parameters from the starts of their courses.
+
+    n_columns: how many values each hyper-parameter has, by name.
+    particles: the number of draws of each value.
+    """
+    log_hyper = {}
+    for number, (name, course) in enumerate(courses.items()):
+        shape, rate = (jnp.asarray(each, jnp.result_type(float)) for each in course.start)
+        shapes = jnp.broadcast_to(shape, (n_columns[name], particles))
+        log_hyper[name] = log_gamma_draws(jax.random.fold_in(key, number), shapes) - jnp.log(rate)
+    return log_hyper
+
+
+def draw_log_hyper_on_host(
+    random: np.random.Generator, courses: Mapping[str, Course], n_columns: Mapping[str, int], particles: int
+) -> LogHyper:
+    """Draw what `draw_log_hyper` draws on the host, for which no program is compiled.
+
+    random: the source of random numbers, which changes.
+    n_columns: how many values each hyper-parameter has, by name.
+    particles: the number of draws of each value.
+    """
+    log_hyper = {}
+    for name, course in courses.items():
+        shape, rate = (np.asarray(each, np.float64) for each in course.start)
+        columns = (n_columns[name], particles)
+        # Gamma(a) is Gamma(a + 1) times u^(1/a), with uniform u; on the log scale small shapes do not underflow
+        boost = random.exponential(size=columns) / shape
+        log_hyper[name] = jnp.asarray(np.log(random.gamma(shape + 1, size=columns)) - boost - np.log(rate))
+    return log_hyper
+
+
+def log_prior_of_hyper(courses: Mapping[str, Course], log_hyper: Mapping[str, Array]) -> Float[Array, "*particle"]:
+    """Return log p(h) of all hyper-parameters h together, a density of h, in nats, (particle,); 0 if there are none."""
+    return sum((course.log_prior(log_hyper[name]).sum(0) for name, course in courses.items()), jnp.zeros(()))
+
+
+def log_ratio_of_hyper(courses: Mapping[str, Course], log_hyper: Mapping[str, Array]) -> Float[Array, "*particle"]:
+    """Return log p(h) − log q(h) of all hyper-parameters h together, in nats, (particle,); 0 if there are none."""
+    return sum((course.log_ratio(log_hyper[name]).sum(0) for name, course in courses.items()), jnp.zeros(()))
+
+
+def move_log_hyper(
+    key: Key[Array, ""],
+    courses: Mapping[str, Course],
+    log_hyper: LogHyper,
+    log_units: Callable[[LogHyper], Float[Array, "cell particle"]],
+    temperature: Float[Array, ""],
+    *,
+    backward: bool,
+) -> LogHyper:
+    """Return the logarithms of hyper-parameters after a slice move of each, given everything else.
+
+    Values of several columns move at once if the columns are independent given the hyper-parameter, else one after
+    another.
+
+    log_units: log_hyper -> the log-probability of the units given the hyper-parameters, up to a constant, in nats: a
+        row for each column if the columns are independent, or one row.
+    temperature: t of the hyper-parameters' own distribution, from 0 (q) to 1 (their prior).
+    backward: move in the reverse order.
+    """
+    log_hyper, names = dict(log_hyper), list(enumerate(courses))
+    for number, name in reversed(names) if backward else names:
+        shape, rate = courses[name].gamma_at(temperature)
+
+        def log_density(log_value: Array, name: str = name, shape: Array = shape, rate: Array = rate) -> Array:
+            """Return the log density of one hyper-parameter at its logarithm: of each column's value, or of all."""
+            of_units = log_units({**log_hyper, name: log_value})
+            of_value = shape * log_value - rate * jnp.exp(log_value)
+            if len(of_units) == len(of_value):
+                return of_value + of_units
+            return of_value.sum(0, keepdims=True) + of_units.sum(0, keepdims=True)
+
+        log_hyper[name] = _slice_sample_columns(
+            jax.random.fold_in(key, number), log_hyper[name], log_density, backward=backward
+        )
+    return log_hyper
+
+
+def _slice_sample_columns(key: Array, start: Array, log_density: Callable[[Array], Array], *, backward: bool) -> Array:
+    """Return the values of one hyper-parameter after a slice move: of all columns at once if they are independent, else
+    of one after another.
+
+    start: the logarithms before, (column, particle).
+    log_density: the logarithms -> their log density, nats: a row for each column if they are independent.
+    backward: take columns in the reverse order.
+    """
+    n_columns = len(start)
+    if jax.eval_shape(log_density, start).shape == start.shape:
+        return slice_sample(key, start, log_density)
+
+    def move_one(index: Array, value: Array) -> Array:
+        """Move the value of one column given the others."""
+        column = n_columns - 1 - index if backward else index
+        moved = slice_sample(
+            jax.random.fold_in(key, column), value[column][None], lambda x: log_density(value.at[column].set(x[0]))
+        )
+        return value.at[column].set(moved[0])
+
+    return jax.lax.fori_loop(0, n_columns, move_one, start)
 
 
 def slice_sample(

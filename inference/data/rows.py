@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import jax
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from lvsearch.inference.data.dataset import Batch, Dataset, UnitBatches
 from lvsearch.models.units import GroupOfRows, Row
@@ -88,6 +89,23 @@ def padded_rows(data: Dataset) -> tuple[Row, Float[np.ndarray, " row"]]:
         raise ValueError("got rows of a weight that is neither 0 nor 1, expected each row once")
     observed = np.concatenate([np.asarray(batch.units.observed) for batch in data.batches])
     return Row(value, observed & (weight > 0)[:, None]), weight
+
+
+def nearest_rows(
+    key: Array, coordinates: Float[np.ndarray, "row dim"], observed: Bool[np.ndarray, "row dim"], groups: int
+) -> Int[np.ndarray, " row"]:
+    """Label each row by the nearest of `groups` rows that are drawn at random without replacement.
+
+    A missing cell counts as 0, the prior's location. With fewer rows than groups, every row is drawn.
+
+    coordinates, observed: the rows, and which of their cells are not missing.
+
+    Returns: the number of the nearest drawn row, in the order of drawing, (row,).
+    """
+    values = np.where(observed, coordinates, 0.0).astype(np.float64)
+    chosen = np.asarray(jax.random.permutation(key, len(values)))[:groups]
+    # |x − c|² up to |x|²
+    return np.argmin((values[chosen] ** 2).sum(1) - 2 * values @ values[chosen].T, axis=1)
 
 
 GROUPS_STEP = 8

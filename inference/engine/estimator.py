@@ -25,7 +25,12 @@ from lvsearch.inference.engine.estimate import (
     recorded_beliefs_and_bound,
 )
 from lvsearch.inference.engine.meanfield import Beliefs, MeanField, ascend, batch_bound, cast, fit_locals
-from lvsearch.inference.engine.meanfield_starts import blank_globals, blank_unit, scattered_start
+from lvsearch.inference.engine.meanfield_starts import (
+    blank_globals,
+    blank_unit,
+    leanings_to_nearest,
+    scattered_start,
+)
 from lvsearch.models.contract import Latents, Model
 from lvsearch.models.kernels import kernel
 
@@ -136,7 +141,8 @@ class GenericEstimator(BaseEstimator):
         return resident_plan(self.model, self.data, size, capacity_of(size))
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
-        """Fit by coordinate ascent from random local variables, or from a smaller fit with random components added.
+        """Fit by coordinate ascent from local variables that make components differ (`meanfield_starts`), or from a
+        smaller fit with such components added.
 
         The fit is in float32, or in float64 if float32 would lose digits that tell units apart (`needs_double`).
 
@@ -147,7 +153,8 @@ class GenericEstimator(BaseEstimator):
         capacity, double = capacity_of(size), needs_double(self.data)
         with jax.enable_x64(double):
             dtype = np.float64 if double else np.float32
-            begin = scattered_start(self.model, key, self.data, size, capacity, dtype)
+            leanings = leanings_to_nearest(key, self.data, size, capacity)
+            begin = scattered_start(self.model, key, self.data, size, capacity, dtype, leanings)
             if start is not None:
                 begin = self._grown(begin, start, size, capacity)
             fitted = ascend(

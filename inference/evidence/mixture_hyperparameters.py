@@ -17,7 +17,7 @@ In a backward sweep the h move before the rows, in the reverse order. If an h ha
 move at once if columns are independent given h, else one after another.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import singledispatch
 from typing import Any, NamedTuple, TypeVar
 
@@ -28,8 +28,17 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.annealing.dispatch import evidence_chain
-from lvsearch.inference.annealing.draws import log_gamma_draws
-from lvsearch.inference.annealing.hyperparameters import Course, courses_around, slice_sample
+from lvsearch.inference.annealing.hyperparameters import (
+    Course,
+    LogHyper,
+    courses_around,
+    courses_from_priors,
+    draw_log_hyper,
+    draw_log_hyper_on_host,
+    log_prior_of_hyper,
+    log_ratio_of_hyper,
+    move_log_hyper,
+)
 from lvsearch.inference.annealing.kits import Anchor
 from lvsearch.inference.annealing.particle_arrays import ParticleArrays
 from lvsearch.inference.data.dataset import Dataset
@@ -41,8 +50,6 @@ from lvsearch.models.components import Component
 from lvsearch.models.finite_mixture import FiniteMixture
 
 Hyper = TypeVar("Hyper", bound="HyperMixture")
-LogHyper = dict[str, Float[Array, "column particle"]]
-"""Logarithms of the hyper-parameters by name, (column, particle); there is one column if all columns share a value."""
 
 
 class HyperMixtureState(NamedTuple):
@@ -97,8 +104,7 @@ class HyperMixture(ParticleArrays):
         component: the kind of component, with the priors of its hyper-parameters.
         data: the rows, whose number of columns is read.
         """
-        courses = {name: Course(prior, prior) for name, prior in component.inferred.items()}
-        return cls(chain, component, courses, data.extents["dim"])
+        return cls(chain, component, courses_from_priors(component.inferred), data.extents["dim"])
 
     @property
     def elements(self) -> int:
@@ -129,13 +135,7 @@ class HyperMixture(ParticleArrays):
 
     def drawn_hyper(self, key: Key[Array, ""], particles: int) -> LogHyper:
         """Draw the logarithms of the hyper-parameters from q, as {name: (column, particle)}."""
-        log_hyper = {}
-        for number, (name, course) in enumerate(self.courses.items()):
-            shape, rate = (jnp.asarray(each, jnp.result_type(float)) for each in course.start)
-            columns = (self._n_columns(name), particles)
-            log_gamma = log_gamma_draws(jax.random.fold_in(key, number), jnp.broadcast_to(shape, columns))
-            log_hyper[name] = log_gamma - jnp.log(rate)
-        return log_hyper
+        return draw_log_hyper(key, self.courses, self._n_columns, particles)
 
     def first_hyper(self, random: np.random.Generator, particles: int) -> LogHyper:
         """Draw the logarithms of the hyper-parameters from q on the host, for which no program is compiled, as {name:
@@ -143,18 +143,12 @@ class HyperMixture(ParticleArrays):
 
         random: the source of random numbers, which changes.
         """
-        log_hyper = {}
-        for name, course in self.courses.items():
-            shape, rate = (np.asarray(each, np.float64) for each in course.start)
-            columns = (self._n_columns(name), particles)
-            # Gamma(a) is Gamma(a + 1) times u^(1/a), with uniform u; on the log scale small shapes do not underflow
-            boost = random.exponential(size=columns) / shape
-            log_hyper[name] = jnp.asarray(np.log(random.gamma(shape + 1, size=columns)) - boost - np.log(rate))
-        return log_hyper
+        return draw_log_hyper_on_host(random, self.courses, self._n_columns, particles)
 
-    def _n_columns(self, name: str) -> int:
-        """Return how many values the hyper-parameter called `name` has: one for each column of the data, or one."""
-        return self.n_dims if self.component.hyper_axes[name] else 1
+    @property
+    def _n_columns(self) -> dict[str, int]:
+        """How many values each hyper-parameter has, by name: one for each column of the data, or one."""
+        return {name: self.n_dims if axes else 1 for name, axes in self.component.hyper_axes.items()}
 
     def step(
         self, key: Key[Array, ""], state: HyperMixtureState, temperature: Float[Array, ""], *, backward: bool
@@ -187,8 +181,8 @@ class HyperMixture(ParticleArrays):
 
         It is a density in the hyper-parameters themselves, not in their logarithms.
         """
-        of_hyper = [course.log_prior(state.log_hyper[name]).sum(0) for name, course in self.courses.items()]
-        return self._log_rows(state) + self.mixture.log_labels(state.mixture) + sum(of_hyper)
+        of_hyper = log_prior_of_hyper(self.courses, state.log_hyper)
+        return self._log_rows(state) + self.mixture.log_labels(state.mixture) + of_hyper
 
     def label_scores(self, state: HyperMixtureState) -> Float[Array, "particle component component"] | None:
         """Return the scores from which relabellings are drawn, (particle, component, component), in nats, or None.
@@ -248,7 +242,7 @@ class HyperMixture(ParticleArrays):
 
         log_hyper: log of each hyper-parameter by name, (column, particle).
         """
-        return jnp.asarray(sum(course.log_ratio(log_hyper[name]).sum(0) for name, course in self.courses.items()))
+        return log_ratio_of_hyper(self.courses, log_hyper)
 
     # ── moves ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -262,51 +256,13 @@ class HyperMixture(ParticleArrays):
         backward: move in the reverse order.
         hyper_temperature: t of the hyper-parameters' own distribution, from 0 (q) to 1 (their prior).
         """
-        log_hyper = dict(state.log_hyper)
-        sums = state.mixture.natural - self.mixture.beside_components(self.prior(log_hyper))
-        names = list(enumerate(self.courses))
-        for number, name in reversed(names) if backward else names:
-            key_name = jax.random.fold_in(key, number)
-            shape, rate = self.courses[name].gamma_at(hyper_temperature)
+        sums = state.mixture.natural - self.mixture.beside_components(self.prior(state.log_hyper))
 
-            def density(log_value: Array, name: str = name, shape: Array = shape, rate: Array = rate) -> Array:
-                """Return the log density of one hyper-parameter given all else at its logarithm `log_value`, up to a
-                constant, in nats.
+        def log_rows(log_hyper: LogHyper) -> Array:
+            """Return t times the log-probability of the rows given labels and hyper-parameters, (cell, particle)."""
+            return temperature * self._gain(log_hyper, sums)
 
-                It has a value for each column, or one value in all if the columns are not independent given the
-                hyper-parameter.
-                """
-                # (column, particle), or (1, particle) if the columns are not independent given h
-                of_rows = self._gain({**log_hyper, name: log_value}, sums)
-                of_h = shape * log_value - rate * jnp.exp(log_value)
-                if len(of_rows) == len(of_h):
-                    return of_h + temperature * of_rows
-                return of_h.sum(0, keepdims=True) + temperature * of_rows.sum(0, keepdims=True)
-
-            log_hyper[name] = self._slice_sample(key_name, log_hyper[name], density, backward)
-        return log_hyper
-
-    def _slice_sample(self, key: Array, start: Array, density: Callable[[Array], Array], backward: bool) -> Array:
-        """Return one hyper-parameter after a move of slice sampling: all columns at once if they are independent, else
-        in turn.
-
-        start: its logarithm before, (column, particle).
-        density: its logarithm -> its log density at temperature t, up to a constant, nats; a value for each column if
-            they are independent.
-        backward: take columns in the reverse order.
-        """
-        n_columns = len(start)
-        if jax.eval_shape(density, start).shape == start.shape:
-            return slice_sample(key, start, density)
-
-        def one(index: Array, value: Array) -> Array:
-            column = n_columns - 1 - index if backward else index
-            moved = slice_sample(
-                jax.random.fold_in(key, column), value[column][None], lambda x: density(value.at[column].set(x[0]))
-            )
-            return value.at[column].set(moved[0])
-
-        return jax.lax.fori_loop(0, n_columns, one, start)
+        return move_log_hyper(key, self.courses, state.log_hyper, log_rows, hyper_temperature, backward=backward)
 
     # ── densities ───────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -34,7 +34,15 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from lvsearch.inference.annealing.draws import log_gamma_draws
-from lvsearch.inference.annealing.hyperparameters import Course, slice_sample
+from lvsearch.inference.annealing.hyperparameters import (
+    Course,
+    LogHyper,
+    courses_from_priors,
+    draw_log_hyper,
+    log_prior_of_hyper,
+    log_ratio_of_hyper,
+    move_log_hyper,
+)
 from lvsearch.inference.annealing.particle_arrays import ParticleArrays
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows
@@ -43,7 +51,6 @@ from lvsearch.inference.evidence.variant_labels import VariantLabels
 from lvsearch.inference.factor_analyzers import regressions
 from lvsearch.inference.factor_analyzers.regressions import (
     Candidates,
-    LogHyper,
     RegressionPrior,
     Regressions,
     RegressionSums,
@@ -117,7 +124,7 @@ class FactorAnalyzerChain(ParticleArrays):
             coordinates, carriers = map(np.asarray, coordinates_and_carriers(component, units))
             known = np.asarray(np.all(units.observed, axis=1), np.float64)
         concentration = np.asarray(model.concentration_at(size), np.float64)
-        courses = {name: Course(prior, prior) for name, prior in component.inferred.items()}
+        courses = courses_from_priors(component.inferred)
         own = component, concentration, np.asarray(size), coordinates, known, carriers, weight, courses
         return cls(*own, None, capacity)
 
@@ -184,13 +191,9 @@ class FactorAnalyzerChain(ParticleArrays):
 
         Returns {name: (column, particle)}, with one column if all columns of the data share a value.
         """
-        log_hyper = {}
-        for number, (name, course) in enumerate(self.courses.items()):
-            shape, rate = map(self._as_float, course.start)
-            columns = (self.coordinates.shape[1] if self.component.hyper_axes[name] else 1, particles)
-            log_gamma = log_gamma_draws(jax.random.fold_in(key, number), jnp.broadcast_to(shape, columns))
-            log_hyper[name] = log_gamma - jnp.log(rate)
-        return log_hyper
+        axes, n_dims = self.component.hyper_axes, self.coordinates.shape[1]
+        n_columns = {name: n_dims if axes[name] else 1 for name in axes}
+        return draw_log_hyper(key, self.courses, n_columns, particles)
 
     def state_of(
         self, labels: Int[Array, "row particle"], scores: Float[Array, "row factor particle"], log_hyper: LogHyper
@@ -337,18 +340,14 @@ class FactorAnalyzerChain(ParticleArrays):
         temperature: t, the share of every row that counts.
         hyper_temperature: t of the hyper-parameters' own distribution, from 0 (q) to 1 (their prior).
         """
-        log_hyper, particles = dict(state.log_hyper), state.labels.shape[1]
-        sums, names = regressions.scale_sums(state.sums, temperature), list(enumerate(self.courses))
-        for number, name in reversed(names) if backward else names:
-            shape, rate = self.courses[name].gamma_at(self._as_float(hyper_temperature))
+        sums, particles = regressions.scale_sums(state.sums, temperature), state.labels.shape[1]
 
-            def density(log_value: Array, name: str = name, shape: Array = shape, rate: Array = rate) -> Array:
-                """Return the log density at the temperature of one hyper-parameter, as a density of its log, nats."""
-                of_rows = regressions.log_gains(sums, self.prior({**log_hyper, name: log_value}, particles))
-                of_h = shape * log_value - rate * jnp.exp(log_value)
-                return of_h + (of_rows if len(of_h) > 1 else of_rows.sum(0, keepdims=True))
+        def log_rows(log_hyper: LogHyper) -> Array:
+            """Return the log-probability of the rows given labels, scores and hyper-parameters, (dim, particle)."""
+            return regressions.log_gains(sums, self.prior(log_hyper, particles))
 
-            log_hyper[name] = slice_sample(jax.random.fold_in(key, number), log_hyper[name], density)
+        t = self._as_float(hyper_temperature)
+        log_hyper = move_log_hyper(key, self.courses, state.log_hyper, log_rows, t, backward=backward)
         return state._replace(log_hyper=log_hyper)
 
     def sweep_at_once(
@@ -403,12 +402,12 @@ class FactorAnalyzerChain(ParticleArrays):
 
     # ── densities ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def log_hyper_ratio(self, log_hyper: LogHyper) -> Float[Array, " particle"] | Float[Array, ""]:
+    def log_hyper_ratio(self, log_hyper: LogHyper) -> Float[Array, "*particle"]:
         """Return log p(h) − log q(h) of the hyper-parameters h of each particle, nats; 0 if none has a prior.
 
         log_hyper: log of each hyper-parameter by name, (column, particle).
         """
-        return sum((course.log_ratio(log_hyper[name]).sum(0) for name, course in self.courses.items()), jnp.zeros(()))
+        return log_ratio_of_hyper(self.courses, log_hyper)
 
     def log_gain(
         self, state: ScoredLabels, before: Float[Array, ""], after: Float[Array, ""]
@@ -449,9 +448,9 @@ class FactorAnalyzerChain(ParticleArrays):
         """
         of_rows = regressions.log_gains(state.sums, self.prior(state.log_hyper, state.labels.shape[1])).sum(0)
         of_scores = self._as_float(self.weight) @ (-0.5 * (state.scores**2 + LOG_2PI).sum(1))
-        of_hyper = [course.log_prior(state.log_hyper[name]).sum(0) for name, course in self.courses.items()]
+        of_hyper = log_prior_of_hyper(self.courses, state.log_hyper)
         of_labels = self._log_labels(state, 1.0) + self._as_float(self.carriers).sum()
-        return of_rows + of_labels + of_scores + sum(of_hyper, jnp.zeros(()))
+        return of_rows + of_labels + of_scores + of_hyper
 
     def _log_labels(self, state: ScoredLabels, part: Temperature) -> Float[Array, " particle"]:
         """Return log ∫ p(π) Π_n π_{z_n}^part dπ, nats: the prior of the labels to a power, with the weights π

@@ -38,6 +38,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from lvsearch.inference.annealing.draws import choose_in_proportion, log_gamma_draws
+from lvsearch.inference.annealing.hyperparameters import LogHyper
 from lvsearch.models.exponential.digamma import log_gamma_positive
 
 
@@ -341,10 +342,6 @@ def multiply_upper(
 ) -> Float[Array, "*element n particle"]:
     """Return Lᵀ x, where L is the lower triangular `root` and x the `vector`."""
     return (root * vector[..., :, None, :]).sum(-3)
-
-
-LogHyper = dict[str, Float[Array, "column particle"]]
-"""Log of each hyper-parameter by name, (column, particle), with one column if all columns of the data share a value."""
 
 
 class ScoredLabels(NamedTuple):

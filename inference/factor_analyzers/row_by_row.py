@@ -12,8 +12,8 @@ weights of the path stay exact.
 Forward, the row takes one candidate in proportion to the weights. Backward, the row's own label and scores stand among
 newly drawn candidates. Each is the time reversal of the other.
 
-With m of n rows, the hyper-parameters' own factor is q(h)^(1 − m/n) p(h)^(m/n). Forward, q is their prior p. Backward, q
-is as wide as the draws of the posterior. Why, `evidence/row_by_row` says.
+With m of n rows, the hyper-parameters' own factor is q(h)^(1 − m/n) p(h)^(m/n). Forward, q is their prior p. Backward,
+q is as wide as the draws of the posterior. Why, `evidence/row_by_row` says.
 """
 
 from collections.abc import Sequence

@@ -30,13 +30,12 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from scipy.special import gammaln
 
-from lvsearch.inference.annealing.hyperparameters import slice_sample
+from lvsearch.inference.annealing.hyperparameters import LogHyper, slice_sample
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import capacity_of
 from lvsearch.inference.evidence.mixture_hyperparameters import (
     HyperMixture,
     HyperMixtureState,
-    LogHyper,
     labels_chain,
 )
 from lvsearch.inference.evidence.mixtures import Choose, CollapsedMixtureChain

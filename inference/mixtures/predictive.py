@@ -35,8 +35,8 @@ def predictive_log_density(estimate: Estimate, data: Dataset) -> Float[np.ndarra
     model = estimate.model
     if not isinstance(model, MixtureModel) or model.components.estimated:
         raise ValueError(
-            f"got a fit of {model.describe()}, expected a mixture whose parameters are integrated out; a plug-in fit's "
-            "density is its score"
+            f"got a fit of {model.describe()}, expected a mixture with conjugate priors, whose parameters are "
+            "integrated out; `score_units` bounds or gives the density under any other fit"
         )
     units, _ = rows_of(data)
     model.components.check(units)

@@ -21,6 +21,7 @@ from lvsearch.files.plain_text import visible
 from lvsearch.fitted.model import FittedModel, column_names_of, comparable_fit
 from lvsearch.inference.mixtures import predictive_log_density
 from lvsearch.models.components import Component
+from lvsearch.models.independent_normal import IndependentNormalMixture
 from lvsearch.models.kernels import kernel
 from lvsearch.models.mixture import MixtureModel
 from lvsearch.models.plain_arguments import as_list, checked_seed, whole_number
@@ -237,10 +238,10 @@ class FittedMixture(FittedModel):
     )
 
     @property
-    def model(self) -> MixtureModel:
+    def model(self) -> MixtureModel | IndependentNormalMixture:
         """The model (its type and hyper-parameters) that was fitted, without its fitted parameters."""
         model = self.estimate.model
-        assert isinstance(model, MixtureModel)
+        assert isinstance(model, MixtureModel | IndependentNormalMixture)
         return model
 
     def weights(self) -> pd.Series:
@@ -323,7 +324,8 @@ class FittedMixture(FittedModel):
 
         data: the rows; by default the training data.
 
-        Raises ValueError for plug-in fits, whose density is `score_units`.
+        Raises ValueError for plug-in fits, whose density is `score_units`, and for `IndependentNormalMixture`, whose
+        density has no closed form.
         """
         rows = self._data_as(Points, data)
         return pd.Series(
@@ -444,8 +446,7 @@ class FittedMixture(FittedModel):
 
         It is a pytree of arrays with components on the first axis. Call it inside `jax.enable_x64(True)`.
         """
-        natural = jax.tree.map(jnp.asarray, self.estimate.natural["components"])
-        return self.model.components.family.point(self.model.marginals(natural))
+        return self.model.expected_components(jax.tree.map(jnp.asarray, self.estimate.natural))
 
     def _moments(self) -> tuple[Float[np.ndarray, "component dim"], Float[np.ndarray, "component dim dim"]]:
         """Return the means (components, columns) and covariances (components, columns, columns) of a row."""

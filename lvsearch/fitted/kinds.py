@@ -33,6 +33,7 @@ from lvsearch.models.block_model import LatentBlockModel
 from lvsearch.models.contract import Model
 from lvsearch.models.hidden_markov import HiddenMarkov
 from lvsearch.models.ibp import IBP
+from lvsearch.models.independent_normal import IndependentNormalMixture
 from lvsearch.models.mixture import MixtureModel
 from lvsearch.models.plain_arguments import as_path
 from lvsearch.models.plsi import PLSI
@@ -86,6 +87,7 @@ fitted_type.register(TopicModel, lambda model: FittedTopics)
 fitted_type.register(PLSI, lambda model: FittedAspects)
 fitted_type.register(Admixture, lambda model: FittedPopulations)
 fitted_type.register(MixtureModel, lambda model: FittedMixture)
+fitted_type.register(IndependentNormalMixture, lambda model: FittedMixture)
 fitted_type.register(AnnotatedModel, lambda model: FittedImages)
 fitted_type.register(IBP, lambda model: FittedFeatures)
 fitted_type.register(HiddenMarkov, lambda model: FittedSequences)

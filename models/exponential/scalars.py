@@ -287,11 +287,11 @@ class NormalGamma(UnitCarrierFamily[NormalGammaStatistics]):
         shape, rate, centre, pseudo_count = _normal_gamma_parameters(natural)
         log_precision = jax.random.loggamma(key_precision, shape, dtype=shape.dtype) - jnp.log(rate)
         scaled = pseudo_count * jnp.exp(log_precision)
-        return _normal_gamma_statistics(draw_gaussian(key_mean, scaled * centre, scaled), log_precision)
+        return normal_gamma_statistics(draw_gaussian(key_mean, scaled * centre, scaled), log_precision)
 
     def point(self, natural: NormalGammaStatistics, event_mask: None = None) -> NormalGammaStatistics:
         shape, rate, centre, _ = _normal_gamma_parameters(natural)
-        return _normal_gamma_statistics(centre, jnp.log(shape / rate))
+        return normal_gamma_statistics(centre, jnp.log(shape / rate))
 
     def value(self, statistics: NormalGammaStatistics, event_mask: None = None) -> MeanAndPrecision:
         precision = -statistics.negative_precision
@@ -314,8 +314,10 @@ def _normal_gamma_parameters(natural: NormalGammaStatistics) -> tuple[Array, Arr
     return natural.log_precision + 0.5, rate, centre, pseudo_count
 
 
-def _normal_gamma_statistics(mean: Array, log_precision: Array) -> NormalGammaStatistics:
-    """Return the sufficient statistics (log τ, −τ, τμ, −τμ²/2) from μ and log τ."""
+def normal_gamma_statistics(mean: Array, log_precision: Array) -> NormalGammaStatistics:
+    """Return the sufficient statistics (log τ, −τ, τμ, −τμ²/2) of a mean μ and a precision τ, from μ and log τ, each
+    of shape (elements…).
+    """
     precision = jnp.exp(log_precision)
     return NormalGammaStatistics(log_precision, -precision, precision * mean, -0.5 * precision * mean**2)
 

@@ -217,8 +217,8 @@ def test_annealing_has_the_exact_evidence_of_three(path):
 class Untempered(HyperMixture):
     """A planted mistake: hyper-parameters move as if t were 1."""
 
-    def _move_hyper(self, key: Any, state: HyperMixtureState, temperature: Any, backward: bool) -> Any:
-        return super()._move_hyper(key, state, jnp.ones_like(temperature), backward)
+    def _move_hyper(self, key: Any, state: HyperMixtureState, temperature: Any, backward: bool, own: Any) -> Any:
+        return super()._move_hyper(key, state, jnp.ones_like(temperature), backward, jnp.ones_like(own))
 
 
 @pytest.mark.slow
