@@ -108,6 +108,32 @@ def nearest_rows(
     return np.argmin((values[chosen] ** 2).sum(1) - 2 * values @ values[chosen].T, axis=1)
 
 
+def nearest_distant_rows(
+    random: np.random.Generator, values: Float[np.ndarray, "row dim"], groups: int
+) -> Int[np.ndarray, " row"]:
+    """Label each row by the nearest of `groups` rows that are drawn far apart from each other.
+
+    The first one is drawn at random, and each further one with a probability in proportion to its squared distance to
+    the nearest one drawn before. If there are fewer different rows than groups, every different row is drawn.
+
+    random: the source of random numbers, which changes.
+    values: the rows, without missing cells.
+
+    Returns: the number of the nearest drawn row, in the order of drawing, (row,).
+
+    Source: Arthur & Vassilvitskii 2007 (k-means++).
+    """
+    label, square = np.zeros(len(values), int), np.full(len(values), np.inf)
+    for group in range(groups):
+        share = None if group == 0 else square / square.sum()
+        new = ((values - values[random.choice(len(values), p=share)]) ** 2).sum(1)
+        label = np.where(new < square, group, label)
+        square = np.minimum(square, new)
+        if not square.any():  # every row is one of those drawn
+            break
+    return label
+
+
 GROUPS_STEP = 8
 """Batches are padded to a multiple of this many groups: folds whose sizes differ by one share their programs."""
 

@@ -1,8 +1,8 @@
 """Starts of mean field: blank statistics, or local variables that make components differ.
 
-Local variables are random. Where units are rows, each leans towards the nearest of some rows that are drawn at random
-instead. From random labels all components begin as a blur of all rows. Gaussians as wide as the data tell rows apart so
-little that an ascent ends there: of two clusters, 60 rows each and six standard deviations apart, it found none.
+Local variables are random, but where units are rows, each row leans towards the nearest of some rows that are drawn.
+From random labels all components begin as a blur of all rows. Gaussians as wide as the data tell rows apart so little
+that an ascent ends there: of two clusters, 60 rows each and six standard deviations apart, it found none.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from jaxtyping import Array
 
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Batch, Dataset
-from lvsearch.inference.data.rows import nearest_rows, rows_of
+from lvsearch.inference.data.rows import nearest_distant_rows
 from lvsearch.inference.engine.gates import with_open_gate
 from lvsearch.inference.engine.meanfield import (
     Beliefs,
@@ -28,10 +28,10 @@ from lvsearch.inference.engine.meanfield import (
     sweep_site,
     unit_masks,
 )
+from lvsearch.inference.generators import generator
 from lvsearch.models.contract import Latents, Masks, Model, Site, Statistics, Unit
 from lvsearch.models.families import Categorical, IndicatorFamily
 from lvsearch.models.kernels import kernel
-from lvsearch.models.units import Row
 
 START_ROUNDS = 3
 """How many times the globals are updated from the first locals.
@@ -79,8 +79,9 @@ def leanings_to_nearest(
 ) -> tuple[np.ndarray, ...] | None:
     """Return natural parameters with which each row leans towards the nearest of as many rows as there are components.
 
-    These rows are drawn at random. Distances are in standard deviations of the columns, and missing cells count as the
-    column's mean.
+    These rows are drawn far apart from each other. Distances are in standard deviations of the columns, and missing
+    cells count as the column's mean. A unit is a row if it has one array of real numbers, with one axis or none, and
+    otherwise only arrays of truth values of the same shape, which are False where a cell is missing.
 
     key: the random key of the draw.
     data: the units.
@@ -89,17 +90,32 @@ def leanings_to_nearest(
     Returns: an array (unit, component) for each batch, 0 for padding; None if units are no rows, or if the model has
         more than one size.
     """
-    if len(size) != 1 or not all(isinstance(batch.units, Row) for batch in data.batches):
+    batches = [jax.tree.leaves(batch.units) for batch in data.batches]
+    if len(size) != 1 or not batches or not all(_are_rows(leaves) for leaves in batches):
         return None
-    rows, _ = rows_of(data)
-    values = np.where(rows.observed, np.asarray(rows.value, np.float64), np.nan)
+    cells = data.gather([_cells(leaves) for leaves in batches])
+    values = cells.reshape(len(cells), -1)
     count = np.maximum(np.isfinite(values).sum(0), 1)
     centred = values - np.nansum(values, 0) / count
     deviation = np.sqrt(np.nansum(centred**2, 0) / count)
     standard = np.nan_to_num(centred / np.where(deviation > 0, deviation, 1.0))
-    nearest = nearest_rows(key, standard, np.asarray(rows.observed), size[0])
+    nearest = nearest_distant_rows(generator(key), standard, size[0])
     each = TO_THE_NEAREST * (nearest[:, None] == np.arange(capacity[0]))
     return tuple(np.where((ids >= 0)[:, None], each[ids], 0.0) for ids in data.unit_ids)
+
+
+def _are_rows(leaves: Sequence[np.ndarray]) -> bool:
+    """Return True if units, whose arrays have a leading axis (unit,), are rows as `leanings_to_nearest` says."""
+    kinds, shapes = sorted(np.asarray(leaf).dtype.kind for leaf in leaves), {np.shape(leaf) for leaf in leaves}
+    return kinds.count("f") == 1 and set(kinds) <= {"b", "f"} and len(shapes) == 1 and len(min(shapes)) < 3
+
+
+def _cells(leaves: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the real numbers of units that are rows, with NaN where a cell is missing, (unit, …)."""
+    (values,) = (np.asarray(leaf, np.float64) for leaf in leaves if np.asarray(leaf).dtype.kind == "f")
+    for leaf in leaves:
+        values = np.where(leaf, values, np.nan) if np.asarray(leaf).dtype.kind == "b" else values
+    return values
 
 
 def blank_globals(
