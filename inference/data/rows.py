@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import jax
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
 from lvsearch.inference.data.dataset import Batch, Dataset, UnitBatches
 from lvsearch.models.units import GroupOfRows, Row
@@ -89,49 +88,6 @@ def padded_rows(data: Dataset) -> tuple[Row, Float[np.ndarray, " row"]]:
         raise ValueError("got rows of a weight that is neither 0 nor 1, expected each row once")
     observed = np.concatenate([np.asarray(batch.units.observed) for batch in data.batches])
     return Row(value, observed & (weight > 0)[:, None]), weight
-
-
-def nearest_rows(
-    key: Array, coordinates: Float[np.ndarray, "row dim"], observed: Bool[np.ndarray, "row dim"], groups: int
-) -> Int[np.ndarray, " row"]:
-    """Label each row by the nearest of `groups` rows that are drawn at random without replacement.
-
-    A missing cell counts as 0, the prior's location. With fewer rows than groups, every row is drawn.
-
-    coordinates, observed: the rows, and which of their cells are not missing.
-
-    Returns: the number of the nearest drawn row, in the order of drawing, (row,).
-    """
-    values = np.where(observed, coordinates, 0.0).astype(np.float64)
-    chosen = np.asarray(jax.random.permutation(key, len(values)))[:groups]
-    # |x − c|² up to |x|²
-    return np.argmin((values[chosen] ** 2).sum(1) - 2 * values @ values[chosen].T, axis=1)
-
-
-def nearest_distant_rows(
-    random: np.random.Generator, values: Float[np.ndarray, "row dim"], groups: int
-) -> Int[np.ndarray, " row"]:
-    """Label each row by the nearest of `groups` rows that are drawn far apart from each other.
-
-    The first one is drawn at random, and each further one with a probability in proportion to its squared distance to
-    the nearest one drawn before. If there are fewer different rows than groups, every different row is drawn.
-
-    random: the source of random numbers, which changes.
-    values: the rows, without missing cells.
-
-    Returns: the number of the nearest drawn row, in the order of drawing, (row,).
-
-    Source: Arthur & Vassilvitskii 2007 (k-means++).
-    """
-    label, square = np.zeros(len(values), int), np.full(len(values), np.inf)
-    for group in range(groups):
-        share = None if group == 0 else square / square.sum()
-        new = ((values - values[random.choice(len(values), p=share)]) ** 2).sum(1)
-        label = np.where(new < square, group, label)
-        square = np.minimum(square, new)
-        if not square.any():  # every row is one of those drawn
-            break
-    return label
 
 
 GROUPS_STEP = 8

@@ -153,7 +153,7 @@ class GenericEstimator(BaseEstimator):
         capacity, double = capacity_of(size), needs_double(self.data)
         with jax.enable_x64(double):
             dtype = np.float64 if double else np.float32
-            leanings = leanings_to_nearest(key, self.data, size, capacity)
+            leanings = leanings_to_nearest(key, cast(self.data, dtype).batches, size, capacity)
             begin = scattered_start(self.model, key, self.data, size, capacity, dtype, leanings)
             if start is not None:
                 begin = self._grown(begin, start, size, capacity)

@@ -12,11 +12,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Bool, Float
 
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Batch, Dataset
-from lvsearch.inference.data.rows import nearest_distant_rows
 from lvsearch.inference.engine.gates import with_open_gate
 from lvsearch.inference.engine.meanfield import (
     Beliefs,
@@ -28,7 +27,6 @@ from lvsearch.inference.engine.meanfield import (
     sweep_site,
     unit_masks,
 )
-from lvsearch.inference.generators import generator
 from lvsearch.models.contract import Latents, Masks, Model, Site, Statistics, Unit
 from lvsearch.models.families import Categorical, IndicatorFamily
 from lvsearch.models.kernels import kernel
@@ -50,7 +48,7 @@ def scattered_start(
     size: tuple[int, ...],
     capacity: tuple[int, ...],
     dtype: Any = np.float32,
-    leanings: Sequence[np.ndarray] | None = None,
+    leanings: Sequence[Array] | None = None,
 ) -> MeanField:
     """Return a start for `ascend`: random q(locals), and the q(globals) that follows from them.
 
@@ -63,7 +61,7 @@ def scattered_start(
     """
     blank = blank_globals(model, data.extents, size, capacity, dtype)
     batches = cast(data, dtype).batches
-    each = [None] * len(batches) if leanings is None else [leaning.astype(dtype) for leaning in leanings]
+    each = [None] * len(batches) if leanings is None else leanings
     scattered = tuple(
         scattered_locals(model, key, blank.mean, batch, ids, size, leaning, capacity=capacity)
         for batch, ids, leaning in zip(batches, data.unit_ids, each, strict=True)
@@ -75,47 +73,84 @@ def scattered_start(
 
 
 def leanings_to_nearest(
-    key: Array, data: Dataset, size: tuple[int, ...], capacity: tuple[int, ...]
-) -> tuple[np.ndarray, ...] | None:
+    key: Array, batches: Sequence[Batch], size: tuple[Any, ...], capacity: tuple[int, ...]
+) -> tuple[Array, ...] | None:
     """Return natural parameters with which each row leans towards the nearest of as many rows as there are components.
 
-    These rows are drawn far apart from each other. Distances are in standard deviations of the columns, and missing
-    cells count as the column's mean. A unit is a row if it has one array of real numbers, with one axis or none, and
-    otherwise only arrays of truth values of the same shape, which are False where a cell is missing.
+    These rows are drawn far apart from each other: the first one at random, and each further one with a probability in
+    proportion to its squared distance to the nearest one drawn before. Distances are in standard deviations of the
+    columns, and missing cells count as the column's mean. A unit is a row if it has one array of real numbers, with one
+    axis or none, and otherwise only arrays of truth values of the same shape, which are False where a cell is missing.
 
     key: the random key of the draw.
-    data: the units.
+    batches: all units.
     size, capacity: how many components exist, and how many array slots there are for them.
 
     Returns: an array (unit, component) for each batch, 0 for padding; None if units are no rows, or if the model has
         more than one size.
+
+    Source: Arthur & Vassilvitskii 2007 (k-means++).
     """
-    batches = [jax.tree.leaves(batch.units) for batch in data.batches]
-    if len(size) != 1 or not batches or not all(_are_rows(leaves) for leaves in batches):
+    leaves = [jax.tree.leaves(batch.units) for batch in batches]
+    if len(size) != 1 or not batches or not all(_are_rows(each) for each in leaves):
         return None
-    cells = data.gather([_cells(leaves) for leaves in batches])
-    values = cells.reshape(len(cells), -1)
-    count = np.maximum(np.isfinite(values).sum(0), 1)
-    centred = values - np.nansum(values, 0) / count
-    deviation = np.sqrt(np.nansum(centred**2, 0) / count)
-    standard = np.nan_to_num(centred / np.where(deviation > 0, deviation, 1.0))
-    nearest = nearest_distant_rows(generator(key), standard, size[0])
-    each = TO_THE_NEAREST * (nearest[:, None] == np.arange(capacity[0]))
-    return tuple(np.where((ids >= 0)[:, None], each[ids], 0.0) for ids in data.unit_ids)
+    cells = [_cells_and_seen(each) for each in leaves]
+    values, seen, weight = (
+        jnp.concatenate(parts)
+        for parts in (*zip(*cells, strict=True), [jnp.asarray(batch.weight) for batch in batches])
+    )
+    leanings = _leanings_to_nearest(key, values, seen, weight, size[0], capacity=capacity[0])
+    return tuple(jnp.split(leanings, np.cumsum([len(batch.weight) for batch in batches])[:-1]))
 
 
-def _are_rows(leaves: Sequence[np.ndarray]) -> bool:
+@kernel(static_argnames=("capacity",), brief=True)
+@counted
+def _leanings_to_nearest(
+    key: Array,
+    values: Float[Array, "unit dim"],
+    seen: Bool[Array, "unit dim"],
+    weight: Float[Array, " unit"],
+    size: Array | int,
+    *,
+    capacity: int,
+) -> Float[Array, "unit component"]:
+    """Return `leanings_to_nearest` of rows whose cells are known where `seen` is True; weight: 0 for padding."""
+    real = weight > 0
+    seen = seen & real[:, None]
+    count = jnp.maximum(seen.sum(0), 1)
+    centred = jnp.where(seen, values - jnp.where(seen, values, 0.0).sum(0) / count, 0.0)
+    deviation = jnp.sqrt((centred**2).sum(0) / count)
+    standard = centred / jnp.where(deviation > 0, deviation, 1.0)
+
+    def draw_row(group: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        """Draw one more row, and let the rows that are nearer to it than to those before lean towards it."""
+        label, square = carry
+        share = jnp.cumsum(jnp.where(real, jnp.where(group == 0, 1.0, square), 0.0))
+        level = jax.random.uniform(jax.random.fold_in(key, group), (), share.dtype) * share[-1]
+        chosen = jnp.minimum((share <= level).sum(), len(share) - 1)
+        new = ((standard - standard[chosen]) ** 2).sum(1)
+        nearer = (new < square) & (group < size)
+        return jnp.where(nearer, group, label), jnp.where(nearer, new, square)
+
+    nothing = jnp.zeros(len(weight), jnp.int32), jnp.full(len(weight), jnp.inf, standard.dtype)
+    label, _ = jax.lax.fori_loop(0, capacity, draw_row, nothing)
+    leans = real[:, None] & (label[:, None] == jnp.arange(capacity))
+    return jnp.where(leans, TO_THE_NEAREST, 0.0).astype(standard.dtype)
+
+
+def _are_rows(leaves: Sequence[Any]) -> bool:
     """Return True if units, whose arrays have a leading axis (unit,), are rows as `leanings_to_nearest` says."""
-    kinds, shapes = sorted(np.asarray(leaf).dtype.kind for leaf in leaves), {np.shape(leaf) for leaf in leaves}
+    kinds, shapes = sorted(np.dtype(leaf.dtype).kind for leaf in leaves), {np.shape(leaf) for leaf in leaves}
     return kinds.count("f") == 1 and set(kinds) <= {"b", "f"} and len(shapes) == 1 and len(min(shapes)) < 3
 
 
-def _cells(leaves: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the real numbers of units that are rows, with NaN where a cell is missing, (unit, …)."""
-    (values,) = (np.asarray(leaf, np.float64) for leaf in leaves if np.asarray(leaf).dtype.kind == "f")
+def _cells_and_seen(leaves: Sequence[Any]) -> tuple[Array, Array]:
+    """Return the real numbers of units that are rows, and whether each is known, both (unit, dim)."""
+    (values,) = (jnp.asarray(leaf) for leaf in leaves if np.dtype(leaf.dtype).kind == "f")
+    seen = jnp.ones(values.shape, bool)
     for leaf in leaves:
-        values = np.where(leaf, values, np.nan) if np.asarray(leaf).dtype.kind == "b" else values
-    return values
+        seen = seen & leaf if np.dtype(leaf.dtype).kind == "b" else seen
+    return values.reshape(len(values), -1), seen.reshape(len(values), -1)
 
 
 def blank_globals(

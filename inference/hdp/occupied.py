@@ -13,7 +13,6 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.data.rows import nearest_rows
 from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.hdp.gibbs import groups_of, words_of
 from lvsearch.inference.hdp.kernel import log_weights_of, stick_logs
@@ -26,7 +25,7 @@ from lvsearch.inference.hdp.sampler import (
 )
 from lvsearch.inference.hdp.units import contents_of, seat_units
 from lvsearch.inference.mixtures.partitions import OccupiedCounts
-from lvsearch.inference.mixtures.starts import start_groups
+from lvsearch.inference.mixtures.starts import nearest_rows, start_groups
 from lvsearch.inference.processes import LogPrior, OccupiedSampler, occupied_counts, occupied_sampler, process_sampler
 from lvsearch.models.hdp import HDP, HDPMixture
 from lvsearch.models.hierarchical_process import HierarchicalProcess

@@ -10,13 +10,13 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.data.rows import nearest_rows, rows_of
+from lvsearch.inference.data.rows import rows_of
 from lvsearch.inference.mixture_samplers.chain import log_occupancy
 from lvsearch.inference.mixture_samplers.sampler import PartitionRecorder, PartitionSampler, partition_sampler
 from lvsearch.inference.mixture_samplers.sweeps import collapsed_gibbs, collapsed_sweep
 from lvsearch.inference.mixtures.partitions import by_appearance, log_block_count_prior
 from lvsearch.inference.mixtures.rows import coordinates_and_carriers
-from lvsearch.inference.mixtures.starts import start_groups
+from lvsearch.inference.mixtures.starts import nearest_rows, start_groups
 from lvsearch.inference.processes import LogPrior, OccupiedSampler, occupied_sampler, process_sampler
 from lvsearch.models.dp_mixture import DPMixture
 

@@ -1,4 +1,6 @@
-"""Starts of fits of mixtures: one pass over the rows in random order (Blei 2004, §5.4.1), and splits of components."""
+"""Starts of fits of mixtures: one pass over the rows in random order (Blei 2004, §5.4.1), splits of components, nearest
+rows.
+"""
 
 from typing import Any
 
@@ -82,6 +84,23 @@ def start_groups(number: int, n_members: int) -> int:
     """
     many = int(np.clip(n_members // 8, FEWEST_MANY, MOST_MANY))
     return (1, many, many // 4, many // 2)[number % 4]
+
+
+def nearest_rows(
+    key: Array, coordinates: Float[np.ndarray, "row dim"], observed: Bool[np.ndarray, "row dim"], groups: int
+) -> Int[np.ndarray, " row"]:
+    """Label each row by the nearest of `groups` rows that are drawn at random without replacement.
+
+    A missing cell counts as 0, the prior's location. With fewer rows than groups, every row is drawn.
+
+    coordinates, observed: the rows, and which of their cells are not missing.
+
+    Returns: the number of the nearest drawn row, in the order of drawing, (row,).
+    """
+    values = np.where(observed, coordinates, 0.0).astype(np.float64)
+    chosen = np.asarray(jax.random.permutation(key, len(values)))[:groups]
+    # |x − c|² up to |x|²
+    return np.argmin((values[chosen] ** 2).sum(1) - 2 * values @ values[chosen].T, axis=1)
 
 
 def split_along_spread(

@@ -21,7 +21,13 @@ from lvsearch.inference.data.dataset import Batch
 from lvsearch.inference.engine.describing import representing_value
 from lvsearch.inference.engine.estimate import point_of
 from lvsearch.inference.engine.meanfield import Beliefs, globals_bound, resident_sweep, sweep_units, unit_bounds
-from lvsearch.inference.engine.meanfield_starts import blank_globals, blank_locals, scattered_locals
+from lvsearch.inference.engine.meanfield_starts import (
+    START_ROUNDS,
+    blank_globals,
+    blank_locals,
+    leanings_to_nearest,
+    scattered_locals,
+)
 from lvsearch.inference.engine.summed_out import log_unit_summed
 from lvsearch.models.contract import Model, Statistics, Unit
 from lvsearch.models.families import IndicatorFamily
@@ -57,7 +63,9 @@ class MeanFieldFunctions:
     @copies_arrays
     @full_precision
     def init(self, model: Model, key: Key[Array, ""], batch: Batch) -> MeanFieldState:
-        """Return a start in which components differ: random q of the locals, and q of the globals that follows from it.
+        """Return a start in which components differ: first q of the locals, and q of the globals that follows from it.
+
+        Rows begin with the nearest of some rows that are drawn far apart, other units at random.
 
         model: the model. key: the random key. batch: the data.
 
@@ -67,8 +75,15 @@ class MeanFieldFunctions:
         size, capacity = self.places.size, self.places.capacity
         weight = jnp.asarray(batch.weight)
         blank = blank_globals(model, self.places.extents, size, capacity, weight.dtype)
-        start = scattered_locals(model, key, blank.mean, batch, jnp.arange(len(weight)), size, capacity=capacity)
-        return MeanFieldState(self._globals(model, blank, batch, start), start)
+        (leaning,) = leanings_to_nearest(key, [batch], size, capacity) or (None,)
+        numbers = jnp.arange(len(weight))
+        start, beliefs = (
+            scattered_locals(model, key, blank.mean, batch, numbers, size, leaning, capacity=capacity),
+            blank,
+        )
+        for _ in range(START_ROUNDS):
+            beliefs = self._globals(model, beliefs, batch, start)
+        return MeanFieldState(beliefs, start)
 
     @copies_arrays
     @full_precision

@@ -14,7 +14,7 @@ from scipy.special import betaln, gammaln, logsumexp
 import lvsearch as lv
 from lvsearch import functional
 from lvsearch.inference.engine import meanfield
-from lvsearch.models import BernoulliComponents, DiagonalComponents, FiniteMixture
+from lvsearch.models import BernoulliComponents, DiagonalComponents, FiniteMixture, IndependentNormalMixture
 
 ONES, ZEROS, WEIGHT = 1.5, 0.8, 0.7
 BITS = np.array([[1, 1, 0], [1, 0, 0], [0, 1, 1], [1, 1, 0], [0, 0, 1]], float)
@@ -127,6 +127,18 @@ def test_many_fits_side_by_side_are_those_one_by_one(two_groups):
     many = jax.jit(jax.vmap(jax.vmap(bound, (0, None)), (None, 0)))(keys, sets)
     one = jax.jit(bound)
     np.testing.assert_allclose(many, [[one(key, values) for key in keys] for values in sets], rtol=1e-5)
+
+
+@pytest.mark.parametrize("model", [FiniteMixture(), IndependentNormalMixture(scale=4.0)], ids=["finite", "independent"])
+def test_clear_clusters_of_many_rows_are_found(model):
+    """From random labels both components began as a blur of all rows, and ended so: 475 nats below."""
+    rng = np.random.default_rng(0)
+    values = np.concatenate([rng.normal(-1, 0.3, (500, 1)), rng.normal(1, 0.3, (500, 1))]).astype(np.float32)
+    batch = functional.Batch(functional.Row(values, np.ones(values.shape, bool)), np.ones(1000, np.float32))
+    vb = functional.mean_field(2, {"dim": 1})
+    state = vb.run(model, vb.init(model, jax.random.key(0), batch), batch, 20)
+    shares = np.asarray(state.locals.mean["component"])
+    assert abs(shares[:500].mean(0) - shares[500:].mean(0)).min() > 0.95
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from toy_models import Point, PointMixture
 
 from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.data.documents import documents
-from lvsearch.inference.data.rows import nearest_distant_rows, rows
+from lvsearch.inference.data.rows import rows
 from lvsearch.inference.engine.estimate import CAPACITIES, Estimate, capacity_of, cut_axes, pad_axes
 from lvsearch.inference.engine.estimator import GenericEstimator
 from lvsearch.inference.engine.meanfield import Beliefs, batch_bound, cast, fit_locals, globals_bound, update_globals
@@ -213,18 +213,19 @@ def test_grown_start_keeps_the_components_of_the_smaller_fit():
 def test_rows_begin_with_the_nearest_of_rows_that_are_far_apart():
     """Three far clusters, the smallest of two rows: each gets a group of its own, also with a missing cell."""
     values = np.array([[0.0, 0.0]] * 20 + [[50.0, 0.0]] * 20 + [[0.0, 50.0]] * 2)
-    for seed in range(5):
-        labels = nearest_distant_rows(np.random.default_rng(seed), values, 3)
-        assert [len(set(labels[part])) for part in (slice(0, 20), slice(20, 40), slice(40, 42))] == [1, 1, 1]
-        assert len(set(labels)) == 3
-    assert set(nearest_distant_rows(np.random.default_rng(0), np.zeros((4, 1)), 3)) == {0}
+    observed = np.arange(84).reshape(42, 2) != 1
 
-    with_hole = np.where(np.arange(84).reshape(42, 2) == 1, np.nan, values)
-    data = rows(np.nan_to_num(with_hole), np.isfinite(with_hole))
-    (leaning,) = leanings_to_nearest(jax.random.key(0), data, (3,), (4,))
-    assert leaning.shape == (len(data.batches[0].weight), 4)
-    np.testing.assert_array_equal((leaning[:42] > 0).sum(1), 1)
-    np.testing.assert_array_equal(leaning[42:], 0)
-    assert len(np.unique(leaning[:42].argmax(1))) == 3
-    texts = documents(csr_array(COUNTS.astype(np.int32)))
-    assert leanings_to_nearest(jax.random.key(0), texts, (3,), (4,)) is None
+    def leaning(seed: int, values: np.ndarray, observed: np.ndarray, size: int) -> np.ndarray:
+        (batch,) = rows(values, observed).batches
+        (found,) = leanings_to_nearest(jax.random.key(seed), [batch], (size,), (4,)) or ()
+        assert found.shape == (len(batch.weight), 4)
+        np.testing.assert_array_equal(np.asarray(found[len(values) :]), 0)
+        np.testing.assert_array_equal(np.asarray(found[: len(values)] > 0).sum(1), 1)
+        return np.asarray(found[: len(values)]).argmax(1)
+
+    for seed in range(5):
+        labels = leaning(seed, values, observed, 3)
+        assert [len(set(labels[part])) for part in (slice(1, 20), slice(20, 40), slice(40, 42))] == [1, 1, 1]
+        assert set(labels) == {0, 1, 2}
+    assert set(leaning(0, np.zeros((4, 1)), np.ones((4, 1), bool), 3)) == {0}
+    assert leanings_to_nearest(jax.random.key(0), [corpus()], (3,), (4,)) is None
