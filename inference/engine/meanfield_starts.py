@@ -211,7 +211,7 @@ def scattered_locals(
     batch: Batch,
     unit_ids: Array | np.ndarray,
     size: tuple[Array | int, ...],
-    leaning: Array | np.ndarray | None = None,
+    leaning: Array | None = None,
     *,
     capacity: tuple[int, ...],
     sharpness: float = 3.0,

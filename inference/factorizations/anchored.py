@@ -152,7 +152,8 @@ class AnchoredFactorization(AnnealingChain):
         """
         del backward
         t, (rows, columns, log_noise) = temperature, state
-        draws = sweep_draws(key, rows.shape[0], self.counts.shape, self.capacity, rows.dtype)
+        lines = rows.shape[1], columns.shape[1]
+        draws = sweep_draws(key, rows.shape[0], lines, self.capacity, rows.dtype)
         # the Gammas at temperature t have natural parameters between those of q and of the prior
         tempered = Shapes(
             *((1 - t) * jnp.asarray(q) + t * jnp.asarray(p) for q, p in zip(self.start, self.prior, strict=True))
@@ -388,9 +389,13 @@ def near_fit(model: PoissonFactorization, data: Dataset, size: int, estimate: Es
     given = None if counts.noise_shape is None or model.inferred else np.asarray(counts.noise_shape)
     values, times = counts.values, np.bincount(counts.places[counts.seen > 0], minlength=len(counts.values))
     # q in full arrays, like those of the runs, so that all runs share one program
-    tables = [(len(counts.x), size + more)] * 2 + [(counts.x.shape[1], size + more)] * 2
-    wide = [np.array(np.broadcast_to(each, table)) for each, table in zip(prior[:4], tables, strict=True)]
-    start = Shapes(*wide, np.asarray(1 + counts.seen.sum() / CELLS_OF_NOISE), prior.noise_rate)
+    n_rows, n_columns = counts.x.shape
+    of_rows, of_columns = (
+        [np.array(np.broadcast_to(each, (lines, size + more))) for each in gammas]
+        for gammas, lines in ((prior[:2], n_rows), (prior[2:4], n_columns))
+    )
+    noise = np.asarray(1 + counts.seen.sum() / CELLS_OF_NOISE)
+    start = Shapes(of_rows[0], of_rows[1], of_columns[0], of_columns[1], noise, prior.noise_rate)
     chain = AnchoredFactorization(
         np.asarray(size),
         counts.x,
