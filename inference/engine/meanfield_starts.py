@@ -242,8 +242,9 @@ def scattered_locals(
         for position, (name, site) in enumerate(model.locals().items()):
             if isinstance(site.family, IndicatorFamily):
                 site_key = jax.random.fold_in(unit_key, position)
-                if toward is not None and isinstance(site.family, Categorical):
-                    natural = jnp.broadcast_to(toward, beliefs.mean[name].shape)
+                blank = beliefs.mean[name]
+                if toward is not None and isinstance(site.family, Categorical) and blank.shape[-1:] == toward.shape:
+                    natural = jnp.broadcast_to(toward, blank.shape)
                 else:
                     natural = jax.tree.map(partial(_leaning, site_key, site, sharpness), beliefs.mean[name])
                 mean = expected_statistics(site, natural, exists)
