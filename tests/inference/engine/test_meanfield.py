@@ -20,6 +20,9 @@ from lvsearch.inference.engine.estimator import GenericEstimator
 from lvsearch.inference.engine.meanfield import Beliefs, batch_bound, cast, fit_locals, globals_bound, update_globals
 from lvsearch.inference.engine.meanfield_starts import leanings_to_nearest
 from lvsearch.inference.engine.summed_out import log_unit_summed
+from lvsearch.models import IndependentNormalMixture
+from lvsearch.models.contract import Site
+from lvsearch.models.families import Categorical
 from lvsearch.models.lda import LDA
 from lvsearch.results.result import SearchResult
 from lvsearch.searching.controller import SearchSettings, SearchState, run
@@ -229,3 +232,30 @@ def test_rows_begin_with_the_nearest_of_rows_that_are_far_apart():
         assert set(labels) == {0, 1, 2}
     assert set(leaning(0, np.zeros((4, 1)), np.ones((4, 1), bool), 3)) == {0}
     assert leanings_to_nearest(jax.random.key(0), [corpus()], (3,), (4,)) is None
+
+
+class TwoIndicators(IndependentNormalMixture):
+    """A mixture whose rows also have a side, one of three, of which nothing is learned."""
+
+    def locals(self):
+        return {**super().locals(), "side": Site(Categorical(), ("side",))}
+
+    def active(self, size, capacity):
+        return {**super().active(size, capacity), "side": jnp.ones(3, bool)}
+
+    def log_unit(self, g, l, unit, on):
+        return super().log_unit(g, l, unit, on) - jnp.log(3.0) * l["side"].sum()
+
+
+@pytest.mark.slow
+def test_only_components_begin_near_rows():
+    """An indicator of another length begins at random, and the fit is that without it."""
+    rng = np.random.default_rng(0)
+    values = np.concatenate([rng.normal(-3, 1, (60, 1)), rng.normal(3, 1, (60, 1))])
+    data = rows(values, np.ones(values.shape, bool))
+    with_side, without = (
+        GenericEstimator(kind(scale=10.0), data).fit((2,), jax.random.key(0), None).log_lower
+        for kind in (TwoIndicators, IndependentNormalMixture)
+    )
+    assert with_side == pytest.approx(without, abs=1e-3)
+    assert without > -265  # one component for all rows has -322
