@@ -4,6 +4,7 @@ False alarms. Keys are fixed: a test always passes or always fails. Over keys, e
 approximation, and |z| < 4.5 for at most 60 numbers fails by chance in fewer than 1 of 1,000 keys.
 """
 
+from dataclasses import fields
 from functools import partial
 from typing import Any
 
@@ -205,7 +206,7 @@ def test_sweeps_leave_the_path_as_it_is(backward):
     """Exact draws of π_t, by weighting draws of the prior; the same test fails on labels drawn without the power."""
     chain, t = chain_of(ROWS, 3), 0.3
     assert np.abs(z_of_invariance(chain, chain, t, backward, 20_000)).max() < Z_LIMIT
-    wrong = HalfTempered(**{name: getattr(chain, name) for name in chain.__dataclass_fields__})
+    wrong = HalfTempered(**{field.name: getattr(chain, field.name) for field in fields(chain)})
     assert np.abs(z_of_invariance(chain, wrong, t, backward, 20_000)).max() > Z_LIMIT
 
 
