@@ -95,35 +95,44 @@ def courses_from_priors(priors: Mapping[str, GammaPrior]) -> dict[str, Course]:
     return {name: Course(prior, prior) for name, prior in priors.items()}
 
 
+def count_values(hyper_axes: Mapping[str, tuple[str, ...]], n_dims: int) -> dict[str, int]:
+    """Return the number of values of each hyper-parameter, by name: one for each column of the data, or one.
+
+    hyper_axes: the axes of each hyper-parameter, by name: ("dim",) or ().
+    n_dims: the number of columns.
+    """
+    return {name: n_dims if axes else 1 for name, axes in hyper_axes.items()}
+
+
 def draw_log_hyper(
-    key: Key[Array, ""], courses: Mapping[str, Course], n_columns: Mapping[str, int], particles: int
+    key: Key[Array, ""], courses: Mapping[str, Course], n_values: Mapping[str, int], particles: int
 ) -> LogHyper:
     """Draw the logarithms of hyper-parameters from the starts of their courses.
 
-    n_columns: how many values each hyper-parameter has, by name.
+    n_values: the number of values of each hyper-parameter, by name (`count_values`).
     particles: the number of draws of each value.
     """
     log_hyper = {}
     for number, (name, course) in enumerate(courses.items()):
         shape, rate = (jnp.asarray(each, jnp.result_type(float)) for each in course.start)
-        shapes = jnp.broadcast_to(shape, (n_columns[name], particles))
+        shapes = jnp.broadcast_to(shape, (n_values[name], particles))
         log_hyper[name] = log_gamma_draws(jax.random.fold_in(key, number), shapes) - jnp.log(rate)
     return log_hyper
 
 
 def draw_log_hyper_on_host(
-    random: np.random.Generator, courses: Mapping[str, Course], n_columns: Mapping[str, int], particles: int
+    random: np.random.Generator, courses: Mapping[str, Course], n_values: Mapping[str, int], particles: int
 ) -> LogHyper:
     """Draw what `draw_log_hyper` draws on the host, for which no program is compiled.
 
     random: the source of random numbers, which changes.
-    n_columns: how many values each hyper-parameter has, by name.
+    n_values: the number of values of each hyper-parameter, by name (`count_values`).
     particles: the number of draws of each value.
     """
     log_hyper = {}
     for name, course in courses.items():
         shape, rate = (np.asarray(each, np.float64) for each in course.start)
-        columns = (n_columns[name], particles)
+        columns = (n_values[name], particles)
         # Gamma(a) is Gamma(a + 1) times u^(1/a), with uniform u; on the log scale small shapes do not underflow
         boost = random.exponential(size=columns) / shape
         log_hyper[name] = jnp.asarray(np.log(random.gamma(shape + 1, size=columns)) - boost - np.log(rate))

@@ -1,8 +1,9 @@
 """Starts of mean field: blank statistics, or local variables that make components differ.
 
-Local variables are random, but where units are rows, each row leans towards the nearest of some rows that are drawn.
-From random labels all components begin as a blur of all rows. Gaussians as wide as the data tell rows apart so little
-that an ascent ends there: of two clusters, 60 rows each and six standard deviations apart, it found none.
+Local variables are random, but where units are rows, each row leans towards the nearest of some rows that are drawn. If
+labels of rows are random, all components begin as a blur of all rows, nearly alike. Gaussians as wide as the data tell
+rows apart so little that an ascent ends there: of two clusters, 60 rows each and six standard deviations apart, it
+found none.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +33,7 @@ from lvsearch.models.families import Categorical, IndicatorFamily
 from lvsearch.models.kernels import kernel
 
 START_ROUNDS = 3
-"""How many times the globals are updated from the first locals.
+"""The number of times that the globals are updated from the first locals.
 
 At first all their numbers are 0, and a mean whose precision is 0 learns nothing from the rows. In the second round it
 has a precision.
@@ -50,7 +51,8 @@ def scattered_start(
     dtype: Any = np.float32,
     leanings: Sequence[Array] | None = None,
 ) -> MeanField:
-    """Return a start for `ascend`: random q(locals), and the q(globals) that follows from them.
+    """Return a start for `ascend`: the first q(locals), random unless `leanings` are given, and the q(globals) that
+    follows from them.
 
     Globals are the latent variables that all units share, locals those of one unit.
 

@@ -31,6 +31,7 @@ from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.annealing.hyperparameters import (
     Course,
     LogHyper,
+    count_values,
     courses_around,
     courses_from_priors,
     draw_log_hyper,
@@ -135,7 +136,7 @@ class HyperMixture(ParticleArrays):
 
     def drawn_hyper(self, key: Key[Array, ""], particles: int) -> LogHyper:
         """Draw the logarithms of the hyper-parameters from q, as {name: (column, particle)}."""
-        return draw_log_hyper(key, self.courses, self._n_columns, particles)
+        return draw_log_hyper(key, self.courses, count_values(self.component.hyper_axes, self.n_dims), particles)
 
     def first_hyper(self, random: np.random.Generator, particles: int) -> LogHyper:
         """Draw the logarithms of the hyper-parameters from q on the host, for which no program is compiled, as {name:
@@ -143,12 +144,8 @@ class HyperMixture(ParticleArrays):
 
         random: the source of random numbers, which changes.
         """
-        return draw_log_hyper_on_host(random, self.courses, self._n_columns, particles)
-
-    @property
-    def _n_columns(self) -> dict[str, int]:
-        """How many values each hyper-parameter has, by name: one for each column of the data, or one."""
-        return {name: self.n_dims if axes else 1 for name, axes in self.component.hyper_axes.items()}
+        n_values = count_values(self.component.hyper_axes, self.n_dims)
+        return draw_log_hyper_on_host(random, self.courses, n_values, particles)
 
     def step(
         self, key: Key[Array, ""], state: HyperMixtureState, temperature: Float[Array, ""], *, backward: bool

@@ -37,6 +37,7 @@ from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.annealing.hyperparameters import (
     Course,
     LogHyper,
+    count_values,
     courses_from_priors,
     draw_log_hyper,
     log_prior_of_hyper,
@@ -191,9 +192,8 @@ class FactorAnalyzerChain(ParticleArrays):
 
         Returns {name: (column, particle)}, with one column if all columns of the data share a value.
         """
-        axes, n_dims = self.component.hyper_axes, self.coordinates.shape[1]
-        n_columns = {name: n_dims if axes[name] else 1 for name in axes}
-        return draw_log_hyper(key, self.courses, n_columns, particles)
+        n_values = count_values(self.component.hyper_axes, self.coordinates.shape[1])
+        return draw_log_hyper(key, self.courses, n_values, particles)
 
     def state_of(
         self, labels: Int[Array, "row particle"], scores: Float[Array, "row factor particle"], log_hyper: LogHyper

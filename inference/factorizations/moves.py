@@ -130,8 +130,8 @@ def sweep_draws(key: Key[Array, ""], particles: int, lines: tuple[int, int], fac
 
 
 class Position(NamedTuple):
-    """Where lines are: the logarithms of their values (particle, line, factor), and the means of their cells (particle,
-    line, across).
+    """The position of all lines: the logarithms of their values (particle, line, factor), and the means of their cells
+    (particle, line, across).
     """
 
     log_value: Float[Array, "particle line factor"]

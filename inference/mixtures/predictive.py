@@ -36,7 +36,7 @@ def predictive_log_density(estimate: Estimate, data: Dataset) -> Float[np.ndarra
     if not isinstance(model, MixtureModel) or model.components.estimated:
         raise ValueError(
             f"got a fit of {model.describe()}, expected a mixture with conjugate priors, whose parameters are "
-            "integrated out; `score_units` bounds or gives the density under any other fit"
+            "integrated out; of other fits, fit.score_units(data) has the density of each row, or a lower bound"
         )
     units, _ = rows_of(data)
     model.components.check(units)

@@ -76,11 +76,8 @@ class MeanFieldFunctions:
         weight = jnp.asarray(batch.weight)
         blank = blank_globals(model, self.places.extents, size, capacity, weight.dtype)
         (leaning,) = leanings_to_nearest(key, [batch], size, capacity) or (None,)
-        numbers = jnp.arange(len(weight))
-        start, beliefs = (
-            scattered_locals(model, key, blank.mean, batch, numbers, size, leaning, capacity=capacity),
-            blank,
-        )
+        numbers, beliefs = jnp.arange(len(weight)), blank
+        start = scattered_locals(model, key, blank.mean, batch, numbers, size, leaning, capacity=capacity)
         for _ in range(START_ROUNDS):
             beliefs = self._globals(model, beliefs, batch, start)
         return MeanFieldState(beliefs, start)

@@ -324,7 +324,7 @@ def _gains_in_words(result: Findings) -> str:
         f"{with_noun(len(curve.measured), 'sizes')} measured: "
         f"{said}. Assumed: gains fall as sizes grow{doubted}. "
         "On simulated corpora of 100,000 words with 5 to 40 topics the ranges of 95 % held the planted number in "
-        f"50 of 50{fading}"
+        f"8 of 8, and in 50 of 50 when first fits took twice as long{fading}"
     )
 
 

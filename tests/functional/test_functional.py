@@ -131,7 +131,7 @@ def test_many_fits_side_by_side_are_those_one_by_one(two_groups):
 
 @pytest.mark.parametrize("model", [FiniteMixture(), IndependentNormalMixture(scale=4.0)], ids=["finite", "independent"])
 def test_clear_clusters_of_many_rows_are_found(model):
-    """From random labels both components began as a blur of all rows, and ended so: 475 nats below."""
+    """Both components began as a blur of all rows where labels were random, and ended so: 475 nats below."""
     rng = np.random.default_rng(0)
     values = np.concatenate([rng.normal(-1, 0.3, (500, 1)), rng.normal(1, 0.3, (500, 1))]).astype(np.float32)
     batch = functional.Batch(functional.Row(values, np.ones(values.shape, bool)), np.ones(1000, np.float32))
