@@ -259,29 +259,30 @@ class PartitionChain(eqx.Module):
         chain, order = pair.chain, move.order
         log_odds_drawn = jnp.log(move.of_rows) - jnp.log1p(-move.of_rows)
 
-        def redraw(index: Array, carry: tuple[CollapsedState, Array, Array]) -> tuple[CollapsedState, Array, Array]:
+        def place(index: Array, carry: tuple[CollapsedState, Array, Array]) -> tuple[CollapsedState, Array, Array]:
             state, normaliser, log_proposal = carry
             row = order[index]
-            target, log_odds = pair.target[row], []
+            target, drawn, log_probability = pair.target[row], pair.drawn[row], []
 
             # Draw which of the two parts the row joins, in proportion to their rows times the density of its values.
-            def choose(left: CollapsedState, joining: Joining) -> Int[Array, " particle"]:
-                score = jnp.log(left.counts + seats.concentration) + chain.names.in_variant_of(target, joining.of_row)
+            def choose(state: CollapsedState, joining: Joining) -> Int[Array, " particle"]:
+                score = jnp.log(state.counts + seats.concentration) + chain.names.in_variant_of(target, joining.of_row)
                 one, other = (jnp.take_along_axis(score, slot[None], axis=0)[0] for slot in pair.slots)
-                log_odds.append(other - one)
-                part = jnp.where(log_odds_drawn[row] < log_odds[0], pair.slots[1], pair.slots[0])
-                drawn = chain.names.combine(part, chain.names.variants(target))
-                return jnp.where(pair.drawn[row] & pair.is_split, drawn, target)
+                log_odds = other - one
+                is_in_other = chain.names.components(target) == pair.slots[1]
+                joins_other = jnp.where(pair.is_split, log_odds_drawn[row] < log_odds, is_in_other)
+                log_probability.append(jax.nn.log_sigmoid(jnp.where(joins_other, log_odds, -log_odds)))
+                part = jnp.where(joins_other, pair.slots[1], pair.slots[0])
+                # Rows that are not drawn stay where they are: in their parts since the beginning, or in neither.
+                return jnp.where(drawn, chain.names.combine(part, chain.names.variants(target)), -1)
 
-            state, normaliser = chain.redraw_row(state, normaliser, row, choose, prior)
-            joins_other = chain.names.components(state.labels[row]) == pair.slots[1]
-            of_label = jax.nn.log_sigmoid(jnp.where(joins_other, log_odds[0], -log_odds[0]))
-            return state, normaliser, log_proposal + jnp.where(pair.drawn[row], of_label, 0.0)
+            state, normaliser = chain.place_row(state, normaliser, row, choose)
+            return state, normaliser, log_proposal + jnp.where(drawn, log_probability[0], 0.0)
 
         begin = chain.state_from_labels(jnp.where(pair.drawn, -1, pair.target), prior)
         start = begin, chain.normalisers(begin.natural), jnp.zeros(pair.target.shape[1], log_odds_drawn.dtype)
-        state, _, log_proposal = jax.lax.fori_loop(0, self._n_real(), redraw, start)
-        return state, log_proposal
+        state, _, log_proposal = jax.lax.fori_loop(0, self._n_real(), place, start)
+        return state._replace(labels=jnp.where(pair.drawn, state.labels, pair.target)), log_proposal
 
     def _n_real(self) -> Int[Array, ""]:
         """Return the number of rows without padding, as a number that JAX traces."""

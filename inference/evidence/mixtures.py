@@ -240,11 +240,7 @@ class CollapsedMixtureChain(ParticleArrays):
         if self.names.n_variants > 1:
             normaliser = jnp.where(leaves, self.normalisers(left), normaliser)
             without = CollapsedState(state.labels, counts, jnp.where(leaves, left, state.natural))
-            joining = self.score_row(without, row, normaliser)
-            label = choose(without, joining)
-            joins = self._component_numbers == self.names.components(label)
-            normaliser = jnp.where(joins, self.names.in_variant_of(label, joining.normaliser), normaliser)
-            return self.add_row(without, row, label, joining.natural), normaliser
+            return self.place_row(without, normaliser, row, choose)
 
         # The row's own component is evaluated without it, all others with it: that is all that any choice can need.
         moved = jnp.where(leaves, left, state.natural + self._own(row, before))
@@ -263,6 +259,35 @@ class CollapsedMixtureChain(ParticleArrays):
             ),
             jnp.where(changes, after, normaliser),
         )
+
+    def place_row(
+        self,
+        state: CollapsedState,
+        normaliser: Float[Array, "#component particle"],
+        row: Int[Array, ""],
+        choose: Choose,
+    ) -> tuple[CollapsedState, Float[Array, "#component particle"]]:
+        """Let `choose` choose the label of a row that is in no component, and put it there.
+
+        normaliser: A(λ + S_k), the log-normaliser of each component without the row, (component, particle), nats.
+        row: the number of the row.
+        choose: (the state, the row's scores) -> the row's labels, (particle,); −1 leaves it in no component.
+
+        Returns: (the state, A(λ + S_k) with the row in its component).
+        """
+        joining = self.score_row(state, row, normaliser)
+        label = choose(state, joining)
+        return self.add_row(state, row, label, joining.natural), self._normaliser_with(normaliser, joining, label)
+
+    def _normaliser_with(
+        self, normaliser: Float[Array, "component particle"], joining: Joining, label: Int[Array, " particle"]
+    ) -> Float[Array, "component particle"]:
+        """Return the log-normaliser of each component after a row joined one, (component, particle), nats.
+
+        normaliser: without the row. joining: the row's scores. label: the row's labels.
+        """
+        joins = self._component_numbers == self.names.components(label)
+        return jnp.where(joins, self.names.in_variant_of(label, joining.normaliser), normaliser)
 
     def log_conditional(
         self, joining: Joining, row: Int[Array, ""], temperature: Float[Array, ""] | None

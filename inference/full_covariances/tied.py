@@ -131,6 +131,16 @@ class TiedMixtureChain(CollapsedMixtureChain):
         of_label = jnp.log(state.counts + self._concentration())
         return Joining(of_label, of_row, state.natural + s[:, None, None], normaliser + of_row)
 
+    def _normaliser_with(
+        self, normaliser: Float[Array, "one particle"], joining: Joining, label: Int[Array, " particle"]
+    ) -> Float[Array, "one particle"]:
+        """Return A, the log-normaliser of all components, after a row joined one of them, (1, particle), nats.
+
+        normaliser: without the row. joining: the row's scores. label: the row's labels; −1 where it joins none.
+        """
+        joins = self._component_numbers == label
+        return normaliser + jnp.where(joins, joining.of_row, 0.0).sum(0, keepdims=True)
+
     def gains(self, natural: Any, prior: Any) -> Float[Array, "cell particle"]:
         """Return A(λ + S) − A(λ) of each particle, the log evidence of its rows given the labels without carriers,
         nats.
