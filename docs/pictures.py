@@ -46,6 +46,17 @@ def answer() -> None:
     save(figure, "evidence")
 
 
+def coclustering() -> None:
+    """Which flowers belong together, by all four measures and over all numbers of clusters."""
+    flowers = load_iris(as_frame=True).data
+    kind = lv.models.FullCovarianceComponents.weak(flowers)
+    result = lv.search(lv.models.FiniteMixture(kind), flowers, seed=0)
+    print(result.partition())
+    figure, axes = plt.subplots(figsize=(6.4, 5.6), dpi=110, layout="constrained")
+    result.plot_coclustering(ax=axes)
+    save(figure, "coclustering")
+
+
 def process() -> None:
     """A Dirichlet process on the same flowers: how many components they occupy."""
     kind = lv.models.FullCovarianceComponents.scaled_to(iris().values)
@@ -133,7 +144,7 @@ def save(figure: "plt.Figure", name: str) -> None:
     plt.close(figure)
 
 
-PICTURES: tuple[Callable[[], None], ...] = (answer, process, topics, tour, features, tree)
+PICTURES: tuple[Callable[[], None], ...] = (answer, coclustering, process, topics, tour, features, tree)
 
 
 def main(names: list[str]) -> None:

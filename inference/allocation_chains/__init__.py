@@ -13,6 +13,7 @@ from lvsearch.inference.allocation_chains.models import (
 )
 from lvsearch.inference.allocation_chains.partitions import PartitionChain
 from lvsearch.inference.allocation_chains.run import (
+    NO_GROUPS,
     AllocationRun,
     AllocationTrace,
     advance,
@@ -23,6 +24,7 @@ from lvsearch.inference.allocation_chains.run import (
 from lvsearch.inference.allocation_chains.seating import SeatPrior, Seats, supported_sizes
 
 __all__ = [
+    "NO_GROUPS",
     "AllocationChain",
     "AllocationRun",
     "AllocationState",

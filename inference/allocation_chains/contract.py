@@ -89,6 +89,12 @@ class AllocationChain(Protocol):
         """Return the number of rows in each part, (place, particle)."""
         ...
 
+    def groups(self, labels: Array) -> Int[Array, "row particle"]:
+        """Return the number of the part that each row is in, (row, particle), −1 for padding; (0, particle) if a row
+        may be in several.
+        """
+        ...
+
     def log_sizes(self, state: AllocationState) -> Float[Array, "size particle"]:
         """Return log p(K given the allocation and hyper-parameters) of K = 1, 2, …, (size, particle), nats."""
         ...

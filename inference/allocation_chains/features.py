@@ -32,7 +32,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln, logsumexp
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.allocation_chains.contract import AllocationState
 from lvsearch.inference.allocation_chains.feature_rows import (
@@ -143,6 +143,10 @@ class FeatureChain(eqx.Module):
     def counts(self, labels: Array) -> Float[Array, "place particle"]:
         """Return how many rows have the feature in each place, (place, particle)."""
         return labels.sum(0, dtype=jnp.result_type(float))
+
+    def groups(self, labels: Int[Array, "row place particle"]) -> Int[Array, "row particle"]:
+        """Return an array without rows, (0, particle): a row may have several features."""
+        return jnp.zeros((0, labels.shape[-1]), jnp.int32)
 
     def log_sizes(self, state: AllocationState) -> Float[Array, "size particle"]:
         """Return log p(K | Z, α) of K = 1, 2, … features, (size, particle), nats."""

@@ -180,6 +180,10 @@ class PartitionChain(eqx.Module):
         chosen = self.mixture.names.components(labels) == jnp.arange(self.n_places, dtype=labels.dtype)[:, None, None]
         return (chosen * self._weight()[:, None]).sum(1)
 
+    def groups(self, labels: Int[Array, "row particle"]) -> Int[Array, "row particle"]:
+        """Return the number of the part that each row is in, (row, particle); −1 for padding."""
+        return self.mixture.names.components(labels)
+
     # ── moves ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _sweep(self, move: Move, labels: Int[Array, "row particle"], prior: Any) -> Int[Array, "row particle"]:

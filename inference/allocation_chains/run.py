@@ -30,6 +30,8 @@ from lvsearch.models.kernels import kernel
 
 BLOCK = 32
 """How many sweeps one compiled call makes, and one recorded average covers."""
+SWEEPS_PER_DRAW = 8
+"""The allocation after every so many sweeps is recorded, where each row is in one part."""
 FULL, FULL_SHARE = 0.05, 0.1
 """Two limits on the share of draws that fill all places, above which the places are doubled. `FULL` holds for the draws
 of the last block. `FULL_SHARE`, times the precision, holds for all kept draws: above it the answer would be distorted.
@@ -53,6 +55,8 @@ on three clear clusters that all chains had found.
 LONGER = 1.25
 """The factor by which chains are lengthened before they are tested again."""
 
+NO_GROUPS = np.zeros((0, 0, 0), np.int32)
+"""No recorded allocations, (draw, row, chain)."""
 VISITED = ("parts", "log_rows", "size_probability")
 """The fields of an `AllocationRun` that every block adds to."""
 
@@ -68,6 +72,7 @@ class AllocationTrace(NamedTuple):
     | `sweeps` | how many sweeps each chain made, with those left out |
     | `arrival` | from which sweep on all chains have been at one partition, counted from 1 |
     | `least_error` | the standard error of p(K) if blocks of sweeps were independent (`error_of_blocks`), (size,) |
+    | `groups` | the part of each row after every eighth sweep, (draw, row, chain); without rows if none is recorded |
 
     A carrier is the part of a row's log density that no parameter changes.
     """
@@ -78,6 +83,7 @@ class AllocationTrace(NamedTuple):
     sweeps: int
     arrival: int
     least_error: Float64[np.ndarray, " size"] | float = 0.0
+    groups: Int[np.ndarray, "draw row chain"] = NO_GROUPS
 
     @property
     def rhat(self) -> float:
@@ -196,6 +202,7 @@ class AllocationRun(NamedTuple):
     | `size_probability` | averages of p(K given partition), (block, chain, size) |
     | `spent` | how many blocks were run in all, also those before array slots were last added |
     | `warm_up_left` | how many blocks of warm-up are still to come |
+    | `groups` | the part of each row after every eighth sweep of the later half of the blocks, (draw, row, chain) |
     """
 
     labels: Int[np.ndarray, "row *place chain"]
@@ -206,6 +213,7 @@ class AllocationRun(NamedTuple):
     size_probability: Float64[np.ndarray, "block chain size"]
     spent: int
     warm_up_left: int = 0
+    groups: Int[np.ndarray, "draw row chain"] = NO_GROUPS
 
     @property
     def blocks(self) -> int:
@@ -233,7 +241,18 @@ class AllocationRun(NamedTuple):
             self.blocks * BLOCK,
             arrival,
             error_of_blocks(self.size_probability[late]),
+            self.groups,
         )
+
+    def with_groups(self, groups: Int[np.ndarray, "draw row chain"]) -> "AllocationRun":
+        """Return the run with allocations recorded after those that it has, of which the earlier half of the blocks is
+        left out, as for everything in `trace`.
+
+        groups: the part of each row, (draw, row, chain).
+        """
+        joined = np.concatenate([self.groups, groups]) if len(self.groups) else groups
+        late = (self.blocks - self.blocks // 2) * (BLOCK // SWEEPS_PER_DRAW)
+        return self._replace(groups=joined[len(joined) - min(late, len(joined)) :])
 
     def lacks_places(self, precision: float, most_places: int) -> bool:
         """Return True if too many draws fill all array slots for this precision; such draws had no room for one more
@@ -323,7 +342,7 @@ def run_one_more_block(
         warm_up_blocks = WARM_UP_BLOCKS if chain.has_warm_up else 0
         warm_up_left = warm_up_blocks if run is None else run.warm_up_left
         warming_up, key_block = warm_up_left > 0, fold_in(key_run, spent)
-        state, probability, parts, log_rows = advance(chain, key_block, state, warming_up=warming_up)
+        state, probability, parts, log_rows, drawn = advance(chain, key_block, state, warming_up=warming_up)
         if warm_up_left == 1:
             state = end_warm_up(chain, fold_in(key_block, BLOCK), state)
         parts = np.asarray(parts)
@@ -342,24 +361,30 @@ def run_one_more_block(
         )
         if run is not None and recorded:
             joined = (np.concatenate([getattr(run, name), getattr(new, name)]) for name in VISITED)
-            new = new._replace(**dict(zip(VISITED, joined, strict=True)))
+            new = new._replace(**dict(zip(VISITED, joined, strict=True)), groups=run.groups)
         nothing = {name: getattr(new, name)[:0] for name in VISITED}
         if warming_up:
             lacks = chain.n_places < chain.most_places() and (parts >= chain.n_places).mean() > FULL_IN_WARM_UP
             new = new._replace(**nothing)
         else:
+            groups = np.asarray(drawn)
+            new = new.with_groups(groups[:, groups[0, :, 0] >= 0])  # without padding
             lacks = new.lacks_places(precision, chain.most_places())
         if not lacks:
             return new
         wider = make_chain(2 * chain.n_places)
-        return new._replace(places=wider.n_places, warm_up_left=warm_up_blocks, **nothing)
+        return new._replace(places=wider.n_places, warm_up_left=warm_up_blocks, groups=NO_GROUPS, **nothing)
 
 
 @kernel(once=True, short=True, static_argnames=("warming_up",))
 def advance(
     chain: AllocationChain, key: Array, state: AllocationState, *, warming_up: bool = False
 ) -> tuple[
-    AllocationState, Float[Array, "size particle"] | None, Int[Array, "sweep particle"], Float[Array, "sweep particle"]
+    AllocationState,
+    Float[Array, "size particle"] | None,
+    Int[Array, "sweep particle"],
+    Float[Array, "sweep particle"],
+    Int[Array, "draw row particle"],
 ]:
     """Make `BLOCK` sweeps of every chain; return the new states and what was recorded.
 
@@ -367,23 +392,28 @@ def advance(
 
     Returns: (the states; the average of p(K | allocation) over the sweeps, (size, particle); the number of occupied
         parts after every sweep, (sweep, particle); log p(rows | allocation) after every sweep, (sweep, particle),
-        nats). The average is None if p(K | allocation) depends on the number of parts alone.
+        nats; the part of each row after every eighth sweep, (draw, row, particle)). The average is None if p(K |
+        allocation) depends on the number of parts alone.
     """
     particles = state.labels.shape[-1]
     move = chain.warm_up if warming_up else chain.step
 
     def one(index: Array, carry: Any) -> Any:
-        state, probability, parts, log_rows = carry
+        state, probability, parts, log_rows, drawn = carry
         state = move(jax.random.fold_in(key, index), state)
         counts = chain.counts(state.labels)
         if probability is not None:
             probability = probability + jnp.exp(chain.log_sizes(state)) / BLOCK
         parts = parts.at[index].set((counts > 0.5).sum(0).astype(jnp.int32))
-        return state, probability, parts, log_rows.at[index].set(state.log_rows)
+        # a draw is written after each sweep, and the last one of its eight sweeps stays
+        drawn = drawn.at[index // SWEEPS_PER_DRAW].set(chain.groups(state.labels))
+        return state, probability, parts, log_rows.at[index].set(state.log_rows), drawn
 
     blank = jnp.zeros_like(chain.log_sizes(state)) if chain.size_given_parts is None else None
     parts = jnp.zeros((BLOCK, particles), jnp.int32)
-    return jax.lax.fori_loop(0, BLOCK, one, (state, blank, parts, jnp.zeros((BLOCK, particles))))
+    groups = jax.eval_shape(chain.groups, state.labels)
+    drawn = jnp.zeros((BLOCK // SWEEPS_PER_DRAW, *groups.shape), groups.dtype)
+    return jax.lax.fori_loop(0, BLOCK, one, (state, blank, parts, jnp.zeros((BLOCK, particles)), drawn))
 
 
 @kernel(once=True)

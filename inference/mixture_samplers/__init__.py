@@ -12,9 +12,13 @@ afresh in each sweep.
 """
 
 from lvsearch.inference.diagnostics import RunLength, autocorrelation, raftery_lewis
-from lvsearch.inference.mixture_samplers.occupied import occupied_components
 from lvsearch.inference.mixture_samplers.sampler import MixtureTrace
-from lvsearch.inference.mixture_samplers.sweeps import blocked_gibbs, collapsed_gibbs, slice_sampler
+from lvsearch.inference.mixture_samplers.sweeps import (
+    blocked_gibbs,
+    collapsed_gibbs,
+    occupied_components,
+    slice_sampler,
+)
 
 __all__ = [
     "MixtureTrace",

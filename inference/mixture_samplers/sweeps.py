@@ -24,6 +24,9 @@ Why not sticks in the order of the slots? Their weights would be those given the
 say something about α too, so α would have to be drawn given both. Drawn given the partition alone, the chain would be
 biased. For example, take three rows without data and α ~ Gamma(2, rate 1.5). Two of the rows would then be together
 .468 of the time, while the truth is .491.
+
+`lvsearch.occupied` and `lvsearch.sample` run the first. Chains start far apart: one in a single component, one in many,
+others between.
 """
 
 from functools import partial
@@ -33,9 +36,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import betaln
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.rows import rows_of
 from lvsearch.inference.mixture_samplers.chain import (
     ChainRows,
     LabelState,
@@ -44,9 +48,18 @@ from lvsearch.inference.mixture_samplers.chain import (
     natural_of_labels,
     process_weights,
 )
-from lvsearch.inference.mixture_samplers.sampler import MixtureTrace, run_chain
+from lvsearch.inference.mixture_samplers.sampler import (
+    MixtureTrace,
+    PartitionRecorder,
+    PartitionSampler,
+    partition_sampler,
+    run_chain,
+)
+from lvsearch.inference.mixtures.partitions import by_appearance, log_block_count_prior
 from lvsearch.inference.mixtures.row_sums import RowEmission, RowSums
-from lvsearch.inference.mixtures.rows import pack_statistics
+from lvsearch.inference.mixtures.rows import coordinates_and_carriers, pack_statistics
+from lvsearch.inference.mixtures.starts import nearest_rows, start_groups
+from lvsearch.inference.processes import LogPrior, OccupiedSampler, occupied_sampler, process_sampler
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.families import Beta, BetaStatistics
 from lvsearch.models.hyperpriors import GammaPrior
@@ -294,3 +307,62 @@ def draw_log_weights(
     # empty slots break sticks off the rest, one after another; normalised Gamma variables are a Dirichlet draw
     broken = log_rest + jnp.cumsum(passed) - passed + log_stick
     return jnp.where(used, log_gamma, broken) - log_total, log_rest + passed.sum() - log_total
+
+
+# ── samplers that `lvsearch.occupied` and `lvsearch.sample` run ───────────────────────────────────────────────────────
+
+
+@occupied_sampler.register
+def occupied_components(model: DPMixture, data: Dataset) -> OccupiedSampler:
+    """Return the sampler of the number of occupied components, which are those that have rows.
+
+    Chain 0 begins with all rows in one component, chain 1 in many (up to 30), chains 2 and 3 with numbers in between.
+
+    Raises ValueError for rows without a density.
+    """
+    return OccupiedSampler(("occupied components",), partial(_chain, model, data), partial(_log_prior, model, data))
+
+
+@process_sampler.register
+def partitions(
+    model: DPMixture, data: Dataset, key: Array, *, chains: int, units: bool
+) -> tuple[PartitionSampler, PartitionRecorder]:
+    """Return a collapsed Gibbs sampler of partitions with all chains side by side, and the recorder of its draws.
+
+    Chain 0 begins with all rows in one component, chain 1 in many (up to 30), chains 2 and 3 with numbers in between.
+
+    key: the random key of the starting partitions.
+    chains: how many chains run.
+    units: True to record the component of each row too.
+    """
+    starts = np.stack([_start(model, data, jax.random.fold_in(key, number), number) for number in range(chains)])
+    sampler = partition_sampler(collapsed_sweep, log_occupancy, model, data, starts, None, one_by_one=True)
+    return sampler, PartitionRecorder.for_model(model, data.n_units, units=units)
+
+
+def _start(model: DPMixture, data: Dataset, key: Array, number: int) -> Int[np.ndarray, " row"]:
+    """Return the labels that a chain begins with, (row,): each row joins the nearest of a few rows drawn at random.
+
+    key: the random key of the rows drawn.
+    number: the number of the chain; it decides how many rows are drawn (`start_groups`).
+    """
+    units, _ = rows_of(data)
+    coordinates, _ = coordinates_and_carriers(model.components, units)
+    near = nearest_rows(key, np.asarray(coordinates), np.asarray(units.observed), start_groups(number, data.n_units))
+    return by_appearance(near)
+
+
+def _chain(model: DPMixture, data: Dataset, key: Array, number: int, sweeps: int) -> Int[np.ndarray, "sweep name"]:
+    """Run one collapsed Gibbs chain and return how many components have rows after each sweep, (sweep, 1).
+
+    number: the number of the chain, which decides how many components it begins with.
+    sweeps: how many sweeps to make.
+    """
+    key_start, key_sweeps = jax.random.split(key)
+    start = _start(model, data, key_start, number)
+    return collapsed_gibbs(model, data, key=key_sweeps, sweeps=sweeps, keep=0, start=start).occupied[:, None]
+
+
+def _log_prior(model: DPMixture, data: Dataset, most: int) -> tuple[LogPrior, ...]:
+    """Return ([log p(1 component has rows), …, log p(`most` components have rows)],) before any data, in nats."""
+    return (log_block_count_prior(data.n_units, model.concentration, most),)

@@ -7,16 +7,20 @@ no evidence is needed (`lvsearch.inference.allocation_chains`).
 
 import math
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
 import numpy as np
 import pandas as pd
-from jaxtyping import Float64
+from jaxtyping import Float64, Int
 
 from lvsearch.data.kinds import data_for
+from lvsearch.data.points import Points, row_index
+from lvsearch.fitted.partition_draws import Partition, closest_partition, coclustering
 from lvsearch.inference.allocation_chains import (
+    NO_GROUPS,
     AllocationTrace,
     allocation_chain,
     has_allocation_chain,
@@ -67,6 +71,10 @@ class MixturePosterior:
     | `fewest_occupied` | | the first K₊ of the table: 1, or 0 if some draw had no feature in use |
     | `counted` | | what is counted: "components", or "features" |
     | `size_is_limit` | | True if K is only a limit, so that K₊ is the answer, and its errors count |
+    | `groups` | (draw, row, chain) | which component each row is in, by a number that means nothing from draw to draw |
+    | `rows` | (row,) | the names of the rows |
+
+    `groups` has no rows where a row may have several features, and where nothing is known under a prior.
     """
 
     log_prior: Float64[np.ndarray, " size"]
@@ -82,6 +90,8 @@ class MixturePosterior:
     fewest_occupied: int = 1
     counted: str = "components"
     size_is_limit: bool = False
+    groups: Int[np.ndarray, "draw row chain"] = field(default_factory=lambda: NO_GROUPS)
+    rows: pd.Index | None = None
 
     @classmethod
     def from_trace(
@@ -110,6 +120,7 @@ class MixturePosterior:
             trace.fewest_parts,
             model.size_names[0],
             model.size_is_limit,
+            trace.groups,
         )
 
     def under(self, log_prior: Float64[np.ndarray, " size"], trace: AllocationTrace) -> "MixturePosterior | None":
@@ -138,6 +149,7 @@ class MixturePosterior:
             monte_carlo_error=error,
             occupied_probability=nothing,
             occupied_error=nothing,
+            groups=NO_GROUPS,
         )
 
     @property
@@ -215,6 +227,52 @@ class MixturePosterior:
                 "monte_carlo_error": self.occupied_error,
             }
         )
+
+    def coclustering(self, rows: Sequence[Any] | None = None) -> pd.DataFrame:
+        """Return how probable it is that two rows are in one component, as a table (row, row) with 1 on its diagonal.
+
+        It is averaged over all numbers of components. Partitions are recorded after every eighth sweep of the second
+        half of each chain.
+
+        rows: names of the rows to compare; by default all rows.
+
+        Raises ValueError for more than 5,000 rows, unknown rows, and where no partitions were drawn: of features of
+        rows, under another prior than that of the chains, and in a folder from before partitions were kept.
+        """
+        draws, index = self.drawn_partitions()
+        return coclustering(draws, index, rows)
+
+    def partition(self, loss: str = "vi") -> Partition:
+        """Return the partition of the rows that is closest to the posterior on average, and its 95 % credible ball.
+
+        The number of its clusters need not be the most probable number of components, which may be empty or small.
+
+        loss: "vi", the variation of information, or "binder", the share of pairs that are together in one only.
+
+        Raises ValueError for another loss, and where no partitions were drawn, as `coclustering`.
+        Source: Wade & Ghahramani (2018), *Bayesian cluster analysis*.
+        """
+        draws, index = self.drawn_partitions()
+        return replace(closest_partition(draws, index, loss), is_settled=self.is_settled)
+
+    def drawn_partitions(self) -> tuple[Int[np.ndarray, "draw row"], pd.Index]:
+        """Return (the partitions of all chains, (draw, row), the names of the rows).
+
+        Raises ValueError where there are none.
+        """
+        n_draws, n_rows, n_chains = self.groups.shape
+        if self.size_is_limit:
+            raise ValueError(
+                "got features of rows, expected a mixture of rows: a row may have several features, so that rows have "
+                "no partition"
+            )
+        if not n_draws:
+            raise ValueError(
+                "got no draws of partitions, which are known under the prior of the search only, and not in folders of "
+                "older versions: search again with this prior"
+            )
+        index = pd.RangeIndex(n_rows) if self.rows is None else self.rows
+        return self.groups.transpose(0, 2, 1).reshape(n_draws * n_chains, n_rows), index
 
     def occupied_summary(self) -> tuple[list[int], int, float]:
         """Return the 95 % credible set of the number of occupied components (in increasing order), its mode, and the
@@ -294,7 +352,8 @@ def mixture_posterior(
     log_prior = tabulated_prior(weak() if prior is None else prior, max_size)
     seed = checked_seed(seed)
     prepare_programs()
-    units = data_for(model, data).dataset()
+    rows = data_for(model, data)
+    units = rows.dataset()
     trace = run_chains(
         lambda places: allocation_chain(model, units, log_prior, places),
         jax.random.key(seed),
@@ -302,7 +361,8 @@ def mixture_posterior(
         most_sweeps=sweeps,
         of_parts=model.size_is_limit,
     )
-    return MixturePosterior.from_trace(trace, log_prior, float(precision), model)
+    found = MixturePosterior.from_trace(trace, log_prior, float(precision), model)
+    return replace(found, rows=row_index(rows)) if isinstance(rows, Points) else found
 
 
 def tabulated_prior(prior: Any, max_size: int | None) -> Float64[np.ndarray, " size"]:

@@ -22,7 +22,7 @@ from lvsearch.fitted.stored_fits import (
     encode_module,
     estimate_arrays,
 )
-from lvsearch.inference.allocation_chains import AllocationRun
+from lvsearch.inference.allocation_chains import NO_GROUPS, AllocationRun
 from lvsearch.inference.data.memory import Chunks
 from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.recommending.evaluator import model_evaluator
@@ -318,6 +318,7 @@ def progress_arrays(progress: AllocationProgress) -> dict[str, np.ndarray]:
         "parts": run.parts,
         "log_rows": run.log_rows,
         "size_probability": run.size_probability,
+        "groups": run.groups,
         **hyper,
     }
 
@@ -336,7 +337,10 @@ def decode_progress(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) 
     n_chains = labels.shape[-1]
     if parts.shape != log_rows.shape or parts.shape[2] != n_chains or size_probability.shape[:2] != parts.shape[::2]:
         raise TypeError("the arrays of chains over partitions do not belong together")
+    groups = np.asarray(arrays.get("groups", NO_GROUPS))  # older folders hold no draws of partitions
+    if groups.ndim != 3 or (len(groups) and groups.shape[2] != n_chains):
+        raise TypeError("the draws of partitions do not belong to the chains")
     hyper = {name: np.asarray(arrays[f"{HYPER}{name}"]) for name in entry["hyper"]}
     spent, warm_up_left = int(entry["spent"]), int(entry.get("warm_up_left", 0))  # older folders know of no warm-up
-    run = AllocationRun(labels, hyper, entry["places"], parts, log_rows, size_probability, spent, warm_up_left)
+    run = AllocationRun(labels, hyper, entry["places"], parts, log_rows, size_probability, spent, warm_up_left, groups)
     return AllocationProgress(run, np.asarray(arrays["log_prior"]))

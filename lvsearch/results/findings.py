@@ -11,6 +11,7 @@ import pandas as pd
 
 from lvsearch.comparison.alignment import ComponentMap, component_map
 from lvsearch.data.base import Data
+from lvsearch.data.points import Points, row_index
 from lvsearch.fitted.kinds import as_fitted_model
 from lvsearch.fitted.mixture_posterior import MixturePosterior, estimate_from_chains
 from lvsearch.fitted.model import FittedModel
@@ -104,7 +105,9 @@ class Findings:
         """The posterior of all sizes from chains over partitions, under this result's prior; None without chains."""
         if not isinstance(self.evaluator, AllocationEvaluator) or self.state.partitions is None:
             return None
-        return self.evaluator.posterior(self.state.partitions, self.prior)
+        found = self.evaluator.posterior(self.state.partitions, self.prior)
+        named = found is not None and isinstance(self.training, Points)
+        return replace(found, rows=row_index(self.training)) if named else found
 
     @property
     def is_finished(self) -> bool:

@@ -14,6 +14,8 @@ import pandas as pd
 
 from lvsearch.comparison.alignment import draw_component_map
 from lvsearch.files.plain_text import visible
+from lvsearch.fitted.mixture_posterior import MixturePosterior
+from lvsearch.fitted.partition_draws import draw_coclustering
 from lvsearch.pictures.style import Caption, draw_captioned, palette_of
 from lvsearch.recommending.recommendation import draw_differences
 from lvsearch.results.findings import Findings
@@ -107,6 +109,17 @@ def plot_component_map(
     return draw_captioned(ax, partial(draw_component_map, result.component_map(*sizes), title=title))
 
 
+def plot_coclustering(chains: MixturePosterior, loss: str, ax: "Axes | None" = None) -> "Axes":
+    """Draw how probable it is that two rows are in one component, rows in the order of a partition; return the axes.
+
+    chains: the posterior from chains over partitions.
+    loss: "vi" or "binder", by which the partition is chosen.
+    ax: matplotlib axes; None makes a new figure.
+    """
+    draw = partial(draw_coclustering, chains.drawn_partitions()[0], chains.partition(loss))
+    return draw_captioned(ax, draw, *SQUARE)
+
+
 def plot_held_out(comparison: pd.DataFrame, ax: "Axes | None" = None) -> "Axes":
     """Draw the held-out log-likelihood per token (or cell) of each size, and return the axes.
 
@@ -152,6 +165,8 @@ def draw_held_out(comparison: pd.DataFrame, axes: "Axes") -> Caption:
 
 WRITTEN = 0.01
 """The smallest probability that is written into its square."""
+SQUARE = (6.4, 5.6)
+"""The width and height of a picture of pairs of rows, in inches."""
 MOST_WRITTEN = 14
 """The most squares along the longer side for which probabilities are written into the squares."""
 

@@ -10,6 +10,7 @@ import pandas as pd
 
 from lvsearch.comparison.similarity import HALF
 from lvsearch.fitted.mixture_posterior import MixturePosterior, mixture_posterior
+from lvsearch.fitted.partition_draws import Partition
 from lvsearch.models.plain_arguments import as_path, real_number
 from lvsearch.recommending.evaluator import recommend_size
 from lvsearch.recommending.recommendation import Recommendation
@@ -370,6 +371,54 @@ class SearchResult(Findings):
             sweeps=sweeps,
             seed=seed,
         )
+
+    # ── which rows belong together ──────────────────────────────────────────────────────────────────────────────────
+
+    def coclustering(self, rows: Sequence[Any] | None = None) -> pd.DataFrame:
+        """Return how probable it is that two rows are in one component, as a table (row, row) with 1 on its diagonal.
+
+        It is averaged over all numbers of components, in draws of chains over partitions. `plot_coclustering` draws it.
+
+        rows: names of the rows to compare; by default all rows.
+
+        Raises ValueError for searches other than of a mixture of rows by chains over partitions, other priors than that
+        of the search, more than 5,000 rows, and unknown rows.
+        """
+        return self._drawn().coclustering(rows)
+
+    def partition(self, loss: str = "vi") -> Partition:
+        """Return the partition of the rows that is closest to the posterior on average, and its 95 % credible ball.
+
+        Labels of a fit belong to one number of components. This partition stands for draws of all numbers, and need not
+        have as many clusters as `best_size`.
+
+        loss: "vi", the variation of information, or "binder", the share of pairs that are together in one only.
+
+        Returns a `Partition` with `labels`, `certainty` and `table()`.
+        Raises ValueError for another loss, and as `coclustering`.
+        Source: Wade & Ghahramani (2018), *Bayesian cluster analysis: point estimation and credible balls*.
+        """
+        return self._drawn().partition(loss)
+
+    def plot_coclustering(self, loss: str = "vi", ax: "Axes | None" = None) -> "Axes":
+        """Draw how probable it is that two rows are in one component, and return the axes.
+
+        loss: "vi" or "binder", by which the partition is chosen that orders the rows.
+        ax: matplotlib axes; None makes a new figure.
+
+        Raises ValueError as `coclustering`.
+        """
+        return plots.plot_coclustering(self._drawn(), loss, ax)
+
+    def _drawn(self) -> MixturePosterior:
+        """Return the posterior of all sizes from chains over partitions. Raises ValueError without such chains."""
+        if self.partitions is None:
+            raise ValueError(
+                f'got a search with evidence="{self.settings.evidence}", expected one of a mixture of rows by chains '
+                'over partitions, evidence="partitions": other searches draw none. lv.mixture_posterior(model, data) '
+                "draws some"
+            )
+        return self.partitions
 
     def occupied_under_fits(self, *, draws: int = 2000, seed: int = 0) -> pd.DataFrame:
         """Return the distribution of the number of occupied components, K₊, beside that of all components, K.

@@ -18,7 +18,7 @@ MOST_PROBABLE = 3
 FIRST_DAYS = {
     "first_day_numpyro": ("2 powers (", "diabetes.png"),
     "first_day_sklearn": ("components (", "iris.png"),
-    "first_day_statistician": ("3 components (", "petals.png"),
+    "first_day_statistician": ("3 components (", "together.png"),
 }
 """What they say, and the picture that they leave."""
 LINES = 10

@@ -67,6 +67,38 @@ def by_groups(rows: np.ndarray, log_marginal: exact.LogMarginal) -> Callable[[tu
     return log_rows
 
 
+def enumerated_pairs(
+    rows: np.ndarray, log_rows: Callable[[tuple[int, ...]], float], concentration: float, *, dynamic: bool
+) -> np.ndarray:
+    """p(two rows are together | rows), (row, row), by the same enumeration."""
+    prior, partitions = log_size_prior(), list(exact.partitions(len(rows)))
+    log_joint = np.array(
+        [
+            logsumexp(
+                [
+                    prior[size - 1] + exact.log_finite_prior(labels, size, concentration / (size if dynamic else 1))
+                    for size in range(1, SIZES + 1)
+                ]
+            )
+            + log_rows(labels)
+            for labels in partitions
+        ]
+    )
+    labels = np.array(partitions)
+    together = labels[:, :, None] == labels[:, None]
+    return np.tensordot(np.exp(log_joint - logsumexp(log_joint)), together, 1)
+
+
+def z_scores_of_pairs(trace: AllocationTrace, pairs: np.ndarray) -> np.ndarray:
+    """Errors of p(two rows are together), in standard errors over chains and never below that of half a visit."""
+    groups = trace.groups  # (draw, row, chain)
+    shares = (groups[:, :, None] == groups[:, None]).mean(0)  # (row, row, chain)
+    each = len(groups) * groups.shape[2]
+    error = np.maximum(shares.std(-1, ddof=1) / np.sqrt(shares.shape[-1]), 0.5 / each)
+    off = ~np.eye(len(pairs), dtype=bool)
+    return ((shares.mean(-1) - pairs) / error)[off]
+
+
 def run(model: Model, rows: np.ndarray, *, seed: int = 0, sweeps: int = 512) -> AllocationTrace:
     data = cases.dataset(rows)
     return run_chains(
@@ -106,6 +138,10 @@ def test_agrees_with_enumeration(kind: cases.Kind, dynamic: bool) -> None:
     trace = run(model, rows, sweeps=800)
     assert max(error.max() for _, error in (trace.sizes(), trace.occupied())) < 0.01
     assert max(np.abs(z).max() for z in z_scores(trace, *truth)) < 4
+    pairs = enumerated_pairs(rows, by_groups(rows, kind.log_marginal), 1.3, dynamic=dynamic)
+    assert trace.groups.shape == (13 * 4, 6, 16)  # the later 13 of 25 blocks, without the padding of the rows
+    assert np.abs(z_scores_of_pairs(trace, pairs)).max() < 4.5
+    assert np.abs(z_scores_of_pairs(trace, pairs[::-1, ::-1])).max() > 8  # rows in another order are told apart
 
 
 def test_one_covariance_agrees_with_enumeration() -> None:
@@ -116,8 +152,9 @@ def test_one_covariance_agrees_with_enumeration() -> None:
     def log_rows(labels: tuple[int, ...]) -> float:
         return tied_oracles.log_marginal(rows, np.array(labels), *given)
 
-    truth = enumerated(rows, log_rows, 1.3, dynamic=False)
-    assert max(np.abs(z).max() for z in z_scores(run(model, rows), *truth)) < 4
+    truth, trace = enumerated(rows, log_rows, 1.3, dynamic=False), run(model, rows)
+    assert max(np.abs(z).max() for z in z_scores(trace, *truth)) < 4
+    assert np.abs(z_scores_of_pairs(trace, enumerated_pairs(rows, log_rows, 1.3, dynamic=False))).max() < 4.5
 
 
 @pytest.mark.slow

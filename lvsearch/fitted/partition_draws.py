@@ -1,0 +1,351 @@
+"""Find which rows belong together, from draws of partitions: probabilities of pairs, and one partition for them all.
+
+A partition puts every row into one cluster. Draws of the posterior of partitions have different numbers of clusters,
+and their clusters have no names that could be compared. Two questions do not depend on names:
+
+- How probable is it that two rows are in one cluster? It is the share of the draws in which they are (`coclustering`).
+- Which partition is closest to the draws on average? It minimises the posterior expectation of a loss between two
+  partitions (`closest_partition`). Around it, the smallest ball that holds 95 % of the draws says how sure it is.
+
+With n rows, of which n_k are in cluster k of one partition, m_l in cluster l of the other, and n_kl in both, the losses
+are
+
+    VI     = [Σ_k f(n_k) + Σ_l f(m_l) − 2 Σ_kl f(n_kl)] / n,               f(x) = x log₂ x,      in bits
+    Binder = [Σ_k f(n_k) + Σ_l f(m_l) − 2 Σ_kl f(n_kl)] / (n (n − 1)),     f(x) = x².
+
+VI is the variation of information (Meilă 2007), and at most log₂ n. Binder's loss is the share of the pairs that are
+together in one of the two partitions only. It likes to split off single rows, which VI does less (Wade & Ghahramani
+2018).
+
+Source: Wade & Ghahramani (2018), *Bayesian cluster analysis: point estimation and credible balls*, §3 and §4; Dahl,
+Johnson & Müller (2022), *Search algorithms and loss functions for Bayesian clustering*, for the search row by row.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float, Int
+
+from lvsearch.pictures.style import Caption, palette_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_ROWS = 5000
+"""The most rows of a table of pairs; with 5,000 it takes 200 MB."""
+HELD = 0.95
+"""The posterior probability of the credible ball."""
+CANDIDATES = 32
+"""How many draws are tried as beginnings of the search for the closest partition."""
+CLIMBS = 4
+"""From how many of the best beginnings the search goes on row by row."""
+MOST_PASSES = 50
+"""The most passes over all rows of one such search; it ends before if no row moves."""
+MOST_DRAWN_ROWS = 1000
+"""The most rows in a picture of pairs; of more rows some are drawn, evenly spaced."""
+MOST_TREE_ROWS = 2000
+"""The most rows of which a tree of clusters is made, whose cuts are beginnings too."""
+
+
+class PartitionLoss(NamedTuple):
+    """A loss between two partitions of n rows: [Σ f(n_k) + Σ f(m_l) − 2 Σ f(n_kl)] / `divisor`(n).
+
+    | field | meaning |
+    |---|---|
+    | `name` | what it is called in words |
+    | `function` | f, of an array of numbers of rows |
+    | `divisor` | of the number of rows n |
+    | `in_words` | (an amount of it, the number of rows n) -> the amount in words |
+    """
+
+    name: str
+    function: Callable[[np.ndarray], np.ndarray]
+    divisor: Callable[[int], float]
+    in_words: Callable[[float, int], str]
+
+    def distances(
+        self, labels: Int[np.ndarray, " row"], draws: Int[np.ndarray, "draw row"]
+    ) -> Float[np.ndarray, " draw"]:
+        """Return the loss between one partition and each draw, (draw,).
+
+        labels: the cluster of each row, numbered from 0. draws: the cluster of each row in each draw.
+        """
+        n_clusters, n_places = int(labels.max()) + 1, int(draws.max()) + 1
+        own = self.function(np.bincount(labels).astype(float)).sum()
+        found = np.empty(len(draws))
+        for number, draw in enumerate(draws):
+            both = np.bincount(labels * n_places + draw, minlength=n_clusters * n_places).astype(float)
+            others = self.function(both.reshape(n_clusters, n_places).sum(0)).sum()
+            found[number] = own + others - 2 * self.function(both).sum()
+        return np.maximum(found, 0.0) / self.divisor(len(labels))
+
+
+LOSSES = {
+    "vi": PartitionLoss(
+        "variation of information",
+        lambda x: x * np.log2(np.maximum(x, 1.0)),
+        float,
+        lambda amount, n: f"{amount:.2f} of {np.log2(n):.1f} bits",
+    ),
+    "binder": PartitionLoss(
+        "Binder's loss",
+        np.square,
+        lambda n: float(max(n * (n - 1), 1)),
+        lambda amount, n: f"{100 * amount:.1f} % of the pairs",
+    ),
+}
+"""The losses between partitions, by the name that callers give."""
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Partition:
+    """The partition that is closest to draws of the posterior on average, and how far the draws lie from it.
+
+    | field | shape | meaning |
+    |---|---|---|
+    | `labels` | (row,) | the cluster of each row; 0 is the largest cluster |
+    | `certainty` | (row,) | how often a row is with the others of its cluster on average, or alone if it is alone |
+    | `loss` | | "vi" or "binder" |
+    | `expected_loss` | | the average loss between this partition and a draw |
+    | `radius` | | the loss within which 95 % of the draws lie: the radius of the credible ball |
+    | `fewest` | (row,) | of the draws in the ball with the fewest clusters, the one farthest from `labels` |
+    | `most` | (row,) | of the draws in the ball with the most clusters, the one farthest from `labels` |
+    | `farthest` | (row,) | the draw in the ball that is farthest from `labels` |
+    | `draws` | | the number of draws |
+    | `is_settled` | | whether the chains that drew agree |
+
+    `labels`, `certainty`, `fewest`, `most` and `farthest` are series with the names of the rows.
+    """
+
+    labels: pd.Series
+    certainty: pd.Series
+    loss: str
+    expected_loss: float
+    radius: float
+    fewest: pd.Series
+    most: pd.Series
+    farthest: pd.Series
+    draws: int
+    is_settled: bool = True
+
+    @property
+    def sizes(self) -> list[int]:
+        """The number of rows in each cluster, the largest first."""
+        return self.labels.value_counts().sort_index().tolist()
+
+    def table(self) -> pd.DataFrame:
+        """Return the cluster of each row and its certainty, as a table with a row for each row of the data."""
+        return pd.DataFrame({"cluster": self.labels, "certainty": self.certainty})
+
+    def describe(self) -> str:
+        """Return the partition in one or two sentences."""
+        loss, sizes = LOSSES[self.loss], self.sizes
+        shown = ", ".join(map(str, sizes[:8])) + (", …" if len(sizes) > 8 else "")
+        rows = "rows" if sum(sizes) > 1 else "row"
+        fewest, most = (len(np.unique(each)) for each in (self.fewest, self.most))
+        between = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+        return (
+            f"{len(sizes)} {'clusters' if len(sizes) > 1 else 'cluster'} of {shown} {rows}. 95 % of {self.draws:,} "
+            f"draws differ from it by at most {loss.in_words(self.radius, sum(sizes))} ({loss.name}); they have "
+            f"{between} clusters."
+        )
+
+    __repr__ = describe
+
+
+def coclustering(
+    draws: Int[np.ndarray, "draw row"], index: pd.Index, rows: Sequence[Any] | None = None
+) -> pd.DataFrame:
+    """Return how probable it is that two rows are in one cluster, as a table (row, row) with 1 on its diagonal.
+
+    draws: the cluster of each row in each draw of the posterior.
+    index: the names of the rows.
+    rows: names of the rows to compare; by default all of them.
+
+    Raises ValueError for more than 5,000 rows, and for names that are none of the rows'.
+    """
+    if rows is not None:
+        index, draws = _chosen(rows, index, draws)
+    n_rows = draws.shape[1]
+    if n_rows > MOST_ROWS:
+        raise ValueError(
+            f"got {n_rows:,} rows, expected at most {MOST_ROWS:,}: a table of pairs would take {8e-9 * n_rows**2:.1f} "
+            "GB. Name some of them: rows=…"
+        )
+    together = np.zeros((n_rows, n_rows), np.uint32)
+    for draw in draws:
+        together += draw[:, None] == draw
+    return pd.DataFrame(together / len(draws), index=index, columns=index)
+
+
+def closest_partition(draws: Int[np.ndarray, "draw row"], index: pd.Index, loss: str = "vi") -> Partition:
+    """Return the partition with the smallest expected loss under draws of the posterior, and its credible ball.
+
+    It is searched for from the best draws and the best cuts of a tree of clusters. From each of these, one row after
+    another goes to the cluster where the expected loss is smallest, until none moves.
+
+    draws: the cluster of each row in each draw, numbered from 0.
+    index: the names of the rows.
+    loss: "vi" or "binder".
+
+    Raises ValueError for another loss.
+    """
+    if loss not in LOSSES:
+        raise ValueError(f"got loss={loss!r}, expected one of {', '.join(map(repr, LOSSES))}")
+    measure = LOSSES[loss]
+    begun = [(measure.distances(each, draws).mean(), each) for each in _beginnings(draws)]
+    begun.sort(key=lambda pair: pair[0])
+    climbed = [_moved_row_by_row(labels, draws, measure) for _, labels in begun[:CLIMBS]]
+    labels = min(climbed, key=lambda each: measure.distances(each, draws).mean())
+    labels = _largest_first(labels)
+
+    # the ball is the smallest that holds so many draws
+    far = measure.distances(labels, draws)
+    radius = float(np.sort(far)[math.ceil(HELD * len(draws)) - 1])
+    numbers = np.array([len(np.unique(draw)) for draw in draws])
+    inside = np.flatnonzero(far <= radius)
+    chosen = (
+        max(inside, key=lambda s: (-numbers[s], far[s])),
+        max(inside, key=lambda s: (numbers[s], far[s])),
+        max(inside, key=lambda s: far[s]),
+    )
+    ends = (pd.Series(_largest_first(draws[s]), index, name="cluster") for s in chosen)
+    own = pd.Series(labels, index, name="cluster"), pd.Series(_certainty(labels, draws), index, name="certainty")
+    return Partition(*own, loss, float(far.mean()), radius, *ends, len(draws))
+
+
+def draw_coclustering(draws: Int[np.ndarray, "draw row"], found: Partition, axes: "Axes") -> Caption:
+    """Draw how probable it is that two rows are together as shaded squares, and return a caption.
+
+    Rows are ordered by their cluster in the partition and, within it, by their certainty. Lines part the clusters.
+
+    draws: the cluster of each row in each draw. found: the partition. axes: matplotlib axes to draw on.
+    """
+    from matplotlib.colors import LinearSegmentedColormap
+
+    palette, labels = palette_of(axes), found.labels.to_numpy()
+    order = np.lexsort((-found.certainty.to_numpy(), labels))
+    n_rows = len(order)
+    if n_rows > MOST_DRAWN_ROWS:
+        order = order[np.linspace(0, n_rows - 1, MOST_DRAWN_ROWS).astype(int)]
+    together = coclustering(draws[:, order], pd.RangeIndex(len(order))).to_numpy()
+    shades = LinearSegmentedColormap.from_list("together", [palette.background, palette.band, palette.main])
+    shown = axes.imshow(together, cmap=shades, vmin=0.0, vmax=1.0, interpolation="nearest")
+    ends = np.flatnonzero(np.diff(labels[order])) + 0.5
+    for end in ends:
+        axes.axhline(end, color=palette.ink, linewidth=0.7)
+        axes.axvline(end, color=palette.ink, linewidth=0.7)
+    bounds = np.array([-0.5, *ends, len(order) - 0.5])
+    wide = np.diff(bounds) > 0.03 * len(order)  # narrower clusters have no room for a number
+    middles = (bounds[:-1] + bounds[1:])[wide] / 2
+    names = [str(number) for number in np.unique(labels[order])[wide]]
+    axes.set_xticks(middles, names)
+    axes.set_yticks(middles, names)
+    axes.set_xlabel("rows, by cluster")
+    axes.set_ylabel("rows, by cluster")
+    axes.grid(visible=False)
+    for spine in axes.spines.values():
+        spine.set_visible(True)
+    bar = axes.figure.colorbar(shown, ax=axes)
+    bar.set_label("probability of being together", color=palette.ink)
+    bar.ax.tick_params(labelsize=10, colors=palette.muted)
+    bar.outline.set_edgecolor(palette.faint)
+    some = f" {MOST_DRAWN_ROWS:,} of {n_rows:,} rows are drawn." if n_rows > MOST_DRAWN_ROWS else ""
+    return Caption("How probable it is that two rows are together", found.describe() + some)
+
+
+def _chosen(
+    rows: Sequence[Any], index: pd.Index, draws: Int[np.ndarray, "draw row"]
+) -> tuple[pd.Index, Int[np.ndarray, "draw chosen"]]:
+    """Return (the names of some rows, the draws of these rows). Raises ValueError for unknown and repeated names."""
+    names = pd.Index(rows)
+    places = index.get_indexer_for(names)
+    unknown = names[places < 0] if len(places) == len(names) else names[:0]
+    if len(unknown) or len(places) != len(names) or not names.is_unique:
+        strange = f"unknown: {list(unknown[:3])}" if len(unknown) else "some name is there twice"
+        raise ValueError(f"got rows with names that do not choose one row each ({strange}), expected names of rows")
+    return names, draws[:, places]
+
+
+def _beginnings(draws: Int[np.ndarray, "draw row"]) -> list[Int[np.ndarray, " row"]]:
+    """Return partitions from which to search: some draws, evenly spaced, and cuts of a tree of clusters.
+
+    The tree joins rows by how often they are together on average; each cut has as many clusters as some draw.
+    """
+    chosen = np.unique(np.linspace(0, len(draws) - 1, CANDIDATES).astype(int))
+    begun = [_numbered(draws[s]) for s in chosen]
+    n_rows = draws.shape[1]
+    if not 1 < n_rows <= MOST_TREE_ROWS:
+        return begun
+    from scipy.cluster.hierarchy import fcluster, linkage  # imported here: it takes a tenth of a second
+    from scipy.spatial.distance import squareform
+
+    apart = 1 - coclustering(draws, pd.RangeIndex(n_rows)).to_numpy()
+    tree = linkage(squareform(apart, checks=False), "average")
+    numbers = {len(np.unique(draw)) for draw in draws}
+    return [*begun, *(_numbered(fcluster(tree, number, "maxclust")) for number in sorted(numbers))]
+
+
+def _moved_row_by_row(
+    labels: Int[np.ndarray, " row"], draws: Int[np.ndarray, "draw row"], loss: PartitionLoss
+) -> Int[np.ndarray, " row"]:
+    """Return the partition after each row went, in turn, where the expected loss is smallest, until none moves.
+
+    A row may begin a cluster of its own while there is one without rows; there is one more than any draw has.
+    """
+    n_draws, n_rows = draws.shape
+    n_places = max(int(labels.max()), int(draws.max())) + 2
+    labels, each = labels.copy(), np.arange(n_draws)
+    step = np.diff(loss.function(np.arange(n_rows + 1.0)))  # f(x + 1) − f(x)
+    counts = np.bincount(labels, minlength=n_places)
+    both = np.zeros((n_places, n_draws, int(draws.max()) + 1), np.int64)
+    for draw in range(n_draws):
+        np.add.at(both[:, draw], (labels, draws[draw]), 1)
+    for _ in range(MOST_PASSES):
+        moved = False
+        for row in range(n_rows):
+            old, theirs = labels[row], draws[:, row]
+            counts[old] -= 1
+            both[old, each, theirs] -= 1
+            # what the loss gains where the row joins each cluster
+            gained = step[counts] - 2 * step[both[:, each, theirs]].mean(1)
+            new = int(np.argmin(gained))
+            new = old if gained[old] <= gained[new] + 1e-9 else new
+            counts[new] += 1
+            both[new, each, theirs] += 1
+            labels[row], moved = new, moved or new != old
+        if not moved:
+            break
+    return _numbered(labels)
+
+
+def _certainty(labels: Int[np.ndarray, " row"], draws: Int[np.ndarray, "draw row"]) -> Float[np.ndarray, " row"]:
+    """Return how often each row is with the others of its cluster, on average over them and the draws, (row,).
+
+    Of a row that is alone in its cluster it is the share of the draws in which it is alone.
+    """
+    found, alone = np.zeros(len(labels)), np.bincount(labels)[labels] == 1
+    for draw in draws:
+        n_places = int(draw.max()) + 1
+        both = np.bincount(labels * n_places + draw, minlength=(int(labels.max()) + 1) * n_places)
+        others = both[labels * n_places + draw] - 1
+        is_alone = np.bincount(draw)[draw] == 1
+        found += np.where(alone, is_alone, others / np.maximum(np.bincount(labels)[labels] - 1, 1))
+    return found / len(draws)
+
+
+def _numbered(labels: Int[np.ndarray, " row"]) -> Int[np.ndarray, " row"]:
+    """Return the labels with their clusters numbered 0, 1, … without gaps."""
+    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
+
+
+def _largest_first(labels: Int[np.ndarray, " row"]) -> Int[np.ndarray, " row"]:
+    """Return the labels with clusters numbered by their size, the largest 0; of equal ones the first row decides."""
+    numbered = _numbered(labels)
+    first = np.unique(numbered, return_index=True)[1]
+    order = np.lexsort((first, -np.bincount(numbered)))
+    return np.argsort(order)[numbered]

@@ -1,0 +1,167 @@
+"""Which rows belong together: pairs, the closest partition and its ball, against loops over pairs and over all
+partitions.
+"""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import partition_oracles as exact
+import pytest
+
+import lvsearch as lv
+from lvsearch.fitted.partition_draws import LOSSES, MOST_ROWS, Partition, closest_partition, coclustering
+
+ROWS, NAMES = 6, pd.Index(list("abcdef"))
+
+
+def random_draws(seed: int, n_draws: int = 40, rows: int = ROWS) -> np.ndarray:
+    """Draws around one partition: some rows go elsewhere."""
+    rng = np.random.default_rng(seed)
+    centre = rng.integers(0, 3, rows)
+    return np.where(rng.random((n_draws, rows)) < 0.25, rng.integers(0, 4, (n_draws, rows)), centre)
+
+
+def binder(one: np.ndarray, other: np.ndarray) -> float:
+    pairs = list(itertools.combinations(range(len(one)), 2))
+    return sum((one[i] == one[j]) != (other[i] == other[j]) for i, j in pairs) / len(pairs)
+
+
+def information(one: np.ndarray, other: np.ndarray) -> float:
+    """H(one | other) + H(other | one), bits."""
+    n, total = len(one), 0.0
+    for i in range(n):
+        both = np.sum((one == one[i]) & (other == other[i]))
+        total += np.log2(np.sum(one == one[i]) / both) + np.log2(np.sum(other == other[i]) / both)
+    return total / n
+
+
+ORACLES = {"vi": information, "binder": binder}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_losses_are_those_of_loops_over_rows_and_pairs(loss: str):
+    draws = random_draws(0)
+    expected = [ORACLES[loss](draws[0], draw) for draw in draws]
+    np.testing.assert_allclose(LOSSES[loss].distances(draws[0], draws), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_no_partition_is_closer(loss: str):
+    everyone = [np.array(labels) for labels in exact.partitions(ROWS)]
+    assert len(everyone) == 203
+    for seed in range(20):
+        draws = random_draws(seed)
+        least = min(np.mean([ORACLES[loss](each, draw) for draw in draws]) for each in everyone)
+        found = closest_partition(draws, NAMES, loss)
+        assert found.expected_loss == pytest.approx(least, abs=1e-9)
+        assert found.expected_loss == pytest.approx(
+            np.mean([ORACLES[loss](found.labels.to_numpy(), draw) for draw in draws])
+        )
+
+
+def test_the_ball_is_the_smallest_that_holds_95_percent_and_its_ends_lie_in_it():
+    draws = random_draws(3, n_draws=200, rows=12)
+    found = closest_partition(draws, pd.RangeIndex(12))
+    far = np.array([information(found.labels.to_numpy(), draw) for draw in draws])
+    assert (far <= found.radius + 1e-9).mean() >= 0.95
+    assert (far < found.radius - 1e-9).mean() < 0.95
+    inside = draws[far <= found.radius + 1e-9]
+    numbers = [len(set(draw)) for draw in inside]
+    ends = {name: getattr(found, name).to_numpy() for name in ("fewest", "most", "farthest")}
+    assert len(set(ends["fewest"])) == min(numbers)
+    assert len(set(ends["most"])) == max(numbers)
+    assert information(ends["farthest"], found.labels.to_numpy()) == pytest.approx(found.radius)
+    assert all(information(each, found.labels.to_numpy()) <= found.radius + 1e-9 for each in ends.values())
+
+
+def test_pairs_and_certainty_are_shares_of_draws():
+    draws = random_draws(1)
+    table, found = coclustering(draws, NAMES), closest_partition(draws, NAMES)
+    for (i, one), (j, other) in itertools.product(enumerate(NAMES), repeat=2):
+        assert table.loc[one, other] == pytest.approx(np.mean(draws[:, i] == draws[:, j]))
+    labels = found.labels.to_numpy()
+    for i in range(ROWS):
+        others = [j for j in range(ROWS) if j != i and labels[j] == labels[i]]
+        alone = np.mean([np.sum(draw == draw[i]) == 1 for draw in draws])
+        expected = np.mean([table.iloc[i, j] for j in others]) if others else alone
+        assert found.certainty.iloc[i] == pytest.approx(expected)
+    assert found.sizes == sorted(found.sizes, reverse=True)
+    assert found.table().index.equals(NAMES)
+
+
+def test_some_rows_can_be_named_and_too_many_are_refused():
+    draws = random_draws(2)
+    chosen = coclustering(draws, NAMES, ["e", "a"])
+    pd.testing.assert_frame_equal(chosen, coclustering(draws, NAMES).loc[["e", "a"], ["e", "a"]])
+    for rows in (["a", "z"], ["a", "a"]):
+        with pytest.raises(ValueError, match="do not choose one row each"):
+            coclustering(draws, NAMES, rows)
+    many = np.zeros((2, MOST_ROWS + 1), int)
+    with pytest.raises(ValueError, match=r"got 5,001 rows, expected at most 5,000.*Name some of them"):
+        coclustering(many, pd.RangeIndex(MOST_ROWS + 1))
+    assert coclustering(many, pd.RangeIndex(MOST_ROWS + 1), [0, 7]).shape == (2, 2)
+
+
+def test_one_row_is_one_cluster():
+    found = closest_partition(np.zeros((9, 1), int), pd.RangeIndex(1))
+    assert found.labels.tolist() == [0]
+    assert found.certainty.tolist() == [1.0]
+    assert found.describe().startswith("1 cluster of 1 row. 95 % of 9 draws")
+
+
+def test_the_sentence_has_numbers_that_can_be_read():
+    found = closest_partition(random_draws(0), NAMES)
+    assert isinstance(found, Partition)
+    assert "of 2.6 bits (variation of information)" in str(found)
+    assert "% of the pairs (Binder's loss)" in str(closest_partition(random_draws(0), NAMES, "binder"))
+
+
+# ── of searches ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def found() -> lv.SearchResult:
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame(rng.normal(0, 0.5, (24, 2)) + 4 * (np.arange(24) % 2)[:, None], columns=["x", "y"])
+    rows.index = pd.Index([f"row {number}" for number in range(24)], name="who")
+    return lv.search(lv.models.FiniteMixture(), rows, max_size=4, seed=0, progress=False)
+
+
+def test_a_search_says_which_rows_belong_together(found: lv.SearchResult, tmp_path):
+    partition, pairs = found.partition(), found.coclustering()
+    assert partition.is_settled
+    assert partition.sizes == [12, 12]
+    assert partition.labels.tolist() == [0, 1] * 12
+    assert partition.labels.index.equals(pairs.index)
+    assert pairs.index.name == "who"
+    assert pairs.loc["row 0", "row 2"] > 0.9
+    assert pairs.loc["row 0", "row 1"] < 0.1
+    # kept draws are those of the later half of each chain, every eighth sweep
+    chains = found.partitions
+    assert chains is not None
+    assert partition.draws == chains.chains * (chains.sweeps - chains.sweeps // 64 * 32) // 8
+    found.save(tmp_path / "kept")
+    again = lv.load(tmp_path / "kept")
+    pd.testing.assert_frame_equal(again.coclustering(), pairs)
+
+
+def test_the_picture_orders_rows_by_cluster(found: lv.SearchResult):
+    axes = found.plot_coclustering()
+    shown = axes.images[0].get_array()
+    assert shown is not None
+    assert shown.shape == (24, 24)
+    assert shown[:12, :12].min() > 0.8
+    assert shown[:12, 12:].max() < 0.2
+    assert "2 clusters of 12, 12 rows" in "\n".join(text.get_text() for text in axes.texts)
+
+
+def test_where_no_partitions_were_drawn_it_says_what_to_do(found: lv.SearchResult):
+    with pytest.raises(ValueError, match=r"got no draws of partitions.*search again with this prior"):
+        found.with_prior(lv.sizes.Poisson(2)).coclustering()
+    with pytest.raises(ValueError, match="got loss='variation', expected one of 'vi', 'binder'"):
+        found.partition("variation")
+    rng = np.random.default_rng(1)
+    topics = lv.search(lv.models.LDA(), rng.poisson(1.0, (8, 5)), max_size=2, evidence="bound", progress=False)
+    with pytest.raises(ValueError, match='got a search with evidence="bound", expected one of a mixture of rows'):
+        topics.partition()
