@@ -45,6 +45,7 @@ from lvsearch.inference.mixture_samplers.chain import (
     LabelState,
     draw_concentration,
     draw_parameters,
+    log_occupancy,
     natural_of_labels,
     process_weights,
 )

@@ -45,6 +45,10 @@ CLIMBS = 4
 """From how many of the best beginnings the search goes on row by row."""
 MOST_PASSES = 50
 """The most passes over all rows of one such search; it ends before if no row moves."""
+SEARCHED_LABELS, FEWEST_SEARCHED = 400_000, 100
+"""The search for the closest partition looks at so many labels of draws: of 4,000 rows at 100 draws, evenly spaced. It
+looks at so many draws at least. The expected loss and the ball are of all draws.
+"""
 MOST_DRAWN_ROWS = 1000
 """The most rows in a picture of pairs; of more rows some are drawn, evenly spaced."""
 MOST_TREE_ROWS = 2000
@@ -197,25 +201,33 @@ def closest_partition(draws: Int[np.ndarray, "draw row"], index: pd.Index, loss:
     if loss not in LOSSES:
         raise ValueError(f"got loss={loss!r}, expected one of {', '.join(map(repr, LOSSES))}")
     measure = LOSSES[loss]
-    begun = [(measure.distances(each, draws).mean(), each) for each in _beginnings(draws)]
-    begun.sort(key=lambda pair: pair[0])
-    climbed = [_moved_row_by_row(labels, draws, measure) for _, labels in begun[:CLIMBS]]
-    labels = min(climbed, key=lambda each: measure.distances(each, draws).mean())
-    labels = _largest_first(labels)
+    looked_at = min(len(draws), max(FEWEST_SEARCHED, SEARCHED_LABELS // draws.shape[1]))
+    some = draws[np.unique(np.linspace(0, len(draws) - 1, looked_at).astype(int))]
+    begun = sorted(_beginnings(some), key=lambda each: measure.distances(each, some).mean())
+    climbed = [_moved_row_by_row(labels, some, measure) for labels in begun[:CLIMBS]]
+    labels = _largest_first(min(climbed, key=lambda each: measure.distances(each, draws).mean()))
 
     # the ball is the smallest that holds so many draws
     far = measure.distances(labels, draws)
     radius = float(np.sort(far)[math.ceil(HELD * len(draws)) - 1])
     numbers = np.array([len(np.unique(draw)) for draw in draws])
     inside = np.flatnonzero(far <= radius)
-    chosen = (
-        max(inside, key=lambda s: (-numbers[s], far[s])),
-        max(inside, key=lambda s: (numbers[s], far[s])),
-        max(inside, key=lambda s: far[s]),
+
+    def clusters(of_row: Int[np.ndarray, " row"]) -> pd.Series:
+        """Return the clusters of all rows as a series, the largest 0."""
+        return pd.Series(_largest_first(of_row), index, name="cluster")
+
+    return Partition(
+        labels=clusters(labels),
+        certainty=pd.Series(_certainty(labels, draws), index, name="certainty"),
+        loss=loss,
+        expected_loss=float(far.mean()),
+        radius=radius,
+        fewest=clusters(draws[max(inside, key=lambda s: (-numbers[s], far[s]))]),
+        most=clusters(draws[max(inside, key=lambda s: (numbers[s], far[s]))]),
+        farthest=clusters(draws[max(inside, key=lambda s: far[s])]),
+        draws=len(draws),
     )
-    ends = (pd.Series(_largest_first(draws[s]), index, name="cluster") for s in chosen)
-    own = pd.Series(labels, index, name="cluster"), pd.Series(_certainty(labels, draws), index, name="certainty")
-    return Partition(*own, loss, float(far.mean()), radius, *ends, len(draws))
 
 
 def draw_coclustering(draws: Int[np.ndarray, "draw row"], found: Partition, axes: "Axes") -> Caption:

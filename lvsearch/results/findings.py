@@ -106,8 +106,9 @@ class Findings:
         if not isinstance(self.evaluator, AllocationEvaluator) or self.state.partitions is None:
             return None
         found = self.evaluator.posterior(self.state.partitions, self.prior)
-        named = found is not None and isinstance(self.training, Points)
-        return replace(found, rows=row_index(self.training)) if named else found
+        if found is None or not isinstance(self.training, Points):
+            return found
+        return replace(found, rows=row_index(self.training))
 
     @property
     def is_finished(self) -> bool:
