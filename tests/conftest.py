@@ -90,10 +90,16 @@ def single_precision() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def shared_programs() -> None:
-    """Programs are let go by the fixture below, between files, and not by every search after so many."""
+    """Programs are let go by the fixture below, between files, and not by every search after so many. Samplers, which
+    ask for some effort, are compiled with as little as everything else.
+    """
     from lvsearch.inference import compiles
+    from lvsearch.models import kernels
 
     compiles.MOST_TRACES = compiles.MOST_MAPS = 10**9
+    some = kernels.SOME_EFFORT[0]
+    assert isinstance(some, dict)
+    some["xla_backend_optimization_level"] = 0  # in the dict itself, which the programs already have
 
 
 @pytest.fixture(scope="module", autouse=True)

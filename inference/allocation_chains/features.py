@@ -144,7 +144,7 @@ class FeatureChain(eqx.Module):
         """Return how many rows have the feature in each place, (place, particle)."""
         return labels.sum(0, dtype=jnp.result_type(float))
 
-    def groups(self, labels: Int[Array, "row place particle"]) -> Int[Array, "row particle"]:
+    def groups(self, labels: Int[Array, "row place particle"]) -> Int[Array, "none particle"]:
         """Return an array without rows, (0, particle): a row may have several features."""
         return jnp.zeros((0, labels.shape[-1]), jnp.int32)
 

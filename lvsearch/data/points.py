@@ -393,7 +393,9 @@ class Points(Data):
 
     def describe(self) -> str:
         """Return the sizes in one line, such as "600 rows × 4 columns, 2,310 of 2,400 cells observed"."""
-        return f"{self.n_units:,} rows × {len(self.columns):,} columns, {self._cells()} observed"
+        rows, columns = self.n_units, len(self.columns)
+        sides = f"{rows:,} row{'s' * (rows != 1)} × {columns:,} column{'s' * (columns != 1)}"
+        return f"{sides}, {self._cells()} observed"
 
     def facts(self) -> tuple[tuple[str, str], ...]:
         """Return (name, value) pairs: the numbers of rows, columns and observed cells."""

@@ -99,16 +99,21 @@ class FittedFactorization(FittedModel):
         return frame.sort_values("prevalence", ascending=False, kind="stable")
 
     def exposures(self, data: Any = None) -> pd.DataFrame:
-        """Return the expected count of each row that comes from each factor, as a table (rows, factors).
+        """Return how many counts of each row are expected to be of each factor, as a table (rows, factors).
 
-        Counts are summed over all columns, missing cells included.
+        The count of a cell is shared out among the factors in proportion to what each is expected to give to it. A
+        missing cell adds its expected count. So the exposures of a row without missing cells add up to its total, apart
+        from columns to which no factor gives anything.
 
         data: the rows; by default the training data.
         """
         points = self._data_as(Points, data)
         intensities = np.asarray(self._describe(points).representation, np.float64)
-        totals = self.factors().to_numpy().sum(axis=1)
-        return pd.DataFrame(intensities * totals, index=row_index(points), columns=self.factors().index)
+        factors = self.factors()
+        per_cell = intensities @ factors.to_numpy()
+        share = np.where(points.observed, points.filled / np.where(per_cell > 0, per_cell, 1.0), 1.0)
+        exposures = intensities * (share @ factors.to_numpy().T)
+        return pd.DataFrame(exposures, index=row_index(points), columns=factors.index)
 
     def expected_counts(self, data: Any = None) -> pd.DataFrame:
         """Return the expected count of each cell given the observed cells of its row, as a table (rows, columns).

@@ -311,10 +311,11 @@ class MixturePosterior:
     def __repr__(self) -> str:
         """Return the posterior in words, with a line on the chains, their R-hat and their errors."""
         effective = self.effective_sample_size
-        worth = "they never change" if math.isnan(effective) else f"{effective:.0f}"
+        in_use = self.name_in_use
+        worth = f"{in_use} never change" if math.isnan(effective) else f"effective draws of {in_use}: {effective:.0f}"
         return (
             f"{self.describe()}\n  {self.chains} chains, {self.sweeps} sweeps of each; R-hat {self.rhat:.3f}; largest "
-            f"Monte Carlo error {self.largest_error:.3f}; effective draws of {self.name_in_use}: {worth}"
+            f"Monte Carlo error {self.largest_error:.3f}; {worth}"
         )
 
 

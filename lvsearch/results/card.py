@@ -40,6 +40,10 @@ MOST_ROWS = 24
 BEYOND_THE_ERRORS = "; how far the bound is below the evidence is in none of these errors, and grows with the size"
 
 
+FEWEST_TO_SPLIT = 8
+"""The fewest units of which the card advises to hold some out."""
+
+
 def summary(result: Findings, held_out: pd.DataFrame | None = None) -> str:
     """Return the answer and the facts of a search as a few lines of plain text.
 
@@ -264,10 +268,11 @@ def _chains_in_words(result: Findings) -> str:
     found = result.partitions
     assert found is not None
     worth = found.effective_sample_size
-    draws = "they never change" if math.isnan(worth) else f"{worth:,.0f}"
+    never = math.isnan(worth)
+    draws = f"{found.name_in_use} never change" if never else f"effective draws of {found.name_in_use} {worth:,.0f}"
     return (
         f"of all sizes at once, from {found.chains} {name_of_chains(result)} of the rows, parameters integrated out, "
-        f"{found.sweeps} sweeps of each: R-hat {found.rhat:.3f}, effective draws of {found.name_in_use} {draws}, "
+        f"{found.sweeps} sweeps of each: R-hat {found.rhat:.3f}, {draws}, "
         f"largest Monte Carlo error of a probability {found.largest_error:.3f}. Evidence is known up to one constant"
     )
 
@@ -396,10 +401,14 @@ def _held_out_in_words(result: Findings, held_out: pd.DataFrame | None) -> str:
         return f"{told} the search, and not looked at yet: result.compare_held_out() compares the sizes on them"
     if result.training is None:
         return "no data to hold out: the evaluator has them"
-    nouns = result.training.nouns
+    nouns, n_units = result.training.nouns, result.training.n_units
+    if n_units < FEWEST_TO_SPLIT:
+        return f"not looked at: {n_units} {nouns.unit if n_units == 1 else nouns.units} cannot spare any"
+    # a comparison needs two units
+    share = "0.1" if n_units >= 2 / 0.1 else "0.3"
     return (
         f"not looked at. {nouns.units.capitalize()} that the search did not see are the best check: train, test = "
-        f"{nouns.whole}.split(0.1), search train, then result.compare_held_out(test)"
+        f"{nouns.whole}.split({share}), search train, then result.compare_held_out(test)"
     )
 
 

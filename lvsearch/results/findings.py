@@ -1,11 +1,12 @@
 """The class `Findings`: the numbers that a search found, as tables, fitted models and predictions."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar, cast
 
+import jax
 import numpy as np
 import pandas as pd
 
@@ -15,7 +16,8 @@ from lvsearch.data.points import Points, row_index
 from lvsearch.fitted.kinds import as_fitted_model
 from lvsearch.fitted.mixture_posterior import MixturePosterior, estimate_from_chains
 from lvsearch.fitted.model import FittedModel
-from lvsearch.inference.engine.describing import unit_ceilings
+from lvsearch.inference.engine.describing import UnitScores, score_units, unit_ceilings
+from lvsearch.inference.engine.estimate import capacity_of
 from lvsearch.models.plain_arguments import one_of, shortened_repr
 from lvsearch.recommending.evaluator import PredictiveEvaluator
 from lvsearch.recommending.recommendation import Recommendation
@@ -46,6 +48,8 @@ from lvsearch.sizing.words import size_text
 
 FindingsType = TypeVar("FindingsType", bound="Findings")
 KINDS = ("estimate", "certified", "diminishing")
+SAMPLES = 200
+"""The number of importance samples for each unit whose likelihood needs sampling."""
 ROUNDING = 1e-12
 """The largest share of the prior that counts as 0, because it may be a rounding error of sums of probabilities."""
 
@@ -442,11 +446,15 @@ class Findings:
         return replace(self, prior=prior, state=state, scrutiny=self.scrutiny.with_prior(prior))
 
     def predict(self, test: Any) -> Prediction:
-        """Return log p(test | train) in nats, averaged over sizes, as a `Prediction`.
+        """Return how probable new units are given the training data, averaged over sizes, in nats, as a `Prediction`.
 
-        Marginal evidence gives an estimate over the sizes whose fit was kept. Plug-in evidence gives intervals for the
-        parameters that were fitted. Under plug-in evidence, a size whose fit was not kept (setting `keep`) may predict
-        anything between probability 0 and the model's upper bound (the ceiling).
+        Marginal evidence gives an estimate over the sizes whose fit was kept. Each unit is scored by itself, as in
+        `compare_held_out`: rows of a mixture with parameters integrated out under the fit, units of other models at
+        parameters at their posterior means. `estimate.method` says which. What test units would say of each other is
+        not used.
+
+        Plug-in evidence gives intervals for the parameters that were fitted. Under it, a size whose fit was not kept
+        (setting `keep`) may predict anything between probability 0 and the model's upper bound (the ceiling).
 
         test: units that the search did not see, on the axes of the training data.
         Raises ValueError if no kept size has any probability, and for data on other axes.
@@ -462,8 +470,10 @@ class Findings:
                     "no kept fit has any probability under this prior: fit the best size with result.fit(size) and "
                     "score it, or search under this prior"
                 )
-            scores = np.array([known[size].score_units(data) for size in sizes])
-            return Prediction(None, None, estimate_prediction(weights / weights.sum(), scores, training.nouns.unit))
+            by_size = self.score_units_by_size(data, sizes, SAMPLES, seed=0)
+            scores, method = np.stack([by_size[size].per_unit for size in sizes]), by_size[sizes[-1]].method
+            found = estimate_prediction(weights / weights.sum(), scores, training.nouns.unit, method)
+            return Prediction(None, None, found)
         bounds = self.certified()
         ceilings = unit_ceilings(cast(ModelEvaluator, self.evaluator).model, data.dataset())
         lower = np.full((len(bounds.sizes), data.n_units), -np.inf)
@@ -476,6 +486,22 @@ class Findings:
             predict_per_unit(bounds, lower, upper, ceilings, training.nouns.unit),
             None,
         )
+
+    def score_units_by_size(self, data: Data, sizes: Sequence[Size], samples: int, seed: int) -> dict[Size, UnitScores]:
+        """Return log p(unit | fit) of each unit under the fit of each size, {size: scores in nats}.
+
+        All sizes share the padded size and the random key, so that their differences share the noise of sampling.
+
+        data: units on the axes of the training data. sizes: sizes; those whose fit was not kept are fitted again.
+        samples: the number of samples per unit, for models whose likelihood needs sampling. seed: the seed of these.
+        """
+        capacity = tuple(max(sizes_of_one) for sizes_of_one in zip(*map(capacity_of, sizes), strict=True))
+        batches, key = data.dataset(), jax.random.key(seed)
+        estimates = {size: self.fit(size).estimate for size in sizes}
+        return {
+            size: score_units(each.model, each, batches, capacity=capacity, samples=samples, key=key)
+            for size, each in estimates.items()
+        }
 
     def component_map(self, size: Size | int, larger: Size | int | None = None) -> ComponentMap:
         """Return which components split, which merged and which stayed between the fits of two sizes.

@@ -7,20 +7,16 @@ with the search.
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import pandas as pd
 
 from lvsearch.data.base import Data, Nouns
 from lvsearch.data.kinds import decode_data
 from lvsearch.files.storage import CorruptFolderError, read_folder
-from lvsearch.inference.engine.describing import UnitScores, score_units
-from lvsearch.inference.engine.estimate import capacity_of
-from lvsearch.results.findings import Findings
+from lvsearch.results.findings import SAMPLES, Findings
 from lvsearch.results.wording import unit_name
 from lvsearch.sizing.words import size_text
 
-SAMPLES = 200
 WITHIN = 0.02
 """Nats per token (or cell) within which a size counts as predicting as well as the best."""
 CONTENT = "held-out data"
@@ -58,13 +54,7 @@ def held_out_comparison(result: Findings, test: Any, *, samples: int = SAMPLES, 
     nouns, n_units, n_observations = data.nouns, data.n_units, data.n_observations
     reference = result.best_size
     sizes = sorted({size for size, fit in result.state.kept.items() if fit.state is not None} | {reference})
-    # one padded size and one random key for all sizes, so that differences share the noise of sampling
-    capacity = tuple(max(sizes_of_one) for sizes_of_one in zip(*map(capacity_of, sizes), strict=True))
-    batches, key = data.dataset(), jax.random.key(seed)
-    scores: dict[tuple[int, ...], UnitScores] = {}
-    for size in sizes:
-        estimate = result.fit(size).estimate
-        scores[size] = score_units(estimate.model, estimate, batches, capacity=capacity, samples=samples, key=key)
+    scores = result.score_units_by_size(data, sizes, samples, seed)
     names = ("size",) if result.prior.dimension == 1 else tuple(result.evaluator.size_names)
     score_name, difference_name = _columns(nouns)
     rows = []

@@ -18,8 +18,8 @@ from lvsearch.results import card as cards
 from lvsearch.results import plots
 from lvsearch.results.checkpoint import load_findings, save_result
 from lvsearch.results.fewer_units import robust_search
-from lvsearch.results.findings import Findings
-from lvsearch.results.heldout import SAMPLES, held_out_comparison, require_comparable
+from lvsearch.results.findings import SAMPLES, Findings
+from lvsearch.results.heldout import held_out_comparison, require_comparable
 from lvsearch.results.more_posteriors import occupied_sizes, prior_members
 from lvsearch.results.persisting import persistence_of
 from lvsearch.results.repeated_searches import audit_search, vary

@@ -23,8 +23,8 @@ from lvsearch.interrupts import was_interrupted
 from lvsearch.models.lda import LDA
 from lvsearch.models.plain_arguments import LARGEST_SEED, checked_seed, whole_number
 from lvsearch.progress import progress_bar
-from lvsearch.results.findings import Findings
-from lvsearch.results.heldout import SAMPLES, require_comparable
+from lvsearch.results.findings import SAMPLES, Findings
+from lvsearch.results.heldout import require_comparable
 from lvsearch.results.persisting import fitted_from_scratch
 from lvsearch.results.repeated_searches import audited_search, search_of_model
 from lvsearch.scrutiny import other_scores as kinds

@@ -13,6 +13,9 @@ from lvsearch.sizing.racing import UNSETTLED
 from lvsearch.sizing.sizes import Size
 from lvsearch.sizing.words import is_or_are, size_text, size_with_nouns, sizes_in_words
 
+NOTHING = 1e-12
+"""A prior probability that counts as none."""
+
 
 def unit_name(result: Findings) -> str:
     """Return the plural noun that sizes count, such as "topics"; "size" if there are several size variables."""
@@ -160,8 +163,22 @@ def is_nothing_compared(result: Findings) -> bool:
 
 
 def is_only_size_allowed(result: Findings) -> bool:
-    """Return True if the search was allowed to try a single size, so that its probability says nothing."""
-    return result.settings.max_size is not None and max(result.settings.max_size) == 1
+    """Return True if the largest size or the prior allowed a single size, so that its probability says nothing."""
+    if result.settings.max_size is not None and max(result.settings.max_size) == 1:
+        return True
+    allowed = _log_allowed(result)
+    return any(result.prior.log_pmf(visit.size) >= allowed - NOTHING for visit in result.visits)
+
+
+def excludes_larger_sizes(result: Findings) -> bool:
+    """Return True if the prior gives no probability to sizes above the largest allowed, so that these cannot matter."""
+    return _log_allowed(result) >= -NOTHING
+
+
+def _log_allowed(result: Findings) -> float:
+    """Return the log of the prior probability of all sizes up to the largest allowed."""
+    most = result.settings.max_size
+    return 0.0 if most is None else result.prior.log_box((1,) * len(most), tuple(number + 1 for number in most))
 
 
 def has_probabilities(result: Findings) -> bool:
@@ -194,8 +211,9 @@ def _rows_held_in_words(result: Findings) -> tuple[str, str]:
     assert result.partitions is not None
     held, best, chance = result.partitions.occupied_summary()
     numbers = _first_to_last([(number,) for number in held])
+    hold = f"{component_name(result)} holds" if held == [1] else f"{unit_name(result)} hold"
     return (
-        f"{numbers} {unit_name(result)} hold rows (95 %)",
+        f"{numbers} {hold} rows (95 %)",
         f"most probably {best} ({in_percent(chance)}); the data leave the number open",
     )
 
@@ -283,6 +301,8 @@ def _end_reached(result: Findings) -> str | None:
     best, allowed = _best(result), result.settings.max_size
     if is_only_size_allowed(result):
         return None  # a single size rises above nothing
+    if excludes_larger_sizes(result):
+        allowed = None
     if result.partitions is not None:
         return "largest allowed" if allowed == best else None
     tried = tuple(max(numbers) for numbers in zip(*(visit.size for visit in result.visits), strict=True))
@@ -371,7 +391,7 @@ def probability_in_words(result: Findings) -> str:
     if is_only_size_allowed(result):
         return (
             f"none: {size_in_words(result, found.best)} {verb_of_size(result, found.best)} the only size allowed. "
-            "Allow more (max_size=)"
+            f"Allow more ({'prior' if excludes_larger_sizes(result) else 'max_size'}=)"
         )
     if is_nothing_compared(result):
         return (
@@ -417,7 +437,7 @@ def probability_in_words(result: Findings) -> str:
 def limit_in_words(result: Findings) -> str | None:
     """Return a warning if a size that may be the best is at the largest size allowed; otherwise None."""
     allowed = result.settings.max_size
-    if allowed is None or result.evaluator.nested or result.by_prediction:
+    if allowed is None or result.evaluator.nested or result.by_prediction or excludes_larger_sizes(result):
         return None
     if any(size == most for sizes in _together(result) for size, most in zip(sizes, allowed, strict=True)):
         return f"{size_text(allowed)} is the largest size allowed: raise it to see whether more would be better"

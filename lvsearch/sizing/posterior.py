@@ -230,6 +230,10 @@ class PriorInfluence:
         return f"it matters among the sizes tried: a flat one moves probability {distance} ({modes})"
 
 
+TIED = 1e-6
+"""The difference of two log evidences, in nats, that rounding may make."""
+
+
 def prior_influence(
     sizes: Sequence[Size], log_prior: PerSize, estimate: PerSize, standard_error: PerSize
 ) -> PriorInfluence:
@@ -242,7 +246,11 @@ def prior_influence(
     ours = estimate_posterior(sizes, log_prior, estimate, standard_error)
     flat = estimate_posterior(sizes, np.zeros_like(log_prior), estimate, standard_error)
     moved = 0.5 * float(np.abs(ours.probability - flat.probability).sum())
-    return PriorInfluence(total_variation=min(moved, 1.0), mode=ours.best, flat_mode=flat.best)
+    # where the evidence of two sizes is the same within its errors, noise would choose one of them
+    one, other = (list(sizes).index(each) for each in (ours.best, flat.best))
+    apart = abs(float(estimate[other] - estimate[one]))
+    tied = apart <= TIED + float(np.hypot(standard_error[one], standard_error[other]))
+    return PriorInfluence(total_variation=min(moved, 1.0), mode=ours.best, flat_mode=ours.best if tied else flat.best)
 
 
 def in_percent(probability: float) -> str:

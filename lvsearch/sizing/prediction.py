@@ -51,22 +51,25 @@ class PredictionInterval:
 
 @dataclass(frozen=True)
 class PredictionEstimate:
-    """Estimates of log p(test | train), averaged over the sizes tried, with parameters at posterior means; nats.
+    """Estimates of log p(test | train), averaged over the sizes whose fit was kept; nats.
 
     log_whole_set: one average over sizes for all test units together.
     log_per_unit: an average over sizes for each unit, summed over units as logs.
     unit: the noun for a unit, such as "document".
+    method: how the log p of a unit under one fit was computed, in words.
     """
 
     log_whole_set: float
     log_per_unit: float
     unit: str = "unit"
+    method: str = ""
 
     def describe(self) -> str:
         """Return both estimates of log p(test | data) in one line for people, in nats."""
+        how = f" Each {self.unit} by itself: {self.method}." if self.method else ""
         return (
-            f"estimate over the sizes tried: log p(test | data) ≈ {self.log_whole_set:,.2f} nats averaged for the "
-            f"whole set, {self.log_per_unit:,.2f} averaged per {self.unit}"
+            f"estimate over the sizes whose fit was kept: log p(test | data) ≈ {self.log_whole_set:,.2f} nats averaged "
+            f"for the whole set, {self.log_per_unit:,.2f} averaged per {self.unit}.{how}"
         )
 
 
@@ -78,7 +81,7 @@ class Prediction:
     |---|---|---|
     | `whole_set` | plug-in | interval on log p(test | train), one average over sizes for all units together |
     | `per_unit` | plug-in | interval on Σ_u log p(test_u | train), an average over sizes for each unit |
-    | `estimate` | marginal | both averages, over the kept sizes, with posterior-mean parameters; not a bound |
+    | `estimate` | marginal | both averages, over the sizes whose fit was kept; not a bound |
 
     `whole_set` is never above the prediction of the best size; `per_unit` may be. In the intervals, unvisited sizes and
     sizes whose fit was not kept may predict anything up to the ceiling. Fields that do not apply are None.
@@ -137,13 +140,17 @@ def predict_per_unit(
 
 
 def estimate_prediction(
-    probability: Float[np.ndarray, " sizes"], log_predictive: Float[np.ndarray, "sizes units"], unit: str = "unit"
+    probability: Float[np.ndarray, " sizes"],
+    log_predictive: Float[np.ndarray, "sizes units"],
+    unit: str = "unit",
+    method: str = "",
 ) -> PredictionEstimate:
     """Return estimates of log p(test | train), averaged over sizes by their posterior probabilities.
 
     probability: posterior probability of each size; they sum to 1.
     log_predictive: log p(test_u | size) of each size and unit, nats.
     unit: the name of a unit for people, such as "document".
+    method: how log p of a unit was computed, in words.
 
     Raises ValueError for wrong shapes, NaN, or probabilities that do not sum to 1.
     """
@@ -156,7 +163,8 @@ def estimate_prediction(
     used = probability > 0.0
     log_weight, rows = np.log(probability[used]), log_predictive[used]
     whole = np.logaddexp.reduce(log_weight + rows.sum(axis=1))
-    return PredictionEstimate(float(whole), float(np.logaddexp.reduce(log_weight[:, None] + rows, axis=0).sum()), unit)
+    each = np.logaddexp.reduce(log_weight[:, None] + rows, axis=0)
+    return PredictionEstimate(float(whole), float(each.sum()), unit, method)
 
 
 def _interval_per_unit(

@@ -4,6 +4,8 @@ import inspect
 import json
 import re
 import shutil
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -13,9 +15,18 @@ import lvsearch as lv
 from lvsearch import api
 from lvsearch.command import cli
 from lvsearch.command.simulated import planted
+from lvsearch.results import heldout
 from lvsearch.searching import controller
 
 ENDING = ["--no-cache", "--quiet"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_held_out_samples() -> Iterator[None]:
+    """Score held-out documents with few samples, since no test here asks how precise the scores are."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(heldout, "held_out_comparison", partial(heldout.held_out_comparison, samples=16))
+        yield
 
 
 @pytest.fixture(scope="module")

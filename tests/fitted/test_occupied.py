@@ -27,6 +27,7 @@ from lvsearch.models.contract import Model
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.hdp import HDP, HDPMixture
 from lvsearch.models.hlda import HLDA
+from lvsearch.models.hyperpriors import GammaPrior
 
 Z_LIMIT = 4.5
 
@@ -81,8 +82,9 @@ ETA, GAMMA, ALPHA = 0.4, 1.3, 0.8
 
 @cache
 def topics() -> Problem:
-    joint = hdp_oracles.posterior(COUNTS, ETA, hdp_oracles.known(GAMMA), hdp_oracles.known(ALPHA))
-    return Problem(HDP(ETA, GAMMA, ALPHA), COUNTS, (by_count(joint),), 400)
+    """Words of three documents, with a prior of γ that reaches from almost 0 to 10."""
+    joint = hdp_oracles.posterior(COUNTS, ETA, hdp_oracles.gamma_grid(0.5, 0.3), hdp_oracles.known(ALPHA))
+    return Problem(HDP(ETA, GammaPrior(0.5, 0.3), ALPHA), COUNTS, (by_count(joint),), 400)
 
 
 @cache

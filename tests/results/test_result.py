@@ -22,6 +22,7 @@ from small_searches import (
 )
 
 import lvsearch as lv
+from lvsearch.results import result as results
 from lvsearch.results.result import SearchResult
 from lvsearch.searching.controller import SearchState, witness_search
 from lvsearch.searching.evaluators import ModelEvaluator
@@ -313,21 +314,24 @@ def test_per_document_prediction_adds_over_documents_and_the_whole_set_does_not_
     assert parts[0].log_lower + parts[1].log_lower == pytest.approx(parts[2].log_lower, rel=1e-6)
     assert parts[0].log_upper + parts[1].log_upper == pytest.approx(parts[2].log_upper, rel=1e-6)
     marginal = searched("bound").predict(both).estimate
-    best = max(searched("bound").fit(size).score(both) for size in searched("bound").state.kept)
-    assert marginal.log_whole_set <= best + 1e-9
+    per_size = searched("bound").compare_held_out(both)["log_p_per_token"] * both.n_observations
+    assert marginal.log_whole_set <= per_size.max() + 1e-9
 
 
 def test_marginal_prediction_is_an_estimate_and_says_so():
     result, docs = searched("bound"), held_out()
     prediction = result.predict(docs)
     assert (prediction.whole_set, prediction.per_unit) == (None, None)
-    assert "estimate over the sizes tried" in prediction.describe()
+    assert "estimate over the sizes whose fit was kept" in prediction.describe()
+    assert "Each document by itself: annealed importance sampling" in prediction.describe()
     table = result.posterior().set_index("size")["probability"]
-    scores = {size: result.fit(size).score_units(docs) for size in result.state.kept}
-    weights = np.array([table[size[0]] for size in scores])
-    by_hand = np.logaddexp.reduce(np.log(weights)[:, None] + np.stack(list(scores.values())), axis=0).sum()
+    held_out_table = result.compare_held_out(docs)
+    per_size = held_out_table.set_index("size")["log_p_per_token"] * docs.n_observations
+    weights = np.array([table[size] for size in per_size.index])
+    by_hand = np.logaddexp.reduce(np.log(weights) + per_size.to_numpy())
     assert prediction.estimate is not None
-    assert prediction.estimate.log_per_unit == pytest.approx(by_hand, rel=1e-9)
+    assert prediction.estimate.log_whole_set == pytest.approx(by_hand, rel=1e-9)
+    assert prediction.estimate.log_per_unit >= prediction.estimate.log_whole_set - 1e-9
     texts = searched("plug-in").predict(docs).describe().splitlines()
     forms = ("whole set", "per document")
     assert [line.split(":")[0] for line in texts] == [f"proved of these fits, {form}" for form in forms]
@@ -433,8 +437,14 @@ def test_evidence_is_that_of_the_state_it_carries():
         assert upper.sum() >= fit.evidence.lower - 1e-6
 
 
-def test_held_out_data_are_on_the_print_of_a_search_that_kept_some():
+def test_held_out_data_are_on_the_print_of_a_search_that_kept_some(monkeypatch: pytest.MonkeyPatch):
     """What was kept and which call compares on it; after that call, what it found. A print computes neither."""
+    compare = results.held_out_comparison
+
+    def with_few_samples(*given, samples, **named):  # how precise the scores are is not asked here
+        return compare(*given, samples=min(samples, 16), **named)
+
+    monkeypatch.setattr(results, "held_out_comparison", with_few_samples)
     asked = searched("bound")
     assert "corpus.split(0.1)" in repr(asked)
     kept = replace(asked, held_out=corpus().select(range(10)))

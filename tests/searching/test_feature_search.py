@@ -9,6 +9,8 @@ import pytest
 import lvsearch as lv
 from lvsearch.fitted.mixture_posterior import MixturePosterior
 from lvsearch.inference.allocation_chains import AllocationTrace
+from lvsearch.inference.allocation_chains.run import CHAINS as SEARCH_CHAINS
+from lvsearch.inference.features import estimator as feature_fits
 from lvsearch.models.contract import Model
 
 MODEL = lv.models.IBP()
@@ -22,7 +24,10 @@ def planted() -> lv.Points:
 
 @pytest.fixture(scope="module")
 def found() -> lv.SearchResult:
-    return lv.search(MODEL, planted(), max_size=8, seed=0, progress=False)
+    """Return the search. Its fits run as many chains as the search, so that both share one compiled program."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(feature_fits, "CHAINS", SEARCH_CHAINS)
+        return lv.search(MODEL, planted(), max_size=8, seed=0, progress=False)
 
 
 def test_the_answer_is_the_number_of_features_in_use(found: lv.SearchResult):

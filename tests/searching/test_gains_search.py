@@ -22,21 +22,21 @@ PLANTED = 3
 
 
 @pytest.fixture
-def gains_from_1000_words_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sizes are compared by gains from 1,000 words on."""
+def gains_from_500_words_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes are compared by gains from 500 words on."""
     for module in (size_gain, path_starts):
-        monkeypatch.setattr(module, "MOST_FROM_PRIOR", 1000)
+        monkeypatch.setattr(module, "MOST_FROM_PRIOR", 500)
 
 
 def corpus() -> lv.Corpus:
-    """80 documents of 40 words from three topics over 30 words, each document mostly about one."""
+    """40 documents of 40 words from three topics over 30 words, each document mostly about one."""
     rng = np.random.default_rng(3)
     topics = rng.dirichlet(np.full(30, 0.1), PLANTED)
-    proportions = rng.dirichlet(np.full(PLANTED, 0.3), 80)
+    proportions = rng.dirichlet(np.full(PLANTED, 0.3), 40)
     return lv.Corpus.from_matrix(np.stack([rng.multinomial(40, each @ topics) for each in proportions]))
 
 
-def test_the_planted_number_is_found_and_fits_begin_with_more_topics(gains_from_1000_words_on: None):
+def test_the_planted_number_is_found_and_fits_begin_with_more_topics(gains_from_500_words_on: None):
     result = lv.search(lv.models.LDA(1.0, 0.1), corpus(), max_size=4, progress=False)
     found = result.estimated
     assert found.best == (PLANTED,)
@@ -61,7 +61,7 @@ def test_the_planted_number_is_found_and_fits_begin_with_more_topics(gains_from_
 
 @pytest.mark.slow
 def test_threads_of_a_search_find_what_one_fit_after_the_other_finds(
-    gains_from_1000_words_on: None, monkeypatch: pytest.MonkeyPatch
+    gains_from_500_words_on: None, monkeypatch: pytest.MonkeyPatch
 ):
     """A search with many processors uses threads without being asked."""
     begun, results = [], []

@@ -113,7 +113,7 @@ def test_a_plain_estimate_is_labelled():
     got = estimate_prediction(probability, PREDICTIVE)
     assert got.log_whole_set == pytest.approx(math.log(probability @ np.exp(PREDICTIVE.sum(axis=1))))
     assert got.log_per_unit == pytest.approx(np.log(probability @ np.exp(PREDICTIVE)).sum())
-    assert got.describe().startswith("estimate over the sizes tried")
+    assert got.describe().startswith("estimate over the sizes whose fit was kept")
 
 
 def test_bad_predictions_are_explained():

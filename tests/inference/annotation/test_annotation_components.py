@@ -66,9 +66,9 @@ KINDS += [(name, component, rows, one_by_one(component)) for name, component, ro
 
 
 ONE_FACTOR = [(GMMixture, *kind) for kind in KINDS] + [(model, *KINDS[1]) for model in (GMLDA, CorrLDA)]
-QUICK = {"GMMixture-levels", "CorrLDA-full covariance"}
-"""Cells of their own in a model without words of regions, a matrix in one with them; the rest, in the slow tier here,
-are in the tables of mixtures, and regions of one number a cell are found below."""
+QUICK = {"CorrLDA-full covariance"}
+"""The case of the fast tier: a matrix in a model with words of regions. Mixtures of the other kinds have tests of their
+own there, and regions whose cells are independent are found below."""
 
 
 @pytest.mark.parametrize(

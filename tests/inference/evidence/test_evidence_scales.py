@@ -250,7 +250,7 @@ def test_columns_that_hang_together_move_one_after_another():
 # ── a least width ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-TIES = np.array([0.0] * 8 + [-1.1, 0.6])[:, None]
+TIES = np.array([0.0] * 6 + [-1.1, 0.6])[:, None]
 LEAST, WIDE, ONE = 1e-8, 0.05, GammaPrior(1.0, 1.0)
 
 

@@ -490,7 +490,8 @@ def test_factors_are_those_planted():
     own = signatures.loc[[top.index[list(map(sorted, top["columns"])).index([f"a{n}" for n in range(3)])]]]
     np.testing.assert_allclose(own.to_numpy()[0, :3], factors[0, :3] / 21, atol=0.03)
     exposures, expected = best.exposures(), best.expected_counts()
-    np.testing.assert_allclose(exposures.sum(axis=1), expected.sum(axis=1), rtol=1e-6)
+    missing = np.where(points.observed, 0.0, expected.to_numpy()).sum(axis=1)
+    np.testing.assert_allclose(exposures.sum(axis=1), points.filled.sum(axis=1) + missing, rtol=1e-6)
     np.testing.assert_allclose(expected.to_numpy().sum(), np.nansum(points.values), rtol=0.05)
     assert list(expected.columns) == list(points.columns)
     assert expected.index[0] == "row 0"
@@ -498,6 +499,12 @@ def test_factors_are_those_planted():
     assert best.transform(points).shape == (60, 3)
     with pytest.raises(ValueError, match="n_columns=0"):
         best.top_columns(0)
+
+
+def test_of_one_factor_every_count_is_its_own():
+    """Of rows that hold 5, 0 and 3 counts it was 4.40, .73 and 2.94: the mean of another row like it."""
+    fit = lv.fit(lv.models.PoissonFactorization(), np.array([[0, 4, 1], [0, 0, 0], [2, 0, 1.0]]), size=1)
+    np.testing.assert_allclose(fit.exposures()[fit.factors().index[0]], [5.0, 0.0, 3.0], atol=1e-9)
 
 
 def test_factors_are_matched_and_compared_by_cells_and_by_columns():

@@ -107,7 +107,8 @@ def chain_z(problem: Any, sweeps: int, n_chains: int = 1500) -> np.ndarray:
     [
         pytest.param(topics, 1500, marks=pytest.mark.slow),
         pytest.param(topics_of_a_prior, 1500, marks=pytest.mark.slow),
-        (topics_of_a_prior, 500),
+        # the number of topics with γ drawn is compared in the fast tier by test_occupied.py
+        pytest.param(topics_of_a_prior, 500, marks=pytest.mark.slow),
     ],
     ids=lambda each: getattr(each, "__name__", str(each)),
 )

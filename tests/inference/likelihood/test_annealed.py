@@ -325,7 +325,7 @@ def distance_after_moves(topics, prior, words, s, move) -> tuple[float, float]:
     return float(((seen - expected) ** 2 / expected).mean()), float(moved)
 
 
-@pytest.mark.parametrize(("s", "alpha"), [(1.0, 0.02), (0.4, 1e-3)])
+@pytest.mark.parametrize(("s", "alpha"), [pytest.param(1.0, 0.02, marks=pytest.mark.slow), (0.4, 1e-3)])
 def test_splits_and_merges_leave_the_path_as_it_is(ambiguous, s, alpha):
     """Exact draws of the topics of five tokens have the same shares after three moves: χ² of each is 1 on average."""
     topics, words = ambiguous

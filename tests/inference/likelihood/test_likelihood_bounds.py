@@ -122,7 +122,7 @@ def test_realistic_documents_stay_inside():
 
 def test_padding_topics_changes_nothing():
     """Inactive topics may hold anything, NaN included, and weigh nothing."""
-    topics, alpha, counts = corpus()
+    topics, alpha, counts = corpus(n_documents=4)
     plain = document_bounds(topics, alpha, counts)
     padded = document_bounds(
         np.insert(topics, [0, 3], [[np.nan], [9.0]], axis=0), np.insert(alpha, [0, 3], 0.0), counts
