@@ -229,7 +229,7 @@ class MixturePosterior:
         )
 
     def coclustering(self, rows: Sequence[Any] | None = None) -> pd.DataFrame:
-        """Return how probable it is that two rows are in one component, as a table (row, row) with 1 on its diagonal.
+        """Return how probable it is that two rows are in one cluster, as a table (row, row) with 1 on its diagonal.
 
         It is averaged over all numbers of components. Partitions are recorded after every eighth sweep of the second
         half of each chain.
@@ -243,11 +243,12 @@ class MixturePosterior:
         return coclustering(draws, index, rows)
 
     def partition(self, loss: str = "vi") -> Partition:
-        """Return the partition of the rows that is closest to the posterior on average, and its 95 % credible ball.
+        """Return the partition of the rows that is closest to the draws on average, and its 95 % credible ball.
 
         The number of its clusters need not be the most probable number of components, which may be empty or small.
 
-        loss: "vi", the variation of information, or "binder", the share of pairs that are together in one only.
+        loss: "vi", the variation of information, or "binder", the share of pairs that are together in one partition but
+            not in the other.
 
         Raises ValueError for another loss, and where no partitions were drawn, as `coclustering`.
         Source: Wade & Ghahramani (2018), *Bayesian cluster analysis*.

@@ -14,7 +14,7 @@ are
     Binder = [Σ_k f(n_k) + Σ_l f(m_l) − 2 Σ_kl f(n_kl)] / (n (n − 1)),     f(x) = x².
 
 VI is the variation of information (Meilă 2007), and at most log₂ n. Binder's loss is the share of the pairs that are
-together in one of the two partitions only. It likes to split off single rows, which VI does less (Wade & Ghahramani
+together in one partition but not in the other. It likes to split off single rows, which VI does less (Wade & Ghahramani
 2018).
 
 Source: Wade & Ghahramani (2018), *Bayesian cluster analysis: point estimation and credible balls*, §3 and §4; Dahl,
@@ -112,21 +112,22 @@ class Partition:
     | field | shape | meaning |
     |---|---|---|
     | `labels` | (row,) | the cluster of each row; 0 is the largest cluster |
-    | `certainty` | (row,) | how often a row is with the others of its cluster on average, or alone if it is alone |
+    | `shares` | (row, cluster) | how often a row is with a row of the cluster, on average over its rows and the draws |
     | `loss` | | "vi" or "binder" |
-    | `expected_loss` | | the average loss between this partition and a draw |
-    | `radius` | | the loss within which 95 % of the draws lie: the radius of the credible ball |
+    | `expected_loss` | | the average loss between this partition and a draw, in bits, or as a share of the pairs |
+    | `radius` | | the loss within which 95 % of the draws lie: the radius of the credible ball, in the same unit |
     | `fewest` | (row,) | of the draws in the ball with the fewest clusters, the one farthest from `labels` |
     | `most` | (row,) | of the draws in the ball with the most clusters, the one farthest from `labels` |
     | `farthest` | (row,) | the draw in the ball that is farthest from `labels` |
     | `draws` | | the number of draws |
-    | `is_settled` | | whether the chains that drew agree |
+    | `is_settled` | | whether the chains agree and are precise enough; if not, the description begins by saying so |
 
-    `labels`, `certainty`, `fewest`, `most` and `farthest` are series with the names of the rows.
+    A row does not count among the rows of its own cluster. If it is alone there, its share is how often it is alone.
+    `labels`, `fewest`, `most` and `farthest` are series with the names of the rows, and `shares` a table with them.
     """
 
     labels: pd.Series
-    certainty: pd.Series
+    shares: pd.DataFrame
     loss: str
     expected_loss: float
     radius: float
@@ -141,9 +142,27 @@ class Partition:
         """The number of rows in each cluster, the largest first."""
         return self.labels.value_counts().sort_index().tolist()
 
+    @property
+    def certainty(self) -> pd.Series:
+        """How probable it is that a row is with another row of its cluster, on average over these, as a series.
+
+        It is low for a row between clusters, and for all rows of a cluster that is often in two.
+        """
+        own = self.shares.to_numpy()[np.arange(len(self.labels)), self.labels.to_numpy()]
+        return pd.Series(own, self.labels.index, name="certainty")
+
     def table(self) -> pd.DataFrame:
-        """Return the cluster of each row and its certainty, as a table with a row for each row of the data."""
-        return pd.DataFrame({"cluster": self.labels, "certainty": self.certainty})
+        """Return the cluster of each row and its second choice, as a table with a row for each row of the data.
+
+        The columns are `cluster`, `certainty`, `second` (the other cluster whose rows it is with most often) and
+        `second_share` (how probable that is, on average over its rows). With a single cluster there is no second.
+        """
+        columns = {"cluster": self.labels, "certainty": self.certainty}
+        if len(self.sizes) > 1:
+            others = self.shares.to_numpy().copy()
+            others[np.arange(len(others)), self.labels.to_numpy()] = -1.0
+            columns |= {"second": others.argmax(axis=1), "second_share": others.max(axis=1)}
+        return pd.DataFrame(columns, index=self.labels.index)
 
     def describe(self) -> str:
         """Return the partition in one or two sentences."""
@@ -154,8 +173,8 @@ class Partition:
         between = f"{fewest}" if fewest == most else f"{fewest} to {most}"
         return (
             f"{len(sizes)} {'clusters' if len(sizes) > 1 else 'cluster'} of {shown} {rows}. 95 % of {self.draws:,} "
-            f"draws differ from it by at most {loss.in_words(self.radius, sum(sizes))} ({loss.name}); they have "
-            f"{between} clusters."
+            f"draws differ from this partition by at most {loss.in_words(self.radius, sum(sizes))} ({loss.name}); "
+            f"these draws have {between} clusters."
         )
 
     __repr__ = describe
@@ -170,7 +189,7 @@ def coclustering(
     index: the names of the rows.
     rows: names of the rows to compare; by default all of them.
 
-    Raises ValueError for more than 5,000 rows, and for names that are none of the rows'.
+    Raises ValueError for more than 5,000 rows, and for unknown or repeated names.
     """
     if rows is not None:
         index, draws = _chosen(rows, index, draws)
@@ -219,7 +238,7 @@ def closest_partition(draws: Int[np.ndarray, "draw row"], index: pd.Index, loss:
 
     return Partition(
         labels=clusters(labels),
-        certainty=pd.Series(_certainty(labels, draws), index, name="certainty"),
+        shares=pd.DataFrame(_shares(labels, draws), index, pd.RangeIndex(int(labels.max()) + 1, name="cluster")),
         loss=loss,
         expected_loss=float(far.mean()),
         radius=radius,
@@ -233,7 +252,7 @@ def closest_partition(draws: Int[np.ndarray, "draw row"], index: pd.Index, loss:
 def draw_coclustering(draws: Int[np.ndarray, "draw row"], found: Partition, axes: "Axes") -> Caption:
     """Draw how probable it is that two rows are together as shaded squares, and return a caption.
 
-    Rows are ordered by their cluster in the partition and, within it, by their certainty. Lines part the clusters.
+    Rows are ordered by their cluster in the partition and, within it, by their certainty. Lines separate the clusters.
 
     draws: the cluster of each row in each draw. found: the partition. axes: matplotlib axes to draw on.
     """
@@ -257,8 +276,8 @@ def draw_coclustering(draws: Int[np.ndarray, "draw row"], found: Partition, axes
     names = [str(number) for number in np.unique(labels[order])[wide]]
     axes.set_xticks(middles, names)
     axes.set_yticks(middles, names)
-    axes.set_xlabel("rows, by cluster")
-    axes.set_ylabel("rows, by cluster")
+    axes.set_xlabel("rows by cluster, most certain first")
+    axes.set_ylabel("rows by cluster, most certain first")
     axes.grid(visible=False)
     for spine in axes.spines.values():
         spine.set_visible(True)
@@ -335,18 +354,23 @@ def _moved_row_by_row(
     return _numbered(labels)
 
 
-def _certainty(labels: Int[np.ndarray, " row"], draws: Int[np.ndarray, "draw row"]) -> Float[np.ndarray, " row"]:
-    """Return how often each row is with the others of its cluster, on average over them and the draws, (row,).
+def _shares(labels: Int[np.ndarray, " row"], draws: Int[np.ndarray, "draw row"]) -> Float[np.ndarray, "row cluster"]:
+    """Return how often each row is with the rows of each cluster, on average over these and the draws, (row, cluster).
 
-    Of a row that is alone in its cluster it is the share of the draws in which it is alone.
+    A row does not count among those of its own cluster. If it is alone there, it is the share of the draws in which it
+    is alone.
     """
-    found, alone = np.zeros(len(labels)), np.bincount(labels)[labels] == 1
+    n_rows, n_clusters = len(labels), int(labels.max()) + 1
+    own, each = np.eye(n_clusters, dtype=bool)[labels], np.arange(n_rows)
+    others = np.bincount(labels) - own  # the rows of each cluster, without the row itself
+    found = np.zeros((n_rows, n_clusters))
     for draw in draws:
         n_places = int(draw.max()) + 1
-        both = np.bincount(labels * n_places + draw, minlength=(int(labels.max()) + 1) * n_places)
-        others = both[labels * n_places + draw] - 1
-        is_alone = np.bincount(draw)[draw] == 1
-        found += np.where(alone, is_alone, others / np.maximum(np.bincount(labels)[labels] - 1, 1))
+        both = np.bincount(draw * n_clusters + labels, minlength=n_places * n_clusters).reshape(n_places, n_clusters)
+        shares = (both[draw] - own) / np.maximum(others, 1)
+        alone = others[each, labels] == 0
+        shares[each[alone], labels[alone]] = np.bincount(draw)[draw][alone] == 1
+        found += shares
     return found / len(draws)
 
 

@@ -375,38 +375,40 @@ class SearchResult(Findings):
     # ── which rows belong together ──────────────────────────────────────────────────────────────────────────────────
 
     def coclustering(self, rows: Sequence[Any] | None = None) -> pd.DataFrame:
-        """Return how probable it is that two rows are in one component, as a table (row, row) with 1 on its diagonal.
+        """Return how probable it is that two rows are in one cluster, as a table (row, row) with 1 on its diagonal.
 
         It is averaged over all numbers of components, in draws of chains over partitions. `plot_coclustering` draws it.
 
         rows: names of the rows to compare; by default all rows.
 
-        Raises ValueError for searches other than of a mixture of rows by chains over partitions, other priors than that
-        of the search, more than 5,000 rows, and unknown rows.
+        Raises ValueError if the search was not of a mixture of rows by chains over partitions, if the prior was changed
+        afterwards, for more than 5,000 rows, and for unknown or repeated names.
         """
         return self._drawn().coclustering(rows)
 
     def partition(self, loss: str = "vi") -> Partition:
-        """Return the partition of the rows that is closest to the posterior on average, and its 95 % credible ball.
+        """Return the partition of the rows that is closest to the draws on average, and its 95 % credible ball.
 
         Labels of a fit belong to one number of components. This partition stands for draws of all numbers, and need not
         have as many clusters as `best_size`.
 
-        loss: "vi", the variation of information, or "binder", the share of pairs that are together in one only.
+        loss: "vi", the variation of information, or "binder", the share of pairs that are together in one partition but
+            not in the other.
 
         Returns a `Partition` with `labels`, `certainty` and `table()`.
-        Raises ValueError for another loss, and as `coclustering`.
+        Raises ValueError for another loss, if the search was not of a mixture of rows by chains over partitions, and if
+        the prior was changed afterwards.
         Source: Wade & Ghahramani (2018), *Bayesian cluster analysis: point estimation and credible balls*.
         """
         return self._drawn().partition(loss)
 
     def plot_coclustering(self, loss: str = "vi", ax: "Axes | None" = None) -> "Axes":
-        """Draw how probable it is that two rows are in one component, and return the axes.
+        """Draw how probable it is that two rows are in one cluster, and return the axes.
 
-        loss: "vi" or "binder", by which the partition is chosen that orders the rows.
+        loss: "vi" or "binder", the loss of the partition whose order the rows follow.
         ax: matplotlib axes; None makes a new figure.
 
-        Raises ValueError as `coclustering`.
+        Raises ValueError as `partition` does.
         """
         return plots.plot_coclustering(self._drawn(), loss, ax)
 

@@ -4,6 +4,7 @@ partitions.
 
 import itertools
 
+import jax
 import numpy as np
 import pandas as pd
 import partition_oracles as exact
@@ -11,6 +12,7 @@ import pytest
 
 import lvsearch as lv
 from lvsearch.fitted.partition_draws import LOSSES, MOST_ROWS, Partition, closest_partition, coclustering
+from lvsearch.models.units import Row
 
 ROWS, NAMES = 6, pd.Index(list("abcdef"))
 
@@ -86,8 +88,17 @@ def test_pairs_and_certainty_are_shares_of_draws():
         alone = np.mean([np.sum(draw == draw[i]) == 1 for draw in draws])
         expected = np.mean([table.iloc[i, j] for j in others]) if others else alone
         assert found.certainty.iloc[i] == pytest.approx(expected)
+        for cluster in range(len(found.sizes)):
+            members = [j for j in range(ROWS) if j != i and labels[j] == cluster]
+            if members:
+                assert found.shares.iloc[i, cluster] == pytest.approx(np.mean([table.iloc[i, j] for j in members]))
     assert found.sizes == sorted(found.sizes, reverse=True)
-    assert found.table().index.equals(NAMES)
+    shown = found.table()
+    assert shown.index.equals(NAMES)
+    assert shown.columns.tolist() == ["cluster", "certainty", "second", "second_share"]
+    assert (shown["second"] != shown["cluster"]).all()
+    rest = found.shares.to_numpy()[np.eye(len(found.sizes), dtype=bool)[labels] == 0].reshape(ROWS, -1)
+    np.testing.assert_allclose(shown["second_share"], rest.max(axis=1))
 
 
 def test_some_rows_can_be_named_and_too_many_are_refused():
@@ -107,6 +118,7 @@ def test_one_row_is_one_cluster():
     found = closest_partition(np.zeros((9, 1), int), pd.RangeIndex(1))
     assert found.labels.tolist() == [0]
     assert found.certainty.tolist() == [1.0]
+    assert found.table().columns.tolist() == ["cluster", "certainty"]
     assert found.describe().startswith("1 cluster of 1 row. 95 % of 9 draws")
 
 
@@ -165,3 +177,30 @@ def test_where_no_partitions_were_drawn_it_says_what_to_do(found: lv.SearchResul
     topics = lv.search(lv.models.LDA(), rng.poisson(1.0, (8, 5)), max_size=2, evidence="bound", progress=False)
     with pytest.raises(ValueError, match='got a search with evidence="bound", expected one of a mixture of rows'):
         topics.partition()
+
+
+@pytest.mark.slow
+def test_pairs_are_together_and_the_ball_holds_the_truth_as_often_as_said():
+    """Truth from the prior, a hundred rows from the model: sixty times, some ten minutes."""
+    random, n_rows, prior = np.random.default_rng(0), 100, lv.sizes.Geometric(0.25)
+    model = lv.models.FiniteMixture(lv.models.DiagonalComponents(0.0, 0.1, 2.0, 1.0), 1.0)
+    every = Row(np.zeros((n_rows, 2)), np.ones((n_rows, 2), bool))
+    weights = np.exp([prior.log_pmf((size,)) for size in range(1, 13)])
+    said, true, inside = [], [], []
+    for trial in range(60):
+        size = int(random.choice(12, p=weights / weights.sum())) + 1
+        _, local, drawn = model.simulate(jax.random.key(trial), (size,), every, {"dim": 2})
+        truth = np.asarray(local["component"]).argmax(1)
+        found = lv.mixture_posterior(
+            model, np.asarray(drawn.value), prior=prior, max_size=12, precision=0.02, seed=trial
+        )
+        pairs = np.triu_indices(n_rows, 1)
+        said.append(found.coclustering().to_numpy()[pairs])
+        true.append((truth[:, None] == truth)[pairs])
+        closest = found.partition()
+        inside.append(information(closest.labels.to_numpy(), truth) <= closest.radius + 1e-9)
+    for low, high in ((0, 1.01), (0, 0.1), (0.1, 0.3), (0.3, 0.7), (0.7, 0.9), (0.9, 1.01)):
+        # pairs of one data set hang together, so that data sets are counted
+        apart = np.array([(t - s)[(low <= s) & (s < high)].sum() for s, t in zip(said, true, strict=True)])
+        assert abs(apart.sum()) < 4 * np.sqrt((apart**2).sum()), (low, high)
+    assert 0.95 - 4 * np.sqrt(0.95 * 0.05 / 60) < np.mean(inside)
