@@ -47,7 +47,7 @@ def answer() -> None:
 
 
 def coclustering() -> None:
-    """Which flowers belong together, by all four measures and over all numbers of clusters."""
+    """The picture of which flowers belong together, by all four measures and over all numbers of clusters."""
     flowers = load_iris(as_frame=True).data
     kind = lv.models.FullCovarianceComponents.weak(flowers)
     result = lv.search(lv.models.FiniteMixture(kind), flowers, seed=0)

@@ -30,6 +30,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
+from lvsearch.inference.mixtures.partitions import by_appearance
 from lvsearch.pictures.style import Caption, palette_of
 
 if TYPE_CHECKING:
@@ -40,9 +41,9 @@ MOST_ROWS = 5000
 HELD = 0.95
 """The posterior probability of the credible ball."""
 CANDIDATES = 32
-"""How many draws are tried as beginnings of the search for the closest partition."""
+"""The number of draws that are tried as beginnings of the search for the closest partition."""
 CLIMBS = 4
-"""From how many of the best beginnings the search goes on row by row."""
+"""The number of the best beginnings from which the search goes on row by row."""
 MOST_PASSES = 50
 """The most passes over all rows of one such search; it ends before if no row moves."""
 SEARCHED_LABELS, FEWEST_SEARCHED = 400_000, 100
@@ -144,9 +145,9 @@ class Partition:
 
     @property
     def certainty(self) -> pd.Series:
-        """How probable it is that a row is with another row of its cluster, on average over these, as a series.
+        """The probability that a row is with another row of its cluster, on average over these, as a series.
 
-        It is low for a row between clusters, and for all rows of a cluster that is often in two.
+        It is low for a row between clusters, and for all rows of a cluster that many draws split in two.
         """
         own = self.shares.to_numpy()[np.arange(len(self.labels)), self.labels.to_numpy()]
         return pd.Series(own, self.labels.index, name="certainty")
@@ -308,7 +309,7 @@ def _beginnings(draws: Int[np.ndarray, "draw row"]) -> list[Int[np.ndarray, " ro
     The tree joins rows by how often they are together on average; each cut has as many clusters as some draw.
     """
     chosen = np.unique(np.linspace(0, len(draws) - 1, CANDIDATES).astype(int))
-    begun = [_numbered(draws[s]) for s in chosen]
+    begun = [by_appearance(draws[s]) for s in chosen]
     n_rows = draws.shape[1]
     if not 1 < n_rows <= MOST_TREE_ROWS:
         return begun
@@ -318,7 +319,7 @@ def _beginnings(draws: Int[np.ndarray, "draw row"]) -> list[Int[np.ndarray, " ro
     apart = 1 - coclustering(draws, pd.RangeIndex(n_rows)).to_numpy()
     tree = linkage(squareform(apart, checks=False), "average")
     numbers = {len(np.unique(draw)) for draw in draws}
-    return [*begun, *(_numbered(fcluster(tree, number, "maxclust")) for number in sorted(numbers))]
+    return [*begun, *(by_appearance(fcluster(tree, number, "maxclust")) for number in sorted(numbers))]
 
 
 def _moved_row_by_row(
@@ -351,7 +352,7 @@ def _moved_row_by_row(
             labels[row], moved = new, moved or new != old
         if not moved:
             break
-    return _numbered(labels)
+    return by_appearance(labels)
 
 
 def _shares(labels: Int[np.ndarray, " row"], draws: Int[np.ndarray, "draw row"]) -> Float[np.ndarray, "row cluster"]:
@@ -374,14 +375,7 @@ def _shares(labels: Int[np.ndarray, " row"], draws: Int[np.ndarray, "draw row"])
     return found / len(draws)
 
 
-def _numbered(labels: Int[np.ndarray, " row"]) -> Int[np.ndarray, " row"]:
-    """Return the labels with their clusters numbered 0, 1, … without gaps."""
-    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
-
-
 def _largest_first(labels: Int[np.ndarray, " row"]) -> Int[np.ndarray, " row"]:
     """Return the labels with clusters numbered by their size, the largest 0; of equal ones the first row decides."""
-    numbered = _numbered(labels)
-    first = np.unique(numbered, return_index=True)[1]
-    order = np.lexsort((first, -np.bincount(numbered)))
-    return np.argsort(order)[numbered]
+    numbered = by_appearance(labels)
+    return np.argsort(np.argsort(-np.bincount(numbered), kind="stable"))[numbered]

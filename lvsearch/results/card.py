@@ -38,8 +38,6 @@ NEAR = 2
 """How many sizes the table of the card shows on each side of the sizes that cannot be told apart."""
 MOST_ROWS = 24
 BEYOND_THE_ERRORS = "; how far the bound is below the evidence is in none of these errors, and grows with the size"
-
-
 FEWEST_TO_SPLIT = 8
 """The fewest units of which the card advises to hold some out."""
 

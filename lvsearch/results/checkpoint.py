@@ -338,8 +338,10 @@ def decode_progress(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) 
     if parts.shape != log_rows.shape or parts.shape[2] != n_chains or size_probability.shape[:2] != parts.shape[::2]:
         raise TypeError("the arrays of chains over partitions do not belong together")
     groups = np.asarray(arrays.get("groups", NO_GROUPS))  # older folders hold no draws of partitions
-    if groups.ndim != 3 or (len(groups) and groups.shape[2] != n_chains):
+    if groups.ndim != 3 or (len(groups) and (groups.shape[2] != n_chains or groups.shape[1] > len(labels))):
         raise TypeError("the draws of partitions do not belong to the chains")
+    if groups.size and not (groups.min() >= 0 and groups.max() < entry["places"]):
+        raise TypeError("the draws of partitions name components that the chains have no places for")
     hyper = {name: np.asarray(arrays[f"{HYPER}{name}"]) for name in entry["hyper"]}
     spent, warm_up_left = int(entry["spent"]), int(entry.get("warm_up_left", 0))  # older folders know of no warm-up
     run = AllocationRun(labels, hyper, entry["places"], parts, log_rows, size_probability, spent, warm_up_left, groups)

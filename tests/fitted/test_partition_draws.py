@@ -1,6 +1,4 @@
-"""Which rows belong together: pairs, the closest partition and its ball, against loops over pairs and over all
-partitions.
-"""
+"""Pairs of rows, the closest partition and its ball, against loops over pairs and over all partitions."""
 
 import itertools
 

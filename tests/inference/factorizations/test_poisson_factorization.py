@@ -502,7 +502,7 @@ def test_factors_are_those_planted():
 
 
 def test_of_one_factor_every_count_is_its_own():
-    """Of rows that hold 5, 0 and 3 counts it was 4.40, .73 and 2.94: the mean of another row like it."""
+    """Exposures of rows that hold 5, 0 and 3 counts were 4.40, .73 and 2.94: the mean of another row like each."""
     fit = lv.fit(lv.models.PoissonFactorization(), np.array([[0, 4, 1], [0, 0, 0], [2, 0, 1.0]]), size=1)
     np.testing.assert_allclose(fit.exposures()[fit.factors().index[0]], [5.0, 0.0, 3.0], atol=1e-9)
 
