@@ -164,7 +164,15 @@ class IndependentNormalMixture(Model):
         natural: {"mean", "precision": natural parameters}, of existing components only.
         """
         mean, precision = Gaussian().point(natural["mean"]), Gamma().point(natural["precision"])
-        return normal_gamma_statistics(mean.value, precision.log_value)
+        return self.component_statistics({"mean": mean, "precision": precision})
+
+    def component_statistics(self, g: Latents) -> NormalGammaStatistics:
+        """Return the statistics of the components' means and precisions in the family of their kind, components
+        leading.
+
+        g: {"mean", "precision": statistics}.
+        """
+        return normal_gamma_statistics(g["mean"].value, g["precision"].log_value)
 
     def globals(self) -> dict[str, Site]:
         """Return the latent variables that all rows share: weights, means, precisions, and the rate of the precisions

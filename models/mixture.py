@@ -122,6 +122,13 @@ class MixtureModel(Model):
         """
         return self.components.family.point(self.marginals(natural["components"]))
 
+    def component_statistics(self, g: Latents) -> Any:
+        """Return the statistics of the components' parameters in the family of their kind, components leading.
+
+        g: {name: statistics} of the latent variables that all rows share.
+        """
+        return g["components"]
+
     def draw_components(self, key: Array, component: Component, n_components: int, n_dims: int) -> Any:
         """Draw the parameters of the components from their prior, and return their statistics, components leading.
 

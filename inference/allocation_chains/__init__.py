@@ -8,12 +8,14 @@ from lvsearch.inference.allocation_chains.features import FeatureChain
 from lvsearch.inference.allocation_chains.models import (
     RowMixture,
     allocation_chain,
+    concentration_at,
     feature_chain,
     has_allocation_chain,
 )
 from lvsearch.inference.allocation_chains.partitions import PartitionChain
 from lvsearch.inference.allocation_chains.run import (
-    NO_GROUPS,
+    NO_DRAWS,
+    AllocationDraws,
     AllocationRun,
     AllocationTrace,
     advance,
@@ -24,8 +26,9 @@ from lvsearch.inference.allocation_chains.run import (
 from lvsearch.inference.allocation_chains.seating import SeatPrior, Seats, supported_sizes
 
 __all__ = [
-    "NO_GROUPS",
+    "NO_DRAWS",
     "AllocationChain",
+    "AllocationDraws",
     "AllocationRun",
     "AllocationState",
     "AllocationTrace",
@@ -36,6 +39,7 @@ __all__ = [
     "Seats",
     "advance",
     "allocation_chain",
+    "concentration_at",
     "feature_chain",
     "has_allocation_chain",
     "is_enough",

@@ -55,10 +55,38 @@ on three clear clusters that all chains had found.
 LONGER = 1.25
 """The factor by which chains are lengthened before they are tested again."""
 
-NO_GROUPS = np.zeros((0, 0, 0), np.int32)
-"""No recorded allocations, (draw, row, chain)."""
 VISITED = ("parts", "log_rows", "size_probability")
 """The fields of an `AllocationRun` that every block adds to."""
+
+
+class AllocationDraws(NamedTuple):
+    """Allocations that were recorded after every eighth sweep, with the hyper-parameters of the same states.
+
+    | field | meaning |
+    |---|---|
+    | `groups` | the part of each row, (draw, row, chain); without rows where a row may be in several |
+    | `log_hyper` | the logarithm of each hyper-parameter that has a prior, by name, (draw, number, chain) |
+    """
+
+    groups: Int[Array | np.ndarray, "draw row chain"]
+    log_hyper: Mapping[str, Float[Array | np.ndarray, "draw number chain"]]
+
+    def last(self, number: int) -> "AllocationDraws":
+        """Return the last `number` draws, or all of them if there are fewer."""
+        first = max(0, len(self.groups) - number)
+        return AllocationDraws(self.groups[first:], {name: each[first:] for name, each in self.log_hyper.items()})
+
+    def followed_by(self, others: "AllocationDraws") -> "AllocationDraws":
+        """Return these draws and then others of the same chains."""
+        if not len(self.groups):
+            return others
+        groups = np.concatenate([self.groups, others.groups])
+        both = {name: np.concatenate([each, others.log_hyper[name]]) for name, each in self.log_hyper.items()}
+        return AllocationDraws(groups, both)
+
+
+NO_DRAWS = AllocationDraws(np.zeros((0, 0, 0), np.int32), {})
+"""No recorded allocations."""
 
 
 class AllocationTrace(NamedTuple):
@@ -72,7 +100,7 @@ class AllocationTrace(NamedTuple):
     | `sweeps` | how many sweeps each chain made, with those left out |
     | `arrival` | from which sweep on all chains have been at one partition, counted from 1 |
     | `least_error` | the standard error of p(K) if blocks of sweeps were independent (`error_of_blocks`), (size,) |
-    | `groups` | the part of each row after every eighth sweep, (draw, row, chain); without rows if none is recorded |
+    | `draws` | the allocations after every eighth sweep, with their hyper-parameters |
 
     A carrier is the part of a row's log density that no parameter changes.
     """
@@ -83,7 +111,7 @@ class AllocationTrace(NamedTuple):
     sweeps: int
     arrival: int
     least_error: Float64[np.ndarray, " size"] | float = 0.0
-    groups: Int[np.ndarray, "draw row chain"] = NO_GROUPS
+    draws: AllocationDraws = NO_DRAWS
 
     @property
     def rhat(self) -> float:
@@ -202,7 +230,7 @@ class AllocationRun(NamedTuple):
     | `size_probability` | averages of p(K given partition), (block, chain, size) |
     | `spent` | how many blocks were run in all, also those before array slots were last added |
     | `warm_up_left` | how many blocks of warm-up are still to come |
-    | `groups` | the part of each row after every eighth sweep of the later half of the blocks, (draw, row, chain) |
+    | `draws` | the allocations after every eighth sweep of the later half of the blocks, with hyper-parameters |
     """
 
     labels: Int[np.ndarray, "row *place chain"]
@@ -213,7 +241,7 @@ class AllocationRun(NamedTuple):
     size_probability: Float64[np.ndarray, "block chain size"]
     spent: int
     warm_up_left: int = 0
-    groups: Int[np.ndarray, "draw row chain"] = NO_GROUPS
+    draws: AllocationDraws = NO_DRAWS
 
     @property
     def blocks(self) -> int:
@@ -241,18 +269,17 @@ class AllocationRun(NamedTuple):
             self.blocks * BLOCK,
             arrival,
             error_of_blocks(self.size_probability[late]),
-            self.groups,
+            self.draws,
         )
 
-    def with_groups(self, groups: Int[np.ndarray, "draw row chain"]) -> "AllocationRun":
+    def with_draws(self, new: AllocationDraws) -> "AllocationRun":
         """Return the run with allocations recorded after those that it has, of which the earlier half of the blocks is
         left out, as for everything in `trace`.
 
-        groups: the part of each row, (draw, row, chain).
+        new: the draws of the last block.
         """
-        joined = np.concatenate([self.groups, groups]) if len(self.groups) else groups
         late = (self.blocks - self.blocks // 2) * (BLOCK // SWEEPS_PER_DRAW)
-        return self._replace(groups=joined[len(joined) - min(late, len(joined)) :])
+        return self._replace(draws=self.draws.followed_by(new).last(late))
 
     def lacks_places(self, precision: float, most_places: int) -> bool:
         """Return True if too many draws fill all array slots for this precision; such draws had no room for one more
@@ -361,19 +388,20 @@ def run_one_more_block(
         )
         if run is not None and recorded:
             joined = (np.concatenate([getattr(run, name), getattr(new, name)]) for name in VISITED)
-            new = new._replace(**dict(zip(VISITED, joined, strict=True)), groups=run.groups)
+            new = new._replace(**dict(zip(VISITED, joined, strict=True)), draws=run.draws)
         nothing = {name: getattr(new, name)[:0] for name in VISITED}
         if warming_up:
             lacks = chain.n_places < chain.most_places() and (parts >= chain.n_places).mean() > FULL_IN_WARM_UP
             new = new._replace(**nothing)
         else:
-            groups = np.asarray(drawn)
-            new = new.with_groups(groups[:, groups[0, :, 0] >= 0])  # without padding
+            groups = np.asarray(drawn.groups)
+            log_hyper = {name: np.asarray(each, np.float64) for name, each in drawn.log_hyper.items()}
+            new = new.with_draws(AllocationDraws(groups[:, groups[0, :, 0] >= 0], log_hyper))  # without padding
             lacks = new.lacks_places(precision, chain.most_places())
         if not lacks:
             return new
         wider = make_chain(2 * chain.n_places)
-        return new._replace(places=wider.n_places, warm_up_left=warm_up_blocks, groups=NO_GROUPS, **nothing)
+        return new._replace(places=wider.n_places, warm_up_left=warm_up_blocks, draws=NO_DRAWS, **nothing)
 
 
 @kernel(once=True, short=True, static_argnames=("warming_up",))
@@ -384,7 +412,7 @@ def advance(
     Float[Array, "size particle"] | None,
     Int[Array, "sweep particle"],
     Float[Array, "sweep particle"],
-    Int[Array, "draw row particle"],
+    AllocationDraws,
 ]:
     """Make `BLOCK` sweeps of every chain; return the new states and what was recorded.
 
@@ -392,11 +420,15 @@ def advance(
 
     Returns: (the states; the average of p(K | allocation) over the sweeps, (size, particle); the number of occupied
         parts after every sweep, (sweep, particle); log p(rows | allocation) after every sweep, (sweep, particle),
-        nats; the part of each row after every eighth sweep, (draw, row, particle)). The average is None if p(K |
-        allocation) depends on the number of parts alone.
+        nats; the allocations after every eighth sweep). The average is None if p(K | allocation) depends on the number
+        of parts alone.
     """
     particles = state.labels.shape[-1]
     move = chain.warm_up if warming_up else chain.step
+
+    def to_record(state: AllocationState) -> AllocationDraws:
+        groups = chain.groups(state.labels)
+        return AllocationDraws(groups, state.log_hyper if len(groups) else {})
 
     def one(index: Array, carry: Any) -> Any:
         state, probability, parts, log_rows, drawn = carry
@@ -406,13 +438,14 @@ def advance(
             probability = probability + jnp.exp(chain.log_sizes(state)) / BLOCK
         parts = parts.at[index].set((counts > 0.5).sum(0).astype(jnp.int32))
         # a draw is written after each sweep, and the last one of its eight sweeps stays
-        drawn = drawn.at[index // SWEEPS_PER_DRAW].set(chain.groups(state.labels))
+        place = index // SWEEPS_PER_DRAW
+        drawn = jax.tree.map(lambda kept, now: kept.at[place].set(now), drawn, to_record(state))
         return state, probability, parts, log_rows.at[index].set(state.log_rows), drawn
 
     blank = jnp.zeros_like(chain.log_sizes(state)) if chain.size_given_parts is None else None
     parts = jnp.zeros((BLOCK, particles), jnp.int32)
-    groups = jax.eval_shape(chain.groups, state.labels)
-    drawn = jnp.zeros((BLOCK // SWEEPS_PER_DRAW, *groups.shape), groups.dtype)
+    n_draws = BLOCK // SWEEPS_PER_DRAW
+    drawn = jax.tree.map(lambda each: jnp.zeros((n_draws, *each.shape), each.dtype), jax.eval_shape(to_record, state))
     return jax.lax.fori_loop(0, BLOCK, one, (state, blank, parts, jnp.zeros((BLOCK, particles)), drawn))
 
 

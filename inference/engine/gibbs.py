@@ -127,6 +127,8 @@ def sweep_state(
     unit_ids: tuple[Array | np.ndarray, ...],
     on: Masks,
     tilt: Tilt | None = None,
+    *,
+    fixed: frozenset[str] = frozenset(),
 ) -> GibbsState:
     """Return the state after one Gibbs sweep of all locals and then all globals. Call it inside a compiled function.
 
@@ -137,6 +139,7 @@ def sweep_state(
     unit_ids: the number of each unit, (units,) for each batch.
     on: {axis: mask of the entries that exist}.
     tilt: the distribution on the path from q to the posterior that the sweep leaves invariant. None: the posterior.
+    fixed: the names of latent variables that keep their values, so that all others are drawn given these.
     """
     key_locals, key_globals = jax.random.split(key)
     sites = model.locals()
@@ -154,6 +157,8 @@ def sweep_state(
             return model.log_unit(state.globals, m, unit, exists)
 
         for position, (name, site) in enumerate(sites.items()):
+            if name in fixed:
+                continue
             site_key = jax.random.fold_in(unit_key, position)
             log_joint = with_gated_entropy(sites, name, log_unit, absent, unit, exists)
             own = None if tilt is None or reference is None else (tilt.temperature, reference[name])
@@ -176,6 +181,8 @@ def sweep_state(
 
     g = state.globals
     for position, (name, site) in enumerate(model.globals().items()):  # each given those drawn before it
+        if name in fixed:
+            continue
         own = None if tilt is None else (tilt.temperature, tilt.globals[name])
         g = _sample_site(jax.random.fold_in(key_globals, position), site, name, g, log_joint, None, on, own)
     return GibbsState(g, tuple(sampled))

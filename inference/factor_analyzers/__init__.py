@@ -2,7 +2,6 @@
 
 from lvsearch.inference.factor_analyzers.chain import FactorAnalyzerChain
 from lvsearch.inference.factor_analyzers.estimator import FactorAnalyzerEstimator
-from lvsearch.inference.factor_analyzers.row_by_row import ScoredRowByRow
-from lvsearch.inference.factor_analyzers.truth import ScoredRecorder
+from lvsearch.inference.factor_analyzers.row_by_row import ScoredRecorder, ScoredRowByRow
 
 __all__ = ["FactorAnalyzerChain", "FactorAnalyzerEstimator", "ScoredRecorder", "ScoredRowByRow"]

@@ -6,7 +6,7 @@ chains, and diagnostics of whether to trust them.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any, NamedTuple
@@ -232,17 +232,9 @@ class Trace:
 
         Raises ImportError if ArviZ is not installed.
         """
-        try:
-            import arviz  # pyright: ignore[reportMissingImports] — an extra
-        except ImportError as error:
-            raise ImportError("to_arviz needs ArviZ, which is not installed: pip install 'lvsearch[arviz]'") from error
         posterior = dict(zip(self.names, self.values, strict=True))
-        # a dimension and a variable of one name cannot stand in one data set
-        dims = {q.name: [f"{axis}_index" if axis in posterior else axis for axis in q.axes] for q in self.quantities}
-        groups = {"posterior": posterior, "sample_stats": {"lp": self.log_density}}
-        if arviz.__version__.startswith("0."):  # the last for Python 3.11
-            return arviz.from_dict(**groups, dims=dims)
-        return arviz.from_dict(groups, dims=dims)
+        dims = {q.name: list(q.axes) for q in self.quantities}
+        return arviz_data({"posterior": posterior, "sample_stats": {"lp": self.log_density}}, dims)
 
     def to_storage(self) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
         """Return all that is needed to store the trace, for `from_storage` to read.
@@ -299,6 +291,32 @@ class Trace:
             position["key"],
             *counts,
         )
+
+
+def arviz_data(
+    groups: Mapping[str, Mapping[str, np.ndarray]],
+    dims: Mapping[str, Sequence[str]],
+    coords: Mapping[str, Any] | None = None,
+) -> Any:
+    """Return groups of arrays as an ArviZ `DataTree`, or as an `InferenceData` with ArviZ 0.x.
+
+    groups: {name of a group: {name of a quantity: its draws, (chain, draw, …)}}; `observed_data` has no draws.
+    dims: {name of a quantity: its own axes}, after chain and draw.
+    coords: {axis: names of its entries}; by default they are numbered.
+
+    Raises ImportError if ArviZ is not installed.
+    """
+    try:
+        import arviz  # pyright: ignore[reportMissingImports] — an extra
+    except ImportError as error:
+        raise ImportError("to_arviz needs ArviZ, which is not installed: pip install 'lvsearch[arviz]'") from error
+    taken = {name for group in groups.values() for name in group}
+    # a dimension and a variable of one name cannot stand in one data set
+    renamed = {name: [f"{axis}_index" if axis in taken else axis for axis in axes] for name, axes in dims.items()}
+    named = {} if coords is None else {"coords": dict(coords)}
+    if arviz.__version__.startswith("0."):  # the last for Python 3.11
+        return arviz.from_dict(**groups, dims=renamed, **named)
+    return arviz.from_dict(groups, dims=renamed, **named)
 
 
 def _numbered(arrays: tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:

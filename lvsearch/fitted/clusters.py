@@ -59,7 +59,7 @@ def plot_clusters(
 
     Raises ValueError unless `columns` are two columns of the data.
     """
-    chosen = _checked_columns(points, points.columns[:2] if columns is None else columns, 2)
+    chosen = checked_columns(points, points.columns[:2] if columns is None else columns, (2, 2))
     draw = partial(draw_clusters, points, shares, means, covariances, (chosen[0], chosen[1]))
     return draw_captioned(ax, draw, width=6.4, height=5.2)
 
@@ -113,7 +113,7 @@ def plot_pairs(points: Points, shares: Float[np.ndarray, "row component"], colum
     """
     import matplotlib.pyplot as plt
 
-    chosen = _checked_columns(points, points.columns[:MOST_COLUMNS] if columns is None else columns, None)
+    chosen = checked_columns(points, points.columns[:MOST_COLUMNS] if columns is None else columns, (2, float("inf")))
     n = len(chosen)
     figure, grid = plt.subplots(n, n, figsize=(2.0 * n, 2.0 * n), squeeze=False, dpi=150, layout="constrained")
     for row, below in enumerate(chosen):
@@ -132,19 +132,18 @@ def plot_pairs(points: Points, shares: Float[np.ndarray, "row component"], colum
     return figure
 
 
-def _checked_columns(points: Points, columns: Sequence[Any], wanted: int | None) -> tuple[Any, ...]:
+def checked_columns(points: Points, columns: Any, number: tuple[int, float | int]) -> tuple[Any, ...]:
     """Return `columns` as a tuple, checked to be names of columns of `points`.
 
-    wanted: the number of columns that there must be; None for two or more.
+    number: the fewest and the most columns.
 
-    Raises ValueError for unknown names, and for another number of columns than `wanted`.
+    Raises ValueError for unknown names, and for fewer or more columns.
     """
     chosen, known = tuple(as_list("columns", columns)), points.columns
-    right = len(chosen) >= 2 if wanted is None else len(chosen) == wanted
-    if not right or any(name not in known for name in chosen):
-        raise ValueError(
-            f"got columns {chosen}, expected {'two' if wanted == 2 else 'two or more'} of {', '.join(map(repr, known))}"
-        )
+    fewest, most = number
+    if not fewest <= len(chosen) <= most or any(name not in known for name in chosen):
+        words = {(2, 2): "two", (1, 2): "one or two"}.get((fewest, most), "two or more")
+        raise ValueError(f"got columns {chosen}, expected {words} of {', '.join(map(repr, known))}")
     return chosen
 
 

@@ -8,7 +8,7 @@ no evidence is needed (`lvsearch.inference.allocation_chains`).
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -16,11 +16,14 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float64, Int
 
+from lvsearch.data.base import Data
 from lvsearch.data.kinds import data_for
 from lvsearch.data.points import Points, row_index
+from lvsearch.fitted.mixture_draws import MixtureDraws, draw_mixtures, drawn_hyperparameters
 from lvsearch.fitted.partition_draws import Partition, closest_partition, coclustering
 from lvsearch.inference.allocation_chains import (
-    NO_GROUPS,
+    NO_DRAWS,
+    AllocationDraws,
     AllocationTrace,
     allocation_chain,
     has_allocation_chain,
@@ -71,10 +74,10 @@ class MixturePosterior:
     | `fewest_occupied` | | the first K₊ of the table: 1, or 0 if some draw had no feature in use |
     | `counted` | | what is counted: "components", or "features" |
     | `size_is_limit` | | True if K is only a limit, so that K₊ is the answer, and its errors count |
-    | `groups` | (draw, row, chain) | which component each row is in, by a number that means nothing from draw to draw |
-    | `rows` | (row,) | the names of the rows |
+    | `recorded` | | draws of partitions with the components' hyper-parameters, from which `draws` makes whole ones |
+    | `model`, `training` | | the model, and the rows; None where they are not known |
 
-    `groups` has no rows where a row may have several features, and where nothing is known under a prior.
+    `recorded` is empty where a row may have several features, and where nothing is known under a prior.
     """
 
     log_prior: Float64[np.ndarray, " size"]
@@ -90,8 +93,9 @@ class MixturePosterior:
     fewest_occupied: int = 1
     counted: str = "components"
     size_is_limit: bool = False
-    groups: Int[np.ndarray, "draw row chain"] = field(default_factory=lambda: NO_GROUPS)
-    rows: pd.Index | None = None
+    recorded: AllocationDraws = NO_DRAWS
+    model: Model | None = None
+    training: Data | None = None
 
     @classmethod
     def from_trace(
@@ -120,7 +124,8 @@ class MixturePosterior:
             trace.fewest_parts,
             model.size_names[0],
             model.size_is_limit,
-            trace.groups,
+            trace.draws,
+            model,
         )
 
     def under(self, log_prior: Float64[np.ndarray, " size"], trace: AllocationTrace) -> "MixturePosterior | None":
@@ -149,7 +154,7 @@ class MixturePosterior:
             monte_carlo_error=error,
             occupied_probability=nothing,
             occupied_error=nothing,
-            groups=NO_GROUPS,
+            recorded=NO_DRAWS,
         )
 
     @property
@@ -256,12 +261,28 @@ class MixturePosterior:
         draws, index = self.drawn_partitions()
         return replace(closest_partition(draws, index, loss), is_settled=self.is_settled)
 
+    def draws(self, draws: int = 1000, seed: int = 0) -> MixtureDraws:
+        """Return draws of everything: the number of components, who is where, weights and parameters of components.
+
+        draws: about how many: equally many of each chain, evenly spaced over its partitions. If there are fewer
+            partitions, some are used several times, with weights and parameters drawn anew.
+        seed: decides the random numbers.
+
+        Raises ValueError where no partitions were drawn, as `coclustering`.
+        Source: Miller & Harrison (2018), §7.
+        """
+        self.drawn_partitions()  # it raises where there are none
+        if self.model is None or not isinstance(self.training, Points):
+            raise ValueError("got a posterior without its rows, expected one from lv.search or lv.mixture_posterior")
+        number, seed = whole_number("draws", draws, least=1), checked_seed(seed)
+        return draw_mixtures(self.model, self.training, self.log_prior, self.recorded, number, seed)
+
     def drawn_partitions(self) -> tuple[Int[np.ndarray, "draw row"], pd.Index]:
         """Return (the partitions of all chains, (draw, row), the names of the rows).
 
         Raises ValueError where there are none.
         """
-        n_draws, n_rows, n_chains = self.groups.shape
+        n_draws, n_rows, n_chains = self.recorded.groups.shape
         if self.size_is_limit:
             raise ValueError(
                 "got features of rows, expected a mixture of rows: a row may have several features, so that rows have "
@@ -272,8 +293,13 @@ class MixturePosterior:
                 "got no draws of partitions, which are known under the prior of the search only, and not in folders of "
                 "older versions: search again with this prior"
             )
-        index = pd.RangeIndex(n_rows) if self.rows is None else self.rows
-        return self.groups.transpose(0, 2, 1).reshape(n_draws * n_chains, n_rows), index
+        index = row_index(self.training) if isinstance(self.training, Points) else pd.RangeIndex(n_rows)
+        return self.recorded.groups.transpose(0, 2, 1).reshape(n_draws * n_chains, n_rows), index
+
+    @property
+    def lacks_hyperparameters(self) -> bool:
+        """True if partitions were recorded without hyper-parameters that have priors, as older folders have them."""
+        return self.model is not None and drawn_hyperparameters(self.model) != set(self.recorded.log_hyper)
 
     def occupied_summary(self) -> tuple[list[int], int, float]:
         """Return the 95 % credible set of the number of occupied components (in increasing order), its mode, and the
@@ -364,7 +390,7 @@ def mixture_posterior(
         of_parts=model.size_is_limit,
     )
     found = MixturePosterior.from_trace(trace, log_prior, float(precision), model)
-    return replace(found, rows=row_index(rows)) if isinstance(rows, Points) else found
+    return replace(found, training=rows)
 
 
 def tabulated_prior(prior: Any, max_size: int | None) -> Float64[np.ndarray, " size"]:

@@ -22,7 +22,7 @@ from lvsearch.fitted.stored_fits import (
     encode_module,
     estimate_arrays,
 )
-from lvsearch.inference.allocation_chains import NO_GROUPS, AllocationRun
+from lvsearch.inference.allocation_chains import NO_DRAWS, AllocationDraws, AllocationRun
 from lvsearch.inference.data.memory import Chunks
 from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.recommending.evaluator import model_evaluator
@@ -294,7 +294,8 @@ def _decode_settings(entry: Mapping[str, Any]) -> SearchSettings:
 
 
 HYPER = "hyper-"
-"""The beginning of the name of an array of hyper-parameters in a folder."""
+DRAWN = "drawn-"
+"""The beginnings of the names of arrays of hyper-parameters in a folder: of the present states, and of all draws."""
 
 
 def encode_progress(progress: AllocationProgress) -> dict[str, Any]:
@@ -312,14 +313,16 @@ def progress_arrays(progress: AllocationProgress) -> dict[str, np.ndarray]:
     """Return the states and the recorded draws of the chains over partitions, and the prior, as {name: array}."""
     run = progress.run
     hyper = {f"{HYPER}{name}": np.asarray(each) for name, each in run.log_hyper.items()}
+    drawn = {f"{DRAWN}{name}": np.asarray(each) for name, each in run.draws.log_hyper.items()}
     return {
         "log_prior": progress.log_prior,
         "labels": run.labels,
         "parts": run.parts,
         "log_rows": run.log_rows,
         "size_probability": run.size_probability,
-        "groups": run.groups,
+        "groups": run.draws.groups,
         **hyper,
+        **drawn,
     }
 
 
@@ -337,12 +340,32 @@ def decode_progress(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) 
     n_chains = labels.shape[-1]
     if parts.shape != log_rows.shape or parts.shape[2] != n_chains or size_probability.shape[:2] != parts.shape[::2]:
         raise TypeError("the arrays of chains over partitions do not belong together")
-    groups = np.asarray(arrays.get("groups", NO_GROUPS))  # older folders hold no draws of partitions
-    if groups.ndim != 3 or (len(groups) and (groups.shape[2] != n_chains or groups.shape[1] > len(labels))):
-        raise TypeError("the draws of partitions do not belong to the chains")
-    if groups.size and not (groups.min() >= 0 and groups.max() < entry["places"]):
-        raise TypeError("the draws of partitions name components that the chains have no places for")
     hyper = {name: np.asarray(arrays[f"{HYPER}{name}"]) for name in entry["hyper"]}
+    draws = _decoded_draws(arrays, hyper, labels, entry["places"])
     spent, warm_up_left = int(entry["spent"]), int(entry.get("warm_up_left", 0))  # older folders know of no warm-up
-    run = AllocationRun(labels, hyper, entry["places"], parts, log_rows, size_probability, spent, warm_up_left, groups)
+    run = AllocationRun(labels, hyper, entry["places"], parts, log_rows, size_probability, spent, warm_up_left, draws)
     return AllocationProgress(run, np.asarray(arrays["log_prior"]))
+
+
+def _decoded_draws(
+    arrays: Mapping[str, np.ndarray], hyper: Mapping[str, np.ndarray], labels: np.ndarray, places: int
+) -> AllocationDraws:
+    """Return the recorded draws of chains over partitions.
+
+    arrays: {name: array} of `progress_arrays`; older folders have no draws, or draws without hyper-parameters.
+    hyper: {name: (number, chain)}, the hyper-parameters of the present states.
+    labels: the present allocations, rows first and chains last. places: the number of array slots for components.
+
+    Raises TypeError where draws do not belong to the chains.
+    """
+    groups = np.asarray(arrays.get("groups", NO_DRAWS.groups))
+    drawn = {name: np.asarray(arrays[f"{DRAWN}{name}"]) for name in hyper if f"{DRAWN}{name}" in arrays}
+    n_rows, n_chains = len(labels), labels.shape[-1]
+    belong = groups.ndim == 3 and (not len(groups) or (groups.shape[1] <= n_rows and groups.shape[2] == n_chains))
+    if not belong or any(each.shape != (len(groups), *hyper[name].shape) for name, each in drawn.items()):
+        raise TypeError("the draws of partitions do not belong to the chains")
+    if groups.size and not (groups.min() >= 0 and groups.max() < places):
+        raise TypeError("the draws of partitions name components that the chains have no places for")
+    if not all(np.isfinite(each).all() for each in drawn.values()):
+        raise TypeError("the hyper-parameters of draws of partitions are not finite numbers")
+    return AllocationDraws(groups, drawn)

@@ -12,7 +12,6 @@ import pandas as pd
 
 from lvsearch.comparison.alignment import ComponentMap, component_map
 from lvsearch.data.base import Data
-from lvsearch.data.points import Points, row_index
 from lvsearch.fitted.kinds import as_fitted_model
 from lvsearch.fitted.mixture_posterior import MixturePosterior, estimate_from_chains
 from lvsearch.fitted.model import FittedModel
@@ -50,6 +49,8 @@ FindingsType = TypeVar("FindingsType", bound="Findings")
 KINDS = ("estimate", "certified", "diminishing")
 SAMPLES = 200
 """The number of importance samples for each unit whose likelihood needs sampling."""
+FEWEST_PREDICTING, MOST_PREDICTING, SCORED_ROWS = 500, 4000, 4_000_000
+"""The numbers of draws that predict new rows: so many that they score about four million rows together."""
 ROUNDING = 1e-12
 """The largest share of the prior that counts as 0, because it may be a rounding error of sums of probabilities."""
 
@@ -110,9 +111,7 @@ class Findings:
         if not isinstance(self.evaluator, AllocationEvaluator) or self.state.partitions is None:
             return None
         found = self.evaluator.posterior(self.state.partitions, self.prior)
-        if found is None or not isinstance(self.training, Points):
-            return found
-        return replace(found, rows=row_index(self.training))
+        return None if found is None else replace(found, training=self.training)
 
     @property
     def is_finished(self) -> bool:
@@ -448,10 +447,11 @@ class Findings:
     def predict(self, test: Any) -> Prediction:
         """Return how probable new units are given the training data, averaged over sizes, in nats, as a `Prediction`.
 
-        Marginal evidence gives an estimate over the sizes whose fit was kept. Each unit is scored by itself, as in
-        `compare_held_out`: rows of a mixture with parameters integrated out under the fit, units of other models at
-        parameters at their posterior means. `estimate.method` says which. What test units would say of each other is
-        not used.
+        Chains over partitions give an estimate over draws of all sizes and parameters (`MixtureDraws.predict`). Other
+        marginal evidence, and another prior than that of the chains, give an estimate over the sizes whose fit was
+        kept. There each unit is scored by itself, as in `compare_held_out`: rows of a mixture with parameters
+        integrated out under the fit, units of other models at parameters at their posterior means. `estimate.method`
+        says which.
 
         Plug-in evidence gives intervals for the parameters that were fitted. Under it, a size whose fit was not kept
         (setting `keep`) may predict anything between probability 0 and the model's upper bound (the ceiling).
@@ -461,6 +461,10 @@ class Findings:
         """
         training = self._training()
         data = training.like_this(test)
+        chains = self.partitions
+        if chains is not None and chains.recorded.groups.size and not chains.lacks_hyperparameters:
+            draws = min(MOST_PREDICTING, max(FEWEST_PREDICTING, SCORED_ROWS // max(1, data.n_units)))
+            return Prediction(None, None, chains.draws(draws).predict(data))
         known = {size: as_fitted_model(fit, training) for size, fit in self.state.kept.items() if fit.state is not None}
         if not self.evaluator.nested:
             sizes = [size for size in self.estimated.sizes if size in known]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from lvsearch.comparison.similarity import HALF
+from lvsearch.fitted.mixture_draws import MixtureDraws
 from lvsearch.fitted.mixture_posterior import MixturePosterior, mixture_posterior
 from lvsearch.fitted.partition_draws import Partition
 from lvsearch.models.plain_arguments import as_path, real_number
@@ -401,6 +402,20 @@ class SearchResult(Findings):
         Source: Wade & Ghahramani (2018), *Bayesian cluster analysis: point estimation and credible balls*.
         """
         return self._drawn().partition(loss)
+
+    def draws(self, draws: int = 1000, seed: int = 0) -> MixtureDraws:
+        """Return draws of everything in a mixture: the number of components, who is where, weights and parameters.
+
+        They come from the posterior over all numbers of components, where a fit has one number and one mode. They have
+        densities with bands, predictions, parameters with intervals, and `to_arviz()`.
+
+        draws: about how many: equally many of each chain.
+        seed: decides the random numbers.
+
+        Raises ValueError if the search was not of a mixture of rows by chains over partitions, and as `partition`.
+        Source: Miller & Harrison (2018), §7.
+        """
+        return self._drawn().draws(draws, seed)
 
     def plot_coclustering(self, loss: str = "vi", ax: "Axes | None" = None) -> "Axes":
         """Draw how probable it is that two rows are in one cluster, and return the axes.

@@ -51,24 +51,26 @@ class PredictionInterval:
 
 @dataclass(frozen=True)
 class PredictionEstimate:
-    """Estimates of log p(test | train), averaged over the sizes whose fit was kept; nats.
+    """Estimates of log p(test | train), averaged over the sizes whose fit was kept, or over draws of all sizes; nats.
 
-    log_whole_set: one average over sizes for all test units together.
-    log_per_unit: an average over sizes for each unit, summed over units as logs.
+    log_whole_set: one average for all test units together.
+    log_per_unit: an average for each unit, summed over units as logs.
     unit: the noun for a unit, such as "document".
-    method: how the log p of a unit under one fit was computed, in words.
+    method: how the log p of a unit was computed, in words.
+    averaged_over: what the averages go over, in words.
     """
 
     log_whole_set: float
     log_per_unit: float
     unit: str = "unit"
     method: str = ""
+    averaged_over: str = "the sizes whose fit was kept"
 
     def describe(self) -> str:
         """Return both estimates of log p(test | data) in one line for people, in nats."""
         how = f" Each {self.unit} by itself: {self.method}." if self.method else ""
         return (
-            f"estimate over the sizes whose fit was kept: log p(test | data) ≈ {self.log_whole_set:,.2f} nats averaged "
+            f"estimate over {self.averaged_over}: log p(test | data) ≈ {self.log_whole_set:,.2f} nats averaged "
             f"for the whole set, {self.log_per_unit:,.2f} averaged per {self.unit}.{how}"
         )
 
@@ -81,7 +83,7 @@ class Prediction:
     |---|---|---|
     | `whole_set` | plug-in | interval on log p(test | train), one average over sizes for all units together |
     | `per_unit` | plug-in | interval on Σ_u log p(test_u | train), an average over sizes for each unit |
-    | `estimate` | marginal | both averages, over the sizes whose fit was kept; not a bound |
+    | `estimate` | marginal | both averages, over the sizes whose fit was kept, or over draws; not a bound |
 
     `whole_set` is never above the prediction of the best size; `per_unit` may be. In the intervals, unvisited sizes and
     sizes whose fit was not kept may predict anything up to the ceiling. Fields that do not apply are None.

@@ -9,6 +9,7 @@ from lvsearch.models.components.categorical import (
 from lvsearch.models.components.component import (
     Component,
     draw_hyper,
+    draw_rows,
     log_hyper_prior,
     log_likelihood,
     log_normalisers,
@@ -38,6 +39,7 @@ __all__ = [
     "PoissonComponents",
     "StudentComponents",
     "draw_hyper",
+    "draw_rows",
     "log_hyper_prior",
     "log_likelihood",
     "log_normalisers",

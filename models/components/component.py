@@ -269,6 +269,32 @@ class Component(eqx.Module):
         each = variant_log_likelihoods(self, statistics, unit)
         return each[:, 0] if self.n_variants == 1 else jax.nn.logsumexp(each + self.log_variants, axis=1)
 
+    def marginal_log_densities(
+        self, statistics: Any, columns: tuple[int, ...], values: Float[Array, "point chosen"]
+    ) -> Float[Array, "point component"]:
+        """Return the log-density of some columns of a row under each component, all others integrated out, in nats.
+
+        statistics: the sufficient statistics of the components' parameters, components leading.
+        columns: the numbers of the columns. values: their values at several points.
+
+        Raises ValueError for a kind that does not define it; kinds whose columns are independent do.
+        """
+        if not self.cellwise:
+            raise ValueError(
+                f"{type(self).__name__} has no density of single columns; kinds whose columns are independent "
+                "have one, and Gaussians"
+            )
+        return self._densities_without_others(statistics, columns, values)
+
+    def _densities_without_others(
+        self, statistics: Any, columns: tuple[int, ...], values: Float[Array, "point chosen"]
+    ) -> Float[Array, "point component"]:
+        """Return `marginal_log_densities` of a kind that leaves missing cells out."""
+        n_dims, chosen = self.n_dims(statistics), np.asarray(columns)
+        cells = jnp.zeros((len(values), n_dims)).at[:, chosen].set(values)
+        seen = np.isin(np.arange(n_dims), chosen)
+        return jax.vmap(lambda row: self.log_densities(statistics, Row(row, seen)))(cells)
+
     def log_predictives(self, natural: Any, unit: Row) -> Float[Array, " component"]:
         """Return log ∫ p(x | θ) p(θ | natural_k) dθ of one row under each component k, in nats, shape (component,).
 

@@ -68,6 +68,23 @@ class DependentColumns(Component):
         return np.where(np.asarray(units.observed).any(-1), np.inf, 0.0)
 
 
+def gaussian_marginals(
+    means: Float[Array, "component dim"],
+    covariances: Float[Array, "component dim dim"],
+    columns: tuple[int, ...],
+    values: Float[Array, "point chosen"],
+) -> Float[Array, "point component"]:
+    """Return the log-density of some columns under several Gaussians, in nats, (point, component).
+
+    means, covariances: of each Gaussian. columns: the numbers of the columns. values: their values at several points.
+    """
+    chosen = np.asarray(columns)
+    factor = cholesky(covariances[:, chosen[:, None], chosen])
+    whitened = solve_lower(factor, values.T - means[:, chosen, None])  # (component, chosen, point)
+    log_scale = jnp.log(jnp.diagonal(factor, axis1=1, axis2=2)).sum(-1)
+    return -0.5 * ((whitened**2).sum(1).T + len(chosen) * LOG_2PI) - log_scale
+
+
 class FullCovarianceComponents(DependentColumns):
     """Gaussians with free covariance: x = location + scale · y, y ~ Normal(μ, Λ⁻¹).
 
@@ -180,6 +197,11 @@ class FullCovarianceComponents(DependentColumns):
         mean, precision = self.family.value(statistics)
         scale = jnp.broadcast_to(jnp.asarray(self.scale), mean.shape)
         return self.location + scale * mean, scale[:, None] * jnp.linalg.inv(precision) * scale
+
+    def marginal_log_densities(
+        self, statistics: NormalWishartStatistics, columns: tuple[int, ...], values: Float[Array, "point chosen"]
+    ) -> Float[Array, "point component"]:
+        return gaussian_marginals(*jax.vmap(self.moments)(statistics), columns, values)
 
     def draw(self, key: Array, statistics: NormalWishartStatistics, unit: Row) -> Float[Array, " dim"]:
         mean, precision = self.family.value(statistics)
@@ -294,6 +316,11 @@ class KnownCovarianceComponents(Component):
         else:
             factor = jnp.linalg.cholesky(covariance)
         return jnp.asarray(self.location) + factor @ statistics.value, factor @ factor.T
+
+    def marginal_log_densities(
+        self, statistics: GaussianStatistics, columns: tuple[int, ...], values: Float[Array, "point chosen"]
+    ) -> Float[Array, "point component"]:
+        return gaussian_marginals(*jax.vmap(self.moments)(statistics), columns, values)
 
     def draw(self, key: Array, statistics: GaussianStatistics, unit: Row) -> Float[Array, " dim"]:
         y = statistics.value + jax.random.normal(key, statistics.value.shape, statistics.value.dtype)

@@ -272,6 +272,13 @@ class MixedComponents(Component):
         order = self._order
         return self._join_columns([mean for mean, _ in found]), covariance[order][:, order]
 
+    def marginal_log_densities(
+        self, statistics: tuple[Any, ...], columns: tuple[int, ...], values: Float[Array, "point chosen"]
+    ) -> Float[Array, "point component"]:
+        if not all(part.cellwise for part in self.parts):
+            return super().marginal_log_densities(statistics, columns, values)  # it says what is expected
+        return self._densities_without_others(statistics, columns, values)
+
     def draw(self, key: Array, statistics: tuple[Any, ...], unit: Row) -> Float[Array, " dim"]:
         keys = jax.random.split(key, len(self.parts))
         drawn = zip(self._split_columns(unit), keys, statistics, strict=True)

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 from scipy.special import gammaln, roots_genlaguerre
 
 from lvsearch.models.components.component import Component
-from lvsearch.models.components.covariances import FullCovarianceComponents
+from lvsearch.models.components.covariances import FullCovarianceComponents, gaussian_marginals
 from lvsearch.models.components.diagonal import DiagonalComponents
 from lvsearch.models.contract import ExpectedCells
 from lvsearch.models.families import Family
@@ -166,6 +166,13 @@ class StudentComponents(Component):
     def moments(self, statistics: Any) -> tuple[Float[Array, " dim"], Float[Array, "dim dim"]]:
         mean, covariance = self.gaussians.moments(statistics)
         return mean, covariance * float(np.exp(self.log_variants) @ (1 / self.multipliers))
+
+    def marginal_log_densities(
+        self, statistics: Any, columns: tuple[int, ...], values: Float[Array, "point chosen"]
+    ) -> Float[Array, "point component"]:
+        means, covariances = jax.vmap(self.gaussians.moments)(statistics)
+        of_variants = [gaussian_marginals(means, covariances / u, columns, values) for u in self.multipliers]
+        return jax.nn.logsumexp(jnp.stack(of_variants, -1) + self.log_variants, axis=-1)
 
     def draw(self, key: Array, statistics: Any, unit: Row) -> Float[Array, " dim"]:
         key_variant, key_row = jax.random.split(key)

@@ -91,7 +91,7 @@ def enumerated_pairs(
 
 def z_scores_of_pairs(trace: AllocationTrace, pairs: np.ndarray) -> np.ndarray:
     """Errors of p(two rows are together), in standard errors over chains and never below that of half a visit."""
-    groups = trace.groups  # (draw, row, chain)
+    groups = trace.draws.groups  # (draw, row, chain)
     shares = (groups[:, :, None] == groups[:, None]).mean(0)  # (row, row, chain)
     each = len(groups) * groups.shape[2]
     error = np.maximum(shares.std(-1, ddof=1) / np.sqrt(shares.shape[-1]), 0.5 / each)
@@ -139,7 +139,7 @@ def test_agrees_with_enumeration(kind: cases.Kind, dynamic: bool) -> None:
     assert max(error.max() for _, error in (trace.sizes(), trace.occupied())) < 0.01
     assert max(np.abs(z).max() for z in z_scores(trace, *truth)) < 4
     pairs = enumerated_pairs(rows, by_groups(rows, kind.log_marginal), 1.3, dynamic=dynamic)
-    assert trace.groups.shape == (13 * 4, 6, 16)  # the later 13 of 25 blocks, without the padding of the rows
+    assert trace.draws.groups.shape == (13 * 4, 6, 16)  # the later 13 of 25 blocks, without the padding of the rows
     assert np.abs(z_scores_of_pairs(trace, pairs)).max() < 4.5
     assert np.abs(z_scores_of_pairs(trace, pairs[::-1, ::-1])).max() > 8  # rows in another order are told apart
 

@@ -1,0 +1,424 @@
+"""Whole draws of mixtures: predictions and parameters against enumeration, densities, names, and other programs."""
+
+import itertools
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import independent_normal_oracles
+import jax
+import jax.numpy as jnp
+import mixture_cases as cases
+import numpy as np
+import pandas as pd
+import partition_oracles as exact
+import pytest
+import tied_oracles
+from scipy.optimize import linear_sum_assignment
+from scipy.special import logsumexp
+from scipy.stats import kstest
+
+import lvsearch as lv
+from lvsearch.fitted.mixture_draws import MixtureDraws
+from lvsearch.inference.allocation_chains import supported_sizes
+from lvsearch.models.components import log_normalisers
+from lvsearch.models.units import Row
+from lvsearch.results.checkpoint import decode_progress, encode_progress, progress_arrays
+
+SIZES, CONCENTRATION = 8, 1.3
+PRIOR = lv.sizes.Geometric(0.25)
+
+
+def log_evidence(rows: np.ndarray, log_rows: Callable[[np.ndarray, tuple[int, ...]], float], *, dynamic: bool) -> float:
+    """log p(rows) over all numbers of components and all partitions, nats. log_rows: log p(rows | partition)."""
+    prior = supported_sizes(lambda size: PRIOR.log_pmf((size,)), SIZES)
+    terms = []
+    for labels in exact.partitions(len(rows)):
+        shares = [CONCENTRATION / (size if dynamic else 1) for size in range(1, SIZES + 1)]
+        of_sizes = [prior[k] + exact.log_finite_prior(labels, k + 1, shares[k]) for k in range(SIZES)]
+        terms.append(logsumexp(of_sizes) + log_rows(rows, labels))
+    return float(logsumexp(terms))
+
+
+def by_groups(log_marginal: exact.LogMarginal) -> Callable[[np.ndarray, tuple[int, ...]], float]:
+    """log p(rows | partition) of groups that are independent."""
+    return lambda rows, labels: sum(log_marginal(rows[np.array(labels) == k]) for k in range(max(labels) + 1))
+
+
+def exact_predictive(log_rows: Callable[..., float], rows: np.ndarray, new: np.ndarray, *, dynamic: bool) -> np.ndarray:
+    """log p(new row | rows) of each, nats."""
+    without = log_evidence(rows, log_rows, dynamic=dynamic)
+    return np.array([log_evidence(np.vstack([rows, one]), log_rows, dynamic=dynamic) - without for one in new])
+
+
+def drawn(model: Any, rows: np.ndarray, draws: int = 8000) -> MixtureDraws:
+    """Draws of all parameters, from long chains."""
+    points = lv.Points.from_array(rows, missing="nan")
+    posterior = lv.mixture_posterior(model, points, prior=PRIOR, max_size=SIZES, precision=1e-4, sweeps=2048)
+    return posterior.draws(draws, seed=1)
+
+
+def assert_predicted(draws: MixtureDraws, new: np.ndarray, truth: Any) -> None:
+    """Each row's log-density is right within four standard errors, and these are small."""
+    table = draws.log_predictive(lv.Points.from_array(new, missing="nan"))
+    assert (table["monte_carlo_error"] < 0.03).all()
+    off = np.abs(table["log_predictive"] - np.asarray(truth))
+    assert (off <= 4 * table["monte_carlo_error"] + 1e-9).all(), (table, truth)
+
+
+def log_rows_of_variants(component: Any) -> Callable[[np.ndarray, tuple[int, ...]], float]:
+    """log p(rows | partition) of a kind whose rows arise in variants: a sum over the variants of all rows."""
+
+    @jax.jit
+    def of_group(rows: jax.Array, chosen: jax.Array) -> jax.Array:
+        seen, prior = jnp.ones(rows.shape[1], bool), component.prior(rows.shape[1])
+        units = Row(rows, jnp.ones(rows.shape, bool))
+        y = jax.vmap(component.coordinates)(units)
+        steps = jax.vmap(lambda one: component.variant_increments(one, seen))(y)
+        sums = jax.tree.map(lambda p, s: p + s[jnp.arange(len(rows)), chosen].sum(0), prior, steps)
+        normaliser = log_normalisers(component, jax.tree.map(lambda one: one[None], sums))[0]
+        normaliser -= log_normalisers(component, jax.tree.map(lambda one: one[None], prior))[0]
+        of_rows = jax.vmap(lambda one: component.log_carrier(one, seen))(y).sum()
+        return normaliser + of_rows + (component.variant_tilts(seen) + component.log_variants)[chosen].sum()
+
+    def log_marginal(rows: np.ndarray) -> float:
+        with jax.enable_x64(True):
+            every = itertools.product(range(component.n_variants), repeat=len(rows))
+            return float(logsumexp([float(of_group(jnp.asarray(rows), jnp.array(chosen))) for chosen in every]))
+
+    return by_groups(cache_of_groups(log_marginal))
+
+
+def cache_of_groups(log_marginal: exact.LogMarginal) -> exact.LogMarginal:
+    """The same, remembering what it was asked."""
+    known: dict[bytes, float] = {}
+
+    def remembered(rows: np.ndarray) -> float:
+        if rows.tobytes() not in known:
+            known[rows.tobytes()] = log_marginal(rows)
+        return known[rows.tobytes()]
+
+    return remembered
+
+
+# ── against enumeration ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("dynamic", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["static", "dynamic"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, id=kind.name.replace(" ", "-"), marks=() if kind is cases.FULL else pytest.mark.slow)
+        for kind in cases.KINDS
+    ],
+)
+def test_predictions_agree_with_enumeration(kind: cases.Kind, dynamic: bool):
+    """Of new rows one by one, and of both together."""
+    rows, new, log_rows = kind.rows[:5], kind.rows[5:7], by_groups(cache_of_groups(kind.log_marginal))
+    draws = drawn(lv.models.FiniteMixture(kind.component, CONCENTRATION, dynamic=dynamic), rows)
+    truth = exact_predictive(log_rows, rows, new, dynamic=dynamic)
+    assert_predicted(draws, new, truth)
+    estimate = draws.predict(lv.Points.from_array(new, missing="nan"))
+    assert estimate.log_per_unit == pytest.approx(truth.sum(), abs=0.06)
+    everything, known = (log_evidence(each, log_rows, dynamic=dynamic) for each in (np.vstack([rows, new]), rows))
+    assert estimate.log_whole_set == pytest.approx(everything - known, abs=0.08)
+    assert "draws of all sizes and parameters" in estimate.describe()
+
+
+@pytest.mark.slow
+def test_predictions_of_one_covariance_agree_with_enumeration():
+    rows, given = cases.VALUES[:5], (cases.LOCATION, cases.SCALE, 0.3, 2.5, 0.7)
+
+    def log_rows(rows: np.ndarray, labels: tuple[int, ...]) -> float:
+        return tied_oracles.log_marginal(rows, np.array(labels), *given)
+
+    draws = drawn(lv.models.TiedMixture(cases.FULL.component, CONCENTRATION), rows)
+    truth = exact_predictive(log_rows, rows, cases.VALUES[5:7], dynamic=False)
+    assert_predicted(draws, cases.VALUES[5:7], truth)
+
+
+@pytest.mark.slow
+def test_predictions_of_rows_in_variants_agree_with_enumeration():
+    """Student's t: which precision a row has is drawn together with the parameters."""
+    component = lv.models.StudentComponents(cases.FULL.component, 3.0, 2)
+    rows, new = cases.VALUES[:4], cases.VALUES[4:6]
+    draws = drawn(lv.models.FiniteMixture(component, CONCENTRATION), rows)
+    truth = exact_predictive(log_rows_of_variants(component), rows, new, dynamic=False)
+    assert_predicted(draws, new, truth)
+
+
+@pytest.mark.slow
+def test_predictions_of_independent_normals_agree_with_enumeration():
+    """Means and precisions are drawn in turn."""
+    model = lv.models.IndependentNormalMixture(cases.LOCATION, cases.SCALE, 0.7, 2.2, 1.3, 1.9, CONCENTRATION)
+    prior = independent_normal_oracles.Prior(cases.LOCATION, cases.SCALE, 0.7, 2.2, 1.3, 1.9)
+    log_sizes = supported_sizes(lambda size: PRIOR.log_pmf((size,)), SIZES)
+
+    def evidence(rows: np.ndarray) -> float:
+        each = range(1, SIZES + 1)
+        found = [independent_normal_oracles.log_evidence(rows, size, CONCENTRATION, prior) for size in each]
+        return float(logsumexp(log_sizes + found))
+
+    rows, new = cases.VALUES[:4], cases.VALUES[4:6]
+    truth = [evidence(np.vstack([rows, one])) - evidence(rows) for one in new]
+    assert_predicted(drawn(model, rows), new, truth)
+
+
+# ── of searches ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def table_of_two_groups() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(0, 0.5, (24, 2)) @ [[1, 0.6], [0, 0.8]] + 4 * (np.arange(24) % 3 == 0)[:, None]
+    return pd.DataFrame(rows, [f"row {number}" for number in range(24)], ["x", "y"])
+
+
+@cache
+def searched() -> lv.SearchResult:
+    table = table_of_two_groups()
+    model = lv.models.FiniteMixture(lv.models.FullCovarianceComponents.weak(table))
+    return lv.search(model, table, max_size=4, seed=0, progress=False)
+
+
+@cache
+def draws_of_search() -> MixtureDraws:
+    return searched().draws(300)
+
+
+def test_draws_have_everything():
+    draws = draws_of_search()
+    exists = np.arange(draws.weights.shape[1]) < draws.n_components[:, None]
+    np.testing.assert_allclose(draws.weights.sum(1), 1)
+    assert ((draws.weights > 0) == exists).all()
+    assert (draws.occupied <= draws.n_components).all()
+    assert (draws.labels.max(1) < draws.n_components).all()
+    assert (np.isnan(draws.means()).any(-1) == ~exists).all()
+    assert draws.covariances().shape == (*draws.weights.shape, 2, 2)
+    assert set(draws.hyper) == {"pseudo_count", "spread"}
+    assert draws.hyper["spread"].shape == (len(draws), 2)
+    assert len(draws) == 304  # 19 of each of 16 chains
+    again = searched().draws(300)
+    np.testing.assert_array_equal(draws.means(), again.means())
+    # the number of components is as probable as the search says
+    shares = np.array([(searched().draws(4000).n_components == size).mean() for size in (2, 3, 4)])
+    expected = searched().posterior().set_index("size")["probability"].reindex([2, 3, 4], fill_value=0.0)
+    np.testing.assert_allclose(shares, expected, atol=0.05)
+
+
+def test_a_saved_search_has_the_same_draws(tmp_path):
+    searched().save(tmp_path / "saved")
+    loaded = lv.load(tmp_path / "saved")
+    np.testing.assert_array_equal(loaded.draws(300).means(), draws_of_search().means())
+    assert loaded.predict(table_of_two_groups()[:3]) == searched().predict(table_of_two_groups()[:3])
+
+
+@pytest.mark.parametrize("damage", ["rows", "chains", "components", "lengths", "infinite"])
+def test_damaged_draws_are_refused(damage: str):
+    chains = searched().state.partitions
+    assert chains is not None
+    entry, arrays = encode_progress(chains), dict(progress_arrays(chains))
+    groups, spread = arrays["groups"], arrays["drawn-spread"]
+    assert decode_progress(entry, arrays).run.draws.groups is groups
+    arrays |= {
+        "rows": {"groups": np.repeat(groups, 3, axis=1)},
+        "chains": {"groups": groups[..., :-1]},
+        "components": {"groups": groups + entry["places"]},
+        "lengths": {"drawn-spread": spread[1:]},
+        "infinite": {"drawn-spread": np.full_like(spread, np.nan)},
+    }[damage]
+    with pytest.raises(TypeError, match="draws of partitions"):
+        decode_progress(entry, arrays)
+
+
+def test_draws_of_folders_without_hyperparameters_are_refused():
+    chains = searched().state.partitions
+    assert chains is not None
+    arrays = {name: each for name, each in progress_arrays(chains).items() if not name.startswith("drawn-")}
+    older = replace(
+        searched(), state=replace(searched().state, partitions=decode_progress(encode_progress(chains), arrays))
+    )
+    assert older.partition().sizes == searched().partition().sizes
+    with pytest.raises(ValueError, match="folders of older versions"):
+        older.draws()
+    assert "the sizes whose fit was kept" in older.predict(table_of_two_groups()[:2]).describe()
+
+
+def test_relabelled_components_are_the_same_in_all_draws():
+    draws = draws_of_search()
+    named = draws.relabelled()
+    assert named.chains == 1
+    assert set(named.occupied) == {2}
+    means = named.means()[:, :2]
+    assert (means[:, 0, 0] < 2).all()  # the larger group, about 0
+    assert (means[:, 1, 0] > 2).all()
+    np.testing.assert_array_equal(named.labels[0], (np.arange(24) % 3 == 0).astype(int))
+    table = named.table()
+    assert table.index.tolist() == [(k, what) for k in (0, 1) for what in ("weight", "x", "y")]
+    assert (table["lower"] < table["mean"]).all()
+    assert (table["mean"] < table["upper"]).all()
+    # names do not matter to the density of rows
+    chosen = np.flatnonzero(draws.occupied == 2)
+    np.testing.assert_allclose(named.log_likelihood(), draws.log_likelihood()[chosen])
+    with pytest.raises(ValueError, match="expected a number that some draw has"):
+        draws.relabelled(9)
+    with pytest.raises(ValueError, match="expected relabelled"):
+        draws.table()
+
+
+def test_densities_integrate_to_one_and_fit_together():
+    draws = draws_of_search()
+    one, two = draws.density(["y"]), draws.density(["x", "y"])
+    assert list(two.columns) == ["x", "y", "density", "lower", "upper"]
+    assert np.trapezoid(one["density"], one["y"]) == pytest.approx(1, abs=0.03)
+    grid = two.pivot_table(index="x", columns="y", values="density")
+    along = np.trapezoid(grid.to_numpy(), grid.index, axis=0)  # over x
+    nearest = np.interp(grid.columns, one["y"], one["density"])
+    np.testing.assert_allclose(along, nearest, atol=0.02)
+    assert ((one["lower"] < one["density"]) & (one["density"] < one["upper"])).all()
+    # the density of whole rows is the same as that of both columns
+    found = draws.log_predictive(two[["x", "y"]][::97])
+    np.testing.assert_allclose(np.exp(found["log_predictive"]), two["density"][::97], rtol=1e-6)
+    for columns in (None, ["x", "y"]):
+        assert draws.plot_density(columns).get_xlabel() == "x"
+    for columns in (["z"], ["x", "y", "x"]):
+        with pytest.raises(ValueError, match="expected one or two of 'x', 'y'"):
+            draws.density(columns)
+
+
+@pytest.mark.parametrize("gaussians", ["diagonal", "full"])
+def test_densities_of_heavy_tails_are_those_of_whole_rows(gaussians: str):
+    """The density of both columns by themselves is that of the row, and integrates to that of one column."""
+    kind = {"diagonal": cases.DIAGONAL.component, "full": cases.FULL.component}[gaussians]
+    component = lv.models.StudentComponents(kind, 3.0, 2)
+    statistics = component.family.sample(
+        jax.random.key(0), jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), component.prior(2))
+    )
+    values = jnp.array([[0.3, -0.2], [2.0, 1.0]])
+    both = component.marginal_log_densities(statistics, (0, 1), values)
+    rows = Row(values, jnp.ones(values.shape, bool))
+    np.testing.assert_allclose(both, jax.vmap(lambda row: component.log_densities(statistics, row))(rows), rtol=1e-4)
+    grid = jnp.linspace(-60, 60, 6001)
+    line = jnp.stack([jnp.full_like(grid, 0.3), grid], 1)
+    total = jnp.trapezoid(jnp.exp(component.marginal_log_densities(statistics, (0, 1), line)), grid, axis=0)
+    one = component.marginal_log_densities(statistics, (0,), jnp.array([[0.3]]))[0]
+    np.testing.assert_allclose(jnp.log(total), one, atol=2e-3)
+
+
+def test_counts_have_probabilities_of_whole_numbers():
+    rows = pd.DataFrame({"calls": [0, 1, 0, 2, 9, 11, 10, 8], "visits": [3, 2, 4, 3, 0, 1, 0, 0]})
+    result = lv.search(lv.models.FiniteMixture(lv.models.PoissonComponents()), rows, max_size=3, seed=0, progress=False)
+    table = result.draws(64).density(["calls"])
+    assert table["calls"].tolist() == list(range(12))
+    assert 0.6 < table["density"].sum() < 1
+    shares = lv.models.FiniteMixture(lv.models.MultinomialComponents())
+    counts = lv.search(shares, rows, max_size=2, seed=0, progress=False)
+    with pytest.raises(ValueError, match="no density of single columns"):
+        counts.draws(16).density()
+
+
+def test_rows_drawn_anew_are_like_the_data():
+    draws, table = draws_of_search(), table_of_two_groups()
+    rows = draws.simulate(seed=3)
+    assert rows.shape == (len(draws), 24, 2)
+    np.testing.assert_allclose(rows.mean((0, 1)), table.mean(), atol=0.25)
+    np.testing.assert_array_equal(rows, draws.simulate(seed=3))
+
+
+def test_arviz_gets_all_groups(monkeypatch):
+    module = ModuleType("arviz")
+    vars(module).update(__version__="1.2.0", from_dict=lambda groups, *, dims, coords: (groups, dims, coords))
+    monkeypatch.setitem(sys.modules, "arviz", module)
+    draws = draws_of_search()
+    groups, dims, coords = draws.to_arviz()
+    assert set(groups) == {"posterior", "log_likelihood", "posterior_predictive", "observed_data"}
+    assert set(groups["posterior"]) == {"n_components", "occupied", "pseudo_count", "spread"}
+    assert groups["log_likelihood"]["rows"].shape == (16, 19, 24)
+    assert groups["posterior_predictive"]["rows"].shape == (16, 19, 24, 2)
+    np.testing.assert_array_equal(groups["observed_data"]["rows"], table_of_two_groups())
+    assert coords["row"][1] == "row 1"
+    named, dims, _ = draws.relabelled().to_arviz()
+    assert named["posterior"]["mean"].shape[2:] == (2, 2)
+    assert dims["mean"] == ["component", "column"]
+
+
+@pytest.mark.filterwarnings("ignore:Estimated shape parameter")
+def test_arviz_compares_and_leaves_out_rows():
+    """PSIS-LOO agrees with leaving each row out, by enumeration, where its diagnostic says that it can be believed."""
+    az = pytest.importorskip("arviz")
+    rng, log_rows = np.random.default_rng(5), by_groups(cache_of_groups(cases.FULL.log_marginal))
+    rows = np.array([[-2, -1], [2, 1.0]])[rng.integers(0, 2, 8)] + 0.6 * rng.standard_normal((8, 2))
+    draws = drawn(lv.models.FiniteMixture(cases.FULL.component, CONCENTRATION), rows, 4000)
+    found = az.loo(draws.to_arviz(), pointwise=True)
+    truth = [exact_predictive(log_rows, np.delete(rows, i, 0), rows[[i]], dynamic=False)[0] for i in range(len(rows))]
+    believed = np.asarray(found.pareto_k) < 0.7
+    assert believed.sum() >= 5
+    np.testing.assert_allclose(np.asarray(found.loo_i)[believed], np.array(truth)[believed], atol=0.12)
+    other = drawn(lv.models.TiedMixture(cases.FULL.component, CONCENTRATION), rows, 1000)
+    assert set(az.compare({"full": draws.to_arviz(), "tied": other.to_arviz()}).index) == {"full", "tied"}
+
+
+def test_searches_without_draws_say_so():
+    under_another = searched().with_prior(lv.sizes.Poisson(1))
+    with pytest.raises(ValueError, match="search again with this prior"):
+        under_another.draws()
+    assert "the sizes whose fit was kept" in under_another.predict(table_of_two_groups()[:2]).describe()
+    annealed = lv.search(
+        lv.models.FiniteMixture(), table_of_two_groups(), evidence="annealed", max_size=2, seed=0, progress=False
+    )
+    with pytest.raises(ValueError, match="expected one of a mixture of rows by chains"):
+        annealed.draws()
+
+
+# ── calibration ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def ranks_of_one_set(trial: int, n_rows: int = 40) -> dict[str, list[float]]:
+    """Where the truth lies among the draws, from 0 to 1: of numbers without names, and of named components."""
+    random, prior = np.random.default_rng(trial), lv.sizes.Geometric(0.3)
+    component = lv.models.DiagonalComponents(0.0, 1.0, 0.02, 3.0, lv.models.GammaPrior(2.0, 2.0))
+    model = lv.models.FiniteMixture(component, 1.0)
+    weights = np.exp([prior.log_pmf((size,)) for size in range(1, 9)])
+    size = int(random.choice(8, p=weights / weights.sum())) + 1
+    every = Row(np.zeros((n_rows, 2)), np.ones((n_rows, 2), bool))
+    g, l, units = model.simulate(jax.random.key(trial), (size,), every, {"dim": 2})
+    truth = np.exp(np.asarray(g["weights"])), np.asarray(jax.vmap(component.moments)(g["components"])[0])
+    rows, labels = np.asarray(units.value), np.asarray(l["component"]).argmax(1)
+    found = lv.mixture_posterior(model, rows, prior=prior, max_size=8, precision=0.02, seed=trial)
+    draws = found.draws(1000, seed=trial)
+
+    def rank(of_draws: np.ndarray, of_truth: float) -> float:
+        same = (of_draws == of_truth).mean()
+        return float((of_draws < of_truth).mean() + random.random() * same)
+
+    means = np.nan_to_num(draws.means())
+    ranks = {
+        "K": [rank(draws.n_components, size)],
+        "rate": [rank(draws.hyper["rate"][:, d], -float(g["rate"].negative_value[d])) for d in (0, 1)],
+        "mean of the mixture": [rank((draws.weights * means[..., 0]).sum(1), float(truth[0] @ truth[1][:, 0]))],
+        "sum of squared weights": [rank((draws.weights**2).sum(1), float((truth[0] ** 2).sum()))],
+    }
+    present = np.unique(labels)
+    if not (draws.occupied == len(present)).any():
+        return ranks
+    named = draws.relabelled(len(present))
+    both = np.array([[np.sum((named.labels[0] == k) & (labels == j)) for j in present] for k in range(len(present))])
+    order = linear_sum_assignment(-both)[1]
+    for k, j in enumerate(present[order]):
+        ranks.setdefault("named weight", []).append(rank(named.weights[:, k], float(truth[0][j])))
+        ranks.setdefault("named mean", []).append(rank(named.means()[:, k, 0], float(truth[1][j, 0])))
+    return ranks
+
+
+@pytest.mark.slow
+def test_ranks_of_the_truth_are_even():
+    """Truth from the prior, forty rows from the model, eighty times, ten minutes: simulation-based calibration."""
+    each = [ranks_of_one_set(trial) for trial in range(80)]
+    for name in ("K", "rate", "mean of the mixture", "sum of squared weights", "named weight", "named mean"):
+        ranks = np.concatenate([found.get(name, []) for found in each])
+        assert kstest(ranks, "uniform").pvalue > 1e-3, name
+        if name != "K":
+            held = (np.abs(ranks - 0.5) < 0.475).mean()
+            assert abs(held - 0.95) < 4 * np.sqrt(0.95 * 0.05 / len(ranks)), (name, held)
