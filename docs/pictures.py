@@ -57,6 +57,14 @@ def coclustering() -> None:
     save(figure, "coclustering")
 
 
+def density() -> None:
+    """The density of the length of iris petals with its band, over all numbers of clusters."""
+    result = lv.search(lv.models.FiniteMixture(lv.models.FullCovarianceComponents.weak(iris().values)), iris(), seed=0)
+    figure, axes = plt.subplots(figsize=(7.6, 4.6), dpi=110, layout="constrained")
+    result.draws().plot_density([iris().columns[0]], ax=axes)
+    save(figure, "density")
+
+
 def process() -> None:
     """A Dirichlet process on the same flowers: how many components they occupy."""
     kind = lv.models.FullCovarianceComponents.scaled_to(iris().values)
@@ -144,7 +152,7 @@ def save(figure: "plt.Figure", name: str) -> None:
     plt.close(figure)
 
 
-PICTURES: tuple[Callable[[], None], ...] = (answer, coclustering, process, topics, tour, features, tree)
+PICTURES: tuple[Callable[[], None], ...] = (answer, coclustering, density, process, topics, tour, features, tree)
 
 
 def main(names: list[str]) -> None:

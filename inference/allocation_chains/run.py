@@ -310,6 +310,7 @@ def run_chains(
     *,
     precision: float,
     most_sweeps: int,
+    fewest_sweeps: int = 0,
     chains: int = CHAINS,
     of_parts: bool = False,
 ) -> AllocationTrace:
@@ -320,11 +321,16 @@ def run_chains(
     precision: the largest Monte Carlo error of a probability.
     most_sweeps: after so many sweeps of each chain the run ends in any case; the trace then says that it has not
         settled.
+    fewest_sweeps: the run does not end before so many sweeps of each chain.
     chains: how many independent chains run side by side.
     of_parts: whether the precision holds of the number of occupied components too.
     """
     run, make_chain = None, cache(make_chain)
-    while run is None or not is_enough(run, precision, most_sweeps, of_parts=of_parts):
+    while (
+        run is None
+        or run.blocks * BLOCK < fewest_sweeps
+        or not is_enough(run, precision, most_sweeps, of_parts=of_parts)
+    ):
         run = run_one_more_block(make_chain, key, run, precision=precision, chains=chains)
     return run.trace()
 

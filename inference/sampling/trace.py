@@ -178,10 +178,9 @@ class Trace:
         4 draws. A quantity that changes when components are renamed has NaN too: chains that agree may still name them
         differently, and so may draws of one chain.
         """
-        rows = [_diagnosed(self.log_density, labelled=False)]
-        rows += [_diagnosed(v, labelled=q.labelled) for q, v in zip(self.quantities, self.values, strict=True)]
-        columns = ["mean", "standard_error", "rhat", "effective_sample_size", "note"]
-        return pd.DataFrame(rows, columns=columns, index=pd.Index((LOG_DENSITY, *self.names), name="quantity"))
+        rows = [diagnosed(self.log_density, labelled=False)]
+        rows += [diagnosed(v, labelled=q.labelled) for q, v in zip(self.quantities, self.values, strict=True)]
+        return table_of_diagnostics((LOG_DENSITY, *self.names), rows)
 
     @property
     def agree(self) -> bool:
@@ -293,6 +292,15 @@ class Trace:
         )
 
 
+def table_of_diagnostics(names: Sequence[str], rows: Sequence[tuple[float, float, float, float, str]]) -> pd.DataFrame:
+    """Return the table of `Trace.diagnostics`.
+
+    names: of the quantities. rows: what `diagnosed` says of each.
+    """
+    columns = ["mean", "standard_error", "rhat", "effective_sample_size", "note"]
+    return pd.DataFrame(rows, columns=columns, index=pd.Index(names, name="quantity"))
+
+
 def arviz_data(
     groups: Mapping[str, Mapping[str, np.ndarray]],
     dims: Mapping[str, Sequence[str]],
@@ -324,7 +332,7 @@ def _numbered(arrays: tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
     return {str(place): array for place, array in enumerate(arrays)}
 
 
-def _diagnosed(
+def diagnosed(
     draws: Float[np.ndarray, "chain draw ..."] | Any, *, labelled: bool
 ) -> tuple[float, float, float, float, str]:
     """Return one row of the table of `Trace.diagnostics`: (mean, standard error, R̂, effective draws, note).

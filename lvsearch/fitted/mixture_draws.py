@@ -35,7 +35,7 @@ from lvsearch.inference.engine.estimate import capacity_of
 from lvsearch.inference.engine.gibbs import GibbsState, sweep_state
 from lvsearch.inference.engine.meanfield_starts import blank_globals
 from lvsearch.inference.mixtures.partitions import by_appearance
-from lvsearch.inference.sampling.trace import arviz_data
+from lvsearch.inference.sampling.trace import arviz_data, diagnosed, table_of_diagnostics
 from lvsearch.models.components import Component, draw_rows
 from lvsearch.models.families import GammaStatistics
 from lvsearch.models.independent_normal import IndependentNormalMixture
@@ -58,6 +58,8 @@ POINTS_OF_ONE_COLUMN, POINTS_OF_TWO_COLUMNS = 200, 60
 """The numbers of points on each axis at which a density is computed."""
 ENCLOSED = (0.95, 0.8, 0.5)
 """The shares of new rows that the lines in a picture of two columns enclose."""
+BARS = 30
+"""The number of bars of the histogram behind the density of one column."""
 MARGIN = 0.1
 """How far the points go beyond the smallest and the largest cell of a column, as a share of their distance."""
 
@@ -77,7 +79,7 @@ class MixtureDraws:
     | `labels` | (draw, row) | the component of each row |
     | `weights` | (draw, component) | the components' weights, 0 beyond the K components |
     | `parameters` | (draw, component, …) | sufficient statistics of the components' parameters, for their kind |
-    | `hyper` | {name: (draw, …)} | hyper-parameters that have priors, in the coordinates of the components |
+    | `hyperparameters` | {name: (draw, …)} | hyper-parameters that have priors, in the coordinates of the components |
     | `is_relabelled` | | True if a component is the same one in all draws (`relabelled`) |
 
     Unless draws are relabelled, components have no names that could be compared: those with rows come first, in the
@@ -91,7 +93,7 @@ class MixtureDraws:
     labels: Int[np.ndarray, "draw row"]
     weights: Float64[np.ndarray, "draw component"]
     parameters: Any
-    hyper: Mapping[str, Float64[np.ndarray, "draw ..."]]
+    hyperparameters: Mapping[str, Float64[np.ndarray, "draw ..."]]
     is_relabelled: bool = False
 
     def __len__(self) -> int:
@@ -124,6 +126,23 @@ class MixtureDraws:
         components.
         """
         return self._moments[1]
+
+    def diagnostics(self) -> pd.DataFrame:
+        """Return a table that says whether the chains agree, and how many independent draws theirs are worth.
+
+        It has a row for log p(training rows | weights, parameters) and one for each number that has a meaning without
+        names of components. `lvsearch.inference.sampling.Trace.diagnostics` says what the columns are. Where draws are
+        worth too few, ask `lv.mixture_posterior` for more sweeps (`fewest_sweeps=`).
+        """
+        numbers = {
+            "log_likelihood": self.log_likelihood().sum(axis=1),
+            "n_components": self.n_components,
+            "occupied": self.occupied,
+            "largest_weight": self.weights.max(axis=1),
+            **self.hyperparameters,
+        }
+        by_chain = (each.reshape(self.chains, -1, *each.shape[1:]).astype(float) for each in numbers.values())
+        return table_of_diagnostics(tuple(numbers), [diagnosed(each, labelled=False) for each in by_chain])
 
     def relabelled(self, occupied: int | None = None) -> "MixtureDraws":
         """Return the draws with one number of components that hold rows, named so that each is the same one in all.
@@ -158,7 +177,7 @@ class MixtureDraws:
             labels=np.take_along_axis(np.argsort(order, axis=1), labels, axis=1),
             weights=in_order(self.weights),
             parameters=jax.tree.map(in_order, self.parameters),
-            hyper={name: each[chosen] for name, each in self.hyper.items()},
+            hyperparameters={name: each[chosen] for name, each in self.hyperparameters.items()},
             is_relabelled=True,
         )
 
@@ -301,10 +320,10 @@ class MixtureDraws:
 
         Raises ImportError if ArviZ is not installed.
         """
-        posterior = {"n_components": self.n_components, "occupied": self.occupied, **self.hyper}
+        posterior = {"n_components": self.n_components, "occupied": self.occupied, **self.hyperparameters}
         dims = {"rows": ["row", "column"]}
         hyper_axes = self.model.globals()
-        dims |= {name: list(hyper_axes[name].axes) for name in self.hyper}
+        dims |= {name: list(hyper_axes[name].axes) for name in self.hyperparameters}
         if self.is_relabelled:
             number = int(self.occupied[0])
             posterior |= {"weight": self.weights[:, :number], "mean": self.means()[:, :number]}
@@ -361,8 +380,10 @@ class MixtureDraws:
         palette, names = palette_of(axes), list(table.columns[:-3])
         if len(names) == 1:
             cells = self.training.values[:, self.training.columns.index(names[0])]
-            axes.hist(cells[~np.isnan(cells)], bins="auto", density=True, color=palette.muted, alpha=0.25)
-            axes.fill_between(table[names[0]], table["lower"], table["upper"], color=palette.band, linewidth=0)
+            axes.hist(cells[~np.isnan(cells)], bins=BARS, density=True, color=palette.muted, alpha=0.25)
+            axes.fill_between(
+                table[names[0]], table["lower"], table["upper"], color=palette.band, alpha=0.7, linewidth=0
+            )
             axes.plot(table[names[0]], table["density"], color=palette.main)
             axes.set_xlabel(str(names[0]))
             axes.set_ylabel("density")

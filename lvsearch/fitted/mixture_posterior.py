@@ -354,6 +354,7 @@ def mixture_posterior(
     max_size: int | None = None,
     precision: float | int = 0.01,
     sweeps: int = 4096,
+    fewest_sweeps: int = FEWEST_SWEEPS,
     seed: int = 0,
 ) -> MixturePosterior:
     """Draw partitions of the rows in many chains and return the posterior of the number of components.
@@ -365,6 +366,8 @@ def mixture_posterior(
     max_size: the largest size; the prior is truncated there. By default the size beyond which the prior leaves 1e-6.
     precision: the largest Monte Carlo error of a p(K | rows). Chains are lengthened until it is reached.
     sweeps: the largest number of sweeps per chain; if they are used up, the result says that it is not an answer yet.
+    fewest_sweeps: the smallest number of sweeps per chain, for more independent draws of the parameters than the
+        probabilities need. It is rounded up to a multiple of 32.
     seed: the seed of the chains.
 
     Raises ValueError for another model, estimated parameters, a prior over several sizes, bad data and bad numbers.
@@ -376,6 +379,7 @@ def mixture_posterior(
             "concentration, or IBP(…): for other models lv.search(model, data) says how many"
         )
     precision = real_number("precision", precision, above=0, below=1)
+    fewest = whole_number("fewest_sweeps", fewest_sweeps, least=FEWEST_SWEEPS)
     sweeps = whole_number("sweeps", sweeps, least=FEWEST_SWEEPS)
     log_prior = tabulated_prior(weak() if prior is None else prior, max_size)
     seed = checked_seed(seed)
@@ -386,7 +390,8 @@ def mixture_posterior(
         lambda places: allocation_chain(model, units, log_prior, places),
         jax.random.key(seed),
         precision=float(precision),
-        most_sweeps=sweeps,
+        most_sweeps=max(sweeps, fewest),
+        fewest_sweeps=fewest,
         of_parts=model.size_is_limit,
     )
     found = MixturePosterior.from_trace(trace, log_prior, float(precision), model)

@@ -57,7 +57,7 @@ def exact_predictive(log_rows: Callable[..., float], rows: np.ndarray, new: np.n
 def drawn(model: Any, rows: np.ndarray, draws: int = 8000) -> MixtureDraws:
     """Draws of all parameters, from long chains."""
     points = lv.Points.from_array(rows, missing="nan")
-    posterior = lv.mixture_posterior(model, points, prior=PRIOR, max_size=SIZES, precision=1e-4, sweeps=2048)
+    posterior = lv.mixture_posterior(model, points, prior=PRIOR, max_size=SIZES, precision=1e-4, sweeps=1536)
     return posterior.draws(draws, seed=1)
 
 
@@ -197,9 +197,20 @@ def test_draws_have_everything():
     assert (draws.labels.max(1) < draws.n_components).all()
     assert (np.isnan(draws.means()).any(-1) == ~exists).all()
     assert draws.covariances().shape == (*draws.weights.shape, 2, 2)
-    assert set(draws.hyper) == {"pseudo_count", "spread"}
-    assert draws.hyper["spread"].shape == (len(draws), 2)
+    assert set(draws.hyperparameters) == {"pseudo_count", "spread"}
+    assert draws.hyperparameters["spread"].shape == (len(draws), 2)
     assert len(draws) == 304  # 19 of each of 16 chains
+    table = draws.diagnostics()
+    assert table.index.tolist() == [
+        "log_likelihood",
+        "n_components",
+        "occupied",
+        "largest_weight",
+        "pseudo_count",
+        "spread",
+    ]
+    assert (table.loc[["log_likelihood", "largest_weight", "spread"], "rhat"] < 1.1).all()
+    assert table.loc["n_components", "mean"] == pytest.approx(draws.n_components.mean())
     again = searched().draws(300)
     np.testing.assert_array_equal(draws.means(), again.means())
     # the number of components is as probable as the search says
@@ -288,7 +299,7 @@ def test_densities_integrate_to_one_and_fit_together():
             draws.density(columns)
 
 
-@pytest.mark.parametrize("gaussians", ["diagonal", "full"])
+@pytest.mark.parametrize("gaussians", [pytest.param("diagonal", marks=pytest.mark.slow), "full"])
 def test_densities_of_heavy_tails_are_those_of_whole_rows(gaussians: str):
     """The density of both columns by themselves is that of the row, and integrates to that of one column."""
     kind = {"diagonal": cases.DIAGONAL.component, "full": cases.FULL.component}[gaussians]
@@ -307,16 +318,28 @@ def test_densities_of_heavy_tails_are_those_of_whole_rows(gaussians: str):
     np.testing.assert_allclose(jnp.log(total), one, atol=2e-3)
 
 
+def few_draws(model: Any, rows: Any, **settings: Any) -> MixtureDraws:
+    """Draws of chains of the smallest length."""
+    return lv.mixture_posterior(model, rows, max_size=3, sweeps=256, **settings).draws(32)
+
+
 def test_counts_have_probabilities_of_whole_numbers():
     rows = pd.DataFrame({"calls": [0, 1, 0, 2, 9, 11, 10, 8], "visits": [3, 2, 4, 3, 0, 1, 0, 0]})
-    result = lv.search(lv.models.FiniteMixture(lv.models.PoissonComponents()), rows, max_size=3, seed=0, progress=False)
-    table = result.draws(64).density(["calls"])
+    table = few_draws(lv.models.FiniteMixture(lv.models.PoissonComponents()), rows).density(["calls"])
     assert table["calls"].tolist() == list(range(12))
     assert 0.6 < table["density"].sum() < 1
-    shares = lv.models.FiniteMixture(lv.models.MultinomialComponents())
-    counts = lv.search(shares, rows, max_size=2, seed=0, progress=False)
     with pytest.raises(ValueError, match="no density of single columns"):
-        counts.draws(16).density()
+        few_draws(lv.models.FiniteMixture(lv.models.MultinomialComponents()), rows).density()
+
+
+def test_one_number_of_components_can_be_asked_for():
+    only_three = lv.sizes.Table([0.0, 0.0, 1.0, 0.0])
+    model = lv.models.FiniteMixture(lv.models.FullCovarianceComponents.weak(table_of_two_groups()))
+    posterior = lv.mixture_posterior(
+        model, table_of_two_groups(), prior=only_three, max_size=4, sweeps=256, fewest_sweeps=300
+    )
+    assert posterior.sweeps == 320
+    assert (posterior.draws(32).n_components == 3).all()
 
 
 def test_rows_drawn_anew_are_like_the_data():
@@ -365,11 +388,11 @@ def test_searches_without_draws_say_so():
     with pytest.raises(ValueError, match="search again with this prior"):
         under_another.draws()
     assert "the sizes whose fit was kept" in under_another.predict(table_of_two_groups()[:2]).describe()
-    annealed = lv.search(
-        lv.models.FiniteMixture(), table_of_two_groups(), evidence="annealed", max_size=2, seed=0, progress=False
+    by_bound = lv.search(
+        lv.models.FiniteMixture(), table_of_two_groups(), evidence="bound", max_size=1, seed=0, progress=False
     )
     with pytest.raises(ValueError, match="expected one of a mixture of rows by chains"):
-        annealed.draws()
+        by_bound.draws()
 
 
 # ── calibration ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -396,7 +419,7 @@ def ranks_of_one_set(trial: int, n_rows: int = 40) -> dict[str, list[float]]:
     means = np.nan_to_num(draws.means())
     ranks = {
         "K": [rank(draws.n_components, size)],
-        "rate": [rank(draws.hyper["rate"][:, d], -float(g["rate"].negative_value[d])) for d in (0, 1)],
+        "rate": [rank(draws.hyperparameters["rate"][:, d], -float(g["rate"].negative_value[d])) for d in (0, 1)],
         "mean of the mixture": [rank((draws.weights * means[..., 0]).sum(1), float(truth[0] @ truth[1][:, 0]))],
         "sum of squared weights": [rank((draws.weights**2).sum(1), float((truth[0] ** 2).sum()))],
     }
