@@ -113,7 +113,7 @@ def plot_pairs(points: Points, shares: Float[np.ndarray, "row component"], colum
     """
     import matplotlib.pyplot as plt
 
-    chosen = checked_columns(points, points.columns[:MOST_COLUMNS] if columns is None else columns, (2, float("inf")))
+    chosen = checked_columns(points, points.columns[:MOST_COLUMNS] if columns is None else columns, (2, None))
     n = len(chosen)
     figure, grid = plt.subplots(n, n, figsize=(2.0 * n, 2.0 * n), squeeze=False, dpi=150, layout="constrained")
     for row, below in enumerate(chosen):
@@ -132,17 +132,17 @@ def plot_pairs(points: Points, shares: Float[np.ndarray, "row component"], colum
     return figure
 
 
-def checked_columns(points: Points, columns: Any, number: tuple[int, float | int]) -> tuple[Any, ...]:
+def checked_columns(points: Points, columns: Any, number: tuple[int, int | None]) -> tuple[Any, ...]:
     """Return `columns` as a tuple, checked to be names of columns of `points`.
 
-    number: the fewest and the most columns.
+    number: the fewest and the most columns; None for any number.
 
     Raises ValueError for unknown names, and for fewer or more columns.
     """
     chosen, known = tuple(as_list("columns", columns)), points.columns
     fewest, most = number
-    if not fewest <= len(chosen) <= most or any(name not in known for name in chosen):
-        words = {(2, 2): "two", (1, 2): "one or two"}.get((fewest, most), "two or more")
+    if not fewest <= len(chosen) <= (most or len(chosen)) or any(name not in known for name in chosen):
+        words = "two or more" if most is None else "two" if fewest == 2 else "one or two"
         raise ValueError(f"got columns {chosen}, expected {words} of {', '.join(map(repr, known))}")
     return chosen
 

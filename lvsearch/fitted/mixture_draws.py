@@ -7,8 +7,9 @@ these, so that draws of everything together come from the posterior:
 1. the number of components K, from p(K | partition). The t parts of the partition get the first t components; the
    others are empty;
 2. weights and parameters of all K components, by Gibbs steps from the gradient of the model's log-joint
-   (`lvsearch.inference.engine.gibbs`). One step is exact where nothing but the parameters of components is unknown.
-   Where they have several latent variables, as means and precisions with independent priors, several steps are made.
+   (`lvsearch.inference.engine.gibbs`). One step draws from the distribution itself where each component's parameters
+   are one latent variable. Where they are several, as means and precisions with independent priors, 30 steps are made,
+   which come very near to it.
 
 Source: Miller & Harrison (2018), §7, for parameters after chains over partitions; Papastamoulis & Iliopoulos (2010) for
 the relabelling of `relabelled`, by a reference partition.
@@ -69,7 +70,7 @@ class MixtureDraws:
     """Draws of everything in a mixture of rows: the number of components, who is where, weights and parameters.
 
     They are draws from the posterior over all numbers of components. Made by `result.draws()` and by
-    `lv.mixture_posterior(…).draws()`. Draws of one chain follow each other.
+    `lv.mixture_posterior(…).draws()`. Draws are ordered chain by chain.
 
     | field | shape | meaning |
     |---|---|---|
@@ -78,9 +79,9 @@ class MixtureDraws:
     | `n_components` | (draw,) | K, the number of components |
     | `labels` | (draw, row) | the component of each row |
     | `weights` | (draw, component) | the components' weights, 0 beyond the K components |
-    | `parameters` | (draw, component, …) | sufficient statistics of the components' parameters, for their kind |
+    | `parameters` | (draw, component, …) | parameters as their kind stores them; `means()`, `covariances()` read them |
     | `hyperparameters` | {name: (draw, …)} | hyper-parameters that have priors, in the coordinates of the components |
-    | `is_relabelled` | | True if a component is the same one in all draws (`relabelled`) |
+    | `agreement` | | of `relabelled` draws: the share of rows with the component that the reference draw has them in |
 
     Unless draws are relabelled, components have no names that could be compared: those with rows come first, in the
     order of their first row, and the empty ones follow.
@@ -94,11 +95,16 @@ class MixtureDraws:
     weights: Float64[np.ndarray, "draw component"]
     parameters: Any
     hyperparameters: Mapping[str, Float64[np.ndarray, "draw ..."]]
-    is_relabelled: bool = False
+    agreement: float | None = None
 
     def __len__(self) -> int:
         """Return the number of draws."""
         return len(self.n_components)
+
+    @property
+    def is_relabelled(self) -> bool:
+        """True if components were matched between the draws (`relabelled`)."""
+        return self.agreement is not None
 
     @property
     def occupied(self) -> Int[np.ndarray, " draw"]:
@@ -107,11 +113,17 @@ class MixtureDraws:
 
     def describe(self) -> str:
         """Return in one sentence what the draws are of."""
-        few, many = int(self.occupied.min()), int(self.occupied.max())
+        ends = [0.5 - HELD / 2, 0.5 + HELD / 2]
+        few, many = np.quantile(self.occupied, ends, method="inverted_cdf").astype(int)
         number = f"{few}" if few == many else f"{few} to {many}"
-        each = ", each the same one in all draws" if self.is_relabelled else ""
+        components = "component holds" if (few, many) == (1, 1) else "components hold"
         chains = f"{self.chains} chains" if self.chains > 1 else "1 chain"
-        return f"{len(self):,} draws of {chains}, with {number} components that hold rows{each}."
+        if self.agreement is None:
+            return f"{len(self):,} draws of {chains}; {number} {components} rows in 95 % of them."
+        return (
+            f"{len(self):,} draws in which {number} {components} rows, matched by their rows: {100 * self.agreement:.0f} "
+            "% of rows are in the component that the reference draw has them in."
+        )
 
     __repr__ = describe
 
@@ -130,9 +142,10 @@ class MixtureDraws:
     def diagnostics(self) -> pd.DataFrame:
         """Return a table that says whether the chains agree, and how many independent draws theirs are worth.
 
-        It has a row for log p(training rows | weights, parameters) and one for each number that has a meaning without
-        names of components. `lvsearch.inference.sampling.Trace.diagnostics` says what the columns are. Where draws are
-        worth too few, ask `lv.mixture_posterior` for more sweeps (`fewest_sweeps=`).
+        It has a row for log p(training rows | weights, parameters) and one for each quantity that does not depend on
+        how components are numbered. R̂ (`rhat`) should be at most 1.05, better 1.01, and `effective_sample_size` some
+        hundreds at least. `lvsearch.inference.sampling.Trace.diagnostics` documents the columns. Longer chains:
+        `result.mixture_posterior(fewest_sweeps=…).draws()`.
         """
         numbers = {
             "log_likelihood": self.log_likelihood().sum(axis=1),
@@ -145,10 +158,12 @@ class MixtureDraws:
         return table_of_diagnostics(tuple(numbers), [diagnosed(each, labelled=False) for each in by_chain])
 
     def relabelled(self, occupied: int | None = None) -> "MixtureDraws":
-        """Return the draws with one number of components that hold rows, named so that each is the same one in all.
+        """Return the draws with one number of components that hold rows, with components matched between the draws.
 
-        The draw whose partition is closest to those of the others names the components, the one with most rows 0. In
-        every other draw components get the names under which most rows agree with it. Empty components come last.
+        The draw whose partition is closest to those of the others is the reference, and names the components, the one
+        with most rows 0. In every other draw components get the names under which most rows agree with it. Empty
+        components come last. `agreement` says how well this went: where it is far below 1, a component may be another
+        one in another draw, and its interval mixes both.
 
         occupied: the number of components with rows; by default the most frequent one.
 
@@ -167,6 +182,8 @@ class MixtureDraws:
         reference = np.argsort(by_size)[reference]
         order = np.stack([_matching_order(each, reference, self.weights.shape[1]) for each in labels])
 
+        named = np.take_along_axis(np.argsort(order, axis=1), labels, axis=1)
+
         def in_order(leaf: np.ndarray) -> np.ndarray:
             return np.take_along_axis(leaf[chosen], order.reshape(*order.shape, *[1] * (leaf.ndim - 2)), axis=1)
 
@@ -174,18 +191,20 @@ class MixtureDraws:
             self,
             chains=1,
             n_components=self.n_components[chosen],
-            labels=np.take_along_axis(np.argsort(order, axis=1), labels, axis=1),
+            labels=named,
             weights=in_order(self.weights),
             parameters=jax.tree.map(in_order, self.parameters),
             hyperparameters={name: each[chosen] for name, each in self.hyperparameters.items()},
-            is_relabelled=True,
+            agreement=float((named == reference).mean()),
         )
 
     def table(self) -> pd.DataFrame:
-        """Return the weight and the means of each component with 95 % intervals, as a table with a row for each number.
+        """Return each weight and each mean of the components with its 95 % interval, as a table with a row for each.
 
-        Only of `relabelled()` draws, where a component is the same one in all draws. The index is (component, what),
-        where `what` is "weight" or the name of a column. The columns are `mean`, `lower` and `upper`, of the posterior.
+        Only of `relabelled()` draws, where components are matched. The index is (component, what),
+        where `what` is "weight" or the name of a column. The columns are `mean`, `lower` and `upper`; each number by
+        itself lies between the latter two with 95 % probability. Empty components are left out, so that weights may sum
+        to less than 1.
 
         Raises ValueError for draws that are not relabelled.
         """
@@ -217,8 +236,8 @@ class MixtureDraws:
     def log_predictive(self, data: Any) -> pd.DataFrame:
         """Return log p(row | training rows) of each new row, averaged over all draws, as a table with a row for each.
 
-        Numbers of components, weights and parameters are integrated out by the draws. Rows are scored one by one: what
-        they would say of each other is not used.
+        Numbers of components, weights and parameters are integrated out by the draws. Each row is scored by itself,
+        without what the other new rows would tell.
 
         data: the new rows.
 
@@ -252,7 +271,7 @@ class MixtureDraws:
         """Return the density of one or two columns with a 95 % band, as a table with a row for each point.
 
         The points are evenly spaced, and go a tenth of the column's range beyond its smallest and its largest cell. For
-        kinds of components that take whole numbers alone the points are these, and the density is a probability.
+        counts the points are the whole numbers, and the density is a probability.
 
         columns: the names of one or two columns; by default the first.
 
@@ -388,8 +407,10 @@ class MixtureDraws:
             axes.set_xlabel(str(names[0]))
             axes.set_ylabel("density")
             axes.set_ylim(bottom=0)
-            band = "The line is the density, averaged over the draws; the band holds it with 95 % probability."
-            return Caption(f"The density of {names[0]}", f"{band} Bars: the cells of the data. {self.describe()}")
+            band = (
+                "Line: the density, averaged over the draws. At each value it lies in the band with 95 % probability."
+            )
+            return Caption(f"The density of {names[0]}", f"{band} Bars: the data. {self.describe()}")
         across, along = (np.unique(table[name]) for name in names)
         rows = self.training.values[:, [self.training.columns.index(name) for name in names]]
         axes.scatter(*rows.T, s=8, color=palette.muted, linewidth=0)

@@ -25,6 +25,7 @@ from lvsearch.inference.allocation_chains import (
     NO_DRAWS,
     AllocationDraws,
     AllocationTrace,
+    RowMixture,
     allocation_chain,
     has_allocation_chain,
     run_chains,
@@ -272,7 +273,7 @@ class MixturePosterior:
         Source: Miller & Harrison (2018), §7.
         """
         self.drawn_partitions()  # it raises where there are none
-        if self.model is None or not isinstance(self.training, Points):
+        if not isinstance(self.model, RowMixture) or not isinstance(self.training, Points):
             raise ValueError("got a posterior without its rows, expected one from lv.search or lv.mixture_posterior")
         number, seed = whole_number("draws", draws, least=1), checked_seed(seed)
         return draw_mixtures(self.model, self.training, self.log_prior, self.recorded, number, seed)
@@ -294,12 +295,14 @@ class MixturePosterior:
                 "older versions: search again with this prior"
             )
         index = row_index(self.training) if isinstance(self.training, Points) else pd.RangeIndex(n_rows)
-        return self.recorded.groups.transpose(0, 2, 1).reshape(n_draws * n_chains, n_rows), index
+        groups = np.asarray(self.recorded.groups)
+        return groups.transpose(0, 2, 1).reshape(n_draws * n_chains, n_rows), index
 
     @property
     def lacks_hyperparameters(self) -> bool:
         """True if partitions were recorded without hyper-parameters that have priors, as older folders have them."""
-        return self.model is not None and drawn_hyperparameters(self.model) != set(self.recorded.log_hyper)
+        known = isinstance(self.model, RowMixture)
+        return known and drawn_hyperparameters(self.model) != set(self.recorded.log_hyper)
 
     def occupied_summary(self) -> tuple[list[int], int, float]:
         """Return the 95 % credible set of the number of occupied components (in increasing order), its mode, and the

@@ -320,7 +320,7 @@ def progress_arrays(progress: AllocationProgress) -> dict[str, np.ndarray]:
         "parts": run.parts,
         "log_rows": run.log_rows,
         "size_probability": run.size_probability,
-        "groups": run.draws.groups,
+        "groups": np.asarray(run.draws.groups),
         **hyper,
         **drawn,
     }

@@ -10,7 +10,7 @@ import pandas as pd
 
 from lvsearch.comparison.similarity import HALF
 from lvsearch.fitted.mixture_draws import MixtureDraws
-from lvsearch.fitted.mixture_posterior import MixturePosterior, mixture_posterior
+from lvsearch.fitted.mixture_posterior import FEWEST_SWEEPS, MixturePosterior, mixture_posterior
 from lvsearch.fitted.partition_draws import Partition
 from lvsearch.models.plain_arguments import as_path, real_number
 from lvsearch.recommending.evaluator import recommend_size
@@ -335,7 +335,12 @@ class SearchResult(Findings):
         return prior_members(self)
 
     def mixture_posterior(
-        self, *, precision: float | int = 0.01, sweeps: int = 4096, seed: int = 0
+        self,
+        *,
+        precision: float | int = 0.01,
+        sweeps: int = 4096,
+        fewest_sweeps: int = FEWEST_SWEEPS,
+        seed: int = 0,
     ) -> MixturePosterior:
         """Return the posterior of the number of components from chains over partitions of the rows, as a check.
 
@@ -345,6 +350,7 @@ class SearchResult(Findings):
 
         precision: the Monte Carlo error of a probability that is small enough; chains run until they reach it.
         sweeps: the largest number of sweeps per chain.
+        fewest_sweeps: the smallest number of sweeps per chain, for more independent draws.
         seed: the seed of the chains.
 
         Returns a `MixturePosterior`.
@@ -370,6 +376,7 @@ class SearchResult(Findings):
             max_size=largest,
             precision=precision,
             sweeps=sweeps,
+            fewest_sweeps=fewest_sweeps,
             seed=seed,
         )
 

@@ -261,6 +261,9 @@ def test_relabelled_components_are_the_same_in_all_draws():
     draws = draws_of_search()
     named = draws.relabelled()
     assert named.chains == 1
+    assert named.agreement is not None
+    assert named.agreement > 0.95
+    assert "in which 2 components hold rows, matched by their rows" in str(named)
     assert set(named.occupied) == {2}
     means = named.means()[:, :2]
     assert (means[:, 0, 0] < 2).all()  # the larger group, about 0
