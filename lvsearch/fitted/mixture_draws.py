@@ -120,10 +120,8 @@ class MixtureDraws:
         chains = f"{self.chains} chains" if self.chains > 1 else "1 chain"
         if self.agreement is None:
             return f"{len(self):,} draws of {chains}; {number} {components} rows in 95 % of them."
-        return (
-            f"{len(self):,} draws in which {number} {components} rows, matched by their rows: {100 * self.agreement:.0f} "
-            "% of rows are in the component that the reference draw has them in."
-        )
+        matched = f"{100 * self.agreement:.0f} % of rows are in the component that the reference draw has them in."
+        return f"{len(self):,} draws in which {number} {components} rows, matched by their rows: {matched}"
 
     __repr__ = describe
 
