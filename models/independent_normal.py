@@ -166,6 +166,10 @@ class IndependentNormalMixture(Model):
         mean, precision = Gaussian().point(natural["mean"]), Gamma().point(natural["precision"])
         return self.component_statistics({"mean": mean, "precision": precision})
 
+    def free_parameters(self, size: int, n_dims: int) -> int:
+        """Return how many free numbers the weights, means and precisions are."""
+        return size - 1 + size * self.components.free_parameters(n_dims)
+
     def component_statistics(self, g: Latents) -> NormalGammaStatistics:
         """Return the statistics of the components' means and precisions in the family of their kind, components
         leading.

@@ -129,6 +129,15 @@ class MixtureModel(Model):
         """
         return g["components"]
 
+    def free_parameters(self, size: int, n_dims: int) -> int:
+        """Return how many free numbers all weights and parameters are, which criteria such as BIC count.
+
+        size: the number of components. n_dims: the number of columns.
+
+        Raises NotImplementedError for a kind of component that does not say how many it has.
+        """
+        return size - 1 + size * self.components.free_parameters(n_dims)
+
     def draw_components(self, key: Array, component: Component, n_components: int, n_dims: int) -> Any:
         """Draw the parameters of the components from their prior, and return their statistics, components leading.
 

@@ -129,6 +129,10 @@ class TiedMixture(DirichletWeightedMixture):
 
         return jax.tree.map(with_rest, natural, rest)
 
+    def free_parameters(self, size: int, n_dims: int) -> int:
+        """Return how many free numbers the weights, the means and the one covariance are."""
+        return size - 1 + size * n_dims + n_dims * (n_dims + 1) // 2
+
     def marginals(self, natural: Any) -> NormalWishartStatistics:
         """Return the natural parameters of each component's own Normal–Wishart, its marginal posterior, components
         leading.

@@ -225,11 +225,7 @@ class MixtureDraws:
         data: the rows; by default the training rows. Raises ValueError for other columns.
         """
         points = self.training if data is None else self.training.like_this(data)
-        units = rows_of(points.dataset())[0]
-        with jax.enable_x64(True), np.errstate(divide="ignore"):
-            units = Row(np.asarray(units.value), np.asarray(units.observed))
-            found = _log_likelihoods(self.model.components, self.parameters, np.log(self.weights), units)
-        return np.asarray(found)
+        return log_likelihoods(self.model.components, self.parameters, self.weights, points)
 
     def log_predictive(self, data: Any) -> pd.DataFrame:
         """Return log p(row | training rows) of each new row, averaged over all draws, as a table with a row for each.
@@ -479,6 +475,20 @@ def draw_mixtures(
     hyper = {name: np.exp(each) for name, each in log_hyper.items()}
     parameters = jax.tree.map(np.asarray, parameters)
     return MixtureDraws(model, training, chains, sizes, labels, weights, parameters, hyper)
+
+
+def log_likelihoods(
+    component: Component, parameters: Any, weights: Float64[np.ndarray, "draw component"], points: Points
+) -> Float64[np.ndarray, "draw row"]:
+    """Return log Σ_k w_k p(row | θ_k) of each row under each of several mixtures, (draw, row), in nats.
+
+    component: the kind of component. parameters: statistics of θ, (draw, component, …). weights: w.
+    points: the rows.
+    """
+    units = rows_of(points.dataset())[0]
+    with jax.enable_x64(True), np.errstate(divide="ignore"):
+        units = Row(np.asarray(units.value), np.asarray(units.observed))
+        return np.asarray(_log_likelihoods(component, parameters, np.log(weights), units))
 
 
 def drawn_hyperparameters(model: RowMixture) -> set[str]:

@@ -296,16 +296,18 @@ class SearchResult(Findings):
         seed: int = 0,
         progress: bool = True,
     ) -> OtherScores:
-        """Return scores that other libraries use to choose a number of topics, for the fits of this search.
+        """Return scores that others use to choose a number of topics or components, for the fits of this search.
 
-        The scores are BIC; scikit-learn's perplexity; gensim's log_perplexity and the likelihood, both of held-out
-        documents; UMass and NPMI coherence; ldatuning's Griffiths2004, CaoJuan2009, Arun2010 and Deveaud2014; and
-        stability. `OtherScores` holds each of them at each size, the size that it selects, whether the posterior leaves
-        this size open, and what the score measures. It does not choose.
+        Of mixtures of rows the scores are BIC, ICL, adjusted BIC, CAIC, AIC, relative entropy, and the likelihood of
+        held-out rows. Of LDA they are BIC; scikit-learn's perplexity; gensim's log_perplexity and the likelihood, both
+        of held-out documents; UMass and NPMI coherence; ldatuning's Griffiths2004, CaoJuan2009, Arun2010 and
+        Deveaud2014; and stability. `OtherScores` holds each of them at each size, the size that it selects, whether the
+        posterior leaves this size open, and what the score measures. It does not choose.
 
-        test: held-out documents; by default the ones that the search kept. Without any, scores of held-out documents
+        test: held-out documents or rows; by default the ones that the search kept. Without any, scores of held-out data
             are left out.
-        sizes: the sizes to score; by default the sizes that the search tried. A size whose fit was not kept (`keep`) is
+        sizes: the sizes to score; by default the sizes that the search tried. After chains over partitions, which fit
+            few, it is all sizes up to one beyond the largest that was fitted. A size whose fit was not kept (`keep`) is
             fitted again. A size that was not tried has scores and no probability.
         draws: the number of draws of a Gibbs chain for Griffiths2004, five sweeps apart after a hundred; 0 leaves the
             score out.
@@ -315,8 +317,9 @@ class SearchResult(Findings):
         seed: the seed of draws and samples.
         progress: show a progress bar.
 
-        Raises ValueError for evidence that is not annealed, models other than `LDA` with numbers for its
-        concentrations, and counts that are too small.
+        `draws`, `samples`, `n_words` and `seed` are for topics alone. Raises ValueError for models other than mixtures
+        of rows and `LDA` with numbers for its concentrations, for evidence of LDA that is not annealed, and for counts
+        that are too small.
         """
         return score_sizes(
             self, test, sizes, draws=draws, samples=samples, n_words=n_words, seed=seed, progress=progress

@@ -1,4 +1,4 @@
-"""Compute scores that other libraries use to choose a number of topics, on the fits of a search.
+"""Compute scores that other libraries use to choose a number of topics or of components, on the fits of a search.
 
 `SearchResult.other_scores` calls `score_sizes`.
 
@@ -7,14 +7,18 @@ The result is a `lvsearch.scrutiny.other_scores.OtherScores`, whose docstring sa
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
+from scipy.special import xlogy
 
+from lvsearch.data.base import Data
 from lvsearch.data.corpus import Corpus
-from lvsearch.fitted.topics import FittedTopics
+from lvsearch.fitted.mixture_draws import log_likelihoods
+from lvsearch.inference.allocation_chains import RowMixture
 from lvsearch.inference.compiles import prepare_programs
 from lvsearch.inference.engine.describing import score_units
 from lvsearch.inference.engine.estimate import capacity_of
@@ -57,10 +61,10 @@ class _FitToScore:
     """The fit of one size and everything else that its scores are computed from.
 
     evaluator: the model with its data.
-    training: the documents that were searched.
-    test: held-out documents, or None.
-    fit: the fit whose topics are scored.
-    capacity: the number of topics to which arrays are padded when held-out documents are scored, one for all sizes.
+    training: the documents or rows that were searched.
+    test: held-out ones, or None.
+    fit: the fit that is scored.
+    capacity: the number of topics to which arrays are padded when held-out units are scored, one for all sizes.
     n_words: the number of words of each topic that the coherence uses.
     draws: the number of Gibbs draws that the harmonic mean uses.
     samples: the number of samples of documents that the stability uses.
@@ -68,9 +72,9 @@ class _FitToScore:
     """
 
     evaluator: ModelEvaluator
-    training: Corpus
-    test: Corpus | None
-    fit: FittedTopics
+    training: Any
+    test: Any
+    fit: Any
     capacity: tuple[int, ...]
     n_words: int
     draws: int
@@ -96,38 +100,42 @@ def score_sizes(
 ) -> OtherScores:
     """Return every score at every size. `SearchResult.other_scores` calls this function.
 
-    result: a search of LDA with annealed evidence.
-    test: held-out documents; None for those that the search kept. Without any, scores of held-out documents are left
-        out.
-    sizes: the sizes to score; None for the sizes that the search tried.
+    result: a search of LDA with annealed evidence, or of a mixture of rows.
+    test: held-out documents or rows; None for those that the search kept. Without any, scores of held-out data are
+        left out.
+    sizes: the sizes to score; None for the sizes that the search tried. Chains over partitions try few; then it is all
+        sizes up to one beyond the largest that was fitted.
     draws: the number of draws of a Gibbs chain for Griffiths2004; 0 leaves the score out.
     samples: the number of samples of documents for stability; 0 leaves the score out.
     n_words: the number of words of each topic for coherence, at least 2.
     seed: the seed of draws and samples.
     progress: show a progress bar with a step for each score of each size.
 
-    Raises ValueError for evidence that is not annealed, models other than LDA with numbers for its concentrations, and
-    counts that are too small.
+    Raises ValueError for models other than these, for LDA with evidence that is not annealed or concentrations that are
+    no numbers, and for counts that are too small.
     """
     evaluator, training = _scored_search(result)
+    of_topics = isinstance(evaluator.base_model, LDA)
     draws, samples = whole_number("draws", draws, least=0), whole_number("samples", samples, least=0)
     n_words = whole_number("n_words", n_words, least=2)
     seed, found = checked_seed(seed), result.estimated
     given = result.held_out if test is None else test
-    unseen = None if given is None else cast(Corpus, require_comparable(training.like_this(given)))
+    unseen = None if given is None else require_comparable(training.like_this(given))
     # a search by gains has a probability for every size up to the largest, but fits of those tried alone
     fitted = tuple(sorted(visit.size for visit in result.visits if not visit.failed and visit.size in found.sizes))
+    if result.partitions is not None:
+        fitted = tuple((number,) for number in range(1, max(visit.size[0] for visit in result.visits) + 2))
     chosen = fitted if sizes is None else as_sizes(sizes, result.prior.dimension)
     prepare_programs()
-    scores = _functions_by_kind(unseen is not None, draws, samples)
+    held_out = unseen is not None
+    scores = _functions_by_kind(held_out, draws, samples) if of_topics else _functions_of_mixtures(held_out)
     # a row per score and a column per size; each size has a random key of its own, made from the seed
     values = np.full((len(scores), len(chosen)), np.nan)
     with progress_bar(values.size, "scores", "score", wanted=progress) as bar:
         for column, size in enumerate(chosen):
-            fit = cast(FittedTopics, result.fit(size))
             key = jax.random.fold_in(jax.random.key(seed), size[0])
             scored = _FitToScore(
-                evaluator, training, unseen, fit, capacity_of(max(chosen)), n_words, draws, samples, key
+                evaluator, training, unseen, result.fit(size), capacity_of(max(chosen)), n_words, draws, samples, key
             )
             for row, score in enumerate(scores.values()):
                 if was_interrupted():
@@ -137,9 +145,11 @@ def score_sizes(
     probability = dict(zip(found.sizes, found.probability.tolist(), strict=True))
     tried, _, log_evidence, _ = result.estimates()
     estimate = dict(zip(tried, log_evidence.tolist(), strict=True))
+    # chains over partitions know the evidence up to a constant alone, and all sizes that they leave out are improbable
+    absent, estimate = (np.nan, estimate) if result.partitions is None else (0.0, {})
     return OtherScores(
         tuple(chosen),
-        np.array([probability.get(size, np.nan) for size in chosen]),
+        np.array([probability.get(size, absent) for size in chosen]),
         np.array([estimate.get(size, np.nan) for size in chosen]),
         tuple(SizeScore(kind, row) for kind, row in zip(scores, values, strict=True)),
         found.best,
@@ -194,12 +204,12 @@ def _log_perplexity(scored: _FitToScore) -> float:
 
 
 def _held_out(scored: _FitToScore) -> float:
-    """Return the log-likelihood per token of the held-out documents, by annealed importance sampling, in nats."""
+    """Return the log-likelihood per token or cell of the held-out units, as `compare_held_out` has it, in nats."""
     assert scored.test is not None
     key = jax.random.key(0)  # one for all sizes: differences share its noise
     estimate, data = scored.fit.estimate, scored.test.dataset()
     scores = score_units(estimate.model, estimate, data, capacity=scored.capacity, samples=SAMPLES, key=key)
-    return float(scores.per_unit.sum()) / scored.test.n_tokens
+    return float(scores.per_unit.sum()) / float(scored.test.observations_per_unit.sum())
 
 
 def _griffiths(scored: _FitToScore) -> float:
@@ -249,17 +259,76 @@ def _top_words(scored: _FitToScore) -> np.ndarray:
     return np.argsort(-scored.topic_word, axis=1, kind="stable")[:, : scored.n_words]
 
 
-def _scored_search(result: Findings) -> tuple[ModelEvaluator, Corpus]:
-    """Return the evaluator and the training documents of a search of LDA, whose topics can be scored.
+def _functions_of_mixtures(held_out: bool) -> dict[ScoreKind, Callable[[_FitToScore], float]]:
+    """Return {kind of score: function that computes it} for mixtures of rows, in the order in which they are shown.
 
-    Raises ValueError, with the reason, for other models and for evidence that is not annealed.
+    held_out: True if there are held-out rows; else the scores of held-out rows are left out.
+    """
+
+    def criterion(charge: Callable[[int], float]) -> Callable[[_FitToScore], float]:
+        """Return the function for −2 log p(rows at the estimates) + charge(number of rows) × free parameters."""
+
+        def score(scored: _FitToScore) -> float:
+            n_rows, n_dims = scored.training.shape
+            number = scored.fit.model.free_parameters(scored.fit.size[0], n_dims)
+            return -2 * _log_likelihood_at_estimates(scored) + charge(n_rows) * number
+
+        return score
+
+    bic = criterion(np.log)
+    every = {
+        kinds.MIXTURE_BIC: bic,
+        kinds.ICL: lambda scored: bic(scored) + 2 * _entropy(scored),
+        kinds.ADJUSTED_BIC: criterion(lambda n: np.log((n + 2) / 24)),
+        kinds.CAIC: criterion(lambda n: np.log(n) + 1),
+        kinds.AIC: criterion(lambda n: 2.0),
+        kinds.ENTROPY: _relative_entropy,
+        kinds.MIXTURE_HELD_OUT: _held_out,
+    }
+    return {kind: score for kind, score in every.items() if held_out or kind is not kinds.MIXTURE_HELD_OUT}
+
+
+def _log_likelihood_at_estimates(scored: _FitToScore) -> float:
+    """Return log p(training rows | weights and parameters at their posterior means), in nats.
+
+    Posterior means stand in for the maximum of the likelihood, which Gaussians do not have, as in mclust with a prior
+    (Fraley & Raftery 2007).
+    """
+    model, natural = scored.fit.model, scored.fit.estimate.natural
+    weights, _ = model.expected_weights(natural)
+    with jax.enable_x64(True):
+        at_means = model.expected_components(jax.tree.map(jnp.asarray, natural))
+        parameters = jax.tree.map(lambda leaf: np.asarray(leaf)[None], at_means)
+    return float(log_likelihoods(model.components, parameters, weights[None], scored.training).sum())
+
+
+def _entropy(scored: _FitToScore) -> float:
+    """Return −Σ q log q over rows and components, where q are the fit's memberships, in nats."""
+    shares = scored.fit.memberships().to_numpy()
+    return float(-xlogy(shares, shares).sum())
+
+
+def _relative_entropy(scored: _FitToScore) -> float:
+    """Return 1 − entropy / (n log K), from 0 to 1; NaN for one component."""
+    (size,) = scored.fit.size
+    return 1 - _entropy(scored) / (len(scored.training) * np.log(size)) if size > 1 else float("nan")
+
+
+def _scored_search(result: Findings) -> tuple[ModelEvaluator, Data]:
+    """Return the evaluator and the training data of a search whose fits can be scored.
+
+    Raises ValueError, with the reason, for models that are neither LDA nor a mixture of rows with parameters that are
+    integrated out, and for LDA whose evidence is not annealed.
     """
     evaluator, training = search_of_model(result)
     model = evaluator.base_model
-    if not isinstance(model, LDA) or not isinstance(training, Corpus) or model.inferred or np.ndim(model.numbers()[0]):
-        raise ValueError(
-            f"got a search of {model.describe()}; expected LDA with numbers for its concentrations, one total for "
-            "documents: the scores of other libraries are of that model"
-        )
-    audited_search(result)  # raises where the evidence is not annealed
-    return evaluator, training
+    if isinstance(model, LDA) and not model.inferred and not np.ndim(model.numbers()[0]):
+        audited_search(result)  # raises where the evidence is not annealed
+        return evaluator, training
+    if isinstance(model, RowMixture) and model.concentration is not None:
+        return evaluator, training
+    raise ValueError(
+        f"got a search of {model.describe()}; expected LDA with numbers for its concentrations, one total for "
+        "documents, or FiniteMixture, TiedMixture or IndependentNormalMixture with a concentration: the scores of "
+        "other libraries are of these models"
+    )

@@ -118,6 +118,35 @@ STABILITY = ScoreKind(
     "Greene, O'Callaghan & Cunningham 2014",
 )
 
+OF_MIXTURES = (
+    "fit at the estimates, less a charge for every free parameter, an approximation that is rough where rows are few "
+    "or components empty; "
+)
+MIXTURE_BIC = ScoreKind("BIC", False, OF_MIXTURES + "the charge is log n", "Schwarz 1978; mclust, poLCA")
+AIC = ScoreKind("AIC", False, OF_MIXTURES + "the charge is 2: it names more components than there are", "Akaike 1974")
+CAIC = ScoreKind("CAIC", False, OF_MIXTURES + "the charge is log n + 1", "Bozdogan 1987")
+ADJUSTED_BIC = ScoreKind("adjusted BIC", False, OF_MIXTURES + "the charge is log((n + 2) / 24)", "Sclove 1987")
+ICL = ScoreKind(
+    "ICL",
+    False,
+    "BIC with a further charge for rows whose component is uncertain: how many groups stand apart, not how many "
+    "components the density needs",
+    "Biernacki, Celeux & Govaert 2000; mclust",
+)
+ENTROPY = ScoreKind(
+    "relative entropy",
+    True,
+    "how surely rows belong to one component, from 0 to 1, of two components or more; few groups that stand far apart "
+    "are surer than the right ones",
+    "Ramaswamy et al. 1993; poLCA",
+)
+MIXTURE_HELD_OUT = ScoreKind(
+    "held-out likelihood",
+    True,
+    "how well the fit predicts rows that it has not seen, log p per cell; flat beyond the components that are there",
+    "Smyth 2000",
+)
+
 
 @dataclass(frozen=True)
 class SizeScore:
@@ -150,7 +179,7 @@ class OtherScores:
     |---|---|---|
     | `sizes` | (size,) | the sizes that were scored, increasing |
     | `probability` | (size,) | posterior probability of each size; NaN for a size that the search did not try |
-    | `log_evidence` | (size,) | log p(data | size) as the search estimates it, nats; NaN for a size not tried |
+    | `log_evidence` | (size,) | log p(data | size) as the search estimates it, nats; NaN where it does not |
     | `scores` | (score,) | the values of each score |
     | `best`, `together` | | the most probable size, and the sizes that cannot be told apart from it |
     | `size_name` | | what sizes count, such as "topics" |

@@ -116,6 +116,9 @@ class BernoulliComponents(ProbabilityComponents):
     def increment(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> BetaStatistics:
         return BetaStatistics(coordinates, jnp.where(observed, 1 - coordinates, 0))
 
+    def free_parameters(self, n_dims: int) -> int:
+        return n_dims
+
     def plug_in(self) -> "BernoulliComponents":
         return BernoulliComponents(self.ones, self.zeros, estimated=True)
 
@@ -192,6 +195,9 @@ class LevelComponents(ProbabilityComponents):
     def increment(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Float[Array, "dim level"]:
         chosen = coordinates[..., None] == jnp.arange(len(self.levels))
         return jnp.where(observed[..., None], chosen, False).astype(coordinates.dtype)
+
+    def free_parameters(self, n_dims: int) -> int:
+        return n_dims * (len(self.levels) - 1)
 
     def plug_in(self) -> "LevelComponents":
         return LevelComponents(self.levels, self.concentration, estimated=True)
@@ -294,6 +300,9 @@ class CategoricalComponents(ProbabilityComponents):
 
     def increment(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Float[Array, " dim"]:
         return coordinates
+
+    def free_parameters(self, n_dims: int) -> int:
+        return n_dims - len(self.categories)
 
     def plug_in(self) -> "CategoricalComponents":
         return CategoricalComponents(self.categories, self.concentration, estimated=True)

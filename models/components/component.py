@@ -329,6 +329,18 @@ class Component(eqx.Module):
             '`estimated` parameters of a point family, or use evidence="marginal" or "bound"'
         )
 
+    def free_parameters(self, n_dims: int) -> int:
+        """Return how many free numbers the parameters of one component are, which criteria such as BIC count.
+
+        n_dims: the number of columns of the data.
+
+        Raises NotImplementedError for a kind that does not define it.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} does not say how many free parameters a component has: define "
+            "free_parameters(n_dims), which BIC and its relatives need; searches do not"
+        )
+
     def moments(self, statistics: Any) -> tuple[Float[Array, " dim"], Float[Array, "dim dim"]]:
         """Return (mean, covariance) of a row of one component, shapes (dim,) and (dim, dim), in the units of the data.
 

@@ -34,6 +34,9 @@ class CountComponents(Component):
     elliptical: ClassVar[bool] = False
     cellwise: ClassVar[bool] = True
 
+    def free_parameters(self, n_dims: int) -> int:
+        return n_dims
+
     def check(self, units: Row) -> None:
         require_counts(units, type(self).__name__)
 
@@ -233,6 +236,9 @@ class MultinomialComponents(Component):
         n = x.sum(-1, keepdims=True)
         coefficient = scipy_gammaln(n[:, 0] + 1) - scipy_gammaln(x + 1).sum(-1)
         return coefficient + xlogy(x, x / np.where(n > 0, n, 1)).sum(-1)
+
+    def free_parameters(self, n_dims: int) -> int:
+        return n_dims - 1
 
     def plug_in(self) -> "MultinomialComponents":
         return MultinomialComponents(self.concentration, estimated=True)

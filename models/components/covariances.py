@@ -187,6 +187,9 @@ class FullCovarianceComponents(DependentColumns):
         y = whole * coordinates
         return NormalWishartStatistics(whole, y[:, None] * y, y, whole)
 
+    def free_parameters(self, n_dims: int) -> int:
+        return n_dims + n_dims * (n_dims + 1) // 2
+
     def plug_in(self) -> Component:
         raise ValueError(
             "Gaussian components of free covariance have no plug-in form: the likelihood grows without bound as one of "
@@ -305,6 +308,9 @@ class KnownCovarianceComponents(Component):
             return np.where(observed.all(-1), -0.5 * n_dims * (LOG_2PI + each), 0.0)
         variances = np.broadcast_to(self.covariance, (n_dims,))
         return np.where(observed, -0.5 * (LOG_2PI + np.log(variances)), 0.0).sum(-1)
+
+    def free_parameters(self, n_dims: int) -> int:
+        return n_dims
 
     def plug_in(self) -> "KnownCovarianceComponents":
         return KnownCovarianceComponents(self.covariance, self.location, self.pseudo_count, estimated=True)

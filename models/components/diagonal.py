@@ -166,6 +166,9 @@ class DiagonalComponents(Component):
         smallest = self.variance_floor * np.asarray(self.scale, np.float64) ** 2  # pyright: ignore
         return np.where(observed, -0.5 * np.log(2 * np.pi * smallest), 0.0).sum(-1)
 
+    def free_parameters(self, n_dims: int) -> int:
+        return 2 * n_dims
+
     def plug_in(self) -> "DiagonalComponents":
         if self.variance_floor is None:
             raise ValueError(

@@ -258,6 +258,9 @@ class MixedComponents(Component):
         """
         return np.sum([part.log_ceiling(own) for part, own in self._split_columns(units)], axis=0)
 
+    def free_parameters(self, n_dims: int) -> int:
+        return sum(p.free_parameters(len(own)) for p, own in zip(self.parts, self.columns, strict=True))
+
     def plug_in(self) -> "MixedComponents":
         return MixedComponents([part.plug_in() for part in self.parts], self.columns)
 

@@ -157,6 +157,9 @@ class StudentComponents(Component):
         """
         return 0.5 * observed.sum() * jnp.log(jnp.asarray(self.multipliers))
 
+    def free_parameters(self, n_dims: int) -> int:
+        return self.gaussians.free_parameters(n_dims)
+
     def plug_in(self) -> Component:
         raise ValueError(
             "Student's t of free scale has no plug-in form: the likelihood grows without bound as a component shrinks "

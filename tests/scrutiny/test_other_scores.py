@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from scipy.sparse import csr_array
 from scipy.special import gammaln, logsumexp, psi
+from scipy.stats import multivariate_normal
 
 import lvsearch as lv
 from lvsearch.command import cli
@@ -283,11 +284,9 @@ def test_bad_questions_are_refused():
         result.other_scores(n_words=1)
     with pytest.raises(ValueError, match="no sizes"):
         result.other_scores(sizes=[])
-    rows = np.random.default_rng(0).normal(size=(8, 2))
-    mixture = lv.models.FiniteMixture(lv.models.DiagonalComponents.scaled_to(rows))
     settings = {"max_size": 1, "starts": 1, "progress": False}
     with pytest.raises(ValueError, match="expected LDA"):
-        lv.search(mixture, rows, evidence="bound", **settings).other_scores()
+        lv.search(lv.models.MixtureOfUnigrams(), result.training, evidence="bound", **settings).other_scores()
     with pytest.raises(ValueError, match="expected annealed evidence"):
         lv.search(lv.models.LDA(), result.training, evidence="bound", **settings).other_scores()
 
@@ -393,3 +392,77 @@ def test_the_former_name_of_the_command_works_and_says_so(capsys):
     assert "no folder" in error.splitlines()[1]
     assert cli.main(["--help"]) == 0
     assert "audit" not in capsys.readouterr().out
+
+
+# ── mixtures of rows ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@cache
+def search_of_rows() -> lv.SearchResult:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(0, 0.5, (40, 2)) @ [[1, 0.6], [0, 0.8]] + 4 * (np.arange(40) % 2)[:, None]
+    train, test = lv.Points.from_array(rows).split(0.2, seed=0)
+    model = lv.models.FiniteMixture(lv.models.FullCovarianceComponents.scaled_to(train.values))
+    return lv.search(model, train, evidence="bound", max_size=3, starts=1, held_out=test, seed=0, progress=False)
+
+
+def test_criteria_of_mixtures_are_their_formulas():
+    result = search_of_rows()
+    scores = result.other_scores(sizes=(1, 2, 3), progress=False)
+    table, rows = scores.table().set_index("size"), np.asarray(result.training)
+    n, of_component = len(rows), 2 + 3
+    for size in (1, 2, 3):
+        fit = result.fit(size)
+        each = [
+            np.log(fit.weights()[k]) + multivariate_normal(fit.means().loc[k], fit.covariances()[k]).logpdf(rows)
+            for k in range(size)
+        ]
+        likelihood, number = np.logaddexp.reduce(each, axis=0).sum(), size - 1 + size * of_component
+        shares = fit.memberships().to_numpy()
+        entropy = -(shares * np.log(np.maximum(shares, 1e-300))).sum()
+        expected = {
+            "BIC": -2 * likelihood + number * np.log(n),
+            "ICL": -2 * likelihood + number * np.log(n) + 2 * entropy,
+            "adjusted BIC": -2 * likelihood + number * np.log((n + 2) / 24),
+            "CAIC": -2 * likelihood + number * (np.log(n) + 1),
+            "AIC": -2 * likelihood + 2 * number,
+            "relative entropy": 1 - entropy / (n * np.log(size)) if size > 1 else np.nan,
+        }
+        for name, value in expected.items():
+            assert table.loc[size, name] == pytest.approx(value, rel=1e-5, abs=1e-4, nan_ok=True), (size, name)
+    held_out = result.compare_held_out().set_index("size")["log_p_per_cell"]
+    for size in held_out.index:
+        assert table.loc[size, "held-out likelihood"] == pytest.approx(held_out[size], rel=1e-6)
+    assert scores.chosen["BIC"] == (2,)
+    assert scores.plot().get_xlabel() == "number of components"
+
+
+COLUMNS = 4
+NUMBERS = {
+    "diagonal": (lv.models.DiagonalComponents(), 8),
+    "full": (lv.models.FullCovarianceComponents(), 4 + 10),
+    "known": (lv.models.KnownCovarianceComponents(1.0), 4),
+    "student": (lv.models.StudentComponents(lv.models.FullCovarianceComponents()), 14),
+    "bernoulli": (lv.models.BernoulliComponents(), 4),
+    "levels": (lv.models.LevelComponents((1, 2, 3)), 8),
+    "categories": (lv.models.CategoricalComponents((2, 2)), 2),
+    "poisson": (lv.models.PoissonComponents(), 4),
+    "negative binomial": (lv.models.NegativeBinomialComponents(2.0), 4),
+    "multinomial": (lv.models.MultinomialComponents(), 3),
+    "mixed": (
+        lv.models.MixedComponents([lv.models.DiagonalComponents(), lv.models.PoissonComponents()], [(0, 1, 3), (2,)]),
+        7,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+def test_free_parameters_are_counted(kind: str):
+    component, number = NUMBERS[kind]
+    assert component.free_parameters(COLUMNS) == number
+    assert lv.models.FiniteMixture(component).free_parameters(3, COLUMNS) == 2 + 3 * number
+
+
+def test_free_parameters_that_components_share_count_once():
+    assert lv.models.TiedMixture().free_parameters(3, COLUMNS) == 2 + 3 * 4 + 10
+    assert lv.models.IndependentNormalMixture().free_parameters(3, COLUMNS) == 2 + 3 * 8
