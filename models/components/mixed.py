@@ -278,9 +278,13 @@ class MixedComponents(Component):
     def marginal_log_densities(
         self, statistics: tuple[Any, ...], columns: tuple[int, ...], values: Float[Array, "point chosen"]
     ) -> Float[Array, "point component"]:
-        if not all(part.cellwise for part in self.parts):
-            return super().marginal_log_densities(statistics, columns, values)  # it says what is expected
-        return self._densities_without_others(statistics, columns, values)
+        found = jnp.zeros(())
+        for part, own, theirs in zip(self.parts, self.columns, statistics, strict=True):
+            asked = [place for place, column in enumerate(columns) if column in own]
+            if asked:  # the columns of other parts are independent of these
+                numbers = tuple(own.index(columns[place]) for place in asked)
+                found = found + part.marginal_log_densities(theirs, numbers, values[:, np.array(asked)])
+        return found
 
     def draw(self, key: Array, statistics: tuple[Any, ...], unit: Row) -> Float[Array, " dim"]:
         keys = jax.random.split(key, len(self.parts))

@@ -326,6 +326,18 @@ def few_draws(model: Any, rows: Any, **settings: Any) -> MixtureDraws:
     return lv.mixture_posterior(model, rows, max_size=3, sweeps=256, **settings).draws(32)
 
 
+def test_columns_of_several_kinds_have_the_density_of_their_own_kind():
+    diagonal, poisson = lv.models.DiagonalComponents(), lv.models.PoissonComponents()
+    component = lv.models.MixedComponents([diagonal, poisson], [(0, 2), (1,)])
+    natural = jax.tree.map(lambda leaf: jnp.stack([leaf] * 2), component.prior(3))
+    statistics = component.family.sample(jax.random.key(0), natural)
+    values = jnp.array([[1.0, 0.3], [2.0, -1.0]])
+    both = component.marginal_log_densities(statistics, (1, 2), values)
+    counts = poisson.marginal_log_densities(statistics[1], (0,), values[:, :1])
+    numbers = diagonal.marginal_log_densities(statistics[0], (1,), values[:, 1:])
+    np.testing.assert_allclose(both, counts + numbers, rtol=1e-5)
+
+
 def test_counts_have_probabilities_of_whole_numbers():
     rows = pd.DataFrame({"calls": [0, 1, 0, 2, 9, 11, 10, 8], "visits": [3, 2, 4, 3, 0, 1, 0, 0]})
     table = few_draws(lv.models.FiniteMixture(lv.models.PoissonComponents()), rows).density(["calls"])
