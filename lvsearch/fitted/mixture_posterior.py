@@ -301,8 +301,9 @@ class MixturePosterior:
     @property
     def lacks_hyperparameters(self) -> bool:
         """True if partitions were recorded without hyper-parameters that have priors, as older folders have them."""
-        known = isinstance(self.model, RowMixture)
-        return known and drawn_hyperparameters(self.model) != set(self.recorded.log_hyper)
+        if not isinstance(self.model, RowMixture):
+            return False
+        return drawn_hyperparameters(self.model) != set(self.recorded.log_hyper)
 
     def occupied_summary(self) -> tuple[list[int], int, float]:
         """Return the 95 % credible set of the number of occupied components (in increasing order), its mode, and the
