@@ -104,8 +104,15 @@ def whole(text: str) -> int:
 
 
 def rows_of(path: Path) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of a CSV file; lines without anything on them are none, and short ones end in empty cells."""
-    lines = csv.reader(io.StringIO(text_of(path), newline=""))
+    """Header and rows of a CSV file; lines without anything on them are none, and short ones end in empty cells.
+
+    Where a quote does not enclose a value, as in `""y`, quotes are part of the text, as those of inches are.
+    """
+    text = text_of(path)
+    try:
+        lines = list(csv.reader(io.StringIO(text, newline=""), strict=True))
+    except csv.Error:
+        lines = list(csv.reader(io.StringIO(text, newline=""), quoting=csv.QUOTE_NONE))
     rows = [row for row in lines if row and (len(row) > 1 or row[0].strip(" \t"))]
     if not rows or any(len(row) > len(rows[0]) for row in rows) or len(set(rows[0])) < len(rows[0]):
         raise ValueError("lines longer than the first, or a name twice")
