@@ -81,10 +81,21 @@ def facts(result: Findings, held_out: pd.DataFrame | None = None) -> tuple[Fact,
         *([Fact("audit", asked.audit.describe())] if asked.audit is not None else []),
         *([Fact("persistence", asked.persistence.describe())] if asked.persistence is not None else []),
         *([held_out_fact] if held_out is None else []),
+        *_next_facts(result),
         Fact("prior", f"{result.prior.describe()}{influence}"),
         *_failures_fact(result),
         *_search_facts(result),
     )
+
+
+def _next_facts(result: Findings) -> tuple[Fact, ...]:
+    """Return what to ask next of the draws of a mixture of rows, after chains over partitions; else nothing."""
+    if result.partitions is None or not result.partitions.recorded.groups.size:
+        return ()
+    told = (
+        "result.partition() says which rows belong together, result.draws() has parameters and densities with intervals"
+    )
+    return (Fact("next", told),)
 
 
 def card(result: Findings, held_out: pd.DataFrame | None = None) -> str:

@@ -22,7 +22,8 @@ from numpyro_cases import KNOWN
 
 import lvsearch as lv
 from lvsearch.data.kinds import data_for
-from lvsearch.inference.allocation_chains import allocation_chain
+from lvsearch.fitted.mixture_draws import draw_mixtures
+from lvsearch.inference.allocation_chains import AllocationDraws, allocation_chain
 from lvsearch.inference.allocation_chains import run as allocation_chains
 from lvsearch.inference.annealing.density import tune_step_lengths
 from lvsearch.inference.annealing.particles import draw_from_q
@@ -301,6 +302,13 @@ def partitions_of_rows() -> None:
         allocation_chains.end_warm_up(chain, KEY, state)
 
 
+def draws_of_mixtures() -> None:
+    recorded = AllocationDraws(np.zeros((2, len(ROWS), 4), np.int32), {})
+    draws = draw_mixtures(m.FiniteMixture(), lv.Points.from_array(ROWS), np.zeros(3), recorded, 8, 0)
+    for follow in (draws.log_likelihood, draws.density, draws.simulate, draws.means):
+        follow()
+
+
 def gain_of_a_topic() -> None:
     fitted = estimate(m.LDA(), COUNTS, 3)
     assert isinstance(fitted.model, m.LDA)
@@ -331,6 +339,7 @@ QUICK: dict[str, Callable[[], object]] = {
     "factor analysers from fewer": factors_from_fewer,
     "fewer topics": fewer_topics,
     "means of components": lambda: lv.fit(m.FiniteMixture(), ROWS, size=2, seed=0).means(),
+    "draws of mixtures": draws_of_mixtures,
 }
 """Calls of the fast tier."""
 

@@ -68,6 +68,7 @@ def test_another_prior_weighs_the_same_draws_anew() -> None:
     assert off_by(other, sizes) < 4
     assert off_by(searched(), sizes) > 10  # the two priors can be told apart
     assert "occupied:" not in other.summary()
+    assert "next:" not in other.summary()  # no partitions are known under it
 
 
 def test_members_of_a_mixture_prior_agree_with_enumeration() -> None:
@@ -104,6 +105,7 @@ def test_the_answer_is_read() -> None:
     assert result.summary().startswith(f"{best} component")
     assert "chains over partitions" in result.summary()
     assert "occupied:" in result.summary()
+    assert "next:        result.partition() says which rows" in result.summary()
     assert result.best.predict().shape == (len(ROWS),)
     assert {"size", "probability", "log_evidence", "standard_error"} <= set(result.posterior().columns)
     assert "lv-card" in result._repr_html_()
