@@ -166,7 +166,7 @@ class PairedCorpus(Data):
         tables = read_tables(regions, captions, image, word)
         corpus = captions_of(tables.captions, vocabulary, len(tables.images))
         corpus = replace(corpus, document_names=tables.images)
-        return cls(tables.regions, tables.region_counts, tables.region_names, corpus)._with_notes()
+        return cls(tables.regions, tables.region_counts, tables.region_names, corpus, tables.notes)._with_notes()
 
     @classmethod
     def from_any(cls, data: Any) -> "PairedCorpus":

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ from lvsearch.files.untrusted_files import require_ordinary
 from lvsearch.models.plain_arguments import as_list, numbers
 from lvsearch.reading.counts import canonical_counts, refuse_masked
 from lvsearch.reading.vocabulary import checked_vocabulary
-from lvsearch.tables.delimited import UnnamedValuesError, check_header, every_value_named
+from lvsearch.tables.delimited import UnnamedValuesError, check_header, dialect_of, every_value_named
 from lvsearch.tables.frames import aligned_frames
 
 MOST_REGIONS = 100_000_000
@@ -106,22 +106,28 @@ def captions_of(captions: Any, vocabulary: Iterable[Any] | None, n_images: int) 
     return Corpus(csr_array(table), words)
 
 
-def _read_csv(path: str | os.PathLike[str], *needed: str) -> pd.DataFrame:
-    """Return the cells of a CSV file as text, without white space around them.
+def _read_csv(path: str | os.PathLike[str], *needed: str) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """Return (the cells of a CSV file as text, without white space around them, notes on how the file is written).
 
     Cells stay text, because a name read as a number may lose its zeros in one file (007, 7) and gain decimals in
     another (1, 1.0).
 
     needed: columns that must exist, without empty cells.
 
-    Raises ValueError for missing columns or cells.
+    Raises ValueError for missing columns or cells, and for quotes that do not enclose a value where others do.
     """
     require_ordinary(path)
-    with Path(path).open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        check_header(file, path)
+
+    def opened() -> IO[str]:
+        return Path(path).open(encoding="utf-8-sig", errors="replace", newline="")
+
+    dialect = dialect_of(opened, path, Path(path).suffix.lower())
+    with opened() as file:
+        check_header(file, path, dialect)
+    options: dict[str, Any] = {"dtype": str, "keep_default_na": False, "encoding": "utf-8-sig", "index_col": False}
     try:
         with every_value_named(path):
-            frame = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig", index_col=False)
+            frame = pd.read_csv(path, **dialect.pandas(), **options)
     except UnnamedValuesError:
         raise
     except ValueError as error:
@@ -136,7 +142,7 @@ def _read_csv(path: str | os.PathLike[str], *needed: str) -> pd.DataFrame:
                 f"{path}: got {int(empty.sum())} empty cells in the column {name!r}, the first in row "
                 f"{int(np.argmax(empty)) + 1} below the header; leave such lines out"
             )
-    return frame
+    return frame, tuple(f"{Path(path).name}: {note}" for note in dialect.notes)
 
 
 class PairedTables(NamedTuple):
@@ -147,6 +153,7 @@ class PairedTables(NamedTuple):
     | `regions`, `region_counts`, `region_names` | the fields of `PairedCorpus` |
     | `images` | the name of each image |
     | `captions` | the caption words of each image |
+    | `notes` | how the files are written, where that was not plain |
     """
 
     regions: np.ndarray
@@ -154,6 +161,7 @@ class PairedTables(NamedTuple):
     region_names: tuple[str, ...]
     images: tuple[str, ...]
     captions: list[list[str]]
+    notes: tuple[str, ...]
 
 
 def read_tables(
@@ -164,7 +172,7 @@ def read_tables(
     regions, captions: the files. image, word: the names of the columns of images and of caption words.
     """
     # one line of `table` is a region, one line of `words` a caption word
-    table, words = _read_csv(regions, image), _read_csv(captions, image, word)
+    (table, of_regions), (words, of_words) = _read_csv(regions, image), _read_csv(captions, image, word)
     if len(table) and len(words) and not {*table[image]} & {*words[image]}:
         raise ValueError(
             f"got {regions} with images such as {table[image].iloc[0]!r} and {captions} with images such as "
@@ -178,7 +186,7 @@ def read_tables(
     by_image: list[list[str]] = [[] for _ in images]
     for name, text in zip(words[image], words[word], strict=True):
         by_image[position[name]].append(text)
-    return PairedTables(held[order], counts, names, tuple(images), by_image)
+    return PairedTables(held[order], counts, names, tuple(images), by_image, (*of_regions, *of_words))
 
 
 def _regions_from_columns(

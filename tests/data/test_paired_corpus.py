@@ -1,5 +1,7 @@
 """PairedCorpus: what is taken, what is refused and in which words, parts, identity, storage, batches."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -237,3 +239,13 @@ def test_every_region_and_word_is_in_one_batch(counts, seed):
             assert_array_equal(row_counts, words[image])
     assert sorted(seen) == list(range(len(counts)))
     assert len({batch.units.present.shape[1] for batch in data.batches}) <= 4
+
+
+def test_a_quote_that_encloses_no_value_swallows_no_line(tmp_path: Path):
+    """The word of image 1 was 'sea', a line break, '2,sky', and image 2 had no caption."""
+    (tmp_path / "regions.csv").write_text("image,x,y\n1,0.5,2\n2,1,1\n", encoding="utf-8")
+    (tmp_path / "captions.csv").write_text('image,word\n1,"sea\n2,sky"\n', encoding="utf-8")
+    images = lv.PairedCorpus.from_csv(tmp_path / "regions.csv", tmp_path / "captions.csv")
+    assert images.captions.vocabulary == ('"sea', 'sky"')
+    assert images.captions.counts.toarray().tolist() == [[1, 0], [0, 1]]
+    assert any(note.startswith("captions.csv: quotes are part of the texts") for note in images.notes)
