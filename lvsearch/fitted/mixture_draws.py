@@ -15,7 +15,7 @@ Source: Miller & Harrison (2018), §7, for parameters after chains over partitio
 the relabelling of `relabelled`, by a reference partition.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ from jaxtyping import Array, Float, Float64, Int
 
 from lvsearch.data.points import Points, row_index
 from lvsearch.fitted.clusters import checked_columns
-from lvsearch.fitted.partition_draws import CANDIDATES, LOSSES
+from lvsearch.fitted.partition_draws import CANDIDATES, LOSSES, NOT_SETTLED
 from lvsearch.inference.allocation_chains import AllocationDraws, RowMixture, SeatPrior, concentration_at
 from lvsearch.inference.data.dataset import Batch
 from lvsearch.inference.data.rows import rows_of
@@ -53,6 +53,8 @@ STEPS = 30
 """The number of Gibbs steps for the parameters of a draw where components have several latent variables."""
 AT_ONCE = 16
 """The number of draws that are computed at once, side by side."""
+SIMULATED = 1
+"""A number folded into the random key of simulated rows, so that it differs from the key of the parameters."""
 HELD = 0.95
 """The posterior probability of all intervals and bands."""
 POINTS_OF_ONE_COLUMN, POINTS_OF_TWO_COLUMNS = 200, 60
@@ -62,7 +64,7 @@ ENCLOSED = (0.95, 0.8, 0.5)
 BARS = 30
 """The number of bars of the histogram behind the density of one column."""
 MARGIN = 0.1
-"""How far the points go beyond the smallest and the largest cell of a column, as a share of their distance."""
+"""The share of a column's range by which the points go beyond its smallest and its largest cell."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -82,6 +84,7 @@ class MixtureDraws:
     | `parameters` | (draw, component, …) | parameters as their kind stores them; `means()`, `covariances()` read them |
     | `hyperparameters` | {name: (draw, …)} | hyper-parameters that have priors, in the coordinates of the components |
     | `agreement` | | of `relabelled` draws: the share of rows with the component that the reference draw has them in |
+    | `is_settled` | | whether the chains agree and are precise enough; if not, the description begins by saying so |
 
     Unless draws are relabelled, components have no names that could be compared: those with rows come first, in the
     order of their first row, and the empty ones follow.
@@ -96,6 +99,7 @@ class MixtureDraws:
     parameters: Any
     hyperparameters: Mapping[str, Float64[np.ndarray, "draw ..."]]
     agreement: float | None = None
+    is_settled: bool = True
 
     def __len__(self) -> int:
         """Return the number of draws."""
@@ -118,10 +122,11 @@ class MixtureDraws:
         number = f"{few}" if few == many else f"{few} to {many}"
         components = "component holds" if (few, many) == (1, 1) else "components hold"
         chains = f"{self.chains} chains" if self.chains > 1 else "1 chain"
+        told = "" if self.is_settled else NOT_SETTLED
         if self.agreement is None:
-            return f"{len(self):,} draws of {chains}; {number} {components} rows in 95 % of them."
+            return f"{told}{len(self):,} draws of {chains}; {number} {components} rows in 95 % of them."
         matched = f"{100 * self.agreement:.0f} % of rows are in the component that the reference draw has them in."
-        return f"{len(self):,} draws in which {number} {components} rows, matched by their rows: {matched}"
+        return f"{told}{len(self):,} draws in which {number} {components} rows, matched by their rows: {matched}"
 
     __repr__ = describe
 
@@ -129,13 +134,13 @@ class MixtureDraws:
 
     def means(self) -> Float64[np.ndarray, "draw component column"]:
         """Return the mean of a row under each component, (draw, component, column); NaN beyond the K components."""
-        return self._moments[0]
+        return self._where_it_exists(_means)
 
     def covariances(self) -> Float64[np.ndarray, "draw component column column"]:
         """Return the covariance of a row under each component, (draw, component, column, column); NaN beyond the K
         components.
         """
-        return self._moments[1]
+        return self._where_it_exists(_covariances)
 
     def diagnostics(self) -> pd.DataFrame:
         """Return a table that says whether the chains agree, and how many independent draws theirs are worth.
@@ -199,8 +204,8 @@ class MixtureDraws:
     def table(self) -> pd.DataFrame:
         """Return each weight and each mean of the components with its 95 % interval, as a table with a row for each.
 
-        Only of `relabelled()` draws, where components are matched. The index is (component, what),
-        where `what` is "weight" or the name of a column. The columns are `mean`, `lower` and `upper`; each number by
+        Only of `relabelled()` draws, where components are matched. The index is (component, what), where `what` is
+        "weight" or the name of a column. The columns are `mean`, `lower` and `upper`; each number by
         itself lies between the latter two with 95 % probability. Empty components are left out, so that weights may sum
         to less than 1.
 
@@ -259,7 +264,8 @@ class MixtureDraws:
         """
         each, weights = self.log_likelihood(data), np.full(len(self), 1 / len(self))
         estimate = estimate_prediction(weights, each, self.training.nouns.unit, "mixtures with their parameters drawn")
-        return replace(estimate, averaged_over=f"{len(self):,} draws of all sizes and parameters")
+        doubt = "" if self.is_settled else ", of chains that do not agree yet or are not precise enough"
+        return replace(estimate, averaged_over=f"{len(self):,} draws of all sizes and parameters{doubt}")
 
     def density(self, columns: Sequence[Any] | None = None) -> pd.DataFrame:
         """Return the density of one or two columns with a 95 % band, as a table with a row for each point.
@@ -313,7 +319,8 @@ class MixtureDraws:
 
         seed: decides all random numbers. Raises ValueError for a seed that is none.
         """
-        key, units = jax.random.key(checked_seed(seed)), rows_of(self.training.dataset())[0]
+        key = jax.random.fold_in(jax.random.key(checked_seed(seed)), SIMULATED)
+        units = rows_of(self.training.dataset())[0]
         with jax.enable_x64(True), np.errstate(divide="ignore"):
             like = Row(np.asarray(units.value), np.asarray(units.observed))
             drawn = _simulated(self.model.components, key, self.parameters, np.log(self.weights), like)
@@ -355,13 +362,15 @@ class MixtureDraws:
 
     # ── inner ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    @property
-    def _moments(self) -> tuple[np.ndarray, np.ndarray]:
-        """The means and the covariances of a row under each component, NaN beyond the K components."""
+    def _where_it_exists(self, moment: Callable[[Component, Any], Array]) -> np.ndarray:
+        """Return a moment of the rows of each component, (draw, component, …), NaN beyond the K components.
+
+        moment: (kind of component, parameters) -> the moment of each component of each draw.
+        """
         with jax.enable_x64(True):
-            means, covariances = (np.asarray(each) for each in _moments(self.model.components, self.parameters))
+            found = np.asarray(moment(self.model.components, self.parameters))
         exists = np.arange(self.weights.shape[1]) < self.n_components[:, None]
-        return np.where(exists[..., None], means, np.nan), np.where(exists[..., None, None], covariances, np.nan)
+        return np.where(exists.reshape(*exists.shape, *[1] * (found.ndim - 2)), found, np.nan)
 
     def _points_along(self, column: int, n_columns: int) -> Float64[np.ndarray, " point"]:
         """Return the points of one column at which its density is computed, the smallest first.
@@ -651,6 +660,12 @@ def _simulated(
 
 
 @kernel(once=True)
-def _moments(component: Component, parameters: Any) -> tuple[Array, Array]:
-    """Return (the means, the covariances) of a row under each component of each draw, (draw, component, …)."""
-    return jax.lax.map(jax.vmap(component.moments), parameters, batch_size=AT_ONCE)
+def _means(component: Component, parameters: Any) -> Float[Array, "draw component column"]:
+    """Return the mean of a row under each component of each draw; covariances, which may be large, are not computed."""
+    return jax.lax.map(jax.vmap(lambda one: component.moments(one)[0]), parameters, batch_size=AT_ONCE)
+
+
+@kernel(once=True)
+def _covariances(component: Component, parameters: Any) -> Float[Array, "draw component column column"]:
+    """Return the covariance of a row under each component of each draw."""
+    return jax.lax.map(jax.vmap(lambda one: component.moments(one)[1]), parameters, batch_size=AT_ONCE)

@@ -276,7 +276,8 @@ class MixturePosterior:
         if not isinstance(self.model, RowMixture) or not isinstance(self.training, Points):
             raise ValueError("got a posterior without its rows, expected one from lv.search or lv.mixture_posterior")
         number, seed = whole_number("draws", draws, least=1), checked_seed(seed)
-        return draw_mixtures(self.model, self.training, self.log_prior, self.recorded, number, seed)
+        found = draw_mixtures(self.model, self.training, self.log_prior, self.recorded, number, seed)
+        return replace(found, is_settled=self.is_settled)
 
     def drawn_partitions(self) -> tuple[Int[np.ndarray, "draw row"], pd.Index]:
         """Return (the partitions of all chains, (draw, row), the names of the rows).

@@ -56,6 +56,10 @@ MOST_TREE_ROWS = 2000
 """The most rows of which a tree of clusters is made, whose cuts are beginnings too."""
 
 
+NOT_SETTLED = "Not an answer yet: the chains do not agree, or are not precise enough. So far: "
+"""The beginning of what is said of draws of chains that have not settled."""
+
+
 class PartitionLoss(NamedTuple):
     """A loss between two partitions of n rows: [Σ f(n_k) + Σ f(m_l) − 2 Σ f(n_kl)] / `divisor`(n).
 
@@ -172,10 +176,11 @@ class Partition:
         rows = "rows" if sum(sizes) > 1 else "row"
         fewest, most = (len(np.unique(each)) for each in (self.fewest, self.most))
         between = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+        told = "" if self.is_settled else NOT_SETTLED
         return (
-            f"{len(sizes)} {'clusters' if len(sizes) > 1 else 'cluster'} of {shown} {rows}. 95 % of {self.draws:,} "
-            f"draws differ from this partition by at most {loss.in_words(self.radius, sum(sizes))} ({loss.name}); "
-            f"these draws have {between} clusters."
+            f"{told}{len(sizes)} {'clusters' if len(sizes) > 1 else 'cluster'} of {shown} {rows}. 95 % of "
+            f"{self.draws:,} draws differ from this partition by at most {loss.in_words(self.radius, sum(sizes))} "
+            f"({loss.name}); these draws have {between} clusters."
         )
 
     __repr__ = describe

@@ -116,7 +116,7 @@ def cache_of_groups(log_marginal: exact.LogMarginal) -> exact.LogMarginal:
     ],
 )
 def test_predictions_agree_with_enumeration(kind: cases.Kind, dynamic: bool):
-    """Of new rows one by one, and of both together."""
+    """New rows are predicted one by one, and both together."""
     rows, new, log_rows = kind.rows[:5], kind.rows[5:7], by_groups(cache_of_groups(kind.log_marginal))
     draws = drawn(lv.models.FiniteMixture(kind.component, CONCENTRATION, dynamic=dynamic), rows)
     truth = exact_predictive(log_rows, rows, new, dynamic=dynamic)
@@ -255,6 +255,20 @@ def test_draws_of_folders_without_hyperparameters_are_refused():
     with pytest.raises(ValueError, match="folders of older versions"):
         older.draws()
     assert "the sizes whose fit was kept" in older.predict(table_of_two_groups()[:2]).describe()
+
+
+def test_draws_of_chains_that_have_not_settled_say_so():
+    assert "Not an answer yet" not in str(draws_of_search()) + str(searched().partition())
+    unsettled = replace(draws_of_search(), is_settled=False)
+    assert str(unsettled).startswith("Not an answer yet: the chains do not agree")
+    assert str(unsettled.relabelled()).startswith("Not an answer yet")
+    assert "chains that do not agree yet" in unsettled.predict(table_of_two_groups()[:2]).describe()
+    assert str(replace(searched().partition(), is_settled=False)).startswith("Not an answer yet")
+    short = lv.mixture_posterior(
+        searched().partitions.model, table_of_two_groups(), max_size=4, precision=1e-6, sweeps=256
+    )
+    assert not short.draws(16).is_settled
+    assert str(short.partition()).startswith("Not an answer yet")
 
 
 def test_relabelled_components_are_the_same_in_all_draws():
@@ -414,7 +428,7 @@ def test_searches_without_draws_say_so():
 
 
 def ranks_of_one_set(trial: int, n_rows: int = 40) -> dict[str, list[float]]:
-    """Where the truth lies among the draws, from 0 to 1: of numbers without names, and of named components."""
+    """Ranks say where the truth lies among the draws, from 0 to 1, also for components with names."""
     random, prior = np.random.default_rng(trial), lv.sizes.Geometric(0.3)
     component = lv.models.DiagonalComponents(0.0, 1.0, 0.02, 3.0, lv.models.GammaPrior(2.0, 2.0))
     model = lv.models.FiniteMixture(component, 1.0)

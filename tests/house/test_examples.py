@@ -23,7 +23,7 @@ FIRST_DAYS = {
 }
 """What they say, and the picture that they leave."""
 LINES, LINES_OF_A_STATISTICIAN = 10, 25
-"""From the data to the last picture or table at most, imports and empty lines apart."""
+"""The most lines from the data to the last picture or table, imports and empty lines apart."""
 
 
 def test_every_example_is_run():

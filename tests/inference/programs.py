@@ -305,7 +305,7 @@ def partitions_of_rows() -> None:
 def draws_of_mixtures() -> None:
     recorded = AllocationDraws(np.zeros((2, len(ROWS), 4), np.int32), {})
     draws = draw_mixtures(m.FiniteMixture(), lv.Points.from_array(ROWS), np.zeros(3), recorded, 8, 0)
-    for follow in (draws.log_likelihood, draws.density, draws.simulate, draws.means):
+    for follow in (draws.log_likelihood, draws.density, draws.simulate, draws.means, draws.covariances):
         follow()
 
 
