@@ -319,7 +319,7 @@ _advance_serially = kernel(static_argnames=("islands", "backward"), serial=True)
 
 def traced_both_ways(
     chain: Chain, key: Key[Array, ""], temperatures: Float[Array, " step"], *, islands: int, particles: int
-) -> tuple[Float[Array, " island"], Float[Array, " island"]]:
+) -> tuple[Float[Array, " island"], Float[Array, " island"], State]:
     """Run `forward` from q and `backward` from where it ended, inside a traced caller.
 
     It is only for chains whose q is symmetric in the labels.
@@ -328,7 +328,8 @@ def traced_both_ways(
     islands: number of particle groups.
     particles: number of particles in each group.
 
-    Returns: (log p̂, −log of the estimate of 1/p), each with one number per group, (island,), in nats.
+    Returns: (log p̂, −log of the estimate of 1/p, the states of all particles where the forward paths ended, group after
+        group). The first two have one number per group, (island,), in nats.
     """
     key_init, key_there, key_end, key_back, key_last = jax.random.split(key, 5)
     # there: from q, without a weight after the last temperature
@@ -345,7 +346,7 @@ def traced_both_ways(
     again = Population(ended.state, blank, blank[:islands])
     came, _ = _advance(chain, key_back, again, back, steps, always, islands=islands, backward=chain.directed)
     last = resampled(chain, key_last, came, islands, jnp.inf)
-    return jnp.asarray(ended.log_total), -jnp.asarray(last.log_total)
+    return jnp.asarray(ended.log_total), -jnp.asarray(last.log_total), ended.state
 
 
 def resampled(chain: Selectable, key: Array, population: Population, islands: int, least: Any) -> Population:

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.scipy.special import betaln as betaln_of
+from jax.scipy.special import gammaln as gammaln_of
 from scipy.special import betaln, gammaln, logsumexp
 
 import lvsearch as lv
@@ -219,19 +221,67 @@ def test_annealed_evidence_has_the_enumerated_number_between_its_ends(float64, s
     assert backward.mean() - forward.mean() < 0.3
 
 
-def test_annealed_evidence_says_that_it_has_no_derivative():
-    """Forwards it would have been a number, though not the slope of the evidence."""
+def log_evidence_of_bits(numbers: jax.Array, size: int) -> jax.Array:
+    """log p(BITS | size) over all labellings; `numbers` are the pseudo-counts of ones, and the concentration."""
+    ones, weight = numbers
+    places = np.eye(size)[list(itertools.product(range(size), repeat=len(BITS)))]  # (labelling, row, component)
+    counts, of_ones = places.sum(1), np.einsum("lrk,rd->lkd", places, BITS)
+    log = gammaln_of(size * weight) - gammaln_of(size * weight + len(BITS))
+    log = log + (gammaln_of(weight + counts) - gammaln_of(weight)).sum(1)
+    log = log + (betaln_of(ones + of_ones, ZEROS + counts[..., None] - of_ones) - betaln_of(ones, ZEROS)).sum((1, 2))
+    return jax.nn.logsumexp(log)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [1, 2])
+def test_derivatives_of_annealed_evidence_are_those_of_the_enumerated_evidence(float64, size):
+    """The slope and the matrix of second derivatives in two hyper-parameters, each within five of its errors."""
     batch, extents = functional.batch_of(bernoulli(), BITS)
+    at, islands = jnp.array([ONES, WEIGHT]), 16
 
-    def ends(ones):
-        model = FiniteMixture(BernoulliComponents(ones, 1.0))
-        key = jax.random.key(0)
-        found = functional.annealed_evidence(model, key, batch, size=1, extents=extents, steps=2, particles=2)
-        return found.forward.mean()
+    def forward(numbers, key):
+        model = FiniteMixture(BernoulliComponents(numbers[0], ZEROS), numbers[1])
+        return functional.annealed_evidence(
+            model, key, batch, size=size, extents=extents, steps=8, islands=islands, particles=256
+        ).forward
 
-    for slope in (jax.grad(ends), lambda at: jax.jvp(ends, (at,), (1.0,)), jax.jit(jax.grad(ends))):
-        with pytest.raises(ValueError, match=r"a derivative of annealed_evidence.*Fisher's identity"):
-            slope(1.0)
+    def exact(numbers):
+        return log_evidence_of_bits(numbers, size)
+
+    np.testing.assert_allclose(exact(at), enumerated(size)[0], rtol=1e-9)
+    key = jax.random.key(0)
+    slopes = jax.jit(jax.jacrev(forward))(at, key)
+    curvatures = jax.jit(jax.jacfwd(jax.jacrev(forward)))(at, key)
+    for found, right in ((slopes, jax.grad(exact)(at)), (curvatures, jax.hessian(exact)(at))):
+        found = np.asarray(found)
+        error = found.std(0, ddof=1) / np.sqrt(islands) + 1e-9
+        assert np.all(np.abs(found.mean(0) - right) < 5 * error)
+        assert np.all(error < 0.15)
+
+
+def test_both_ends_of_annealed_evidence_have_the_slope_of_the_evidence_in_the_data(float64):
+    """One component with normal-gamma parameters: the rows are distributed as Student's t, whose slope is in closed
+    form.
+    """
+    pseudo_count, shape, rate = 0.5, 2.0, 0.7
+    values = np.random.default_rng(3).normal(size=(6, 1))
+    model = FiniteMixture(DiagonalComponents(0.0, 1.0, pseudo_count, shape, rate))
+    batch, extents = functional.batch_of(model, values)
+
+    def ends(cells):
+        moved = functional.Batch(functional.Row(cells, batch.units.observed), batch.weight)
+        return functional.annealed_evidence(
+            model, jax.random.key(1), moved, size=1, extents=extents, steps=8, islands=16, particles=256
+        )
+
+    slopes = jax.jit(jax.jacfwd(ends))(batch.units.value)
+    np.testing.assert_allclose(slopes.forward, slopes.backward, rtol=1e-12)
+    inverse = np.eye(6) - 1 / (pseudo_count + 6)
+    exact = -(shape + 3) * inverse @ values / (rate + (values.T @ inverse @ values) / 2)
+    found = np.asarray(slopes.forward)
+    error = found.std(0, ddof=1) / np.sqrt(len(found))
+    assert np.all(np.abs(found.mean(0) - exact) < 6 * error)
+    assert np.all(error < 0.1)
 
 
 def test_the_slope_of_the_evidence_is_the_mean_slope_of_the_log_joint(float64):
