@@ -172,14 +172,15 @@ class KernelOnCPU:
         self._on_cpu: Any = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        # inside another program nothing is compiled separately, JAX rejects compiler options, and lengths may be symbols
+        if get_opaque_trace_state() != _OUTSIDE or not goes_to_cpu():
+            return self._optimised(*args, **kwargs)
         leaves = jax.tree.leaves((args, kwargs))
-        few = self._always or sum(getattr(leaf, "size", 1) for leaf in leaves) <= FEW_ELEMENTS
-        # inside another program nothing is compiled separately, and JAX rejects compiler options there
-        if few and get_opaque_trace_state() == _OUTSIDE and goes_to_cpu():
-            if self._on_cpu is None:
-                self._on_cpu = self._program(compiler_options=_first_known(self._choices))
-            return self._on_cpu(*args, **kwargs)
-        return self._optimised(*args, **kwargs)
+        if not self._always and sum(getattr(leaf, "size", 1) for leaf in leaves) > FEW_ELEMENTS:
+            return self._optimised(*args, **kwargs)
+        if self._on_cpu is None:
+            self._on_cpu = self._program(compiler_options=_first_known(self._choices))
+        return self._on_cpu(*args, **kwargs)
 
     def trace(self, *args: Any, **kwargs: Any) -> Any:
         """Return the optimised program traced for these arguments, like the method of `jax.jit`."""

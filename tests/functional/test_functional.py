@@ -364,6 +364,34 @@ def test_a_fit_says_the_same_inside_and_outside_of_a_program(model, data, exact)
     np.testing.assert_allclose(score, fit.score(data), rtol=1e-5)
 
 
+EXPORTED = """
+import jax, jax.export, numpy as np
+import lvsearch as lv
+from lvsearch import functional
+rng = np.random.default_rng(0)
+data = [(lv.models.FiniteMixture(), rng.normal(size=(12, 2))), (lv.models.LDA(2.0, 0.3), rng.poisson(1.0, (7, 9)))]
+for model, values in data:
+    inside, (batch, _) = lv.fit(model, values, size=2).functional(), functional.batch_of(model, values)
+    (units,) = jax.export.symbolic_shape("units")
+    leaves, form = jax.tree.flatten(batch)
+    shapes = [jax.ShapeDtypeStruct((units, *leaf.shape[1:]), leaf.dtype) for leaf in leaves]
+    def outputs(*arrays):
+        batch = jax.tree.unflatten(form, arrays)
+        return inside.transform(batch), inside.log_likelihood(batch), inside.score(batch)
+    exported = jax.export.export(jax.jit(outputs))(*shapes)
+    for number in (3, 7):
+        some = [leaf[:number] for leaf in leaves]
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), exported.call(*some), outputs(*some))
+"""
+
+
+@pytest.mark.slow
+def test_an_exported_fit_takes_any_number_of_units():
+    """The number of units is a symbol, so that no branch may hang on it; the checks of types in tests cannot read it."""
+    done = subprocess.run([sys.executable, "-c", EXPORTED], env=os.environ, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize(
     "name", ["transform", "run", *(pytest.param(n, marks=pytest.mark.slow) for n in ("settle", "gibbs", "evidence"))]
 )
