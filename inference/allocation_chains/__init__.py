@@ -23,7 +23,13 @@ from lvsearch.inference.allocation_chains.run import (
     run_chains,
     run_one_more_block,
 )
-from lvsearch.inference.allocation_chains.seating import SeatPrior, Seats, supported_sizes
+from lvsearch.inference.allocation_chains.seating import (
+    SeatPrior,
+    Seats,
+    log_seats_of_a_new_row,
+    size_probabilities,
+    supported_sizes,
+)
 
 __all__ = [
     "NO_DRAWS",
@@ -43,7 +49,9 @@ __all__ = [
     "feature_chain",
     "has_allocation_chain",
     "is_enough",
+    "log_seats_of_a_new_row",
     "run_chains",
     "run_one_more_block",
+    "size_probabilities",
     "supported_sizes",
 ]

@@ -184,6 +184,33 @@ class PartitionChain(eqx.Module):
         """Return the number of the part that each row is in, (row, particle); −1 for padding."""
         return self.mixture.names.components(labels)
 
+    def log_predictive(
+        self,
+        labels: Int[Array, "row particle"],
+        log_hyper: LogHyper,
+        log_seats: Float[Array, "place particle"],
+        rows: Int[Array, " new"],
+    ) -> Float[Array, "new particle"]:
+        """Return log p(row | partition of the others, hyper-parameters) of some rows, each by itself, (new, particle),
+        in nats. Parameters of components are integrated out.
+
+        labels: of all rows, (row, particle); −1 for a row whose values are not known to the partition, such as `rows`.
+        log_hyper: logarithm of each hyper-parameter by name, (column, particle).
+        log_seats: log-probability that a new row joins the part in each place, nats; −∞ where it cannot.
+        rows: the numbers of the rows to predict.
+        """
+        chain = self.mixture
+        state = chain.state_from_labels(labels, self._prior(log_hyper))
+        normaliser = chain.normalisers(state.natural)
+        log_variants = jnp.tile(jnp.asarray(chain.component.log_variants, log_seats.dtype), self.n_places)[:, None]
+        of_label = chain.names.in_all_variants(log_seats) + log_variants
+
+        def one(row: Array) -> Float[Array, " particle"]:
+            score = chain.score_row(state, row, normaliser).of_row
+            return jax.nn.logsumexp(of_label + score, axis=0) + jnp.asarray(chain.carriers, score.dtype)[row]
+
+        return jax.lax.map(one, rows)
+
     # ── moves ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _sweep(self, move: Move, labels: Int[Array, "row particle"], prior: Any) -> Int[Array, "row particle"]:

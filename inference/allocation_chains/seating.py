@@ -142,6 +142,48 @@ class SeatPrior(eqx.Module):
         return Seats(concentrations[drawn], weights[:, drawn])
 
 
+def size_probabilities(
+    log_prior: Float[np.ndarray, " size"],
+    concentrations: Float[np.ndarray, " size"],
+    counts: Int[np.ndarray, "draw part"],
+) -> Float[np.ndarray, "draw size"]:
+    """Return p(K | partition) of K = 1, 2, … components for each of several partitions of the same rows, (draw, size).
+
+    log_prior: log p(K), nats. concentrations: the Dirichlet concentration of each component at the same K.
+    counts: the number of rows in each part, 0 for none.
+    """
+    seating = SeatPrior.from_prior(log_prior, concentrations, int(counts[0].sum()), counts.shape[1])
+    if seating.size_given_parts is not None:
+        return np.asarray(seating.size_given_parts)[(counts > 0).sum(axis=1)]
+    with jax.enable_x64(True):
+        return np.exp(np.asarray(seating.log_sizes(jnp.asarray(counts.T, jnp.float64)))).T
+
+
+def log_seats_of_a_new_row(
+    log_prior: Float[np.ndarray, " size"],
+    concentrations: Float[np.ndarray, " size"],
+    counts: Int[np.ndarray, "draw part"],
+) -> Float[np.ndarray, "draw part"]:
+    """Return the log-probability that one more row joins each part of a partition, or a new part, (draw, part), nats.
+
+    With K components it is (n + a_K) / (N + K a_K) for a part of n of the N rows, and (K − t) a_K / (N + K a_K) for a
+    new one beside t parts; K is averaged over p(K | partition). The first part without rows stands for the new one.
+    Other parts without rows have −∞.
+
+    log_prior, concentrations, counts: as in `size_probabilities`.
+    """
+    of_sizes = size_probabilities(log_prior, concentrations, counts)
+    size = np.arange(1, len(log_prior) + 1)
+    joins = of_sizes / (counts.sum(axis=1, keepdims=True) + size * concentrations)  # (draw, size)
+    occupied = counts > 0
+    parts = occupied.sum(axis=1)
+    of_parts = counts * joins.sum(axis=1, keepdims=True) + (joins @ concentrations)[:, None]
+    of_new = (joins * concentrations * np.maximum(size - parts[:, None], 0)).sum(axis=1)
+    is_first = ~occupied & (np.arange(counts.shape[1]) == np.argmin(occupied, axis=1)[:, None])
+    with np.errstate(divide="ignore"):
+        return np.log(np.where(occupied, of_parts, np.where(is_first, of_new[:, None], 0.0)))
+
+
 def supported_sizes(log_prior: Any, largest: int) -> Float[np.ndarray, " size"]:
     """Return log p(K) of K = 1 … `largest` components, normalised over these, (size,), nats.
 

@@ -29,7 +29,15 @@ from jaxtyping import Array, Float, Float64, Int
 from lvsearch.data.points import Points, row_index
 from lvsearch.fitted.clusters import checked_columns
 from lvsearch.fitted.partition_draws import CANDIDATES, LOSSES, NOT_SETTLED
-from lvsearch.inference.allocation_chains import AllocationDraws, RowMixture, SeatPrior, concentration_at
+from lvsearch.inference.allocation_chains import (
+    AllocationDraws,
+    PartitionChain,
+    RowMixture,
+    allocation_chain,
+    concentration_at,
+    log_seats_of_a_new_row,
+    size_probabilities,
+)
 from lvsearch.inference.data.dataset import Batch
 from lvsearch.inference.data.rows import rows_of
 from lvsearch.inference.engine.estimate import capacity_of
@@ -51,8 +59,8 @@ if TYPE_CHECKING:
 
 STEPS = 30
 """The number of Gibbs steps for the parameters of a draw where components have several latent variables."""
-AT_ONCE = 16
-"""The number of draws that are computed at once, side by side."""
+AT_ONCE, PREDICTED_AT_ONCE = 16, 64
+"""The number of draws that are computed at once, side by side; and that of draws from which rows are predicted."""
 SIMULATED = 1
 """A number folded into the random key of simulated rows, so that it differs from the key of the parameters."""
 HELD = 0.95
@@ -77,6 +85,7 @@ class MixtureDraws:
     | field | shape | meaning |
     |---|---|---|
     | `model`, `training` | | the mixture, and the rows that it was searched on |
+    | `log_prior` | (size,) | log prior probability of K = 1, 2, … components, nats |
     | `chains` | | the number of chains, each with equally many draws |
     | `n_components` | (draw,) | K, the number of components |
     | `labels` | (draw, row) | the component of each row |
@@ -92,6 +101,7 @@ class MixtureDraws:
 
     model: RowMixture
     training: Points
+    log_prior: Float64[np.ndarray, " size"]
     chains: int
     n_components: Int[np.ndarray, " draw"]
     labels: Int[np.ndarray, "draw row"]
@@ -235,8 +245,9 @@ class MixtureDraws:
     def log_predictive(self, data: Any) -> pd.DataFrame:
         """Return log p(row | training rows) of each new row, averaged over all draws, as a table with a row for each.
 
-        Numbers of components, weights and parameters are integrated out by the draws. Each row is scored by itself,
-        without what the other new rows would tell.
+        Numbers of components, weights and parameters are integrated out in closed form given the partition and the
+        hyper-parameters of each draw; only these are averaged over draws. (Of Student's t, whose rows arise in
+        variants, all are.) Each row is scored by itself, without what the other new rows would tell.
 
         data: the new rows.
 
@@ -246,7 +257,7 @@ class MixtureDraws:
         Raises ValueError for other columns.
         """
         points = self.training.like_this(data)
-        each = self.log_likelihood(points)
+        each = self._log_predictive(points)
         found = np.logaddexp.reduce(each, axis=0) - np.log(len(self))
         # relative to the average of all draws: the average of each chain, (chain, row)
         of_chains = np.exp(each - found).reshape(self.chains, -1, each.shape[1]).mean(axis=1)
@@ -258,14 +269,19 @@ class MixtureDraws:
         """Return how probable new rows are given the training rows, averaged over all draws, in nats.
 
         For all rows together, each draw scores all of them before the average is taken; for rows one by one, each row
-        has an average of its own.
+        has an average of its own (`log_predictive`).
 
         data: the new rows. Raises ValueError for other columns.
         """
         each, weights = self.log_likelihood(data), np.full(len(self), 1 / len(self))
         estimate = estimate_prediction(weights, each, self.training.nouns.unit, "mixtures with their parameters drawn")
         doubt = "" if self.is_settled else ", of chains that do not agree yet or are not precise enough"
-        return replace(estimate, averaged_over=f"{len(self):,} draws of all sizes and parameters{doubt}")
+        return replace(
+            estimate,
+            log_per_unit=float(self.log_predictive(data)["log_predictive"].sum()),
+            method="partitions and hyper-parameters drawn, all else integrated out",
+            averaged_over=f"{len(self):,} draws of all sizes and parameters{doubt}",
+        )
 
     def density(self, columns: Sequence[Any] | None = None) -> pd.DataFrame:
         """Return the density of one or two columns with a 95 % band, as a table with a row for each point.
@@ -361,6 +377,38 @@ class MixtureDraws:
         return arviz_data({**groups, "observed_data": {"rows": np.asarray(self.training)}}, dims, coords)
 
     # ── inner ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _log_predictive(self, points: Points) -> Float64[np.ndarray, "draw row"]:
+        """Return log p(row | partition and hyper-parameters) of new rows in each draw, (draw, row), in nats.
+
+        Of kinds whose rows arise in variants, which draws of partitions do not tell, it is log p(row | parameters).
+
+        points: the new rows.
+        """
+        if self.model.components.n_variants > 1:
+            return self.log_likelihood(points)
+        parts = np.stack([by_appearance(each) for each in self.labels])
+        # one chain has all rows, the new ones without labels, so that their statistics lie alike
+        known, new = self.training, points
+        values = np.concatenate([known.values, new.values])
+        rows = Points(values, np.concatenate([known.observed, new.observed]), known.columns).dataset()
+        chain = allocation_chain(self.model, rows, self.log_prior, int(parts.max()) + 2)
+        assert isinstance(chain, PartitionChain)  # as all mixtures of rows have
+        positions = np.flatnonzero(np.asarray(chain.mixture.weight) > 0)
+        labels = np.full((chain.mixture.elements, len(self)), -1, np.int32)
+        labels[positions[: len(known)]] = parts.T
+        counts = (parts[..., None] == np.arange(chain.n_places)).sum(axis=1)
+        log_seats = log_seats_of_a_new_row(self.log_prior, _concentrations(self.model, self.log_prior), counts).T
+        log_hyper = {name: np.log(each).reshape(len(self), -1).T for name, each in self.hyperparameters.items()}
+        found = []
+        with jax.enable_x64(True):
+            for first in range(0, len(self), PREDICTED_AT_ONCE):
+                # the last call repeats draws, since all calls have the same length
+                some = np.minimum(np.arange(first, first + PREDICTED_AT_ONCE), len(self) - 1)
+                own = {name: each[:, some] for name, each in log_hyper.items()}
+                each = _predictive(chain, labels[:, some], own, log_seats[:, some], positions[len(known) :])
+                found.append(np.asarray(each).T[: len(self) - first])
+        return np.concatenate(found)
 
     def _where_it_exists(self, moment: Callable[[Component, Any], Array]) -> np.ndarray:
         """Return a moment of the rows of each component, (draw, component, …), NaN beyond the K components.
@@ -483,7 +531,7 @@ def draw_mixtures(
     weights = np.where(exists, np.exp(np.asarray(log_weights)), 0.0)
     hyper = {name: np.exp(each) for name, each in log_hyper.items()}
     parameters = jax.tree.map(np.asarray, parameters)
-    return MixtureDraws(model, training, chains, sizes, labels, weights, parameters, hyper)
+    return MixtureDraws(model, training, log_prior, chains, sizes, labels, weights, parameters, hyper)
 
 
 def log_likelihoods(
@@ -515,18 +563,16 @@ def _drawn_sizes(
 
     log_prior: log p(K) of K = 1, 2, …, nats. labels: the part of each row, numbered from 0. random: it changes.
     """
-    n_draws, n_rows = labels.shape
     parts = labels.max(axis=1) + 1
-    concentrations = np.array([concentration_at(model, size) for size in range(1, len(log_prior) + 1)])
-    seating = SeatPrior.from_prior(log_prior, concentrations, n_rows, int(parts.max()))
-    if seating.size_given_parts is not None:
-        probability = np.asarray(seating.size_given_parts)[parts]
-    else:
-        counts = np.stack([np.bincount(each, minlength=parts.max()) for each in labels], axis=1)
-        with jax.enable_x64(True):
-            probability = np.exp(np.asarray(seating.log_sizes(jnp.asarray(counts, jnp.float64)))).T
-    below = np.cumsum(probability, axis=1) < random.random((n_draws, 1)) * probability.sum(axis=1, keepdims=True)
+    counts = np.stack([np.bincount(each, minlength=parts.max()) for each in labels])
+    probability = size_probabilities(log_prior, _concentrations(model, log_prior), counts)
+    below = np.cumsum(probability, axis=1) < random.random((len(labels), 1)) * probability.sum(axis=1, keepdims=True)
     return np.maximum(below.sum(axis=1) + 1, parts)
+
+
+def _concentrations(model: RowMixture, log_prior: Float64[np.ndarray, " size"]) -> Float64[np.ndarray, " size"]:
+    """Return the Dirichlet concentration of each component at as many sizes 1, 2, … as the prior has, (size,)."""
+    return np.array([concentration_at(model, size) for size in range(1, len(log_prior) + 1)])
 
 
 def _matching_order(
@@ -598,6 +644,18 @@ def _parameters_given_labels(
         return state.globals["weights"], model.component_statistics(state.globals)
 
     return jax.lax.map(one, (keys, labels, sizes, hyper), batch_size=AT_ONCE)
+
+
+@kernel(once=True)
+def _predictive(
+    chain: PartitionChain,
+    labels: Int[Array, "row draw"],
+    log_hyper: Mapping[str, Float[Array, "number draw"]],
+    log_seats: Float[Array, "place draw"],
+    rows: Int[Array, " new"],
+) -> Float[Array, "new draw"]:
+    """Return log p(row | partition, hyper-parameters) of some rows (`PartitionChain.log_predictive`), compiled."""
+    return chain.log_predictive(labels, dict(log_hyper), log_seats, rows)
 
 
 @kernel(once=True)

@@ -64,7 +64,7 @@ def drawn(model: Any, rows: np.ndarray, draws: int = 8000) -> MixtureDraws:
 def assert_predicted(draws: MixtureDraws, new: np.ndarray, truth: Any) -> None:
     """Each row's log-density is right within four standard errors, and these are small."""
     table = draws.log_predictive(lv.Points.from_array(new, missing="nan"))
-    assert (table["monte_carlo_error"] < 0.03).all()
+    assert (table["monte_carlo_error"] < 0.02).all()
     off = np.abs(table["log_predictive"] - np.asarray(truth))
     assert (off <= 4 * table["monte_carlo_error"] + 1e-9).all(), (table, truth)
 
@@ -306,9 +306,13 @@ def test_densities_integrate_to_one_and_fit_together():
     nearest = np.interp(grid.columns, one["y"], one["density"])
     np.testing.assert_allclose(along, nearest, atol=0.02)
     assert ((one["lower"] < one["density"]) & (one["density"] < one["upper"])).all()
-    # the density of whole rows is the same as that of both columns
-    found = draws.log_predictive(two[["x", "y"]][::97])
-    np.testing.assert_allclose(np.exp(found["log_predictive"]), two["density"][::97], rtol=1e-6)
+    # the density of both columns is that of whole rows
+    points = two[["x", "y"]][::97]
+    np.testing.assert_allclose(np.exp(draws.log_likelihood(points)).mean(0), two["density"][::97], rtol=1e-6)
+    # and with parameters integrated out it is the same up to chance, which is larger where rows are improbable
+    dense = two[two["density"] > 0.02]
+    found = draws.log_predictive(dense[["x", "y"]])
+    np.testing.assert_allclose(found["log_predictive"], np.log(dense["density"]), atol=0.2)
     for columns in (None, ["x", "y"]):
         assert draws.plot_density(columns).get_xlabel() == "x"
     for columns in (["z"], ["x", "y", "x"]):

@@ -307,6 +307,7 @@ def draws_of_mixtures() -> None:
     draws = draw_mixtures(m.FiniteMixture(), lv.Points.from_array(ROWS), np.zeros(3), recorded, 8, 0)
     for follow in (draws.log_likelihood, draws.density, draws.simulate, draws.means, draws.covariances):
         follow()
+    draws.log_predictive(ROWS[:2])
 
 
 def gain_of_a_topic() -> None:
