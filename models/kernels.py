@@ -172,7 +172,7 @@ class KernelOnCPU:
         self._on_cpu: Any = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        # inside another program nothing is compiled separately, JAX rejects compiler options, and lengths may be symbols
+        # inside another program nothing is compiled separately, JAX rejects compiler options, lengths may be symbols
         if get_opaque_trace_state() != _OUTSIDE or not goes_to_cpu():
             return self._optimised(*args, **kwargs)
         leaves = jax.tree.leaves((args, kwargs))

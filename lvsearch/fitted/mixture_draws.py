@@ -336,11 +336,7 @@ class MixtureDraws:
         seed: decides all random numbers. Raises ValueError for a seed that is none.
         """
         key = jax.random.fold_in(jax.random.key(checked_seed(seed)), SIMULATED)
-        units = rows_of(self.training.dataset())[0]
-        with jax.enable_x64(True), np.errstate(divide="ignore"):
-            like = Row(np.asarray(units.value), np.asarray(units.observed))
-            drawn = _simulated(self.model.components, key, self.parameters, np.log(self.weights), like)
-        return np.where(like.observed, np.asarray(drawn), np.nan)
+        return simulated_rows(self.model.components, key, self.parameters, self.weights, self.training)
 
     def to_arviz(self, seed: int = 0) -> Any:
         """Return the draws as an ArviZ `DataTree`, or as an `InferenceData` with ArviZ 0.x.
@@ -546,6 +542,23 @@ def log_likelihoods(
     with jax.enable_x64(True), np.errstate(divide="ignore"):
         units = Row(np.asarray(units.value), np.asarray(units.observed))
         return np.asarray(_log_likelihoods(component, parameters, np.log(weights), units))
+
+
+def simulated_rows(
+    component: Component, key: Array, parameters: Any, weights: Float64[np.ndarray, "draw component"], points: Points
+) -> Float64[np.ndarray, "draw row column"]:
+    """Draw as many rows as there are points from each of several mixtures, (draw, row, column), NaN where the points
+    have no cell.
+
+    component: the kind of component. key: the random key. parameters: statistics of θ, (draw, component, …).
+    weights: of the components. points: rows whose number, missing cells and totals, where a kind does not model them,
+        the drawn rows have.
+    """
+    units = rows_of(points.dataset())[0]
+    with jax.enable_x64(True), np.errstate(divide="ignore"):
+        like = Row(np.asarray(units.value), np.asarray(units.observed))
+        drawn = _simulated(component, key, parameters, np.log(weights), like)
+    return np.where(like.observed, np.asarray(drawn), np.nan)
 
 
 def drawn_hyperparameters(model: RowMixture) -> set[str]:

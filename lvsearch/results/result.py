@@ -24,9 +24,9 @@ from lvsearch.results.heldout import held_out_comparison, require_comparable
 from lvsearch.results.more_posteriors import occupied_sizes, prior_members
 from lvsearch.results.persisting import persistence_of
 from lvsearch.results.repeated_searches import audit_search, vary
-from lvsearch.results.scoring import score_sizes
+from lvsearch.results.scoring import likelihood_ratio_of_one_more, score_sizes
 from lvsearch.scrutiny.audit import Audit
-from lvsearch.scrutiny.other_scores import OtherScores
+from lvsearch.scrutiny.other_scores import LikelihoodRatioTest, OtherScores
 from lvsearch.scrutiny.persistence import PROBABILITY, Persistence
 from lvsearch.scrutiny.robustness import Robustness
 from lvsearch.scrutiny.sensitivity import Sensitivity
@@ -324,6 +324,30 @@ class SearchResult(Findings):
         return score_sizes(
             self, test, sizes, draws=draws, samples=samples, n_words=n_words, seed=seed, progress=progress
         )
+
+    def likelihood_ratio_test(
+        self, size: Size | int | None = None, *, samples: int = 99, seed: int = 0, progress: bool = True
+    ) -> LikelihoodRatioTest:
+        """Return the bootstrap likelihood-ratio test of K components of a mixture of rows against K + 1.
+
+        The statistic is twice the gain in log-likelihood by one more component. What it is if K components are the
+        truth has no closed form, so tables are drawn from the fit with K components, and both sizes are fitted to each
+        of them. The test is what poLCA's users and mclust (`mclustBootstrapLRT`) report. It answers another question
+        than the posterior: whether K can be rejected, not how probable it is.
+
+        size: K; by default the best size.
+        samples: the number of tables that are drawn; the p-value is a multiple of 1 / (samples + 1).
+        seed: the seed of the tables and of the starts of fits.
+        progress: show a progress bar.
+
+        Each table takes two fits from a random start. Log-likelihoods are at posterior means of the parameters, not at
+        their maximum, which mixtures of Gaussians do not have; the tables are fitted in the same way.
+
+        Returns a `LikelihoodRatioTest`. Raises ValueError for models other than mixtures of rows, and for no samples.
+        Source: McLachlan (1987), *On bootstrapping the likelihood ratio test statistic for the number of components in
+        a normal mixture*.
+        """
+        return likelihood_ratio_of_one_more(self, size, samples=samples, seed=seed, progress=progress)
 
     def prior_members(self) -> pd.DataFrame:
         """Return the posterior probability of each prior in a `sizes.Mixture` prior, as a table with a row per member.

@@ -6,7 +6,7 @@ The result is a `lvsearch.scrutiny.other_scores.OtherScores`, whose docstring sa
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import jax
@@ -17,7 +17,8 @@ from scipy.special import xlogy
 
 from lvsearch.data.base import Data
 from lvsearch.data.corpus import Corpus
-from lvsearch.fitted.mixture_draws import log_likelihoods
+from lvsearch.data.points import Points
+from lvsearch.fitted.mixture_draws import log_likelihoods, simulated_rows
 from lvsearch.inference.allocation_chains import RowMixture
 from lvsearch.inference.compiles import prepare_programs
 from lvsearch.inference.engine.describing import score_units
@@ -32,7 +33,7 @@ from lvsearch.results.heldout import require_comparable
 from lvsearch.results.persisting import fitted_from_scratch
 from lvsearch.results.repeated_searches import audited_search, search_of_model
 from lvsearch.scrutiny import other_scores as kinds
-from lvsearch.scrutiny.other_scores import OtherScores, ScoreKind, SizeScore
+from lvsearch.scrutiny.other_scores import LikelihoodRatioTest, OtherScores, ScoreKind, SizeScore
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing.sizes import Size
 from lvsearch.sizing.univariate import as_sizes
@@ -271,7 +272,7 @@ def _functions_of_mixtures(held_out: bool) -> dict[ScoreKind, Callable[[_FitToSc
         def score(scored: _FitToScore) -> float:
             n_rows, n_dims = scored.training.shape
             number = scored.fit.model.free_parameters(scored.fit.size[0], n_dims)
-            return -2 * _log_likelihood_at_estimates(scored) + charge(n_rows) * number
+            return -2 * _log_likelihood_at_estimates(scored.fit, scored.training) + charge(n_rows) * number
 
         return score
 
@@ -288,18 +289,22 @@ def _functions_of_mixtures(held_out: bool) -> dict[ScoreKind, Callable[[_FitToSc
     return {kind: score for kind, score in every.items() if held_out or kind is not kinds.MIXTURE_HELD_OUT}
 
 
-def _log_likelihood_at_estimates(scored: _FitToScore) -> float:
-    """Return log p(training rows | weights and parameters at their posterior means), in nats.
+def _log_likelihood_at_estimates(fit: Any, rows: Points) -> float:
+    """Return log p(rows | weights and parameters at their posterior means) under a fit of a mixture, in nats.
 
     Posterior means stand in for the maximum of the likelihood, which Gaussians do not have, as in mclust with a prior
     (Fraley & Raftery 2007).
     """
-    model, natural = scored.fit.model, scored.fit.estimate.natural
+    return float(log_likelihoods(fit.model.components, *_estimates(fit), rows).sum())
+
+
+def _estimates(fit: Any) -> tuple[Any, Float[np.ndarray, "one component"]]:
+    """Return (parameters, weights) of a fit of a mixture at their posterior means, as one draw of both."""
+    model, natural = fit.model, fit.estimate.natural
     weights, _ = model.expected_weights(natural)
     with jax.enable_x64(True):
         at_means = model.expected_components(jax.tree.map(jnp.asarray, natural))
-        parameters = jax.tree.map(lambda leaf: np.asarray(leaf)[None], at_means)
-    return float(log_likelihoods(model.components, parameters, weights[None], scored.training).sum())
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[None], at_means), weights[None]
 
 
 def _entropy(scored: _FitToScore) -> float:
@@ -312,6 +317,57 @@ def _relative_entropy(scored: _FitToScore) -> float:
     """Return 1 − entropy / (n log K), from 0 to 1; NaN for one component."""
     (size,) = scored.fit.size
     return 1 - _entropy(scored) / (len(scored.training) * np.log(size)) if size > 1 else float("nan")
+
+
+def likelihood_ratio_of_one_more(
+    result: Findings, size: Size | int | None, *, samples: int, seed: int, progress: bool
+) -> LikelihoodRatioTest:
+    """Return the bootstrap likelihood-ratio test of K components against K + 1.
+    `SearchResult.likelihood_ratio_test` calls this function.
+
+    result: a search of a mixture of rows.
+    size: K; None for the best size.
+    samples: the number of simulated tables.
+    seed: the seed of simulated tables and of the starts of fits.
+    progress: show a progress bar with a step for each fit.
+
+    Raises ValueError for other models, for sizes that are no number of components, and for no samples.
+    """
+    evaluator, training = _scored_search(result)
+    if isinstance(evaluator.base_model, LDA):
+        raise ValueError("got a search of LDA, expected one of a mixture of rows: topics have no such test here")
+    size = result.best_size if size is None else as_sizes([size], 1)[0]
+    samples, seed = whole_number("samples", samples, least=1), checked_seed(seed)
+    (number,), key, names = size, jax.random.key(seed), evaluator.size_names[0]
+    prepare_programs()
+    with progress_bar(2 * (samples + 1), "likelihood ratios", "fit", wanted=progress) as bar:
+
+        def fit(rows: Points, number: int, sample: int) -> Any:
+            if was_interrupted():
+                raise KeyboardInterrupt
+            start = int(np.random.default_rng((seed, sample, number)).integers(LARGEST_SEED))
+            found = fitted_from_scratch(evaluator, rows.dataset(), (number,), start, rows)
+            bar.update()
+            return found
+
+        def both(rows: Points, sample: int) -> tuple[Any, float]:
+            """Return (the fit of K, twice the gain in log-likelihood by one more component, NaN if a fit failed)."""
+            fewer, more = (fit(rows, each, sample) for each in (number, number + 1))
+            if fewer is None or more is None:
+                return fewer, float("nan")
+            return fewer, 2 * (_log_likelihood_at_estimates(more, rows) - _log_likelihood_at_estimates(fewer, rows))
+
+        null, observed = both(training, 0)
+        if np.isnan(observed):
+            raise ValueError(
+                f"got a fit of {number} or {number + 1} {names} that failed, expected sizes that can be fit"
+            )
+        simulated = []
+        for sample in range(1, samples + 1):
+            own_key, like = jax.random.fold_in(key, sample), cast(Points, training)
+            values = simulated_rows(null.model.components, own_key, *_estimates(null), like)[0]
+            simulated.append(both(replace(like, values=values), sample)[1])
+    return LikelihoodRatioTest(number, observed, np.array(simulated), names)
 
 
 def _scored_search(result: Findings) -> tuple[ModelEvaluator, Data]:

@@ -296,6 +296,46 @@ class OtherScores:
         return f"{self.describe()}\n\n{shown}\n\nWhat they measure:\n{measured}"
 
 
+@dataclass(frozen=True)
+class LikelihoodRatioTest:
+    """The result of `SearchResult.likelihood_ratio_test`: are K components enough, or are K + 1 needed?
+
+    | field | shape | meaning |
+    |---|---|---|
+    | `size` | | K, the number of components under the null hypothesis |
+    | `statistic` | | 2 [log L(K + 1) − log L(K)] of the data, with log L at the estimates of a fit, nats |
+    | `simulated` | (sample,) | the same of tables drawn from the fit with K components; NaN where a fit failed |
+    | `size_name` | | what sizes count, such as "components" |
+    """
+
+    size: int
+    statistic: float
+    simulated: Float[np.ndarray, " sample"]
+    size_name: str
+
+    @property
+    def p_value(self) -> float:
+        """The probability of a statistic at least as large if K components are the truth.
+
+        It is (1 + the number of simulated statistics at least as large) / (1 + the number of samples). A sample whose
+        fit failed counts as one that is at least as large.
+        """
+        smaller = np.sum(self.simulated < self.statistic)
+        return float(1 + len(self.simulated) - smaller) / (1 + len(self.simulated))
+
+    def describe(self) -> str:
+        """Return the result in a sentence or two."""
+        failed = int(np.isnan(self.simulated).sum())
+        noted = f" {failed} of them had no fit and count as larger." if failed else ""
+        gained = f"{self.size + 1} {self.size_name} gain {self.statistic:.1f} in twice the log-likelihood"
+        return (
+            f"{gained} over {self.size}; tables drawn from the fit with {self.size} gain as much or more with "
+            f"probability {self.p_value:.3g} ({len(self.simulated)} samples).{noted}"
+        )
+
+    __str__ = describe
+
+
 # ── the picture ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

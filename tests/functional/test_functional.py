@@ -387,7 +387,7 @@ for model, values in data:
 
 @pytest.mark.slow
 def test_an_exported_fit_takes_any_number_of_units():
-    """The number of units is a symbol, so that no branch may hang on it; the checks of types in tests cannot read it."""
+    """The number of units is a symbol, so that no branch may hang on it; checks of types in tests cannot read it."""
     done = subprocess.run([sys.executable, "-c", EXPORTED], env=os.environ, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

@@ -4,6 +4,7 @@ known."""
 from dataclasses import replace
 from functools import cache
 from itertools import combinations, permutations, product
+from typing import Any
 
 import jax
 import numpy as np
@@ -413,11 +414,7 @@ def test_criteria_of_mixtures_are_their_formulas():
     n, of_component = len(rows), 2 + 3
     for size in (1, 2, 3):
         fit = result.fit(size)
-        each = [
-            np.log(fit.weights()[k]) + multivariate_normal(fit.means().loc[k], fit.covariances()[k]).logpdf(rows)
-            for k in range(size)
-        ]
-        likelihood, number = np.logaddexp.reduce(each, axis=0).sum(), size - 1 + size * of_component
+        likelihood, number = log_likelihood_by_hand(fit, rows), size - 1 + size * of_component
         shares = fit.memberships().to_numpy()
         entropy = -(shares * np.log(np.maximum(shares, 1e-300))).sum()
         expected = {
@@ -435,6 +432,49 @@ def test_criteria_of_mixtures_are_their_formulas():
         assert table.loc[size, "held-out likelihood"] == pytest.approx(held_out[size], rel=1e-6)
     assert scores.chosen["BIC"] == (2,)
     assert scores.plot().get_xlabel() == "number of components"
+
+
+def log_likelihood_by_hand(fit: Any, rows: np.ndarray) -> float:
+    """Σ log Σ_k w_k Normal(row; mean_k, covariance_k) at the fit's estimates, by SciPy."""
+    each = [
+        np.log(fit.weights()[k]) + multivariate_normal(fit.means().loc[k], fit.covariances()[k]).logpdf(rows)
+        for k in range(fit.size[0])
+    ]
+    return float(np.logaddexp.reduce(each, axis=0).sum())
+
+
+def test_one_component_is_rejected_where_there_are_two():
+    result = search_of_rows()
+    one, two = (result.likelihood_ratio_test(size, samples=9, progress=False) for size in (1, 2))
+    assert one.p_value == 0.1  # none of 9 tables gains as much
+    assert two.p_value > 0.2
+    assert one.simulated.shape == (9,)
+    assert one.statistic > one.simulated.max()
+    fewer, more = (log_likelihood_by_hand(result.fit(size), np.asarray(result.training)) for size in (1, 2))
+    assert one.statistic == pytest.approx(2 * (more - fewer), rel=1e-3)  # the fits of the search have other starts
+    assert str(one).startswith("2 components gain")
+    assert "tables drawn from the fit with 1 gain as much or more with probability 0.1 (9 samples)." in str(one)
+    again = result.likelihood_ratio_test(1, samples=9, progress=False)
+    np.testing.assert_array_equal(again.simulated, one.simulated)
+    failed = replace(one, simulated=np.append(one.simulated[:8], np.nan))
+    assert failed.p_value == 0.2
+    assert "1 of them had no fit" in str(failed)
+    for wrong in ({"samples": 0}, {"size": 0}):
+        with pytest.raises(ValueError, match="got"):
+            result.likelihood_ratio_test(**wrong, progress=False)
+
+
+@pytest.mark.slow
+def test_the_likelihood_ratio_test_rejects_as_often_as_it_says():
+    """Forty tables of one group and of two: the p-value for the true number is at most 1/5 in about a fifth of them."""
+    rng, rejected = np.random.default_rng(4), []
+    for number in range(40):
+        groups = 1 + number % 2
+        rows = rng.normal(0, 1, (60, 2)) + 4.0 * (np.arange(60) % groups)[:, None]
+        model = lv.models.FiniteMixture(lv.models.FullCovarianceComponents.scaled_to(rows))
+        result = lv.search(model, rows, evidence="bound", max_size=2, starts=1, seed=0, progress=False)
+        rejected.append(result.likelihood_ratio_test(groups, samples=9, seed=number, progress=False).p_value <= 0.2)
+    assert 2 <= sum(rejected) <= 16  # 8 expected; outside by chance once in a thousand
 
 
 COLUMNS = 4
