@@ -258,7 +258,8 @@ def closest_partition(draws: Int[np.ndarray, "draw row"], index: pd.Index, loss:
 def draw_coclustering(draws: Int[np.ndarray, "draw row"], found: Partition, axes: "Axes") -> Caption:
     """Draw how probable it is that two rows are together as shaded squares, and return a caption.
 
-    Rows are ordered by their cluster in the partition and, within it, by their certainty. Lines separate the clusters.
+    Rows are ordered by their cluster in the partition. Within it, rows that are often together stand side by side.
+    Lines separate the clusters.
 
     draws: the cluster of each row in each draw. found: the partition. axes: matplotlib axes to draw on.
     """
@@ -270,6 +271,8 @@ def draw_coclustering(draws: Int[np.ndarray, "draw row"], found: Partition, axes
     if n_rows > MOST_DRAWN_ROWS:
         order = order[np.linspace(0, n_rows - 1, MOST_DRAWN_ROWS).astype(int)]
     together = coclustering(draws[:, order], pd.RangeIndex(len(order))).to_numpy()
+    moved = _alike_side_by_side(together, labels[order])
+    order, together = order[moved], together[np.ix_(moved, moved)]
     shades = LinearSegmentedColormap.from_list("together", [palette.background, palette.band, palette.main])
     shown = axes.imshow(together, cmap=shades, vmin=0.0, vmax=1.0, interpolation="nearest")
     ends = np.flatnonzero(np.diff(labels[order])) + 0.5
@@ -282,8 +285,8 @@ def draw_coclustering(draws: Int[np.ndarray, "draw row"], found: Partition, axes
     names = [str(number) for number in np.unique(labels[order])[wide]]
     axes.set_xticks(middles, names)
     axes.set_yticks(middles, names)
-    axes.set_xlabel("rows by cluster, most certain first")
-    axes.set_ylabel("rows by cluster, most certain first")
+    axes.set_xlabel("rows by cluster, those often together side by side")
+    axes.set_ylabel("rows by cluster")
     axes.grid(visible=False)
     for spine in axes.spines.values():
         spine.set_visible(True)
@@ -293,6 +296,28 @@ def draw_coclustering(draws: Int[np.ndarray, "draw row"], found: Partition, axes
     bar.outline.set_edgecolor(palette.faint)
     some = f" {MOST_DRAWN_ROWS:,} of {n_rows:,} rows are drawn." if n_rows > MOST_DRAWN_ROWS else ""
     return Caption("How probable it is that two rows are together", found.describe() + some)
+
+
+def _alike_side_by_side(
+    together: Float[np.ndarray, "row row"], labels: Int[np.ndarray, " row"]
+) -> Int[np.ndarray, " row"]:
+    """Return an order of the rows in which those of a cluster that are often together stand side by side, (row,).
+
+    Within each cluster it is that of the leaves of a tree (average linkage).
+
+    together: the probability that two rows are together. labels: the cluster of each row, increasing.
+    """
+    from scipy.cluster.hierarchy import leaves_list, linkage  # imported here: it takes a tenth of a second
+    from scipy.spatial.distance import squareform
+
+    parts = []
+    for cluster in np.unique(labels):
+        members = np.flatnonzero(labels == cluster)
+        if len(members) > 2:
+            apart = squareform(1 - together[np.ix_(members, members)], checks=False)
+            members = members[leaves_list(linkage(apart, "average"))]
+        parts.append(members)
+    return np.concatenate(parts)
 
 
 def _chosen(

@@ -351,11 +351,15 @@ def likelihood_ratio_of_one_more(
             return found
 
         def both(rows: Points, sample: int) -> tuple[Any, float]:
-            """Return (the fit of K, twice the gain in log-likelihood by one more component, NaN if a fit failed)."""
+            """Return (the fit of K, twice the gain in log-likelihood by one more component, NaN if a fit failed).
+
+            A loss counts as no gain, since K components are a special case of K + 1.
+            """
             fewer, more = (fit(rows, each, sample) for each in (number, number + 1))
             if fewer is None or more is None:
                 return fewer, float("nan")
-            return fewer, 2 * (_log_likelihood_at_estimates(more, rows) - _log_likelihood_at_estimates(fewer, rows))
+            gain = _log_likelihood_at_estimates(more, rows) - _log_likelihood_at_estimates(fewer, rows)
+            return fewer, 2 * max(gain, 0.0)
 
         null, observed = both(training, 0)
         if np.isnan(observed):

@@ -303,7 +303,7 @@ class LikelihoodRatioTest:
     | field | shape | meaning |
     |---|---|---|
     | `size` | | K, the number of components under the null hypothesis |
-    | `statistic` | | 2 [log L(K + 1) − log L(K)] of the data, with log L at the estimates of a fit, nats |
+    | `statistic` | | 2 [log L(K + 1) − log L(K)] of the data, at least 0, with log L at the estimates of a fit, nats |
     | `simulated` | (sample,) | the same of tables drawn from the fit with K components; NaN where a fit failed |
     | `size_name` | | what sizes count, such as "components" |
     """

@@ -9,7 +9,14 @@ import partition_oracles as exact
 import pytest
 
 import lvsearch as lv
-from lvsearch.fitted.partition_draws import LOSSES, MOST_ROWS, Partition, closest_partition, coclustering
+from lvsearch.fitted.partition_draws import (
+    LOSSES,
+    MOST_ROWS,
+    Partition,
+    _alike_side_by_side,
+    closest_partition,
+    coclustering,
+)
 from lvsearch.models.units import Row
 
 ROWS, NAMES = 6, pd.Index(list("abcdef"))
@@ -164,6 +171,18 @@ def test_the_picture_orders_rows_by_cluster(found: lv.SearchResult):
     assert shown[:12, :12].min() > 0.8
     assert shown[:12, 12:].max() < 0.2
     assert "2 clusters of 12, 12 rows" in "\n".join(text.get_text() for text in axes.texts)
+
+
+def test_rows_of_a_cluster_that_are_often_together_stand_side_by_side():
+    """Cluster 0 has two halves, whose rows are interleaved; cluster 1 comes after it."""
+    halves = np.array([0, 1, 0, 1, 0, 1, 2, 2])
+    labels = np.array([0, 0, 0, 0, 0, 0, 1, 1])
+    together = np.select([np.equal.outer(halves, halves), np.equal.outer(labels, labels)], [0.9, 0.4], 0.1)
+    np.fill_diagonal(together, 1.0)
+    order = _alike_side_by_side(together, labels)
+    assert sorted(order[:6].tolist()) == [0, 1, 2, 3, 4, 5]
+    assert halves[order[:6]].tolist() in ([0, 0, 0, 1, 1, 1], [1, 1, 1, 0, 0, 0])
+    assert order[6:].tolist() == [6, 7]
 
 
 def test_where_no_partitions_were_drawn_it_says_what_to_do(found: lv.SearchResult):

@@ -32,6 +32,7 @@ REDUCED = {
     "bring_your_own_model": Reduced(
         "ROWS, MAX_SIZE, TRIALS, GAUSSIAN_SIZES, WARMUP, DRAWS = 40, 2, 1, 4, 20, 20", pictures=2, slow=True
     ),
+    "clusters": Reduced("ROWS, MAX_SIZE, DRAWS, SWEEPS, SAMPLES = 40, 4, 100, 256, 4", pictures=5, slow=True),
     "cora": Reduced(
         "FOLDS, MAX_SIZE, RATES = 1, 4, (2.0, 5.0)\n"
         "RESTART_SIZES, RESTARTS, MARGINAL_MAX_SIZE, DOCUMENTS = (3,), 2, 4, 150",
