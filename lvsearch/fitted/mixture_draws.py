@@ -278,7 +278,7 @@ class MixtureDraws:
         doubt = "" if self.is_settled else ", of chains that do not agree yet or are not precise enough"
         return replace(
             estimate,
-            log_per_unit=float(self.log_predictive(data)["log_predictive"].sum()),
+            log_per_unit=float(self.log_predictive(data)["log_predictive"].to_numpy().sum()),
             method="partitions and hyper-parameters drawn, all else integrated out",
             averaged_over=f"{len(self):,} draws of all sizes and parameters{doubt}",
         )

@@ -336,6 +336,7 @@ def likelihood_ratio_of_one_more(
     evaluator, training = _scored_search(result)
     if isinstance(evaluator.base_model, LDA):
         raise ValueError("got a search of LDA, expected one of a mixture of rows: topics have no such test here")
+    rows = cast(Points, training)
     size = result.best_size if size is None else as_sizes([size], 1)[0]
     samples, seed = whole_number("samples", samples, least=1), checked_seed(seed)
     (number,), key, names = size, jax.random.key(seed), evaluator.size_names[0]
@@ -361,16 +362,16 @@ def likelihood_ratio_of_one_more(
             gain = _log_likelihood_at_estimates(more, rows) - _log_likelihood_at_estimates(fewer, rows)
             return fewer, 2 * max(gain, 0.0)
 
-        null, observed = both(training, 0)
+        null, observed = both(rows, 0)
         if np.isnan(observed):
             raise ValueError(
                 f"got a fit of {number} or {number + 1} {names} that failed, expected sizes that can be fit"
             )
         simulated = []
         for sample in range(1, samples + 1):
-            own_key, like = jax.random.fold_in(key, sample), cast(Points, training)
-            values = simulated_rows(null.model.components, own_key, *_estimates(null), like)[0]
-            simulated.append(both(replace(like, values=values), sample)[1])
+            own_key = jax.random.fold_in(key, sample)
+            values = simulated_rows(null.model.components, own_key, *_estimates(null), rows)[0]
+            simulated.append(both(replace(rows, values=values), sample)[1])
     return LikelihoodRatioTest(number, observed, np.array(simulated), names)
 
 
