@@ -243,11 +243,12 @@ class MixtureDraws:
         return log_likelihoods(self.model.components, self.parameters, self.weights, points)
 
     def log_predictive(self, data: Any) -> pd.DataFrame:
-        """Return log p(row | training rows) of each new row, averaged over all draws, as a table with a row for each.
+        """Return log p(row | training rows) of each new row, from all draws, as a table with a row for each.
 
-        Numbers of components, weights and parameters are integrated out in closed form given the partition and the
-        hyper-parameters of each draw; only these are averaged over draws. (Of Student's t, whose rows arise in
-        variants, all are.) Each row is scored by itself, without what the other new rows would tell.
+        The probability is averaged over draws, and then its logarithm is taken. Given the partition and the
+        hyper-parameters of a draw, the number of components, weights and parameters are integrated out in closed form.
+        For Student's t this is not possible, and the drawn ones are used. Each row is scored by itself, without what
+        the other new rows would tell. From `relabelled()` draws it is given their number of components with rows.
 
         data: the new rows.
 
@@ -268,8 +269,9 @@ class MixtureDraws:
     def predict(self, data: Any) -> PredictionEstimate:
         """Return how probable new rows are given the training rows, averaged over all draws, in nats.
 
-        For all rows together, each draw scores all of them before the average is taken; for rows one by one, each row
-        has an average of its own (`log_predictive`).
+        `log_whole_set` is the log of the average over draws of the probability of all rows together. Where there are
+        many rows a few draws decide it, and it tends to be too low. `log_per_unit` is the sum of `log_predictive`, in
+        which each row has an average of its own; compare models by it.
 
         data: the new rows. Raises ValueError for other columns.
         """

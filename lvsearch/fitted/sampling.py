@@ -71,6 +71,10 @@ def sample(
     - The hyper-parameters of LDA and of components, where they have priors.
     - `nodes`: the number of nodes at each level of a tree.
 
+    Weights and parameters that the chain integrates out are not among them. Of mixtures of rows,
+    `lv.mixture_posterior(model, data, prior=lv.sizes.Table([0, 0, 1])).draws()` has all of them at one size, here
+    three, with likelihoods of the rows, predictions and `to_arviz()`.
+
     Ctrl-C keeps the draws made so far.
 
     Raises ValueError for a process with a size, another model without one or with one that it cannot have, trees with

@@ -185,7 +185,7 @@ def annealed_evidence(
     islands: int = 2,
     particles: int = 16,
 ) -> EvidenceEnds:
-    """Return estimates of the evidence at one size from below and from above, in nats, by annealing.
+    """Return estimates of log p(data | size) by annealing, one low on average, the other high on average, in nats.
 
     model: the model. key: the random key. batch: the data; units (observations) count by their weight.
     size: a number, or one for each size variable; may be traced if `capacity` is given.
@@ -195,16 +195,20 @@ def annealed_evidence(
     islands: the number of particle groups; particles resample within their group.
     particles: the number of particles in each group.
 
-    It works for any model. It is slower than the paths that `lv.search` has for lvsearch's own models, and its length
-    is fixed: look at the distance between the two sides. In float32 (outside of `jax.enable_x64`) sums of thousands of
-    nats lose tenths.
+    It works for any model without elements that exist only on a chosen path. It is slower than the paths that
+    `lv.search` has for lvsearch's own models, and its length is fixed. Ends far apart show that a path is too short.
+    Ends close together do not prove that it is long enough: the second is high on average only if the forward paths
+    reached the posterior. In float32 (outside of `jax.enable_x64`) sums of thousands of nats lose tenths.
 
-    Derivatives with respect to the model and the batch, of any order and in both modes, are means over the particles at
-    the end of the forward paths (Fisher's identity; Louis 1982). They need little more memory than the estimates. They
-    are right as far as these particles are draws of the posterior. They are not those of the estimates as functions of
-    the random key, which resampling makes discontinuous.
+    Derivatives with respect to the model and the batch, of any order and in both modes, are estimates of those of
+    log p(data | size), from the particles at the end of the forward paths. The first is the mean slope of the log-joint
+    (Fisher's identity). The second is the mean second derivative plus the covariance of the slopes (Louis 1982), which
+    needs many more particles. Both ends have the same derivatives, so that their distance does not check these. They
+    need little more memory than the estimates, and are right as far as the particles are draws of the posterior. They
+    are not derivatives of the estimates at a fixed random key, which resampling makes discontinuous.
 
-    Raises ValueError for sizes that are not positive or above the capacity, and for axes without a length.
+    Raises ValueError for sizes that are not positive or above the capacity, for axes without a length, and for models
+    with elements that exist only on a chosen path.
     """
     places = checked_places(size, extents, capacity)
     require_extents(model, places)

@@ -330,18 +330,20 @@ class SearchResult(Findings):
     ) -> LikelihoodRatioTest:
         """Return the bootstrap likelihood-ratio test of K components of a mixture of rows against K + 1.
 
-        The statistic is twice the gain in log-likelihood by one more component. What it is if K components are the
-        truth has no closed form, so tables are drawn from the fit with K components, and both sizes are fitted to each
-        of them. The test is what poLCA's users and mclust (`mclustBootstrapLRT`) report. It answers another question
-        than the posterior: whether K can be rejected, not how probable it is.
+        The statistic is twice the gain in log-likelihood by one more component. Its distribution under K components has
+        no closed form, so tables are drawn from the fit with K components, and both sizes are fitted to each of them.
+        The test is what poLCA's users and mclust (`mclustBootstrapLRT`) report. It answers another question than the
+        posterior: whether K can be rejected, not how probable it is. If K was chosen by the same data, as the best size
+        was, the p-value is not calibrated.
 
         size: K; by default the best size.
         samples: the number of tables that are drawn; the p-value is a multiple of 1 / (samples + 1).
         seed: the seed of the tables and of the starts of fits.
         progress: show a progress bar.
 
-        Each table takes two fits from a random start. Log-likelihoods are at posterior means of the parameters, not at
-        their maximum, which mixtures of Gaussians do not have; the tables are fitted in the same way.
+        The data and each table take two fits, each from one random start. Log-likelihoods are at the means of the
+        variational fit, not at a maximum, which Gaussians of free variance do not have; so statistics and p-values
+        differ from those of mclust and poLCA. A loss counts as no gain.
 
         Returns a `LikelihoodRatioTest`. Raises ValueError for models other than mixtures of rows, and for no samples.
         Source: McLachlan (1987), *On bootstrapping the likelihood ratio test statistic for the number of components in

@@ -298,7 +298,7 @@ class OtherScores:
 
 @dataclass(frozen=True)
 class LikelihoodRatioTest:
-    """The result of `SearchResult.likelihood_ratio_test`: are K components enough, or are K + 1 needed?
+    """The result of `SearchResult.likelihood_ratio_test`: can K components be rejected in favour of K + 1?
 
     | field | shape | meaning |
     |---|---|---|
@@ -315,22 +315,26 @@ class LikelihoodRatioTest:
 
     @property
     def p_value(self) -> float:
-        """The probability of a statistic at least as large if K components are the truth.
+        """An estimate of the probability of a statistic at least as large if the fit with K components is the truth.
 
-        It is (1 + the number of simulated statistics at least as large) / (1 + the number of samples). A sample whose
-        fit failed counts as one that is at least as large.
+        It is (1 + the number of simulated statistics at least as large) / (1 + the number of samples), and so never
+        below 1 / (1 + the number of samples). A sample whose fit failed counts as one that is at least as large. Where
+        the fit with K + 1 has no higher likelihood, it is 1.
         """
         smaller = np.sum(self.simulated < self.statistic)
         return float(1 + len(self.simulated) - smaller) / (1 + len(self.simulated))
 
     def describe(self) -> str:
         """Return the result in a sentence or two."""
+        more, number = f"{self.size + 1} {self.size_name}", len(self.simulated)
+        if not self.statistic:
+            return f"{more} gain nothing in log-likelihood over {self.size}: nothing to test (p = 1)."
         failed = int(np.isnan(self.simulated).sum())
-        noted = f" {failed} of them had no fit and count as larger." if failed else ""
-        gained = f"{self.size + 1} {self.size_name} gain {self.statistic:.1f} in twice the log-likelihood"
+        as_large = number - int(np.sum(self.simulated < self.statistic))
+        noted = f" {failed} of them had no fit and count as gaining as much." if failed else ""
         return (
-            f"{gained} over {self.size}; tables drawn from the fit with {self.size} gain as much or more with "
-            f"probability {self.p_value:.3g} ({len(self.simulated)} samples).{noted}"
+            f"{more} gain {self.statistic:.1f} in twice the log-likelihood over {self.size}; {as_large} of {number} "
+            f"tables drawn from the fit with {self.size} gain as much: p = {self.p_value:.3g}.{noted}"
         )
 
     __str__ = describe

@@ -453,7 +453,10 @@ def test_one_component_is_rejected_where_there_are_two():
     fewer, more = (log_likelihood_by_hand(result.fit(size), np.asarray(result.training)) for size in (1, 2))
     assert one.statistic == pytest.approx(2 * (more - fewer), rel=1e-3)  # the fits of the search have other starts
     assert str(one).startswith("2 components gain")
-    assert "tables drawn from the fit with 1 gain as much or more with probability 0.1 (9 samples)." in str(one)
+    assert "over 1; 0 of 9 tables drawn from the fit with 1 gain as much: p = 0.1." in str(one)
+    nothing = replace(one, statistic=0.0)
+    assert nothing.p_value == 1
+    assert "gain nothing in log-likelihood over 1" in str(nothing)
     again = result.likelihood_ratio_test(1, samples=9, progress=False)
     np.testing.assert_array_equal(again.simulated, one.simulated)
     failed = replace(one, simulated=np.append(one.simulated[:8], np.nan))
