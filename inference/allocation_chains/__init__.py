@@ -8,7 +8,7 @@ from lvsearch.inference.allocation_chains.features import FeatureChain
 from lvsearch.inference.allocation_chains.models import (
     RowMixture,
     allocation_chain,
-    concentration_at,
+    concentrations_by_size,
     feature_chain,
     has_allocation_chain,
 )
@@ -45,7 +45,7 @@ __all__ = [
     "Seats",
     "advance",
     "allocation_chain",
-    "concentration_at",
+    "concentrations_by_size",
     "feature_chain",
     "has_allocation_chain",
     "is_enough",

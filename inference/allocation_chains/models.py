@@ -100,7 +100,7 @@ def _partition_chain(
             f"got {model.describe()}, expected a mixture of rows whose components are integrated out: a FiniteMixture, "
             "a TiedMixture or an IndependentNormalMixture"
         )
-    concentrations = np.array([concentration_at(model, size) for size in range(1, len(log_prior) + 1)])
+    concentrations = concentrations_by_size(model, len(log_prior))
     seating = SeatPrior.from_prior(log_prior, concentrations, int(np.sum(mixture.weight > 0)), mixture.capacity)
     return PartitionChain(mixture, hyper, seating)
 
@@ -112,6 +112,11 @@ def concentration_at(model: RowMixture, size: int) -> float:
     if isinstance(model, TiedMixture):
         return float(model.independent.concentration_at(size))
     return float(model.concentration_at(size))
+
+
+def concentrations_by_size(model: RowMixture, number: int) -> Float64[np.ndarray, " size"]:
+    """Return the Dirichlet concentration of each component of a mixture with 1, 2, … `number` components, (size,)."""
+    return np.array([concentration_at(model, size) for size in range(1, number + 1)])
 
 
 def feature_chain(

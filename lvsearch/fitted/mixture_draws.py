@@ -34,7 +34,7 @@ from lvsearch.inference.allocation_chains import (
     PartitionChain,
     RowMixture,
     allocation_chain,
-    concentration_at,
+    concentrations_by_size,
     log_seats_of_a_new_row,
     size_probabilities,
 )
@@ -59,8 +59,8 @@ if TYPE_CHECKING:
 
 STEPS = 30
 """The number of Gibbs steps for the parameters of a draw where components have several latent variables."""
-AT_ONCE, PREDICTED_AT_ONCE = 16, 64
-"""The number of draws that are computed at once, side by side; and that of draws from which rows are predicted."""
+AT_ONCE = 16
+"""The number of draws that are computed at once, side by side."""
 SIMULATED = 1
 """A number folded into the random key of simulated rows, so that it differs from the key of the parameters."""
 HELD = 0.95
@@ -276,12 +276,14 @@ class MixtureDraws:
         data: the new rows. Raises ValueError for other columns.
         """
         each, weights = self.log_likelihood(data), np.full(len(self), 1 / len(self))
-        estimate = estimate_prediction(weights, each, self.training.nouns.unit, "mixtures with their parameters drawn")
+        method = "partitions and hyper-parameters drawn, all else integrated out"
+        if not self._knows_labels:
+            method = "mixtures with their parameters drawn"
+        estimate = estimate_prediction(weights, each, self.training.nouns.unit, method)
         doubt = "" if self.is_settled else ", of chains that do not agree yet or are not precise enough"
         return replace(
             estimate,
             log_per_unit=float(self.log_predictive(data)["log_predictive"].to_numpy().sum()),
-            method="partitions and hyper-parameters drawn, all else integrated out",
             averaged_over=f"{len(self):,} draws of all sizes and parameters{doubt}",
         )
 
@@ -376,6 +378,11 @@ class MixtureDraws:
 
     # ── inner ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
+    @property
+    def _knows_labels(self) -> bool:
+        """False if rows arise in variants (Student's t), which kept partitions do not tell."""
+        return self.model.components.n_variants == 1
+
     def _log_predictive(self, points: Points) -> Float64[np.ndarray, "draw row"]:
         """Return log p(row | partition and hyper-parameters) of new rows in each draw, (draw, row), in nats.
 
@@ -383,7 +390,7 @@ class MixtureDraws:
 
         points: the new rows.
         """
-        if self.model.components.n_variants > 1:
+        if not self._knows_labels:
             return self.log_likelihood(points)
         parts = np.stack([by_appearance(each) for each in self.labels])
         # one chain has all rows, the new ones without labels, so that their statistics lie alike
@@ -395,14 +402,15 @@ class MixtureDraws:
         positions = np.flatnonzero(np.asarray(chain.mixture.weight) > 0)
         labels = np.full((chain.mixture.elements, len(self)), -1, np.int32)
         labels[positions[: len(known)]] = parts.T
-        counts = (parts[..., None] == np.arange(chain.n_places)).sum(axis=1)
-        log_seats = log_seats_of_a_new_row(self.log_prior, _concentrations(self.model, self.log_prior), counts).T
+        counts = np.stack([np.bincount(each, minlength=chain.n_places) for each in parts])
+        concentrations = concentrations_by_size(self.model, len(self.log_prior))
+        log_seats = log_seats_of_a_new_row(self.log_prior, concentrations, counts).T
         log_hyper = {name: np.log(each).reshape(len(self), -1).T for name, each in self.hyperparameters.items()}
         found = []
         with jax.enable_x64(True):
-            for first in range(0, len(self), PREDICTED_AT_ONCE):
+            for first in range(0, len(self), AT_ONCE):
                 # the last call repeats draws, since all calls have the same length
-                some = np.minimum(np.arange(first, first + PREDICTED_AT_ONCE), len(self) - 1)
+                some = np.minimum(np.arange(first, first + AT_ONCE), len(self) - 1)
                 own = {name: each[:, some] for name, each in log_hyper.items()}
                 each = _predictive(chain, labels[:, some], own, log_seats[:, some], positions[len(known) :])
                 found.append(np.asarray(each).T[: len(self) - first])
@@ -580,14 +588,9 @@ def _drawn_sizes(
     """
     parts = labels.max(axis=1) + 1
     counts = np.stack([np.bincount(each, minlength=parts.max()) for each in labels])
-    probability = size_probabilities(log_prior, _concentrations(model, log_prior), counts)
+    probability = size_probabilities(log_prior, concentrations_by_size(model, len(log_prior)), counts)
     below = np.cumsum(probability, axis=1) < random.random((len(labels), 1)) * probability.sum(axis=1, keepdims=True)
     return np.maximum(below.sum(axis=1) + 1, parts)
-
-
-def _concentrations(model: RowMixture, log_prior: Float64[np.ndarray, " size"]) -> Float64[np.ndarray, " size"]:
-    """Return the Dirichlet concentration of each component at as many sizes 1, 2, … as the prior has, (size,)."""
-    return np.array([concentration_at(model, size) for size in range(1, len(log_prior) + 1)])
 
 
 def _matching_order(

@@ -148,6 +148,7 @@ def test_predictions_of_rows_in_variants_agree_with_enumeration():
     draws = drawn(lv.models.FiniteMixture(component, CONCENTRATION), rows)
     truth = exact_predictive(log_rows_of_variants(component), rows, new, dynamic=False)
     assert_predicted(draws, new, truth)
+    assert "parameters drawn" in draws.predict(lv.Points.from_array(new)).method
 
 
 @pytest.mark.slow
