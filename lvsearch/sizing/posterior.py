@@ -256,10 +256,9 @@ def prior_influence(
 def in_percent(probability: float) -> str:
     """Return a probability such as "74 %", with "more than 99 %" and "less than 1 %" at the ends.
 
-    No rounding claims certainty. Raises ValueError outside [0, 1].
+    No rounding claims certainty. Raises ValueError outside [0, 1], by more than rounding.
     """
-    if not 0.0 <= probability <= 1.0:
-        raise ValueError(f"A probability lies in [0, 1]: got {probability}.")
+    probability = _without_rounding(probability)
     if probability > 0.99:
         return "more than 99 %"
     return "less than 1 %" if 0.0 < probability < 0.01 else f"{100 * probability:.0f} %"
@@ -268,15 +267,25 @@ def in_percent(probability: float) -> str:
 def format_probability(probability: float) -> str:
     """Return a probability with three digits, such as "0.741", with ">0.999" and "<0.001" at the ends.
 
-    No rounding claims certainty. Raises ValueError outside [0, 1].
+    No rounding claims certainty. Raises ValueError outside [0, 1], by more than rounding.
     """
-    if not 0.0 <= probability <= 1.0:
-        raise ValueError(f"A probability lies in [0, 1]: got {probability}.")
+    probability = _without_rounding(probability)
     if probability > 0.999:
         return ">0.999"
     if 0.0 < probability < 0.001:
         return "<0.001"
     return f"{probability:.3f}"
+
+
+ROUNDING = 1e-9
+"""By how much rounding may put a probability beyond 0 or 1: a sum of shares may be 1.0000000000000002."""
+
+
+def _without_rounding(probability: float) -> float:
+    """Return the probability in [0, 1]. Raises ValueError if it lies beyond by more than `ROUNDING`."""
+    if not -ROUNDING <= probability <= 1.0 + ROUNDING:
+        raise ValueError(f"A probability lies in [0, 1]: got {probability}.")
+    return min(max(probability, 0.0), 1.0)
 
 
 def _check_estimates(sizes: Sequence[Size], log_prior: PerSize, estimate: PerSize, standard_error: PerSize) -> None:

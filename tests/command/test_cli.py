@@ -1,6 +1,8 @@
 """The command line, called in process on a tiny corpus: what it writes, what it refuses, how it ends."""
 
+import contextlib
 import inspect
+import io
 import json
 import re
 import shutil
@@ -59,11 +61,17 @@ def search_arguments(files, out):
 
 
 @pytest.fixture(scope="module")
-def run(files, tmp_path_factory):
-    """The folder of one finished search."""
-    out = tmp_path_factory.mktemp("search") / "run"
-    assert cli.main(search_arguments(files, out)) == 0
-    return out
+def searched(files, tmp_path_factory):
+    """(The folder of one finished search, what the command printed of it with --json)."""
+    out, printed = tmp_path_factory.mktemp("search") / "run", io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        assert cli.main([*search_arguments(files, out), "--json"]) == 0
+    return out, printed.getvalue()
+
+
+@pytest.fixture(scope="module")
+def run(searched):
+    return searched[0]
 
 
 def tree(folder):
@@ -122,10 +130,11 @@ def test_the_command_asks_by_default_what_python_asks(files, tmp_path, monkeypat
     class AskedError(ValueError):
         pass
 
-    asked = {}
+    asked, documents = {}, []
 
     def record(model, data, **given):
         asked.update(given, model=model)
+        documents.extend([data, given["held_out"]])
         raise AskedError
 
     monkeypatch.setattr(api, "search", record)
@@ -138,6 +147,8 @@ def test_the_command_asks_by_default_what_python_asks(files, tmp_path, monkeypat
         name: usual[name] for name in asked if name not in of_command
     }
     assert asked["model"].describe() == lv.models.LDA().describe()
+    assert sum(map(len, documents)) == 60
+    assert sum(corpus.n_tokens for corpus in documents) == 1800
 
 
 @pytest.mark.parametrize(("quiet", "terminal"), [(False, True), (True, True), (False, False)])
@@ -157,11 +168,16 @@ def test_the_command_speaks_before_it_reads(quiet, terminal, tmp_path, monkeypat
     assert heard == [f"lvsearch: reading {path} …\n" if terminal and not quiet else ""]
 
 
-def test_json_is_one_object_with_the_documented_keys(run, capsys, tmp_path):
-    copy = tmp_path / "run"
-    shutil.copytree(run, copy)
-    assert cli.main(["report", str(copy), "--no-cache", "--json"]) == 0
-    found, result = json.loads(capsys.readouterr().out), lv.load(run)
+@pytest.mark.parametrize("command", ["search", pytest.param("report", marks=pytest.mark.slow)])
+def test_json_is_one_object_with_the_documented_keys(command, searched, capsys, tmp_path):
+    run, printed = searched
+    copy = run
+    if command == "report":
+        copy = tmp_path / "run"
+        shutil.copytree(run, copy)
+        assert cli.main(["report", str(copy), "--no-cache", "--json"]) == 0
+        printed = capsys.readouterr().out
+    found, result = json.loads(printed), lv.load(run)
     page = Path(lv.__file__).parents[1] / "docs" / "how-to" / "topics-in-a-csv.md"
     documented = re.findall(r"^\| (`.*?) \|", page.read_text(encoding="utf-8"), re.MULTILINE)
     assert set(found) == {key for cell in documented for key in re.findall(r"`(\w+)`", cell)}
@@ -197,6 +213,7 @@ def test_ctrl_c_keeps_what_is_done_and_resume_finishes(run, files, tmp_path, mon
     assert "finished" in capsys.readouterr().out
 
 
+@pytest.mark.slow  # what is read is compared in the test of what the command asks
 def test_texts_are_read_line_by_line(files, tmp_path):
     arguments = ["search", "--texts", str(files / "docs.txt"), "--max-size", "1", "--held-out", "0", "--starts", "1"]
     assert cli.main([*arguments, "--evidence", "bound", "--out", str(tmp_path / "run"), *ENDING]) == 0

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fits_without_parameters import fit_without_parameters
 
 import lvsearch as lv
 
@@ -15,18 +16,23 @@ WRONG_SEEDS = (-1, 2**40)
 
 
 @cache
-def fits() -> dict[str, Any]:
+def cases() -> dict[str, tuple[lv.models.Model, Any]]:
     rng = np.random.default_rng(0)
     rows = np.concatenate([rng.normal(mean, 0.5, (8, 2)) for mean in (-3, 3)])
     kinds, counts = lv.models, rng.poisson(3, (8, 4))
-    mixture = kinds.FiniteMixture(kinds.DiagonalComponents.scaled_to(rows))
-    chain = kinds.HiddenMarkov(kinds.DiagonalComponents.scaled_to(rows))
+    kind = kinds.DiagonalComponents.scaled_to(rows)
     return {
-        "mixture": lv.fit(mixture, rows, size=2),
-        "sequences": lv.fit(chain, lv.Groups.from_arrays([rows]), size=2),
-        "topics": lv.fit(kinds.LDA(), lv.Corpus.from_any(counts), size=2),
-        "counts": lv.fit(kinds.PoissonFactorization(), counts, size=2),
+        "mixture": (kinds.FiniteMixture(kind), rows),
+        "sequences": (kinds.HiddenMarkov(kind), lv.Groups.from_arrays([rows])),
+        "topics": (kinds.LDA(), lv.Corpus.from_any(counts)),
+        "counts": (kinds.PoissonFactorization(), counts),
     }
+
+
+@cache
+def fits() -> dict[str, Any]:
+    """Numbers are refused before any parameter is read."""
+    return {name: fit_without_parameters(*case) for name, case in cases().items()}
 
 
 def points() -> lv.Points:
@@ -75,21 +81,26 @@ def test_wrong_seeds_are_refused(name: str, wrong: Any) -> None:
 
 @pytest.mark.parametrize("wrong", [-1, 9, True], ids=repr)
 def test_numbers_of_topics_and_documents_that_there_are_not_are_refused(wrong: Any) -> None:
-    for call in (fits()["topics"].representative, fits()["topics"].document):
+    topics = lv.fit(lv.models.Unigram(), cases()["topics"][1], size=1)
+    for call in (topics.representative, topics.document):
         with pytest.raises(ValueError, match="expected"):
             call(wrong)
 
 
 def test_columns_that_are_called_like_those_of_samples_are_kept() -> None:
-    """Drawn rows of clusters have a column `component` beside those of the data, and drawn sequences two."""
-    mixture, sequences = fits()["mixture"], fits()["sequences"]
+    """Drawn rows of clusters have a column `component` beside those of the data."""
+    mixture = lv.fit(*cases()["mixture"], size=2)
     named = lv.Points.from_array(mixture.training.values, columns=["component", "x"])
     drawn = replace(mixture, training=named).sample(3)
     assert list(drawn) == ["component", "x", "component"]
     np.testing.assert_array_equal(drawn, mixture.sample(3))
-    groups = replace(
-        sequences.training, rows=lv.Points.from_array(mixture.training.values, columns=["state", "sequence"])
-    )
-    drawn = replace(sequences, training=groups).sample([3])
+
+
+@pytest.mark.slow
+def test_columns_that_are_called_like_those_of_drawn_sequences_are_kept() -> None:
+    """There are two of them."""
+    sequences = lv.fit(*cases()["sequences"], size=2)
+    rows = lv.Points.from_array(sequences.training.rows.values, columns=["state", "sequence"])
+    drawn = replace(sequences, training=replace(sequences.training, rows=rows)).sample([3])
     assert list(drawn) == ["sequence", "state", "state", "sequence"]
     np.testing.assert_array_equal(drawn, sequences.sample([3]))

@@ -51,6 +51,10 @@ def test_the_bounds_shown_are_proved_too():
     assert "at least −1,235 and at most −1,000 nats (proved)" in shown
     assert "is −12.0 nats" in repr(replace(topics(), evidence=lv.Evidence(-12.0)))
     assert "nothing is proved" in repr(replace(topics(), evidence=lv.Evidence(-np.inf, np.inf)))
+
+
+@pytest.mark.slow
+def test_a_plug_in_fit_says_of_what_its_probability_is():
     assert "log p(data | these estimated parameters)" in repr(topics("plug-in"))
 
 
@@ -114,15 +118,21 @@ def test_every_kind_of_fit_names_methods_that_it_has_and_prints_a_card(kind: typ
     assert all(callable(getattr(kind, call.partition("(")[0])) for call in kind._useful_calls)
 
 
-def test_a_latent_class_is_named_by_its_frequent_answers_to_two_questions():
+@pytest.mark.parametrize("fitted", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_latent_class_is_named_by_its_frequent_answers_to_two_questions(fitted: bool):
     """The names were "smokes=often 0.0895, smokes=never 0.91": one question twice, the rare answer first."""
     z = np.repeat([0, 1], 20)
     often = np.random.default_rng(0).random((3, 40)) < np.where(z, 0.9, 0.1)
     frame = pd.DataFrame(dict(zip(("smokes", "drinks", "eats"), np.where(often, "often", "never"), strict=True)))
     points = lv.Points.from_categories(frame)
-    kind = lv.models.CategoricalComponents.from_columns(points.columns)
-    fit = lv.fit(lv.models.FiniteMixture(kind), points, size=2, seed=0)
-    for name in fit.component_names():
+    if fitted:
+        kind = lv.models.CategoricalComponents.from_columns(points.columns)
+        names = lv.fit(lv.models.FiniteMixture(kind), points, size=2, seed=0).component_names()
+    else:
+        means = pd.DataFrame([points.values[z == k].mean(axis=0) for k in (0, 1)], columns=points.columns)
+        names = fitted_model.column_names_of(means, points, relative=True)
+    assert len(names) == 2
+    for name in names:
         answers = [answer.rsplit(" ", 1) for answer in name.split(", ")]
         assert len({answer.split("=")[0] for answer, _ in answers}) == 2
         assert len({answer.split("=")[1] for answer, _ in answers}) == 1  # all "often", or all "never"
@@ -148,8 +158,8 @@ def test_a_process_of_topics_calls_them_topics():
 
 
 def test_the_card_of_one_component_of_one_column_names_only_calls_that_answer():
-    rows = pd.DataFrame({"x": np.arange(9.0)})
-    fit = lv.fit(lv.models.FiniteMixture(lv.models.DiagonalComponents.scaled_to(rows)), rows, size=1)
+    rows = pd.DataFrame({"x": np.arange(9.0) % 2})
+    fit = lv.fit(lv.models.FiniteMixture(lv.models.BernoulliComponents()), rows, size=1)
     assert "uncertain" not in repr(fit)
     assert "plot_clusters" not in repr(fit)
     assert "fit.uncertain()" in repr(clusters())

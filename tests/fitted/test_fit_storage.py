@@ -20,6 +20,10 @@ def documents() -> FittedModel:
 
 
 def clusters() -> FittedModel:
+    return lv.fit(lv.models.FiniteMixture(), lv.Points.from_array(ROWS), size=2)
+
+
+def matrices() -> FittedModel:
     return lv.fit(lv.models.FiniteMixture(lv.models.FullCovarianceComponents()), lv.Points.from_array(ROWS), size=2)
 
 
@@ -39,8 +43,7 @@ def images() -> FittedModel:
     "make",
     [
         *(pytest.param(make, marks=pytest.mark.smoke) for make in (documents, clusters)),
-        process,
-        *(pytest.param(make, marks=pytest.mark.slow) for make in (states, images)),
+        *(pytest.param(make, marks=pytest.mark.slow) for make in (matrices, process, states, images)),
     ],
 )
 def test_a_fit_comes_back_to_the_bit(make: Callable[[], FittedModel], tmp_path):
@@ -77,6 +80,6 @@ def test_folders_of_another_kind_say_what_they_hold(tmp_path):
 
 def test_a_class_that_is_not_known_is_named(tmp_path, monkeypatch):
     clusters().save(tmp_path / "fit")
-    monkeypatch.delattr(lv.models, "FullCovarianceComponents")
-    with pytest.raises(CorruptFolderError, match="'FullCovarianceComponents', which this version"):
+    monkeypatch.delattr(lv.models, "DiagonalComponents")
+    with pytest.raises(CorruptFolderError, match="'DiagonalComponents', which this version"):
         lv.load_fit(tmp_path / "fit")

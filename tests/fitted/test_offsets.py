@@ -39,13 +39,10 @@ def is_truth(labels: np.ndarray) -> bool:
     return len({*zip(TRUTH, labels, strict=True)}) == 3
 
 
-QUICK = ("diagonal", "full", "weak")
-"""In the fast tier: columns one by one, columns together, and scales that are inferred. The rest puts the origin into
-the rows as these do."""
-
-
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in models()]
+    # the others put the origin into the rows as the first does
+    "name",
+    [pytest.param(name, marks=() if name == "diagonal" else pytest.mark.slow) for name in models()],
 )
 def test_a_mixture_of_unix_times_puts_every_row_into_its_cluster(name: str) -> None:
     values = rows()
@@ -58,6 +55,7 @@ def test_a_mixture_of_unix_times_puts_every_row_into_its_cluster(name: str) -> N
         assert is_truth(fit.predict(values))
 
 
+@pytest.mark.slow
 def test_a_hidden_markov_model_of_unix_times_knows_the_state_of_every_row() -> None:
     frame = pd.DataFrame(rows(), columns=["a", "b"])
     groups = lv.Groups.from_frame(frame.assign(sequence="one"), group="sequence")
@@ -71,5 +69,7 @@ def test_float64_is_asked_for_where_rounding_would_merge_rows_and_nowhere_else()
     holed = np.where(np.arange(120).reshape(60, 2) % 7 == 0, np.nan, rows())
     assert needs_double(lv.Points.from_array(rows()).dataset())
     assert needs_double(lv.Points.from_array(holed, missing="nan").dataset())  # a 0 in a hole is no spread
+    frame = pd.DataFrame(rows(), columns=["a", "b"]).assign(sequence="one")
+    assert needs_double(lv.Groups.from_frame(frame, group="sequence").dataset())
     assert not needs_double(lv.Points.from_array(near).dataset())
     assert not needs_double(lv.Points.from_array(1e6 * near).dataset())

@@ -8,6 +8,7 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
+import partition_oracles
 import pytest
 from jax.scipy.special import betaln as betaln_of
 from jax.scipy.special import gammaln as gammaln_of
@@ -16,7 +17,13 @@ from scipy.special import betaln, gammaln, logsumexp
 import lvsearch as lv
 from lvsearch import functional
 from lvsearch.inference.engine import meanfield
-from lvsearch.models import BernoulliComponents, DiagonalComponents, FiniteMixture, IndependentNormalMixture
+from lvsearch.models import (
+    BernoulliComponents,
+    DiagonalComponents,
+    FiniteMixture,
+    IndependentNormalMixture,
+    KnownCovarianceComponents,
+)
 
 ONES, ZEROS, WEIGHT = 1.5, 0.8, 0.7
 BITS = np.array([[1, 1, 0], [1, 0, 0], [0, 1, 1], [1, 1, 0], [0, 0, 1]], float)
@@ -59,7 +66,7 @@ LDA = lv.models.LDA(2.0, 0.3)
 @pytest.mark.parametrize(
     ("model", "data", "size"),
     [
-        (LDA, COUNTS, 3),
+        pytest.param(LDA, COUNTS, 3, marks=pytest.mark.slow),
         (FiniteMixture(), np.random.default_rng(0).normal(size=(13, 2)), 2),
         pytest.param(lv.models.HDP(), COUNTS, 3, marks=pytest.mark.slow),
         pytest.param(lv.models.IBP(), np.random.default_rng(0).normal(size=(9, 3)), 2, marks=pytest.mark.slow),
@@ -93,14 +100,21 @@ def test_updates_climb_to_what_the_engine_calls_the_bound(model, data, size):
     np.testing.assert_allclose(bounds[-1], of_engine, rtol=1e-5)
 
 
-def test_derivatives_agree_with_finite_differences(float64, two_groups):
+@pytest.mark.parametrize(
+    "components",
+    [
+        pytest.param(lambda number: KnownCovarianceComponents(1.0, 0.0, number), id="pseudo_count"),
+        pytest.param(lambda number: DiagonalComponents(rate=number), id="rate", marks=pytest.mark.slow),
+    ],
+)
+def test_derivatives_agree_with_finite_differences(float64, two_groups, components):
     """Of the bound, and of a share of q, which knows the way there only through the point where it ends."""
     batch, extents = functional.batch_of(FiniteMixture(), two_groups)
     vb = functional.mean_field(2, extents)
-    start = jax.jit(vb.init)(FiniteMixture(), jax.random.key(0), batch)
+    start = jax.jit(vb.init)(FiniteMixture(components(0.5)), jax.random.key(0), batch)
 
-    def both(concentration, rate, settled):
-        model = FiniteMixture(DiagonalComponents(rate=rate), concentration)
+    def both(concentration, number, settled):
+        model = FiniteMixture(components(number), concentration)
         end = vb.settle(model, start, batch, 400) if settled else vb.run(model, start, batch, 400)
         return vb.elbo(model, end, batch), end.globals.mean["weights"][0]
 
@@ -117,8 +131,13 @@ def test_derivatives_agree_with_finite_differences(float64, two_groups):
             np.testing.assert_allclose(each[:, which], expected, rtol=1e-5)
 
 
-def test_many_fits_side_by_side_are_those_one_by_one(two_groups):
-    model, vb = FiniteMixture(), functional.mean_field(2, {"dim": 2})
+@pytest.mark.parametrize(
+    "components",
+    [KnownCovarianceComponents(1.0), pytest.param(DiagonalComponents(), marks=pytest.mark.slow)],
+    ids=["known", "diagonal"],
+)
+def test_many_fits_side_by_side_are_those_one_by_one(two_groups, components):
+    model, vb = FiniteMixture(components), functional.mean_field(2, {"dim": 2})
     sets = jnp.stack([jnp.asarray(two_groups), jnp.asarray(two_groups[::-1] * 1.5)]).astype(jnp.float32)
     keys = jax.random.split(jax.random.key(0), 3)
 
@@ -131,7 +150,11 @@ def test_many_fits_side_by_side_are_those_one_by_one(two_groups):
     np.testing.assert_allclose(many, [[one(key, values) for key in keys] for values in sets], rtol=1e-5)
 
 
-@pytest.mark.parametrize("model", [FiniteMixture(), IndependentNormalMixture(scale=4.0)], ids=["finite", "independent"])
+@pytest.mark.parametrize(
+    "model",
+    [pytest.param(FiniteMixture(), marks=pytest.mark.slow), IndependentNormalMixture(scale=4.0)],
+    ids=["finite", "independent"],
+)
 def test_clear_clusters_of_many_rows_are_found(model):
     """Both components began as a blur of all rows where labels were random, and ended so: 475 nats below."""
     rng = np.random.default_rng(0)
@@ -205,7 +228,39 @@ def test_density_is_that_of_the_conjugate_posterior():
     np.testing.assert_allclose(jax.jit(density.log_density)(position), by_hand.sum(), rtol=1e-5)
 
 
-@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.slow), 2])
+def test_annealed_evidence_and_its_slope_in_the_data_are_those_of_all_partitions(float64):
+    """Components of known covariance; both ends have one slope."""
+    values, pseudo_count, step = np.array([[0.4], [-1.2], [2.1], [0.9], [-0.6]]), 0.5, 1e-5
+    model = FiniteMixture(KnownCovarianceComponents(1.0, 0.0, pseudo_count), WEIGHT)
+    batch, extents = functional.batch_of(model, values)
+    way = np.random.default_rng(0).normal(size=values.shape)
+
+    def ends(cells):
+        moved = functional.Batch(functional.Row(cells, batch.units.observed), batch.weight)
+        return functional.annealed_evidence(
+            model, jax.random.key(1), moved, size=2, extents=extents, steps=40, islands=16, particles=64
+        )
+
+    found, slopes = jax.jit(lambda cells: jax.jvp(ends, (cells,), (jnp.asarray(way),)))(batch.units.value)
+    marginal = partition_oracles.known_marginal(np.eye(1), np.zeros(1), pseudo_count)
+    behind, exact, ahead = (
+        partition_oracles.log_evidence(
+            values + t * way, marginal, lambda labels: partition_oracles.log_finite_prior(labels, 2, WEIGHT)
+        )
+        for t in (-step, 0.0, step)
+    )
+    forward, backward, slope = (np.asarray(each) for each in (found.forward, found.backward, slopes.forward))
+    error = np.hypot(forward.std(), backward.std()) / np.sqrt(16) + 0.01
+    assert forward.mean() - 3 * error < exact < backward.mean() + 3 * error
+    assert backward.mean() - forward.mean() < 0.3
+    np.testing.assert_allclose(slope, slopes.backward, rtol=1e-12)
+    error = slope.std(ddof=1) / np.sqrt(16)
+    assert abs(slope.mean() - (ahead - behind) / (2 * step)) < 6 * error
+    assert error < 0.1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [1, 2])
 def test_annealed_evidence_has_the_enumerated_number_between_its_ends(float64, size):
     model = bernoulli()
     batch, extents = functional.batch_of(model, BITS)
@@ -259,6 +314,7 @@ def test_derivatives_of_annealed_evidence_are_those_of_the_enumerated_evidence(f
         assert np.all(error < 0.15)
 
 
+@pytest.mark.slow
 def test_both_ends_of_annealed_evidence_have_the_slope_of_the_evidence_in_the_data(float64):
     """One component with normal-gamma parameters: the rows are distributed as Student's t, whose slope is in closed
     form.
@@ -393,7 +449,7 @@ def test_an_exported_fit_takes_any_number_of_units():
 
 
 @pytest.mark.parametrize(
-    "name", ["transform", "run", *(pytest.param(n, marks=pytest.mark.slow) for n in ("settle", "gibbs", "evidence"))]
+    "name", ["run", *(pytest.param(n, marks=pytest.mark.slow) for n in ("transform", "settle", "gibbs", "evidence"))]
 )
 def test_a_model_does_not_keep_the_precision_of_its_first_use(name):
     """In float32, outside of any program, and then in float64: `fit.score` failed for good after `transform`."""
@@ -419,6 +475,7 @@ def test_a_model_does_not_keep_the_precision_of_its_first_use(name):
         assert fit.functional().score(functional.batch_of(model, BITS).batch).dtype == np.float64
 
 
+@pytest.mark.slow  # the slope of the bound and the values of the score are in the fast tier
 def test_a_fits_score_has_a_slope_in_the_data(float64, two_groups):
     fit = lv.fit(FiniteMixture(), two_groups, size=2)
     inside, (batch, _) = fit.functional(), functional.batch_of(fit.model, two_groups)

@@ -98,7 +98,7 @@ def kept(work: Callable[[], object]) -> Counter[str]:
 @pytest.mark.parametrize("work", [searching, pytest.param(sampling, marks=pytest.mark.slow)])
 def test_searches_and_samples(work: Callable[[Model, object], object]):
     """Of one model; of every other in the slow tier."""
-    assert not kept(partial(work, *SIZED["mixture, full"]()))
+    assert not kept(partial(work, *SIZED["mixture"]()))
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ print(jax.config.jax_compilation_cache_dir, sum(event.endswith("/cache_hits") fo
 FIT = "lv.fit(lv.models.LDA(), np.eye(4, 3, dtype=int) + 1, size=2, seed=0)"
 BEGIN = "from lvsearch.inference.compiles import prepare_programs; prepare_programs()"
 """What every fit, search and sampling begins with."""
+DRAW = f"{BEGIN}; jax.jit(lambda x: jax.random.gamma(jax.random.key(0), x, (3,)))(1.0)"
 COMMAND = "from lvsearch.command import cli; cli.main(['report', 'nothing', {!r}, {!r}][:{}])"
 
 
@@ -48,15 +49,16 @@ def run(home: Path, first: str = "", work: str = BEGIN, **environment: str) -> t
     return folder, int(hits), "\n".join(said)
 
 
-def test_the_second_process_reads_what_the_first_compiled(tmp_path: Path):
+@pytest.mark.parametrize("work", [DRAW, pytest.param(FIT, marks=pytest.mark.slow)], ids=["draw", "fit"])
+def test_the_second_process_reads_what_the_first_compiled(tmp_path: Path, work: str):
     home = tmp_path / ".cache" / "lvsearch"
-    folder, hits, said = run(tmp_path, work=FIT)
+    folder, hits, said = run(tmp_path, work=work)
     assert Path(folder).parent == home
     assert str(home) in said
     assert "LVSEARCH_CACHE=off" in said
     kept = set(Path(folder).iterdir())
     assert kept
-    again, more, silent = run(tmp_path, work=FIT)
+    again, more, silent = run(tmp_path, work=work)
     assert (again, silent) == (folder, "")
     assert more > hits + len(kept) / 2
     assert kept <= set(Path(folder).iterdir())

@@ -545,7 +545,34 @@ def fit_case(index: int) -> Fitted:
         return Fitted(case, data.batches, start, end)
 
 
-@pytest.fixture(params=CASES, ids=lambda case: case.name)
+VARIATIONS = (
+    "LDA plug-in",
+    "admixture",
+    "point mixture",
+    "finite mixture, scales inferred",
+    "HDP mixture",
+    "noisy Poisson factorization",
+    "GM-mixture",
+    "GM-LDA of tokens",
+)
+"""Rows that vary another one, each with a test file of its own: all that is asked of them is asked in the slow tier."""
+STRUCTURES = ("LDA", "IBP", "DP mixture", "HDP", "hidden Markov", "block model")
+"""Rows of which everything is asked in the fast tier: one of each structure that the engine goes through in a way of
+its own (memory, sticks, tables, elements that interact, two sizes)."""
+
+
+def rows(asked: Callable[[Case], bool] = lambda _: True, fast: tuple[str, ...] | None = None) -> list[Any]:
+    """The rows of the table of which something is asked, as parameters; in the slow tier all but those named in `fast`,
+    or the variations."""
+    is_slow = (lambda case: case.name in VARIATIONS) if fast is None else (lambda case: case.name not in fast)
+    return [
+        pytest.param(case, marks=pytest.mark.slow if is_slow(case) else (), id=case.name)
+        for case in CASES
+        if asked(case)
+    ]
+
+
+@pytest.fixture(params=rows())
 def fitted(request: pytest.FixtureRequest) -> Fitted:
     return fit_case(CASES.index(request.param))
 
@@ -619,8 +646,10 @@ SMOKE = ("IBP", "hLDA", "HDP", "Poisson factorization", "block model", "Corr-LDA
 
 @pytest.mark.parametrize(
     "fitted",
-    [pytest.param(c, marks=pytest.mark.smoke) if c.name in SMOKE else c for c in CASES],
-    ids=[c.name for c in CASES],
+    [
+        pytest.param(*row.values, marks=(*row.marks, *([pytest.mark.smoke] if row.id in SMOKE else [])), id=row.id)
+        for row in rows()
+    ],
     indirect=True,
 )
 def test_bound_is_below_the_exact_evidence(fitted):
@@ -673,6 +702,7 @@ def gated_gradients(model: Model, g: Any, units: Any, l: Beliefs, size: Any, *, 
     return jax.vmap(one)(units, l)
 
 
+@pytest.mark.parametrize("fitted", rows(fast=STRUCTURES), indirect=True)
 def test_the_end_is_stationary(fitted):
     """Each natural parameter is the gradient of the log-joint per copy: a rising bound alone proves little."""
     assert fitted.end.converged
@@ -757,6 +787,7 @@ def one_place_more(fitted: Fitted) -> tuple[MeanField, tuple[int, ...]]:
     return change_state(fitted.model, fitted.end, padded), tuple(places + 1 for places in fitted.capacity)
 
 
+@pytest.mark.parametrize("fitted", rows(fast=STRUCTURES), indirect=True)
 def test_capacity_contributes_exactly_nothing(fitted):
     """Components beyond the size: zero statistics, which are gradients at the end, and one more of them changes no
     number."""
@@ -793,7 +824,7 @@ def test_one_place_more_has_no_gradient(fitted):
 # ── symmetries ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("fitted", [c for c in CASES if c.exchangeable], ids=lambda c: c.name, indirect=True)
+@pytest.mark.parametrize("fitted", rows(lambda case: case.exchangeable), indirect=True)
 def test_components_can_be_renamed(fitted):
     """Renaming components (and hyper-parameters given one by one) renames the gradients and leaves the bound."""
     order = np.array([2, 0, 1, 3])
@@ -817,7 +848,7 @@ def test_components_can_be_renamed(fitted):
         assert_close(statistics, on_axes(model.globals(), expected, renamed))
 
 
-@pytest.mark.parametrize("fitted", [c for c in CASES if c.exchangeable], ids=lambda c: c.name, indirect=True)
+@pytest.mark.parametrize("fitted", rows(lambda case: case.exchangeable), indirect=True)
 def test_log_symmetry_counts_the_relabellings(fitted):
     """log K! for distinct components, less log m! for m equal ones; of each size."""
     beliefs = change_state(fitted.model, fitted.end, lambda leaf, axis: np.take(leaf, [0, 1, 2], axis)).beliefs
@@ -931,7 +962,7 @@ def test_weight_two_is_a_unit_twice(fitted):
     assert_close(weighted, expected, atol=1e-12)
 
 
-@pytest.mark.parametrize("fitted", [c for c in CASES if c.repeated], ids=lambda c: c.name, indirect=True)
+@pytest.mark.parametrize("fitted", rows(lambda case: case.repeated is not None), indirect=True)
 def test_copies_are_repeated_elements(fitted):
     """A count of 3 is three tokens: the same evidence bound and the same globals, step by step."""
     repeated = cast(fitted.case.repeated, np.float64)
@@ -968,7 +999,7 @@ def test_statistics_depend_on_the_globals_where_the_row_says_so(fitted):
     assert same == fitted.case.memoizable
 
 
-@pytest.mark.parametrize("fitted", [c for c in CASES if c.memoizable], ids=lambda c: c.name, indirect=True)
+@pytest.mark.parametrize("fitted", rows(lambda case: case.memoizable), indirect=True)
 def test_memoized_and_stochastic_steps_are_the_coordinate_step(fitted):
     """Rate 1 with all statistics is the batch step; subtracting old statistics and adding new ones ends there too."""
     beliefs, l = fitted.start.beliefs, list(fit_all_locals(fitted, fitted.start.beliefs, fitted.start.locals))
@@ -1018,7 +1049,7 @@ def cut_to_size(fitted: Fitted) -> MeanField:
     return change_state(fitted.model, fitted.end, lambda leaf, axis: np.take(leaf, [0, 1, 2], axis))
 
 
-@pytest.mark.parametrize("fitted", [c for c in CASES if c.drawable], ids=lambda c: c.name, indirect=True)
+@pytest.mark.parametrize("fitted", rows(lambda case: case.drawable), indirect=True)
 def test_simulate_has_the_shapes_of_the_contract(fitted):
     """Traced and not run: compiling it takes as long as fitting."""
     units = jax.tree.map(np.ones_like, fitted.batches[0].units)
@@ -1036,12 +1067,7 @@ DRAWN = ("finite mixture", "IBP", "HDP", "hidden Markov", "Poisson factorization
 Documents, images and genotypes are simulated where the density of their true latents is tested."""
 
 
-@pytest.mark.parametrize(
-    "fitted",
-    [pytest.param(c, marks=() if c.name in DRAWN else pytest.mark.slow) for c in CASES if c.drawable],
-    ids=[c.name for c in CASES if c.drawable],
-    indirect=True,
-)
+@pytest.mark.parametrize("fitted", rows(lambda case: case.drawable, DRAWN), indirect=True)
 def test_simulate_draws_from_the_model(fitted):
     """Finite numbers of which the model has a density, another draw for another key."""
     units = jax.tree.map(np.ones_like, fitted.batches[0].units)
@@ -1055,16 +1081,7 @@ def test_simulate_draws_from_the_model(fitted):
     assert np.all(np.isfinite(log_units))
 
 
-LOOKED_AT = ("LDA", "IBP", "DP mixture", "HDP", "hidden Markov", "block model")
-"""Cases that `check` looks at in the fast tier: one of each structure that it goes through in a way of its own (memory,
-sticks, tables, elements that interact, two sizes). What it looks for is asked of every case above."""
-
-
-@pytest.mark.parametrize(
-    "case",
-    [pytest.param(c, marks=() if c.name in LOOKED_AT else pytest.mark.slow) for c in CASES],
-    ids=[c.name for c in CASES],
-)
+@pytest.mark.parametrize("case", rows(fast=STRUCTURES))
 def test_the_contract_is_kept(case):
     """What `lv.models.check` looks for in models of one's own, in ours; a symmetry where the row says that there is, of
     a single size: others it says it has not looked at."""

@@ -296,6 +296,7 @@ def test_doubled_sizes_are_on_a_logarithmic_axis_and_a_dark_picture_is_dark():
     assert ax.xaxis.label.get_color() == DARK.ink
 
 
+@pytest.mark.slow  # the fits of block models take long to compile
 def test_a_map_of_components_of_blocks_names_both_sizes_and_whose_components_they_are():
     """Its title was "From 2 to 2: what split, what merged" for sizes 2×1 and 2×2."""
     cells = np.kron(np.eye(2), np.ones((4, 4)))

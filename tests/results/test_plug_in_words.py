@@ -60,6 +60,7 @@ def test_one_fit_of_a_size_may_prove_what_is_false_of_the_size():
     assert all(len(visit.trials) == 3 for visit in searched().visits)
 
 
+@pytest.mark.slow
 def test_the_best_of_the_usual_fits_is_within_a_nat_of_the_best_of_many():
     """Of kinds that share nothing; where they share some, growth finds rarer and better ones: see the benchmark."""
     many = lv.search(

@@ -313,8 +313,9 @@ def test_per_document_prediction_adds_over_documents_and_the_whole_set_does_not_
     parts = [result.predict(docs).per_unit for docs in (first, second, both)]
     assert parts[0].log_lower + parts[1].log_lower == pytest.approx(parts[2].log_lower, rel=1e-6)
     assert parts[0].log_upper + parts[1].log_upper == pytest.approx(parts[2].log_upper, rel=1e-6)
-    marginal = searched("bound").predict(both).estimate
-    per_size = searched("bound").compare_held_out(both)["log_p_per_token"] * both.n_observations
+    marginal = searched("bound").predict(held_out()).estimate
+    per_size = searched("bound").compare_held_out(held_out())["log_p_per_token"] * held_out().n_observations
+    assert marginal is not None
     assert marginal.log_whole_set <= per_size.max() + 1e-9
 
 

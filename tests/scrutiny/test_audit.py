@@ -90,6 +90,7 @@ def test_rows_keep_their_order_and_their_missing_cells():
     np.testing.assert_array_equal(missing.gather([missing.batches[0].units.observed]), ROWS.observed)
 
 
+@pytest.mark.slow
 def test_images_keep_their_regions_and_their_captions_lengths():
     simulated = simulated_like(IMAGES.dataset(), lv.models.CorrLDA(), (2,), jax.random.key(0))
     images = pack_simulated(simulated.data)
@@ -106,7 +107,7 @@ def test_images_keep_their_regions_and_their_captions_lengths():
     [
         (lv.models.IndependentNormalMixture(), ROWS),
         pytest.param(lv.models.IBP(), ROWS, marks=pytest.mark.slow),
-        (lv.models.CorrLDA(), IMAGES),
+        pytest.param(lv.models.CorrLDA(), IMAGES, marks=pytest.mark.slow),
     ],
     ids=lambda each: type(each).__name__,
 )

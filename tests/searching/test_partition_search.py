@@ -233,7 +233,7 @@ def table(*weights: float) -> lv.sizes.Table:
 def search_of_clusters(*weights: float, max_size: int | None = None) -> lv.SearchResult:
     """Search three clear clusters under a table of prior weights; without weights, under the default prior."""
     rows = three_clusters()
-    model = lv.models.FiniteMixture(components=lv.models.FullCovarianceComponents.scaled_to(rows))
+    model = lv.models.FiniteMixture(components=lv.models.DiagonalComponents.scaled_to(rows))
     prior = {"prior": table(*weights)} if weights else {}
     return lv.search(model, rows, seed=0, progress=False, max_size=max_size, **prior)
 

@@ -203,3 +203,13 @@ def test_a_size_that_stands_alone_needs_no_small_error_of_its_own():
 )
 def test_percentages_never_claim_certainty(probability, words):
     assert in_percent(probability) == words
+
+
+def test_a_probability_may_be_beyond_its_ends_by_rounding_alone():
+    """The card of a search could not be printed where the shares of all sizes summed to 1.0000000000000002."""
+    assert (in_percent(1 + 2**-52), format_probability(1 + 2**-52)) == ("more than 99 %", ">0.999")
+    assert (in_percent(-(2.0**-60)), format_probability(-(2.0**-60))) == ("0 %", "0.000")
+    for written in (in_percent, format_probability):
+        for wrong in (1.001, -0.001, float("nan")):
+            with pytest.raises(ValueError, match=r"lies in \[0, 1\]"):
+                written(wrong)

@@ -14,6 +14,7 @@ import numpy as np
 import oracles
 import pytest
 import word_mixture_oracles as word_oracles
+from compiled import Compiled
 from mixture_cases import DIAGONAL, KINDS, Kind
 from scipy.sparse import csr_array
 from scipy.special import logsumexp
@@ -96,6 +97,7 @@ def test_every_prefix_of_every_kind_has_its_exact_evidence(kind):
     check_mixture(kind, 6, 4000)
 
 
+@pytest.mark.slow  # the power of the test above, at the same sizes
 @pytest.mark.parametrize("wrong", ["seats", "revisit", "reverse"])
 def test_wrong_weights_and_wrong_sweeps_are_seen(wrong):
     """Planted: one seat too many; sweeps that visit the rows that have not come; a backward path without its sweeps'
@@ -151,6 +153,7 @@ def test_revisits_are_of_so_many_sweeps():
     assert revisits(1, 8).tolist() == [True]
 
 
+@pytest.mark.slow
 def test_ends_meet_where_rows_lie_in_groups():
     """Three groups of 41 rows: 8 sweeps do what hundreds of temperatures do not."""
     chain = chain_of(DIAGONAL._replace(rows=mixture_cases.clusters()), 41, SIZE, 4)
@@ -181,7 +184,8 @@ def exact_unigrams(sampler: UnigramsInTurn) -> tuple[np.ndarray, np.ndarray]:
     return np.array([word_oracles.mixture_log_evidence(WORDS[order[:m]], SIZE, 0.8, 0.4) for m in lengths]), order
 
 
-@pytest.mark.parametrize("islands", [300, pytest.param(4000, marks=pytest.mark.slow)])
+@pytest.mark.slow  # forwards, mixtures of rows and documents are in the fast tier
+@pytest.mark.parametrize("islands", [300, 4000])
 def test_unigram_mixtures_have_the_exact_evidence_of_every_prefix(islands):
     sampler = unigrams()
     exact, order = exact_unigrams(sampler)
@@ -190,7 +194,7 @@ def test_unigram_mixtures_have_the_exact_evidence_of_every_prefix(islands):
     assert np.abs(z_of(np.exp(found[: len(exact)] - exact[:, None]).T)).max() < Z_LIMIT
 
 
-@pytest.mark.parametrize("planted", [0.0, 0.1])
+@pytest.mark.parametrize("planted", [0.0, pytest.param(0.1, marks=pytest.mark.slow)])
 def test_unigram_mixtures_come_back_to_nothing_with_the_exact_evidence(planted):
     """Planted: a tenth of a nat a document too much."""
 
@@ -206,11 +210,12 @@ def test_unigram_mixtures_come_back_to_nothing_with_the_exact_evidence(planted):
     every = np.zeros((sampler.chain.elements, labels.shape[1]), int)
     for document, row in enumerate(labels):
         every += np.asarray(sampler.chain.labels_of(np.eye(n, dtype=int)[document], 1)) * row
-    state = sampler.chain.state_from_labels(jnp.asarray(every))
-    log_target = np.asarray(sampler.chain.log_density(state))
+    chain = Compiled(sampler.chain)
+    state = chain.state_from_labels(jnp.asarray(every))
+    log_target = np.asarray(chain.log_density(state))
     assert logsumexp(log_target) == pytest.approx(exact[-1], abs=1e-9)
     drawn = np.random.default_rng(5).choice(labels.shape[1], 300 * PARTICLES, p=np.exp(log_target - exact[-1]))
-    posterior = sampler.chain.take(state, jnp.asarray(drawn))
+    posterior = chain.take(state, jnp.asarray(drawn))
     back = shrink(sampler, jax.random.key(4), posterior, SWEEPS, islands=300)
     assert (abs(z_of(np.exp(exact[-1] - back.log_evidence))) < Z_LIMIT) == (planted == 0)
 
@@ -239,6 +244,7 @@ def test_documents_have_the_exact_evidence_of_every_prefix(islands):
     assert np.abs(z_of(np.exp(found[:3] - exact[:, None]).T)).max() < Z_LIMIT
 
 
+@pytest.mark.slow  # backwards, mixtures of rows and of unigrams are in the fast tier
 def test_documents_backwards_have_the_exact_evidence():
     """From states that many sweeps over all documents have made draws of the posterior."""
     sampler, islands = documents(), 400

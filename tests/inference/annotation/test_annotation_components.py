@@ -66,9 +66,10 @@ KINDS += [(name, component, rows, one_by_one(component)) for name, component, ro
 
 
 ONE_FACTOR = [(GMMixture, *kind) for kind in KINDS] + [(model, *KINDS[1]) for model in (GMLDA, CorrLDA)]
-QUICK = {"CorrLDA-full covariance"}
-"""The case of the fast tier: a matrix in a model with words of regions. Mixtures of the other kinds have tests of their
-own there, and regions whose cells are independent are found below."""
+ONE_FACTOR += [(CorrLDA, *next(kind for kind in KINDS if kind[0] == "Bernoulli"))]
+QUICK = {"CorrLDA-Bernoulli"}
+"""The case of the fast tier: cells, which compile fast, in a model with words of regions. Mixtures of every kind have
+tests of their own there."""
 
 
 @pytest.mark.parametrize(
@@ -88,7 +89,13 @@ def test_one_factor_is_exact(model, name, component, rows, log_marginal):
     assert fit.estimate.log_lower == pytest.approx(log_marginal(whole) + words, abs=1e-4)
 
 
-@pytest.mark.parametrize(("name", "component", "rows", "log_marginal"), KINDS, ids=[kind[0] for kind in KINDS])
+@pytest.mark.parametrize(
+    ("name", "component", "rows", "log_marginal"),
+    [
+        pytest.param(*kind, id=kind[0], marks=() if kind[0] in ("known covariance", "levels") else pytest.mark.slow)
+        for kind in KINDS
+    ],
+)
 def test_rows_together_are_rows_one_by_one(name, component, rows, log_marginal, float64):
     partial = not any(row.any() and not row.all() for row in np.isnan(rows)) or component.cellwise
     rows = rows if partial else rows[~np.isnan(rows).any(1)]
@@ -104,7 +111,9 @@ def test_rows_together_are_rows_one_by_one(name, component, rows, log_marginal, 
     assert_allclose(together, each, rtol=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["full covariance", "levels", pytest.param("Poisson", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "kind", ["levels", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("full covariance", "Poisson"))]
+)
 def test_the_contract_holds(kind):
     component, rows = next((component, rows) for name, component, rows, _ in KINDS if name == kind)
     images = lv.PairedCorpus.from_arrays([rows[:2], rows[2:3], rows[3:]], CAPTIONS)
@@ -120,13 +129,8 @@ def counted_images(rng: np.random.Generator) -> tuple[list[np.ndarray], np.ndarr
     return list(rng.poisson(means[kinds])), captions, kinds
 
 
-@pytest.mark.parametrize(
-    "component",
-    [
-        PoissonComponents(1.0, 0.3),
-        pytest.param(MultinomialComponents(0.5), marks=pytest.mark.slow),  # tokens: as those of test_annotation.py
-    ],
-)
+@pytest.mark.slow  # as those of test_annotation.py
+@pytest.mark.parametrize("component", [PoissonComponents(1.0, 0.3), MultinomialComponents(0.5)])
 def test_regions_of_counts_are_found(component):
     regions, captions, kinds = counted_images(np.random.default_rng(2))
     images = lv.PairedCorpus.from_arrays(regions, captions, ["red", "green", "blue"])

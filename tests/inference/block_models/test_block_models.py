@@ -102,15 +102,15 @@ def z_of_evidence(log_evidence: np.ndarray, truth: float) -> float:
         *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("counts", "numbers")),
     ],
 )
-def test_both_paths_give_the_evidence_of_all_labellings(kind):
+@pytest.mark.parametrize("about", [pytest.param(False, marks=pytest.mark.slow), True], ids=["prior", "labelling"])
+def test_both_paths_give_the_evidence_of_all_labellings(kind, about):
     """From the prior, and from a q about one labelling; off by 0.3 nats they would not."""
     with jax.enable_x64(True):
         chain, truth = BlockChain.from_data(model_of(kind), data_of(kind), SIZE, CAPACITY), evidence_of(kind)
-    for path in (chain, about_one_labelling(chain)):
-        steps = 40 if kind == "numbers" else 6  # precisions drawn about a prior of its own spread the weights
-        found = estimates(path, 7, steps)
-        assert abs(z_of_evidence(found, truth)) < Z_LIMIT
-        assert abs(z_of_evidence(found, truth + 0.3)) > Z_LIMIT
+    steps = 40 if kind == "numbers" else 6  # precisions drawn about a prior of its own spread the weights
+    found = estimates(about_one_labelling(chain) if about else chain, 7, steps)
+    assert abs(z_of_evidence(found, truth)) < Z_LIMIT
+    assert abs(z_of_evidence(found, truth + 0.3)) > Z_LIMIT
 
 
 @pytest.mark.slow
@@ -123,7 +123,7 @@ def test_the_generic_path_gives_the_same(kind):
 
 
 @pytest.mark.parametrize(
-    "kind", ["links", "numbers", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("ratings", "counts"))]
+    "kind", ["links", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("numbers", "ratings", "counts"))]
 )
 def test_one_block_is_conjugate(kind):
     """Size 1 × 1: nothing but the cells together."""

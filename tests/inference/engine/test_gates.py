@@ -215,9 +215,10 @@ def test_levels_are_summed_out_along_the_path_taken(float64):
     """log p(words, path, θ) by hand; the levels of the other ends add nothing."""
     g, theta = KNOWN, np.array([0.3, 0.7])
     unit, on = jax.tree.map(lambda x: jnp.asarray(x[0]), UNITS), MODEL.active(SIZE, CAPACITY)
-    blank = jax.tree.map(lambda x: x[0], blank_locals(MODEL, BATCH, SIZE, capacity=CAPACITY).mean)
-    l = {**blank, "path": jnp.array([0.0, 0.0, 1.0, 0.0]), "proportions_2": jnp.log(jnp.tile(theta, (3, 1)))}
-    total, means = log_unit_summed(MODEL, g, l, unit, on, ("assignment_1", "assignment_2"))
+    blank = jax.tree.map(lambda x: np.asarray(x)[0], blank_locals(MODEL, BATCH, SIZE, capacity=CAPACITY).mean)
+    l = {**blank, "path": np.array([0.0, 0.0, 1.0, 0.0]), "proportions_2": np.log(np.tile(theta, (3, 1)))}
+    summed = jax.jit(lambda l: log_unit_summed(MODEL, g, l, unit, on, ("assignment_1", "assignment_2")))
+    total, means = jax.tree.map(np.asarray, summed(l))
     of_level = theta[:, None] * np.exp([g["topic_word_1"], g["topic_word_2"][1]])
     log_prior = gammaln(ALPHA.sum()) - gammaln(ALPHA).sum() + (ALPHA - 1) @ np.log(theta)
     log_path = g["lengths"][1] + g["sticks_2"].log_complement[0] + g["sticks_2"].log_value[1]

@@ -74,7 +74,7 @@ def test_padding_contributes_nothing():
         (Batch(odd, batch.weight),), (np.where(real[:, 0], np.arange(8), -1),), {"dim": 2}, len(ROWS)
     )
     disturbed = IndependentNormalChain.from_data(MODEL, data, 3, 4)
-    state = step(chain, jax.random.key(1), init(chain, jax.random.key(0), 50), 0.4)
+    state = step(chain, jax.random.key(1), init(chain, jax.random.key(0), 9), 0.4)
     assert np.all(np.isfinite(log_density(chain, state)))
     assert int(state.labels.max()) == 2
     more = state._replace(
@@ -95,7 +95,7 @@ def test_padding_contributes_nothing():
 
 def test_one_program_serves_every_size():
     chains = [chain_of(ROWS, size) for size in (1, 2, 4)]
-    states = [init(chain, jax.random.key(0), 50) for chain in chains]
+    states = [init(chain, jax.random.key(0), 9) for chain in chains]
     before = step._cache_size()
     for chain, state in zip(chains, states, strict=True):
         assert int(step(chain, jax.random.key(1), state, 0.5).labels.max()) < int(chain.size)
@@ -105,11 +105,12 @@ def test_one_program_serves_every_size():
 # ── the model's conditionals ────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow  # the model's densities: `test_models.py`
 def test_conditionals_are_the_gradient_of_the_log_joint():
     """Natural parameters of the complete conditionals at sampled statistics, as the paper gives them, at t = 1; and the
     generic sampler runs on the model."""
     chain, size, capacity = chain_of(ROWS, 3), (3,), (4,)
-    state = init(chain, jax.random.key(5), 1)
+    state = init(chain, jax.random.key(5), 9)
     (batch,), (ids,) = mixture_cases.dataset(ROWS).batches, mixture_cases.dataset(ROWS).unit_ids
     on = MODEL.active(size, capacity)
     mean, precision, rate = state.mean[..., 0], state.precision[..., 0], state.rate[:, 0]
@@ -146,7 +147,7 @@ def test_conditionals_are_the_gradient_of_the_log_joint():
 # ── draws ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("shape", [0.1, 0.9, 1.0, 2.5, 40.0])
+@pytest.mark.parametrize("shape", [0.1, 1.0, *(pytest.param(a, marks=pytest.mark.slow) for a in (0.9, 2.5, 40.0))])
 def test_gamma_draws(shape):
     """Kolmogorov and Smirnov: p < 1e-4 by chance in 5 of 10,000 keys."""
     drawn = np.exp(np.asarray(log_gamma_draws(jax.random.key(3), jnp.full(5000, shape))))
@@ -257,13 +258,14 @@ def z_of_prefixes(sampler: Any, islands: int, particles: int) -> np.ndarray:
     return (ratios.mean(1) - 1) / (ratios.std(1, ddof=1) / np.sqrt(islands))
 
 
-@pytest.mark.parametrize(("islands", "particles"), [(100, 16), pytest.param(2000, 50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("islands", "particles"), [(50, 16), pytest.param(2000, 50, marks=pytest.mark.slow)])
 def test_rows_in_turn_have_the_exact_evidence_of_every_prefix(islands, particles):
     """Means and precisions integrated out, the rates drawn: the path that a search takes."""
     sampler = sequential(evidence_chain(MODEL, mixture_cases.dataset(ROWS[:5]), (3,), None), jax.random.key(1))
     assert np.abs(z_of_prefixes(sampler, islands, particles)).max() < Z_LIMIT
 
 
+@pytest.mark.slow
 def test_rows_that_go_again_have_the_exact_evidence_under_a_wide_prior_of_rates():
     """Back to the prior itself, the paper's Gamma(0.2), weights have an infinite variance: 0.45 nats too high."""
     rows = np.random.default_rng(0).normal(size=(6, 1))

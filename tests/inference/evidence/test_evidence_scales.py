@@ -73,7 +73,12 @@ def kinds(prior: GammaPrior) -> tuple[Any, Any]:
     return DiagonalComponents(0.3, 1.2, prior, 2.5, prior), FullCovarianceComponents(0.3, 1.2, prior, 2.5, prior)
 
 
-@pytest.mark.parametrize("kind", kinds(GammaPrior(1.5, 0.5)), ids=["diagonal", "full"])
+DIAGONAL, FULL = kinds(GammaPrior(1.5, 0.5))
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(DIAGONAL, id="diagonal"), pytest.param(FULL, id="full", marks=pytest.mark.slow)]
+)
 def test_prior_given_hyperparameters_is_that_of_the_numbers(kind):
     """λ(h) is linear in h and A(λ(h)) linear in log h, so that at a draw of h both statistics say the same."""
     values = {name: np.array([0.7, 2.2]) if axes else np.array(0.4) for name, axes in kind.hyper_axes.items()}
@@ -148,6 +153,7 @@ def test_density_of_all_labellings_at_every_node():
         np.testing.assert_allclose(chain.log_density(state), log_joint, rtol=0, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_density_of_full_covariances():
     """At numbers of its own for each column, against the multivariate t."""
     rows, size = VALUES[:4], 2
@@ -192,13 +198,10 @@ def z_of_evidence(chain: HyperMixture, seeds: int, particles: int = 10, units: b
     return tuple(float((r.mean() - 1) / (r.std(ddof=1) / np.sqrt(seeds))) for r in ratios)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [pytest.param(lambda chain: chain, marks=pytest.mark.slow, id="prior"), pytest.param(about_labels, id="labelling")],
-)
+@pytest.mark.slow  # in the fast tier rows in turn have it, by the same moves both ways
+@PATHS
 def test_annealing_has_the_exact_evidence(path):
-    """E[p̂] = p(rows), labels enumerated and all three hyper-parameters integrated, on both paths and both ways. From
-    the prior, in the fast tier, rows in turn begin."""
+    """E[p̂] = p(rows), labels enumerated and all three hyper-parameters integrated, on both paths and both ways."""
     assert np.abs(z_of_evidence(path(chain_of(2)), 150)).max() < Z_LIMIT
 
 
@@ -349,6 +352,7 @@ def test_one_number_per_column_is_as_one_column_each():
 # ── around the chain ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow  # of numbers instead of priors in test_audit.py
 def test_simulated_data_are_bracketed_from_their_truth():
     """Audits: backward paths that begin at the labels and hyper-parameters that the data were drawn with."""
     simulated = simulated_like(dataset(ROWS), MODEL, (2,), jax.random.key(1))

@@ -132,7 +132,7 @@ def test_what_is_no_count_is_refused():
 # ── evidence ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("model", [MODEL, NOISY], ids=["Poisson", "noisy"])
+@pytest.mark.parametrize("model", [pytest.param(MODEL, marks=pytest.mark.slow), NOISY], ids=["Poisson", "noisy"])
 def test_densities_of_a_state_are_those_of_scipy(model: lv.models.PoissonFactorization):
     """log p(counts | state), log p(state, counts), and gains that add up along the path."""
     chain, rng = PoissonFactorizationChain.from_data(model, tiny().dataset(), 2, 4), np.random.default_rng(0)
@@ -174,7 +174,10 @@ def path_weights(
     return np.where(np.isnan(counts), 0.0, cells).sum((1, 2))
 
 
-@pytest.mark.parametrize(("model", "t"), [(MODEL, 0.45), (MODEL, 1.0), (NOISY, 0.45)])
+@pytest.mark.parametrize(
+    ("model", "t"),
+    [(MODEL, 0.45), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((MODEL, 1.0), (NOISY, 0.45)))],
+)
 def test_a_sweep_leaves_every_place_of_the_path_as_it_is(model: lv.models.PoissonFactorization, t: float):
     """Draws of π_t, resampled from the prior, before and after: the same means of what no relabelling changes."""
     counts, n = np.array([[3.0, 0.0], [1.0, np.nan], [0.0, 1.0]]), 10_000
@@ -396,9 +399,9 @@ def test_labels_are_scored_by_where_they_go():
 
 def test_many_counts_are_annealed_from_a_fit():
     few, many = (lv.Points.from_array(CELLS * times, missing="nan").dataset() for times in (1, 1e5))
+    fit = estimator(INFERRED, few).fit((3,), jax.random.key(0), None)
     assert not path_needs_fit(INFERRED, few)
     assert path_needs_fit(INFERRED, many)
-    fit = estimator(INFERRED, many).fit((3,), jax.random.key(0), None)
     assert isinstance(evidence_chain(INFERRED, many, (3,), fit), AnchoredFactorization)
     assert isinstance(evidence_chain(INFERRED, few, (3,), fit), PoissonFactorizationChain)
 
@@ -578,6 +581,7 @@ def test_held_out_cells_that_are_known_or_of_other_rows_are_refused():
         fitted().score_cells(known, lv.Points.from_frame(frame.mask(~hidden).iloc[::-1], missing="nan"))
 
 
+@pytest.mark.slow  # fits of three are in the fast tier, and searches that are stored
 def test_a_search_by_bounds_finds_three_and_is_kept(tmp_path):
     points, _ = planted()
     result = lv.search(fitted().model, points, max_size=5, evidence="bound", progress=False)

@@ -291,10 +291,10 @@ def test_numbers_of_new_features_are_cut_where_nothing_is_left():
 
 
 def test_loadings_of_new_features_have_their_posterior():
-    """Mean and covariance of 40,000 draws of two features of one row, one column unseen; |z| < 4.5."""
+    """Mean and covariance of 10,000 draws of two features of one row, one column unseen; |z| < 4.5."""
     rng = np.random.default_rng(5)
     residual, seen = np.array([1.4, -0.6]), np.array([True, False])
-    draws = np.array([draw_loadings_of_new(rng, residual, seen, 2, 0.6, 1.1) for _ in range(40_000)])
+    draws = np.array([draw_loadings_of_new(rng, residual, seen, 2, 0.6, 1.1) for _ in range(10_000)])
     mean, covariance = posterior_loadings(residual[None], np.ones((1, 2)), 0.6, 1.1, seen[None])
     assert np.abs(buffet.batch_z(draws, mean)).max() < Z_LIMIT
     centred = draws - mean
@@ -355,7 +355,11 @@ def several(sampler: Sampler, draws: int, after: Any = None) -> Any:
     return loop(chains, jax.random.key(2), draws=draws, **settings)
 
 
-@pytest.mark.parametrize("sampler", [*SAMPLERS, COMPILED], ids=lambda s: s.name)
+@pytest.mark.parametrize(
+    "sampler",
+    [SAMPLERS[0], *(pytest.param(s, marks=pytest.mark.slow) for s in (*SAMPLERS[1:], COMPILED))],
+    ids=lambda s: s.name,
+)
 def test_chains_side_by_side_go_on(sampler):
     """The same bits as in one run, Z of any width and the best so far among them; R̂ and effective draws."""
     whole, part = several(sampler, 60), several(sampler, 15)

@@ -73,7 +73,9 @@ def test_changes_are_those_of_the_matrix():
 
 
 @pytest.mark.parametrize("backward", [False, pytest.param(True, marks=SLOW)])
-@pytest.mark.parametrize(("inferred", "variants"), [ALL, pytest.param(*PLAIN, marks=SLOW)])
+@pytest.mark.parametrize(
+    ("inferred", "variants"), [(True, False), *(pytest.param(*each, marks=SLOW) for each in (ALL, PLAIN))]
+)
 def test_sweeps_are_those_of_any_mixture(inferred, variants, backward):
     """First draws, densities, labels and hyper-parameters after a sweep; that at another temperature is another."""
 
@@ -91,7 +93,9 @@ def test_sweeps_are_those_of_any_mixture(inferred, variants, backward):
     assert (np.asarray(one[0]) != np.asarray(other[0])).any()
 
 
-@pytest.mark.parametrize(("inferred", "variants"), [PLAIN, pytest.param(*ALL, marks=SLOW)])
+@pytest.mark.parametrize(
+    ("inferred", "variants"), [(False, True), *(pytest.param(*each, marks=SLOW) for each in (PLAIN, ALL))]
+)
 def test_paths_along_the_rows_are_those_of_any_mixture(inferred, variants):
     found = []
     for chain in chains(inferred, variants):

@@ -256,7 +256,13 @@ def test_the_model_can_be_stored():
 
 
 @pytest.mark.filterwarnings("ignore:.*no word that the model knows")
-@pytest.mark.parametrize("counts", [np.array([[0, 1]]), np.array([[5, 0], [0, 0]]), np.tile([[3, 1, 2]], (4, 1))])
+@pytest.mark.parametrize(
+    "counts",
+    [
+        np.array([[5, 0], [0, 0]]),
+        *(pytest.param(c, marks=pytest.mark.slow) for c in (np.array([[0, 1]]), np.tile([[3, 1, 2]], (4, 1)))),
+    ],
+)
 def test_degenerate_data_give_numbers(counts):
     """One word, an empty document, copies of one document; one truncation more than there is anything to tell apart."""
     found = lv.fit(HDP(0.1, tables=2), counts, size=2)

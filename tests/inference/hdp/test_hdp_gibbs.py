@@ -163,7 +163,7 @@ def test_the_exact_posterior_finds_tables_that_are_tokens(monkeypatch):
         assert chain_z(groups, 60).max() > 1.5 * Z_LIMIT
 
 
-@pytest.mark.parametrize("labels", [(0,) * 6, (0, 1, 1, 0, 0, 1)])
+@pytest.mark.parametrize("labels", [pytest.param((0,) * 6, marks=pytest.mark.slow), (0, 1, 1, 0, 0, 1)])
 def test_the_density_of_a_state_is_that_of_its_partition(labels):
     """Weights of one and of two parts integrated out by quadrature: the joint of the seatings, summed over tables."""
     data = documents(csr_array(COUNTS.astype(np.int32)))

@@ -93,6 +93,7 @@ def test_islands_are_unbiased(ambiguous, alpha):
     assert abs(ratio.mean() - 1) < stats.norm.isf(5e-5) * error
 
 
+@pytest.mark.slow  # below, many tokens of few topics are compared by the same call
 def test_a_document_of_several_modes_has_its_right_value():
     """Long annealing, checked by enumeration, has −142.09 ± .05; mean fields on one chain of supports say −142.7."""
     topics = draw_topics(0.1)
@@ -127,10 +128,15 @@ def test_moves_keep_counts_and_topics_together():
     )
     keys = document_keys(jax.random.key(0), jnp.arange(2))
     state = initial_particles(document, islands=2, particles=3)
-    for step, s in enumerate((0.0, 0.2, 0.9)):
+
+    @jax.jit
+    def moved(step: jax.Array, s: jax.Array, state: TokenParticles) -> TokenParticles:
         log_table = (1 - s) * document.log_q + s * document.log_beta
-        state = relabel(state.spare[1:], jnp.asarray(s), state, log_table, document)
-        state = sweep(keys, jnp.asarray(step), jnp.asarray(s), state, jnp.exp(log_table), document)
+        state = relabel(state.spare[1:], s, state, log_table, document)
+        return sweep(keys, step, s, state, jnp.exp(log_table), document)
+
+    for step, s in enumerate((0.0, 0.2, 0.9)):
+        state = moved(jnp.asarray(step), jnp.asarray(s), state)
         assert_consistent(state, document)
 
 
@@ -147,9 +153,14 @@ def test_the_first_step_draws_every_token_from_the_mean_field():
     )
     n_particles = 20_000
     state = initial_particles(document, islands=1, particles=n_particles)
-    state = relabel(state.spare[1:], jnp.asarray(0.0), state, log_q, document)
     keys = document_keys(jax.random.key(0), jnp.arange(1))
-    state = sweep(keys, jnp.asarray(0), jnp.asarray(0.0), state, jnp.exp(log_q), document)
+
+    @jax.jit
+    def first_step(state: TokenParticles) -> TokenParticles:
+        state = relabel(state.spare[1:], jnp.asarray(0.0), state, log_q, document)
+        return sweep(keys, jnp.asarray(0), jnp.asarray(0.0), state, jnp.exp(log_q), document)
+
+    state = first_step(state)
     found = (np.asarray(state.topic)[:, :, None] == np.arange(3)[:, None]).mean(axis=3)  # (position, document, topic)
     expected = np.exp(np.asarray(log_q, np.float64)).transpose(0, 2, 1)
     assert np.all(np.abs(found - expected) < 4 * np.sqrt(expected * (1 - expected) / n_particles) + 1e-4)
@@ -237,7 +248,7 @@ def test_stated_errors_hold_on_the_campaign_s_documents():
         assert table.loc[method, "within_4"] > 0.98
 
 
-@pytest.mark.parametrize("alpha", [1e-30, 1e-6])
+@pytest.mark.parametrize("alpha", [1e-30, pytest.param(1e-6, marks=pytest.mark.slow)])
 def test_topics_of_many_tokens_are_lost_where_alpha_asks_for_it(ambiguous, alpha):
     """Particles begin with several topics; at α = 10⁻³⁰ all tokens have one. Without merges 60 nats were missing."""
     topics, _ = ambiguous
@@ -312,9 +323,14 @@ def distance_after_moves(topics, prior, words, s, move) -> tuple[float, float]:
     state = initial_particles(document, islands=1, particles=n_particles)._replace(topic=topic, counts=counts)
     log_table = (1 - s) * document.log_q + s * document.log_beta
     keys = document_keys(jax.random.key(0), jnp.arange(1))
+
+    @jax.jit
+    def moved_once(step: jax.Array, state: TokenParticles) -> TokenParticles:
+        uniforms = document_uniforms(keys, step, CHOICES + length, n_particles)
+        return move(uniforms, jnp.asarray(s, jnp.float32), state, log_table, document)
+
     for step in range(3):
-        uniforms = document_uniforms(keys, jnp.asarray(step), CHOICES + length, n_particles)
-        state = move(uniforms, jnp.asarray(s, jnp.float32), state, log_table, document)
+        state = moved_once(jnp.asarray(step), state)
         assert_consistent(state, document)
     code = len(prior) ** np.arange(length)[::-1]
     ended = np.bincount(np.asarray(state.topic)[:, 0].T @ code, minlength=len(assignments))

@@ -5,6 +5,7 @@ most 30 numbers fails by chance for fewer than 1 of 2,000 keys (doubled for the 
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, partial
 from itertools import product
 from operator import attrgetter
@@ -16,6 +17,7 @@ import mixture_cases as cases
 import numpy as np
 import partition_oracles as exact
 import pytest
+from compiled import Compiled
 from scipy.special import logsumexp
 from scipy.stats import chisquare
 
@@ -346,11 +348,17 @@ def test_capacity_changes_no_draw(monkeypatch):
         assert chains[0].occupied.max() > 4
 
 
-@by_sampler
+@cache
+def short_chain(run: Callable[..., MixtureTrace], keep: int) -> MixtureTrace:
+    data = lv.Points.from_array(np.array([[-2.1], [-1.8], [0.3], [2.2], [1.9]])).dataset()
+    return run(DPMixture(DiagonalComponents(), 1.3), data, key=jax.random.key(0), sweeps=20, keep=keep)
+
+
+@pytest.mark.parametrize(
+    "sampler", [*(pytest.param(each, marks=pytest.mark.slow) for each in SAMPLERS[:2]), SAMPLERS[2]], ids=by_name
+)
 def test_predictive_density_integrates_to_one(sampler):
-    rows = np.array([[-2.1], [-1.8], [0.3], [2.2], [1.9]])
-    data = lv.Points.from_array(rows).dataset()
-    trace = sampler.run(DPMixture(DiagonalComponents(), 1.3), data, key=jax.random.key(0), sweeps=20, keep=5)
+    trace = short_chain(sampler.run, keep=5)
     assert trace.kept.shape == (4, 5)
     t = np.linspace(-14, 14, 4001)
     grid = lv.Points.from_array(np.sinh(t)[:, None]).dataset()
@@ -361,7 +369,7 @@ def test_predictive_density_integrates_to_one(sampler):
 def test_slice_weights_are_those_of_the_partition():
     """n_k / (N + α) on average wherever a component has its place, and sticks of the rest in the free places."""
     counts, alpha = jnp.array([0.0, 3, 0, 1]), 1.3
-    keys = jax.random.split(jax.random.key(0), 20_000)
+    keys = jax.random.split(jax.random.key(0), 5000)
     with jax.enable_x64(True):
         draw = jax.jit(jax.vmap(lambda k: draw_log_weights(k, counts, jnp.asarray(alpha))))
         log_weights, log_beyond = draw(keys)
@@ -377,7 +385,7 @@ def test_the_density_of_labels_on_truncated_sticks_sums_to_one():
     with jax.enable_x64(True):
         labels = np.array(list(product(range(3), repeat=4)))
         counts = jnp.asarray([np.bincount(one, minlength=3) for one in labels], float)
-        log_p = jax.vmap(lambda n: log_stick_occupancy(n, jnp.asarray(1.3)))(counts)
+        log_p = jax.jit(jax.vmap(lambda n: log_stick_occupancy(n, jnp.asarray(1.3))))(counts)
     assert logsumexp(log_p) == pytest.approx(0, abs=1e-9)
 
 
@@ -391,8 +399,9 @@ def test_the_density_of_a_state_counts_the_prior_of_its_concentration():
     model, data = DPMixture(cases.KNOWN.component, prior), cases.dataset(rows)
     sampler = partition_sampler(collapsed_sweep, log_occupancy, model, data, labels[None], None)
     with jax.enable_x64(True):
-        every = jnp.broadcast_to(labels, (len(grid), 4))
-        density = sampler.log_density(PartitionStates(every, jnp.asarray(grid), jnp.zeros(len(grid), bool)))
+        every = jnp.asarray(np.broadcast_to(labels, (len(grid), 4)))
+        states = PartitionStates(every, jnp.asarray(grid), jnp.asarray(np.zeros(len(grid), bool)))
+        density = Compiled(sampler).log_density(states)
     found = np.log(np.trapezoid(np.exp(np.asarray(density) - expected) * grid, np.log(grid)))
     assert found == pytest.approx(0, abs=1e-4)
 
@@ -414,11 +423,19 @@ def test_chains_refuse_what_they_cannot_sample():
         collapsed_gibbs(DPMixture(), data, key=key, sweeps=1, start=[0, 1])
     with pytest.raises(ValueError, match="at most the truncation"):
         blocked_gibbs(DPMixture(), data, key=key, sweeps=1, truncation=2, start=range(7))
+    trace = short_chain(slice_sampler, keep=5)
     with pytest.raises(ValueError, match="kept no partitions"):
-        collapsed_gibbs(DPMixture(), data, key=key, sweeps=1, keep=0).predictive_log_density(data)
+        replace(trace, kept=trace.kept[:0], kept_alpha=trace.kept_alpha[:0]).predictive_log_density(data)
     holed = lv.Points.from_array(cases.HOLED, missing="nan").dataset()
     with pytest.raises(ValueError, match="missing cells"):
         collapsed_gibbs(DPMixture(cases.FULL.component), holed, key=key, sweeps=1)
+
+
+@pytest.mark.slow
+def test_a_chain_that_keeps_nothing_predicts_nothing():
+    data = lv.Points.from_array(cases.VALUES).dataset()
+    with pytest.raises(ValueError, match="kept no partitions"):
+        collapsed_gibbs(DPMixture(), data, key=jax.random.key(0), sweeps=1, keep=0).predictive_log_density(data)
 
 
 @pytest.mark.slow

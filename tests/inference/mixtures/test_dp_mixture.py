@@ -34,7 +34,13 @@ N_DRAWS = 4000
 # ── the bound ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("kind", cases.TWO_KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, id=kind.name, marks=() if kind is cases.BERNOULLI else pytest.mark.slow)
+        for kind in cases.KINDS
+    ],
+)
 @pytest.mark.parametrize(
     "concentration",
     [pytest.param(2.0, id="given"), pytest.param(GammaPrior(2.0, 1.5), id="Gamma", marks=pytest.mark.slow)],
@@ -63,6 +69,7 @@ def test_bound_rises_with_truncation_and_stays_below_the_process(kind, concentra
     assert truth - best[-1] < 8  # seven rows that several partitions explain: mean field knows one of them
 
 
+@pytest.mark.slow  # that bounds stay below the process is in the fast tier
 def test_the_truncated_process_is_no_bound_on_the_process():
     """Why V_T keeps its prior: at T = 2 the truncated model's evidence exceeds the process's (α = 3, rows alike)."""
     rows = np.array([[0.1], [-0.2], [0.05], [0.3], [-0.1]])
@@ -76,8 +83,8 @@ def test_the_truncated_process_is_no_bound_on_the_process():
 
 
 def test_weights_and_what_is_left_over_sum_to_one():
-    data = lv.Points.from_array(cases.VALUES).dataset()
-    model = DPMixture(cases.FULL.component, GammaPrior(2.0, 1.5))
+    data = lv.Points.from_array(cases.BERNOULLI.rows, missing="nan").dataset()
+    model = DPMixture(cases.BERNOULLI.component, GammaPrior(2.0, 1.5))
     estimate = estimator(model, data).fit((4,), jax.random.key(0), None)
     weights, left = model.expected_weights(estimate.natural)
     assert weights.sum() + left == pytest.approx(1, abs=1e-12)

@@ -25,8 +25,8 @@ def edge_rows() -> dict[str, np.ndarray]:
 
 
 def test_equal_rows_give_a_finite_bound():
-    model = DPMixture(lv.models.DiagonalComponents())
-    estimate = estimator(model, dataset(edge_rows()["all equal"])).fit((3,), jax.random.key(0), None)
+    model = FiniteMixture(lv.models.DiagonalComponents.scaled_to(clusters()))
+    estimate = estimator(model, dataset(np.full_like(clusters(), 1.3))).fit(SIZE, jax.random.key(0), None)
     assert np.isfinite(estimate.log_lower)
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(estimate.natural))
 
@@ -49,12 +49,17 @@ def test_odd_rows_give_finite_bounds(name):
 
 
 @pytest.mark.parametrize(("scale", "offset"), [(1e6, 1e9), (1e-6, 0.0), (1e-3, 2000.0), (1e12, 0.0)])
-def test_scale_and_origin_change_nothing(scale, offset):
+@pytest.mark.parametrize(
+    "kind",
+    [lv.models.DiagonalComponents, pytest.param(lv.models.FullCovarianceComponents, marks=pytest.mark.slow)],
+    ids=["diagonal", "full"],
+)
+def test_scale_and_origin_change_nothing(kind, scale, offset):
     """Data in another unit: the same components, and the evidence less log scale per cell."""
     rows = clusters()
-    plain = estimator(FiniteMixture(lv.models.FullCovarianceComponents.scaled_to(rows)), dataset(rows))
+    plain = estimator(FiniteMixture(kind.scaled_to(rows)), dataset(rows))
     moved = offset + scale * rows
-    other = estimator(FiniteMixture(lv.models.FullCovarianceComponents.scaled_to(moved)), dataset(moved))
+    other = estimator(FiniteMixture(kind.scaled_to(moved)), dataset(moved))
     a, b = (e.fit(SIZE, jax.random.key(0), None) for e in (plain, other))
     assert b.log_lower + rows.size * np.log(scale) == pytest.approx(a.log_lower, abs=2e-3)
 

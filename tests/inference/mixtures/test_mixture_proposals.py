@@ -17,6 +17,10 @@ from lvsearch.inference.mixtures.rows import prepare
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.finite_mixture import FiniteMixture
 
+KINDS = pytest.mark.parametrize(
+    "kind", [cases.DIAGONAL, pytest.param(cases.FULL, marks=pytest.mark.slow)], ids=lambda kind: kind.name
+)
+
 
 @cache
 def history() -> FitHistory:
@@ -39,7 +43,7 @@ def cuts_of(component, rows: np.ndarray, shares: np.ndarray) -> Cuts:
     return jax.tree.map(np.asarray, found)
 
 
-@pytest.mark.parametrize("kind", [cases.DIAGONAL, cases.FULL], ids=lambda kind: kind.name)
+@KINDS
 def test_a_cut_gains_what_the_two_sides_have_over_the_whole(kind, float64):
     """By the marginal likelihoods of the two groups of rows, and their share of the labels."""
     rows = np.nan_to_num(kind.rows)
@@ -52,7 +56,7 @@ def test_a_cut_gains_what_the_two_sides_have_over_the_whole(kind, float64):
     assert found.gains[0] == pytest.approx(apart - kind.log_marginal(rows) - len(rows) * np.log(len(rows)), abs=1e-8)
 
 
-@pytest.mark.parametrize("kind", [cases.DIAGONAL, cases.FULL], ids=lambda kind: kind.name)
+@KINDS
 def test_a_merger_gains_what_the_whole_has_over_the_two_groups(kind, float64):
     """By the marginal likelihoods of the groups: above 0 where one component explains both better."""
     rows = np.nan_to_num(kind.rows)
@@ -62,11 +66,11 @@ def test_a_merger_gains_what_the_whole_has_over_the_two_groups(kind, float64):
     coordinates = jnp.asarray(
         prepare(FiniteMixture(component), units).tiles.coordinates.reshape(-1, n_dims)[: len(rows)]
     )
-    increments = jax.vmap(component.increment)(coordinates, jnp.ones(rows.shape, bool))
+    increments = jax.jit(jax.vmap(component.increment))(coordinates, jnp.ones(rows.shape, bool))
     natural = jax.tree.map(
-        lambda leaf, each: jnp.stack([leaf + each[jnp.array(group)].sum(0) for group in groups]), prior, increments
+        lambda leaf, each: np.stack([leaf + np.asarray(each)[group].sum(0) for group in groups]), prior, increments
     )
-    found = np.asarray(gains_together(component, natural, jnp.ones(3, bool), n_dims))
+    found = np.asarray(jax.jit(lambda each: gains_together(component, each, jnp.ones(3, bool), n_dims))(natural))
     for j, k in ((0, 1), (0, 2), (1, 2)):
         whole = kind.log_marginal(rows[np.concatenate([groups[j], groups[k]])])
         apart = kind.log_marginal(rows[groups[j]]) + kind.log_marginal(rows[groups[k]])

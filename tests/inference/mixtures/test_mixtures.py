@@ -40,6 +40,13 @@ SIZE = (3,)
 by_kind = pytest.mark.parametrize("kind", cases.KINDS, ids=lambda kind: kind.name)
 
 
+def fast_for(*fast: cases.Kind) -> pytest.MarkDecorator:
+    """These kinds in the fast tier, the others in the slow one: densities are compared for every kind in both."""
+    return pytest.mark.parametrize(
+        "kind", [pytest.param(k, id=k.name, marks=() if k in fast else pytest.mark.slow) for k in cases.KINDS]
+    )
+
+
 def unit(row: np.ndarray) -> Row:
     return Row(np.nan_to_num(row), ~np.isnan(row))
 
@@ -62,7 +69,7 @@ def test_predictive_density_is_a_ratio_of_marginals(kind, float64):
     assert ours == pytest.approx(kind.log_marginal(rows[:5]) - kind.log_marginal(rows[:4]), abs=1e-9)
 
 
-@by_kind
+@fast_for(cases.KNOWN, cases.BERNOULLI)
 def test_likelihood_is_below_its_ceiling_and_linear(kind, float64):
     component, n_dims = kind.component, kind.rows.shape[1]
     one = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (50, *jnp.shape(leaf))) * 1.0, component.prior(n_dims))
@@ -77,7 +84,7 @@ def test_likelihood_is_below_its_ceiling_and_linear(kind, float64):
     np.testing.assert_allclose(at[2] - at[1], at[1] - at[0], rtol=1e-9, atol=1e-9)
 
 
-@by_kind
+@fast_for(cases.KNOWN, cases.FULL)
 def test_packing_is_the_inner_product(kind, float64):
     component, n_dims = kind.component, kind.rows.shape[1]
     one = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (3, *jnp.shape(leaf))) * 1.0, component.prior(n_dims))
@@ -103,7 +110,7 @@ def test_packing_is_the_inner_product(kind, float64):
 # ── the kernel ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("kind", cases.TWO_KINDS)
+@fast_for(cases.BERNOULLI)
 def test_kernel_is_the_generic_engine(kind, float64):
     """Bound, sums and one sweep, at a random state: a DP with a Gamma prior, so that every weight site is there."""
     model, data = DPMixture(kind.component, GammaPrior(2.0, 1.5)), dataset(kind.rows)
@@ -153,7 +160,7 @@ def test_recorded_evidence_is_that_of_the_state():
 # ── evidence ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@by_kind
+@fast_for(cases.DIAGONAL)
 @pytest.mark.parametrize("size", [1, 2])
 def test_bound_is_below_the_exact_evidence(kind, size):
     """All partitions of six rows; with one component nothing is latent but parameters, and the bound is exact."""
@@ -223,7 +230,7 @@ def test_search_finds_the_planted_number():
 
 
 def test_search_over_mixtures_is_stored(tmp_path):
-    model = FiniteMixture(lv.models.FullCovarianceComponents.scaled_to(clusters()))
+    model = FiniteMixture(lv.models.DiagonalComponents.scaled_to(clusters()))
     result = lv.search(
         model, clusters(), prior=lv.sizes.Poisson(2), max_size=2, starts=1, evidence="bound", progress=False
     )
@@ -239,9 +246,8 @@ def test_search_over_mixtures_is_stored(tmp_path):
 @pytest.mark.parametrize(
     ("process", "name"),
     [
-        (False, "FullCovarianceComponents"),
         (True, "DiagonalComponents"),
-        pytest.param(True, "FullCovarianceComponents", marks=pytest.mark.slow),
+        *(pytest.param(process, "FullCovarianceComponents", marks=pytest.mark.slow) for process in (False, True)),
         pytest.param(False, "DiagonalComponents", marks=pytest.mark.slow),
         *(pytest.param(process, "KnownCovarianceComponents", marks=pytest.mark.slow) for process in (False, True)),
     ],
@@ -269,7 +275,7 @@ def test_a_weight_of_zero_has_no_part_in_the_predictive_density(float64):
     wide = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), estimate.natural["components"])
     prior = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64)[None], component.prior(400))
     one = Row(*(np.asarray(leaf)[0] for leaf in units))
-    own, before = (float(log_predictive(component, natural, one)[0]) for natural in (wide, prior))
+    own, before = (float(jax.jit(log_predictive)(component, natural, one)[0]) for natural in (wide, prior))
     assert own < before - 691
     np.testing.assert_allclose(found, own, rtol=1e-10)
 

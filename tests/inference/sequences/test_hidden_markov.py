@@ -106,6 +106,7 @@ def test_true_paths_begin_backward_ones():
 # ── the kernel ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow  # the recursions, below, are in the fast tier
 def test_kernel_is_the_generic_engine(fitted):
     """The same bound at the same state; states where they were planted, a missing step bridged."""
     groups, truth = machines()
@@ -132,20 +133,27 @@ def test_ascent_is_the_generic_ascent():
     assert ours.log_lower == pytest.approx(generic.log_lower, abs=0.05)
 
 
-@pytest.mark.slow
 def test_scaled_recursions_are_those_of_the_family():
     """Shares, steps and log Z of ragged sequences as the family has them, where potentials nearly vanish too."""
     data = tiny().dataset()
     rng = np.random.default_rng(1)
     with jax.enable_x64(True):
         on = MODEL.active((2,), (3,))
-        g = MODEL.simulate(jax.random.key(0), (3,), data.batches[0].units, {"dim": 2})[0]
+        units = data.batches[0].units
+        g = jax.jit(lambda key: MODEL.simulate(key, (3,), units, {"dim": 2})[0])(jax.random.key(0))
         g["transitions"] = jnp.asarray(rng.normal(size=(3, 3)) - np.array([[0, 400.0, 0]]).T)
+
+        @jax.jit
+        def of_both(g, sequences):
+            return (
+                kernel.forward_backward(MODEL, g, sequences, on),
+                kernel.exact_log_totals(MODEL, g, sequences, (2,), capacity=(3,)),
+                MarkovChain().mean(*kernel.path_potentials(MODEL, g, sequences, on)),
+            )
+
         for sequences in sequences_of(MODEL.components, data)[0]:
-            shares, steps, log_z = kernel.forward_backward(MODEL, g, sequences, on)
-            expected = kernel.exact_log_totals(MODEL, g, sequences, (2,), capacity=(3,))
+            (shares, steps, log_z), expected, mean = of_both(g, sequences)
             np.testing.assert_allclose(log_z, expected, rtol=1e-9)
-            mean = jax.jit(MarkovChain().mean)(*kernel.path_potentials(MODEL, g, sequences, on))
             np.testing.assert_allclose(shares, mean.state, atol=1e-9)
             np.testing.assert_allclose(steps, mean.step.sum((0, 1)), atol=1e-9)
 

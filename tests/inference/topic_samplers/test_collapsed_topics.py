@@ -182,6 +182,7 @@ def geweke_z(key: int, n_chains: int = 2000, sweeps: int = 8) -> np.ndarray:
     return np.abs(marginal.mean(0) - chains.mean(0)) / error
 
 
+@pytest.mark.slow  # the exact moments above are of the same sweeps
 def test_geweke():
     """Joint draws made forwards and by the sampler agree: 16 functions, |z| < 4.5, false alarms below 1.1e-4."""
     assert geweke_z(0).max() < Z_LIMIT
@@ -225,6 +226,7 @@ def rank_p_values(key: int, replicates: int = 2000) -> np.ndarray:
     return np.array([chisquare(np.bincount(column, minlength=DRAWS + 1)).pvalue for column in ranks.T])
 
 
+@pytest.mark.slow  # the exact moments above are of the same sweeps
 def test_ranks_are_uniform():
     """Of 16 functions: a right sampler fails for one key in 600 at most."""
     assert rank_p_values(0).min() > SMALLEST_P

@@ -121,13 +121,16 @@ def test_a_sweep_leaves_its_place_on_the_path_as_it_is(q, t, backward):
 
 @pytest.mark.parametrize("backward", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("t", [0.4, 1.0])
-@pytest.mark.parametrize("q", ["prior", "responsibilities", pytest.param("topics", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "q", ["prior", *(pytest.param(q, marks=pytest.mark.slow) for q in ("responsibilities", "topics"))]
+)
 def test_so_does_one_of_groups(q, t, backward):
     """Two tokens together, with so few in all that it matters which proposals are refused (below)."""
     assert chain(q, width=2).width == 2
     assert misfit(q, t, t, backward, 2) > 1e-4
 
 
+@pytest.mark.slow
 def test_groups_whose_proposals_were_all_accepted_would_not(monkeypatch):
     def accepting(state: Any, before: Any, at: Any, weights: Any, log_acceptance: Any, uniform: Any) -> TopicState:
         return redraw_group(state, before, at, weights, log_acceptance, (uniform[0], 0.0 * uniform[1]))
@@ -142,7 +145,9 @@ def test_a_sweep_for_another_place_does_not(q):
     assert misfit(q, 0.4, 0.8, False) < 1e-6
 
 
-@pytest.mark.parametrize("q", ["prior", "responsibilities", pytest.param("topics", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "q", ["responsibilities", *(pytest.param(q, marks=pytest.mark.slow) for q in ("prior", "topics"))]
+)
 def test_first_draws_are_from_q(q):
     with jax.enable_x64(True):
         state = every_state(q)
@@ -166,7 +171,9 @@ def coverage(chain: Any, exact: float, seeds: int) -> float:
     return float(np.mean([abs(b.estimate - exact) <= 2 * b.standard_error + 0.01 for b in found]))
 
 
-@pytest.mark.parametrize("q", ["prior", "responsibilities", pytest.param("topics", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "q", ["prior", *(pytest.param(q, marks=pytest.mark.slow) for q in ("responsibilities", "topics"))]
+)
 def test_the_evidence_is_exact_within_its_error(q):
     """From a q of one labelling too: with a symmetric α, states end with what their labelling is worth."""
     exact = EXACT if q == "prior" else oracles.lda_posterior(COUNTS, np.full(2, 0.5), ETA).log_evidence
@@ -213,10 +220,10 @@ def test_the_same_key_gives_the_same_bits_whatever_the_threads_do():
     assert first == second != bracket(chain("prior"), 8)
 
 
-def three_obvious_topics() -> CollapsedTopics:
+def three_obvious_topics(n_documents: int = 30) -> CollapsedTopics:
     rng = np.random.default_rng(0)
     topics = np.kron(np.eye(3), np.full(10, 0.1))
-    counts = np.stack([rng.multinomial(40, topics[document % 3]) for document in range(30)])
+    counts = np.stack([rng.multinomial(40, topics[document % 3]) for document in range(n_documents)])
     return collapsed_topics(csr_array(counts), np.full(3, 0.3), 0.1, 3)
 
 
@@ -237,7 +244,7 @@ def test_where_directions_are_far_apart_a_second_path_begins_where_the_first_one
 @pytest.mark.parametrize("compared", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_first_path_that_is_bound_to_be_too_wide_is_gone_one_way_only(compared):
     """compared: with the number that the same path has where steps are many, both ways."""
-    plain = three_obvious_topics()
+    plain = three_obvious_topics(30 if compared else 9)
     key_pilot, key = jax.random.split(jax.random.key(0))
     few, many = Effort(4, 2, 8), Effort(48, 2, 8)
     profile = temperature_profile(plain, key_pilot, few)
@@ -261,13 +268,13 @@ def test_topics_to_begin_with_are_those_of_the_best_particle(float64):
     assert float(anchor.chain.log_start) < 0
 
 
-@pytest.mark.parametrize(("concentration", "taken"), [(0.6, True), (0.06, False)])
+@pytest.mark.parametrize(("concentration", "taken"), [pytest.param(0.6, True, marks=pytest.mark.slow), (0.06, False)])
 def test_no_second_path_begins_where_its_first_draws_would_stick(concentration, taken):
     # three obvious topics: with so small an α sweeps of q under given topics do not move, and p̂ is no longer unbiased
     counts = csr_array(np.kron(np.eye(3, dtype=int), np.full((5, 4), 3)))
     chain = collapsed_topics(counts, np.full(3, concentration / 3), 0.1, 4)
     with jax.enable_x64(True):
-        state = chain.init(jax.random.key(0), 4)
+        state = _init(chain, jax.random.key(0), 4)
     assert (anchored_chain(chain, jax.random.key(1), [state]) is not None) == taken
 
 

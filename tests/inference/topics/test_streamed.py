@@ -166,6 +166,11 @@ def test_many_pieces_are_fitted_to_the_same_topics(files, small_pieces):
     """Documents stand in other tiles and batches, so the passes go another way; the bound at the end is theirs."""
     at_hand, on_disk = fits(lv.models.LDA(), files)
     assert on_disk.log_lower == pytest.approx(at_hand.log_lower, rel=2e-3)
+
+
+@pytest.mark.slow
+def test_documents_in_many_pieces_are_described_alike(files, small_pieces):
+    at_hand, on_disk = fits(lv.models.LDA(), files)
     described = describe_units(on_disk.model, on_disk, documents(counts()))
     streamed = describe_units(on_disk.model, on_disk, stored(files))
     np.testing.assert_allclose(streamed.representation, described.representation, atol=1e-5)

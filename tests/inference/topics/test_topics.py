@@ -310,7 +310,7 @@ def test_memoized_passes_are_their_definition(float64, name, rule):
         np.testing.assert_allclose(np.asarray(state.total).sum(), counts().sum(), rtol=1e-12)
 
 
-@pytest.mark.parametrize("n_lanes", [2, 3])  # with 3 the last has no document
+@pytest.mark.parametrize("n_lanes", [pytest.param(2, marks=pytest.mark.slow), 3])  # with 3 the last has no document
 @pytest.mark.parametrize(("name", "rule"), [("collapsed", kernels.COLLAPSED), ("mean field", kernels.MEAN_FIELD)])
 def test_passes_in_lanes_are_their_definition(name, rule, n_lanes):
     pseudo_counts = np.random.default_rng(2).gamma(0.5, 2.0, (N_WORDS, 4)) * (ALPHA > 0)
@@ -327,7 +327,9 @@ def test_passes_in_lanes_are_their_definition(name, rule, n_lanes):
     np.testing.assert_allclose(np.asarray(on.total).sum(), counts().sum(), rtol=1e-5)
 
 
-@pytest.mark.parametrize("more", [False, True], ids=["from nothing", "from more topics"])
+@pytest.mark.parametrize(
+    "more", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["from nothing", "from more topics"]
+)
 def test_a_fit_of_many_documents_takes_lanes_and_ends_where_one_program_does(monkeypatch, more):
     settings = TopicSettings(collapsed_passes=6, mean_field_passes=3)
     estimator = TopicEstimator(LDA(2.0, 0.2), data(), settings)
@@ -542,7 +544,7 @@ def test_compilations_are_counted():
         assert len(events) == 1
 
 
-@pytest.mark.parametrize("plug_in", [False, True])
+@pytest.mark.parametrize("plug_in", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_sizes_of_one_bucket_compile_nothing_new(plug_in):
     """After one fit at K = 2: K = 3…8 from scratch and grown, no compilation of any kind."""
     model = LDA(1.9, ETA).plug_in() if plug_in else LDA(1.9, ETA)

@@ -114,6 +114,7 @@ def test_words_that_no_token_could_move_alone(corpus):
     assert same_tree(best_levels.paths, true.paths)
 
 
+@pytest.mark.slow
 def test_the_true_tree_is_found(corpus):
     """A tree from the prior, of peaked topics: as probable as the truth, and far above the dendrogram's."""
     counts, true = corpus
@@ -128,7 +129,7 @@ def test_the_true_tree_is_found(corpus):
     assert log_joint(counts, again, PEAKED).total >= scores[2]
 
 
-@pytest.mark.parametrize("depth", [1, 2, 4])
+@pytest.mark.parametrize("depth", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "dense",
     [[[4, 1, 0]], [[0, 0], [0, 0]], [[5], [2], [0]], [[3, 0, 1], [0, 2, 0], [0, 0, 0]]],

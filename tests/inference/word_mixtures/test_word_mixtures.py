@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 import word_mixture_oracles as oracles
+from compiled import Compiled
 from scipy.optimize import minimize_scalar
 from scipy.sparse import csr_array
 from scipy.special import gammaln
@@ -72,6 +73,7 @@ def test_unigram_evidence_is_exact():
     assert fit.log_lower <= exact + 1e-5 <= fit.log_upper + 2e-5
 
 
+@pytest.mark.slow  # the unigram's evidence and the mixture's fit have their oracles around here
 def test_mixture_of_one_topic_is_the_unigram_and_lda_of_one():
     sizes = [lv.fit(model, COUNTS, size=1, seed=0) for model in (Unigram(0.4), MixtureOfUnigrams(0.8, 0.4))]
     exact = oracles.log_dirichlet_multinomial(COUNTS.sum(0), 0.4)
@@ -81,7 +83,13 @@ def test_mixture_of_one_topic_is_the_unigram_and_lda_of_one():
     np.testing.assert_allclose(topics[2], topics[0], rtol=1e-5)
 
 
-@pytest.mark.parametrize("model", [MixtureOfUnigrams(0.8, 0.4), MixtureOfUnigrams(None, None, PointSimplex(0.2))])
+@pytest.mark.parametrize(
+    "model",
+    [
+        MixtureOfUnigrams(0.8, 0.4),
+        pytest.param(MixtureOfUnigrams(None, None, PointSimplex(0.2)), marks=pytest.mark.slow),
+    ],
+)
 def test_mixture_fits_as_the_generic_engine_does(model):
     """From its own fit the generic engine has nothing to gain and says the same bound."""
     fit = UnigramMixtureEstimator(model, DATA).fit((2,), jax.random.key(1), None)
@@ -115,7 +123,7 @@ def test_a_pass_of_plsi_is_the_em_step(tempering):
     np.testing.assert_allclose(found / found.sum(1, keepdims=True), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("smoothing", [pytest.param(0.0, marks=pytest.mark.slow), 0.1])
 def test_momentum_saves_passes_and_ends_where_em_stands_still(smoothing):
     counts = planted()
     after = {}
@@ -135,7 +143,7 @@ def test_momentum_saves_passes_and_ends_where_em_stands_still(smoothing):
 
 def test_plsi_reports_the_likelihood_of_its_estimates():
     """At the proportions that are best for its topics; higher with more topics, and never above the saturated model."""
-    counts, bounds = planted(documents_each=4), []
+    counts, bounds = planted(documents_each=2), []
     for size in (1, 2, 3):
         fit = lv.fit(PLSI(), counts, size=size, seed=0)
         topics = point_topics(fit.estimate)
@@ -248,19 +256,25 @@ def test_what_is_impossible_is_infinitely_surprising():
     assert document_likelihood(split, corners, both, method="exact").log_likelihood[0] == -np.inf
 
 
-def test_proportions_of_a_fit_are_what_the_functions_take():
+@pytest.mark.parametrize(
+    ("model", "kind"),
+    [
+        pytest.param(Unigram(0.1), np.ndarray, marks=pytest.mark.slow),
+        (MixtureOfUnigrams(1.0, 0.1), Corners),
+        pytest.param(PLSI(0.1), TrainingDocuments, marks=pytest.mark.slow),
+        pytest.param(LDA(1.0, 0.1), np.ndarray, marks=pytest.mark.slow),
+    ],
+)
+def test_proportions_of_a_fit_are_what_the_functions_take(model, kind):
     counts = planted(documents_each=6)
     train, test = lv.Corpus.from_matrix(csr_array(counts)).split(0.3, seed=0)
     observed, rest = split_documents(test, 0.5, seed=0)
-    kinds = {}
-    for model in (Unigram(0.1), MixtureOfUnigrams(1.0, 0.1), PLSI(0.1), LDA(1.0, 0.1)):
-        size = 1 if isinstance(model, Unigram) else 3
-        fit = lv.fit(model, train, size=size, seed=0)
-        prior = document_proportions(fit.model, fit.estimate, train.dataset())
-        kinds[type(model)] = type(prior)
-        score = document_completion(fit.table("topic_word").to_numpy(), prior, observed, rest)
-        assert score.perplexity < (15 if size == 1 else 10)
-    assert kinds == {Unigram: np.ndarray, MixtureOfUnigrams: Corners, PLSI: TrainingDocuments, LDA: np.ndarray}
+    size = 1 if isinstance(model, Unigram) else 3
+    fit = lv.fit(model, train, size=size, seed=0)
+    prior = document_proportions(fit.model, fit.estimate, train.dataset())
+    assert type(prior) is kind
+    score = document_completion(fit.table("topic_word").to_numpy(), prior, observed, rest)
+    assert score.perplexity < (15 if size == 1 else 10)
 
 
 def test_a_fitted_plsi_scores_new_documents_by_the_training_documents():
@@ -286,10 +300,12 @@ def test_sparse_and_dense_paths_have_the_same_densities():
     with jax.enable_x64(True):
         sparse = UnigramMixtureChain.from_data(model, DATA, 3, 8)
         dense = CollapsedMixtureChain.from_data(model.as_rows(), dense_data, 3, 8)
-        ours = float(sparse.log_density(sparse.state_from_labels(sparse.labels_of(topics, 1)))[0])
+        begun = Compiled(sparse).state_from_labels(sparse.labels_of(topics, 1))
+        ours = float(Compiled(sparse).log_density(begun)[0])
         padded = np.zeros((dense.elements, 1), int)
         padded[: len(COUNTS), 0] = topics
-        theirs = float(dense.log_density(dense.state_from_labels(jax.numpy.asarray(padded)))[0])
+        begun = Compiled(dense).state_from_labels(jax.numpy.asarray(padded))
+        theirs = float(Compiled(dense).log_density(begun)[0])
     coefficients = (gammaln(COUNTS.sum(1) + 1) - gammaln(COUNTS + 1).sum(1)).sum()
     assert ours == pytest.approx(theirs - coefficients, abs=1e-9)
 
@@ -304,6 +320,7 @@ def test_annealed_evidence_of_mixtures_of_unigrams_is_the_exact_one():
     assert np.mean(found.backward) == pytest.approx(exact, abs=0.1)
 
 
+@pytest.mark.slow
 def test_backward_paths_begin_with_the_documents_topics():
     """Of simulated documents a word in several columns is one word; the truth's labels are in the chain's order."""
     model = MixtureOfUnigrams(0.8, 0.3)
@@ -363,7 +380,13 @@ def test_a_folder_keeps_plsi(tmp_path):
 # ── for people ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("model", [LDA(0.3, 0.1), MixtureOfUnigrams(1.0, 0.1), PLSI(0.1)])
+@pytest.mark.parametrize(
+    "model",
+    [
+        *(pytest.param(model, marks=pytest.mark.slow) for model in (LDA(0.3, 0.1), MixtureOfUnigrams(1.0, 0.1))),
+        PLSI(0.1),
+    ],
+)
 def test_recommend_names_what_belongs_with_the_words_there_are(model):
     """A unit with two of the four words of a kind is told the other two, with a probability inside its interval."""
     fit = lv.fit(model, planted(), size=3, seed=0)

@@ -26,7 +26,11 @@ def blocks(leaf: np.ndarray) -> list[np.ndarray]:
     return np.split(np.asarray(leaf), np.cumsum(WIDTHS)[:-1], axis=-1)
 
 
-@pytest.mark.parametrize("base", [Dirichlet(), PointSimplex(smoothing=0.5)], ids=lambda base: type(base).__name__)
+@pytest.mark.parametrize(
+    "base",
+    [Dirichlet(), pytest.param(PointSimplex(smoothing=0.5), marks=pytest.mark.slow)],
+    ids=lambda base: type(base).__name__,
+)
 def test_blocks_are_the_base_block_by_block(float64, base):
     family, natural = Compiled(SimplexBlocks(base, WIDTHS)), jnp.asarray(NATURAL)
     apart = [jnp.asarray(block) for block in blocks(NATURAL)]
@@ -42,6 +46,7 @@ def test_blocks_are_the_base_block_by_block(float64, base):
         np.testing.assert_allclose(block.sum(-1), 1, rtol=1e-9)
 
 
+@pytest.mark.slow  # Dirichlets by blocks, whose own draws are tested with the families
 def test_draws_have_the_expected_statistics(float64):
     family = Compiled(SimplexBlocks(Dirichlet(), WIDTHS))
     drawn = np.asarray(family.sample(jax.random.key(1), jnp.broadcast_to(NATURAL[0], (4000, NATURAL.shape[1]))))

@@ -1,6 +1,7 @@
 """Columns of several kinds: the parts' oracles multiplied, all that mixtures do with them, what is refused."""
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +10,6 @@ import numpy as np
 import pandas as pd
 import partition_oracles as exact
 import pytest
-from compiled import Compiled
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import logsumexp
 from sklearn.metrics import adjusted_rand_score
@@ -71,26 +71,29 @@ def test_a_search_has_the_enumerated_posterior():
     assert result.fit(1).estimate.log_lower == pytest.approx(wanted[0], abs=1e-6)  # nothing to choose
 
 
+@pytest.mark.slow  # the fast tier has the contract of every kind of part, and here their product
 def test_the_contract_holds():
     assert lv.models.check(FiniteMixture(COMPONENT), lv.Points.from_array(ROWS)).model == "FiniteMixture"
 
 
 def test_moments_are_those_of_draws(float64):
-    statistics = jax.jit(lambda key: draw_parameters(COMPONENT, key, 2, 5))(jax.random.key(0))
-    one = jax.tree.map(lambda leaf: leaf[1], statistics)
-    unit = Row(jnp.asarray(ROWS[0]), jnp.ones(5, bool))
-    draw = jax.jit(jax.vmap(lambda key: COMPONENT.draw(key, one, unit)))
-    drawn = draw(jax.random.split(jax.random.key(1), 20_000))
-    mean, covariance = Compiled(COMPONENT).moments(one)
+    @jax.jit
+    def found(key: Any) -> Any:
+        """Draws of one component and its moments; the densities of a row among others and by itself."""
+        statistics = draw_parameters(COMPONENT, key, 2, 5)
+        one = jax.tree.map(lambda leaf: leaf[1], statistics)
+        rows, unit = Row(jnp.asarray(ROWS), jnp.ones((5, 5), bool)), Row(jnp.asarray(ROWS[0]), jnp.ones(5, bool))
+        draw = jax.vmap(lambda each: COMPONENT.draw(each, one, unit))
+        together, alone = log_likelihoods(COMPONENT, statistics, rows), log_likelihood(COMPONENT, statistics, unit)
+        return draw(jax.random.split(jax.random.fold_in(key, 1), 20_000)), COMPONENT.moments(one), together[0], alone
+
+    drawn, (mean, covariance), together, alone = jax.tree.map(np.asarray, found(jax.random.key(0)))
     spread = np.sqrt(np.diag(covariance))
     assert_allclose(np.mean(drawn, 0), mean, atol=5 * spread.max() / np.sqrt(20_000))
     assert_allclose(np.cov(np.asarray(drawn).T), covariance, atol=0.1 * spread.max() ** 2)
     assert covariance[1, 4] != 0
     assert_array_equal(covariance[np.ix_([1, 4], [0, 2, 3])], 0)
-    rows = Row(jnp.asarray(ROWS), jnp.ones((5, 5), bool))
-    together = jax.jit(lambda s: log_likelihoods(COMPONENT, s, rows))(statistics)
-    alone = jax.jit(lambda s: log_likelihood(COMPONENT, s, unit))(statistics)
-    assert_allclose(together[0], alone, rtol=1e-12)
+    assert_allclose(together, alone, rtol=1e-12)
 
 
 def planted(rng: np.random.Generator) -> tuple[pd.DataFrame, np.ndarray]:
@@ -180,14 +183,21 @@ def test_columns_that_are_no_numbers_are_named():
         lv.Points.from_categories(frame, numbers=["height"])
 
 
+PLUG_IN = FiniteMixture(
+    MixedComponents([DiagonalComponents(variance_floor=0.01), CategoricalComponents([2])], [[0], [1, 2]])
+)
+
+
 def test_the_plug_in_form_is_that_of_the_parts():
     with pytest.raises(ValueError, match="no plug-in form"):
         COMPONENT.plug_in()
-    parts = [DiagonalComponents(variance_floor=0.01), CategoricalComponents([2])]
+    assert PLUG_IN.plug_in().components.estimated
+
+
+@pytest.mark.slow
+def test_a_plug_in_fit_of_one_component_is_the_best_of_every_part():
     rows = np.column_stack([ROWS[:, 1], ROWS[:, 0], 1 - ROWS[:, 0]])
-    model = FiniteMixture(MixedComponents(parts, [[0], [1, 2]]))
-    assert model.plug_in().components.estimated
-    fit = lv.fit(model, rows, size=1, evidence="plug-in")
+    fit = lv.fit(PLUG_IN, rows, size=1, evidence="plug-in")
     share, variance = ROWS[:, 0].mean(), ROWS[:, 1].var()
     best = 5 * (share * np.log(share) + (1 - share) * np.log(1 - share)) - 2.5 * (1 + np.log(2 * np.pi * variance))
     assert fit.estimate.log_lower == pytest.approx(best, abs=1e-4)

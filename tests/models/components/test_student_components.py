@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import mixture_cases as cases
 import numpy as np
 import pytest
+from compiled import Compiled
 from numpy.testing import assert_allclose
 from scipy.special import gammaln, logsumexp
 from scipy.stats import multivariate_t, norm, t
@@ -156,7 +157,8 @@ def multivariate_normal_log(x: np.ndarray, mean: np.ndarray, covariance: np.ndar
 def test_densities_of_all_labellings(component, rows, group):
     n = 3
     chain = chain_of(component, rows[:n])
-    state = chain.state_from_labels(padded(every_label(n), chain))
+    labels, chain = padded(every_label(n), chain), Compiled(chain)
+    state = chain.state_from_labels(labels)
     expected = log_joint(component, rows[:n], group, every_label(n))
     assert_allclose(chain.log_density(state), expected, atol=1e-9)
     log_prior = np.asarray(chain.log_labels(state))
@@ -259,9 +261,12 @@ def test_what_cannot_be_is_refused():
         FiniteMixture(DIAGONAL).plug_in()
 
 
-def test_the_contract_holds_and_fits_are_kept(tmp_path):
+@pytest.mark.parametrize(
+    "component", [pytest.param(DIAGONAL, id="diagonal"), pytest.param(FULL, id="full", marks=pytest.mark.slow)]
+)
+def test_the_contract_holds_and_fits_are_kept(component, tmp_path):
     points = lv.Points.from_array(cases.VALUES)
-    model = FiniteMixture(FULL, CONCENTRATION)
+    model = FiniteMixture(component, CONCENTRATION)
     assert lv.models.check(model, points).model == "FiniteMixture"
     fit = lv.fit(model, points, size=2)
     fit.save(tmp_path / "fit")

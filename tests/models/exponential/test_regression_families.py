@@ -33,6 +33,11 @@ def of_regressions() -> RegressionStatistics:
 
 
 CASES: list[tuple[Family, Any]] = [(VectorGaussian(), of_vectors), (NormalGammaRegression(), of_regressions)]
+WHOLE = pytest.mark.parametrize(
+    ("family", "natural"),
+    [pytest.param(*CASES[0], id="vector", marks=pytest.mark.slow), pytest.param(*CASES[1], id="regression")],
+)
+"""In the fast tier: the weights of a regression, which are a vector, and its precision."""
 
 
 def close(ours: Any, others: Any, rtol: float = 1e-9) -> None:
@@ -73,7 +78,7 @@ def test_mean_is_the_gradient_and_natural_inverts_it(float64, family, natural):
     assert np.isfinite(compiled.log_normaliser(legal)).all()
 
 
-@pytest.mark.parametrize(("family", "natural"), CASES, ids=["vector", "regression"])
+@WHOLE
 def test_draws_have_the_expected_statistics(float64, family, natural):
     """|z| < 5 of 26 averages of 20,000 draws: a false alarm for one key in 60,000."""
     n = 20_000
@@ -84,7 +89,7 @@ def test_draws_have_the_expected_statistics(float64, family, natural):
         assert np.abs((np.asarray(draws).mean(0) - mean) / error).max() < 5
 
 
-@pytest.mark.parametrize(("family", "natural"), CASES, ids=["vector", "regression"])
+@WHOLE
 def test_coordinates_that_do_not_exist_change_nothing(float64, family, natural):
     """The last of three coordinates away, whatever its numbers are: the family of the other two."""
     eta = natural()
