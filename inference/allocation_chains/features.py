@@ -92,7 +92,7 @@ class FeatureChain(eqx.Module):
 
     @property
     def size_given_parts(self) -> None:
-        """It is None, since p(K | Z, α) depends on how many rows have each feature, and on α."""
+        """Return None, since p(K | Z, α) depends on how many rows have each feature, and on α."""
         return None
 
     def init(self, key: Key[Array, ""], particles: int) -> AllocationState:

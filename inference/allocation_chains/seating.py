@@ -166,8 +166,8 @@ def log_seats_of_a_new_row(
 ) -> Float[np.ndarray, "draw part"]:
     """Return the log-probability that one more row joins each part of a partition, or a new part, (draw, part), nats.
 
-    With K components it is (n + a_K) / (N + K a_K) for a part of n of the N rows, and (K − t) a_K / (N + K a_K) for a
-    new one beside t parts; K is averaged over p(K | partition). The first part without rows stands for the new one.
+    With K components it is (n + a_K) / (N + K a_K) for a part of n of the N rows. For a new part beside t parts it is
+    (K − t) a_K / (N + K a_K). K is averaged over p(K | partition). The first part without rows stands for the new one.
     Other parts without rows have −∞.
 
     log_prior, concentrations, counts: as in `size_probabilities`.

@@ -52,7 +52,7 @@ class RowsSettings(Protocol):
 
     @property
     def proposals(self) -> int:
-        """How many proposals of each kind a round tries."""
+        """The number of proposals of each kind that a round tries."""
         ...
 
     @property

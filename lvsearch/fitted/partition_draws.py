@@ -125,6 +125,7 @@ class Partition:
     | `most` | (row,) | of the draws in the ball with the most clusters, the one farthest from `labels` |
     | `farthest` | (row,) | the draw in the ball that is farthest from `labels` |
     | `draws` | | the number of draws |
+    | `searched` | | the number of draws, evenly spaced among all, with which the partition was searched for |
     | `is_settled` | | whether the chains agree and are precise enough; if not, the description begins by saying so |
 
     A row does not count among the rows of its own cluster. If it is alone there, its share is how often it is alone.
@@ -140,6 +141,7 @@ class Partition:
     most: pd.Series
     farthest: pd.Series
     draws: int
+    searched: int
     is_settled: bool = True
 
     @property
@@ -177,10 +179,11 @@ class Partition:
         fewest, most = (len(np.unique(each)) for each in (self.fewest, self.most))
         between = f"{fewest}" if fewest == most else f"{fewest} to {most}"
         told = "" if self.is_settled else NOT_SETTLED
+        some = f" It was searched for with {self.searched:,} of them." if self.searched < self.draws else ""
         return (
             f"{told}{len(sizes)} {'clusters' if len(sizes) > 1 else 'cluster'} of {shown} {rows}. 95 % of "
             f"{self.draws:,} draws differ from this partition by at most {loss.in_words(self.radius, sum(sizes))} "
-            f"({loss.name}); these draws have {between} clusters."
+            f"({loss.name}); these draws have {between} clusters.{some}"
         )
 
     __repr__ = describe
@@ -252,6 +255,7 @@ def closest_partition(draws: Int[np.ndarray, "draw row"], index: pd.Index, loss:
         most=clusters(draws[max(inside, key=lambda s: (numbers[s], far[s]))]),
         farthest=clusters(draws[max(inside, key=lambda s: far[s])]),
         draws=len(draws),
+        searched=len(some),
     )
 
 

@@ -116,7 +116,7 @@ class SizeGain(TwoWayPaths):
 
     @property
     def distance(self) -> float:
-        """By how many nats a component the backward paths end above the forward ones on average; at least 0."""
+        """The nats a component by which the backward paths end above the forward ones on average; at least 0."""
         return self.hysteresis / self.sizes
 
     @property

@@ -9,6 +9,7 @@ import partition_oracles as exact
 import pytest
 
 import lvsearch as lv
+from lvsearch.fitted import partition_draws
 from lvsearch.fitted.partition_draws import (
     LOSSES,
     MOST_ROWS,
@@ -81,6 +82,16 @@ def test_the_ball_is_the_smallest_that_holds_95_percent_and_its_ends_lie_in_it()
     assert len(set(ends["most"])) == max(numbers)
     assert information(ends["farthest"], found.labels.to_numpy()) == pytest.approx(found.radius)
     assert all(information(each, found.labels.to_numpy()) <= found.radius + 1e-9 for each in ends.values())
+
+
+def test_a_search_with_some_of_the_draws_says_so(monkeypatch: pytest.MonkeyPatch):
+    """Of 4,000 rows the closest partition is searched for with 100 draws, and nothing said so."""
+    draws = random_draws(3, n_draws=200, rows=12)
+    assert "searched" not in str(closest_partition(draws, pd.RangeIndex(12)))
+    monkeypatch.setattr(partition_draws, "SEARCHED_LABELS", 0)
+    found = closest_partition(draws, pd.RangeIndex(12))
+    assert (found.draws, found.searched) == (200, 100)
+    assert str(found).endswith("It was searched for with 100 of them.")
 
 
 def test_pairs_and_certainty_are_shares_of_draws():
