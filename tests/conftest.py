@@ -102,19 +102,29 @@ def shared_programs() -> None:
     some["xla_backend_optimization_level"] = 0  # in the dict itself, which the programs already have
 
 
+MOST_MAPS = 15_000
+"""The number of memory maps of a process at which compiled programs go."""
+
+
 @pytest.fixture(scope="module", autouse=True)
 def released_programs() -> Iterator[None]:
     """Compiled programs go when they near what a process may hold.
 
     Each is a handful of memory maps. Linux gives a process 65,530, and XLA crashes on the next. A map goes with about a
-    third of a MiB: by that a process holds some 5 GiB where programs go, and the other worker as much.
+    third of a MiB: by that a process holds some 5 GiB where programs go, and the other worker as much. Nearly all go
+    with the caches; looking through all objects for the rest takes as long again.
     """
+
+    def number() -> int:
+        maps = Path("/proc/self/maps")
+        return maps.read_bytes().count(b"\n") if maps.exists() else 0
+
     yield
-    maps = Path("/proc/self/maps")
-    if maps.exists() and maps.read_bytes().count(b"\n") > 15_000:
+    if number() > MOST_MAPS:
         jax.clear_caches()
-        gc.unfreeze()
-        gc.collect()
+        if number() > MOST_MAPS / 2:
+            gc.unfreeze()
+            gc.collect()
     gc.freeze()  # what has stayed until here is not looked through again until programs go
 
 

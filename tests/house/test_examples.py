@@ -49,8 +49,8 @@ def test_a_first_day(name, tmp_path):
     assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
 
 
-SLOW = ("component",)
-"""Compiles the whole of an annealed search."""
+SLOW = ("component", "hidden_markov")
+"""They compile an annealed search, and a model with a recursion."""
 
 
 @pytest.mark.parametrize(

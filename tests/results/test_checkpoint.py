@@ -15,6 +15,7 @@ from lvsearch import api
 from lvsearch.files.storage import PACKAGES, CorruptFolderError, read_folder, write_folder
 from lvsearch.fitted.stored_fits import decode_module, encode_module
 from lvsearch.models.families import PointSimplex
+from lvsearch.results import findings
 from lvsearch.results.result import SearchResult
 from lvsearch.searching.controller import SearchState
 
@@ -71,7 +72,8 @@ def test_loading_gives_the_same_corpus(saved: tuple[SearchResult, Path]):
     assert len(loaded.notes) == 2  # the empty document and the unused term
 
 
-def test_loaded_models_give_the_same_bits(saved: tuple[SearchResult, Path]):
+def test_loaded_models_give_the_same_bits(saved: tuple[SearchResult, Path], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(findings, "SAMPLES", 16)
     result, folder = saved
     loaded = lv.load(folder)
     documents = corpus().select(range(9, 20))

@@ -22,6 +22,7 @@ from small_searches import (
 )
 
 import lvsearch as lv
+from lvsearch.results import findings
 from lvsearch.results import result as results
 from lvsearch.results.result import SearchResult
 from lvsearch.searching.controller import SearchState, witness_search
@@ -306,7 +307,14 @@ def test_prediction_without_a_kept_fit_is_wider_but_never_wrong():
     assert less.log_lower <= more.log_lower <= more.log_upper <= less.log_upper
 
 
-def test_per_document_prediction_adds_over_documents_and_the_whole_set_does_not_beat_the_best():
+@pytest.fixture
+def few_samples(monkeypatch: pytest.MonkeyPatch) -> int:
+    """The number of importance samples of each document: few, since numbers from the same draws are compared."""
+    monkeypatch.setattr(findings, "SAMPLES", 16)
+    return 16
+
+
+def test_per_document_prediction_adds_over_documents_and_the_whole_set_does_not_beat_the_best(few_samples):
     result = searched("plug-in")
     first, second = corpus().select(range(11)), corpus().select(range(11, 22))
     both = corpus().select(range(22))
@@ -314,19 +322,20 @@ def test_per_document_prediction_adds_over_documents_and_the_whole_set_does_not_
     assert parts[0].log_lower + parts[1].log_lower == pytest.approx(parts[2].log_lower, rel=1e-6)
     assert parts[0].log_upper + parts[1].log_upper == pytest.approx(parts[2].log_upper, rel=1e-6)
     marginal = searched("bound").predict(held_out()).estimate
-    per_size = searched("bound").compare_held_out(held_out())["log_p_per_token"] * held_out().n_observations
+    compared = searched("bound").compare_held_out(held_out(), samples=few_samples)
+    per_size = compared["log_p_per_token"] * held_out().n_observations
     assert marginal is not None
     assert marginal.log_whole_set <= per_size.max() + 1e-9
 
 
-def test_marginal_prediction_is_an_estimate_and_says_so():
+def test_marginal_prediction_is_an_estimate_and_says_so(few_samples):
     result, docs = searched("bound"), held_out()
     prediction = result.predict(docs)
     assert (prediction.whole_set, prediction.per_unit) == (None, None)
     assert "estimate over the sizes whose fit was kept" in prediction.describe()
     assert "Each document by itself: annealed importance sampling" in prediction.describe()
     table = result.posterior().set_index("size")["probability"]
-    held_out_table = result.compare_held_out(docs)
+    held_out_table = result.compare_held_out(docs, samples=few_samples)
     per_size = held_out_table.set_index("size")["log_p_per_token"] * docs.n_observations
     weights = np.array([table[size] for size in per_size.index])
     by_hand = np.logaddexp.reduce(np.log(weights) + per_size.to_numpy())
