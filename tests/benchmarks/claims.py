@@ -404,6 +404,17 @@ CLAIMS = (
         full_minutes=60,
     ),
     Claim(
+        "How many steps, one after another, would a sweep over topics take on a device?",
+        "wide_groups.py",
+        words("--corpus cora --topics 64 --sweeps 10"),
+        (),
+        TABLE_LINE,
+        "| cora | 136,394 | 64 | 2,468 | 260 | 99.6 % | 98.7 % | 81.2 % |",
+        needs=("data:cora",),
+        full_needs=("data:ap",),
+        full_minutes=10,
+    ),
+    Claim(
         "Which size does a search by prediction recommend, beside what was planted?",
         "recommended.py",
         None,
