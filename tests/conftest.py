@@ -102,10 +102,6 @@ def shared_programs() -> None:
     some["xla_backend_optimization_level"] = 0  # in the dict itself, which the programs already have
 
 
-MOST_MAPS = 15_000
-"""The number of memory maps of a process at which compiled programs go."""
-
-
 @pytest.fixture(scope="module", autouse=True)
 def released_programs() -> Iterator[None]:
     """Compiled programs go when they near what a process may hold.
@@ -114,15 +110,12 @@ def released_programs() -> Iterator[None]:
     third of a MiB: by that a process holds some 5 GiB where programs go, and the other worker as much. Nearly all go
     with the caches; looking through all objects for the rest takes as long again.
     """
-
-    def number() -> int:
-        maps = Path("/proc/self/maps")
-        return maps.read_bytes().count(b"\n") if maps.exists() else 0
-
     yield
-    if number() > MOST_MAPS:
+    from lvsearch.inference.compiles import _n_maps
+
+    if _n_maps() > 15_000:
         jax.clear_caches()
-        if number() > MOST_MAPS / 2:
+        if _n_maps() > 7_500:
             gc.unfreeze()
             gc.collect()
     gc.freeze()  # what has stayed until here is not looked through again until programs go

@@ -1,4 +1,4 @@
-"""How many steps, one after another, would a sweep over the topics of all tokens take on a device, how many accepted?
+"""Count the steps, one after another, of a sweep over the topics of all tokens on a device, and what of it is accepted.
 
     python tests/benchmarks/wide_groups.py [--corpus cora ap] [--topics 64 200] [--sweeps 10] [--seed 0]
 
@@ -29,34 +29,19 @@ import numpy as np
 from corpora import corpus_named
 from scipy.special import gammaln
 
+from lvsearch.inference.topic_samplers.collapsed import Tokens, expand
 from lvsearch.inference.topic_samplers.topic_state import group_width, grouped
 
 TOTAL_CONCENTRATION, TOPIC_CONCENTRATION = 5.0, 0.05
 """α of all topics together, and η."""
 
 
-class Tokens(NamedTuple):
-    """The document and the word of each token, and how many there are of both."""
-
-    document: np.ndarray
-    word: np.ndarray
-    n_documents: int
-    n_words: int
-
-
 class Accepted(NamedTuple):
-    """What was accepted in a sweep: shares of the tokens in steps 2 and 3, and the mean probability of both as one."""
+    """The share of the tokens accepted in step 2, and the mean probabilities of step 3 and of both steps as one."""
 
     words: float
     totals: float
     at_once: float
-
-
-def expanded(counts: np.ndarray) -> Tokens:
-    """Each copy of each word as a token. counts: (document, word), sparse or not."""
-    documents, words = np.nonzero(counts)
-    copies = np.asarray(counts[documents, words]).ravel().astype(int)
-    return Tokens(np.repeat(documents, copies), np.repeat(words, copies), *counts.shape)
 
 
 def one_of_each_document(random: np.random.Generator, document: np.ndarray) -> list[np.ndarray]:
@@ -69,18 +54,24 @@ def one_of_each_document(random: np.random.Generator, document: np.ndarray) -> l
 
 
 def log_correction(outside: np.ndarray, coming: np.ndarray, leaving: np.ndarray) -> np.ndarray:
-    """log Π_k Γ(b_k + m'_k) / Γ(b_k + m_k) · b_k^(m_k − m'_k), nats: by rows. outside: b_k, above 0."""
+    """Return log Π_k Γ(b_k + m'_k) / Γ(b_k + m_k) · b_k^(m_k − m'_k) by rows, nats. outside: b_k, above 0.
+
+    It is minus the sum of `topic_state.total_corrections`, in NumPy because the number of words differs by group.
+    """
     change = gammaln(outside + coming) - gammaln(outside + leaving) - (coming - leaving) * np.log(outside)
     return change.sum(-1)
 
 
-class Chain:
-    """The topics of all tokens with the counts that follow, (document, topic) and (word, topic)."""
+class TopicsInWideGroups:
+    """The topics of all tokens with the counts that follow, (document, topic) and (word, topic).
 
-    def __init__(self, tokens: Tokens, topics: np.ndarray, n_topics: int, alpha: float, eta: float):
+    n_topics: K. n_words: the number of words in the vocabulary. alpha, eta: concentrations of one topic and one word.
+    """
+
+    def __init__(self, tokens: Tokens, topics: np.ndarray, n_topics: int, n_words: int, alpha: float, eta: float):
         self.tokens, self.topics, self.alpha, self.eta = tokens, topics.copy(), alpha, eta
-        self.in_document = np.zeros((tokens.n_documents, n_topics))
-        self.of_word = np.zeros((tokens.n_words, n_topics))
+        self.in_document = np.zeros((tokens.document.max() + 1, n_topics))
+        self.of_word = np.zeros((n_words, n_topics))
         self._add(np.arange(len(topics)), topics, 1)
 
     def _add(self, group: np.ndarray, topics: np.ndarray, amount: int) -> None:
@@ -130,12 +121,14 @@ def main() -> None:
     print("| corpus | tokens | topics | groups of 64 | groups of all documents | words accepted | totals | at once |")
     print("|---|---|---|---|---|---|---|---|")
     for name in given.corpus:
-        tokens = expanded(corpus_named(name).counts.tocsr())
+        data = corpus_named(name).dataset()
+        tokens = expand(data)
         width = group_width(tokens.document, tokens.word)
         for n_topics in given.topics:
             random = np.random.default_rng(given.seed)
             begin = random.integers(0, n_topics, len(tokens.word))
-            chain = Chain(tokens, begin, n_topics, TOTAL_CONCENTRATION / n_topics, TOPIC_CONCENTRATION)
+            alpha, n_words = TOTAL_CONCENTRATION / n_topics, data.extents["word"]
+            chain = TopicsInWideGroups(tokens, begin, n_topics, n_words, alpha, TOPIC_CONCENTRATION)
             for _ in range(given.sweeps):
                 chain.sweep(random)
             found = chain.sweep(random)

@@ -171,11 +171,15 @@ def test_other_models_do_not_offer_clusters():
     assert "topics" not in dir(fitted())
 
 
-def test_rows_of_answers_do_not_lie_in_one_dot_and_empty_components_are_counted():
+@pytest.mark.parametrize("categorical", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_rows_of_answers_do_not_lie_in_one_dot_and_empty_components_are_counted(categorical):
     """40 rows were two dots, under the title "2 components" of a fit of 3."""
     frame = pd.DataFrame({"smokes": ["often", "never"] * 20, "drinks": ["yes", "no"] * 20})
     points = lv.Points.from_categories(frame)
-    fit = lv.fit(lv.models.FiniteMixture(lv.models.BernoulliComponents()), points, size=3, seed=0)
+    kind = lv.models.BernoulliComponents()
+    if categorical:
+        kind = lv.models.CategoricalComponents.from_columns(points.columns)
+    fit = lv.fit(lv.models.FiniteMixture(kind), points, size=3, seed=0)
     axes = fit.plot_clusters()
     drawn = np.concatenate([np.asarray(dots.get_offsets()) for dots in axes.collections])
     assert len(np.unique(drawn, axis=0)) == 40

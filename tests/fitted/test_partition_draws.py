@@ -85,7 +85,7 @@ def test_the_ball_is_the_smallest_that_holds_95_percent_and_its_ends_lie_in_it()
 
 
 def test_a_search_with_some_of_the_draws_says_so(monkeypatch: pytest.MonkeyPatch):
-    """Of 4,000 rows the closest partition is searched for with 100 draws, and nothing said so."""
+    """The closest partition of 4,000 rows is searched for with 100 draws, and nothing said so."""
     draws = random_draws(3, n_draws=200, rows=12)
     assert "searched" not in str(closest_partition(draws, pd.RangeIndex(12)))
     monkeypatch.setattr(partition_draws, "SEARCHED_LABELS", 0)

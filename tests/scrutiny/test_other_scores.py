@@ -399,19 +399,26 @@ def test_the_former_name_of_the_command_works_and_says_so(capsys):
 
 
 @cache
-def search_of_rows() -> lv.SearchResult:
+def search_of_rows(kind: Any = lv.models.DiagonalComponents) -> lv.SearchResult:
     rng = np.random.default_rng(0)
     rows = rng.normal(0, 0.5, (40, 2)) @ [[1, 0.6], [0, 0.8]] + 4 * (np.arange(40) % 2)[:, None]
     train, test = lv.Points.from_array(rows).split(0.2, seed=0)
-    model = lv.models.FiniteMixture(lv.models.DiagonalComponents.scaled_to(train.values))
+    model = lv.models.FiniteMixture(kind.scaled_to(train.values))
     return lv.search(model, train, evidence="bound", max_size=3, starts=1, held_out=test, seed=0, progress=False)
 
 
-def test_criteria_of_mixtures_are_their_formulas():
-    result = search_of_rows()
+@pytest.mark.parametrize(
+    ("kind", "of_component"),
+    [
+        (lv.models.DiagonalComponents, 2 + 2),
+        pytest.param(lv.models.FullCovarianceComponents, 2 + 3, marks=pytest.mark.slow),
+    ],
+)
+def test_criteria_of_mixtures_are_their_formulas(kind: Any, of_component: int):
+    result = search_of_rows(kind)
     scores = result.other_scores(sizes=(1, 2, 3), progress=False)
     table, rows = scores.table().set_index("size"), np.asarray(result.training)
-    n, of_component = len(rows), 2 + 2
+    n = len(rows)
     for size in (1, 2, 3):
         fit = result.fit(size)
         likelihood, number = log_likelihood_by_hand(fit, rows), size - 1 + size * of_component

@@ -105,7 +105,7 @@ def test_rows_that_came_in_part(float64):
 
     @jax.jit
     def gains(chain: Any, state: Any) -> tuple[Any, Any, Any]:
-        """Of all rows, of one row given the others, and of the others."""
+        """Return the log gains of all rows, of one row given the others, and of the others."""
         prior, left = chain.prior({}, 2), chain.remove_row(state, jnp.asarray(1))
         others = regressions.scale_sums(left.sums, share)
         scores = jnp.asarray(SCORES[1])[None, None, :, None] * jnp.ones((8, 1, 1, 2))

@@ -290,11 +290,12 @@ def test_numbers_of_new_features_are_cut_where_nothing_is_left():
     assert np.abs((counts - 40_000 * exact) / np.sqrt(40_000 * exact * (1 - exact)))[exact > 1e-3].max() < Z_LIMIT
 
 
-def test_loadings_of_new_features_have_their_posterior():
-    """Mean and covariance of 10,000 draws of two features of one row, one column unseen; |z| < 4.5."""
+@pytest.mark.parametrize("number", [10_000, pytest.param(40_000, marks=pytest.mark.slow)])
+def test_loadings_of_new_features_have_their_posterior(number):
+    """Mean and covariance of many draws of two features of one row, one column unseen; |z| < 4.5."""
     rng = np.random.default_rng(5)
     residual, seen = np.array([1.4, -0.6]), np.array([True, False])
-    draws = np.array([draw_loadings_of_new(rng, residual, seen, 2, 0.6, 1.1) for _ in range(10_000)])
+    draws = np.array([draw_loadings_of_new(rng, residual, seen, 2, 0.6, 1.1) for _ in range(number)])
     mean, covariance = posterior_loadings(residual[None], np.ones((1, 2)), 0.6, 1.1, seen[None])
     assert np.abs(buffet.batch_z(draws, mean)).max() < Z_LIMIT
     centred = draws - mean

@@ -198,7 +198,7 @@ def test_every_chain_is_unbiased_without_annealing(small, sweeps):
         np.array([13]),
         np.zeros(1, np.int32),
         jax.random.key(0),
-        20_000,
+        40_000,
         sweeps,
     )
     ratios = np.exp(np.asarray(log_weights, np.float64)[0] - exact)
@@ -207,7 +207,13 @@ def test_every_chain_is_unbiased_without_annealing(small, sweeps):
     assert abs(ratios.mean() - 1) < stats.norm.isf(FALSE_ALARM / 2) * error
 
 
-@pytest.mark.parametrize(("method", "samples"), [("ais", 40), ("mfi", 200), ("mfi2", 200), ("lr", 100), ("lrs", 100)])
+@pytest.mark.parametrize(
+    ("method", "samples"),
+    [
+        *(("ais", 40), ("mfi", 200), ("mfi2", 200), ("lr", 100), ("lrs", 100)),
+        *(pytest.param(name, 200, marks=pytest.mark.slow) for name in ("ais", "lr", "lrs")),
+    ],
+)
 def test_standard_errors_cover(small, method, samples):
     """The error that is stated is the error that is made: |z| has the median of a normal, over documents and keys."""
     topics, counts, exact = small

@@ -369,7 +369,7 @@ def test_predictive_density_integrates_to_one(sampler):
 def test_slice_weights_are_those_of_the_partition():
     """n_k / (N + α) on average wherever a component has its place, and sticks of the rest in the free places."""
     counts, alpha = jnp.array([0.0, 3, 0, 1]), 1.3
-    keys = jax.random.split(jax.random.key(0), 5000)
+    keys = jax.random.split(jax.random.key(0), 20_000)
     with jax.enable_x64(True):
         draw = jax.jit(jax.vmap(lambda k: draw_log_weights(k, counts, jnp.asarray(alpha))))
         log_weights, log_beyond = draw(keys)

@@ -82,9 +82,12 @@ def test_the_truncated_process_is_no_bound_on_the_process():
     assert found.fit((2,), jax.random.key(0), None).log_lower < process
 
 
-def test_weights_and_what_is_left_over_sum_to_one():
-    data = lv.Points.from_array(cases.BERNOULLI.rows, missing="nan").dataset()
-    model = DPMixture(cases.BERNOULLI.component, GammaPrior(2.0, 1.5))
+@pytest.mark.parametrize(
+    "kind", [cases.BERNOULLI, pytest.param(cases.FULL, marks=pytest.mark.slow)], ids=lambda kind: kind.name
+)
+def test_weights_and_what_is_left_over_sum_to_one(kind):
+    data = lv.Points.from_array(kind.rows, missing="nan").dataset()
+    model = DPMixture(kind.component, GammaPrior(2.0, 1.5))
     estimate = estimator(model, data).fit((4,), jax.random.key(0), None)
     weights, left = model.expected_weights(estimate.natural)
     assert weights.sum() + left == pytest.approx(1, abs=1e-12)

@@ -41,7 +41,7 @@ by_kind = pytest.mark.parametrize("kind", cases.KINDS, ids=lambda kind: kind.nam
 
 
 def fast_for(*fast: cases.Kind) -> pytest.MarkDecorator:
-    """These kinds in the fast tier, the others in the slow one: densities are compared for every kind in both."""
+    """Ask these kinds in the fast tier, the others in the slow one. Densities are compared for every kind in both."""
     return pytest.mark.parametrize(
         "kind", [pytest.param(k, id=k.name, marks=() if k in fast else pytest.mark.slow) for k in cases.KINDS]
     )

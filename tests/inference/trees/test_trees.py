@@ -87,14 +87,18 @@ def test_the_path_likelihood_counts_the_document():
 
 
 @pytest.mark.parametrize(
-    "hyper", [pytest.param(DIRICHLET, id="Dirichlet", marks=pytest.mark.slow), pytest.param(GEM, id="GEM")]
+    ("hyper", "n"),
+    [
+        pytest.param(GEM, 5_000, id="GEM"),
+        pytest.param(GEM, 20_000, id="GEM-long", marks=pytest.mark.slow),
+        pytest.param(DIRICHLET, 20_000, id="Dirichlet", marks=pytest.mark.slow),
+    ],
 )
-def test_conditionals_equal_enumeration(hyper, float64):
+def test_conditionals_equal_enumeration(hyper, n, float64):
     """The first document's path given all else, and then its levels, over many keys from one state."""
     levels, paths = ((0, 2, 1), (2,), (1, 1)), ((0, 1, 2), (0, 1, 3), (0, 4, 5))
     counts, level_counts = oracle.as_counts(DOCUMENTS, levels, N_WORDS, 3)
     case = oracle.tiny(counts, Allocation(np.array(paths), level_counts))
-    n = 5_000
     batch = oracle.stacked([case] * n)
     tables = oracle.same_for_all(oracle.tables(hyper, N_WORDS, 3, 6), n)
     end = oracle.sweeps(jax.random.split(jax.random.key(1), n), batch, tables, width=WIDTH, sticks=hyper is GEM)
@@ -124,16 +128,20 @@ def test_conditionals_equal_enumeration(hyper, float64):
 
 
 @pytest.mark.parametrize(
-    "hyper", [pytest.param(DIRICHLET, id="Dirichlet"), pytest.param(GEM, id="GEM", marks=pytest.mark.slow)]
+    ("hyper", "n"),
+    [
+        pytest.param(DIRICHLET, 2000, id="Dirichlet"),
+        pytest.param(DIRICHLET, 4000, id="Dirichlet-long", marks=pytest.mark.slow),
+        pytest.param(GEM, 4000, id="GEM", marks=pytest.mark.slow),
+    ],
 )
-def test_chains_visit_states_as_often_as_they_are_probable(hyper, float64):
-    """2,000 chains of 12 sweeps on six tokens: the frequency of every tree, and of every occupancy of levels."""
+def test_chains_visit_states_as_often_as_they_are_probable(hyper, n, float64):
+    """Thousands of chains of 12 sweeps on six tokens: the frequency of every tree, and of every occupancy of levels."""
     exact, _ = oracle.posterior(DOCUMENTS, hyper, N_WORDS)
     trees, roots = {}, np.zeros(7)
     for (paths, levels), probability in exact.items():
         trees[paths] = trees.get(paths, 0.0) + probability
         roots[sum(z.count(0) for z in levels)] += probability
-    n = 2000
     start = ((0, 0, 0), (0,), (0, 0)), ((0, 1, 2),) * 3
     counts, level_counts = oracle.as_counts(DOCUMENTS, start[0], N_WORDS, 3)
     batch = oracle.stacked([oracle.tiny(counts, Allocation(np.array(start[1]), level_counts))] * n)

@@ -404,10 +404,10 @@ def test_gradients_under_masks_are_finite(masked, exists):
     assert np.all(gradient[np.broadcast_to(~exists, gradient.shape)] == 0)
 
 
-def test_nothing_exists_gives_nothing(masked, float64):
+def test_nothing_exists_gives_nothing(masked):
     family, natural = Compiled(masked[0]), masked[1]
     none = np.zeros(4, bool)
-    natural = jnp.asarray(natural)
+    natural = jnp.asarray(natural, jnp.float32)
     for result in (
         family.log_normaliser(natural, none),
         family.entropy(natural, none),
