@@ -13,9 +13,12 @@ from jaxtyping import Array, Int
 from lvsearch.inference.block_models.chain import BlockChain
 from lvsearch.inference.block_models.state import BlockState, layout_of
 from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.engine.gibbs import GibbsState
 from lvsearch.inference.evidence.simulation import Simulated, true_state
+from lvsearch.inference.sampling.parameters import LabelReader, latents_reader, one_hot, places_in_batches
 from lvsearch.inference.sampling.trace import Quantity, Recorder, recorder, rows_of_units
 from lvsearch.models.block_model import COLUMN, ROW
+from lvsearch.models.contract import Model
 from lvsearch.models.kernels import kernel
 
 _completed = kernel(brief=True)(lambda chain, *latents: chain.completed(*latents))
@@ -90,7 +93,22 @@ def _recorder_of_blocks(chain: BlockChain, data: Dataset, *, units: bool) -> Blo
     if not units:
         return BlockRecorder(counted, None)
     labels = (
-        Quantity("row_cluster_of_unit", ("unit",), (data.n_units,), True),
-        Quantity("column_cluster_of_dim", ("dim",), (chain.increments.shape[1],), True),
+        Quantity("row_cluster_of_unit", ("unit",), (data.n_units,), True, "row_cluster"),
+        Quantity("column_cluster_of_dim", ("dim",), (chain.increments.shape[1],), True, "column_cluster"),
     )
     return BlockRecorder((*counted, *labels), rows_of_units(data))
+
+
+class BlockReader(LabelReader):
+    """The reader of the clusters of rows and columns."""
+
+    def known(self, chain: BlockChain, state: BlockState) -> GibbsState:
+        """Return the cluster of each row and of each column, one-hot."""
+        rows = tuple({ROW: one_hot(state.rows[places].T, self.capacity[0])} for places in self.places)
+        return GibbsState({COLUMN: one_hot(state.columns.T, self.capacity[1])}, rows)
+
+
+@latents_reader.register
+def _reader_of_blocks(chain: BlockChain, model: Model, data: Dataset) -> BlockReader:
+    """Return the reader of a block model's clusters. Given these, weights and blocks are independent of each other."""
+    return BlockReader(model, chain.size, chain.capacity, 1, places_in_batches(data))

@@ -151,6 +151,8 @@ def sweep_state(
     ) -> dict[str, Statistics]:
         """Return the statistics of one unit's local sites, each drawn in turn given all else."""
         exists = unit_masks(model, unit, on)
+        if fixed.issuperset(sites):
+            return l
         absent = {n: pseudo_prior(n, site, l[n]) for n, site in sites.items() if site.gate is not None}
 
         def log_unit(m: dict[str, Statistics]) -> Array:
@@ -186,3 +188,30 @@ def sweep_state(
         own = None if tilt is None else (tilt.temperature, tilt.globals[name])
         g = _sample_site(jax.random.fold_in(key_globals, position), site, name, g, log_joint, None, on, own)
     return GibbsState(g, tuple(sampled))
+
+
+def draw_unknown(
+    model: Model,
+    key: Array,
+    state: GibbsState,
+    batches: tuple[Batch, ...],
+    unit_ids: tuple[Array | np.ndarray, ...],
+    on: Masks,
+    *,
+    fixed: frozenset[str],
+    steps: int,
+) -> GibbsState:
+    """Return a state whose other variables are drawn given those named in `fixed`, by Gibbs sweeps from `state`.
+
+    Call it inside a compiled function. One step draws from the distribution itself where the other variables are
+    independent of each other given the fixed ones.
+
+    state: the fixed variables, and where the others begin; 0 will do.
+    batches, unit_ids: the units of data, and the number of each.
+    on: {axis: mask of the entries that exist}.
+    """
+
+    def step(number: Array, state: GibbsState) -> GibbsState:
+        return sweep_state(model, jax.random.fold_in(key, number), state, batches, unit_ids, on, fixed=fixed)
+
+    return jax.lax.fori_loop(0, steps, step, state)

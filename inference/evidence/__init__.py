@@ -25,6 +25,7 @@ from lvsearch.inference.annealing.dispatch import (
 from lvsearch.inference.annealing.generic import GenericChain, flat_chain
 from lvsearch.inference.annealing.particles import Annealed, Profile, backward, forward, pilot, schedule
 from lvsearch.inference.annealing.prefixes import grow, sequential
+from lvsearch.inference.evidence import parameters as _parameters  # noqa: F401 — registers how states are read
 from lvsearch.inference.evidence import recorders as _recorders  # noqa: F401 — registers what is recorded of chains
 from lvsearch.inference.evidence import row_by_row as _row_by_row  # noqa: F401 — registers what mixtures offer
 from lvsearch.inference.evidence.hidden_markov import HiddenMarkovChain

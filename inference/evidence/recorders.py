@@ -2,8 +2,7 @@
 model.
 """
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -19,11 +18,12 @@ from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture, Hy
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState
 from lvsearch.inference.evidence.poisson_factorization import FactorState, PoissonFactorizationChain
 from lvsearch.inference.evidence.unigram_mixtures import DocumentLabels, UnigramMixtureChain
+from lvsearch.inference.sampling.parameters import SiteValues, existing, site_value
 from lvsearch.inference.sampling.trace import Quantity, Recorder, recorder, rows_of_units
 from lvsearch.inference.topic_samplers.chain import CollapsedTopics
 from lvsearch.inference.topic_samplers.chain_hyperparameters import HyperTopics, HyperTopicState
 from lvsearch.inference.topic_samplers.topic_state import TopicState
-from lvsearch.models.contract import Model, Site, Statistics
+from lvsearch.models.contract import Model
 from lvsearch.models.families import IndicatorFamily
 
 OCCUPIED = "occupied"
@@ -138,7 +138,7 @@ def _counted_rows(size: int, data: Dataset, units: bool) -> tuple[Quantity, ...]
     size: the number of components.
     """
     counted = Quantity(OCCUPIED, (), (), False), Quantity("rows", ("component",), (size,), True)
-    return (*counted, Quantity("component", ("unit",), (data.n_units,), True)) if units else counted
+    return (*counted, Quantity("component", ("unit",), (data.n_units,), True, "component")) if units else counted
 
 
 def _number_used(counts: Array) -> Array:
@@ -173,7 +173,9 @@ def _path_recorder(chain: HiddenMarkovChain, data: Dataset, *, units: bool) -> P
     units: whether the state of each row is recorded too. Rows are those of all sequences, one sequence after another.
     """
     counted = Quantity(OCCUPIED, (), (), False), Quantity("rows", ("state",), (int(chain.size),), True)
-    each = Quantity("state", ("row",), (int(np.sum(chain.present)),), True)  # padding comes last and is cut off
+    each = Quantity(
+        "state", ("row",), (int(np.sum(chain.present)),), True, "state"
+    )  # padding comes last and is cut off
     return PathRecorder((*counted, each) if units else counted)
 
 
@@ -211,7 +213,7 @@ def _unigram_mixture_recorder(chain: UnigramMixtureChain, data: Dataset, *, unit
     )
     if not units:
         return UnigramMixtureRecorder(counted, None)
-    each = Quantity("topic", ("unit",), (data.n_units,), True)
+    each = Quantity("topic", ("unit",), (data.n_units,), True, "topic")
     return UnigramMixtureRecorder((*counted, each), chain.places_of_documents())
 
 
@@ -324,28 +326,7 @@ class GenericRecorder(Recorder):
 
     def values(self, chain: GenericChain, state: GibbsState) -> tuple[Array, ...]:
         """Return the recorded quantities of each particle, in the order of `quantities`, each (particle, …)."""
-        found = _site_values(chain, state)
-        each = [*found.occupied.values(), *jax.tree.leaves([*found.globals.values()])]
-        if self.order is not None:
-            for batches in found.locals.values():
-                leaves = zip(*(jax.tree.leaves(batch) for batch in batches), strict=True)
-                each += [_concatenate_batches(leaf)[:, self.order] for leaf in leaves]
-        return tuple(each)
-
-
-class _Sites(NamedTuple):
-    """The values of all latent variables of a state.
-
-    | field | meaning |
-    |---|---|
-    | `occupied` | name of the quantity -> how many components are occupied, (particle,) |
-    | `globals` | name of a variable that all units share -> its value, (particle, …) |
-    | `locals` | name of a variable of each unit -> for each batch its value, (particle, unit, …) |
-    """
-
-    occupied: dict[str, Array]
-    globals: dict[str, Any]
-    locals: dict[str, list[Any]]
+        return (*_count_occupied(chain, state).values(), *_site_values(chain, state).arrays(chain.model, self.order))
 
 
 @recorder.register
@@ -355,72 +336,28 @@ def _generic_recorder(chain: GenericChain, data: Dataset, *, units: bool) -> Gen
     units: whether the variables of each unit are recorded too.
     """
     with jax.enable_x64(True):
-        found = jax.eval_shape(lambda c, key: _site_values(c, c.init(key, 1)), chain, jax.random.key(0))
-        on = chain.model.active(tuple(int(n) for n in chain.size), chain.capacity)
-    exists = {axis: int(np.sum(mask)) for axis, mask in on.items()}  # the first so many of the capacity
-    quantities = [Quantity(name, (), (), False) for name in found.occupied]
-    for name, site in chain.model.globals().items():
-        quantities += _quantities(site, _shapes_by_field(name, found.globals[name]), exists)
-    if units:
-        for name, site in chain.model.locals().items():
-            batches = [_shapes_by_field(name, value) for value in found.locals[name]]
-            longest = {field: tuple(np.max([b[field][1:] for b in batches], axis=0).tolist()) for field in batches[0]}
-            quantities += [
-                Quantity(q.name, ("unit", *q.axes), (data.n_units, *q.shape), q.labelled)
-                for q in _quantities(site, longest, exists)
-            ]
+        counted, found = jax.eval_shape(_counted_and_values, chain, jax.random.key(0))
+        exists = existing(chain.model, tuple(int(n) for n in chain.size), chain.capacity)
+    quantities = [Quantity(name, (), (), False) for name in counted]
+    quantities += found.quantities(chain.model, exists, data.n_units if units else None)
     return GenericRecorder(tuple(quantities), rows_of_units(data) if units else None)
 
 
-def _site_values(chain: GenericChain, state: GibbsState) -> _Sites:
+def _counted_and_values(chain: GenericChain, key: Array) -> tuple[dict[str, Array], SiteValues]:
+    """Return how many components are occupied (`_count_occupied`) and the values of all latent variables, in a first
+    state of one particle.
+    """
+    state = chain.init(key, 1)
+    return _count_occupied(chain, state), _site_values(chain, state)
+
+
+def _site_values(chain: GenericChain, state: GibbsState) -> SiteValues:
     """Return the values of all latent variables of a state."""
-    return _Sites(
-        _count_occupied(chain, state),
-        {name: _site_value(chain, site, state.globals[name]) for name, site in chain.model.globals().items()},
-        {
-            name: [_site_value(chain, site, l[name]) for l in state.locals]
-            for name, site in chain.model.locals().items()
-        },
+    on = chain.model.active(chain.size, chain.capacity)
+    return SiteValues(
+        {name: site_value(site, state.globals[name], on) for name, site in chain.model.globals().items()},
+        {name: [site_value(site, l[name], on) for l in state.locals] for name, site in chain.model.locals().items()},
     )
-
-
-def _site_value(chain: GenericChain, site: Site, statistics: Statistics) -> Any:
-    """Return the value x of a latent variable from its sufficient statistics t(x).
-
-    If one element of the variable stands for several copies, the statistics themselves are returned.
-    """
-    if site.copies is not None:
-        return statistics
-    mask = site.event_mask(chain.model.active(chain.size, chain.capacity))
-    return site.family.value(statistics, mask)
-
-
-def _shapes_by_field(name: str, value: Any) -> dict[str, tuple[int, ...]]:
-    """Return {name of the quantity: its shape without the particles} for each array of a latent variable.
-
-    name: the name of the variable. value: its array, or a NamedTuple of arrays.
-    """
-    fields = getattr(type(value), "_fields", None)  # the arrays of a site are one, or a NamedTuple
-    if fields is None:
-        return {name: value.shape[1:]}
-    return {f"{name}.{field}": getattr(value, field).shape[1:] for field in fields}
-
-
-def _quantities(site: Site, shapes: Mapping[str, tuple[int, ...]], exists: Mapping[str, int]) -> list[Quantity]:
-    """Return the descriptions of the quantities that one latent variable is recorded as.
-
-    An axis that the variable does not name is the other side of a matrix over its last axis.
-
-    site: the variable.
-    shapes: {name of the quantity: its shape without the particles}.
-    exists: how many entries exist on each size axis.
-    """
-    found = []
-    for field, shape in shapes.items():
-        axes = (*site.axes, *(f"{axis}_across" for axis in site.axes[-1:]))[: len(shape)]
-        lengths = tuple(exists.get(axis, length) for axis, length in zip(axes, shape, strict=True))
-        found.append(Quantity(field, axes, lengths, any(axis in exists for axis in site.axes)))
-    return found
 
 
 def _count_occupied(chain: GenericChain, state: GibbsState) -> dict[str, Array]:
@@ -444,16 +381,3 @@ def _count_occupied(chain: GenericChain, state: GibbsState) -> dict[str, Array]:
         if used.ndim:
             found[OCCUPIED if len(axes) == 1 else f"{OCCUPIED}_{axis}"] = used.sum(-1).astype(jnp.int32)
     return found
-
-
-def _concatenate_batches(batches: tuple[Array, ...]) -> Array:
-    """Return one array (particle, row, …) of all batches one after another, shorter units padded with 0.
-
-    batches: one array (particle, row, …) for each batch.
-    """
-    longest = np.max([leaf.shape[2:] for leaf in batches], axis=0).astype(int)
-    padded = [
-        jnp.pad(leaf, [(0, 0), (0, 0), *((0, int(n) - have) for n, have in zip(longest, leaf.shape[2:], strict=True))])
-        for leaf in batches
-    ]
-    return jnp.concatenate(padded, axis=1)

@@ -32,13 +32,17 @@ from lvsearch.inference.annealing.kits import Anchor, ChainKit, chain_kit
 from lvsearch.inference.annealing.prefixes import InTurn
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
+from lvsearch.inference.engine.gibbs import GibbsState
 from lvsearch.inference.evidence.mixture_anchors import anchor_labels
 from lvsearch.inference.evidence.recorders import OCCUPIED
 from lvsearch.inference.evidence.simulation import Simulated, true_state
 from lvsearch.inference.factor_analyzers.chain import FactorAnalyzerChain
 from lvsearch.inference.factor_analyzers.regressions import CANDIDATES, Candidates, ScoredLabels
+from lvsearch.inference.sampling.parameters import LabelReader, latents_reader, places_in_batches
 from lvsearch.inference.sampling.trace import Quantity, Recorder, recorder, rows_of_units
+from lvsearch.models.contract import Model
 from lvsearch.models.factor_analyzers import FactorAnalyzerMixture
+from lvsearch.models.families import VectorGaussianStatistics
 
 
 class ScoredRowByRow(InTurn):
@@ -220,5 +224,26 @@ def _recorder_of_factor_analyzers(chain: FactorAnalyzerChain, data: Dataset, *, 
     axes = chain.component.hyper_axes
     hyper = [Quantity(n, axes[n], (data.extents["dim"],) * len(axes[n]), False) for n in axes if n in chain.courses]
     rows = Quantity(OCCUPIED, (), (), False), Quantity("rows", ("component",), (int(chain.size),), True)
-    each = (Quantity("component", ("unit",), (data.n_units,), True),) if units else ()
+    each = (Quantity("component", ("unit",), (data.n_units,), True, "component"),) if units else ()
     return ScoredRecorder((*hyper, *rows, *each), rows_of_units(data) if units else None)
+
+
+class ScoredReader(LabelReader):
+    """The reader of the component and the scores of each row."""
+
+    def known(self, chain: FactorAnalyzerChain, state: ScoredLabels) -> GibbsState:
+        """Return the hyper-parameters, the component of each row, and its scores in this component."""
+        found = super().known(chain, state)
+        batches = []
+        for places, variables in zip(self.places, found.locals, strict=True):
+            scores = jnp.moveaxis(state.scores[places], -1, 0)[:, :, None] * variables["component"][..., None]
+            outer = -0.5 * scores[..., :, None] * scores[..., None, :]
+            batches.append({**variables, "scores": VectorGaussianStatistics(scores, outer)})
+        return GibbsState(found.globals, tuple(batches))
+
+
+@latents_reader.register
+def _reader_of_factor_analyzers(chain: FactorAnalyzerChain, model: Model, data: Dataset) -> ScoredReader:
+    """Return the reader of a chain over labels and scores of rows."""
+    size, capacity = (chain.size,), (chain.capacity,)
+    return ScoredReader(model, size, capacity, 1, places_in_batches(data), hyper=tuple(chain.courses))

@@ -30,6 +30,8 @@ SHORTEST, LONGEST = 0.2, 1.0
 """Two durations of a compiled call in seconds. After a shorter one than the first, the next makes twice as many sweeps;
 after a longer one than the second, half as many.
 """
+GIVEN_STATE = 1
+"""A number folded into the random key of a sweep, for what is drawn given the states that the sweep ended in."""
 
 
 class _Position(NamedTuple):
@@ -89,7 +91,7 @@ def run(
             state = fresh if hosted else jax.tree.map(np.asarray, _init(chain, key_init, chains=chains))
             position = _Position(state, 0)
             observe = _observed if hosted else _compiled_observed.eval_shape
-            observed = observe(chain, record, fresh)
+            observed = observe(chain, record, key_sweeps, fresh)
             parts = [tuple(np.zeros((0, *one.shape), one.dtype) for one in observed)]
         else:
             _check_same_run(after, fresh, record, key, warmup, thin, last, any_shape=hosted)
@@ -174,12 +176,14 @@ def _draws_by(sweep: Any, warmup: Any, thin: Any) -> Any:
     return (sweep - warmup) // thin * (sweep >= warmup)
 
 
-def _observed(chain: Sampler, record: Recorder, state: State) -> tuple[Array | np.ndarray, ...]:
+def _observed(chain: Sampler, record: Recorder, key: Array, state: State) -> tuple[Array | np.ndarray, ...]:
     """Return what is recorded of the present states: (log p(state, data), then each quantity).
+
+    key: the random key of the last sweep; what is drawn given the states (`Recorder.draw`) has a key made from it.
 
     Each is an array (particle, …) with padding cut off. The log densities are in nats, float64.
     """
-    pairs = zip(record.values(chain, state), record.quantities, strict=True)
+    pairs = zip(record.draw(jax.random.fold_in(key, GIVEN_STATE), chain, state), record.quantities, strict=True)
     cut = [values[(slice(None), *map(slice, quantity.shape))] for values, quantity in pairs]
     return (chain.log_density(state).astype(jnp.float64), *cut)
 
@@ -204,19 +208,20 @@ def _advance(
     Returns: (states, one array (`BLOCK` + 1, particle, …) for the log density and for each quantity, draws first).
         Entries after the last draw have no meaning.
     """
-    one_row = jax.eval_shape(partial(_observed, chain, record), state)
+    one_row = jax.eval_shape(partial(_observed, chain, record), key, state)
     rows = tuple(jnp.zeros((BLOCK + 1, *row.shape), row.dtype) for row in one_row)  # the last one for no draw
 
     def one(index: Array, carry: tuple[State, tuple[Array, ...]]) -> tuple[State, tuple[Array, ...]]:
         state, rows = carry
         number = sweep + index + 1
-        state = chain.step(jax.random.fold_in(key, number), state, jnp.ones(()), backward=False)
+        own_key = jax.random.fold_in(key, number)
+        state = chain.step(own_key, state, jnp.ones(()), backward=False)
         before = _draws_by(number - 1, warmup, thin)
         due = _draws_by(number, warmup, thin) > before
         place = jnp.where(due, before - _draws_by(sweep, warmup, thin), BLOCK)
         row = jax.lax.cond(
             due,
-            partial(_observed, chain, record),
+            partial(_observed, chain, record, own_key),
             lambda _: tuple(jnp.zeros(row.shape, row.dtype) for row in one_row),
             state,
         )
@@ -237,9 +242,10 @@ def _advance_hosted(
     """
     rows, posterior = [], jnp.ones(())
     for number in range(sweep + 1, sweep + n + 1):
-        state = chain.step(_fold_in(key, number), state, posterior, backward=False)
+        own_key = _fold_in(key, number)
+        state = chain.step(own_key, state, posterior, backward=False)
         if _draws_by(number, warmup, thin) > _draws_by(number - 1, warmup, thin):
-            rows.append(_observed(chain, record, state))
+            rows.append(_observed(chain, record, own_key, state))
     return state, tuple(_end_to_end([np.asarray(row)[None] for row in each]) for each in zip(*rows, strict=True))
 
 

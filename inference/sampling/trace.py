@@ -7,14 +7,14 @@ chains, and diagnostics of whether to trust them.
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import singledispatch
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import numpy as np
 import pandas as pd
-from jaxtyping import Array, Float, Float64, Int
+from jaxtyping import Array, Float, Float64, Int, Key, Shaped
 
 from lvsearch.inference.chains import Sampler
 from lvsearch.inference.data.dataset import Dataset
@@ -26,6 +26,9 @@ from lvsearch.inference.diagnostics import (
     rhat,
 )
 
+UNIT = "unit"
+"""The axis of the units of data, such as documents or rows."""
+
 
 class Quantity(NamedTuple):
     """A number, or an array of numbers, that is recorded of every draw of every chain.
@@ -36,6 +39,7 @@ class Quantity(NamedTuple):
     | `axes` | names of its own axes, which come after the axes chain and draw; () for a number |
     | `shape` | the lengths of these axes without padding; None for an axis whose length varies between draws |
     | `labelled` | True if its values change when components are renamed (label switching) |
+    | `index_into` | of whole numbers that are entries of an axis, such as each row's component: this axis; else None |
 
     Neither draws nor chains need to agree on a labelled quantity. Along an axis of length None, draws are padded with 0
     to the longest one.
@@ -45,6 +49,15 @@ class Quantity(NamedTuple):
     axes: tuple[str, ...]
     shape: tuple[int | None, ...]
     labelled: bool
+    index_into: str | None = None
+
+    @property
+    def renamed_axis(self) -> str | None:
+        """The axis along which values change places when components are renamed, the first after that of units; None
+        without one.
+        """
+        own = [axis for axis in self.axes if axis != UNIT]
+        return own[0] if self.labelled and self.index_into is None and own else None
 
     def fits(self, shape: tuple[int, ...]) -> bool:
         """Return True if an array of this shape can be one draw of the quantity."""
@@ -71,6 +84,14 @@ class Recorder(eqx.Module):
         Returns: for each quantity an array (particle, …), whose axes are at least as long as the quantity's. What is
             longer is cut off.
         """
+
+    def draw(self, key: Key[Array, ""], chain: Any, state: Any) -> tuple[Array | np.ndarray, ...]:
+        """Return what is recorded of the present states: `values`, unless a subclass also draws variables given the
+        states.
+
+        key: the random key of the draw. The rest is as in `values`.
+        """
+        return self.values(chain, state)
 
 
 class Nothing(Recorder):
@@ -106,6 +127,8 @@ def rows_of_units(data: Dataset) -> Int[np.ndarray, " units"]:
 
 
 LOG_DENSITY = "log_density"
+MOST_MATCHINGS = 100
+"""The largest number of times that draws are matched to the averages of their components; mostly a few suffice."""
 FEWEST_DRAWS = 4
 """The fewest draws of a chain for which diagnostics are computed: each of its halves must be able to vary."""
 
@@ -182,6 +205,68 @@ class Trace:
         rows += [diagnosed(v, labelled=q.labelled) for q, v in zip(self.quantities, self.values, strict=True)]
         return table_of_diagnostics((LOG_DENSITY, *self.names), rows)
 
+    def relabelled(self, by: str) -> "Trace":
+        """Return the trace with components matched between all draws of all chains, so that they can be averaged.
+
+        Draws name their components in any order. Here they are renamed so that the values of one quantity are as close
+        as possible to their own averages over all draws: in turn each draw is matched to the averages, and these are
+        computed again, until no draw changes (as in Stephens 2000, Algorithm 1, with squared distances). The draw with
+        the highest log density names them at first. Each number of the quantity counts by its own spread.
+
+        by: a quantity with a value for each component, such as "topic_word", "components.mean" or "transitions". Its
+            first axis (after that of units) is the one whose entries are renamed, in all quantities that have it.
+
+        Renamed quantities are no longer `labelled`, so that `diagnostics` says of them too whether chains agree. Where
+        they do not, components of different chains differ in more than their names. A relabelled trace cannot be
+        continued.
+
+        Raises ValueError for a trace without draws and a quantity that does not depend on names, KeyError for one
+        that was not recorded.
+        """
+        values = self[by]
+        axis = next((q.renamed_axis for q in self.quantities if q.name == by), None)
+        if axis is None:
+            expected = ", ".join(q.name for q in self.quantities if q.renamed_axis is not None)
+            raise ValueError(f"got by={by!r}, which has no value for each component; expected one of: {expected}")
+        if not self.draws:
+            raise ValueError("got a trace without draws, expected one with some")
+        place = next(q.axes.index(axis) for q in self.quantities if q.name == by)
+        entries = np.moveaxis(values, 2 + place, 2)
+        order = _matching_orders(entries.reshape(-1, *entries.shape[2:]), self.log_density.ravel())
+        order = order.reshape(self.chains, self.draws, -1)
+        # quantities that depend on the names of other components too, as blocks do of a matrix's columns, still do
+        others = {q.renamed_axis for q in self.quantities} - {axis, None}
+        quantities = [
+            q._replace(labelled=False) if axis in (*q.axes, q.index_into) and not others.intersection(q.axes) else q
+            for q in self.quantities
+        ]
+        arrays = [_renamed(v, q, axis, order) for q, v in zip(self.quantities, self.values, strict=True)]
+        return replace(self, quantities=tuple(quantities), values=tuple(arrays))
+
+    def intervals(self, name: str, held: float = 0.95) -> pd.DataFrame:
+        """Return the mean of each number of a quantity over all draws, and its interval, as a table.
+
+        The index is the number's place on the quantity's own axes. The columns are `mean`, `lower` and `upper`: each
+        number by itself lies between the latter two with probability `held`. Of a `labelled` quantity this says
+        something only after `relabelled`.
+
+        Raises KeyError for a name that was not recorded, ValueError for a probability outside of (0, 1), and for a
+        trace without draws.
+        """
+        values = self[name]
+        if not 0 < held < 1 or not self.draws:
+            raise ValueError(
+                f"got held={held} and {self.draws} draws, expected a probability between 0 and 1, and draws"
+            )
+        axes = distinct_names(next((q.axes for q in self.quantities if q.name == name), ()))
+        flat = values.reshape(self.chains * self.draws, -1)
+        lower, upper = np.quantile(flat, [0.5 - held / 2, 0.5 + held / 2], axis=0)
+        shape = values.shape[2:]
+        index = pd.MultiIndex.from_product([range(n) for n in shape], names=axes) if len(axes) > 1 else None
+        if len(axes) == 1:
+            index = pd.RangeIndex(shape[0], name=axes[0])
+        return pd.DataFrame({"mean": flat.mean(0), "lower": lower, "upper": upper}, index=index)
+
     @property
     def agree(self) -> bool:
         """True if R̂ and effective draws of the log density and of all other known quantities are within their limits.
@@ -241,7 +326,7 @@ class Trace:
         Returns: (settings for JSON, arrays by group and name). The groups are "draws" and "position".
         """
         settings = {
-            "quantities": [[q.name, list(q.axes), list(q.shape), q.labelled] for q in self.quantities],
+            "quantities": [[q.name, list(q.axes), list(q.shape), q.labelled, q.index_into] for q in self.quantities],
             **{name: getattr(self, name) for name in ("sweep", "warmup", "thin", "asked")},
         }
         arrays = {
@@ -260,12 +345,12 @@ class Trace:
         type.
         """
         quantities = tuple(
-            Quantity(name, tuple(axes), tuple(shape), labelled)
-            for name, axes, shape, labelled in settings["quantities"]
+            Quantity(name, tuple(axes), tuple(shape), *rest)  # folders of older versions lack the last of the rest
+            for name, axes, shape, *rest in settings["quantities"]
         )
         counts = [settings[name] for name in ("sweep", "warmup", "thin", "asked")]
         # everything that a damaged file could hold is refused here, not where it is used
-        named = all(isinstance(text, str) for q in quantities for text in (q.name, *q.axes))
+        named = all(isinstance(text, str) for q in quantities for text in (q.name, *q.axes, q.index_into or ""))
         lengths = [length for q in quantities for length in q.shape if length is not None]
         if not named or not all(type(number) is int and number >= 0 for number in (*counts, *lengths)):
             raise ValueError(
@@ -290,6 +375,52 @@ class Trace:
             position["key"],
             *counts,
         )
+
+
+def _matching_orders(
+    entries: Shaped[np.ndarray, "draw component ..."], log_density: Float64[np.ndarray, " draw"]
+) -> Int[np.ndarray, "draw component"]:
+    """Return the component of each draw that takes each place, (draw, place), so that draws agree as well as possible.
+
+    The sum of squared distances of all components from the averages of their places is made as small as alternating
+    steps make it: match each draw to the averages, then compute these anew.
+
+    entries: the values by which components are matched. log_density: of each draw; the highest one names the places.
+    """
+    from scipy.optimize import linear_sum_assignment  # imported here: it takes a tenth of a second
+
+    flat = np.asarray(entries, np.float64).reshape(*entries.shape[:2], -1)
+    spread = flat.std(axis=(0, 1))
+    flat = flat / np.where(spread > 0, spread, 1.0)
+    averages, order = flat[np.argmax(log_density)], np.full(flat.shape[:2], -1)
+    for _ in range(MOST_MATCHINGS):
+        gain = np.einsum("dkf,pf->dkp", flat, averages, optimize=True) - 0.5 * (averages**2).sum(1)
+        found = np.stack([linear_sum_assignment(each.T, maximize=True)[1] for each in gain])
+        if np.array_equal(found, order):
+            break
+        order = found
+        averages = np.take_along_axis(flat, order[:, :, None], axis=1).mean(0)
+    return order
+
+
+def _renamed(
+    values: Shaped[np.ndarray, "chain draw ..."],
+    quantity: Quantity,
+    axis: str,
+    order: Int[np.ndarray, "chain draw component"],
+) -> Shaped[np.ndarray, "chain draw ..."]:
+    """Return a quantity's values with components renamed, in whatever place they have.
+
+    axis: the axis whose entries are renamed. order: the component of each draw that takes each place.
+    """
+    if quantity.index_into == axis:
+        new_names, flat = np.argsort(order, axis=2), values.reshape(*values.shape[:2], -1)
+        values = np.take_along_axis(new_names, flat, axis=2).reshape(values.shape).astype(values.dtype)
+    for place, name in enumerate(quantity.axes):
+        if name == axis:
+            index = np.expand_dims(order, [2 + other for other in range(len(quantity.axes)) if other != place])
+            values = np.take_along_axis(values, index, axis=2 + place)
+    return values
 
 
 def table_of_diagnostics(names: Sequence[str], rows: Sequence[tuple[float, float, float, float, str]]) -> pd.DataFrame:
@@ -320,11 +451,19 @@ def arviz_data(
         raise ImportError("to_arviz needs ArviZ, which is not installed: pip install 'lvsearch[arviz]'") from error
     taken = {name for group in groups.values() for name in group}
     # a dimension and a variable of one name cannot stand in one data set
-    renamed = {name: [f"{axis}_index" if axis in taken else axis for axis in axes] for name, axes in dims.items()}
+    renamed = {
+        name: [f"{axis}_index" if axis in taken else axis for axis in distinct_names(axes)]
+        for name, axes in dims.items()
+    }
     named = {} if coords is None else {"coords": dict(coords)}
     if arviz.__version__.startswith("0."):  # the last for Python 3.11
         return arviz.from_dict(**groups, dims=renamed, **named)
     return arviz.from_dict(groups, dims=renamed, **named)
+
+
+def distinct_names(axes: Sequence[str]) -> list[str]:
+    """Return names of axes in which the second of the same name has a 2 behind it, such as state, state_2."""
+    return [f"{axis}_{n}" if (n := 1 + axes[:place].count(axis)) > 1 else axis for place, axis in enumerate(axes)]
 
 
 def _numbered(arrays: tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:

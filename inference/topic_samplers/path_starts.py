@@ -1,19 +1,25 @@
 """The starts of annealing paths of LDA: at the prior, or at the responsibilities of a fit.
 
 Paths of admixed populations are here too: their chain is LDA's collapsed chain with one block of the vocabulary per
-locus.
+locus. So are draws of log p(words | topics of all tokens) along such a chain, to compute harmonic means from.
 """
 
+from typing import cast
+
+import equinox as eqx
+import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Float64, Int, Key
 
 from lvsearch.inference.annealing.dispatch import MOST_FIRST_STEPS, bytes_while_annealed, evidence_chain, path_needs_fit
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.engine.describing import describe_units, site_value
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
+from lvsearch.inference.sampling.run import run
+from lvsearch.inference.sampling.trace import Quantity, Recorder
 from lvsearch.inference.topic_samplers.chain import MOST_FROM_PRIOR, CollapsedTopics, collapsed_topics
-from lvsearch.inference.topic_samplers.topic_state import BELOW_ONE, GivenFactors
+from lvsearch.inference.topic_samplers.topic_state import BELOW_ONE, GivenFactors, TopicState
 from lvsearch.inference.topics.estimator import point_topics
 from lvsearch.models.admixture import Admixture
 from lvsearch.models.lda import LDA
@@ -146,3 +152,46 @@ def _bytes_while_admixture_is_annealed(model: Admixture, data: Dataset) -> int:
 def _path_of_admixture_needs_fit(model: Admixture, data: Dataset) -> bool:
     """Return True if there are too many genotypes for a path from the prior, so that it must start at a fit."""
     return bool(counts_of(data).sum() > MOST_FROM_PRIOR)
+
+
+# ── likelihoods of words along a chain ────────────────────────────────────────────────────────────────────────────────
+
+LOG_WORDS = "log_words"
+
+
+class WordLikelihoodRecorder(Recorder):
+    """The recorder of `log_words`: log p(words | topics of all tokens, η), nats, with the topics' distributions
+    integrated out.
+    """
+
+    quantities: tuple[Quantity, ...] = eqx.field(static=True, default=(Quantity(LOG_WORDS, (), (), False),))
+
+    def values(self, chain: CollapsedTopics, state: TopicState) -> tuple[Array, ...]:
+        """Return (log p(words | topics of all tokens, η),), (particle,), nats."""
+        return (chain.log_words(state),)
+
+
+def log_word_likelihoods(
+    model: LDA, data: Dataset, size: int, *, draws: int, warmup: int, thin: int, key: Key[Array, ""]
+) -> Float64[np.ndarray, " draw"]:
+    """Return log p(words | topics of all tokens, η) at draws of these topics from one chain, (draw,), in nats.
+
+    The chain begins in the prior.
+
+    model: an LDA whose hyper-parameters are numbers.
+    data: the documents.
+    size: number of topics.
+    draws: number of draws.
+    warmup: sweeps before the first draw.
+    thin: sweeps between draws.
+    key: the random key of the chain.
+
+    Raises ValueError for counts below 1, and for a model whose concentrations are not numbers.
+
+    Source: Griffiths & Steyvers 2004, Eq. 2.
+    """
+    chain = topics_chain(model, data, (size,), None)
+    trace = run(chain, key, chains=1, draws=draws, warmup=warmup, thin=thin, recorder=WordLikelihoodRecorder())
+    if trace.draws < draws:
+        raise KeyboardInterrupt
+    return cast(np.ndarray, jax.device_get(trace[LOG_WORDS]))[0].astype(np.float64)

@@ -3,9 +3,12 @@
 The unigram's posterior has a closed form. The mixture is fitted by variational Bayes or EM, pLSI by EM or tempered EM.
 """
 
-from lvsearch.inference.word_mixtures.mixture import UnigramMixtureEstimator, UnigramMixtureSettings
+from lvsearch.inference.word_mixtures.mixture import (
+    UnigramMixtureEstimator,
+    UnigramMixtureSettings,
+    document_proportions,
+)
 from lvsearch.inference.word_mixtures.plsi import PLSIEstimator, PLSISettings, Tempering, choose_tempering
-from lvsearch.inference.word_mixtures.proportions import document_proportions
 
 __all__ = [
     "PLSIEstimator",

@@ -11,10 +11,14 @@ terms are absent, the sum is the likelihood itself and the method is EM (Nigam e
 while the counts here stay sparse. Everything is float64.
 
 Topics of this mixture and of pLSI start from a few documents each (`seeded_counts`; Blei 2004, §3.6).
+
+`document_proportions` is the distribution of a new document's topic proportions under any fitted model of documents;
+`document_likelihood` and `document_completion` take it as their argument α.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import singledispatch
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -28,8 +32,10 @@ from lvsearch.inference.data.memory import MemoryPlan, Part
 from lvsearch.inference.engine.describing import Described, bound_units, describe_units
 from lvsearch.inference.engine.estimate import ROUNDING, Estimate, just_above
 from lvsearch.inference.engine.estimator import BaseEstimator, estimator
+from lvsearch.inference.likelihood.proportions import Corners
 from lvsearch.models.families import PointSimplex
 from lvsearch.models.mixture_of_unigrams import MixtureOfUnigrams, Unigram
+from lvsearch.models.topic_model import TopicModel
 
 DOCUMENTS_PER_TOPIC = 5
 """The number of documents that a topic begins with, as in §3.6."""
@@ -321,3 +327,31 @@ def _eta(model: MixtureOfUnigrams | Unigram) -> float:
 def _weight_concentration(model: MixtureOfUnigrams | Unigram) -> float:
     """Return the concentration of each topic's weight. A single topic has weight 1, and any number will do."""
     return float(np.asarray(model.concentration)) if isinstance(model, MixtureOfUnigrams) else 1.0
+
+
+# ── topic proportions of new documents ────────────────────────────────────────────────────────────────────────────────
+
+
+@singledispatch
+def document_proportions(model: TopicModel, estimate: Estimate, training: Dataset) -> Any:
+    """Return the distribution of a new document's topic proportions under a fit.
+
+    It is the parameters of a Dirichlet distribution, (topic,), unless an overload for the model's type returns a
+    `Proportions`.
+
+    training: the documents that were fitted.
+
+    Raises ValueError for models whose documents have no proportions on one simplex.
+    """
+    prior = model.proportions_prior(estimate.size, estimate.natural)
+    if prior is None:
+        raise ValueError(f"{type(model).__name__} has no distribution of document proportions on one simplex")
+    return prior
+
+
+@document_proportions.register
+def _proportions_of_unigram_mixture(model: MixtureOfUnigrams, estimate: Estimate, training: Dataset) -> Corners:
+    """Return a distribution on the corners of the simplex, with the fitted topic weights: each document has one
+    topic.
+    """
+    return Corners(mean_parameters(estimate)[0])

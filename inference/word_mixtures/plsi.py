@@ -35,8 +35,8 @@ from lvsearch.inference.engine.describing import Described, UnitScores, describe
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, just_above
 from lvsearch.inference.engine.estimator import BaseEstimator, estimator
 from lvsearch.inference.likelihood.completion import document_completion, split_documents
-from lvsearch.inference.likelihood.proportions import FoldedIn, fold_in
-from lvsearch.inference.word_mixtures.mixture import seeded_counts
+from lvsearch.inference.likelihood.proportions import FoldedIn, TrainingDocuments, fold_in
+from lvsearch.inference.word_mixtures.mixture import document_proportions, seeded_counts
 from lvsearch.models.kernels import kernel
 from lvsearch.models.plsi import PLSI
 
@@ -495,3 +495,12 @@ def _drop_unseen_words(counts: csr_array, training: csr_array) -> csr_array:
     out.data = np.where(seen[out.indices], out.data, 0)
     out.eliminate_zeros()
     return out
+
+
+@document_proportions.register
+def _proportions_of_plsi(model: PLSI, estimate: Estimate, training: Dataset) -> TrainingDocuments:
+    """Return the empirical distribution of the training documents' proportions, each weighted by its share of the
+    tokens.
+    """
+    lengths = np.asarray(counts_of(training).sum(1), np.float64)
+    return TrainingDocuments(describe_units(model, estimate, training).representation, lengths / lengths.sum())

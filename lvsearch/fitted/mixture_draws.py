@@ -41,7 +41,7 @@ from lvsearch.inference.allocation_chains import (
 from lvsearch.inference.data.dataset import Batch
 from lvsearch.inference.data.rows import rows_of
 from lvsearch.inference.engine.estimate import capacity_of
-from lvsearch.inference.engine.gibbs import GibbsState, sweep_state
+from lvsearch.inference.engine.gibbs import GibbsState, draw_unknown
 from lvsearch.inference.engine.meanfield_starts import blank_globals
 from lvsearch.inference.mixtures.partitions import by_appearance
 from lvsearch.inference.sampling.trace import arviz_data, diagnosed, table_of_diagnostics
@@ -654,11 +654,8 @@ def _parameters_given_labels(
         each = tuple(locals_of(number, jnp.asarray(ids)) for number, ids in enumerate(unit_ids))
         state = GibbsState({**blank, **own_hyper}, each)
 
-        def step(number: Array, state: GibbsState) -> GibbsState:
-            step_key = jax.random.fold_in(jax.random.fold_in(key, STEPS), number)
-            return sweep_state(model, step_key, state, batches, unit_ids, on, fixed=fixed)
-
-        state = jax.lax.fori_loop(0, steps, step, state)
+        key_steps = jax.random.fold_in(key, STEPS)
+        state = draw_unknown(model, key_steps, state, batches, unit_ids, on, fixed=fixed, steps=steps)
         return state.globals["weights"], model.component_statistics(state.globals)
 
     return jax.lax.map(one, (keys, labels, sizes, hyper), batch_size=AT_ONCE)

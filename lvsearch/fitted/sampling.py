@@ -13,6 +13,7 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.evidence import sampled_chain
 from lvsearch.inference.processes import process_sampler
 from lvsearch.inference.sampling import Recorder, Trace, recorder, run
+from lvsearch.inference.sampling.parameters import with_parameters
 from lvsearch.models.contract import Model
 from lvsearch.models.families import PointGaussian, PointMean, PointProbability, PointSimplex
 from lvsearch.models.plain_arguments import as_path, checked_seed, shortened_repr, whole_number, yes_or_no
@@ -37,6 +38,7 @@ def sample(
     thin: int = 1,
     seed: int = 0,
     units: bool = False,
+    parameters: bool = False,
     after: Trace | None = None,
     progress: bool = True,
 ) -> Trace:
@@ -51,6 +53,9 @@ def sample(
     warmup: the number of sweeps before the draws. By default it is `draws` times `thin`.
     thin: the number of sweeps from one draw to the next.
     units: also record the latent variables of each document or row, (chain, draw, unit, …), which may be large.
+    parameters: also record the weights and parameters that a chain integrates out, drawn given the rest of each draw
+        (of LDA `topic_word`, and with `units` the `proportions` of each document). Distributions over many words are
+        large: (chain, draw, topic, word).
     after: a trace made with the same other arguments, interrupted or of fewer draws, to continue. The result has the
         bits of one run.
     progress: show a progress bar.
@@ -71,14 +76,15 @@ def sample(
     - The hyper-parameters of LDA and of components, where they have priors.
     - `nodes`: the number of nodes at each level of a tree.
 
-    Weights and parameters that the chain integrates out are not among them. Of mixtures of rows,
-    `lv.mixture_posterior(model, data, prior=lv.sizes.Table([0, 0, 1])).draws()` has all of them at one size, here
-    three, with likelihoods of the rows, predictions and `to_arviz()`.
+    - With `parameters`, all other latent variables that the units share, by name.
+
+    Of mixtures of rows, `lv.mixture_posterior(model, data, prior=lv.sizes.Table([0, 0, 1])).draws()` has whole draws
+    too, here with three components, with likelihoods of the rows, predictions and relabelling.
 
     Ctrl-C keeps the draws made so far.
 
-    Raises ValueError for a process with a size, another model without one or with one that it cannot have, trees with
-    paths of several lengths, estimated parameters, bad data, and counts below 1.
+    Raises ValueError for a process with a size, another model without one or with one that it cannot have,
+    `parameters` of a process, trees with paths of several lengths, estimated parameters, bad data, and counts below 1.
     """
     _check_model(model)
     seed = checked_seed(seed)
@@ -93,13 +99,18 @@ def sample(
         raise ValueError(f"got after={after!r}, expected a trace that lv.sample or lv.load_trace gave, or None")
     chains, draws = whole_number("chains", chains, least=1), whole_number("draws", draws, least=1)
     thin, units = whole_number("thin", thin, least=1), yes_or_no("units", units)
+    if yes_or_no("parameters", parameters) and model.process:
+        raise ValueError(
+            f"got parameters=True for {type(model).__name__}, expected False: a process has any number of components, "
+            "whose parameters its chains do not draw"
+        )
     # a trace that is continued keeps its own warm-up, so that the result equals one longer run
     if warmup is None:
         warmup = draws * thin if after is None else after.warmup
     warmup = whole_number("warmup", warmup, least=0)
     dataset = data_for(model, data).dataset()
     prepare_programs()
-    chain, record = _sampler(model, dataset, size, seed, chains, units)
+    chain, record = _sampler(model, dataset, size, seed, chains, units, parameters)
     sweeps = warmup + draws * thin
     made = 0 if after is None else after.sweep
     with progress_bar(sweeps, f"{chains} chains", "sweep", wanted=progress, initial=made) as bar:
@@ -117,17 +128,19 @@ def sample(
 
 
 def _sampler(
-    model: Model, data: Dataset, size: int | Size | None, seed: int, chains: int, units: bool
+    model: Model, data: Dataset, size: int | Size | None, seed: int, chains: int, units: bool, parameters: bool
 ) -> tuple[Sampler, Recorder]:
     """Return the MCMC sampler of a model, and the recorder that picks the quantities to keep from the chain's state.
 
     size: the number of components; None for a nonparametric process, whose starts are drawn from `seed`.
     chains: the number of chains, which a process' sampler needs for its starts.
     units: also record the latent variables of each document or row.
+    parameters: also record the parameters that the chain integrates out.
     """
     if size is not None:
         chain = sampled_chain(model, data, as_size(size, len(model.size_names)))
-        return chain, recorder(chain, data, units=units)
+        record = recorder(chain, data, units=units)
+        return chain, with_parameters(record, chain, model, data, units=units) if parameters else record
     key = jax.random.fold_in(jax.random.key(seed), STARTS)
     return process_sampler(model, data, key, chains=chains, units=units)
 
