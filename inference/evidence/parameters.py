@@ -1,6 +1,7 @@
-"""Readers of the states of annealing chains as latent variables of their models.
+"""Readers of the states of collapsed chains, which return them as latent variables of their models.
 
-With them the parameters that these chains integrate out are drawn (`lvsearch.inference.sampling.parameters`).
+With them the parameters that these chains integrate out are drawn (`lvsearch.inference.sampling.parameters`). The same
+chains are annealed for the evidence and sampled by `lv.sample`.
 """
 
 from typing import Any
@@ -23,10 +24,10 @@ from lvsearch.inference.sampling.parameters import (
     STEPS,
     LabelReader,
     LatentsReader,
-    holds_all,
     latents_reader,
     one_hot,
     places_in_batches,
+    records_all_parameters,
 )
 from lvsearch.inference.topic_samplers.chain import CollapsedTopics
 from lvsearch.inference.topic_samplers.chain_hyperparameters import HyperTopics, HyperTopicState
@@ -36,7 +37,7 @@ from lvsearch.models.families import MarkovChainStatistics
 from lvsearch.models.lda import LDA
 
 for _chain in (GenericChain, IndependentNormalChain, PoissonFactorizationChain):
-    latents_reader.register(_chain, holds_all)
+    latents_reader.register(_chain, records_all_parameters)
 
 
 @latents_reader.register(CollapsedMixtureChain)
@@ -44,8 +45,8 @@ for _chain in (GenericChain, IndependentNormalChain, PoissonFactorizationChain):
 def _reader_of_mixtures(chain: CollapsedMixtureChain | HyperMixture, model: Model, data: Dataset) -> LabelReader:
     """Return the reader of a mixture's labels, and of its hyper-parameters that have priors.
 
-    The other parameters are drawn in one step where those of a component are one latent variable: weights are
-    independent of them.
+    One step draws weights and components where a component's parameters are one latent variable of the model, since the
+    two are then independent given the labels.
     """
     hyper = tuple(chain.courses) if isinstance(chain, HyperMixture) else ()
     others = set(model.globals()).difference(hyper, ["weights"])
@@ -142,7 +143,7 @@ class TopicReader(LatentsReader):
 class HyperTopicReader(TopicReader):
     """The reader of the topics of all tokens and of hyper-parameters that have priors.
 
-    `model` is an LDA with numbers in the place of the priors that `inferred` has.
+    `inferred` is the LDA with these priors, and `model` the same with their means in place of them.
     """
 
     inferred: LDA

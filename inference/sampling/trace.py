@@ -39,7 +39,7 @@ class Quantity(NamedTuple):
     | `axes` | names of its own axes, which come after the axes chain and draw; () for a number |
     | `shape` | the lengths of these axes without padding; None for an axis whose length varies between draws |
     | `labelled` | True if its values change when components are renamed (label switching) |
-    | `index_into` | of whole numbers that are entries of an axis, such as each row's component: this axis; else None |
+    | `index_into` | the name of an axis, if the values are places on it, as each row's component is; else None |
 
     Neither draws nor chains need to agree on a labelled quantity. Along an axis of length None, draws are padded with 0
     to the longest one.
@@ -53,7 +53,7 @@ class Quantity(NamedTuple):
 
     @property
     def renamed_axis(self) -> str | None:
-        """The axis along which values change places when components are renamed, the first after that of units; None
+        """The axis along which values change places when components are renamed: the first axis other than "unit". None
         without one.
         """
         own = [axis for axis in self.axes if axis != UNIT]
@@ -211,23 +211,29 @@ class Trace:
         Draws name their components in any order. Here they are renamed so that the values of one quantity are as close
         as possible to their own averages over all draws: in turn each draw is matched to the averages, and these are
         computed again, until no draw changes (as in Stephens 2000, Algorithm 1, with squared distances). The draw with
-        the highest log density names them at first. Each number of the quantity counts by its own spread.
+        the highest log density names them at first. Each number is divided by its standard deviation over all draws and
+        components beforehand.
 
-        by: a quantity with a value for each component, such as "topic_word", "components.mean" or "transitions". Its
-            first axis (after that of units) is the one whose entries are renamed, in all quantities that have it.
+        by: a quantity that tells components apart and has a value for each, such as "topic_word", "components.mean", or
+            "components.precision" where they differ in width alone. Its first axis (other than "unit") is the one whose
+            entries are renamed, in all quantities that have it.
 
         Renamed quantities are no longer `labelled`, so that `diagnostics` says of them too whether chains agree. Where
-        they do not, components of different chains differ in more than their names. A relabelled trace cannot be
-        continued.
+        they do not, components of different chains differ in more than their names, or `by` does not tell them apart.
+        A relabelled trace cannot be continued.
 
-        Raises ValueError for a trace without draws and a quantity that does not depend on names, KeyError for one
-        that was not recorded.
+        Raises ValueError for a trace without draws, for a quantity that does not depend on names, and for one between
+        components, such as "transitions", whose columns have other names in every draw. Raises KeyError for one that
+        was not recorded.
         """
         values = self[by]
-        axis = next((q.renamed_axis for q in self.quantities if q.name == by), None)
+        candidates = [q for q in self.quantities if q.renamed_axis is not None and q.axes.count(q.renamed_axis) == 1]
+        axis = next((q.renamed_axis for q in candidates if q.name == by), None)
         if axis is None:
-            expected = ", ".join(q.name for q in self.quantities if q.renamed_axis is not None)
-            raise ValueError(f"got by={by!r}, which has no value for each component; expected one of: {expected}")
+            expected = ", ".join(q.name for q in candidates)
+            raise ValueError(
+                f"got by={by!r}, which does not have one value for each component; expected one of: {expected}"
+            )
         if not self.draws:
             raise ValueError("got a trace without draws, expected one with some")
         place = next(q.axes.index(axis) for q in self.quantities if q.name == by)
@@ -243,24 +249,25 @@ class Trace:
         arrays = [_renamed(v, q, axis, order) for q, v in zip(self.quantities, self.values, strict=True)]
         return replace(self, quantities=tuple(quantities), values=tuple(arrays))
 
-    def intervals(self, name: str, held: float = 0.95) -> pd.DataFrame:
+    def intervals(self, name: str, probability: float = 0.95) -> pd.DataFrame:
         """Return the mean of each number of a quantity over all draws, and its interval, as a table.
 
-        The index is the number's place on the quantity's own axes. The columns are `mean`, `lower` and `upper`: each
-        number by itself lies between the latter two with probability `held`. Of a `labelled` quantity this says
-        something only after `relabelled`.
+        name: the quantity. Of a `labelled` one this says something only after `relabelled`.
+        probability: that of each interval. Its ends are quantiles of the draws of all chains, with equal probabilities
+            below and above; each number is taken by itself.
+
+        The index is the number's place on the quantity's own axes; of two axes with one name the second has a 2 behind
+        it, as "state" (from) and "state_2" (to) of transitions. The columns are `mean`, `lower` and `upper`.
 
         Raises KeyError for a name that was not recorded, ValueError for a probability outside of (0, 1), and for a
         trace without draws.
         """
         values = self[name]
-        if not 0 < held < 1 or not self.draws:
-            raise ValueError(
-                f"got held={held} and {self.draws} draws, expected a probability between 0 and 1, and draws"
-            )
+        if not 0 < probability < 1 or not self.draws:
+            raise ValueError(f"got probability={probability} and {self.draws} draws; expected one in (0, 1), and draws")
         axes = distinct_names(next((q.axes for q in self.quantities if q.name == name), ()))
         flat = values.reshape(self.chains * self.draws, -1)
-        lower, upper = np.quantile(flat, [0.5 - held / 2, 0.5 + held / 2], axis=0)
+        lower, upper = np.quantile(flat, [0.5 - probability / 2, 0.5 + probability / 2], axis=0)
         shape = values.shape[2:]
         index = pd.MultiIndex.from_product([range(n) for n in shape], names=axes) if len(axes) > 1 else None
         if len(axes) == 1:

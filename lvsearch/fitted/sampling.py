@@ -62,14 +62,15 @@ def sample(
 
     Which sampler runs depends on the model. LDA and finite mixtures have parameters and proportions integrated out, and
     draw one indicator after another (Griffiths & Steyvers 2004; Blei 2004, §3.7, Eq. 5.13). So does `DPMixture`, and so
-    do `HDP` and `HDPMixture`, except for the weights that units share (Teh et al. 2006, §5.3). `HLDA` draws a path and
-    the levels of one document after another (Blei 2004, §6.2.1). The independent-normal mixture has Gibbs steps of its
-    own (Richardson & Green 1997). Every other model is sampled from the gradient of its log-joint, one latent variable
-    after another (Blei 2004, §2.2.1).
+    do `HDP` and `HDPMixture`, except for the weights that units share (Teh et al. 2006, §5.3). Hidden Markov models
+    draw a whole path at once (Chib 1996), and `HLDA` a path and the levels of one document after another (Blei 2004,
+    §6.2.1). Block models draw the clusters of rows and of columns. The independent-normal mixture has Gibbs steps of
+    its own (Richardson & Green 1997). Every other model is sampled by Gibbs steps, one latent variable after another,
+    whose distributions given all others follow from the gradient of its log-joint (Blei 2004, §2.2.1).
 
     Returns a trace with these quantities, (chain, draw, …). Components of different draws need not correspond.
 
-    - `log_density`: log p(data, latent variables that the chain draws), in nats.
+    - `log_density`: log p(data, latent variables that the chain draws), in nats; without those of `parameters`.
     - `occupied`: the number of components that hold at least one observation.
     - `rows` or `tokens`: the number of observations in each component, where parameters are integrated out.
     - The model's latent variables by name, where they are not integrated out.

@@ -236,14 +236,18 @@ def test_a_side_that_was_not_renamed_stays_labelled():
 
 def test_what_cannot_be_matched_is_said(tmp_path: Path):
     trace = shuffled_trace()[0]
-    with pytest.raises(ValueError, match="by='number', which has no value for each component; expected one of: mean"):
+    with pytest.raises(
+        ValueError, match="by='number', which does not have one value for each component; expected one of: mean"
+    ):
         trace.relabelled("number")
     with pytest.raises(ValueError, match="by='component'"):
         trace.relabelled("component")
+    with pytest.raises(ValueError, match="by='between'"):  # its columns are components too, with other names
+        trace.relabelled("between")
     with pytest.raises(KeyError, match="expected one of"):
         trace.relabelled("weight")
-    with pytest.raises(ValueError, match=r"held=1\.5"):
-        trace.intervals("mean", held=1.5)
+    with pytest.raises(ValueError, match=r"probability=1\.5"):
+        trace.intervals("mean", probability=1.5)
     lv.save_trace(trace, tmp_path / "trace")
     assert lv.load_trace(tmp_path / "trace").quantities == trace.quantities
 
