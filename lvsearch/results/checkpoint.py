@@ -209,7 +209,10 @@ def _encode_visit(visit: Visit) -> dict[str, Any]:
 
 
 def _decode_visit(entry: Mapping[str, Any]) -> Visit:
-    """Return the record of one size that the search tried, which `_encode_visit` encoded as a dictionary."""
+    """Return the record of one size that the search tried, which `_encode_visit` encoded as a dictionary.
+
+    Raises `CorruptFolderError` for a size without a fit: a search records a size with its first one.
+    """
     trials = tuple(
         Trial(
             t["start"],
@@ -223,6 +226,8 @@ def _decode_visit(entry: Mapping[str, Any]) -> Visit:
         )
         for t in entry["trials"]
     )
+    if not trials:
+        raise CorruptFolderError(f"size {entry['size']} was tried, but has no fit; restore the folder from a copy")
     replaced_by = None if entry["replaced_by"] is None else tuple(entry["replaced_by"])
     evidence = Evidence(*entry["evidence"])
     return Visit(tuple(entry["size"]), trials, evidence, entry["log_symmetry"], replaced_by, *entry["bounds"])

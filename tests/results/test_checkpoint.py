@@ -261,6 +261,14 @@ def test_a_fit_without_its_arrays_is_refused(saved: tuple[SearchResult, Path], t
         lv.load(folder)
 
 
+def test_a_size_without_fits_is_refused(saved: tuple[SearchResult, Path], tmp_path: Path):
+    def change(body: dict[str, Any], arrays: dict[str, Any]) -> None:
+        body["visits"][0]["trials"] = []
+
+    with pytest.raises(CorruptFolderError, match="was tried, but has no fit; restore"):
+        lv.load(rewritten(saved[1], tmp_path / "run", change))
+
+
 @pytest.mark.parametrize("body", [[], None, {"topics": 5}, "text"])
 def test_a_folder_of_ours_that_holds_no_search_is_refused(tmp_path: Path, body: object):
     write_folder(tmp_path, body, {"data": {"x": np.zeros(3)}})
