@@ -102,7 +102,7 @@ def _recorder_of_blocks(chain: BlockChain, data: Dataset, *, units: bool) -> Blo
 class BlockReader(LabelReader):
     """The reader of the clusters of rows and columns."""
 
-    def known(self, chain: BlockChain, state: BlockState) -> GibbsState:
+    def known(self, state: BlockState) -> GibbsState:
         """Return the cluster of each row and of each column, one-hot."""
         rows = tuple({ROW: one_hot(state.rows[places].T, self.capacity[0])} for places in self.places)
         return GibbsState({COLUMN: one_hot(state.columns.T, self.capacity[1])}, rows)

@@ -75,7 +75,7 @@ class PathReader(LatentsReader):
 
     places: tuple[Int[np.ndarray, "sequence row"], ...]
 
-    def known(self, chain: HiddenMarkovChain, state: PathState) -> GibbsState:
+    def known(self, state: PathState) -> GibbsState:
         """Return the path of each sequence: its states and its steps from one state to the next."""
         found = []
         for places in self.places:
@@ -125,7 +125,7 @@ class TopicReader(LatentsReader):
     column: Int[np.ndarray, " token"]
     share: Float[np.ndarray, " token"]
 
-    def known(self, chain: CollapsedTopics, state: TopicState) -> GibbsState:
+    def known(self, state: TopicState) -> GibbsState:
         """Return the share of each topic in the tokens of each word of each document."""
         topics, n_columns = self.capacity[0], sum(rows * columns for rows, columns in self.shapes)
         particle = jnp.arange(state.assignment.shape[1])
@@ -148,9 +148,9 @@ class HyperTopicReader(TopicReader):
 
     inferred: LDA
 
-    def known(self, chain: HyperTopics, state: HyperTopicState) -> GibbsState:
+    def known(self, state: HyperTopicState) -> GibbsState:
         """Return the share of each topic in the tokens of each word of each document."""
-        return super().known(chain.topics, state.topics)
+        return super().known(state.topics)
 
     def numbers(self, state: HyperTopicState) -> tuple[Array | None, Array | None]:
         """Return Σα and η of each particle, (particle,); None for one that has no prior."""

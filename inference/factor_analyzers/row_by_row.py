@@ -231,9 +231,9 @@ def _recorder_of_factor_analyzers(chain: FactorAnalyzerChain, data: Dataset, *, 
 class ScoredReader(LabelReader):
     """The reader of the component and the scores of each row."""
 
-    def known(self, chain: FactorAnalyzerChain, state: ScoredLabels) -> GibbsState:
+    def known(self, state: ScoredLabels) -> GibbsState:
         """Return the hyper-parameters, the component of each row, and its scores in this component."""
-        found = super().known(chain, state)
+        found = super().known(state)
         batches = []
         for places, variables in zip(self.places, found.locals, strict=True):
             scores = jnp.moveaxis(state.scores[places], -1, 0)[:, :, None] * variables["component"][..., None]

@@ -55,7 +55,7 @@ class LatentsReader(eqx.Module):
     steps: int = eqx.field(static=True)
 
     @abstractmethod
-    def known(self, chain: Any, state: State) -> GibbsState:
+    def known(self, state: State) -> GibbsState:
         """Return the statistics of the latent variables that a state holds, with particles on the first axis.
 
         Locals have units on the second axis. What the state does not hold is 0 where the log-joint does not depend on
@@ -91,7 +91,7 @@ class LabelReader(LatentsReader):
     n_variants: int = eqx.field(static=True, default=1)
     hyper: tuple[str, ...] = eqx.field(static=True, default=())
 
-    def known(self, chain: Any, state: Any) -> GibbsState:
+    def known(self, state: Any) -> GibbsState:
         """Return the hyper-parameters that a state holds, and each unit's component and variant, one-hot.
 
         state: has `labels`, (place, particle), and `log_hyper`, {name: (number, particle)}.
@@ -172,16 +172,16 @@ class ParameterRecorder(Recorder):
 
         key: the random key of the draw. Each is (particle, …).
         """
-        drawn = self.drawn_sites(jax.random.fold_in(key, STEPS), chain, state)
+        drawn = self.drawn_sites(key, state)
         return (*self.own.draw(key, chain, state), *drawn.arrays(self.reader.model, self.order))
 
-    def drawn_sites(self, key: Key[Array, ""], chain: Any, state: State) -> "SiteValues":
+    def drawn_sites(self, key: Key[Array, ""], state: State) -> "SiteValues":
         """Return the values of the latent variables that the state does not hold, drawn given those that it holds.
 
         key: the random key of the draw. Without `order`, locals are left out.
         """
         model, capacity = self.reader.model, self.reader.capacity
-        on, known = model.active(self.reader.size, capacity), self.reader.known(chain, state)
+        on, known = model.active(self.reader.size, capacity), self.reader.known(state)
         held = {*known.globals, *known.locals[0]}
         globals_, locals_ = (
             [name for name in sites if name not in held] for sites in (model.globals(), model.locals())
@@ -225,7 +225,7 @@ def with_parameters(own: Recorder, chain: Sampler, model: Model, data: Dataset, 
         order = rows_of_units(data) if units else None
         record = ParameterRecorder(own.quantities, own, reader, data.batches, data.unit_ids, blank, order)
         shapes = jax.eval_shape(
-            lambda record, chain, key: record.drawn_sites(key, chain, chain.init(key, 1)),
+            lambda record, chain, key: record.drawn_sites(key, chain.init(key, 1)),
             record,
             chain,
             jax.random.key(0),

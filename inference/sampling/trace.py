@@ -210,7 +210,7 @@ class Trace:
 
         Draws name their components in any order. Here they are renamed so that the values of one quantity are as close
         as possible to their own averages over all draws: in turn each draw is matched to the averages, and these are
-        computed again, until no draw changes (as in Stephens 2000, Algorithm 1, with squared distances). The draw with
+        computed again, until no draw changes (the alternation of Stephens 2000, with squared distances). The draw with
         the highest log density names them at first. Each number is divided by its standard deviation over all draws and
         components beforehand.
 
@@ -357,7 +357,8 @@ class Trace:
         )
         counts = [settings[name] for name in ("sweep", "warmup", "thin", "asked")]
         # everything that a damaged file could hold is refused here, not where it is used
-        named = all(isinstance(text, str) for q in quantities for text in (q.name, *q.axes, q.index_into or ""))
+        named = all(isinstance(text, str) for q in quantities for text in (q.name, *q.axes))
+        named = named and all(isinstance(q.index_into, str | None) for q in quantities)
         lengths = [length for q in quantities for length in q.shape if length is not None]
         if not named or not all(type(number) is int and number >= 0 for number in (*counts, *lengths)):
             raise ValueError(

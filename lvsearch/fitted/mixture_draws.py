@@ -44,6 +44,7 @@ from lvsearch.inference.engine.estimate import capacity_of
 from lvsearch.inference.engine.gibbs import GibbsState, draw_unknown
 from lvsearch.inference.engine.meanfield_starts import blank_globals
 from lvsearch.inference.mixtures.partitions import by_appearance
+from lvsearch.inference.sampling.parameters import STEPS
 from lvsearch.inference.sampling.trace import arviz_data, diagnosed, table_of_diagnostics
 from lvsearch.models.components import Component, draw_rows
 from lvsearch.models.families import GammaStatistics
@@ -57,8 +58,6 @@ from lvsearch.sizing.prediction import PredictionEstimate, estimate_prediction
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-STEPS = 30
-"""The number of Gibbs steps for the parameters of a draw where components have several latent variables."""
 AT_ONCE = 16
 """The number of draws that are computed at once, side by side."""
 SIMULATED = 1

@@ -80,7 +80,7 @@ def true_values(model: Model, simulated: Simulated, like: SiteValues) -> SiteVal
 
 
 def ranks(case: Case, replicates: int) -> dict[str, np.ndarray]:
-    """Of each number of each recorded parameter, the place of the truth among DRAWS, (replicate, number)."""
+    """Return the place of the truth among DRAWS for each number of each recorded parameter, (replicate, number)."""
     like, found = data_for(case.model, case.data).dataset(), {}
 
     @jax.jit
@@ -97,7 +97,7 @@ def ranks(case: Case, replicates: int) -> dict[str, np.ndarray]:
             own = recorder(chain, data, units=False)
             first = with_parameters(own, chain, case.model, data, units=True)
             assert isinstance(first, ParameterRecorder)
-            shapes = jax.eval_shape(ParameterRecorder.drawn_sites, first, keys[1], chain, state)
+            shapes = jax.eval_shape(ParameterRecorder.drawn_sites, first, keys[1], state)
             new = first.quantities[len(own.quantities) :]
         # the same recorder for other data, without tracing it again
         reader = latents_reader(chain, case.model, data)
@@ -127,8 +127,8 @@ def test_true_parameters_rank_evenly_among_draws_given_the_state(name: str):
 def test_paths_that_are_read_wrongly_are_noticed(monkeypatch: pytest.MonkeyPatch):
     read = PathReader.known
 
-    def delayed(reader: PathReader, chain: Any, state: Any) -> Any:
-        return read(reader, chain, state._replace(labels=jnp.roll(state.labels, 1, axis=1)))
+    def delayed(reader: PathReader, state: Any) -> Any:
+        return read(reader, state._replace(labels=jnp.roll(state.labels, 1, axis=1)))
 
     monkeypatch.setattr(PathReader, "known", delayed)
     with jax.enable_x64(True):
@@ -145,7 +145,7 @@ def test_paths_that_are_read_wrongly_are_noticed(monkeypatch: pytest.MonkeyPatch
 
 
 def drawn(draws: int, *, parameters: bool = True, after: Trace | None = None) -> Trace:
-    """Of a mixture of three rows in two components."""
+    """Return draws of a mixture of three rows in two components."""
     return lv.sample(
         MIXTURE, ROWS[:3], size=2, chains=3, draws=draws, warmup=5, units=True, parameters=parameters,
         after=after, progress=False,
@@ -263,7 +263,7 @@ def test_tokens_of_documents_in_several_batches_are_found():
         state = chain.init(jax.random.key(0), 2)
         reader = latents_reader(chain, model, data)
         assert reader is not None
-        known = reader.known(chain, state).locals
+        known = reader.known(state).locals
     for batch, ids, variables in zip(data.batches, data.unit_ids, known, strict=True):
         tokens = np.einsum("pdck,dc->pdk", variables["assignment"], batch.units.counts)
         here = ids >= 0
