@@ -34,6 +34,8 @@ chains, .08 with 16.
 """
 FEWEST_EFFECTIVE = 100
 """The fewest effective draws, of all chains together, that make an answer."""
+CLOSE_RHAT = 1.02
+"""The R̂ down to which chains are lengthened by default, where their draws themselves are wanted."""
 
 
 # ── several chains ──────────────────────────────────────────────────────────────────────────────────────────────────

@@ -184,13 +184,14 @@ class AllocationTrace(NamedTuple):
         """
         return 0.5 / (self.visits + 1)
 
-    def is_settled(self, precision: float, *, of_parts: bool = False) -> bool:
+    def is_settled(self, precision: float, *, of_parts: bool = False, most_rhat: float = MOST_RHAT) -> bool:
         """Return True if chains agree and no probability of a size has a Monte Carlo error above `precision`.
 
         of_parts: whether this must hold of the number of occupied components too.
+        most_rhat: the largest R̂ at which chains count as agreeing.
         """
         tables = (self.sizes(), self.occupied()) if of_parts else (self.sizes(),)
-        return self.rhat <= MOST_RHAT and all(bool(error.max() <= precision) for _, error in tables)
+        return self.rhat <= most_rhat and all(bool(error.max() <= precision) for _, error in tables)
 
 
 def _mean_and_standard_error(each: Float64[np.ndarray, "chain number"]) -> tuple[np.ndarray, np.ndarray]:
@@ -313,6 +314,7 @@ def run_chains(
     fewest_sweeps: int = 0,
     chains: int = CHAINS,
     of_parts: bool = False,
+    most_rhat: float = MOST_RHAT,
 ) -> AllocationTrace:
     """Run chains until they agree and every p(K | rows) has a Monte Carlo error of at most `precision`.
 
@@ -324,18 +326,21 @@ def run_chains(
     fewest_sweeps: the run does not end before so many sweeps of each chain.
     chains: how many independent chains run side by side.
     of_parts: whether the precision holds of the number of occupied components too.
+    most_rhat: the largest R̂ at which chains count as agreeing.
     """
     run, make_chain = None, cache(make_chain)
     while (
         run is None
         or run.blocks * BLOCK < fewest_sweeps
-        or not is_enough(run, precision, most_sweeps, of_parts=of_parts)
+        or not is_enough(run, precision, most_sweeps, of_parts=of_parts, most_rhat=most_rhat)
     ):
         run = run_one_more_block(make_chain, key, run, precision=precision, chains=chains)
     return run.trace()
 
 
-def is_enough(run: AllocationRun, precision: float, most_sweeps: int, *, of_parts: bool = False) -> bool:
+def is_enough(
+    run: AllocationRun, precision: float, most_sweeps: int, *, of_parts: bool = False, most_rhat: float = MOST_RHAT
+) -> bool:
     """Return True if chains agree and are precise enough, or have made `most_sweeps` sweeps.
 
     Agreement is tested after fixed numbers of blocks only. So a run that was interrupted and resumed ends at the same
@@ -345,9 +350,11 @@ def is_enough(run: AllocationRun, precision: float, most_sweeps: int, *, of_part
     precision: the largest Monte Carlo error of a probability.
     most_sweeps: the most sweeps of each chain.
     of_parts: whether the precision holds of the number of occupied components too.
+    most_rhat: the largest R̂ at which chains count as agreeing.
     """
-    too_long = run.spent * BLOCK >= most_sweeps
-    return run.blocks > 0 and (too_long or (run.is_due and run.trace().is_settled(precision, of_parts=of_parts)))
+    if not run.blocks or run.spent * BLOCK >= most_sweeps:
+        return run.blocks > 0
+    return run.is_due and run.trace().is_settled(precision, of_parts=of_parts, most_rhat=most_rhat)
 
 
 def run_one_more_block(

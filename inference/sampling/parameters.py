@@ -29,9 +29,10 @@ from lvsearch.inference.chains import Sampler, State
 from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.engine.gibbs import GibbsState, draw_unknown
 from lvsearch.inference.engine.meanfield_starts import blank_globals, blank_unit
-from lvsearch.inference.sampling.trace import Quantity, Recorder, rows_of_units
-from lvsearch.models.contract import Masks, Model, Site, Statistics
-from lvsearch.models.families import GammaStatistics
+from lvsearch.inference.engine.summed_out import log_unit_summed
+from lvsearch.inference.sampling.trace import LOG_LIKELIHOOD, UNIT, Quantity, Recorder, rows_of_units
+from lvsearch.models.contract import Latents, Masks, Model, Site, Statistics, Unit
+from lvsearch.models.families import GammaStatistics, IndicatorFamily
 
 STEPS = 30
 """The number of Gibbs steps for the parameters of a draw where several of them depend on each other given the
@@ -154,6 +155,7 @@ class ParameterRecorder(Recorder):
     | `batches`, `unit_ids` | the units of data, and the number of each |
     | `blank` | {name: statistics of 0} of all globals |
     | `order` | where each unit stands in the batches put end to end, (unit,); None: locals are not recorded |
+    | `has_likelihood` | whether log p(unit given the globals) is recorded, with indicators summed out |
     """
 
     own: Recorder
@@ -162,6 +164,7 @@ class ParameterRecorder(Recorder):
     unit_ids: tuple[Int[np.ndarray, " _"], ...]
     blank: dict[str, Statistics]
     order: Int[np.ndarray, " units"] | None
+    has_likelihood: bool = eqx.field(static=True)
 
     def values(self, chain: Any, state: State) -> tuple[Array | np.ndarray, ...]:
         """Return the values of the chain's own recorder alone: parameters are not known, but drawn (`draw`)."""
@@ -173,7 +176,10 @@ class ParameterRecorder(Recorder):
         key: the random key of the draw. Each is (particle, …).
         """
         drawn = self.drawn_sites(key, state)
-        return (*self.own.draw(key, chain, state), *drawn.arrays(self.reader.model, self.order))
+        found = drawn.arrays(self.reader.model, self.order)
+        if self.order is not None and self.has_likelihood:
+            found.append(_concatenate_batches(drawn.log_likelihood)[:, self.order])
+        return (*self.own.draw(key, chain, state), *found)
 
     def drawn_sites(self, key: Key[Array, ""], state: State) -> "SiteValues":
         """Return the values of the latent variables that the state does not hold, drawn given those that it holds.
@@ -189,9 +195,10 @@ class ParameterRecorder(Recorder):
         if self.order is None:
             locals_ = []
         fixed = frozenset({*model.globals(), *model.locals()}.difference(globals_, locals_))
+        indicators = tuple(model.locals()) if self.has_likelihood and self.order is not None else ()
 
-        def one(particle: tuple[Array, GibbsState, Any]) -> GibbsState:
-            """Return all latent variables of one particle."""
+        def one(particle: tuple[Array, GibbsState, Any]) -> tuple[GibbsState, list[Array]]:
+            """Return all latent variables of one particle, and log p(unit given the globals) of each batch's units."""
             own_key, state, numbers = particle
             blank = (
                 jax.vmap(lambda unit: blank_unit(model, unit, on, jnp.float64).mean)(batch.units)
@@ -200,13 +207,22 @@ class ParameterRecorder(Recorder):
             begin = tuple({**nothing, **own} for nothing, own in zip(blank, state.locals, strict=True))
             begin = GibbsState({**self.blank, **state.globals}, begin)
             own_model, steps = self.reader.model_with(numbers), self.reader.steps
-            return draw_unknown(own_model, own_key, begin, self.batches, self.unit_ids, on, fixed=fixed, steps=steps)
+            drawn = draw_unknown(own_model, own_key, begin, self.batches, self.unit_ids, on, fixed=fixed, steps=steps)
+            if not indicators:
+                return drawn, []
+
+            def log_likelihood(unit: Unit, values: Latents) -> Array:
+                return log_unit_summed(own_model, drawn.globals, values, unit, on, indicators)[0]
+
+            pairs = zip(self.batches, drawn.locals, strict=True)
+            return drawn, [jax.vmap(log_likelihood)(batch.units, values) for batch, values in pairs]
 
         keys = jax.random.split(key, len(jax.tree.leaves(known)[0]))
-        drawn = jax.lax.map(one, (keys, known, self.reader.numbers(state)))
+        drawn, log_likelihood = jax.lax.map(one, (keys, known, self.reader.numbers(state)))
         return SiteValues(
             {name: site_value(model.globals()[name], drawn.globals[name], on) for name in globals_},
             {name: [site_value(model.locals()[name], l[name], on) for l in drawn.locals] for name in locals_},
+            tuple(log_likelihood),
         )
 
 
@@ -214,7 +230,8 @@ def with_parameters(own: Recorder, chain: Sampler, model: Model, data: Dataset, 
     """Return a recorder of what `own` records and of all parameters that the chain integrates out.
 
     own: the chain's own recorder. model, data: the model and the data set that the chain was made of.
-    units: whether variables of each unit that the chain integrates out, such as topic proportions, are recorded too.
+    units: whether variables of each unit that the chain integrates out, such as topic proportions, are recorded too,
+        and log p(unit given all that the units share) where its indicators can be summed out.
     """
     reader = latents_reader(chain, model, data)
     if reader is None:
@@ -223,7 +240,9 @@ def with_parameters(own: Recorder, chain: Sampler, model: Model, data: Dataset, 
     with jax.enable_x64(True):
         blank = jax.tree.map(np.asarray, blank_globals(model, data.extents, capacity, capacity, np.float64).mean)
         order = rows_of_units(data) if units else None
-        record = ParameterRecorder(own.quantities, own, reader, data.batches, data.unit_ids, blank, order)
+        has_likelihood = units and indicators_can_be_summed_out(model)
+        fields = reader, data.batches, data.unit_ids, blank, order, has_likelihood
+        record = ParameterRecorder(own.quantities, own, *fields)
         shapes = jax.eval_shape(
             lambda record, chain, key: record.drawn_sites(key, chain.init(key, 1)),
             record,
@@ -231,7 +250,16 @@ def with_parameters(own: Recorder, chain: Sampler, model: Model, data: Dataset, 
             jax.random.key(0),
         )
         exists = existing(model, tuple(int(n) for n in reader.size), capacity)
-    return replace(record, quantities=(*own.quantities, *shapes.quantities(model, exists, data.n_units)))
+    found = shapes.quantities(model, exists, data.n_units)
+    if has_likelihood:
+        found.append(Quantity(LOG_LIKELIHOOD, (UNIT,), (data.n_units,), labelled=False))
+    return replace(record, quantities=(*own.quantities, *found))
+
+
+def indicators_can_be_summed_out(model: Model) -> bool:
+    """Return True if all latent variables of a unit are indicators that can be summed out together."""
+    sites = model.locals().values()
+    return all(isinstance(s.family, IndicatorFamily) and s.slices is None and s.gate is None for s in sites)
 
 
 # ── latent variables as recorded quantities ─────────────────────────────────────────────────────────────────────────
@@ -245,12 +273,15 @@ class SiteValues(NamedTuple):
     | `globals` | name of a variable that all units share -> its value, (particle, …) |
     | `locals` | name of a variable of each unit -> for each batch its value, (particle, unit, …) |
 
+    | `log_likelihood` | for each batch log p(unit given the globals), (particle, unit), nats; () if not asked for |
+
     A value is an array, or a NamedTuple of arrays. Quantities and arrays are in the order in which the model names its
     variables, which dictionaries do not keep: JAX sorts the names of those that it returns.
     """
 
     globals: dict[str, Any]
     locals: dict[str, list[Any]]
+    log_likelihood: tuple[Array, ...] = ()
 
     def quantities(self, model: Model, exists: Mapping[str, int], n_units: int | None) -> list[Quantity]:
         """Return the descriptions of the quantities that the variables are recorded as: globals, then locals.

@@ -126,7 +126,8 @@ def rows_of_units(data: Dataset) -> Int[np.ndarray, " units"]:
     return rows
 
 
-LOG_DENSITY = "log_density"
+LOG_DENSITY, LOG_LIKELIHOOD = "log_density", "log_likelihood"
+"""Names of quantities: log p(state, data), and log p(unit given all that the units share), both in nats."""
 MOST_MATCHINGS = 100
 """The largest number of times that draws are matched to the averages of their components; mostly a few suffice."""
 FEWEST_DRAWS = 4
@@ -204,6 +205,22 @@ class Trace:
         rows = [diagnosed(self.log_density, labelled=False)]
         rows += [diagnosed(v, labelled=q.labelled) for q, v in zip(self.quantities, self.values, strict=True)]
         return table_of_diagnostics((LOG_DENSITY, *self.names), rows)
+
+    @property
+    def largest_rhat(self) -> float:
+        """The largest R̂ of the log density and of all quantities whose R̂ is known; NaN if none is."""
+        return float(self.diagnostics()["rhat"].max())
+
+    def every(self, step: int) -> "Trace":
+        """Return the trace with every `step`-th draw of each chain alone, which can be continued at this pace.
+
+        Raises ValueError for a step below 1.
+        """
+        if step < 1:
+            raise ValueError(f"got step={step}, expected a whole number of at least 1")
+        kept = slice(step - 1, None, step)
+        values = tuple(each[:, kept] for each in self.values)
+        return replace(self, values=values, log_density=self.log_density[:, kept], thin=step * self.thin)
 
     def relabelled(self, by: str) -> "Trace":
         """Return the trace with components matched between all draws of all chains, so that they can be averaged.
@@ -319,13 +336,18 @@ class Trace:
     def to_arviz(self) -> Any:
         """Return the draws as an ArviZ `DataTree`, or as an `InferenceData` with ArviZ 0.x.
 
-        Its groups are `posterior` with the quantities, and `sample_stats` with the log density as `lp`.
+        Its groups are `posterior` with the quantities, `sample_stats` with the log density as `lp`, and, where it was
+        recorded, `log_likelihood` with that of the units (`units`), for `az.loo` and `az.compare`.
 
         Raises ImportError if ArviZ is not installed.
         """
         posterior = dict(zip(self.names, self.values, strict=True))
         dims = {q.name: list(q.axes) for q in self.quantities}
-        return arviz_data({"posterior": posterior, "sample_stats": {"lp": self.log_density}}, dims)
+        groups = {"posterior": posterior, "sample_stats": {"lp": self.log_density}}
+        if LOG_LIKELIHOOD in posterior:
+            groups[LOG_LIKELIHOOD] = {"units": posterior.pop(LOG_LIKELIHOOD)}
+            dims["units"] = dims.pop(LOG_LIKELIHOOD)
+        return arviz_data(groups, dims)
 
     def to_storage(self) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
         """Return all that is needed to store the trace, for `from_storage` to read.

@@ -32,7 +32,7 @@ from lvsearch.inference.allocation_chains import (
     supported_sizes,
 )
 from lvsearch.inference.compiles import prepare_programs
-from lvsearch.inference.diagnostics import MOST_RHAT
+from lvsearch.inference.diagnostics import CLOSE_RHAT, MOST_RHAT
 from lvsearch.models.contract import Model
 from lvsearch.models.plain_arguments import checked_seed, real_number, whole_number
 from lvsearch.sizing.posterior import EstimatedPosterior, MemberPosterior, format_probability
@@ -45,6 +45,8 @@ table.
 """
 FEWEST_SWEEPS = 256
 """The number of sweeps of each chain before it is first checked whether the chains agree."""
+FEWEST_VISITS = 150_000
+"""The number of visits to a row that a chain makes by default at least, if its sweeps are enough: some ten seconds."""
 HELD = 0.95
 SHOWN = 1e-4
 """The posterior probability of the smallest and of the largest size that tables of a search begin and end with."""
@@ -359,10 +361,13 @@ def mixture_posterior(
     max_size: int | None = None,
     precision: float | int = 0.01,
     sweeps: int = 4096,
-    fewest_sweeps: int = FEWEST_SWEEPS,
+    fewest_sweeps: int | None = None,
     seed: int = 0,
 ) -> MixturePosterior:
     """Draw partitions of the rows in many chains and return the posterior of the number of components.
+
+    Chains are lengthened until R-hat is at most 1.02, which is closer than searches ask for, since draws of everything
+    may be wanted here (`draws`).
 
     model: `lv.models.FiniteMixture`, `TiedMixture` or `IndependentNormalMixture`, whose parameters are integrated out;
         or `IBP`, for which features of the rows are drawn instead of partitions.
@@ -372,7 +377,8 @@ def mixture_posterior(
     precision: the largest Monte Carlo error of a p(K | rows). Chains are lengthened until it is reached.
     sweeps: the largest number of sweeps per chain; if they are used up, the result says that it is not an answer yet.
     fewest_sweeps: the smallest number of sweeps per chain, for more independent draws of the parameters than the
-        probabilities need. It is rounded up to a multiple of 32.
+        probabilities need. It is rounded up to a multiple of 32. By default it is 256, or more where rows are few: as
+        many as make 150,000 visits to a row, if `sweeps` are enough.
     seed: the seed of the chains.
 
     Raises ValueError for another model, estimated parameters, a prior over several sizes, bad data and bad numbers.
@@ -384,13 +390,15 @@ def mixture_posterior(
             "concentration, or IBP(…): for other models lv.search(model, data) says how many"
         )
     precision = real_number("precision", precision, above=0, below=1)
-    fewest = whole_number("fewest_sweeps", fewest_sweeps, least=FEWEST_SWEEPS)
     sweeps = whole_number("sweeps", sweeps, least=FEWEST_SWEEPS)
+    fewest = None if fewest_sweeps is None else whole_number("fewest_sweeps", fewest_sweeps, least=FEWEST_SWEEPS)
     log_prior = tabulated_prior(weak() if prior is None else prior, max_size)
     seed = checked_seed(seed)
     prepare_programs()
     rows = data_for(model, data)
     units = rows.dataset()
+    if fewest is None:
+        fewest = min(sweeps, max(FEWEST_SWEEPS, FEWEST_VISITS // units.n_units))
     trace = run_chains(
         lambda places: allocation_chain(model, units, log_prior, places),
         jax.random.key(seed),
@@ -398,6 +406,7 @@ def mixture_posterior(
         most_sweeps=max(sweeps, fewest),
         fewest_sweeps=fewest,
         of_parts=model.size_is_limit,
+        most_rhat=CLOSE_RHAT,
     )
     found = MixturePosterior.from_trace(trace, log_prior, float(precision), model)
     return replace(found, training=rows)

@@ -7,9 +7,10 @@ import jax
 
 from lvsearch.data.kinds import data_for
 from lvsearch.files.storage import CorruptFolderError, new_folder, read_folder, write_folder
-from lvsearch.inference.chains import Sampler
+from lvsearch.inference.chains import Chain, Sampler
 from lvsearch.inference.compiles import prepare_programs
 from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.diagnostics import CLOSE_RHAT
 from lvsearch.inference.evidence import sampled_chain
 from lvsearch.inference.processes import process_sampler
 from lvsearch.inference.sampling import Recorder, Trace, recorder, run
@@ -23,6 +24,10 @@ from lvsearch.sizing.sizes import Size, as_size
 POINTS = (PointGaussian, PointMean, PointProbability, PointSimplex)
 """Families of latent variables that are fitted as single values, so that they have no posterior to draw from."""
 KIND = "trace"
+FEWEST_TO_JUDGE = 200
+"""The fewest draws of a chain from which `thin` is chosen: with fewer, R̂ may exceed its limit by chance alone."""
+MOST_DRAWN = 10_000_000
+"""The most latent variables that one chain draws, in all its sweeps, before `thin` is no longer doubled by default."""
 STARTS = 1
 """A number folded into the random key of the chains' starting states, so that it differs from the key of the sweeps."""
 
@@ -35,7 +40,7 @@ def sample(
     chains: int = 4,
     draws: int = 1000,
     warmup: int | None = None,
-    thin: int = 1,
+    thin: int | None = None,
     seed: int = 0,
     units: bool = False,
     parameters: bool = False,
@@ -50,14 +55,17 @@ def sample(
     chains: the number of chains, run at once. They start at independent draws of the prior; those of a process start
         far apart, with few components and with many.
     draws: the number of draws kept of each chain.
-    warmup: the number of sweeps before the draws. By default it is `draws` times `thin`.
-    thin: the number of sweeps from one draw to the next.
+    warmup: the number of sweeps before the draws. By default it is `draws` times `thin`, or `draws` without `thin`.
+    thin: the number of sweeps from one draw to the next. By default it is 1 at first. Then it is doubled, which keeps
+        every second draw and makes as many new ones, until R-hat of all that `diagnostics()` knows is at most 1.02. It
+        ends where a chain would draw more than ten million latent variables, as long chains over many tokens would.
+        With fewer than 200 draws of a chain, and for processes, it stays 1.
     units: also record the latent variables of each document or row, (chain, draw, unit, …), which may be large.
     parameters: also record the weights and parameters that a chain integrates out, drawn given the rest of each draw
         (of LDA `topic_word`, and with `units` the `proportions` of each document). Distributions over many words are
         large: (chain, draw, topic, word).
     after: a trace made with the same other arguments, interrupted or of fewer draws, to continue. The result has the
-        bits of one run.
+        bits of one run. Without `thin` the trace's own is where doubling goes on.
     progress: show a progress bar.
 
     Which sampler runs depends on the model. LDA and finite mixtures have parameters and proportions integrated out, and
@@ -76,8 +84,10 @@ def sample(
     - The model's latent variables by name, where they are not integrated out.
     - The hyper-parameters of LDA and of components, where they have priors.
     - `nodes`: the number of nodes at each level of a tree.
-
     - With `parameters`, all other latent variables that the units share, by name.
+    - With `parameters` and `units`, `log_likelihood`: log p(unit given all that the units share) in nats, with the
+      unit's own latent variables summed out. Only where these are indicators: the component of a row or document, the
+      path of a sequence.
 
     Of mixtures of rows, `lv.mixture_posterior(model, data, prior=lv.sizes.Table([0, 0, 1])).draws()` has whole draws
     too, here with three components, with likelihoods of the rows, predictions and relabelling.
@@ -99,7 +109,8 @@ def sample(
     if not isinstance(after, Trace | None):
         raise ValueError(f"got after={after!r}, expected a trace that lv.sample or lv.load_trace gave, or None")
     chains, draws = whole_number("chains", chains, least=1), whole_number("draws", draws, least=1)
-    thin, units = whole_number("thin", thin, least=1), yes_or_no("units", units)
+    pace = whole_number("thin", thin, least=1) if thin is not None else 1 if after is None else after.thin
+    units = yes_or_no("units", units)
     if yes_or_no("parameters", parameters) and model.process:
         raise ValueError(
             f"got parameters=True for {type(model).__name__}, expected False: a process has any number of components, "
@@ -107,25 +118,45 @@ def sample(
         )
     # a trace that is continued keeps its own warm-up, so that the result equals one longer run
     if warmup is None:
-        warmup = draws * thin if after is None else after.warmup
+        warmup = draws * pace if after is None else after.warmup
     warmup = whole_number("warmup", warmup, least=0)
     dataset = data_for(model, data).dataset()
     prepare_programs()
     chain, record = _sampler(model, dataset, size, seed, chains, units, parameters)
-    sweeps = warmup + draws * thin
-    made = 0 if after is None else after.sweep
-    with progress_bar(sweeps, f"{chains} chains", "sweep", wanted=progress, initial=made) as bar:
-        return run(
-            chain,
-            jax.random.key(seed),
-            chains=chains,
-            draws=draws,
-            warmup=warmup,
-            thin=thin,
-            recorder=record,
-            after=after,
-            done=bar.update,
-        )
+    slowest = pace if thin is not None else _slowest_pace(chain, draws, warmup)
+
+    def at_pace(pace: int, after: Trace | None) -> Trace:
+        """Return the trace with one draw in `pace` sweeps; it goes on from `after`."""
+        name = f"{chains} chains" if pace == 1 else f"{chains} chains, one draw in {pace} sweeps"
+        made = 0 if after is None else after.sweep
+        with progress_bar(warmup + draws * pace, name, "sweep", wanted=progress, initial=made) as bar:
+            return run(
+                chain,
+                jax.random.key(seed),
+                chains=chains,
+                draws=draws,
+                warmup=warmup,
+                thin=pace,
+                recorder=record,
+                after=after,
+                done=bar.update,
+            )
+
+    trace = at_pace(pace, after)
+    # an interrupted run has fewer draws; R̂ that is not known asks for nothing
+    while 2 * trace.thin <= slowest and trace.draws == draws and trace.largest_rhat > CLOSE_RHAT:
+        trace = at_pace(2 * trace.thin, trace.every(2))
+    return trace
+
+
+def _slowest_pace(chain: Sampler, draws: int, warmup: int) -> int:
+    """Return the most sweeps from one draw to the next to which `thin` is doubled by default; 1 leaves it as it is.
+
+    chain: the sampler. draws, warmup: the draws of a chain, and the sweeps before them.
+    """
+    if draws < FEWEST_TO_JUDGE or not isinstance(chain, Chain):
+        return 1
+    return (MOST_DRAWN // chain.elements - warmup) // draws
 
 
 def _sampler(

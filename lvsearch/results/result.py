@@ -10,7 +10,7 @@ import pandas as pd
 
 from lvsearch.comparison.similarity import HALF
 from lvsearch.fitted.mixture_draws import MixtureDraws
-from lvsearch.fitted.mixture_posterior import FEWEST_SWEEPS, MixturePosterior, mixture_posterior
+from lvsearch.fitted.mixture_posterior import MixturePosterior, mixture_posterior
 from lvsearch.fitted.partition_draws import Partition
 from lvsearch.models.plain_arguments import as_path, real_number
 from lvsearch.recommending.evaluator import recommend_size
@@ -368,7 +368,7 @@ class SearchResult(Findings):
         *,
         precision: float | int = 0.01,
         sweeps: int = 4096,
-        fewest_sweeps: int = FEWEST_SWEEPS,
+        fewest_sweeps: int | None = None,
         seed: int = 0,
     ) -> MixturePosterior:
         """Return the posterior of the number of components from chains over partitions of the rows, as a check.
@@ -381,6 +381,8 @@ class SearchResult(Findings):
         sweeps: the largest number of sweeps per chain.
         fewest_sweeps: the smallest number of sweeps per chain, for more independent draws.
         seed: the seed of the chains.
+
+        `lv.mixture_posterior` has the defaults: chains are lengthened until R-hat is at most 1.02.
 
         Returns a `MixturePosterior`.
         For features of rows (`IBP`), K is the number of features that can be used, K₊ of those that some row has.

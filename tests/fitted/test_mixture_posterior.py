@@ -11,7 +11,7 @@ from lvsearch.inference.allocation_chains.run import AllocationRun
 def test_clusters_are_counted_and_the_answer_is_read() -> None:
     rows = cases.clusters()
     model = lv.models.FiniteMixture(lv.models.DiagonalComponents.scaled_to(rows))
-    found = lv.mixture_posterior(model, rows, prior=lv.sizes.Poisson(3), max_size=9, precision=0.02)
+    found = lv.mixture_posterior(model, rows, prior=lv.sizes.Poisson(3), max_size=9, precision=0.02, sweeps=512)
     sizes, occupied = found.posterior(), found.occupied()
     assert list(sizes.columns) == ["size", "log_prior", "probability", "monte_carlo_error"]
     assert list(occupied.columns) == ["occupied", "probability", "monte_carlo_error"]

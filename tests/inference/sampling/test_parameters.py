@@ -7,6 +7,7 @@ true parameters are one more draw of what is drawn, so that their rank among DRA
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.stats import chisquare
+from scipy.special import logsumexp
+from scipy.stats import chisquare, norm
 
 import lvsearch as lv
 from lvsearch.data.kinds import data_for
@@ -26,11 +28,12 @@ from lvsearch.inference.evidence.simulation import Simulated, simulated_like
 from lvsearch.inference.sampling.parameters import (
     ParameterRecorder,
     SiteValues,
+    indicators_can_be_summed_out,
     latents_reader,
     site_value,
     with_parameters,
 )
-from lvsearch.inference.sampling.trace import Quantity, Trace, recorder, rows_of_units
+from lvsearch.inference.sampling.trace import LOG_LIKELIHOOD, Quantity, Trace, recorder, rows_of_units
 from lvsearch.models.contract import Model
 
 REPLICATES, DRAWS, PARTS = 200, 19, 5
@@ -97,8 +100,9 @@ def ranks(case: Case, replicates: int) -> dict[str, np.ndarray]:
             own = recorder(chain, data, units=False)
             first = with_parameters(own, chain, case.model, data, units=True)
             assert isinstance(first, ParameterRecorder)
+            first = replace(first, has_likelihood=False)  # which is computed, not drawn
             shapes = jax.eval_shape(ParameterRecorder.drawn_sites, first, keys[1], state)
-            new = first.quantities[len(own.quantities) :]
+            new = [q for q in first.quantities[len(own.quantities) :] if q.name != LOG_LIKELIHOOD]
         # the same recorder for other data, without tracing it again
         reader = latents_reader(chain, case.model, data)
         record = replace(first, reader=reader, batches=data.batches, unit_ids=data.unit_ids, order=rows_of_units(data))
@@ -154,13 +158,60 @@ def drawn(draws: int, *, parameters: bool = True, after: Trace | None = None) ->
 
 def test_parameters_change_nothing_else_and_a_run_goes_on_to_the_same_bits():
     whole, without = drawn(12), drawn(12, parameters=False)
-    assert whole.names == (*without.names, "weights", "components")
+    assert whole.names == (*without.names, "weights", "components", LOG_LIKELIHOOD)
     for name in without.names:
         np.testing.assert_array_equal(whole[name], without[name])
     again = drawn(12, after=drawn(5))
     for name in whole.names:
         np.testing.assert_array_equal(again[name], whole[name])
     np.testing.assert_allclose(whole["weights"].sum(-1), 1.0)
+
+
+# ── likelihoods of the units ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def of_mixture(trace: Trace, place: tuple[int, int]) -> np.ndarray:
+    """log p(row given weights and means) of each of ROWS, whose covariance is known to be 1, in one draw."""
+    means, weights = trace["components"][place], trace["weights"][place]
+    distance = ((ROWS[:, None] - means) ** 2).sum(-1)
+    return logsumexp(np.log(weights) - distance / 2 - np.log(2 * np.pi), axis=1)
+
+
+def of_sequences(trace: Trace, place: tuple[int, int]) -> np.ndarray:
+    """log p(sequence given the parameters) of the two sequences, summed over all paths one by one."""
+    mean, precision = trace["components.mean"][place], trace["components.precision"][place]
+    each = norm.logpdf(ROWS[:, None], mean, precision**-0.5).sum(-1)  # (row, state)
+    start, step = np.log(trace["start"][place]), np.log(trace["transitions"][place])
+    found = []
+    for rows in (each[:4], each[4:]):
+        paths = np.array(list(product(range(2), repeat=len(rows))))
+        moves = step[paths[:, :-1], paths[:, 1:]].sum(1)
+        found.append(logsumexp(start[paths[:, 0]] + moves + rows[np.arange(len(rows)), paths].sum(1)))
+    return np.array(found)
+
+
+def of_documents(trace: Trace, place: tuple[int, int]) -> np.ndarray:
+    """log p(words of a document, in one order, given weights and topics) of each document of COUNTS, in one draw."""
+    each = COUNTS @ np.log(trace["topic_word"][place]).T
+    return logsumexp(np.log(trace["weights"][place]) + each, axis=1)
+
+
+LIKELIHOODS = {"mixture": of_mixture, "hidden Markov": of_sequences, "mixture of unigrams": of_documents}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n == "mixture" else pytest.mark.slow) for n in LIKELIHOODS]
+)
+def test_likelihoods_of_units_are_those_of_the_drawn_parameters(name: str):
+    model, data = (MIXTURE, ROWS) if name == "mixture" else CASES[name]()[:2]
+    trace = lv.sample(model, data, size=2, chains=2, draws=3, units=True, parameters=True, progress=False)
+    for place in product(range(2), range(3)):
+        np.testing.assert_allclose(trace[LOG_LIKELIHOOD][place], LIKELIHOODS[name](trace, place), rtol=1e-7)
+
+
+def test_units_whose_latent_variables_are_no_indicators_have_no_likelihood():
+    assert not indicators_can_be_summed_out(lv.models.LDA())
+    assert not indicators_can_be_summed_out(lv.models.FiniteMixture(STUDENT))
 
 
 def test_a_process_has_no_parameters_to_record():

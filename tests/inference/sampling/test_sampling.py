@@ -23,11 +23,13 @@ from jaxtyping import Array
 from scipy.special import softmax
 
 import lvsearch as lv
+from lvsearch.data.kinds import data_for
 from lvsearch.files.storage import CorruptFolderError, write_folder
+from lvsearch.fitted import sampling
 from lvsearch.fitted.sampling import _check_model
 from lvsearch.inference.chains import Sampler
 from lvsearch.inference.diagnostics import mean_effective_sample_size
-from lvsearch.inference.evidence import CollapsedMixtureChain, flat_chain
+from lvsearch.inference.evidence import CollapsedMixtureChain, flat_chain, sampled_chain
 from lvsearch.inference.sampling import Nothing, Quantity, Recorder, Trace, recorder, run
 from lvsearch.inference.sampling.trace import rows_of_units
 
@@ -221,6 +223,24 @@ def test_same_key_same_bits_another_key_others():
 
 def test_continued_is_uninterrupted():
     assert_same(small_run(40, after=small_run(13)), small_run(40))
+
+
+def test_chains_that_disagree_are_lengthened_by_default(monkeypatch):
+    """The draws are those of a run at the pace that was reached."""
+    few = {"size": 2, "chains": 2, "draws": 201, "seed": 3, "progress": False}
+    slow = lv.sample(MIXTURE, ROWS, thin=4, warmup=201, **few)
+    monkeypatch.setattr(sampling, "CLOSE_RHAT", 0.5)  # never reached
+    elements = sampled_chain(MIXTURE, data_for(MIXTURE, ROWS).dataset(), (2,)).elements
+    monkeypatch.setattr(sampling, "MOST_DRAWN", 201 * 7 * elements)  # with the warm-up: up to six sweeps a draw
+    found = lv.sample(MIXTURE, ROWS, **few)
+    assert (found.thin, found.warmup, found.draws) == (4, 201, 201)
+    np.testing.assert_array_equal(found["rows"], slow["rows"])
+    assert lv.sample(MIXTURE, ROWS, **few | {"draws": 199}).thin == 1  # R-hat of so few says little
+    monkeypatch.setattr(sampling, "CLOSE_RHAT", 2.0)
+    assert lv.sample(MIXTURE, ROWS, **few).thin == 1
+    again = lv.sample(MIXTURE, ROWS, after=found, **few | {"draws": 230})
+    assert (again.thin, again.draws) == (4, 230)
+    np.testing.assert_array_equal(again["rows"][:, :201], found["rows"])
 
 
 @pytest.mark.parametrize("sweeps", [1, 9, 50])
