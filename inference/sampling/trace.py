@@ -209,7 +209,8 @@ class Trace:
     @property
     def largest_rhat(self) -> float:
         """The largest R̂ of the log density and of all quantities whose R̂ is known; NaN if none is."""
-        return float(self.diagnostics()["rhat"].max())
+        known = self.diagnostics()["rhat"].dropna().to_numpy()
+        return float(known.max()) if len(known) else float("nan")
 
     def every(self, step: int) -> "Trace":
         """Return the trace with every `step`-th draw of each chain alone, which can be continued at this pace.

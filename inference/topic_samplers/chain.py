@@ -49,16 +49,20 @@ from lvsearch.inference.topic_samplers.topic_state import (
     OWN,
     Concentrations,
     GivenFactors,
+    GroupNumbers,
     TokenGroup,
     TokenPlace,
     TokenRule,
     TopicState,
+    first_of_each_word,
     group_width,
     grouped,
     padded,
     redraw_group,
     redraw_token,
+    spread,
     total_corrections,
+    word_correction,
 )
 
 MOST_FROM_PRIOR = 20_000
@@ -88,7 +92,10 @@ class CollapsedTopics(ParticleArrays):
     | `q` | `GivenFactors` or None | the log factors of the distribution at the start; None: it is the prior |
     | `log_start` | () | the log normaliser of these factors, nats; 0 for the prior |
     | `sharpness` | () | the power of q's factors in `label_scores` |
-    | `width` | | number of tokens drawn together, which share neither document nor word; 1: one by one |
+    | `leader` | (token,) | in wide groups, the place in its group of the first token with the same word; else None |
+    | `width` | | number of tokens drawn together, none two of one document; 1: one by one |
+
+    Unless groups are wide, the tokens of a group share no word either.
     """
 
     document: Int[np.ndarray, " token"]
@@ -105,6 +112,7 @@ class CollapsedTopics(ParticleArrays):
     q: GivenFactors | None
     log_start: np.ndarray
     sharpness: np.ndarray
+    leader: Int[np.ndarray, " token"] | None
     n_documents: int = eqx.field(static=True)
     n_words: int = eqx.field(static=True)
     width: int = eqx.field(static=True)
@@ -294,6 +302,10 @@ class CollapsedTopics(ParticleArrays):
 
         This is `step` at temperature 1, but faster, since no powers are computed.
         """
+        return self.redraw_all(key, state, False, lambda _: self.posterior_rule(), None)
+
+    def posterior_rule(self) -> TokenRule:
+        """Return how the topic of a token is drawn under the posterior, without powers."""
         alpha = jnp.asarray(self.alpha, jnp.float32)[:, None]
         eta, widths = (jnp.asarray(each, jnp.float32) for each in (self.eta, self.widths))
         block = jnp.asarray(self.block)
@@ -305,7 +317,10 @@ class CollapsedTopics(ParticleArrays):
         def log_acceptance(total: Array, coming: Array, leaving: Array) -> Array:
             return self.corrections(total, coming, leaving).sum(0)
 
-        return self.redraw_all(key, state, False, lambda _: TokenRule(weights, log_acceptance), None)
+        def log_word(topic: Array, cell: Callable[[Array], tuple[Array, Array]]) -> Array:
+            return word_correction(*cell(topic), eta)
+
+        return TokenRule(weights, log_acceptance, log_word)
 
     def corrections(
         self,
@@ -343,9 +358,10 @@ class CollapsedTopics(ParticleArrays):
         document, word, block = (jnp.maximum(jnp.asarray(leaf), 0) for leaf in (self.document, self.word, self.block))
         rule = rule_for(of_particles)
         n_tokens, particles = state.assignment.shape
-        # one number for each token, and one for the acceptance of each group
-        n_numbers = n_tokens if self.width == 1 else n_tokens + n_tokens // self.width
-        uniforms = jax.random.uniform(key, (n_numbers, particles), jnp.float32)
+        # one number for each token, one for the acceptance of each group, and in wide groups one for that of each word
+        n_groups = 0 if self.width == 1 else n_tokens // self.width
+        n_of_words = 0 if self.leader is None else n_tokens
+        uniforms = jax.random.uniform(key, (n_tokens + n_groups + n_of_words, particles), jnp.float32)
 
         def one_token(position: Array, state: TopicState) -> TopicState:
             token = n_real - 1 - position if backward else position
@@ -353,23 +369,27 @@ class CollapsedTopics(ParticleArrays):
             return redraw_token(state, at, partial(rule.weights, at.document, at.word), uniforms[token])[0]
 
         def one_group(position: Array, now: TopicState) -> TopicState:
-            group = n_groups - 1 - position if backward else position
+            group = n_real_groups - 1 - position if backward else position
             cut = partial(jax.lax.dynamic_slice_in_dim, start_index=group * self.width, slice_size=self.width)
-            at = TokenGroup(group * self.width, cut(document), cut(word), cut(self._real))
-            weights = partial(rule.weights, at.document, at.word)
-            return redraw_group(
-                now, state.assignment, at, weights, rule.log_acceptance, (cut(uniforms), uniforms[n_tokens + group])
-            )
+            of_words = None if self.leader is None else cut(uniforms[n_tokens + n_groups :])
+            numbers = GroupNumbers(cut(uniforms), uniforms[n_tokens + group], of_words)
+            return redraw_group(now, state.assignment, self.group_at(group), rule, numbers)
 
-        # tokens one by one, or groups of one particle; several particles of groups take turns
+        # tokens one by one, or groups of one particle; several particles of groups take turns, unless groups are wide
         if self.width == 1:
             n_real = self._real.sum()
             return jax.lax.fori_loop(0, n_real, one_token, state)
-        if particles > 1:
+        if particles > 1 and self.leader is None:
             return self._one_by_one(key, state, backward, rule_for, of_particles)
-        of_group = self._real.reshape(-1, self.width).any(1)
-        n_groups = of_group.sum()
-        return jax.lax.fori_loop(0, n_groups, one_group, state)
+        n_real_groups = self._real.reshape(-1, self.width).any(1).sum()
+        return jax.lax.fori_loop(0, n_real_groups, one_group, state)
+
+    def group_at(self, group: int | Int[Array, ""]) -> TokenGroup:
+        """Return the tokens of one group, by its number."""
+        cut = partial(jax.lax.dynamic_slice_in_dim, start_index=group * self.width, slice_size=self.width)
+        document, word = (jnp.maximum(cut(jnp.asarray(leaf)), 0) for leaf in (self.document, self.word))
+        leader = None if self.leader is None else cut(jnp.asarray(self.leader))
+        return TokenGroup(jnp.asarray(group * self.width), document, word, cut(self._real), leader)
 
     def _one_by_one(
         self, key: Array, state: TopicState, backward: bool, rule_for: Callable[[Any], TokenRule], of_particles: Any
@@ -421,7 +441,10 @@ class CollapsedTopics(ParticleArrays):
             corrections = total_corrections(total + (eta * widths[0]).astype(total.dtype), coming, leaving)
             return t * corrections.sum(0)
 
-        return TokenRule(weights, log_acceptance)
+        def log_word(topic: Array, cell: Callable[[Array], tuple[Array, Array]]) -> Array:
+            return t * word_correction(*cell(topic), eta)
+
+        return TokenRule(weights, log_acceptance, log_word)
 
     # ── densities ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -463,6 +486,7 @@ def collapsed_topics(
     *,
     widths: Sequence[int] | None = None,
     width: int | None = None,
+    wide: bool = False,
 ) -> CollapsedTopics:
     """Return the collapsed annealing chain of a corpus.
 
@@ -475,28 +499,34 @@ def collapsed_topics(
         normaliser log p(words | φ, α) is then left at 0, and `anchor.from_topics` puts an estimate in its place.
     widths: number of words in each block of the vocabulary, one block after another; None for a single block.
     width: number of tokens per group; None chooses it, and 1 draws tokens one by one.
+    wide: whether groups are wide (`topic_state.spread`), which suits accelerators. Then `width` is not used.
 
-    Raises ValueError for counts that are not whole.
+    Raises ValueError for counts that are not whole, and for wide groups of several blocks.
     """
+    if wide and widths is not None and len(widths) > 1:
+        raise ValueError(f"got wide groups and {len(widths)} blocks of the vocabulary, expected one block")
     if np.any(counts.data % 1):
         raise ValueError("got counts that are not whole numbers; expected raw word counts, of which each is a token")
     copies = np.asarray(counts.data, np.int64)
     document = np.repeat(row_of_each_nonzero(counts), copies)
     word = np.repeat(counts.indices, copies)
     n_topics, n_words, n_tokens = len(alpha), counts.shape[1], len(word)
-    if width is None:
+    if wide:
+        groups = spread(document)
+    else:
         one_block = widths is None or len(widths) == 1
-        # With several particles side by side, as few data have, groups of tokens would not be faster.
-        width = group_width(document, word) if n_tokens > MANY_LATENTS and one_block else 1
-    if width > 1:
+        groups = _groups_or_single_tokens(document, word, width, n_tokens > MANY_LATENTS and one_block)
+    n_together = groups.shape[1]
+    if n_together > 1:
         capacity = padded_topics(capacity)
-    token = np.arange(n_tokens) if width == 1 else grouped(document, word, width).ravel()
-    token = np.pad(token, (0, width * padded(-(-len(token) // width)) - len(token)), constant_values=-1)
+    more = padded(len(groups)) - len(groups)
+    token = np.pad(groups, ((0, more), (0, 0)), constant_values=-1).ravel()
 
     def at_places(each: np.ndarray) -> Int[np.ndarray, " place"]:
         """Return the values of the tokens at their array slots, −1 at empty slots."""
         return np.append(each, -1)[token].astype(np.int32)
 
+    leader = first_of_each_word(at_places(word).reshape(-1, n_together)).ravel() if wide and n_together > 1 else None
     lengths = np.asarray(counts.sum(1), np.int64).ravel()
     padded_alpha = np.pad(np.asarray(alpha, np.float64), (0, capacity - n_topics))
     most_word = int(np.asarray(counts.sum(0)).max(initial=0))
@@ -523,7 +553,21 @@ def collapsed_topics(
         None if q is None else q.padded_to(capacity),
         np.asarray(0.0 if q is None or q.documents is None else q.log_normaliser(counts)),
         np.asarray(min(1.0, 10.0 * n_topics / max(n_tokens, 1))),
+        leader,
         padded(counts.shape[0]),
         padded(n_words),
-        width,
+        n_together,
     )
+
+
+def _groups_or_single_tokens(
+    document: Int[np.ndarray, " token"], word: Int[np.ndarray, " token"], width: int | None, in_groups: bool
+) -> Int[np.ndarray, "group place"]:
+    """Return the tokens in groups that share neither document nor word, or each by itself.
+
+    width: number of tokens per group; None chooses it if tokens are drawn `in_groups`, and 1 has each by itself.
+    in_groups: with several particles side by side, as few data have, groups of tokens would not be faster.
+    """
+    if width is None:
+        width = group_width(document, word) if in_groups else 1
+    return np.arange(len(word))[:, None] if width == 1 else grouped(document, word, width)

@@ -8,6 +8,7 @@ size).
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import NamedTuple, cast
 
 import equinox as eqx
@@ -70,6 +71,7 @@ class GainEffort(NamedTuple):
     | `averaging` | further sweeps over which the topics of the pair are averaged |
     | `settling_merged` | sweeps of the smaller size's chain after its two topics were merged |
     | `groups`, `particles` | groups of paths, each in two threads of its own, and the paths of each group |
+    | `wide` | whether tokens are drawn in wide groups, on JAX's default device instead of the CPU |
     """
 
     temperatures: int
@@ -78,6 +80,7 @@ class GainEffort(NamedTuple):
     settling_merged: int
     groups: int = 2
     particles: int = 1
+    wide: bool = False
 
 
 EFFORTS = (GainEffort(24, 20, 8, 40), GainEffort(60, 40, 10, 80), GainEffort(120, 60, 15, 160))
@@ -194,16 +197,17 @@ def gain_of_last_topics(
     first, second = zip(*cheapest_pairs(_expected_counts(model, estimate), m), strict=True)
     order = np.array([*first, *second, *(k for k in range(n_topics) if k not in {*first, *second})])
     factors = GivenFactors(*(each[:, order] for each in factors))
-    larger = collapsed_topics(counts, np.full(n_topics, total / n_topics), eta, capacity)
+    larger = collapsed_topics(counts, np.full(n_topics, total / n_topics), eta, capacity, wide=work.wide)
     # The smaller chain keeps K places. The second topic of each pair, merged into the first, does not exist.
     merged_alpha = np.full(n_topics, total / (n_topics - m))
     merged_alpha[m : 2 * m] = 0.0
     smaller = with_alpha(larger, merged_alpha)
     temperatures = np.linspace(0.0, 1.0, work.temperatures + 1)[1:]
+    where_it_runs = nullcontext if work.wide else one_after_another  # small groups of tokens are for the CPU
 
     def one_group(number: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the log weights (upwards, downwards) of one group of paths, each (particle,), nats."""
-        with one_after_another():  # groups of tokens are small
+        with where_it_runs():
             keys = split_key(fold_in(key, number), 5)
             assignment = draw_topics_of_tokens(larger, factors, generator(keys[0]), work.particles)
             with jax.enable_x64(True):
@@ -214,7 +218,7 @@ def gain_of_last_topics(
 
             def downwards() -> np.ndarray:
                 """Return the log weights of the paths down, which begin at the chain of the larger size."""
-                with one_after_another():
+                with where_it_runs():
                     return gain_downwards(path, keys[4], upper, temperatures)
 
             # The two directions do not depend on each other: the paths down run beside the smaller chain and those up.

@@ -32,6 +32,7 @@ topics for label scores from averages over a chain with K + m topics. `annealing
 Relabellings are corrected for at both ends, as on every path (`annealing.relabelling`).
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import ClassVar
 
@@ -43,7 +44,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.annealing.particle_arrays import ParticleArrays
 from lvsearch.inference.topic_samplers.chain import CollapsedTopics
-from lvsearch.inference.topic_samplers.topic_state import TokenRule, TopicState
+from lvsearch.inference.topic_samplers.topic_state import TokenRule, TopicState, word_correction
 
 LEAST_SHARE = 1e-4
 """The smallest share of a token for either topic of a pair, so that no token is lost to one of them for good."""
@@ -280,7 +281,16 @@ class TopicSplits(ParticleArrays):
             counts, come, left = both
             return (powers[:, None] * self.larger.corrections(counts, come, left)).sum(0)
 
-        return TokenRule(weights, log_acceptance)
+        def log_word(topic: Array, cell: Callable[[Array], tuple[Array, Array]]) -> Array:
+            topic = jnp.maximum(topic, 0)
+            of_pair = topic < 2 * self.pairs
+            partner = jnp.where(of_pair, (topic + self.pairs) % (2 * self.pairs), topic)
+            (outside, inside), (others_outside, others_inside) = cell(topic), cell(partner)
+            of_merged = word_correction(outside + others_outside, inside + others_inside, eta)
+            own = powers[topic] * word_correction(outside, inside, eta)
+            return own + jnp.where(of_pair, (1 - t) * of_merged, 0.0)
+
+        return TokenRule(weights, log_acceptance, log_word)
 
 
 def _pairs(counts: Array, pairs: int) -> tuple[Array, Array]:

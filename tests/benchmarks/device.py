@@ -12,6 +12,7 @@ Needs `pip install -e ".[cuda12,test]"`; with LVSEARCH_DATA the search is of Cor
 | `passes` | passes of LDA at K = 100 and 1,000: pairs of word and topic a second, memory beside the plan |
 | `large`, `large_cpu` | fits of several models of many rows or documents, on the GPU and on all cores of its machine |
 | `evidence` | annealed evidence of LDA, which runs on the CPU: seconds a temperature, its two ends |
+| `gains` | a gain of LDA between sizes, in small groups of tokens on the CPU and in wide ones on the GPU |
 | `search` | a search of LDA over K = 1 … 150 |
 | `plain`, `ordered`, `flushing` | one fit twice, without and with XLA's flags for ordered and for native sums |
 
@@ -299,6 +300,27 @@ def evidence(sizes: Sizes) -> Iterator[dict[str, Any]]:
         yield row(f"annealed evidence, K = {size[0]}", rate / 1e6, "million tokens swept/s", told)
 
 
+def gains(sizes: Sizes) -> Iterator[dict[str, Any]]:
+    """Yield the seconds of a gain of LDA between sizes by eight paths, in small groups and in wide ones."""
+    import jax
+    from corpora import drawn_documents
+
+    import lvsearch as lv
+    from lvsearch.inference.topic_samplers.size_gain import GainEffort, gain_of_last_topics
+
+    corpus = lv.Corpus.from_matrix(drawn_documents(max(sizes.documents // 4, 20), sizes.length, 10, 1))
+    model, size, key = lv.models.LDA(), (sizes.topics[0],), jax.random.key(0)
+    fit = lv.fit(model, corpus, size=size[0], seed=0)
+    for wide, where in ((False, "small groups, on the CPU"), (True, "wide groups, on the device")):
+        seconds, work = [], GainEffort(8, 8, 4, 12, groups=1, particles=8, wide=wide)
+        for _ in range(2):
+            began = time.perf_counter()
+            gain = gain_of_last_topics(model, corpus.dataset(), size, fit.estimate, key, work)
+            seconds.append(time.perf_counter() - began)
+        told = f"{gain.forward.mean():,.1f} and {gain.backward.mean():,.1f} nats; the first took {seconds[0]:.1f} s"
+        yield row(f"a gain, K = {size[0]}, {where}", seconds[1], "s", told)
+
+
 def search(sizes: Sizes) -> Iterator[dict[str, Any]]:
     """Yield the answer of a search of LDA, and its time."""
     from corpora import corpus_named, drawn_documents
@@ -350,12 +372,13 @@ PARTS = {
     "agreement": Part(agreement, 0.18),
     "passes": Part(passes, 0.09),
     "large": Part(large_fits, 0.12),
-    "large_cpu": Part(large_fits, 0.2, on_cpu=True),
+    "large_cpu": Part(large_fits, 0.15, on_cpu=True),
     "plain": Part(same_twice, 0.04),
     "ordered": Part(same_twice, 0.04, "--xla_gpu_deterministic_ops=true"),
     "flushing": Part(same_twice, 0.04, "--xla_gpu_ftz=true"),
     "evidence": Part(evidence, 0.06),
-    "search": Part(search, 0.2),
+    "gains": Part(gains, 0.1),
+    "search": Part(search, 0.15),
 }
 """In this order: what the first page cannot do without comes first. Shares of the time add up to 1."""
 

@@ -9,6 +9,7 @@ is like (`H100`) and compiles ahead of time. XLA_FLAGS says where it leaves the 
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ from programs import Watch, dataset
 
 import lvsearch as lv
 from lvsearch.inference.engine.estimator import estimator
+from lvsearch.inference.topic_samplers.size_gain import GainEffort, gain_of_last_topics
 
 H100 = """
 gpu_device_info {
@@ -74,6 +76,10 @@ PASSED = {
 """Those passes."""
 
 
+GAIN = {"inference.topic_samplers.size_gain.settle", "inference.annealing.particles._advance_serially"}
+"""Sweeps of a gain between numbers of topics: under the posterior, and on the path."""
+
+
 class Fact(NamedTuple):
     """What is known of one compiled program.
 
@@ -81,6 +87,7 @@ class Fact(NamedTuple):
     |---|---|
     | `program` | its name among what XLA left behind |
     | `launches` | operations outside of fusions that start something on the GPU |
+    | `launches_of_loops` | the same of each loop's body alone, the most first |
     | `calls` | names of the libraries' and the host's functions that it calls |
     | `products` | matrix products of floats |
     | `rounded` | those of them whose factors lose bits |
@@ -90,6 +97,7 @@ class Fact(NamedTuple):
     program: str
     kernel: str
     launches: int
+    launches_of_loops: list[int]
     calls: list[str]
     products: int
     rounded: list[str]
@@ -99,19 +107,23 @@ class Fact(NamedTuple):
 LAUNCHES = ("fusion", "custom-call", "copy", "sort", "scatter", "dot", "reduce", "concatenate", "cholesky", "transpose")
 
 
-def top_level(text: str) -> Iterator[str]:
-    """Instructions outside of fusions and of what is applied to single elements."""
-    inside = False
+def top_level(text: str) -> Iterator[tuple[str, str]]:
+    """(computation, instruction) for those outside of fusions and of what is applied to single elements."""
+    computation, inside = "", False
     for line in text.splitlines():
         if line.startswith(("%", "ENTRY")):
+            computation = line.split("(")[0].strip()
             inside = line.startswith(("%fused", "%wrapped", "%gemm_fusion")) and "->" in line
         elif not inside and " = " in line:
-            yield line
+            yield computation, line
 
 
 def fact(program: str, kernel: str, compiled: Any) -> Fact:
     text = compiled.as_text()
-    lines = list(top_level(text))
+    named = list(top_level(text))
+    lines = [line for _, line in named]
+    started = Counter(name for name, line in named if re.search(rf" ({'|'.join(LAUNCHES)})\(", line))
+    bodies = set(re.findall(r"body=(%[\w.]+)", text))
     products = [line for line in text.splitlines() if re.search(r" = (f|bf)\d+\[.*? (dot|convolution)\(", line)]
     libraries = [line for line in lines if '"__cublas' in line]
     rounded = [line for line in products if "operand_precision={highest,highest}" not in line]
@@ -119,7 +131,8 @@ def fact(program: str, kernel: str, compiled: Any) -> Fact:
     return Fact(
         program,
         kernel,
-        sum(bool(re.search(rf" ({'|'.join(LAUNCHES)})\(", line)) for line in lines),
+        started.total(),
+        sorted((number for name, number in started.items() if name in bodies), reverse=True),
         sorted(set(re.findall(r'custom_call_target="([^"]*)"', text))),
         len(products) + len(libraries),
         [line.strip()[:300] for line in rounded],
@@ -166,6 +179,13 @@ def main(path: str) -> None:
                 if name == "LDA" and not double and kernel == "inference.topics.kernel.memoized_passes":
                     add("flushing", kernel, double, trace, xla_gpu_ftz=True)
                     add("ordered", kernel, double, trace, xla_gpu_deterministic_ops=True)
+    data, work = dataset(m.LDA(), WORDS), GainEffort(2, 1, 1, 1, groups=1, particles=2, wide=True)
+    fitted = lv.fit(m.LDA(), WORDS, size=64, seed=0)
+    for (kernel, double), trace in followed(
+        {"gain": lambda: gain_of_last_topics(m.LDA(), data, (64,), fitted.estimate, jax.random.key(0), work, 10)}
+    ).items():
+        if kernel in GAIN:
+            add("gain", kernel, double, trace)
     plans = {
         name: estimator(model, dataset(model, data)).memory_plan((size,)).peak_bytes
         for name, (model, data, size) in PASSES.items()

@@ -36,17 +36,18 @@ ALPHA, ETA = np.array([0.4, 0.9]), 0.3
 EXACT = oracles.lda_posterior(COUNTS, ALPHA, ETA).log_evidence
 N_TOKENS = int(COUNTS.sum())
 TOPICS = np.random.default_rng(0).dirichlet(np.ones(3), 2)
+WIDE = 0
 
 
 @cache
 def chain(q: str, capacity: int = 3, width: int = 1) -> CollapsedTopics:
-    counts = csr_array(COUNTS)
+    """width: number of tokens drawn together; WIDE for wide groups, in which words repeat."""
+    counts, wide = csr_array(COUNTS), width == WIDE
     if q == "prior":
-        return collapsed_topics(counts, ALPHA, ETA, capacity, width=width)
-    if q == "topics":
-        return collapsed_topics(counts, ALPHA, ETA, capacity, GivenFactors(None, np.log(TOPICS.T)), width=width)
-    shares = np.random.default_rng(0).dirichlet([1.0, 1.0], 4)
-    return collapsed_topics(counts, ALPHA, ETA, capacity, GivenFactors(np.log(shares), np.log(TOPICS.T)), width=width)
+        return collapsed_topics(counts, ALPHA, ETA, capacity, width=width, wide=wide)
+    shares = None if q == "topics" else np.log(np.random.default_rng(0).dirichlet([1.0, 1.0], 4))
+    factors = GivenFactors(shares, np.log(TOPICS.T))
+    return collapsed_topics(counts, ALPHA, ETA, capacity, factors, width=width, wide=wide)
 
 
 _step = jax.jit(
@@ -130,14 +131,37 @@ def test_so_does_one_of_groups(q, t, backward):
     assert misfit(q, t, t, backward, 2) > 1e-4
 
 
+@pytest.mark.parametrize("t", [0.4, pytest.param(1.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "q", ["prior", *(pytest.param(q, marks=pytest.mark.slow) for q in ("responsibilities", "topics"))]
+)
+def test_so_does_one_of_wide_groups(q, t):
+    """One group has the same word twice, of two documents."""
+    here = chain(q, width=WIDE)
+    assert here.leader is not None
+    groups = zip(here.word.reshape(-1, 2).tolist(), here.leader.reshape(-1, 2).tolist(), strict=True)
+    assert sum(words[0] == words[1] >= 0 and leaders == [0, 0] for words, leaders in groups) == 1
+    assert misfit(q, t, t, False, WIDE) > 1e-4
+
+
 @pytest.mark.slow
-def test_groups_whose_proposals_were_all_accepted_would_not(monkeypatch):
-    def accepting(state: Any, before: Any, at: Any, weights: Any, log_acceptance: Any, uniform: Any) -> TopicState:
-        return redraw_group(state, before, at, weights, log_acceptance, (uniform[0], 0.0 * uniform[1]))
+@pytest.mark.parametrize("width", [2, WIDE])
+def test_groups_whose_proposals_were_all_accepted_would_not(width, monkeypatch):
+    def accepting(state: Any, before: Any, at: Any, rule: Any, uniform: Any) -> TopicState:
+        return redraw_group(state, before, at, rule, uniform._replace(group=0.0 * uniform.group))
 
     monkeypatch.setattr(topic_chain, "redraw_group", accepting)
     monkeypatch.setitem(globals(), "_step", lambda chain, *given, backward: chain.step(*given, backward=backward))
-    assert misfit("prior", 1.0, 1.0, False, 2) < 1e-6
+    assert misfit("prior", 1.0, 1.0, False, width) < 1e-6
+
+
+def test_wide_groups_whose_words_were_all_accepted_would_not(monkeypatch):
+    def accepting(state: Any, before: Any, at: Any, rule: Any, uniform: Any) -> TopicState:
+        return redraw_group(state, before, at, rule, uniform._replace(words=0.0 * uniform.words))
+
+    monkeypatch.setattr(topic_chain, "redraw_group", accepting)
+    monkeypatch.setitem(globals(), "_step", lambda chain, *given, backward: chain.step(*given, backward=backward))
+    assert misfit("prior", 1.0, 1.0, False, WIDE) < 1e-6
 
 
 @pytest.mark.parametrize("q", ["prior", "topics", "responsibilities"])

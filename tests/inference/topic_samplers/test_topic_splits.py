@@ -1,6 +1,7 @@
 """What one topic more gains, annealed between two sizes: against enumeration, and against planted bugs."""
 
 from functools import cache
+from itertools import product
 
 import jax
 import numpy as np
@@ -8,12 +9,14 @@ import pytest
 from compiled import Compiled
 from oracles import lda_posterior
 from scipy.sparse import csr_array
+from scipy.special import softmax
+from scipy.stats import chi2
 
 import lvsearch as lv
 from lvsearch.inference.annealing.between_sizes import Gain, gain_downwards, gain_upwards
 from lvsearch.inference.annealing.particles import draw_from_q
 from lvsearch.inference.engine.estimate import Estimate
-from lvsearch.inference.topic_samplers import path_starts, size_gain
+from lvsearch.inference.topic_samplers import path_starts, size_gain, splits
 from lvsearch.inference.topic_samplers.chain import collapsed_topics
 from lvsearch.inference.topic_samplers.path_starts import draw_topics_of_tokens
 from lvsearch.inference.topic_samplers.size_gain import settle, splits_between, with_alpha
@@ -24,6 +27,7 @@ PATHS = 1000
 TEMPERATURES = np.linspace(0.0, 1.0, 9)[1:]
 COUNTS = np.array([[2, 0, 1, 0], [0, 2, 0, 1], [1, 0, 0, 1]])
 TOTAL, ETA = 1.7, 0.4
+WIDE = 0
 
 
 def path_to(
@@ -31,6 +35,7 @@ def path_to(
 ) -> tuple[TopicSplits, object, object]:
     """Return the path from `pairs` topics fewer to `n_topics`, and draws of the posteriors of both sizes.
 
+    width: number of tokens drawn together; WIDE for wide groups, in which words repeat.
     labelled: whether the path knows one labelling, from one chain; else it knows the average over all, which is none.
     """
     return made_path(n_topics, width, labelled, pairs)
@@ -40,7 +45,8 @@ def path_to(
 def made_path(n_topics: int, width: int, labelled: bool, pairs: int) -> tuple[TopicSplits, object, object]:
     """Make the path of `path_to` once for all tests."""
     keys = jax.random.split(jax.random.key(n_topics), 4)
-    larger = collapsed_topics(csr_array(COUNTS), np.full(n_topics, TOTAL / n_topics), ETA, 4, width=width)
+    alpha = np.full(n_topics, TOTAL / n_topics)
+    larger = collapsed_topics(csr_array(COUNTS), alpha, ETA, 4, width=width, wide=width == WIDE)
     merged = np.full(n_topics, TOTAL / (n_topics - pairs))
     merged[pairs : 2 * pairs] = 0.0
     smaller = with_alpha(larger, merged)
@@ -83,7 +89,9 @@ slow = pytest.mark.slow
         pytest.param(3, 1, 1, marks=slow),
         pytest.param(3, 2, 1, marks=slow),
         pytest.param(4, 1, 1, marks=slow),
+        pytest.param(3, WIDE, 1, marks=slow),
         (4, 1, 2),
+        pytest.param(4, WIDE, 2, marks=slow),
     ],
 )
 def test_both_directions_agree_with_enumeration(n_topics, width, pairs):
@@ -96,6 +104,45 @@ def test_both_directions_agree_with_enumeration(n_topics, width, pairs):
     assert abs(z_score(up, exact)) < 4
     assert abs(z_score(-down, -exact)) < 4
     assert up.mean() < exact < down.mean()  # by Jensen's inequality, here by far more than their errors
+
+
+def misfit_of_wide_groups(t: float) -> float:
+    """p of chi-squared: particles drawn exactly from the path at t, moved by one sweep, against the same."""
+    particles, counts = 40_000, csr_array(np.array([[2, 1], [2, 0]]))
+    larger = collapsed_topics(counts, np.full(4, TOTAL / 4), ETA, 4, wide=True)
+    assert larger.leader is not None
+    smaller = with_alpha(larger, np.array([TOTAL / 2, TOTAL / 2, 0.0, 0.0]))
+    with jax.enable_x64(True):
+        every = np.array(list(product(range(4), repeat=5)), np.int32).T
+        assignment = np.full((len(larger.word), every.shape[1]), -1, np.int32)
+        assignment[larger.word >= 0] = every
+        state = larger.state_of_topics(jax.numpy.asarray(assignment))
+        averages = settle(larger, jax.random.key(0), larger.take(state, jax.numpy.arange(200, 203)), 0, 4)[1]
+        path = splits_between(larger, smaller, averages, 2)
+        log_pi = np.asarray(path.log_density(state) - (1 - t) * path.log_ratio(state))
+        pi = softmax(log_pi)
+        chosen = np.random.default_rng(1).choice(len(pi), particles, p=pi)
+        step = jax.jit(lambda path, key, state: path.step(key, state, jax.numpy.asarray(t), backward=False))
+        moved = step(path, jax.random.key(2), path.take(state, jax.numpy.asarray(chosen)))
+    seen = np.bincount(4 ** np.arange(5)[::-1] @ np.asarray(moved.assignment)[larger.word >= 0], minlength=len(pi))
+    common = pi * particles >= 5
+    expected, observed = pi[common] * particles, seen[common]
+    rest = particles - expected.sum()
+    total = ((observed - expected) ** 2 / expected).sum() + (particles - observed.sum() - rest) ** 2 / rest
+    return float(chi2.sf(total, len(expected)))
+
+
+@pytest.mark.parametrize("t", [pytest.param(0.1, marks=slow), 0.6])
+def test_a_sweep_over_wide_groups_leaves_its_place_on_the_path_as_it_is(t):
+    assert misfit_of_wide_groups(t) > 1e-4
+
+
+@slow
+@pytest.mark.parametrize("t", [0.1, 0.6])
+def test_without_the_ratio_of_words_it_would_not(t, monkeypatch):
+    """At .1 it is nearly all that of the merged topics."""
+    monkeypatch.setattr(splits, "word_correction", lambda outside, inside, eta: 0.0 * outside)
+    assert misfit_of_wide_groups(t) < 1e-6
 
 
 @pytest.mark.parametrize(
