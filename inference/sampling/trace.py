@@ -206,10 +206,12 @@ class Trace:
         rows += [diagnosed(v, labelled=q.labelled) for q, v in zip(self.quantities, self.values, strict=True)]
         return table_of_diagnostics((LOG_DENSITY, *self.names), rows)
 
-    @property
-    def largest_rhat(self) -> float:
-        """The largest R̂ of the log density and of all quantities whose R̂ is known; NaN if none is."""
-        known = self.diagnostics()["rhat"].dropna().to_numpy()
+    def largest_rhat(self, names: Sequence[str]) -> float:
+        """Return the largest R̂ of the log density and of some quantities, of those that are known; NaN if none is.
+
+        names: the quantities. Raises KeyError for one that was not recorded.
+        """
+        known = self.diagnostics().loc[[LOG_DENSITY, *names], "rhat"].dropna().to_numpy()
         return float(known.max()) if len(known) else float("nan")
 
     def every(self, step: int) -> "Trace":

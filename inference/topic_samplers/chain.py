@@ -49,19 +49,19 @@ from lvsearch.inference.topic_samplers.topic_state import (
     OWN,
     Concentrations,
     GivenFactors,
-    GroupNumbers,
+    GroupUniforms,
     TokenGroup,
     TokenPlace,
     TokenRule,
     TopicState,
-    first_of_each_word,
     group_width,
-    grouped,
+    leaders_of_words,
     padded,
     redraw_group,
     redraw_token,
-    spread,
+    small_groups,
     total_corrections,
+    wide_groups,
     word_correction,
 )
 
@@ -372,7 +372,7 @@ class CollapsedTopics(ParticleArrays):
             group = n_real_groups - 1 - position if backward else position
             cut = partial(jax.lax.dynamic_slice_in_dim, start_index=group * self.width, slice_size=self.width)
             of_words = None if self.leader is None else cut(uniforms[n_tokens + n_groups :])
-            numbers = GroupNumbers(cut(uniforms), uniforms[n_tokens + group], of_words)
+            numbers = GroupUniforms(cut(uniforms), uniforms[n_tokens + group], of_words)
             return redraw_group(now, state.assignment, self.group_at(group), rule, numbers)
 
         # tokens one by one, or groups of one particle; several particles of groups take turns, unless groups are wide
@@ -499,7 +499,7 @@ def collapsed_topics(
         normaliser log p(words | φ, α) is then left at 0, and `anchor.from_topics` puts an estimate in its place.
     widths: number of words in each block of the vocabulary, one block after another; None for a single block.
     width: number of tokens per group; None chooses it, and 1 draws tokens one by one.
-    wide: whether groups are wide (`topic_state.spread`), which suits accelerators. Then `width` is not used.
+    wide: whether groups are wide (`topic_state.wide_groups`), which suits accelerators. Then `width` is not used.
 
     Raises ValueError for counts that are not whole, and for wide groups of several blocks.
     """
@@ -512,7 +512,7 @@ def collapsed_topics(
     word = np.repeat(counts.indices, copies)
     n_topics, n_words, n_tokens = len(alpha), counts.shape[1], len(word)
     if wide:
-        groups = spread(document)
+        groups = wide_groups(document)
     else:
         one_block = widths is None or len(widths) == 1
         groups = _groups_or_single_tokens(document, word, width, n_tokens > MANY_LATENTS and one_block)
@@ -526,7 +526,7 @@ def collapsed_topics(
         """Return the values of the tokens at their array slots, −1 at empty slots."""
         return np.append(each, -1)[token].astype(np.int32)
 
-    leader = first_of_each_word(at_places(word).reshape(-1, n_together)).ravel() if wide and n_together > 1 else None
+    leader = leaders_of_words(at_places(word).reshape(-1, n_together)).ravel() if wide and n_together > 1 else None
     lengths = np.asarray(counts.sum(1), np.int64).ravel()
     padded_alpha = np.pad(np.asarray(alpha, np.float64), (0, capacity - n_topics))
     most_word = int(np.asarray(counts.sum(0)).max(initial=0))
@@ -570,4 +570,4 @@ def _groups_or_single_tokens(
     """
     if width is None:
         width = group_width(document, word) if in_groups else 1
-    return np.arange(len(word))[:, None] if width == 1 else grouped(document, word, width)
+    return np.arange(len(word))[:, None] if width == 1 else small_groups(document, word, width)

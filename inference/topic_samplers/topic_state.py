@@ -4,9 +4,12 @@ inputs of these chains.
 Particles (independent copies of the state) are on the last axis. So one draw is a vector operation over (topic,
 particle), and documents and words select whole rows.
 
-Tokens that share neither document nor word (`grouped`) interact only through n_k, the number of tokens in topic k.
-Let m_k tokens of the group be in topic k, and let b_k = n_k + Vη without them, for V words and topic concentration η.
-Given all tokens outside the group, the joint conditional of the group's topics z_i at temperature t is
+Groups of tokens are of two kinds. The tokens of a small group (`small_groups`) share neither document nor word. Those
+of a wide group (`wide_groups`) share no document, and words repeat.
+
+The tokens of a small group interact only through n_k, the number of tokens in topic k. Let m_k tokens of the group be
+in topic k, and let b_k = n_k + Vη without them, for V words and topic concentration η. Given all tokens outside the
+group, the joint conditional of the group's topics z_i at temperature t is
 
     Π_i f_i(z_i) · Π_k [Γ(b_k) / Γ(b_k + m_k)]^t
 
@@ -15,19 +18,18 @@ to f_i(k) b_k^(−t). It puts m'_k tokens into topic k. It is accepted for all t
 [Γ(b_k + m_k) / Γ(b_k + m'_k)]^t b_k^(t (m'_k − m_k))). This is almost 1, since m_k is small compared with n_k. Like a
 draw of one token, the move is reversible.
 
-Wide groups (`spread`) have one token of several hundred documents, so that words repeat. Then there is a step in
-between, in which n_k is held at its value without the group. Words have nothing in common then. The tokens of each word
-are accepted or refused together, with the ratio in which c_k, the word's tokens in topic k without the group plus η,
-takes the place of b_k, and Γ of its reciprocal. What is left is accepted or refused as above: the first step is the
-proposal of the second, which leaves the distribution with n_k held as it is (the surrogate transition of Liu 2001,
-§9.4.3).
+A wide group is drawn in two steps. Let c_k be a word's tokens in topic k without the group, plus η, of which the
+group now has m_k and is proposed to have m'_k. In the first step n_k is held at its value without the group, so that
+words are independent of each other. The tokens of one word are accepted or refused together, with probability min(1,
+Π_k [Γ(c_k + m'_k) / Γ(c_k + m_k)]^t c_k^(t (m_k − m'_k))). This leaves the distribution with n_k held as it is. So what
+it arrives at is a proposal for the second step, which accepts or refuses the whole group as above (the surrogate
+transition of Liu 2001, §9.4.3).
 
 The inputs are the log factors of a path's start (`GivenFactors`), hyper-parameters of single particles
-(`Concentrations`), array lengths that similar corpora share (`padded`), and the groups of tokens. No two tokens of a
-group share a document or a word, so that all tokens of a group can be drawn at once. If a group has at most W tokens,
-documents and words are each divided among W lanes, evenly by their numbers of tokens. In each round a permutation gives
-every lane of documents a lane of words, whose tokens it holds. So no two lanes share a document or a word. The rounds
-are chosen so that hardly a place of any group is empty.
+(`Concentrations`), array lengths that similar corpora share (`padded`), and the groups of tokens. For small groups of
+at most W tokens, documents and words are each divided among W lanes, evenly by their numbers of tokens. In each round a
+permutation gives every lane of documents a lane of words, whose tokens it holds. So no two lanes share a document or a
+word. The rounds are chosen so that hardly a place of any group is empty.
 """
 
 import heapq
@@ -131,8 +133,8 @@ WIDEST = 64
 On one core with 64 topics, groups of 16, 32 and 64 take .17, .12 and .11 microseconds per token of Cora. Of the
 Associated Press corpus with 200 topics, groups of 32, 64 and 128 take .26, .23 and .22 to .25.
 """
-WIDEST_SPREAD = 1024
-"""The largest number of tokens in a wide group. Of those of 136,000 tokens with 400 and more, 98 % are accepted."""
+MOST_IN_WIDE_GROUP = 1024
+"""The largest number of tokens in a wide group. Of the groups of Cora, with 525 tokens, 98.8 % are accepted."""
 IMPOSSIBLE = 1e6
 """The cost of an empty cell where lanes are matched; far above that of any choice of cells with tokens."""
 
@@ -151,13 +153,13 @@ def group_width(document: Int[np.ndarray, " token"], word: Int[np.ndarray, " tok
     return 1 << round(np.log2(max(widest, 1)))
 
 
-def grouped(
+def small_groups(
     document: Int[np.ndarray, " token"], word: Int[np.ndarray, " token"], width: int
 ) -> Int[np.ndarray, "group place"]:
-    """Return groups of tokens that share neither document nor word, (group, slot): the number of a token, or −1.
+    """Return groups of tokens that share neither document nor word, (group, place): the number of a token, or −1.
 
     document, word: the document and the word of each token.
-    width: how many slots for tokens a group has.
+    width: how many places for tokens a group has.
     """
     lane, other = (_lanes(each, width)[each] for each in (document, word))
     cell = lane * width + other
@@ -174,22 +176,26 @@ def grouped(
     return np.concatenate(rounds)
 
 
-def spread(document: Int[np.ndarray, " token"]) -> Int[np.ndarray, "group place"]:
-    """Return wide groups of tokens, of which no two are of one document, (group, slot): the number of a token, or −1.
+def wide_groups(document: Int[np.ndarray, " token"]) -> Int[np.ndarray, "group place"]:
+    """Return wide groups of tokens, of which no two are of one document, (group, place): the number of a token, or −1.
 
-    There are as many groups as the longest document has tokens, or more, so that none has more than `WIDEST_SPREAD`.
+    There are as many groups as the longest document has tokens, or more, so that none has more than
+    `MOST_IN_WIDE_GROUP` tokens.
 
     document: the document of each token.
     """
-    n_groups = max(int(np.bincount(document).max(initial=1)), -(-len(document) // WIDEST_SPREAD))
+    n_groups = max(int(np.bincount(document).max(initial=1)), -(-len(document) // MOST_IN_WIDE_GROUP))
     width = max(1, -(-len(document) // n_groups))
     # the tokens of a document follow each other, and are dealt to the groups in turn
     dealt = np.pad(np.argsort(document, kind="stable"), (0, n_groups * width - len(document)), constant_values=-1)
     return dealt.reshape(width, n_groups).T
 
 
-def first_of_each_word(words: Int[np.ndarray, "group place"]) -> Int[np.ndarray, "group place"]:
-    """Return, for each slot of each group, the first slot with the same word, (group, slot)."""
+def leaders_of_words(words: Int[np.ndarray, "group place"]) -> Int[np.ndarray, "group place"]:
+    """Return, for each place of each group, the first place with the same word (its leader), (group, place).
+
+    words: the word of each token, −1 at empty places.
+    """
     found = np.zeros(words.shape, np.int32)
     for group, own in zip(found, words, strict=True):
         _, first, of_slot = np.unique(own, return_index=True, return_inverse=True)
@@ -281,12 +287,12 @@ class TokenRule(NamedTuple):
     |---|---|
     | `weights` | unnormalised probability of each topic of a token, (…, topic, particle) |
     | `log_acceptance` | log Metropolis ratio of tokens drawn together, see `redraw_group` |
-    | `log_word` | what each token of a wide group adds to the log Metropolis ratio of its word, (place, particle) |
+    | `log_word` | what a token of a wide group at a topic adds to the log weight of its word, (place, particle), nats |
 
-    The arguments of `weights` are the numbers of documents and of words, (…), and the counts of these documents and
-    words and of all topics without the tokens, (…, topic, particle). Those of `log_word` are a topic for each token,
-    (place, particle), and a function from topics for the tokens to the counts of the tokens' words in these topics:
-    (without the group, those of the group).
+    The arguments of `weights` are the index of each token's document and of its word, (…), and the counts of these
+    documents and words and of all topics without the tokens, (…, topic, particle). Those of `log_word` are a topic for
+    each token, (place, particle), and a function from topics for the tokens to the counts of the tokens' words in these
+    topics: (without the group, those of the group). See `word_correction`.
     """
 
     weights: Callable[[Array, Array, Array, Array, Array], Array]
@@ -351,9 +357,14 @@ class TokenGroup(NamedTuple):
     leader: Int[Array, " place"] | None
 
 
-class GroupNumbers(NamedTuple):
-    """Uniform random numbers in [0, 1) for a group: one for each token, one that accepts the group, and in a wide group
-    one for each token, of which that of the leader accepts its word.
+class GroupUniforms(NamedTuple):
+    """Uniform random numbers in [0, 1) for the draw of one group.
+
+    | field | meaning |
+    |---|---|
+    | `tokens` | one for each token, by which its topic is proposed |
+    | `group` | one that accepts or refuses the group |
+    | `words` | in a wide group one for each place; that of a word's leader accepts or refuses the word. Else None |
     """
 
     tokens: Float[Array, "place particle"]
@@ -366,7 +377,7 @@ def redraw_group(
     before: Int[Array, "token particle"],
     at: TokenGroup,
     rule: TokenRule,
-    uniform: GroupNumbers,
+    uniform: GroupUniforms,
 ) -> TopicState:
     """Draw the topics of one group of tokens given all other tokens, in one block of the vocabulary; return the new
     state.
@@ -375,10 +386,14 @@ def redraw_group(
     before: topics of all tokens before the sweep. The assignment in `state` is only written to, so that it need not be
         copied.
     at: the group.
-    rule: how tokens are drawn. Its `weights` get n_dk, n_kw, n_k without the group, (place, topic, particle) and
-        (topic, particle); the letters are those of `TopicState`, a place is one token of the group. Its
-        `log_acceptance` maps (n_k without the group, number of the group's tokens proposed to join each topic, number
-        that leave it), each (topic, particle), to the log of the Metropolis ratio, (particle,).
+    rule: how tokens are drawn. Its `weights` get the documents and words of the tokens, (place,), and n_dk, n_kw, n_k
+        without the group, (place, topic, particle) and (topic, particle); the letters are those of `TopicState`, a
+        place is one token of the group. Its `log_acceptance` maps (n_k without the group, number of the group's tokens
+        proposed to join each topic, number that leave it), each (topic, particle), to the log of the Metropolis ratio,
+        (particle,).
+    uniform: the random numbers.
+
+    In a wide group the tokens of each word are accepted or refused first, then the whole group.
     """
     assigned = jax.lax.dynamic_slice_in_dim(before, at.first, len(at.document))
     none = jnp.zeros(state.topic_total.shape, jnp.float32)
@@ -396,8 +411,8 @@ def redraw_group(
     weights = rule.weights(at.document, at.word, in_document, of_word, total)
     proposed = jnp.where(at.real[:, None], _draw_topics(weights, uniform.tokens), -1)
     if at.leader is not None and uniform.words is not None:
-        log_share = partial(_log_share, rule, at.leader, of_word)
-        change = log_share(proposed) - log_share(assigned)
+        log_weight = partial(_log_word_weights, rule, at.leader, of_word)
+        change = log_weight(proposed) - log_weight(assigned)
         log_ratio = jnp.zeros_like(change).at[at.leader].add(change, mode="promise_in_bounds")
         kept = (jnp.log(uniform.words) < log_ratio).at[at.leader].get(mode="promise_in_bounds")
         proposed = jnp.where(kept, proposed, assigned)
@@ -415,17 +430,22 @@ def redraw_group(
     )
 
 
-def _log_share(
+def _log_word_weights(
     rule: TokenRule,
     leader: Int[Array, " place"],
     outside: Float[Array, "place topic particle"],
     topic: Int[Array, "place particle"],
 ) -> Float[Array, "place particle"]:
-    """Return each token's share of the log ratio of its word if the tokens of a wide group had these topics, in nats; 0
-    at empty slots.
+    """Return each token's share of the log weight that its word has with the tokens of a wide group at these topics, in
+    nats; 0 at empty places.
 
-    leader: the place of the first token with the same word.
+    The difference between two sets of topics, summed over the tokens of a word, is the log Metropolis ratio of that
+    word.
+
+    rule: how tokens are drawn.
+    leader: the first place with the same word.
     outside: tokens of each token's word by topic, without those of the group.
+    topic: the topic of each token, −1 at empty places.
     """
     # the group's tokens of each word, counted at its leader: no array over all words is needed, which would be copied
     inside = _with_added(jnp.zeros_like(outside), leader, topic, 1.0)
@@ -445,12 +465,13 @@ def _log_share(
 def word_correction(
     outside: Float[Array, "place particle"], inside: Float[Array, "place particle"], eta: Array
 ) -> Float[Array, "place particle"]:
-    """Return each token's share of the log ratio of its word, for draws that took the word's counts for constant.
+    """Return each token's share of the log weight of its word, for draws that took the word's counts for constant.
 
-    The word has c tokens outside of a wide group in some topic, plus η, and m of the group. That topic adds log [Γ(c +
-    m) / Γ(c)] − m log c to the log ratio, and each of the m tokens has an equal share of it, in nats.
+    In the topic of the token its word has c tokens outside of a wide group, η included, and m of the group. The topic
+    adds log [Γ(c + m) / Γ(c)] − m log c to the log weight, in nats. Each of the m tokens has an equal share of that.
 
-    outside, inside: c without η, and m, whole numbers, in the topic of each token.
+    outside, inside: c without η, and m, whole numbers.
+    eta: η, the concentration of the topics' prior on one word.
     """
     exact = jnp.result_type(float)
     count, m = outside.astype(exact) + jnp.asarray(eta, exact), jnp.maximum(inside, 1.0).astype(exact)

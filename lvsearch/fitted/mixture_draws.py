@@ -155,7 +155,7 @@ class MixtureDraws:
         """Return a table that says whether the chains agree, and how many independent draws theirs are worth.
 
         It has a row for log p(training rows | weights, parameters) and one for each quantity that does not depend on
-        how components are numbered. R̂ (`rhat`) should be at most 1.05, better 1.01, and `effective_sample_size` some
+        how components are numbered. R̂ (`rhat`) should be at most 1.05, better 1.02, and `effective_sample_size` some
         hundreds at least. `lvsearch.inference.sampling.Trace.diagnostics` documents the columns. Longer chains:
         `result.mixture_posterior(fewest_sweeps=…).draws()`.
         """

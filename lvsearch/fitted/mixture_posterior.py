@@ -45,8 +45,8 @@ table.
 """
 FEWEST_SWEEPS = 256
 """The number of sweeps of each chain before it is first checked whether the chains agree."""
-FEWEST_VISITS = 150_000
-"""The number of visits to a row that a chain makes by default at least, if its sweeps are enough: some ten seconds."""
+FEWEST_LABELS = 150_000
+"""The number of labels that each chain draws by default at least, if its sweeps are enough: some ten seconds."""
 HELD = 0.95
 SHOWN = 1e-4
 """The posterior probability of the smallest and of the largest size that tables of a search begin and end with."""
@@ -366,22 +366,25 @@ def mixture_posterior(
 ) -> MixturePosterior:
     """Draw partitions of the rows in many chains and return the posterior of the number of components.
 
-    Chains are lengthened until R-hat is at most 1.02, which is closer than searches ask for, since draws of everything
-    may be wanted here (`draws`).
+    Chains are lengthened until R-hat of the number of occupied components and of log p(rows | partition) is at most
+    1.02, and every Monte Carlo error at most `precision`. Searches ask for an R-hat of 1.05; here draws of everything
+    may be wanted (`draws`).
 
     model: `lv.models.FiniteMixture`, `TiedMixture` or `IndependentNormalMixture`, whose parameters are integrated out;
         or `IBP`, for which features of the rows are drawn instead of partitions.
     data: rows, as for `lv.search`, (row, column).
     prior: over sizes, from `lv.sizes`; by default the weak one of `lv.search`.
     max_size: the largest size; the prior is truncated there. By default the size beyond which the prior leaves 1e-6.
-    precision: the largest Monte Carlo error of a p(K | rows). Chains are lengthened until it is reached.
-    sweeps: the largest number of sweeps per chain; if they are used up, the result says that it is not an answer yet.
+    precision: the largest Monte Carlo error of a p(K | rows).
+    sweeps: the largest number of sweeps per chain. If they are used up, and R-hat is above 1.05 or an error above
+        `precision`, the result says that it is not an answer yet.
     fewest_sweeps: the smallest number of sweeps per chain, for more independent draws of the parameters than the
         probabilities need. It is rounded up to a multiple of 32. By default it is 256, or more where rows are few: as
-        many as make 150,000 visits to a row, if `sweeps` are enough.
+        many as draw 150,000 labels in each chain (1,000 sweeps of 150 rows), if `sweeps` are enough.
     seed: the seed of the chains.
 
-    Raises ValueError for another model, estimated parameters, a prior over several sizes, bad data and bad numbers.
+    Raises ValueError for another model, estimated parameters, a prior over several size variables, bad data and bad
+    numbers.
     Source: Miller & Harrison (2018); Frühwirth-Schnatter, Malsiner-Walli & Grün (2021) for `dynamic` concentrations.
     """
     if not has_allocation_chain(model):
@@ -398,7 +401,7 @@ def mixture_posterior(
     rows = data_for(model, data)
     units = rows.dataset()
     if fewest is None:
-        fewest = min(sweeps, max(FEWEST_SWEEPS, FEWEST_VISITS // units.n_units))
+        fewest = min(sweeps, max(FEWEST_SWEEPS, FEWEST_LABELS // units.n_units))
     trace = run_chains(
         lambda places: allocation_chain(model, units, log_prior, places),
         jax.random.key(seed),

@@ -57,15 +57,16 @@ def sample(
     draws: the number of draws kept of each chain.
     warmup: the number of sweeps before the draws. By default it is `draws` times `thin`, or `draws` without `thin`.
     thin: the number of sweeps from one draw to the next. By default it is 1 at first. Then it is doubled, which keeps
-        every second draw and makes as many new ones, until R-hat of all that `diagnostics()` knows is at most 1.02. It
-        ends where a chain would draw more than ten million latent variables, as long chains over many tokens would.
-        With fewer than 200 draws of a chain, and for processes, it stays 1.
+        every second draw and makes as many new ones, until R-hat of the log density, and of all that is recorded
+        without `units` and `parameters`, is at most 1.02. It is not doubled where a chain would then draw more than ten
+        million latent variables (rows, or tokens, times sweeps), for processes, and with fewer than 200 draws.
     units: also record the latent variables of each document or row, (chain, draw, unit, …), which may be large.
     parameters: also record the weights and parameters that a chain integrates out, drawn given the rest of each draw
         (of LDA `topic_word`, and with `units` the `proportions` of each document). Distributions over many words are
         large: (chain, draw, topic, word).
-    after: a trace made with the same other arguments, interrupted or of fewer draws, to continue. The result has the
-        bits of one run. Without `thin` the trace's own is where doubling goes on.
+    after: a trace made with the same other arguments, interrupted or of fewer draws, to continue. It keeps its own
+        warm-up, and its own `thin` unless that is doubled. The result has the bits of one run if the run was
+        interrupted, or if `thin` and `warmup` were given.
     progress: show a progress bar.
 
     Which sampler runs depends on the model. LDA and finite mixtures have parameters and proportions integrated out, and
@@ -122,7 +123,7 @@ def sample(
     warmup = whole_number("warmup", warmup, least=0)
     dataset = data_for(model, data).dataset()
     prepare_programs()
-    chain, record = _sampler(model, dataset, size, seed, chains, units, parameters)
+    chain, record, judged = _sampler(model, dataset, size, seed, chains, units, parameters)
     slowest = pace if thin is not None else _slowest_pace(chain, draws, warmup)
 
     def at_pace(pace: int, after: Trace | None) -> Trace:
@@ -144,7 +145,7 @@ def sample(
 
     trace = at_pace(pace, after)
     # an interrupted run has fewer draws; R̂ that is not known asks for nothing
-    while 2 * trace.thin <= slowest and trace.draws == draws and trace.largest_rhat > CLOSE_RHAT:
+    while 2 * trace.thin <= slowest and trace.draws == draws and trace.largest_rhat(judged) > CLOSE_RHAT:
         trace = at_pace(2 * trace.thin, trace.every(2))
     return trace
 
@@ -161,8 +162,9 @@ def _slowest_pace(chain: Sampler, draws: int, warmup: int) -> int:
 
 def _sampler(
     model: Model, data: Dataset, size: int | Size | None, seed: int, chains: int, units: bool, parameters: bool
-) -> tuple[Sampler, Recorder]:
-    """Return the MCMC sampler of a model, and the recorder that picks the quantities to keep from the chain's state.
+) -> tuple[Sampler, Recorder, tuple[str, ...]]:
+    """Return the MCMC sampler of a model, the recorder that picks the quantities to keep from the chain's state, and
+    the names of those by whose R̂ chains are judged: what is recorded without `units` and `parameters`.
 
     size: the number of components; None for a nonparametric process, whose starts are drawn from `seed`.
     chains: the number of chains, which a process' sampler needs for its starts.
@@ -172,9 +174,10 @@ def _sampler(
     if size is not None:
         chain = sampled_chain(model, data, as_size(size, len(model.size_names)))
         record = recorder(chain, data, units=units)
-        return chain, with_parameters(record, chain, model, data, units=units) if parameters else record
+        judged = tuple(quantity.name for quantity in recorder(chain, data, units=False).quantities)
+        return chain, with_parameters(record, chain, model, data, units=units) if parameters else record, judged
     key = jax.random.fold_in(jax.random.key(seed), STARTS)
-    return process_sampler(model, data, key, chains=chains, units=units)
+    return *process_sampler(model, data, key, chains=chains, units=units), ()
 
 
 def save_trace(trace: Trace, folder: str | Path) -> None:

@@ -6,7 +6,8 @@ The sweeps of gains between sizes draw groups of tokens that share neither docum
 after another. A word needs as many groups as it has tokens. Wide groups have one token of several hundred documents, so
 that a sweep has as many groups as the longest document has tokens, and words repeat. There the tokens of each word are
 accepted or refused together, and then the change of the topics' totals decides on the whole group
-(`topic_samplers.topic_state`). The table has the shares of tokens and of groups that are accepted in these two steps.
+(`topic_samplers.topic_state`). The table has the share of the tokens with a new topic that are accepted with their
+words, and that of the groups.
 
 The seconds of a sweep are those of this machine, for one particle, without compiling; wide groups are meant for
 accelerators.
@@ -24,15 +25,18 @@ from corpora import corpus_named
 
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.topic_samplers.chain import CollapsedTopics, collapsed_topics
-from lvsearch.inference.topic_samplers.topic_state import GroupNumbers, TopicState, redraw_group
+from lvsearch.inference.topic_samplers.topic_state import GroupUniforms, TopicState, redraw_group
 
 TOTAL_CONCENTRATION, TOPIC_CONCENTRATION = 5.0, 0.05
 """α of all topics together, and η."""
 
 
 class Judged(NamedTuple):
-    """The share of a group's tokens whose word was accepted, and whether the group was."""
+    """How many tokens of a group were proposed another topic, how many of these were accepted with their words, and
+    whether the group was.
+    """
 
+    proposed: Any
     words: Any
     totals: Any
 
@@ -51,7 +55,7 @@ def judged(chain: CollapsedTopics, key: Any, state: TopicState, groups: int) -> 
     def one(now: TopicState, group: Any) -> tuple[TopicState, Judged]:
         at = chain.group_at(group)
         keys = jax.random.split(jax.random.fold_in(key, group), 3)
-        whole = GroupNumbers(
+        whole = GroupUniforms(
             *(jax.random.uniform(k, s, jnp.float32) for k, s in zip(keys, (shape, 1, shape), strict=True))
         )
         anyhow = whole._replace(group=jnp.zeros(1))  # the group is accepted whatever its ratio
@@ -60,8 +64,9 @@ def judged(chain: CollapsedTopics, key: Any, state: TopicState, groups: int) -> 
         after, by_words, proposed = (
             jax.lax.dynamic_slice_in_dim(end.assignment, at.first, chain.width) for end in ends
         )
-        kept = (by_words == proposed)[:, 0] & at.real
-        return ends[0], Judged(kept.sum() / at.real.sum(), (after == by_words).all())
+        before = jax.lax.dynamic_slice_in_dim(now.assignment, at.first, chain.width)
+        moves = proposed != before
+        return ends[0], Judged(moves.sum(), (moves & (by_words == proposed)).sum(), (after == by_words).all())
 
     return jax.lax.scan(one, state, jnp.arange(groups))[1]
 
@@ -73,9 +78,7 @@ def main() -> None:
     parser.add_argument("--sweeps", type=int, default=10, help="before the one that is counted")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    print(
-        "| corpus | tokens | topics | small groups | wide groups | words accepted | groups accepted | seconds of each |"
-    )
+    print("| corpus | tokens | topics | small groups | wide groups | tokens accepted | groups accepted | seconds |")
     print("|---|---|---|---|---|---|---|---|")
     for name in given.corpus:
         counts = counts_of(corpus_named(name).dataset())
@@ -92,12 +95,14 @@ def main() -> None:
                     begin = np.random.default_rng(given.seed).integers(0, n_topics, (len(chain.word), 1), np.int32)
                     state = chain.state_of_topics(jnp.where(jnp.asarray(chain.word)[:, None] >= 0, begin, -1))
                     state = jax.block_until_ready(swept(chain, key, state, given.sweeps))
+                    other_key = jax.block_until_ready(jax.random.fold_in(key, 1))
                     began = time.perf_counter()
-                    jax.block_until_ready(swept(chain, jax.random.fold_in(key, 1), state, 3))
+                    jax.block_until_ready(swept(chain, other_key, state, 3))
                     seconds.append((time.perf_counter() - began) / 3)
                     steps.append(int((chain.word.reshape(-1, chain.width) >= 0).any(1).sum()))
                 found = judged(chain, jax.random.fold_in(key, 2), state, steps[1])
-            shares = " | ".join(f"{100 * float(share.mean()):.1f} %" for share in found)
+            of_tokens, of_groups = found.words.sum() / found.proposed.sum(), found.totals.mean()
+            shares = f"{100 * float(of_tokens):.1f} % | {100 * float(of_groups):.1f} %"
             numbers = f"{int(counts.sum()):,} | {n_topics} | {steps[0]:,} | {steps[1]:,}"
             print(f"| {name} | {numbers} | {shares} | {seconds[0]:.2f}, {seconds[1]:.2f} |", flush=True)
 

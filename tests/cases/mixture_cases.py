@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import partition_oracles as exact
-import pytest
+from tiers import in_tiers
 
 import lvsearch as lv
 from lvsearch.inference.data.dataset import Dataset
@@ -57,9 +57,7 @@ KNOWN = Kind(
 BERNOULLI = Kind("Bernoulli", BernoulliComponents(0.6, 0.9), BITS, exact.bernoulli_marginal(0.6, 0.9))
 MULTINOMIAL = Kind("multinomial", MultinomialComponents(0.7), COUNTS, exact.multinomial_marginal(0.7))
 KINDS = (DIAGONAL, FULL, KNOWN, BERNOULLI, MULTINOMIAL)
-TWO_KINDS = [
-    pytest.param(kind, id=kind.name, marks=() if kind in (FULL, BERNOULLI) else pytest.mark.slow) for kind in KINDS
-]
+TWO_KINDS = in_tiers(KINDS, lambda kind: kind in (FULL, BERNOULLI), lambda kind: kind.name)
 """In the fast tier: cells that hang together, and cells by themselves. What the others have of their own is tested
 alone: packing, marginals, densities."""
 

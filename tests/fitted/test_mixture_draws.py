@@ -21,6 +21,7 @@ from compiled import Compiled
 from scipy.optimize import linear_sum_assignment
 from scipy.special import logsumexp
 from scipy.stats import kstest
+from tiers import in_tiers
 
 import lvsearch as lv
 from lvsearch.fitted.mixture_draws import MixtureDraws
@@ -111,10 +112,7 @@ def cache_of_groups(log_marginal: exact.LogMarginal) -> exact.LogMarginal:
 @pytest.mark.parametrize("dynamic", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["static", "dynamic"])
 @pytest.mark.parametrize(
     "kind",
-    [
-        pytest.param(kind, id=kind.name.replace(" ", "-"), marks=() if kind is cases.BERNOULLI else pytest.mark.slow)
-        for kind in cases.KINDS
-    ],
+    in_tiers(cases.KINDS, lambda kind: kind is cases.BERNOULLI, lambda kind: kind.name.replace(" ", "-")),
 )
 def test_predictions_agree_with_enumeration(kind: cases.Kind, dynamic: bool):
     """New rows are predicted one by one, and both together."""

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from tiers import in_tiers
 
 import lvsearch as lv
 from lvsearch.fitted.clusters import FittedMixture
@@ -42,7 +43,7 @@ def is_truth(labels: np.ndarray) -> bool:
 @pytest.mark.parametrize(
     # the others put the origin into the rows as the first does
     "name",
-    [pytest.param(name, marks=() if name == "diagonal" else pytest.mark.slow) for name in models()],
+    in_tiers(models(), lambda name: name == "diagonal"),
 )
 def test_a_mixture_of_unix_times_puts_every_row_into_its_cluster(name: str) -> None:
     values = rows()

@@ -32,6 +32,7 @@ import word_mixture_oracles
 from engine_steps import batch_statistics
 from scipy.sparse import csr_array
 from scipy.special import gammaln, logsumexp
+from tiers import in_tiers
 from toy_models import Point, PointMixture
 
 from lvsearch.inference.data.dataset import Batch, Dataset
@@ -564,12 +565,8 @@ its own (memory, sticks, tables, elements that interact, two sizes)."""
 def rows(asked: Callable[[Case], bool] = lambda _: True, fast: tuple[str, ...] | None = None) -> list[Any]:
     """The rows of the table of which something is asked, as parameters; in the slow tier all but those named in `fast`,
     or the variations."""
-    is_slow = (lambda case: case.name in VARIATIONS) if fast is None else (lambda case: case.name not in fast)
-    return [
-        pytest.param(case, marks=pytest.mark.slow if is_slow(case) else (), id=case.name)
-        for case in CASES
-        if asked(case)
-    ]
+    is_fast = (lambda case: case.name not in VARIATIONS) if fast is None else (lambda case: case.name in fast)
+    return in_tiers(filter(asked, CASES), is_fast, lambda case: case.name)
 
 
 @pytest.fixture(params=rows())

@@ -14,6 +14,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from tiers import in_tiers
 
 import lvsearch as lv
 from lvsearch.models import FactorAnalyzerMixture
@@ -42,15 +43,11 @@ def name_of(check) -> str:
     return check.__name__
 
 
-CHECKED = [
-    pytest.param(
-        estimator,
-        check,
-        id=f"{type(estimator).__name__}-{name_of(check)}",
-        marks=() if name_of(check) in WITHOUT_FITS else pytest.mark.slow,
-    )
-    for estimator, check in CHECKS.args[1]
-]
+CHECKED = in_tiers(
+    CHECKS.args[1],
+    lambda case: name_of(case[1]) in WITHOUT_FITS,
+    lambda case: f"{type(case[0]).__name__}-{name_of(case[1])}",
+)
 TEXTS = [" ".join(kind.split()[(i + j) % 4] for j in range(6)) for i in range(12) for kind in KINDS]
 
 

@@ -1,7 +1,10 @@
 """Columns that leave a component without width: fits under weak priors are numbers; others name the columns."""
 
+from itertools import product
+
 import numpy as np
 import pytest
+from tiers import in_tiers
 
 import lvsearch as lv
 from lvsearch.searching.degenerate_columns import columns_far_from_0, degenerate_columns
@@ -46,12 +49,7 @@ FAST = ("half equal", "diag", 2)
 
 @pytest.mark.parametrize(
     ("table", "kind", "size"),
-    [
-        pytest.param(table, kind, size, marks=() if (table, kind, size) == FAST else pytest.mark.slow)
-        for table in TABLES
-        for kind in MIXTURES
-        for size in (1, 2, 3)
-    ],
+    in_tiers(product(TABLES, MIXTURES, (1, 2, 3)), lambda case: case == FAST),
 )
 def test_fits_under_weak_priors_are_numbers(table: str, kind: str, size: int) -> None:
     rows = TABLES[table]

@@ -13,6 +13,7 @@ import partition_oracles as exact
 import pytest
 import tied_oracles
 from scipy.special import logsumexp
+from tiers import in_tiers
 
 import lvsearch as lv
 from lvsearch.inference.allocation_chains import (
@@ -120,10 +121,7 @@ def z_scores(trace: AllocationTrace, sizes: np.ndarray, occupied: np.ndarray) ->
     return found[0], found[1]
 
 
-KINDS = [
-    pytest.param(kind, id=kind.name.replace(" ", "-"), marks=() if place == 0 else pytest.mark.slow)
-    for place, kind in enumerate(cases.KINDS)
-]
+KINDS = in_tiers(cases.KINDS, lambda kind: kind is cases.KINDS[0], lambda kind: kind.name.replace(" ", "-"))
 """One kind in the fast tier: each takes some twenty processor seconds, and all share the chain."""
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from oracles import log_dirichlet_multinomial
+from tiers import in_tiers
 
 import lvsearch as lv
 from lvsearch.models import (
@@ -91,10 +92,7 @@ def test_one_factor_is_exact(model, name, component, rows, log_marginal):
 
 @pytest.mark.parametrize(
     ("name", "component", "rows", "log_marginal"),
-    [
-        pytest.param(*kind, id=kind[0], marks=() if kind[0] in ("known covariance", "levels") else pytest.mark.slow)
-        for kind in KINDS
-    ],
+    in_tiers(KINDS, lambda kind: kind[0] in ("known covariance", "levels"), lambda kind: kind[0]),
 )
 def test_rows_together_are_rows_one_by_one(name, component, rows, log_marginal, float64):
     partial = not any(row.any() and not row.all() for row in np.isnan(rows)) or component.cellwise

@@ -10,6 +10,7 @@ import pytest
 from compiled import Compiled
 from scipy.special import logsumexp
 from scipy.stats import dirichlet, gamma, norm
+from tiers import in_tiers
 
 from lvsearch.data.kinds import data_for
 from lvsearch.inference.annealing.dispatch import evidence_chain
@@ -68,10 +69,7 @@ def log_marginal(cells: np.ndarray, kappa: float, alpha: float, beta: float) -> 
 
 @pytest.mark.parametrize(
     ("spread", "offset"),
-    [
-        pytest.param(*case, marks=() if case in ((1e-3, 0.0), (1e-14, 0.43), (1e-10, 1e6)) else pytest.mark.slow)
-        for case in itertools.product(SPREADS, OFFSETS)
-    ],
+    in_tiers(itertools.product(SPREADS, OFFSETS), {(1e-3, 0.0), (1e-14, 0.43), (1e-10, 1e6)}.__contains__),
 )
 def test_density_of_close_cells_is_that_of_a_fine_grid(spread, offset):
     """The rate β of the precisions is as small as the spread of the cells asks for, as the chain's draws make it."""

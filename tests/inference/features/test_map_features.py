@@ -12,6 +12,7 @@ from map_features_oracles import (
     matrix,
     noisy_or_marginal,
 )
+from tiers import in_tiers
 
 import lvsearch as lv
 from lvsearch.inference.features import LinearGaussian, MapFeatures, NoisyOr, left_ordered, log_marginal, log_prior
@@ -61,9 +62,7 @@ def proved_best(name: str) -> tuple[MapFeatures, int]:
 QUICK = {f"random {seed}" for seed in (1, 3, 5, 6, 7, 8, 9, 10, 11, 12)} | ADVERSARIAL.keys() - {"opposites"}
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in CASES]
-)
+@pytest.mark.parametrize("name", in_tiers(CASES, lambda name: name in QUICK))
 def test_search_without_a_beam_is_exact(name: str):
     X, alpha, sigma_x, sigma_a = CASES[name]
     found, most = proved_best(name)

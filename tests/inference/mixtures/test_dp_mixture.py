@@ -11,6 +11,7 @@ from fits_without_parameters import fit_without_parameters
 from scipy.integrate import quad
 from scipy.special import gammaln
 from scipy.stats import chisquare
+from tiers import in_tiers
 
 import lvsearch as lv
 from lvsearch.comparison.alignment import component_map
@@ -34,13 +35,7 @@ N_DRAWS = 4000
 # ── the bound ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(kind, id=kind.name, marks=() if kind is cases.BERNOULLI else pytest.mark.slow)
-        for kind in cases.KINDS
-    ],
-)
+@pytest.mark.parametrize("kind", in_tiers(cases.KINDS, lambda kind: kind is cases.BERNOULLI, lambda kind: kind.name))
 @pytest.mark.parametrize(
     "concentration",
     [pytest.param(2.0, id="given"), pytest.param(GammaPrior(2.0, 1.5), id="Gamma", marks=pytest.mark.slow)],

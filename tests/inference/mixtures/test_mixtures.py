@@ -12,6 +12,7 @@ import pytest
 from engine_steps import batch_statistics
 from mixture_cases import clusters, dataset
 from sklearn.mixture import GaussianMixture
+from tiers import in_tiers
 
 import lvsearch as lv
 from lvsearch.inference.data.rows import rows_of
@@ -42,9 +43,7 @@ by_kind = pytest.mark.parametrize("kind", cases.KINDS, ids=lambda kind: kind.nam
 
 def fast_for(*fast: cases.Kind) -> pytest.MarkDecorator:
     """Ask these kinds in the fast tier, the others in the slow one. Densities are compared for every kind in both."""
-    return pytest.mark.parametrize(
-        "kind", [pytest.param(k, id=k.name, marks=() if k in fast else pytest.mark.slow) for k in cases.KINDS]
-    )
+    return pytest.mark.parametrize("kind", in_tiers(cases.KINDS, lambda kind: kind in fast, lambda kind: kind.name))
 
 
 def unit(row: np.ndarray) -> Row:

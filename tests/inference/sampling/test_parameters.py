@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 from scipy.stats import chisquare, norm
+from tiers import in_tiers
 
 import lvsearch as lv
 from lvsearch.data.kinds import data_for
@@ -117,7 +118,7 @@ def ranks(case: Case, replicates: int) -> dict[str, np.ndarray]:
     return {name: np.stack(each) for name, each in found.items()}
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in FAST else pytest.mark.slow) for n in CASES])
+@pytest.mark.parametrize("name", in_tiers(CASES, lambda name: name in FAST))
 def test_true_parameters_rank_evenly_among_draws_given_the_state(name: str):
     with jax.enable_x64(True):
         found = ranks(CASES[name](), REPLICATES)
@@ -199,9 +200,7 @@ def of_documents(trace: Trace, place: tuple[int, int]) -> np.ndarray:
 LIKELIHOODS = {"mixture": of_mixture, "hidden Markov": of_sequences, "mixture of unigrams": of_documents}
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=() if n == "mixture" else pytest.mark.slow) for n in LIKELIHOODS]
-)
+@pytest.mark.parametrize("name", in_tiers(LIKELIHOODS, lambda name: name == "mixture"))
 def test_likelihoods_of_units_are_those_of_the_drawn_parameters(name: str):
     model, data = (MIXTURE, ROWS) if name == "mixture" else CASES[name]()[:2]
     trace = lv.sample(model, data, size=2, chains=2, draws=3, units=True, parameters=True, progress=False)

@@ -28,7 +28,7 @@ from lvsearch.inference.topic_samplers import chain as topic_chain
 from lvsearch.inference.topic_samplers.anchor import from_topics
 from lvsearch.inference.topic_samplers.collapsed import log_joint_of
 from lvsearch.inference.topic_samplers.path_starts import GROUPED_DRAWS
-from lvsearch.inference.topic_samplers.topic_state import TopicState, group_width, grouped, redraw_group
+from lvsearch.inference.topic_samplers.topic_state import TopicState, group_width, redraw_group, small_groups
 from lvsearch.sizing.evidence import Bracket
 
 COUNTS = np.array([[2, 0, 1], [0, 1, 0], [0, 0, 0], [1, 0, 0]])
@@ -306,7 +306,7 @@ def test_tokens_of_a_group_share_neither_document_nor_word_and_all_are_there():
     rng = np.random.default_rng(0)
     document, word = rng.integers(0, 60, 5_000), rng.zipf(1.5, 5_000) % 300
     width = group_width(document, word)
-    groups = grouped(document, word, width)
+    groups = small_groups(document, word, width)
     assert groups.shape[1] == width == 2  # one word has a third of all
     np.testing.assert_array_equal(np.sort(groups[groups >= 0]), np.arange(5_000))
     for group in groups:
@@ -321,7 +321,7 @@ def test_groups_are_as_few_as_the_fullest_lane_allows(width):
     document = rng.integers(0, 300, 4_000)
     word = np.repeat(rng.zipf(1.4, 4_000) % 700, rng.integers(1, 6, 4_000))[:20_000]
     document = np.repeat(document, -(-len(word) // len(document)))[: len(word)]
-    groups = grouped(document, word, width)
+    groups = small_groups(document, word, width)
     most = max(np.bincount(document).max(), np.bincount(word).max())
     assert len(groups) <= 1.01 * max(most, len(word) / width) + 1
     for group in groups[:: max(1, len(groups) // 50)]:

@@ -11,6 +11,7 @@ import pytest
 import scipy.special
 import scipy.stats
 from compiled import Compiled
+from tiers import in_tiers
 
 from lvsearch.models import families as f
 
@@ -143,8 +144,7 @@ def case(request) -> Case:
 
 def fast_for(*names: str) -> pytest.MarkDecorator:
     """The families of these names in the fast tier, all others in the slow one."""
-    params = [pytest.param(name, marks=() if name in names else pytest.mark.slow) for name in CASES]
-    return pytest.mark.parametrize("case", params, indirect=True)
+    return pytest.mark.parametrize("case", in_tiers(CASES, lambda name: name in names), indirect=True)
 
 
 def to_jax(tree):
