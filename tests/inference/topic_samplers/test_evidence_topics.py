@@ -28,7 +28,15 @@ from lvsearch.inference.topic_samplers import chain as topic_chain
 from lvsearch.inference.topic_samplers.anchor import from_topics
 from lvsearch.inference.topic_samplers.collapsed import log_joint_of
 from lvsearch.inference.topic_samplers.path_starts import GROUPED_DRAWS
-from lvsearch.inference.topic_samplers.topic_state import TopicState, group_width, redraw_group, small_groups
+from lvsearch.inference.topic_samplers.topic_state import (
+    MOST_IN_WIDE_GROUP,
+    TopicState,
+    group_width,
+    leaders_of_words,
+    redraw_group,
+    small_groups,
+    wide_groups,
+)
 from lvsearch.sizing.evidence import Bracket
 
 COUNTS = np.array([[2, 0, 1], [0, 1, 0], [0, 0, 0], [1, 0, 0]])
@@ -333,6 +341,22 @@ def test_groups_are_as_few_as_the_fullest_lane_allows(width):
 def test_groups_are_as_wide_as_the_commonest_word_and_the_longest_document_allow(n_tokens, width):
     rng = np.random.default_rng(0)
     assert group_width(rng.integers(0, 500, n_tokens), rng.integers(0, 2_000, n_tokens)) == width
+
+
+@pytest.mark.parametrize(("n_documents", "n_tokens"), [(7, 0), (7, 60), (400, 9_000), (5_000, 9_000)])
+def test_wide_groups_hold_every_token_once_and_no_document_twice(n_documents, n_tokens):
+    random = np.random.default_rng(1)
+    document, word = random.integers(0, n_documents, n_tokens), random.integers(0, 50, n_tokens)
+    groups = wide_groups(document)
+    assert sorted(groups[groups >= 0]) == list(range(n_tokens))
+    assert groups.shape[1] <= MOST_IN_WIDE_GROUP
+    assert len(groups) == max(np.bincount(document).max(initial=1), -(-n_tokens // MOST_IN_WIDE_GROUP))
+    words = np.append(word, -1)[groups]
+    leaders = leaders_of_words(words)
+    for group, own, leader in zip(groups, words, leaders, strict=True):
+        assert len(set(document[group[group >= 0]])) == (group >= 0).sum()
+        np.testing.assert_array_equal(own[leader], own)
+        assert len(set(leader)) == len(set(own))
 
 
 def test_one_topic_takes_one_step_and_many_tokens_go_in_groups():
