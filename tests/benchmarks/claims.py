@@ -412,6 +412,7 @@ CLAIMS = (
         "| lvsearch | 12.7 | 2.26 | -100.40 | 0.063 | 0.0090 |",
         "no more seconds than BlackJAX at equal error",
         needs=("package:blackjax",),
+        quick_seconds=150,
         full_minutes=10,
     ),
     Claim(
