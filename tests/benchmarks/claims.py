@@ -406,13 +406,12 @@ CLAIMS = (
     Claim(
         "What does an evidence of a given precision cost, from_numpyro beside BlackJAX's tempered SMC?",
         "numpyro_vs_blackjax.py",
-        words("--seeds 3 --particles 256"),
+        None,
         words("--seeds 24"),
         TABLE_LINE,
         "| lvsearch | 12.7 | 2.26 | -100.40 | 0.063 | 0.0090 |",
         "no more seconds than BlackJAX at equal error",
         needs=("package:blackjax",),
-        quick_seconds=150,
         full_minutes=10,
     ),
     Claim(
