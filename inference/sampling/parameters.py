@@ -155,7 +155,7 @@ class ParameterRecorder(Recorder):
     | `batches`, `unit_ids` | the units of data, and the number of each |
     | `blank` | {name: statistics of 0} of all globals |
     | `order` | where each unit stands in the batches put end to end, (unit,); None: locals are not recorded |
-    | `has_likelihood` | whether log p(unit given the globals) is recorded, with indicators summed out |
+    | `has_likelihood` | whether log p(unit given the globals) is recorded, with indicators summed out; needs `order` |
     """
 
     own: Recorder
@@ -177,7 +177,7 @@ class ParameterRecorder(Recorder):
         """
         drawn = self.drawn_sites(key, state)
         found = drawn.arrays(self.reader.model, self.order)
-        if self.order is not None and self.has_likelihood:
+        if self.has_likelihood:
             found.append(_concatenate_batches(drawn.log_likelihood)[:, self.order])
         return (*self.own.draw(key, chain, state), *found)
 
@@ -195,7 +195,7 @@ class ParameterRecorder(Recorder):
         if self.order is None:
             locals_ = []
         fixed = frozenset({*model.globals(), *model.locals()}.difference(globals_, locals_))
-        indicators = tuple(model.locals()) if self.has_likelihood and self.order is not None else ()
+        indicators = tuple(model.locals()) if self.has_likelihood else ()
 
         def one(particle: tuple[Array, GibbsState, Any]) -> tuple[GibbsState, list[Array]]:
             """Return all latent variables of one particle, and log p(unit given the globals) of each batch's units."""
@@ -266,7 +266,7 @@ def indicators_can_be_summed_out(model: Model) -> bool:
 
 
 class SiteValues(NamedTuple):
-    """The values of some latent variables in the states of all particles, or their shapes.
+    """The values of some latent variables in the states of all particles, and log p(unit) given them; or their shapes.
 
     | field | meaning |
     |---|---|

@@ -202,17 +202,21 @@ class Trace:
         4 draws. A quantity that changes when components are renamed has NaN too: chains that agree may still name them
         differently, and so may draws of one chain.
         """
-        rows = [diagnosed(self.log_density, labelled=False)]
-        rows += [diagnosed(v, labelled=q.labelled) for q, v in zip(self.quantities, self.values, strict=True)]
-        return table_of_diagnostics((LOG_DENSITY, *self.names), rows)
+        names = (LOG_DENSITY, *self.names)
+        return table_of_diagnostics(names, [self._diagnosed(name) for name in names])
 
     def largest_rhat(self, names: Sequence[str]) -> float:
         """Return the largest R̂ of the log density and of some quantities, of those that are known; NaN if none is.
 
         names: the quantities. Raises KeyError for one that was not recorded.
         """
-        known = self.diagnostics().loc[[LOG_DENSITY, *names], "rhat"].dropna().to_numpy()
-        return float(known.max()) if len(known) else float("nan")
+        each = [self._diagnosed(name)[2] for name in (LOG_DENSITY, *names)]
+        return max((value for value in each if not np.isnan(value)), default=float("nan"))
+
+    def _diagnosed(self, name: str) -> tuple[float, float, float, float, str]:
+        """Return the row of one quantity in the table of `diagnostics`."""
+        labelled = any(quantity.labelled for quantity in self.quantities if quantity.name == name)
+        return diagnosed(self[name], labelled=labelled)
 
     def every(self, step: int) -> "Trace":
         """Return the trace with every `step`-th draw of each chain alone, which can be continued at this pace.

@@ -404,6 +404,17 @@ CLAIMS = (
         full_minutes=60,
     ),
     Claim(
+        "Do chains of lv.sample agree by default, on data where they mix slowly?",
+        "default_draws.py",
+        words("galaxies"),
+        words("--seeds 0 1"),
+        TABLE_LINE,
+        "| galaxies | `weak` | 0 | 1.164 | 22 | 1.014 | 507 | 16 |",
+        "R-hat by default at most 1.02",
+        needs=("data:dpmix",),
+        full_minutes=10,
+    ),
+    Claim(
         "What does an evidence of a given precision cost, from_numpyro beside BlackJAX's tempered SMC?",
         "numpyro_vs_blackjax.py",
         None,

@@ -1,4 +1,4 @@
-"""What does an evidence of a given precision cost: `lv.from_numpyro` beside BlackJAX's adaptive tempered SMC?
+"""Time what an evidence of a given precision costs: `lv.from_numpyro` beside BlackJAX's adaptive tempered SMC.
 
     python tests/benchmarks/numpyro_vs_blackjax.py [--seeds 16]
 

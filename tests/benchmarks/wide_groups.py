@@ -32,8 +32,10 @@ TOTAL_CONCENTRATION, TOPIC_CONCENTRATION = 5.0, 0.05
 
 
 class Judged(NamedTuple):
-    """How many tokens of a group were proposed another topic, how many of these were accepted with their words, and
-    whether the group was.
+    """What became of the tokens of each group in one sweep, each (group,).
+
+    `proposed` counts the tokens that were proposed another topic, `words` those of them whose word was accepted;
+    `totals` is True where the group was accepted.
     """
 
     proposed: Any

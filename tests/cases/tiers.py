@@ -1,4 +1,4 @@
-"""Which cases of a test are asked in the fast tier, and which in the slow one alone."""
+"""The helper that says which cases of a test are asked in the fast tier, and which in the slow one alone."""
 
 from collections.abc import Callable, Iterable
 from typing import Any

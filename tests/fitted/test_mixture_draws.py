@@ -129,6 +129,18 @@ def test_predictions_agree_with_enumeration(kind: cases.Kind, dynamic: bool):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("kind", cases.KINDS, ids=lambda kind: kind.name.replace(" ", "-"))
+def test_as_many_sweeps_as_by_default_predict_to_a_hundredth_of_a_nat(kind: cases.Kind, dynamic: bool):
+    rows, new, log_rows = kind.rows[:5], kind.rows[5:7], by_groups(cache_of_groups(kind.log_marginal))
+    model = lv.models.FiniteMixture(kind.component, CONCENTRATION, dynamic=dynamic)
+    posterior = lv.mixture_posterior(model, lv.Points.from_array(rows, missing="nan"), prior=PRIOR, max_size=SIZES)
+    found = posterior.draws(4000).log_predictive(lv.Points.from_array(new, missing="nan"))["log_predictive"]
+    truth = exact_predictive(log_rows, rows, new, dynamic=dynamic)
+    np.testing.assert_allclose(found, truth, atol=0.01)
+
+
+@pytest.mark.slow
 def test_predictions_of_one_covariance_agree_with_enumeration():
     rows, given = cases.VALUES[:5], (cases.LOCATION, cases.SCALE, 0.3, 2.5, 0.7)
 
